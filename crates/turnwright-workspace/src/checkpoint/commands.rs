@@ -42,6 +42,8 @@ const CLOCK_LAG: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct CommandBaseline {
     snapshot: Arc<StatSnapshot>,
+    /// The last snapshot of which all contents were cached that are stored nowhere else.
+    cached: Arc<StatSnapshot>,
     /// The repositories, with their indexes from before the command.
     repositories: Arc<[Arc<Repository>]>,
 }
@@ -70,20 +72,26 @@ impl super::ChangeTracker {
         };
         let known: &[_] = last.as_ref().map_or(&[], |it| &it.repositories);
         let open = |folder: &PathBuf| Repository::open_or_reuse(folder, known);
-        let repositories = watched.folders().iter().filter_map(open).collect();
-        let previous = last.map(|it| it.snapshot);
-        if let Some(previous) = previous.as_ref().filter(|it| is_fresh(it)) {
-            return Some(CommandBaseline { snapshot: Arc::clone(previous), repositories });
+        let repositories: Arc<[_]> = watched.folders().iter().filter_map(open).collect();
+        let is_known = |it: &Arc<Repository>| known.iter().any(|known| Arc::ptr_eq(known, it));
+        let is_index_unchanged =
+            repositories.len() == known.len() && repositories.iter().all(is_known);
+        let (previous, cached) = last.map(|it| (it.snapshot, it.cached)).unzip();
+        if let Some((snapshot, cached)) = previous.clone().zip(cached.clone())
+            && is_fresh(&snapshot)
+        {
+            return Some(CommandBaseline { snapshot, cached, repositories });
         }
-        let refreshed =
-            previous.as_ref().and_then(|it| it.refresh(&watched, SNAPSHOT_LIMIT, cancelled));
-        let previous = previous.filter(|_| refreshed.is_some());
+        let refreshed = previous.and_then(|it| it.refresh(&watched, SNAPSHOT_LIMIT, cancelled));
         let snapshot = match refreshed {
             Some(snapshot) => snapshot,
             None => self.take_snapshot(&watched, SNAPSHOT_LIMIT, cancelled)?,
         };
-        lock(&self.0.contents).preload(previous.as_deref(), &snapshot, &repositories);
-        Some(CommandBaseline { snapshot: Arc::new(snapshot), repositories })
+        // What git has stored may be another content now.
+        let cached = cached.filter(|_| is_index_unchanged);
+        lock(&self.0.contents).preload(cached.as_deref(), &snapshot, &repositories);
+        let snapshot = Arc::new(snapshot);
+        Some(CommandBaseline { cached: Arc::clone(&snapshot), snapshot, repositories })
     }
 
     /// Determines what has changed since a snapshot. Blocks.
@@ -108,9 +116,11 @@ impl super::ChangeTracker {
             }
         }
         drop(contents);
-        let repositories = Arc::clone(&before.repositories);
-        lock(&self.0.inner).last_baseline =
-            Some(CommandBaseline { snapshot: Arc::new(now), repositories });
+        let (cached, repositories) = (Arc::clone(&before.cached), Arc::clone(&before.repositories));
+        let snapshot = Arc::new(now);
+        let last = CommandBaseline { snapshot, cached, repositories };
+        let outdated = lock(&self.0.inner).last_baseline.replace(last);
+        drop(outdated);
         changes
     }
 

@@ -51,8 +51,8 @@ impl ContentCache {
         }
     }
 
-    /// Copies files that a command could change and that are stored nowhere else. For all but those
-    /// in folders that have changed since `previous` this has been done before. Blocks.
+    /// Copies files that a command could change and that are stored nowhere else. Those of `previous`
+    /// have been copied already. Blocks.
     pub(super) fn preload(
         &mut self,
         previous: Option<&StatSnapshot>,
@@ -81,6 +81,10 @@ impl ContentCache {
                 self.bytes = self.files.values().map(bytes).sum();
             }
         }
+        if self.bytes >= MAX_BYTES {
+            self.was_cut_short = true;
+            return;
+        }
         let mut wanted = Vec::new();
         for (folder, listing) in snapshot.folders_since(previous) {
             let indexed: Vec<_> = repositories.iter().filter_map(|it| it.folder(folder)).collect();
@@ -103,10 +107,7 @@ impl ContentCache {
         // Files that were changed last are most likely to be changed again.
         wanted.sort_unstable_by_key(|it| std::cmp::Reverse(it.1.mtime));
         for (path, before) in wanted {
-            if self.bytes >= MAX_BYTES {
-                break;
-            }
-            if start.elapsed() > COPY_LIMIT {
+            if self.bytes >= MAX_BYTES || start.elapsed() > COPY_LIMIT {
                 self.was_cut_short = true;
                 break;
             }

@@ -81,6 +81,15 @@ pub(super) struct FolderLister<'a> {
     /// The entries that were listed, for all roots.
     count: &'a AtomicUsize,
     rules: IgnoreRules,
+    /// The device of the root.
+    #[cfg(unix)]
+    device: Option<rustix::fs::Dev>,
+}
+
+/// The device of a folder.
+#[cfg(unix)]
+fn device_of(folder: impl std::os::fd::AsFd) -> Option<rustix::fs::Dev> {
+    Some(rustix::fs::fstat(folder).ok()?.st_dev)
 }
 
 impl<'a> FolderLister<'a> {
@@ -92,7 +101,16 @@ impl<'a> FolderLister<'a> {
         stop: &'a SearchDeadline,
         count: &'a AtomicUsize,
     ) -> FolderLister<'a> {
-        FolderLister { root, private, watch, stop, count, rules: ignore_matcher(root) }
+        FolderLister {
+            root,
+            private,
+            watch,
+            stop,
+            count,
+            rules: ignore_matcher(root),
+            #[cfg(unix)]
+            device: std::fs::File::open(root).ok().and_then(device_of),
+        }
     }
 
     /// Lists a folder and all below it. Blocks.
@@ -160,6 +178,12 @@ impl<'a> FolderLister<'a> {
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
         let mut listing = FolderListing::default();
         let handle = entries.fd().ok()?;
+        // Another file system below the root, which other machines may write.
+        if let Some(watch) = self.watch
+            && self.device != device_of(handle)
+        {
+            watch.give_up();
+        }
         for (name, kind) in names {
             if self.stop.is_expired() {
                 return None;

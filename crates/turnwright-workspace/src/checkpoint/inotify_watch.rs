@@ -1,6 +1,7 @@
 //! Reports which folders have changed since a snapshot, so that the next one lists only those. Uses
-//! inotify: every change by a process of this machine is reported when the call that makes it returns;
-//! one through a memory mapping, when the mapping ends.
+//! inotify: a change by a process of this machine is reported when the call that makes it returns; one
+//! through a memory mapping, when the mapping ends. What happens to a file through another name (a hard
+//! link) is reported for the folder with that name only.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use super::snapshot::ChangedFolders;
@@ -79,9 +81,20 @@ impl InotifyWatch {
                 }
             }
             // Such a folder has no entries that could be listed.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => {}
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(Errno::ACCESS) if access(&**folder, Access::READ_OK).is_err() => {}
             Err(_) => state.has_failed = true,
         }
+    }
+
+    /// Gives up: not every change will be reported.
+    pub(super) fn give_up(&self) {
+        self.state.lock().has_failed = true;
+    }
+
+    /// Whether not every change is reported.
+    pub(super) fn has_failed(&self) -> bool {
+        self.state.lock().has_failed
     }
 
     /// What has changed since the last call; `None` if that is not known.
@@ -115,7 +128,7 @@ impl InotifyWatch {
                     changes.listed.insert(folder.to_path_buf());
                 }
                 Some(_) => drop(changes.listed.insert(folder.to_path_buf())),
-                // The folder itself. Its parent, if it is watched, reports that as well.
+                // The folder itself, which may be somewhere else by now.
                 None => drop(changes.replaced.insert(folder.to_path_buf())),
             }
         }

@@ -150,12 +150,14 @@ impl ChangeTracker {
     /// takes little memory.
     pub fn drop_costly_baseline(&self) {
         let is_costly = |it: &mut CommandBaseline| !it.is_cheap_to_keep();
-        drop(lock(&self.0.inner).last_baseline.take_if(is_costly));
+        let costly = lock(&self.0.inner).last_baseline.take_if(is_costly);
+        drop(costly);
     }
 
     /// Drops the last snapshot.
     pub fn drop_baseline(&self) {
-        lock(&self.0.inner).last_baseline = None;
+        let last = lock(&self.0.inner).last_baseline.take();
+        drop(last);
     }
 
     /// Tasks that may outlive their turn.

@@ -26,6 +26,8 @@ enum Step {
     MoveIn(&'static str),
     /// Moves something out of the project.
     MoveOut(&'static str),
+    /// Removes what was moved out.
+    RemoveOutside,
 }
 
 const PATHS: &[&str] = &[
@@ -61,7 +63,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (path(), prop::sample::select(&[0o755_u32, 0o700, 0o711][..]))
             .prop_map(|it| Step::Mode(it.0, it.1)),
         2 => path().prop_map(Step::MoveIn),
-        1 => path().prop_map(Step::MoveOut),
+        2 => path().prop_map(Step::MoveOut),
+        1 => Just(Step::RemoveOutside),
     ]
 }
 
@@ -98,6 +101,10 @@ fn apply(step: &Step, project: &Path, outside: &Path, number: usize) {
             fs::create_dir_all(folder.join("deep/deeper")).ok();
             fs::write(folder.join("deep/deeper/file"), "x").ok();
             fs::rename(folder, at(path)).ok();
+        }
+        Step::RemoveOutside => {
+            fs::remove_dir_all(outside).ok();
+            fs::create_dir(outside).ok();
         }
         Step::MoveOut(path) => drop(fs::rename(at(path), outside.join(format!("out{number}")))),
     }

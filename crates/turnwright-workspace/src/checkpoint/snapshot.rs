@@ -66,6 +66,8 @@ pub(super) struct StatSnapshot {
     pub(super) took: Duration,
     /// The entries of each folder. Successive snapshots share what has not changed.
     folders: HashMap<Arc<Path>, Arc<FolderListing>>,
+    /// The device and inode of each watched folder.
+    roots: Vec<Option<(u64, u64)>>,
     /// The ignore files above the folders and in their repositories.
     outer_rules: Vec<(PathBuf, Option<FileStat>)>,
     /// Reports what changes after this snapshot, where the system can.
@@ -100,7 +102,7 @@ impl StatSnapshot {
         let stop = SearchDeadline::new(Arc::clone(cancelled), limit);
         let count = AtomicUsize::new(0);
         let watch = FolderWatch::new(&watched.folders);
-        let outer_rules = outer_rules(watched);
+        let (roots, outer_rules) = (roots(watched), outer_rules(watched));
         let mut folders = HashMap::new();
         for folder in &watched.folders {
             let lister = FolderLister::new(folder, &watched.private, watch.as_ref(), &stop, &count);
@@ -112,8 +114,8 @@ impl StatSnapshot {
         if stop.was_cut_short() {
             return Err(SnapshotError::TooLong);
         }
-        let watch = watch.map(Arc::new);
-        Ok(StatSnapshot { at, took: start.elapsed(), folders, outer_rules, watch })
+        let watch = watch.filter(|it| !it.has_failed()).map(Arc::new);
+        Ok(StatSnapshot { at, took: start.elapsed(), folders, roots, outer_rules, watch })
     }
 
     /// The current snapshot, for which only folders are listed that have changed since this one;
@@ -127,11 +129,14 @@ impl StatSnapshot {
         let (at, start) = (SystemTime::now(), Instant::now());
         let watch = self.watch.as_ref()?;
         let ChangedFolders { mut listed, replaced } = watch.take_changes()?;
+        // What is at the path of a folder is found by listing the one above it.
+        listed.extend(replaced.iter().filter_map(|it| it.parent()).map(Path::to_path_buf));
         let hard_linked = self.folders.iter().filter(|it| !it.1.hard_linked.is_empty());
         listed.extend(hard_linked.map(|it| it.0.to_path_buf()));
         if listed.len() + replaced.len() > MAX_RELISTED
             || self.folders.values().any(|it| it.has_linked_rules)
             || self.outer_rules != outer_rules(watched)
+            || self.roots != roots(watched)
         {
             return None;
         }
@@ -180,8 +185,12 @@ impl StatSnapshot {
         if stop.was_cut_short() {
             return None;
         }
-        let (outer_rules, watch) = (self.outer_rules.clone(), Some(Arc::clone(watch)));
-        Some(StatSnapshot { at, took: start.elapsed(), folders, outer_rules, watch })
+        if watch.has_failed() {
+            return None;
+        }
+        let (roots, outer_rules) = (self.roots.clone(), self.outer_rules.clone());
+        let watch = Some(Arc::clone(watch));
+        Some(StatSnapshot { at, took: start.elapsed(), folders, roots, outer_rules, watch })
     }
 
     #[cfg(test)]
@@ -192,6 +201,7 @@ impl StatSnapshot {
             at: SystemTime::now(),
             took: Duration::ZERO,
             folders: [(folder.into(), Arc::new(listing))].into(),
+            roots: Vec::new(),
             outer_rules: Vec::new(),
             watch: None,
         }
@@ -290,6 +300,19 @@ fn compare_folder(
 
 fn is_below_any(path: &Path, folders: &BTreeSet<PathBuf>) -> bool {
     !folders.is_empty() && path.ancestors().any(|it| folders.contains(it))
+}
+
+/// The device and inode of each folder.
+#[cfg(unix)]
+fn roots(watched: &WatchedFolders) -> Vec<Option<(u64, u64)>> {
+    use std::os::unix::fs::MetadataExt;
+    let id = |it: &PathBuf| std::fs::metadata(it).ok().map(|it| (it.dev(), it.ino()));
+    watched.folders.iter().map(id).collect()
+}
+
+#[cfg(not(unix))]
+fn roots(_: &WatchedFolders) -> Vec<Option<(u64, u64)>> {
+    Vec::new()
 }
 
 /// The ignore files that no watched folder has among its entries.

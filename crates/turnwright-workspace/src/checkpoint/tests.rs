@@ -201,6 +201,19 @@ fn the_editors_text_counts_for_a_file_with_unsaved_changes() {
 }
 
 #[test]
+fn an_old_content_is_known_after_a_command_that_changed_only_the_time() {
+    let fixture = TrackerFixture::new(&[("a", "1")]);
+    let tracker = fixture.tracker();
+    let run = |text: &str| {
+        let before = tracker.baseline(&not_cancelled()).unwrap();
+        fs::write(fixture.path("a"), text).unwrap();
+        names(&tracker.changes_since(&before, false))
+    };
+    assert_eq!(run("1"), [""; 0]);
+    assert_eq!(run("2"), ["a"]);
+}
+
+#[test]
 fn what_the_user_changes_between_two_turns_is_not_the_commands() {
     let fixture = TrackerFixture::new(&[("a", "1"), ("d/b", "1"), ("d/c", "1")]);
     let tracker = fixture.tracker();

@@ -2,18 +2,23 @@
 //! the parent of those whose own parent has ended.
 
 use std::fs;
-use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper,
-    waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, waitpid,
 };
 
 /// How long to wait for killed processes to end. One that waits for a device may take for ever.
 const END_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// The processes that were started as children of this one, which their owners wait for.
+static STARTED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+/// Children that had ended when [`reap_orphans`] ran last and that nobody seemed to wait for.
+static ENDED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 /// Makes this process the parent of descendants whose parent ends. Call it before the first command
 /// is started.
@@ -23,7 +28,50 @@ pub(super) fn adopt_orphans() {
 
 fn adopts_orphans() -> bool {
     static ADOPTS: OnceLock<bool> = OnceLock::new();
-    *ADOPTS.get_or_init(|| set_child_subreaper(Some(getpid())).is_ok())
+    *ADOPTS
+        .get_or_init(|| children("self").is_some() && set_child_subreaper(Some(getpid())).is_ok())
+}
+
+/// A process that somebody waits for, until this is dropped.
+#[derive(Debug)]
+pub(super) struct StartedChild(Option<Pid>);
+
+impl StartedChild {
+    pub(super) fn new(process: Option<Pid>) -> StartedChild {
+        STARTED.lock().extend(process);
+        StartedChild(process)
+    }
+}
+
+impl Drop for StartedChild {
+    fn drop(&mut self) {
+        if let Some(process) = &self.0 {
+            STARTED.lock().retain(|it| it != process);
+        }
+    }
+}
+
+/// Reaps children that have ended and that nobody waits for: what a command or a server has left
+/// behind that still runs. `is_ours` tells whether a process descends from one. A child is reaped by
+/// the second call that finds it, because one that was just started may not be known yet.
+pub(super) fn reap_orphans(is_ours: impl Fn(Pid) -> bool) {
+    let started = STARTED.lock().clone();
+    let children = of_this_process().unwrap_or_default();
+    let ended: Vec<_> = children
+        .into_iter()
+        .filter(|it| !started.contains(it) && is_zombie(*it) && is_ours(*it))
+        .collect();
+    let before = std::mem::replace(&mut *ENDED.lock(), ended.clone());
+    for child in ended.into_iter().filter(|it| before.contains(it)) {
+        reap(child);
+    }
+}
+
+/// Whether a process has ended and was not reaped yet.
+pub(super) fn is_zombie(process: Pid) -> bool {
+    let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
+    let name_end = stat.iter().rposition(|it| *it == b')').unwrap_or_default();
+    matches!(stat.get(name_end + 2), None | Some(b'Z' | b'X' | b'x'))
 }
 
 /// The children of this process, zombies included; `None` if the kernel does not list them, or if
@@ -61,16 +109,23 @@ fn parse_pid(number: &str) -> Option<Pid> {
     Pid::from_raw(number.parse().ok()?)
 }
 
-/// Kills the processes and waits until they have ended.
-pub(super) fn kill(processes: &[Pid]) {
-    let handles: Vec<OwnedFd> = processes
-        .iter()
-        .filter_map(|it| {
-            let handle = pidfd_open(*it, PidfdFlags::empty()).ok();
-            kill_process(*it, Signal::KILL).ok();
-            handle
-        })
-        .collect();
+/// Kills those of the processes that are `ours` and waits until they have ended.
+pub(super) fn kill(processes: &[Pid], is_ours: impl Fn(Pid) -> bool) {
+    let mut handles = Vec::new();
+    for process in processes {
+        // With the handle the number cannot come to mean another process after the check.
+        let handle = pidfd_open(*process, PidfdFlags::empty());
+        if !is_ours(*process) {
+            continue;
+        }
+        match handle {
+            Ok(handle) => {
+                pidfd_send_signal(&handle, Signal::KILL).ok();
+                handles.push(handle);
+            }
+            Err(_) => drop(kill_process(*process, Signal::KILL)),
+        }
+    }
     let begun = Instant::now();
     for handle in &handles {
         let left = END_TIMEOUT.saturating_sub(begun.elapsed());

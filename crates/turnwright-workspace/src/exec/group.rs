@@ -14,6 +14,8 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
 
+#[cfg(target_os = "linux")]
+use super::descendants::StartedChild;
 use super::environment::SANDBOX_ESCAPE_VARIABLES;
 use super::piped::{PipedProgram, ProcessPipes};
 use super::process_mark::ProcessMark;
@@ -51,6 +53,8 @@ pub struct ProcessGroup {
     /// Dropped last, when the group has been killed.
     #[cfg(unix)]
     _watchdog_entry: WatchdogEntry,
+    #[cfg(target_os = "linux")]
+    _started_child: StartedChild,
 }
 
 /// True if commands are run by bash.
@@ -122,6 +126,7 @@ fn remove_escape_variables(command: &mut Command, profile: &SandboxProfile) {
 #[cfg(unix)]
 async fn prepare(profile: Option<SandboxProfile>, workdir: PathBuf) -> io::Result<Option<Sandbox>> {
     let preparing = tokio::task::spawn_blocking(move || {
+        super::process_mark::reap_orphans();
         // Whether it can be entered is found out when the command starts.
         drop(std::fs::metadata(workdir));
         profile.as_ref().map(Sandbox::prepare).transpose()
@@ -212,6 +217,8 @@ impl ProcessGroup {
             .id()
             .and_then(|it| i32::try_from(it).ok())
             .and_then(rustix::process::Pid::from_raw);
+        #[cfg(target_os = "linux")]
+        let started_child = StartedChild::new(id);
         let pipe = |it: io::PipeReader| tokio::net::unix::pipe::Receiver::from_owned_fd(it.into());
         Ok(ProcessGroup {
             stdin: child.stdin.take(),
@@ -222,6 +229,8 @@ impl ProcessGroup {
             mark,
             has_ended: false,
             _watchdog_entry: watchdog_entry,
+            #[cfg(target_os = "linux")]
+            _started_child: started_child,
         })
     }
 

@@ -93,37 +93,20 @@ impl ProcessMark {
     #[cfg(target_os = "linux")]
     pub(super) fn kill_all(&self, leader: Option<u32>) -> bool {
         let leader = leader.and_then(|it| Pid::from_raw(i32::try_from(it).ok()?));
+        let entry = format!("{MARK_VARIABLE}={}", self.name);
+        let limit = format!("{} ", limits_line(self.limit));
         for round in 0..MAX_ROUNDS {
-            let found = self.running_processes(leader);
+            let mut found = running_processes(leader, &entry, &limit);
+            // The kernel's list may lack a child while another one is being reaped.
+            if found.is_empty() {
+                found = running_processes(leader, &entry, &limit);
+            }
             if found.is_empty() {
                 return round > 0;
             }
-            descendants::kill(&found);
+            descendants::kill(&found, |it| is_running_with(it, &entry, &limit));
         }
         true
-    }
-
-    /// The running processes with the mark. The children of this process among them that have ended
-    /// are reaped.
-    #[cfg(target_os = "linux")]
-    fn running_processes(&self, leader: Option<Pid>) -> Vec<Pid> {
-        let entry = format!("{MARK_VARIABLE}={}", self.name);
-        let limit = format!("{} ", limits_line(self.limit));
-        let Some(children) = descendants::of_this_process() else {
-            let is_marked = |it: &Pid| is_running_with(*it, &entry, &limit);
-            return descendants::all_processes().filter(is_marked).collect();
-        };
-        let is_marked = |it: &Pid| {
-            has_environment(*it, &entry) || (has_limit(*it, &limit) && !descendants::reap(*it))
-        };
-        let mut found: Vec<_> =
-            children.into_iter().filter(|it| Some(*it) != leader && is_marked(it)).collect();
-        let mut next = 0;
-        while let Some(process) = found.get(next) {
-            found.extend(descendants::of(*process));
-            next += 1;
-        }
-        found
     }
 
     /// On other systems the environment of other processes is not easily readable.
@@ -133,10 +116,45 @@ impl ProcessMark {
     }
 }
 
+/// The running processes with a mark, but not `leader`. The children of this process among them that
+/// have ended are reaped.
+#[cfg(target_os = "linux")]
+fn running_processes(leader: Option<Pid>, entry: &str, limit: &str) -> Vec<Pid> {
+    let Some(children) = descendants::of_this_process() else {
+        let is_marked = |it: &Pid| is_running_with(*it, entry, limit);
+        return descendants::all_processes().filter(is_marked).collect();
+    };
+    let is_marked = |it: &Pid| {
+        Some(*it) == leader
+            || has_environment(*it, entry)
+            || (has_limit(*it, limit) && !descendants::reap(*it))
+    };
+    let mut found: Vec<_> = children.into_iter().filter(is_marked).collect();
+    let mut next = 0;
+    while let Some(process) = found.get(next) {
+        found.extend(descendants::of(*process));
+        next += 1;
+    }
+    // Its owner waits for it.
+    found.retain(|it| Some(*it) != leader);
+    found
+}
+
+/// Reaps what commands that still run have left behind and what has ended.
+#[cfg(target_os = "linux")]
+pub(super) fn reap_orphans() {
+    let pattern = limit_pattern();
+    descendants::reap_orphans(|it| has_limit(it, &pattern));
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn reap_orphans() {}
+
 /// Whether a running process has the mark.
 #[cfg(target_os = "linux")]
 fn is_running_with(process: Pid, entry: &str, limit: &str) -> bool {
-    has_environment(process, entry) || (has_limit(process, limit) && !is_zombie(process))
+    has_environment(process, entry)
+        || (has_limit(process, limit) && !descendants::is_zombie(process))
 }
 
 #[cfg(target_os = "linux")]
@@ -149,11 +167,4 @@ fn has_environment(process: Pid, entry: &str) -> bool {
 #[cfg(target_os = "linux")]
 fn has_limit(process: Pid, limit: &str) -> bool {
     fs::read_to_string(format!("/proc/{process}/limits")).is_ok_and(|it| it.contains(limit))
-}
-
-#[cfg(target_os = "linux")]
-fn is_zombie(process: Pid) -> bool {
-    let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
-    let name_end = stat.iter().rposition(|it| *it == b')').unwrap_or_default();
-    matches!(stat.get(name_end + 2), None | Some(b'Z' | b'X' | b'x'))
 }

@@ -219,6 +219,25 @@ async fn no_zombie_is_left_of_what_has_left_the_group() {
     assert!(!std::path::Path::new(&format!("/proc/{process}")).exists());
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_a_running_command_has_left_behind_is_reaped_when_others_start() {
+    let (jobs, _folder) = jobs();
+    let spec = spec("(setsid sh -c 'echo $$' &); exec sleep 618.25");
+    let job = start(&jobs, &spec).await;
+    job.wait_for_more_than(1).await;
+    let process: u32 = job.take_output().text.trim().parse().unwrap();
+    let exists = || std::path::Path::new(&format!("/proc/{process}")).exists();
+    let begun = Instant::now();
+    while exists() {
+        assert!(begun.elapsed().as_secs() < 10, "it was not reaped");
+        finish("true").await;
+    }
+    assert!(job.end().is_none());
+    job.stop();
+    job.wait_for_end().await;
+}
+
 #[tokio::test]
 async fn a_signal_is_told_by_its_name_and_is_no_success() {
     for (command, name) in [("kill -SEGV $$", "SIGSEGV"), ("kill -9 $$", "SIGKILL")] {

@@ -1,6 +1,7 @@
 //! Deletes what is no longer wanted: sessions past the retention limits, blobs that no session
 //! uses, and free database pages. It runs in slices of a few milliseconds while nothing else is to
-//! be written, at most once a day or after a session was deleted.
+//! be written, at most once a day or after a session was deleted. The write-ahead log is emptied
+//! whenever nothing was written for a while.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -113,8 +114,11 @@ fn run_stage(
     stage: CleanupStage,
 ) -> Result<CleanupStage, StoreError> {
     match stage {
-        CleanupStage::Idle if claim_run(connection)? => Ok(CleanupStage::FindSession(i64::MIN, 0)),
-        CleanupStage::Idle => Ok(CleanupStage::Idle),
+        CleanupStage::Idle => {
+            empty_log(connection)?;
+            let is_due = claim_run(connection)?;
+            Ok(if is_due { CleanupStage::FindSession(i64::MIN, 0) } else { CleanupStage::Idle })
+        }
         CleanupStage::FindSession(time, key) => {
             find_expired(connection, folder, limits, (time, key))
         }
@@ -130,6 +134,12 @@ fn run_stage(
         }
         CleanupStage::FreePages => free_pages(connection),
     }
+}
+
+/// Moves what the write-ahead log holds into the database, unless another process is using it. The log
+/// grows to 4 MiB before SQLite does so itself, and keeps that size.
+fn empty_log(connection: &Connection) -> Result<(), StoreError> {
+    Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
 fn in_transaction<T>(

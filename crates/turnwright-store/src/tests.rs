@@ -399,6 +399,24 @@ async fn the_oldest_sessions_are_deleted_above_the_size_limit() {
     assert!(size < 1_000_000, "{size}");
 }
 
+#[tokio::test]
+async fn the_write_ahead_log_is_emptied_while_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let log = session(&store, "s").await;
+    note(&log, &noise("1", 400_000));
+    store.flush().await.unwrap();
+    let wal = folder.path().join(format!("{DATABASE_FILE}-wal"));
+    let size = || fs::metadata(&wal).unwrap().len();
+    assert!(size() > 300_000, "{}", size());
+    let connection = schema::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
+    run_cleanup(&connection, folder.path(), RetentionLimits { days: 0, bytes: 0 });
+    assert!(size() < 100_000, "{}", size());
+    note(&log, "2");
+    store.flush().await.unwrap();
+    assert_eq!(notes(&store, "s").await.unwrap(), "12");
+}
+
 /// Prints how long opening takes: `cargo test --lib what_opening_costs -- --ignored --nocapture`.
 #[test]
 #[ignore = "prints a measurement"]

@@ -49,14 +49,19 @@ impl FileChangeRecorder {
         ctx: &ToolCtx,
     ) -> Option<(Box<dyn PreparedCall>, FileChangeRecorder)> {
         let env = &ctx.env;
-        if pass.is_read_only() || pass.effects().iter().all(only_reads_remotely) {
-            // If the write is lost, the history says that the call had not begun, which makes no
-            // difference: it changes nothing.
-            let nothing = ChangeIntent::default();
-            drop(env.log.record_intent(&ctx.call, nothing, Durability::ProcessCrash));
+        let only_reads = pass.is_read_only();
+        let durability = if only_reads || pass.effects().iter().all(only_reads_remotely) {
+            Durability::ProcessCrash
+        } else {
+            Durability::PowerLoss
+        };
+        let note = |intent| env.log.record_intent(&ctx.call, intent, durability);
+        if only_reads {
+            // Nobody waits: if the write is lost, the history says that the call had not begun, which
+            // makes no difference, because its sandbox lets it change nothing.
+            drop(note(ChangeIntent::default()));
             return Some((prepared, FileChangeRecorder::default()));
         }
-        let note = |intent| env.log.record_intent(&ctx.call, intent, Durability::PowerLoss);
         let is_command = |it: &Effect| matches!(it, Effect::Exec(_) | Effect::Input { .. });
         if !env.log.is_enabled() {
             note(ChangeIntent::default()).written().await;
@@ -171,8 +176,8 @@ async fn after(
 }
 
 /// True for a call of an MCP tool that says it only reads and has not changed since the user allowed it.
-/// The claim is not verified. If it is false, the history may not tell after a crash that the call had
-/// begun.
+/// The claim is not verified. If it is false, the history does not tell after a loss of power that the
+/// call had begun.
 fn only_reads_remotely(effect: &Effect) -> bool {
     matches!(effect, Effect::Remote(call)
         if call.claims_read_only && call.change_since_approval.is_none())

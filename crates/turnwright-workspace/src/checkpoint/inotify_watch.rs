@@ -19,12 +19,19 @@ use rustix::io::Errno;
 
 use super::snapshot::ChangedFolders;
 
-/// The limit of the system for all watches of the user, which editors need as well.
-const SYSTEM_LIMIT: &str = "/proc/sys/fs/inotify/max_user_watches";
-/// The share of that limit that this process may take.
-const LIMIT_SHARE: usize = 8;
-/// The watches of all sessions.
-static WATCHES: AtomicUsize = AtomicUsize::new(0);
+/// The limits of the system for one user, whose editors need them as well: the number of watched
+/// folders, and of descriptors like the one of [`InotifyWatch`].
+const FOLDERS_LIMIT: &str = "/proc/sys/fs/inotify/max_user_watches";
+const DESCRIPTORS_LIMIT: &str = "/proc/sys/fs/inotify/max_user_instances";
+/// The shares of these limits that this process may take.
+const FOLDERS_SHARE: usize = 8;
+const DESCRIPTORS_SHARE: usize = 16;
+/// What all sessions of this process have taken.
+static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+static DESCRIPTORS: AtomicUsize = AtomicUsize::new(0);
+/// More events than this are not read at once, which is more than the system queues by default: a
+/// process that goes on writing must not keep the reader busy.
+const MAX_EVENTS: usize = 32 * 1024;
 /// The size of the buffer for events. The longest event has 272 bytes.
 const BUFFER_SIZE: usize = 16 * 1024;
 
@@ -32,7 +39,30 @@ const BUFFER_SIZE: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct InotifyWatch {
     descriptor: OwnedFd,
+    // Held by blocking threads only.
     state: Mutex<WatchState>,
+    _share: DescriptorShare,
+}
+
+/// One of the descriptors that this process may have.
+#[derive(Debug)]
+struct DescriptorShare;
+
+impl DescriptorShare {
+    fn take(most: usize) -> Option<DescriptorShare> {
+        let share = DescriptorShare;
+        (DESCRIPTORS.fetch_add(1, Ordering::Relaxed) < most).then_some(share)
+    }
+}
+
+impl Drop for DescriptorShare {
+    fn drop(&mut self) {
+        DESCRIPTORS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn system_limit(path: &str) -> Option<usize> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 #[derive(Debug)]
@@ -50,17 +80,17 @@ impl InotifyWatch {
         if !roots.iter().all(|it| is_local(it)) {
             return None;
         }
-        let most = std::fs::read_to_string(SYSTEM_LIMIT).ok()?.trim().parse::<usize>().ok()?;
+        let most = system_limit(FOLDERS_LIMIT)? / FOLDERS_SHARE;
+        let share = DescriptorShare::take(system_limit(DESCRIPTORS_LIMIT)? / DESCRIPTORS_SHARE)?;
         let descriptor = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        let state =
-            WatchState { paths: HashMap::new(), most: most / LIMIT_SHARE, has_failed: false };
-        Some(InotifyWatch { descriptor, state: Mutex::new(state) })
+        let state = WatchState { paths: HashMap::new(), most, has_failed: false };
+        Some(InotifyWatch { descriptor, state: Mutex::new(state), _share: share })
     }
 
     /// Watches one more folder. Call it before its entries are listed.
     pub(super) fn add(&self, folder: &Arc<Path>) {
         let mut state = self.state.lock();
-        if state.has_failed || WATCHES.load(Ordering::Relaxed) >= state.most {
+        if state.has_failed || FOLDERS.load(Ordering::Relaxed) >= state.most {
             state.has_failed = true;
             return;
         }
@@ -77,7 +107,7 @@ impl InotifyWatch {
         match inotify::add_watch(&self.descriptor, &**folder, events) {
             Ok(number) => {
                 if state.paths.insert(number, Arc::clone(folder)).is_none() {
-                    WATCHES.fetch_add(1, Ordering::Relaxed);
+                    FOLDERS.fetch_add(1, Ordering::Relaxed);
                 }
             }
             // Such a folder has no entries that could be listed.
@@ -103,7 +133,10 @@ impl InotifyWatch {
         let mut changes = ChangedFolders::default();
         let mut buffer = vec![MaybeUninit::uninit(); BUFFER_SIZE];
         let mut events = Reader::new(&self.descriptor, &mut buffer);
-        while !state.has_failed {
+        for _ in 0..MAX_EVENTS {
+            if state.has_failed {
+                break;
+            }
             let event = match events.next() {
                 Ok(event) => event,
                 Err(Errno::WOULDBLOCK) => return Some(changes),
@@ -117,7 +150,7 @@ impl InotifyWatch {
             let number = event.wd();
             if flags.contains(ReadFlags::IGNORED) {
                 if state.paths.remove(&number).is_some() {
-                    WATCHES.fetch_sub(1, Ordering::Relaxed);
+                    FOLDERS.fetch_sub(1, Ordering::Relaxed);
                 }
                 continue;
             }
@@ -139,7 +172,7 @@ impl InotifyWatch {
 
 impl Drop for InotifyWatch {
     fn drop(&mut self) {
-        WATCHES.fetch_sub(self.state.get_mut().paths.len(), Ordering::Relaxed);
+        FOLDERS.fetch_sub(self.state.get_mut().paths.len(), Ordering::Relaxed);
     }
 }
 

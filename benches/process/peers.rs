@@ -129,7 +129,15 @@ fn install(peer: &Peer) -> io::Result<PathBuf> {
         fs::create_dir_all(&folder)?;
         println!("installing {} …", peer.package);
         let mut npm = Command::new("npm");
-        npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]).arg(&folder);
+        npm.args([
+            "install",
+            "--silent",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+        ])
+        .arg(&folder);
         let status = npm.arg(peer.package).stdout(Stdio::null()).status()?;
         if !status.success() || !program.exists() {
             return Err(io::Error::other("npm could not install it"));

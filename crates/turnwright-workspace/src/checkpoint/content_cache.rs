@@ -62,29 +62,53 @@ impl ContentCache {
         let start = Instant::now();
         let previous = previous.filter(|_| !self.was_cut_short);
         self.was_cut_short = false;
-        let is_stale = |path: &Path, stat: &FileStat| snapshot.get(path) != Some(*stat);
-        match previous {
-            Some(previous) => {
-                for (folder, listing) in previous.folders_since(Some(snapshot)) {
-                    for entry in &listing.entries {
-                        let path = folder.join(&*entry.name);
-                        if self.files.get(&path).is_some_and(|it| is_stale(&path, &it.0)) {
-                            self.remove(&path);
-                        }
-                    }
-                }
-            }
-            None => {
-                self.files.retain(|path, it| !is_stale(path, &it.0));
-                let bytes =
-                    |it: &(FileStat, ObservedState)| it.1.bytes.as_ref().map_or(0, |it| it.len());
-                self.bytes = self.files.values().map(bytes).sum();
-            }
-        }
+        self.remove_stale(previous, snapshot);
         if self.bytes >= MAX_BYTES {
             self.was_cut_short = true;
             return;
         }
+        let mut wanted = self.wanted(previous, snapshot, repositories);
+        // Files that were changed last are most likely to be changed again.
+        wanted.sort_unstable_by_key(|it| std::cmp::Reverse(it.1.mtime));
+        for (path, before) in wanted {
+            if self.bytes >= MAX_BYTES || start.elapsed() > COPY_LIMIT {
+                self.was_cut_short = true;
+                break;
+            }
+            let found = observe(&path, true);
+            // The file must not have changed since the snapshot.
+            if lstat(&path) == Some(*before) {
+                self.insert(&path, *before, found);
+            }
+        }
+    }
+
+    /// Removes the states of files that have changed.
+    fn remove_stale(&mut self, previous: Option<&StatSnapshot>, snapshot: &StatSnapshot) {
+        let is_stale = |path: &Path, stat: &FileStat| snapshot.get(path) != Some(*stat);
+        let Some(previous) = previous else {
+            self.files.retain(|path, it| !is_stale(path, &it.0));
+            let bytes = self.files.values().filter_map(|it| it.1.bytes.as_ref());
+            self.bytes = bytes.map(|it| it.len()).sum();
+            return;
+        };
+        for (folder, listing) in previous.folders_since(Some(snapshot)) {
+            for entry in &listing.entries {
+                let path = folder.join(&*entry.name);
+                if self.files.get(&path).is_some_and(|it| is_stale(&path, &it.0)) {
+                    self.remove(&path);
+                }
+            }
+        }
+    }
+
+    /// The files in changed folders that are to be copied.
+    fn wanted<'s>(
+        &self,
+        previous: Option<&'s StatSnapshot>,
+        snapshot: &'s StatSnapshot,
+        repositories: &[Arc<Repository>],
+    ) -> Vec<(PathBuf, &'s FileStat)> {
         let mut wanted = Vec::new();
         for (folder, listing) in snapshot.folders_since(previous) {
             let indexed: Vec<_> = repositories.iter().filter_map(|it| it.folder(folder)).collect();
@@ -104,19 +128,7 @@ impl ContentCache {
                 }
             }
         }
-        // Files that were changed last are most likely to be changed again.
-        wanted.sort_unstable_by_key(|it| std::cmp::Reverse(it.1.mtime));
-        for (path, before) in wanted {
-            if self.bytes >= MAX_BYTES || start.elapsed() > COPY_LIMIT {
-                self.was_cut_short = true;
-                break;
-            }
-            let found = observe(&path, true);
-            // The file must not have changed since the snapshot.
-            if lstat(&path) == Some(*before) {
-                self.insert(&path, *before, found);
-            }
-        }
+        wanted
     }
 }
 

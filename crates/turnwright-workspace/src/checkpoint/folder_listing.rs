@@ -1,6 +1,6 @@
 //! Lists folders for snapshots: the stat data of all entries that no ignore rule excludes.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -159,51 +159,42 @@ impl<'a> FolderLister<'a> {
             watch.add(folder);
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut entries = Dir::new(open(&**folder, flags, Mode::empty()).ok()?).ok()?;
-        let mut names = Vec::new();
-        while let Some(Ok(entry)) = entries.read() {
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name != "." && name != ".." {
-                names.push((name.to_owned(), entry.file_type()));
-            }
-        }
-        // The ignore library opens the ignore files of a folder when it sees the first entry.
-        let has_rules = |it: &(OsString, FileType)| IGNORE_FILES.iter().any(|rule| it.0 == *rule);
-        if names.iter().any(|it| has_rules(it) || it.0 == ".git") && has_unsafe_ignore_files(folder)
-        {
-            return None;
-        }
-        let private: Vec<_> =
-            self.private.iter().filter(|it| it.parent() == Some(folder)).collect();
-        let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
-        let mut listing = FolderListing::default();
-        let handle = entries.fd().ok()?;
+        let handle = open(&**folder, flags, Mode::empty()).ok()?;
         // Another file system below the root, which other machines may write.
         if let Some(watch) = self.watch
-            && self.device != device_of(handle)
+            && self.device != device_of(&handle)
         {
             watch.give_up();
         }
-        for (name, kind) in names {
+        // The ignore library opens the ignore files of a folder when it sees the first entry.
+        if has_unsafe_ignore_files(folder) {
+            return None;
+        }
+        let is_private = |name: &OsStr| {
+            let mut own = self.private.iter().filter(|it| it.parent() == Some(folder));
+            own.any(|it| it.file_name() == Some(name))
+        };
+        let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
+        let mut listing = FolderListing::default();
+        let mut entries = Dir::read_from(&handle).ok()?;
+        while let Some(Ok(entry)) = entries.read() {
             if self.stop.is_expired() {
                 return None;
             }
-            let stat = || statat(handle, &*name, AtFlags::SYMLINK_NOFOLLOW).ok();
-            let is_folder = match kind {
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." || name == ".git" || is_private(name) {
+                continue;
+            }
+            let stat = || statat(&handle, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+            let is_folder = match entry.file_type() {
                 FileType::Unknown => stat()
                     .is_some_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Directory),
                 kind => kind == FileType::Directory,
             };
-            relative.push(&name);
+            relative.push(name);
             let is_ignored = rules.matched(&relative, is_folder).is_ignore();
             relative.pop();
-            if is_ignored
-                || name == ".git"
-                || private.iter().any(|it| it.file_name() == Some(&name))
-            {
-                continue;
-            }
-            let Some(stat) = stat() else { continue };
+            let Some(stat) = (!is_ignored).then(stat).flatten() else { continue };
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
                 self.stop.stop_early();
             }

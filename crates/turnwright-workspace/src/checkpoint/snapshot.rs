@@ -57,6 +57,8 @@ pub(super) enum SnapshotError {
     TooLong,
 }
 
+type ListedFolders = HashMap<Arc<Path>, Arc<FolderListing>>;
+
 /// The files at one point in time.
 #[derive(Clone, Debug)]
 pub(super) struct StatSnapshot {
@@ -65,7 +67,7 @@ pub(super) struct StatSnapshot {
     /// How long the snapshot took.
     pub(super) took: Duration,
     /// The entries of each folder. Successive snapshots share what has not changed.
-    folders: HashMap<Arc<Path>, Arc<FolderListing>>,
+    folders: ListedFolders,
     /// The device and inode of each watched folder.
     roots: Vec<Option<(u64, u64)>>,
     /// The ignore files above the folders and in their repositories.
@@ -145,47 +147,20 @@ impl StatSnapshot {
         let mut folders = self.folders.clone();
         folders.retain(|it, _| !is_below_any(it, &replaced));
         for root in &watched.folders {
-            let lister = FolderLister::new(root, &watched.private, Some(watch), &stop, &count);
             if replaced.contains(root) {
                 return None;
             }
-            for folder in listed.iter().filter(|it| it.starts_with(root)) {
-                // Its parent, which comes first, may have found that it is gone.
-                let Some((folder, old)) = folders.remove_entry(folder.as_path()) else { continue };
-                let new = lister.list_one(&folder).unwrap_or_default();
-                if IGNORE_FILES.map(|it| old.get(it.as_ref()))
-                    != IGNORE_FILES.map(|it| new.get(it.as_ref()))
-                {
-                    return None;
-                }
-                // A file that has got another name may be in any folder.
-                if !new.hard_linked.iter().all(|it| old.hard_linked.contains(it)) {
-                    return None;
-                }
-                let gone: BTreeSet<_> = old.subfolders(&folder).collect();
-                let here: BTreeSet<_> = new.subfolders(&folder).collect();
-                let gone = &gone - &here;
-                if !gone.is_empty() {
-                    folders.retain(|it, _| !is_below_any(it, &gone));
-                }
-                for added in here {
-                    if folders.contains_key(added.as_path()) {
-                        continue;
-                    }
-                    for (folder, listing) in lister.list_tree(added) {
-                        if !listing.hard_linked.is_empty() {
-                            return None;
-                        }
-                        folders.insert(folder, listing);
-                    }
-                }
-                folders.insert(folder, if new == *old { old } else { Arc::new(new) });
+            let mut below = listed.iter().filter(|it| it.starts_with(root)).peekable();
+            if below.peek().is_none() {
+                continue;
+            }
+            let lister = FolderLister::new(root, &watched.private, Some(watch), &stop, &count);
+            // Parents come first, and may find that what was below them is gone.
+            for folder in below {
+                list_again(&mut folders, &lister, folder)?;
             }
         }
-        if stop.was_cut_short() {
-            return None;
-        }
-        if watch.has_failed() {
+        if stop.was_cut_short() || watch.has_failed() {
             return None;
         }
         let (roots, outer_rules) = (self.roots.clone(), self.outer_rules.clone());
@@ -276,6 +251,38 @@ impl StatSnapshot {
         all.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         all
     }
+}
+
+/// Lists one of the folders again, and what has appeared below it. Returns `None` if other folders may
+/// have changed because of that.
+fn list_again(folders: &mut ListedFolders, lister: &FolderLister<'_>, folder: &Path) -> Option<()> {
+    let Some((folder, old)) = folders.remove_entry(folder) else { return Some(()) };
+    let new = lister.list_one(&folder).unwrap_or_default();
+    let rules = |listing: &FolderListing| IGNORE_FILES.map(|it| listing.get(it.as_ref()));
+    // A file that has got another name may be in any folder.
+    let is_known = |it| old.hard_linked.contains(it);
+    if rules(&old) != rules(&new) || !new.hard_linked.iter().all(is_known) {
+        return None;
+    }
+    let gone: BTreeSet<_> = old.subfolders(&folder).collect();
+    let here: BTreeSet<_> = new.subfolders(&folder).collect();
+    let gone = &gone - &here;
+    if !gone.is_empty() {
+        folders.retain(|it, _| !is_below_any(it, &gone));
+    }
+    for added in here {
+        if folders.contains_key(added.as_path()) {
+            continue;
+        }
+        for (folder, listing) in lister.list_tree(added) {
+            if !listing.hard_linked.is_empty() {
+                return None;
+            }
+            folders.insert(folder, listing);
+        }
+    }
+    folders.insert(folder, if new == *old { old } else { Arc::new(new) });
+    Some(())
 }
 
 fn compare_folder(

@@ -2,6 +2,7 @@
 //! the parent of those whose own parent has ended.
 
 use std::fs;
+use std::io;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -11,15 +12,13 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
     set_child_subreaper, waitpid,
 };
+use tokio::process::Child;
 
 /// How long to wait for killed processes to end. One that waits for a device may take for ever.
 const END_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The processes that were started as children of this one, which their owners wait for.
 static STARTED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
-/// Children that had ended when [`reap_orphans`] ran last and that nobody seemed to wait for.
-static ENDED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
-
 /// Makes this process the parent of descendants whose parent ends. Call it before the first command
 /// is started.
 pub(super) fn adopt_orphans() {
@@ -36,11 +35,17 @@ fn adopts_orphans() -> bool {
 #[derive(Debug)]
 pub(super) struct StartedChild(Option<Pid>);
 
-impl StartedChild {
-    pub(super) fn new(process: Option<Pid>) -> StartedChild {
-        STARTED.lock().extend(process);
-        StartedChild(process)
-    }
+/// Starts a process. The lock is held meanwhile, so that [`reap_orphans`] knows every child that it
+/// sees.
+pub(super) fn start(
+    spawn: impl FnOnce() -> io::Result<Child>,
+) -> io::Result<(Child, StartedChild)> {
+    let mut started = STARTED.lock();
+    let child = spawn()?;
+    let process = child.id().and_then(|it| Pid::from_raw(i32::try_from(it).ok()?));
+    started.extend(process);
+    drop(started);
+    Ok((child, StartedChild(process)))
 }
 
 impl Drop for StartedChild {
@@ -52,17 +57,12 @@ impl Drop for StartedChild {
 }
 
 /// Reaps children that have ended and that nobody waits for: what a command or a server has left
-/// behind that still runs. `is_ours` tells whether a process descends from one. A child is reaped by
-/// the second call that finds it, because one that was just started may not be known yet.
+/// behind that still runs. `is_ours` tells whether a process descends from one.
 pub(super) fn reap_orphans(is_ours: impl Fn(Pid) -> bool) {
+    let mut ended = of_this_process().unwrap_or_default();
+    ended.retain(|it| is_zombie(*it) && is_ours(*it));
     let started = STARTED.lock().clone();
-    let children = of_this_process().unwrap_or_default();
-    let ended: Vec<_> = children
-        .into_iter()
-        .filter(|it| !started.contains(it) && is_zombie(*it) && is_ours(*it))
-        .collect();
-    let before = std::mem::replace(&mut *ENDED.lock(), ended.clone());
-    for child in ended.into_iter().filter(|it| before.contains(it)) {
+    for child in ended.into_iter().filter(|it| !started.contains(it)) {
         reap(child);
     }
 }

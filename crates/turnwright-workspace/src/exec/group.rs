@@ -207,18 +207,21 @@ impl ProcessGroup {
         let sandbox = sandbox.map(Arc::new);
         let watchdog_entry = WatchdogEntry::new();
         configure_child(&mut command, watchdog_entry.key(), &mark, sandbox.clone());
-        let mut child = command.spawn().map_err(|error| match &sandbox {
+        let explain = |error| match &sandbox {
             Some(sandbox) => sandbox.explain(error),
             None => error,
-        })?;
+        };
+        #[cfg(target_os = "linux")]
+        let (mut child, started_child) =
+            super::descendants::start(|| command.spawn()).map_err(explain)?;
+        #[cfg(not(target_os = "linux"))]
+        let mut child = command.spawn().map_err(explain)?;
         // `command` holds our copies of the writing end, which would keep the pipe open.
         drop(command);
         let id = child
             .id()
             .and_then(|it| i32::try_from(it).ok())
             .and_then(rustix::process::Pid::from_raw);
-        #[cfg(target_os = "linux")]
-        let started_child = StartedChild::new(id);
         let pipe = |it: io::PipeReader| tokio::net::unix::pipe::Receiver::from_owned_fd(it.into());
         Ok(ProcessGroup {
             stdin: child.stdin.take(),

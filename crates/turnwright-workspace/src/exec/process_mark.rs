@@ -89,7 +89,7 @@ impl ProcessMark {
     }
 
     /// Kills every process with the mark, but not `leader`, and returns whether there was one. Waits
-    /// for their end, so it must not run on the runtime's thread.
+    /// for their end, at most a quarter of a second, so it belongs on a blocking thread.
     #[cfg(target_os = "linux")]
     pub(super) fn kill_all(&self, leader: Option<u32>) -> bool {
         let leader = leader.and_then(|it| Pid::from_raw(i32::try_from(it).ok()?));
@@ -135,8 +135,8 @@ fn running_processes(leader: Option<Pid>, entry: &str, limit: &str) -> Vec<Pid> 
         found.extend(descendants::of(*process));
         next += 1;
     }
-    // Its owner waits for it.
-    found.retain(|it| Some(*it) != leader);
+    // The leader's owner waits for it.
+    found.retain(|it| Some(*it) != leader && is_running_with(*it, entry, limit));
     found
 }
 
@@ -147,7 +147,7 @@ pub(super) fn reap_orphans() {
     descendants::reap_orphans(|it| has_limit(it, &pattern));
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(unix, not(target_os = "linux")))]
 pub(super) fn reap_orphans() {}
 
 /// Whether a running process has the mark.

@@ -5,12 +5,19 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use turnwright_llm::Protocol;
 use turnwright_llm::internals::assemble_reply;
-use turnwright_testing::{ChildAgent, Program, TestAgent, says};
+use turnwright_rpc::Stdio;
+use turnwright_testing::{
+    ChildAgent, InProcessServer, Program, TestAgent, ThreadAgent, calls, says,
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_turnwright");
 
@@ -31,11 +38,21 @@ fn assert_at_most(name: &str, measured: usize) {
     assert!(measured <= budget(name), "{name}: {measured}, and not {}", budget(name));
 }
 
-/// Counts the allocations of each thread.
+/// Counts the allocations of each thread, and of all threads that run an agent.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    static RUNS_AN_AGENT: Cell<bool> = const { Cell::new(false) };
+}
+
+static ALLOCATIONS_OF_AGENTS: AtomicUsize = AtomicUsize::new(0);
+
+fn count_allocation() {
+    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    if RUNS_AN_AGENT.get() {
+        ALLOCATIONS_OF_AGENTS.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 #[global_allocator]
@@ -44,7 +61,7 @@ static ALLOCATOR: Counting = Counting;
 #[expect(unsafe_code, reason = "passes everything on to the system's allocator")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        count_allocation();
         unsafe { System.alloc(layout) }
     }
 
@@ -53,7 +70,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        count_allocation();
         unsafe { System.realloc(place, layout, size) }
     }
 }
@@ -74,6 +91,50 @@ fn a_delta_allocates_little() {
     };
     // The difference leaves out what a reply costs once.
     assert_is("allocations for 100 deltas", allocations(1_100) - allocations(1_000));
+}
+
+/// The agent on a thread of the test, whose allocations are counted.
+enum CountedAgent {}
+
+impl InProcessServer for CountedAgent {
+    fn serve(
+        home: &Path,
+        variables: &[(String, String)],
+        input: File,
+        output: File,
+    ) -> io::Result<()> {
+        RUNS_AN_AGENT.set(true);
+        turnwright::internals::serve_acp(home, variables, Stdio { input, output })
+    }
+}
+
+/// Only the runtime's thread is counted, because the number of the others depends on their speed.
+#[test]
+fn a_tool_round_allocates_little() {
+    const ROUNDS: usize = 10;
+    // The first turn pays for what is kept until the end of the session.
+    let replies: Vec<_> = [1, 1, ROUNDS + 1, 1, ROUNDS + 1]
+        .into_iter()
+        .flat_map(|rounds| {
+            let call = calls("read_file", &json!({ "path": "notes.txt" }));
+            std::iter::repeat_n(call, rounds).chain([says("Done.")])
+        })
+        .collect();
+    let mut agent = TestAgent::<ThreadAgent<CountedAgent>>::builder()
+        .file("notes.txt", "a note\n")
+        .model(json!(replies))
+        .start();
+    let mut allocations = || {
+        let before = ALLOCATIONS_OF_AGENTS.load(Ordering::Relaxed);
+        agent.turn("read the notes");
+        ALLOCATIONS_OF_AGENTS.load(Ordering::Relaxed) - before
+    };
+    allocations();
+    let rounds = (0..2).map(|_| {
+        let one = allocations();
+        (allocations() - one) / ROUNDS
+    });
+    assert_at_most("allocations for a tool round", rounds.min().unwrap());
 }
 
 #[test]
@@ -108,6 +169,18 @@ fn the_model_is_told_little_in_advance() {
     assert_is("bytes of instructions and tools in a request", told.len());
 }
 
+/// Pages that are private to each agent, in contrast to those of the program, which all share. The
+/// published program holds less: this one has more addresses that the loader fills in.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+fn an_idle_session_holds_little_memory() {
+    let agent = TestAgent::<ChildAgent<Turnwright>>::builder().model(json!([])).start();
+    let memory = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", agent.pid())).unwrap();
+    let dirty = memory.lines().find_map(|it| it.strip_prefix("Private_Dirty:")).unwrap();
+    let kibibytes: usize = dirty.trim().trim_end_matches(" kB").parse().unwrap();
+    assert_at_most("KiB of dirty memory after session/new", kibibytes);
+}
+
 /// Neither the number of threads nor their speed changes what the main thread does.
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
@@ -131,33 +204,44 @@ fn the_start_does_little() {
         eprintln!("SKIPPED: strace is not installed");
         return;
     };
-    let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
-    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
     let mut stdin = process.stdin.take().unwrap();
-    // strace ends at once where it may not trace.
-    drop(writeln!(stdin, "{request}"));
-    let mut line = String::new();
-    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut stdout = BufReader::new(process.stdout.take().unwrap());
+    let mut ask = |id: u32, method: &str, params: Value| {
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        // strace ends at once where it may not trace.
+        writeln!(stdin, "{request}").ok()?;
+        let mut line = String::new();
+        stdout.read_line(&mut line).ok()?;
+        serde_json::from_str::<Value>(&line).ok()
+    };
+    let capabilities = json!({ "protocolVersion": 1, "clientCapabilities": {} });
+    let answer = ask(1, "initialize", capabilities);
+    let session = ask(2, "session/new", json!({ "cwd": folder.path(), "mcpServers": [] }));
     drop(stdin);
     process.wait().unwrap();
-    let Ok(answer) = serde_json::from_str::<Value>(&line) else {
+    let (Some(answer), Some(session)) = (answer, session) else {
         eprintln!("SKIPPED: strace may not trace here");
         return;
     };
-    assert_eq!(answer["id"], 1, "{answer}");
+    assert_eq!((&answer["id"], &session["id"]), (&json!(1), &json!(2)), "{answer} {session}");
 
     let trace = std::fs::read_to_string(trace).unwrap();
+    let is_response = |line: &str| line.contains("write") && line.contains("jsonrpc");
+    let lines: Vec<_> = trace.lines().collect();
+    let mut parts = lines.split(|it| is_response(it));
+    let (start, new_session) = (parts.next().unwrap(), parts.next().unwrap());
+
     let main = trace.split_whitespace().next().unwrap();
-    let is_response = |it: &&str| !(it.contains("write") && it.contains("jsonrpc"));
-    let calls = trace.lines().take_while(is_response).filter_map(|it| it.strip_prefix(main));
-    let calls: Vec<_> = calls.filter(|it| !it.contains("resumed>")).collect();
-    assert_at_most(
-        "system calls of the main thread before the response to initialize",
-        calls.len(),
-    );
-    let opened = calls.iter().filter(|it| it.contains("openat(") && !it.contains("ENOENT"));
-    assert_at_most(
-        "files opened by the main thread before the response to initialize",
-        opened.count(),
-    );
+    let by_main = |part: &[&str]| {
+        let own = |it: &&&str| it.starts_with(main) && !it.contains("resumed>");
+        let calls: Vec<_> = part.iter().filter(own).copied().collect();
+        let opens = |it: &&&str| it.contains("openat(") && !it.contains("ENOENT");
+        (calls.len(), calls.iter().filter(opens).count())
+    };
+    let (calls, opened) = by_main(start);
+    assert_at_most("system calls of the main thread before the response to initialize", calls);
+    assert_at_most("files opened by the main thread before the response to initialize", opened);
+    let (calls, opened) = by_main(new_session);
+    assert_at_most("system calls of the main thread for session/new", calls);
+    assert_at_most("files opened by the main thread for session/new", opened);
 }

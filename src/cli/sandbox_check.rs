@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::config::Config;
 use turnwright_sandbox::escape_tests::{
-    self, AttemptResult, EscapeAttempt, Evidence, ExpectedProtection, SECRET, TestScene,
+    self, AttemptResult, EscapeAttempt, Evidence, ExpectedProtection, LOCK_FILE, SECRET, TestScene,
 };
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_workspace::exec::{self, CommandSpec, Environment, ProcessGroup, RunningCommand};
@@ -120,7 +120,8 @@ fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttem
 
 fn expected_protection() -> ExpectedProtection {
     let landlock = turnwright_sandbox::sandbox_support().landlock_abi;
-    ExpectedProtection { landlock, mounts: turnwright_sandbox::namespace_support().mounts }
+    let namespaces = turnwright_sandbox::namespace_support();
+    ExpectedProtection { landlock, mounts: namespaces.mounts, processes: namespaces.processes }
 }
 
 /// The profile of an ordinary command.
@@ -219,6 +220,7 @@ impl AttemptFixture {
         let count = fs::read_dir(outside).map(Iterator::count).unwrap_or_default();
         note(count > 1, "there is a new file outside");
         note(inside.join(".git/hooks/pre-commit").exists(), "the protected file was written");
+        note(is_locked(&inside.join(LOCK_FILE)), "a process is still running");
         note(!self.bystander.is_alive(), "the other process was killed");
         note(self.tcp_listener.accept().is_ok(), "the TCP listener got a connection");
         note(self.udp_socket.recv(&mut [0; 8]).is_ok(), "a datagram arrived");
@@ -226,6 +228,18 @@ impl AttemptFixture {
         note(self.abstract_listener.accept().is_ok(), "the abstract socket got a connection");
         changes
     }
+}
+
+#[cfg(unix)]
+fn is_locked(path: &Path) -> bool {
+    use rustix::fs::FlockOperation;
+    fs::File::open(path)
+        .is_ok_and(|it| rustix::fs::flock(&it, FlockOperation::NonBlockingLockExclusive).is_err())
+}
+
+#[cfg(not(unix))]
+fn is_locked(_: &Path) -> bool {
+    false
 }
 
 #[cfg(target_os = "linux")]

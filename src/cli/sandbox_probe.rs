@@ -1,8 +1,12 @@
 //! `turnwright sandbox-probe`: the escape attempts of the sandbox check that a shell cannot make. Exits
 //! with 0 if the attempt succeeded. Hidden; it can do nothing that a shell could not do as well.
 
+use std::io;
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+#[cfg(unix)]
+use std::process::{Command, Stdio};
 
 use clap::Subcommand;
 
@@ -19,9 +23,16 @@ pub(super) enum SandboxProbe {
     /// Connect to an abstract Unix socket
     Abstract { name: String },
     /// Truncate a file by its path
-    Truncate { path: std::path::PathBuf },
+    Truncate { path: PathBuf },
     /// Create a user namespace
     Namespace,
+    /// Start the next process of a chain in a process group of its own, with the same stdin, and end
+    Flee {
+        /// How many processes follow
+        count: u32,
+        /// The file to lock and to use as stdin
+        lock: Option<PathBuf>,
+    },
     /// Sleep
     Wait,
 }
@@ -32,7 +43,7 @@ pub(super) fn run(probe: &SandboxProbe) -> ExitCode {
         // A refused connection means that the socket was allowed.
         SandboxProbe::Internet { port } => match TcpStream::connect((Ipv4Addr::LOCALHOST, *port)) {
             Ok(_) => true,
-            Err(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+            Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
         },
         SandboxProbe::Datagram { port } => UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
             .and_then(|it| it.send_to(b"x", (Ipv4Addr::LOCALHOST, *port)))
@@ -41,12 +52,34 @@ pub(super) fn run(probe: &SandboxProbe) -> ExitCode {
         SandboxProbe::Abstract { name } => system::connect_abstract(name),
         SandboxProbe::Truncate { path } => system::truncate(path),
         SandboxProbe::Namespace => system::create_user_namespace(),
+        SandboxProbe::Flee { count, lock } => flee(*count, lock.as_deref()).is_ok(),
         SandboxProbe::Wait => {
             std::thread::sleep(std::time::Duration::from_secs(120));
             true
         }
     };
     if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "this runs our own program, in the sandbox")]
+fn flee(count: u32, lock: Option<&Path>) -> io::Result<()> {
+    use std::os::unix::process::CommandExt;
+    let Some(next) = count.checked_sub(1) else { return Ok(()) };
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["sandbox-probe", "flee", &next.to_string()]).process_group(0);
+    command.stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Some(lock) = lock {
+        let lock = std::fs::OpenOptions::new().create(true).append(true).open(lock)?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+        command.stdin(lock);
+    }
+    command.spawn().map(drop)
+}
+
+#[cfg(not(unix))]
+fn flee(_: u32, _: Option<&Path>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(target_os = "linux")]

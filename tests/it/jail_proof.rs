@@ -83,8 +83,8 @@ fn without_the_sandbox_the_attempts_succeed() {
             eprintln!("NOT TESTED: {name}, since the system lacks {}", report["missing"]);
             continue;
         }
-        // Some systems forbid namespaces to everybody.
-        if name == "namespace" {
+        // Some systems forbid namespaces to everybody, and fleeing processes may be found all the same.
+        if name == "namespace" || name == "outlive" {
             continue;
         }
         let expected = if name == "write-inside" { "held" } else { "not held" };

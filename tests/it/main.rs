@@ -65,6 +65,8 @@ mod old_database;
 mod permission;
 mod permission_races;
 mod policy_cli;
+#[cfg(target_os = "linux")]
+mod process_tree;
 mod protected;
 mod read_file;
 mod readme;

@@ -30,6 +30,10 @@ pub struct TestScene {
 /// The content of the hidden file.
 pub const SECRET: &str = "the text of the hidden file";
 
+/// A file in the folder of the attempts, which is locked as long as a process of the attempt to outlive
+/// its command runs.
+pub const LOCK_FILE: &str = "lock";
+
 /// The mechanisms that the sandbox under test is made of, which say what it can be expected to
 /// prevent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub struct ExpectedProtection {
     pub landlock: Option<i32>,
     /// Whether commands get a private mount namespace.
     pub mounts: bool,
+    /// Whether commands get a PID namespace.
+    pub processes: bool,
 }
 
 /// The mechanism without which an attempt is expected to succeed.
@@ -49,6 +55,8 @@ enum Requirement {
     Landlock(i32),
     /// A private mount namespace.
     Mounts,
+    /// A PID namespace.
+    Processes,
 }
 
 /// One attempt to break out, or the one attempt that must succeed.
@@ -211,19 +219,28 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
         "parent-environment",
         "read the environment of its parent",
         Requirement::AnySandbox,
-        format!("{{ tr -d '\\0' < /proc/{parent_pid}/environ | grep -q .; }} 2>/dev/null"),
+        format!(
+            "{{ for p in {parent_pid} 1; do tr -d '\\0' < /proc/$p/environ; done | grep -q .; }} \
+             2>/dev/null"
+        ),
     );
     add(
         "parent-memory",
         "read the memory of its parent",
         Requirement::AnySandbox,
-        format!("{{ : < /proc/{parent_pid}/mem; }} 2>/dev/null"),
+        format!("{{ : < /proc/{parent_pid}/mem || : < /proc/1/mem; }} 2>/dev/null"),
     );
     add(
         "signal",
         "kill an unrelated process",
         Requirement::Landlock(6),
         format!("kill -KILL {unrelated_pid} 2>/dev/null"),
+    );
+    add(
+        "outlive",
+        "outlive its command by starting new processes",
+        Requirement::Processes,
+        format!("{{ {} && false; }}", probe("flee", &format!("1000 {inside}/{LOCK_FILE}"))),
     );
     add(
         "privileges",
@@ -283,8 +300,10 @@ impl Requirement {
                 let lacks = expected.landlock.is_some_and(|it| it < version);
                 lacks.then(|| format!("Landlock {version} is required"))
             }
-            Requirement::Mounts => {
-                let lacks = expected.landlock.is_some() && !expected.mounts;
+            Requirement::Mounts | Requirement::Processes => {
+                let has =
+                    if self == Requirement::Mounts { expected.mounts } else { expected.processes };
+                let lacks = expected.landlock.is_some() && !has;
                 lacks.then(|| "user namespaces are required".to_owned())
             }
         }
@@ -330,8 +349,8 @@ mod tests {
 
     #[test]
     fn evidence_tells_what_held() {
-        let full = ExpectedProtection { landlock: Some(7), mounts: true };
-        let old = ExpectedProtection { landlock: Some(2), mounts: false };
+        let full = ExpectedProtection { landlock: Some(7), mounts: true, processes: true };
+        let old = ExpectedProtection { landlock: Some(2), mounts: false, processes: false };
         let change = ["a file outside".to_owned()];
         let success = format!("{STARTED}\n{SUCCEEDED}\n");
         let table: &[(&str, &str, &[String], ExpectedProtection, &str)] = &[

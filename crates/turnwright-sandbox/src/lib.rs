@@ -148,6 +148,18 @@ pub struct NamespaceSupport {
     pub mounts: bool,
     /// A private network with nothing but a loopback interface.
     pub network: bool,
+    /// A PID namespace: whatever the program starts ends with it, and it cannot see or signal other
+    /// processes.
+    pub processes: bool,
+}
+
+/// The numbers of two processes of a PID namespace, as the caller of the sandbox sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceProcesses {
+    /// The first process. When it is killed, all others are.
+    pub init: u32,
+    /// The program.
+    pub program: u32,
 }
 
 /// The sandboxing mechanisms of this system. They are probed once, which takes microseconds.
@@ -179,6 +191,8 @@ pub fn limitations() -> Vec<String> {
     let mut all = sandbox_support().missing.clone();
     if can_confine() && !namespace_support().mounts {
         all.push(NO_MOUNTS.to_owned());
+    } else if can_confine() && cfg!(target_os = "linux") && !namespace_support().processes {
+        all.push(NO_PROCESSES.to_owned());
     }
     all
 }
@@ -186,7 +200,11 @@ pub fn limitations() -> Vec<String> {
 const NO_MOUNTS: &str = "User namespaces are unavailable (kernel.apparmor_restrict_unprivileged_userns, \
      user.max_user_namespaces, or a container): a command can change protected files of the project, \
      read secrets in it, change modes, times and attributes of the user's other files, reach the user's \
-     daemons through their sockets and shared memory, and has no /dev/shm.";
+     daemons through their sockets and shared memory, has no /dev/shm, and may outlive its end by \
+     starting new processes faster than they are found.";
+
+const NO_PROCESSES: &str = "PID namespaces are unavailable (user.max_pid_namespaces): a command may \
+     outlive its end by starting new processes faster than they are found.";
 
 /// The private namespaces that a sandboxed program can get. The first call tries them out in child
 /// processes, which takes some milliseconds.

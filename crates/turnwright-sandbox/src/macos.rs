@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use super::{NamespaceSupport, SandboxProfile, SandboxSupport, SetupError, seatbelt};
+use super::{
+    NamespaceProcesses, NamespaceSupport, SandboxProfile, SandboxSupport, SetupError, seatbelt,
+};
 
 /// A sandbox that is ready to be entered. On this system [`wrap_command`](super::wrap_command) does
 /// all the work.
@@ -19,6 +21,27 @@ impl MacSandbox {
     #[expect(clippy::unnecessary_wraps, reason = "other systems can fail")]
     pub fn prepare(_: &SandboxProfile) -> io::Result<Self> {
         Ok(Self)
+    }
+
+    /// Changes nothing on this system.
+    ///
+    /// # Errors
+    /// None.
+    #[expect(clippy::unnecessary_wraps, reason = "other systems can fail")]
+    pub fn with_process_namespace(self) -> io::Result<Self> {
+        Ok(self)
+    }
+
+    /// False on this system.
+    #[expect(clippy::unused_self, reason = "other systems have some")]
+    pub fn has_process_namespace(&self) -> bool {
+        false
+    }
+
+    /// `None` on this system.
+    #[expect(clippy::unused_self, reason = "other systems have some")]
+    pub fn processes(&self) -> Option<NamespaceProcesses> {
+        None
     }
 
     /// Does nothing on this system.
@@ -56,7 +79,7 @@ pub(super) fn probe() -> SandboxSupport {
 /// interface from the rest of the network.
 pub(super) fn probe_namespaces() -> NamespaceSupport {
     let has_seatbelt = Path::new(seatbelt::SANDBOX_EXEC).exists();
-    NamespaceSupport { mounts: has_seatbelt, network: has_seatbelt }
+    NamespaceSupport { mounts: has_seatbelt, network: has_seatbelt, processes: false }
 }
 
 #[cfg(test)]
@@ -69,7 +92,10 @@ mod tests {
         let all = wrap_command(&SandboxProfile::default(), &words).unwrap();
         assert_eq!((all[0].to_str(), all[1].to_str()), (Some(seatbelt::SANDBOX_EXEC), Some("-p")));
         assert!(all.ends_with(&words));
-        MacSandbox::prepare(&SandboxProfile::default()).unwrap().enter().unwrap();
+        let sandbox = MacSandbox::prepare(&SandboxProfile::default()).unwrap();
+        let sandbox = sandbox.with_process_namespace().unwrap();
+        sandbox.enter().unwrap();
+        assert_eq!((sandbox.has_process_namespace(), sandbox.processes()), (false, None));
         let error = MacSandbox.explain(io::ErrorKind::NotFound.into());
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert_eq!(probe().seatbelt, probe_namespaces().mounts);

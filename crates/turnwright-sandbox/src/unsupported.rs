@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{NamespaceSupport, SandboxProfile, SandboxSupport, SetupError};
+use super::{NamespaceProcesses, NamespaceSupport, SandboxProfile, SandboxSupport, SetupError};
 
 /// A sandbox, which this system does not have: there are no values of this type.
 #[derive(Debug)]
@@ -15,6 +15,24 @@ impl UnsupportedSandbox {
     /// Always: this system has no sandbox.
     pub fn prepare(_: &SandboxProfile) -> io::Result<Self> {
         Err(io::Error::other(SetupError("this system has none".to_owned())))
+    }
+
+    /// Cannot be called on this system.
+    ///
+    /// # Errors
+    /// None.
+    pub fn with_process_namespace(self) -> io::Result<Self> {
+        match self.0 {}
+    }
+
+    /// Cannot be called on this system.
+    pub fn has_process_namespace(&self) -> bool {
+        match self.0 {}
+    }
+
+    /// Cannot be called on this system.
+    pub fn processes(&self) -> Option<NamespaceProcesses> {
+        match self.0 {}
     }
 
     /// Cannot be called on this system.

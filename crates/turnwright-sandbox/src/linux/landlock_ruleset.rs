@@ -54,6 +54,11 @@ pub(super) fn write_rights_of(abi: i32) -> u64 {
     (write_rights() & AccessFs::from_all(ABI::from(abi))).bits()
 }
 
+/// The rights on a folder that may only be read.
+pub(super) fn read_rights() -> u64 {
+    (AccessFs::ReadFile | AccessFs::ReadDir).bits()
+}
+
 /// Builds the ruleset. `hidden` are real paths.
 pub(super) fn build(profile: &SandboxProfile, hidden: &[PathBuf]) -> io::Result<OwnedFd> {
     let mut builder = RulesetBuilder::new().map_err(io::Error::other)?;

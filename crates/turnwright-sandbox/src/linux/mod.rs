@@ -4,6 +4,7 @@
 mod capabilities;
 mod landlock_ruleset;
 mod mount_namespace;
+mod process_namespace;
 mod seccomp_filter;
 mod syscalls;
 
@@ -19,10 +20,11 @@ use rustix::process::{Resource, Rlimit};
 use seccompiler::BpfProgram;
 
 use super::{
-    NamespaceSupport, Network, SandboxProfile, SandboxSupport, SetupError, namespace_support,
-    sandbox_support,
+    NamespaceProcesses, NamespaceSupport, Network, SandboxProfile, SandboxSupport, SetupError,
+    namespace_support, sandbox_support,
 };
 use mount_namespace::MountNamespace;
+use process_namespace::ProcessNamespace;
 
 /// A sandbox that is ready to be entered by a child process.
 #[derive(Debug)]
@@ -30,6 +32,7 @@ pub struct LinuxSandbox {
     ruleset: OwnedFd,
     filter: &'static BpfProgram,
     mount_namespace: Option<MountNamespace>,
+    process_namespace: Option<ProcessNamespace>,
     is_root: bool,
     /// The child writes the index of the step that failed.
     failed_step: (PipeReader, PipeWriter),
@@ -43,6 +46,7 @@ const STEPS: &[SetupStep] = &[
     ("closing descriptors", |_| syscalls::set_close_on_exec()),
     ("disabling core dumps", |_| disable_core_dumps()),
     ("entering the mount namespace", LinuxSandbox::enter_mount_namespace),
+    ("entering the PID namespace", LinuxSandbox::enter_process_namespace),
     ("dropping capabilities", |it| capabilities::drop_capabilities(it.is_root)),
     ("no_new_privs", |_| Ok(rustix::thread::set_no_new_privs(true)?)),
     ("Landlock", |it| syscalls::restrict_self(it.ruleset.as_fd())),
@@ -82,9 +86,37 @@ impl LinuxSandbox {
             ruleset: landlock_ruleset::build(profile, hidden)?,
             filter: seccomp_filter::program(network)?,
             mount_namespace,
+            process_namespace: None,
             is_root: mount_namespace::is_root(),
             failed_step: io::pipe()?,
         })
+    }
+
+    /// Also gives the program a PID namespace, if this system has them
+    /// ([`NamespaceSupport::processes`]). The process that calls [`enter`](Self::enter) then ends, with
+    /// exit code 0, and a new child of the caller goes on: see [`processes`](Self::processes).
+    ///
+    /// # Errors
+    /// When this process has too many open files.
+    pub fn with_process_namespace(mut self) -> io::Result<Self> {
+        if let Some(namespace) = &mut self.mount_namespace
+            && namespace_support().processes
+        {
+            namespace.isolate_processes();
+            self.process_namespace = Some(ProcessNamespace::new()?);
+        }
+        Ok(self)
+    }
+
+    /// Whether the program gets a PID namespace.
+    pub fn has_process_namespace(&self) -> bool {
+        self.process_namespace.is_some()
+    }
+
+    /// The processes of the PID namespace, to be asked for once, when the program was started; `None`
+    /// without such a namespace. Both are children of the calling process, which has to reap them.
+    pub fn processes(&self) -> Option<NamespaceProcesses> {
+        self.process_namespace.as_ref()?.processes()
     }
 
     /// Confines the calling process, for good. It is made to be called in a child, between `fork`
@@ -112,6 +144,12 @@ impl LinuxSandbox {
             Some((step, _)) => setup_error(&format!("{step}: {error}")),
             None => error,
         }
+    }
+
+    fn enter_process_namespace(&self) -> io::Result<()> {
+        let Some(namespace) = &self.process_namespace else { return Ok(()) };
+        namespace.enter()?;
+        process_namespace::mount_proc(self.ruleset.as_fd(), landlock_ruleset::read_rights())
     }
 
     fn enter_mount_namespace(&self) -> io::Result<()> {
@@ -171,15 +209,28 @@ pub(super) fn probe() -> SandboxSupport {
 
 /// Tries out the namespaces in child processes that never become a command.
 pub(super) fn probe_namespaces() -> NamespaceSupport {
-    let works = |network, namespaces| {
+    let works = |wanted: NamespaceSupport| {
+        let network = if wanted.network { Network::Loopback } else { Network::Off };
         let profile = SandboxProfile { network, ..SandboxProfile::default() };
-        let mount_namespace = MountNamespace::plan(&profile, &[], 0, namespaces);
+        let mut mount_namespace = MountNamespace::plan(&profile, &[], 0, wanted);
+        if wanted.processes {
+            mount_namespace.isolate_processes();
+        }
         succeeds_in_child(move || mount_namespace.enter(None))
     };
-    let mounts = works(Network::Off, NamespaceSupport { mounts: true, network: false });
-    let network =
-        mounts && works(Network::Loopback, NamespaceSupport { mounts: true, network: true });
-    NamespaceSupport { mounts, network }
+    let all = NamespaceSupport { mounts: true, network: true, processes: true };
+    let mounts = NamespaceSupport { mounts: true, ..NamespaceSupport::default() };
+    if works(all) {
+        return all;
+    }
+    if !works(mounts) {
+        return NamespaceSupport::default();
+    }
+    NamespaceSupport {
+        network: works(NamespaceSupport { network: true, ..mounts }),
+        processes: works(NamespaceSupport { processes: true, ..mounts }),
+        ..mounts
+    }
 }
 
 /// Whether something succeeds in a child process.

@@ -144,6 +144,11 @@ impl MountNamespace {
         }
     }
 
+    /// Also makes a PID namespace, for the children of the process that enters.
+    pub(super) fn isolate_processes(&mut self) {
+        self.clone_flags |= libc::CLONE_NEWPID;
+    }
+
     /// Moves this process into the namespace. Adds a rule for the private shared memory to
     /// `ruleset`.
     pub(super) fn enter(&self, ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {

@@ -89,6 +89,10 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWNET,
 ];
 
+const PRIO_USER: u64 = libc::PRIO_USER as u64;
+/// The `libc` crate does not have it.
+const IOPRIO_WHO_USER: u64 = 3;
+
 /// `TIOCSTI` and `TIOCLINUX`, which insert input into a terminal.
 const TERMINAL_INPUT_REQUESTS: [u64; 2] = [0x5412, 0x541c];
 
@@ -218,6 +222,9 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
     }
     // The limits of other processes, which Landlock does not protect.
     rules.push((libc::SYS_prlimit64, none_of(0, &[0])));
+    // The priority of all processes of the user, also of those outside.
+    rules.push((libc::SYS_setpriority, vec![argument(0, Eq, PRIO_USER)]));
+    rules.push((libc::SYS_ioprio_set, vec![argument(0, Eq, IOPRIO_WHO_USER)]));
     rules.push((libc::SYS_personality, none_of(0, &ALLOWED_PERSONALITIES)));
     rules
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{c_int, c_long, c_uint};
+use rustix::process::Pid;
 
 /// A flag: return the ABI version instead of a ruleset.
 const LANDLOCK_CREATE_RULESET_VERSION: c_uint = 1;
@@ -94,6 +95,63 @@ pub(super) fn make_read_only(path: &CStr) -> io::Result<()> {
 pub(super) fn unshare(flags: c_int) -> io::Result<()> {
     // SAFETY: takes a number; no flag is used that unshares the descriptor table.
     check(unsafe { libc::unshare(flags) }.into())
+}
+
+/// Which of the two processes a clone returns in.
+pub(super) enum Cloned {
+    Child,
+    /// With the number of the child.
+    Parent(Pid),
+}
+
+/// Clones the process, as `fork` does, but the child's parent is that of the calling process.
+pub(super) fn clone_sibling() -> io::Result<Cloned> {
+    let flags = libc::CLONE_PARENT | libc::SIGCHLD;
+    // SAFETY: without `CLONE_VM` and with no stack given, the child goes on with a copy of this one.
+    let result = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    check(result)?;
+    Ok(i32::try_from(result).ok().and_then(Pid::from_raw).map_or(Cloned::Child, Cloned::Parent))
+}
+
+/// Ends the process without running what the parent has registered for its own end.
+pub(super) fn exit_now(code: c_int) -> ! {
+    // SAFETY: takes a number.
+    unsafe { libc::_exit(code) }
+}
+
+/// Waits for a signal.
+pub(super) fn pause() {
+    // SAFETY: takes nothing.
+    unsafe { libc::pause() };
+}
+
+/// Blocks all signals and returns the mask before.
+pub(super) fn block_all_signals() -> io::Result<libc::sigset_t> {
+    // SAFETY: all zeros is a valid set, which both calls then fill.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        check(libc::sigprocmask(libc::SIG_SETMASK, &raw const all, &raw mut before).into())?;
+        Ok(before)
+    }
+}
+
+pub(super) fn set_signal_mask(mask: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: reads the set.
+    check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) }.into())
+}
+
+/// Lets children vanish when they end, without a parent that waits for them.
+pub(super) fn ignore_ended_children() -> io::Result<()> {
+    // SAFETY: no handler is installed.
+    let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Closes every descriptor. Only for a process that uses none of them again.
+pub(super) fn close_all() -> io::Result<()> {
+    // SAFETY: takes numbers; the caller uses no descriptor again.
+    check(unsafe { libc::syscall(libc::SYS_close_range, 0, c_uint::MAX, 0) })
 }
 
 /// Marks every descriptor but the first three to be closed by `exec`.

@@ -520,6 +520,21 @@ fn connect(port: u16) -> i32 {
 }
 
 #[test]
+fn the_priority_of_other_programs_cannot_be_changed() {
+    if !has("python3") {
+        return;
+    }
+    for namespaces in variants() {
+        // The priority that all have anyway.
+        let script = "python3 -c 'import os; os.setpriority(os.PRIO_PROCESS, 0, 0); print(\"own\"); \
+                      os.setpriority(os.PRIO_USER, 0, 0); print(\"of the user\")'";
+        let folders = TestFolders::new();
+        let (text, _) = folders.run(&folders.profile(), namespaces, script);
+        assert!(text.contains("own") && !text.contains("of the user"), "{text}");
+    }
+}
+
+#[test]
 fn root_inside_is_not_root() {
     for namespaces in variants() {
         let folders = TestFolders::new();

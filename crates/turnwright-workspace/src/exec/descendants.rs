@@ -14,6 +14,8 @@ use rustix::process::{
 };
 use tokio::process::Child;
 
+use super::command_namespace::CommandNamespace;
+
 /// How long to wait for killed processes to end. One that waits for a device may take for ever.
 const END_TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -25,34 +27,39 @@ pub(super) fn adopt_orphans() {
     adopts_orphans();
 }
 
+/// Whether the kernel lists the children of each process.
+pub(super) fn are_listed() -> bool {
+    adopts_orphans()
+}
+
 fn adopts_orphans() -> bool {
     static ADOPTS: OnceLock<bool> = OnceLock::new();
     *ADOPTS
         .get_or_init(|| children("self").is_some() && set_child_subreaper(Some(getpid())).is_ok())
 }
 
-/// A process that somebody waits for, until this is dropped.
+/// Processes that somebody waits for, until this is dropped.
 #[derive(Debug)]
-pub(super) struct StartedChild(Option<Pid>);
+pub(super) struct StartedChildren(Vec<Pid>);
 
-/// Starts a process. The lock is held meanwhile, so that [`reap_orphans`] knows every child that it
-/// sees.
+/// Starts a process, and with it those of its namespace. The lock is held meanwhile, so that
+/// [`reap_orphans`] knows every child that it sees.
 pub(super) fn start(
-    spawn: impl FnOnce() -> io::Result<Child>,
-) -> io::Result<(Child, StartedChild)> {
+    spawn: impl FnOnce() -> io::Result<(Child, Option<CommandNamespace>)>,
+) -> io::Result<(Child, Option<CommandNamespace>, StartedChildren)> {
     let mut started = STARTED.lock();
-    let child = spawn()?;
+    let (child, namespace) = spawn()?;
     let process = child.id().and_then(|it| Pid::from_raw(i32::try_from(it).ok()?));
-    started.extend(process);
+    let others = namespace.iter().flat_map(CommandNamespace::children);
+    let all: Vec<_> = process.into_iter().chain(others).collect();
+    started.extend(&all);
     drop(started);
-    Ok((child, StartedChild(process)))
+    Ok((child, namespace, StartedChildren(all)))
 }
 
-impl Drop for StartedChild {
+impl Drop for StartedChildren {
     fn drop(&mut self) {
-        if let Some(process) = &self.0 {
-            STARTED.lock().retain(|it| it != process);
-        }
+        STARTED.lock().retain(|it| !self.0.contains(it));
     }
 }
 

@@ -12,14 +12,15 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{ChildStdin, Command};
 
-#[cfg(target_os = "linux")]
-use super::descendants::StartedChild;
+use super::command_process::CommandProcess;
 use super::environment::SANDBOX_ESCAPE_VARIABLES;
 use super::piped::{PipedProgram, ProcessPipes};
 use super::process_mark::ProcessMark;
 use super::running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
+#[cfg(unix)]
+use super::signal_action;
 #[cfg(unix)]
 use super::watchdog::{self, WatchdogEntry};
 use super::{CommandSpec, Environment, running};
@@ -38,7 +39,7 @@ const END_OF_INPUT: u8 = 4;
 /// A running process group. Dropping it kills it.
 #[derive(Debug)]
 pub struct ProcessGroup {
-    child: Child,
+    process: CommandProcess,
     stdin: Option<ChildStdin>,
     #[cfg(unix)]
     id: Option<rustix::process::Pid>,
@@ -50,11 +51,10 @@ pub struct ProcessGroup {
     mark: ProcessMark,
     /// The whole group has ended, and its id may be reused by another one.
     has_ended: bool,
-    /// Dropped last, when the group has been killed.
+    /// Dropped last, when the group has been killed. Not needed where the kernel kills the command when
+    /// this process dies.
     #[cfg(unix)]
-    _watchdog_entry: WatchdogEntry,
-    #[cfg(target_os = "linux")]
-    _started_child: StartedChild,
+    _watchdog_entry: Option<WatchdogEntry>,
 }
 
 /// True if commands are run by bash.
@@ -129,9 +129,19 @@ async fn prepare(profile: Option<SandboxProfile>, workdir: PathBuf) -> io::Resul
         super::process_mark::reap_orphans();
         // Whether it can be entered is found out when the command starts.
         drop(std::fs::metadata(workdir));
-        profile.as_ref().map(Sandbox::prepare).transpose()
+        profile.as_ref().map(prepare_sandbox).transpose()
     });
     preparing.await.map_err(io::Error::other)?
+}
+
+#[cfg(unix)]
+fn prepare_sandbox(profile: &SandboxProfile) -> io::Result<Sandbox> {
+    let sandbox = Sandbox::prepare(profile)?;
+    #[cfg(target_os = "linux")]
+    if super::descendants::are_listed() {
+        return sandbox.with_process_namespace();
+    }
+    Ok(sandbox)
 }
 
 #[cfg(unix)]
@@ -161,7 +171,7 @@ impl ProcessGroup {
             remove_escape_variables(&mut command, profile);
         }
         command.stdin(if accepts_input { Stdio::piped() } else { Stdio::null() });
-        ProcessGroup::spawn(command, mark, sandbox.map(Sandbox::prepare).transpose()?)
+        ProcessGroup::spawn(command, mark, sandbox.map(prepare_sandbox).transpose()?)
     }
 
     /// Starts a program whose three pipes are handed to the caller.
@@ -178,8 +188,8 @@ impl ProcessGroup {
         command.current_dir(&program.workdir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut group = ProcessGroup::spawn_with_output(command, mark, sandbox, None)?;
-        let (stdin, child) = (group.stdin.take(), &mut group.child);
-        match (stdin, child.stdout.take(), child.stderr.take()) {
+        let (stdin, process) = (group.stdin.take(), &mut group.process);
+        match (stdin, process.take_stdout(), process.take_stderr()) {
             (Some(stdin), Some(stdout), Some(stderr)) => {
                 Ok((group, ProcessPipes { stdin, stdout, stderr }))
             }
@@ -205,35 +215,27 @@ impl ProcessGroup {
         reader: Option<io::PipeReader>,
     ) -> io::Result<ProcessGroup> {
         let sandbox = sandbox.map(Arc::new);
-        let watchdog_entry = WatchdogEntry::new();
-        configure_child(&mut command, watchdog_entry.key(), &mark, sandbox.clone());
-        let explain = |error| match &sandbox {
-            Some(sandbox) => sandbox.explain(error),
-            None => error,
-        };
-        #[cfg(target_os = "linux")]
-        let (mut child, started_child) =
-            super::descendants::start(|| command.spawn()).map_err(explain)?;
-        #[cfg(not(target_os = "linux"))]
-        let mut child = command.spawn().map_err(explain)?;
+        let needs_watchdog = !sandbox.as_ref().is_some_and(|it| it.has_process_namespace());
+        let watchdog_entry = needs_watchdog.then(WatchdogEntry::new);
+        let key = watchdog_entry.as_ref().map(WatchdogEntry::key);
+        configure_child(&mut command, key, &mark, sandbox.clone());
+        let mut process = CommandProcess::spawn(&mut command, sandbox.as_deref())?;
         // `command` holds our copies of the writing end, which would keep the pipe open.
         drop(command);
-        let id = child
+        let id = process
             .id()
             .and_then(|it| i32::try_from(it).ok())
             .and_then(rustix::process::Pid::from_raw);
         let pipe = |it: io::PipeReader| tokio::net::unix::pipe::Receiver::from_owned_fd(it.into());
         Ok(ProcessGroup {
-            stdin: child.stdin.take(),
-            child,
+            stdin: process.take_stdin(),
+            process,
             id,
             buffer: vec![0; if reader.is_some() { READ_SIZE } else { 0 }].into(),
             pipe: reader.map(pipe).transpose()?,
             mark,
             has_ended: false,
             _watchdog_entry: watchdog_entry,
-            #[cfg(target_os = "linux")]
-            _started_child: started_child,
         })
     }
 
@@ -252,6 +254,14 @@ impl ProcessGroup {
     /// True if no process of the group is running.
     async fn has_stopped_running(&self) -> bool {
         let Some(id) = self.id.filter(|_| !self.is_empty()) else { return true };
+        #[cfg(target_os = "linux")]
+        if let Some(namespace) = self.process.namespace() {
+            if namespace.has_ended() {
+                return true;
+            }
+            let has_member = tokio::task::spawn_blocking(namespace.group_check(id));
+            return !has_member.await.unwrap_or(true);
+        }
         let looking = tokio::task::spawn_blocking(move || !super::members::has_running_process(id));
         looking.await.unwrap_or(false)
     }
@@ -270,7 +280,7 @@ impl ProcessGroup {
 
     async fn wait_until_gone(&mut self) {
         // Only the shell is our child; there is no notification when its children end.
-        drop(self.child.wait().await);
+        drop(self.process.wait().await);
         while !self.has_stopped_running().await {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -283,7 +293,7 @@ impl ProcessGroup {
 #[expect(unsafe_code, reason = "pre_exec: the closure makes system calls and allocates nothing")]
 fn configure_child(
     command: &mut Command,
-    key: u32,
+    watchdog_key: Option<u32>,
     mark: &ProcessMark,
     sandbox: Option<Arc<Sandbox>>,
 ) {
@@ -295,23 +305,31 @@ fn configure_child(
     super::descendants::adopt_orphans();
     #[cfg(target_os = "linux")]
     let parent = rustix::process::getpid();
+    #[cfg(target_os = "linux")]
+    let has_namespace = sandbox.as_ref().is_some_and(|it| it.has_process_namespace());
     // SAFETY: The closure runs between fork and exec. setsid, write and prctl are
     // async-signal-safe, and the sandbox is entered with system calls only.
     unsafe {
         command.pre_exec(move || {
-            rustix::process::setsid()?;
-            watchdog::register(key);
+            #[cfg(target_os = "linux")]
+            prefer_as_memory_victim().ok();
             // In the sandbox of another agent, that one's mark stays.
             #[cfg(target_os = "linux")]
             rustix::process::setrlimit(rustix::process::Resource::Locks, limit).ok();
             if let Some(sandbox) = &sandbox {
                 sandbox.enter()?;
             }
+            // From here on this is the process that becomes the program.
+            rustix::process::setsid()?;
+            signal_action::reset_for_program();
+            if let Some(key) = watchdog_key {
+                watchdog::register(key);
+            }
             // This ties the command to the thread that forks, which is the runtime's only thread
             // and lives as long as the process. It comes after the sandbox, because a change of
             // capabilities resets it.
             #[cfg(target_os = "linux")]
-            {
+            if !has_namespace {
                 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
                 set_parent_process_death_signal(Some(Signal::KILL))?;
                 // The agent may have died before the call.
@@ -322,6 +340,23 @@ fn configure_child(
             Ok(())
         });
     }
+}
+
+/// When memory runs out, the kernel kills the command and not the agent. A process that is not dumpable
+/// does not own its files in `/proc`, so it is made dumpable for this write. Until then another process
+/// could read its memory, but only one that runs as the user outside of any sandbox.
+#[cfg(target_os = "linux")]
+fn prefer_as_memory_victim() -> io::Result<()> {
+    use rustix::fs::{Mode, OFlags};
+    use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
+    let before = dumpable_behavior()?;
+    set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty());
+    let written = opened.and_then(|it| rustix::io::write(it, b"1000"));
+    set_dumpable_behavior(before)?;
+    written?;
+    Ok(())
 }
 
 #[cfg(windows)]
@@ -336,10 +371,10 @@ impl ProcessGroup {
         let mark = ProcessMark::new();
         let mut command = command_for(spec, &mark)?;
         command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn()?;
-        let (stdin, pipe) = (child.stdin.take(), child.stdout.take());
+        let mut process = CommandProcess::spawn(&mut command, None)?;
+        let (stdin, pipe) = (process.take_stdin(), process.take_stdout());
         let buffer = vec![0; READ_SIZE].into();
-        Ok(ProcessGroup { child, stdin, pipe, buffer, mark, has_ended: false })
+        Ok(ProcessGroup { process, stdin, pipe, buffer, mark, has_ended: false })
     }
 
     /// Starts a program whose three pipes are handed to the caller.
@@ -351,20 +386,33 @@ impl ProcessGroup {
         let mut command = base_command(&program.command_line, &program.environment, &mark);
         command.current_dir(&program.workdir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let mut process = CommandProcess::spawn(&mut command, None)?;
+        let pipes = (process.take_stdin(), process.take_stdout(), process.take_stderr());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(io::Error::other("it has no pipes"));
         };
         let (pipe, buffer) = (None, Vec::new().into());
-        let group = ProcessGroup { child, stdin: None, pipe, buffer, mark, has_ended: false };
+        let group = ProcessGroup { process, stdin: None, pipe, buffer, mark, has_ended: false };
         Ok((group, ProcessPipes { stdin, stdout, stderr }))
     }
 
     async fn end_group(&mut self, grace: Duration) -> Leftover {
-        drop(self.child.start_kill());
-        drop(tokio::time::timeout(grace, self.child.wait()).await);
+        self.process.start_kill();
+        drop(tokio::time::timeout(grace, self.process.wait()).await);
         Leftover::None
+    }
+}
+
+impl ProcessGroup {
+    /// Kills what has left the group. Returns whether there was anything.
+    async fn kill_strays(&mut self) -> bool {
+        #[cfg(target_os = "linux")]
+        if let Some(namespace) = self.process.namespace_mut() {
+            return namespace.kill().await;
+        }
+        let (mark, leader) = (self.mark.clone(), self.process.id());
+        // The result is not withheld if no thread can be started.
+        tokio::task::spawn_blocking(move || mark.kill_all(leader)).await.unwrap_or(false)
     }
 }
 
@@ -378,7 +426,7 @@ impl RunningCommand for ProcessGroup {
             // command itself.
             tokio::select! {
                 () = read_once(&mut self.pipe, &mut self.buffer, sink) => Ok(None),
-                status = self.child.wait() => status.map(|it| Some(exit_of(it))),
+                status = self.process.wait() => status.map(|it| Some(exit_of(it))),
             }
         })
     }
@@ -398,10 +446,7 @@ impl RunningCommand for ProcessGroup {
         Box::pin(async move {
             self.stdin = None;
             let of_group = self.end_group(grace).await;
-            let (mark, leader) = (self.mark.clone(), self.child.id());
-            // The result is not withheld if no thread can be started.
-            let strays =
-                tokio::task::spawn_blocking(move || mark.kill_all(leader)).await.unwrap_or(false);
+            let strays = self.kill_strays().await;
             self.has_ended = true;
             if strays { Leftover::Stopped } else { of_group }
         })
@@ -418,7 +463,7 @@ impl RunningCommand for ProcessGroup {
 
     #[cfg(windows)]
     fn send_signal(&mut self, _: Signal) {
-        drop(self.child.start_kill());
+        self.process.start_kill();
     }
 
     fn write_input<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, io::Result<()>> {
@@ -462,9 +507,13 @@ fn exit_of(status: ExitStatus) -> CommandExit {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         // A panic or an aborted task must not leave processes behind.
+        #[cfg(target_os = "linux")]
+        if self.process.namespace().is_some() {
+            return;
+        }
         if !self.has_ended && !self.is_empty() {
             self.signal_group(rustix::process::Signal::KILL);
-            self.mark.kill_all(self.child.id());
+            self.mark.kill_all(self.process.id());
         }
     }
 }

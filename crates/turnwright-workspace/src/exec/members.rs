@@ -8,13 +8,17 @@ use rustix::process::Pid;
 #[cfg(target_os = "linux")]
 pub(super) fn has_running_process(group: Pid) -> bool {
     let Ok(processes) = std::fs::read_dir("/proc") else { return true };
-    let number = |it: std::fs::DirEntry| it.file_name().to_str()?.parse::<u32>().ok();
+    let number = |it: std::fs::DirEntry| Pid::from_raw(it.file_name().to_str()?.parse().ok()?);
     let mut numbers = processes.filter_map(Result::ok).filter_map(number);
-    numbers.any(|it| {
-        let stat = std::fs::read(format!("/proc/{it}/stat"));
-        stat.is_ok_and(|it| {
-            member_state(&it, group).is_some_and(|it| !matches!(it, b'Z' | b'X' | b'x'))
-        })
+    numbers.any(|it| is_running_member(it, group))
+}
+
+/// True if the process is running and belongs to the group.
+#[cfg(target_os = "linux")]
+pub(super) fn is_running_member(process: Pid, group: Pid) -> bool {
+    let stat = std::fs::read(format!("/proc/{process}/stat"));
+    stat.is_ok_and(|it| {
+        member_state(&it, group).is_some_and(|it| !matches!(it, b'Z' | b'X' | b'x'))
     })
 }
 

@@ -3,6 +3,9 @@
 //! a job whose task reads its output whether or not anybody waits for it.
 
 mod terminal_text;
+#[cfg(target_os = "linux")]
+mod command_namespace;
+mod command_process;
 mod environment;
 mod group;
 mod job;
@@ -17,6 +20,8 @@ mod output;
 mod piped;
 mod output_file;
 mod running;
+#[cfg(unix)]
+mod signal_action;
 #[cfg(target_os = "linux")]
 mod descendants;
 mod process_mark;

@@ -249,6 +249,15 @@ async fn a_signal_is_told_by_its_name_and_is_no_success() {
 }
 
 #[tokio::test]
+async fn a_signal_that_the_agent_ignores_still_ends_a_command() {
+    // Shells start what runs in the background like this.
+    let before = signal_action::ignore(rustix::process::Signal::INT);
+    let (text, end) = finish("kill -s INT $$; echo survived").await;
+    signal_action::restore(rustix::process::Signal::INT, before);
+    assert_eq!(end.reason, EndReason::Exited(CommandExit::Signal("SIGINT".to_owned())), "{text}");
+}
+
+#[tokio::test]
 async fn a_job_takes_input_and_signals() {
     let (jobs, _folder) = jobs();
     let mut spec = spec("read line; echo \"got $line\"; cat; echo over; sleep 623.25");

@@ -9,7 +9,9 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::process_mark;
+use rustix::process::Signal;
+
+use super::{process_mark, signal_action};
 
 /// Reads `+ KEY GROUP` and `- KEY`, and kills the remaining groups at the end of its input. All of
 /// this is built into the shell, so it starts nothing and needs no environment. Only processes that
@@ -75,21 +77,11 @@ pub(super) fn register(key: u32) {
 /// Writes a line to the watchdog's pipe. A line this short is written completely or not at all.
 /// Without a watchdog commands run unwatched: SIGPIPE is ignored here, because in a forked child it
 /// has its default action again, which would end the command before it has begun.
-#[expect(unsafe_code, reason = "signal(2) is async-signal-safe")]
 fn write_line(line: &[u8]) {
-    unsafe extern "C" {
-        fn signal(number: std::ffi::c_int, handler: usize) -> usize;
-    }
-    const IGNORE: usize = 1;
-    const FAILED: usize = usize::MAX;
     let Some(Some(pipe)) = PIPE.get() else { return };
-    let number = rustix::process::Signal::PIPE.as_raw();
-    // SAFETY: each is one system call, and the previous handler is restored.
-    let before = unsafe { signal(number, IGNORE) };
+    let before = signal_action::ignore(Signal::PIPE);
     rustix::io::write(pipe, line).ok();
-    if before != FAILED {
-        unsafe { signal(number, before) };
-    }
+    signal_action::restore(Signal::PIPE, before);
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is where processes are started")]

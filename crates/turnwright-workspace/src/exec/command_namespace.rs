@@ -1,0 +1,150 @@
+//! The PID namespace of a command. All that the command starts is in there, and ends with it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use turnwright_sandbox::NamespaceProcesses;
+
+use super::{descendants, members};
+
+/// How long killed processes may take to end. One that waits for a device may take for ever.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A namespace. Dropping it kills everything in it.
+#[derive(Debug)]
+pub(super) struct CommandNamespace {
+    init: NamespaceProcess,
+    program: NamespaceProcess,
+}
+
+/// A child of this process.
+#[derive(Debug)]
+struct NamespaceProcess {
+    id: Pid,
+    /// Readable when the process has ended.
+    handle: AsyncFd<OwnedFd>,
+    /// Set once it is reaped.
+    status: Option<ExitStatus>,
+}
+
+impl NamespaceProcess {
+    #[expect(unsafe_code, reason = "registers a descriptor with the runtime")]
+    fn open(id: Pid) -> io::Result<NamespaceProcess> {
+        let handle = pidfd_open(id, PidfdFlags::empty())?;
+        // SAFETY: an owned descriptor that is neither replaced nor closed while it is registered.
+        let handle = unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) }?;
+        Ok(NamespaceProcess { id, handle, status: None })
+    }
+
+    /// Waits for its end and reaps it. Cancel safe.
+    async fn wait(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.status {
+                return Ok(status);
+            }
+            let mut ended = self.handle.readable().await?;
+            match waitpid(Some(self.id), WaitOptions::NOHANG)? {
+                Some((_, status)) => self.status = Some(ExitStatus::from_raw(status.as_raw())),
+                None => ended.clear_ready(),
+            }
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.status.is_some() || descendants::is_zombie(self.id)
+    }
+}
+
+impl CommandNamespace {
+    /// Opens the namespace of a command that was just started. If that fails, the command is killed.
+    pub(super) fn open(processes: NamespaceProcesses) -> io::Result<CommandNamespace> {
+        let id = |it: u32| i32::try_from(it).ok().and_then(Pid::from_raw);
+        let (Some(init), Some(program)) = (id(processes.init), id(processes.program)) else {
+            return Err(io::Error::other("a process number is out of range"));
+        };
+        let open = || {
+            let (init, program) = (NamespaceProcess::open(init)?, NamespaceProcess::open(program)?);
+            Ok(CommandNamespace { init, program })
+        };
+        open().inspect_err(|_| {
+            kill_process(init, Signal::KILL).ok();
+        })
+    }
+
+    pub(super) fn program_id(&self) -> u32 {
+        self.program.id.as_raw_pid().cast_unsigned()
+    }
+
+    /// The two processes that are children of this one.
+    pub(super) fn children(&self) -> [Pid; 2] {
+        [self.init.id, self.program.id]
+    }
+
+    /// Waits for the end of the program. Cancel safe.
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.program.wait().await
+    }
+
+    /// Whether anything is running besides the program.
+    pub(super) fn has_others(&self) -> bool {
+        let started =
+            |it: &NamespaceProcess| it.status.map_or_else(|| descendants::of(it.id), |_| vec![]);
+        let others = [&self.init, &self.program].map(started);
+        others.into_iter().flatten().any(|it| !descendants::is_zombie(it))
+    }
+
+    /// A look, for a blocking thread, at whether a process of the group is running.
+    pub(super) fn group_check(&self, group: Pid) -> impl FnOnce() -> bool + Send + 'static {
+        let (init, program) = (self.init.id, self.program.id);
+        let program_has_ended = self.program.status.is_some();
+        move || {
+            let roots = if program_has_ended { vec![init] } else { vec![init, program] };
+            let mut all = roots;
+            let mut next = 0;
+            while let Some(process) = all.get(next) {
+                all.extend(descendants::of(*process));
+                next += 1;
+            }
+            all.iter().any(|it| members::is_running_member(*it, group))
+        }
+    }
+
+    /// Whether the program has ended and nothing else is running.
+    pub(super) fn has_ended(&self) -> bool {
+        self.program.has_ended() && !self.has_others()
+    }
+
+    /// Kills everything in the namespace and waits for its end. Returns whether anything was running
+    /// besides the program.
+    pub(super) async fn kill(&mut self) -> bool {
+        let had_others = self.has_others();
+        self.kill_init();
+        // The first process ends last: when all others are reaped, and this reaps the program.
+        let end = async {
+            drop(self.program.wait().await);
+            drop(self.init.wait().await);
+        };
+        drop(tokio::time::timeout(END_TIMEOUT, end).await);
+        had_others
+    }
+
+    fn kill_init(&self) {
+        if self.init.status.is_none() {
+            pidfd_send_signal(self.init.handle.get_ref(), Signal::KILL).ok();
+        }
+    }
+}
+
+impl Drop for CommandNamespace {
+    fn drop(&mut self) {
+        self.kill_init();
+    }
+}

@@ -1,0 +1,45 @@
+//! What happens when this process gets a signal. All functions may be called between fork and exec.
+#![expect(unsafe_code, reason = "signal(2), which is async-signal-safe")]
+
+use std::ffi::c_int;
+
+use rustix::process::Signal;
+
+unsafe extern "C" {
+    fn signal(number: c_int, action: usize) -> usize;
+}
+
+const DEFAULT: usize = 0;
+const IGNORE: usize = 1;
+const FAILED: usize = usize::MAX;
+
+/// The signals whose default action a program expects. Those that this process ignores, because
+/// whoever started it did, would be ignored by the program as well.
+const RESET: [Signal; 6] =
+    [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::CHILD, Signal::XFSZ];
+
+/// An action to be restored.
+#[derive(Clone, Copy)]
+pub(super) struct PreviousAction(usize);
+
+/// Ignores the signal.
+pub(super) fn ignore(which: Signal) -> PreviousAction {
+    // SAFETY: one system call; no handler is installed.
+    PreviousAction(unsafe { signal(which.as_raw(), IGNORE) })
+}
+
+/// Restores what [`ignore`] has changed.
+pub(super) fn restore(which: Signal, before: PreviousAction) {
+    if before.0 != FAILED {
+        // SAFETY: one system call, with an action that was in place before.
+        unsafe { signal(which.as_raw(), before.0) };
+    }
+}
+
+/// Gives the signals that end a program, and that of an ended child, their default actions.
+pub(super) fn reset_for_program() {
+    for which in RESET {
+        // SAFETY: one system call; no handler is installed.
+        unsafe { signal(which.as_raw(), DEFAULT) };
+    }
+}

@@ -85,14 +85,17 @@ pub(super) async fn confine(
         return Err("Nothing was run: there is no permission for it.".into());
     };
     let mut extra_variables: Vec<(&'static str, String)> = Vec::new();
-    if pass.is_read_only() && command.line.contains("git") {
+    let is_silent = pass.is_read_only();
+    if is_silent && command.line.contains("git") {
         extra_variables
             .extend(SAFE_GIT_VARIABLES.iter().map(|(name, value)| (*name, (*value).to_owned())));
     }
     let Confinement::Sandboxed { workspace_writable: may_write, network, extra_writable: write } =
         pass.confinement().clone()
     else {
-        let environment = env.command_environment.clone();
+        let env = Arc::clone(env);
+        let environment = tokio::task::spawn_blocking(move || base_environment(&env, is_silent));
+        let environment = environment.await.map_err(|_| "No thread could be started.")?;
         let (allowed, hint) = (Vec::new(), None);
         let read_only_inodes = Vec::new();
         return Ok(CommandConfinement {
@@ -119,6 +122,7 @@ pub(super) async fn confine(
         let builder = ConfinementBuilder {
             env: &env,
             command: &command,
+            is_silent,
             may_write,
             network,
             write,
@@ -129,10 +133,24 @@ pub(super) async fn confine(
     built.await.unwrap_or_else(|_| Err("The sandbox could not be set up.".into()))
 }
 
+/// The variables of a command. If nobody is asked about it, no program is looked up in the session's own
+/// folders, whose content anybody may have written. Looks files up: not for the runtime's thread.
+fn base_environment(env: &ToolEnv, is_silent: bool) -> Environment {
+    if !is_silent {
+        return env.command_environment.clone();
+    }
+    let is_foreign = |folder: &Path| {
+        let real = fs::canonicalize(folder);
+        real.is_ok_and(|it| !env.files.roots().folders().any(|root| it.starts_with(root)))
+    };
+    env.command_environment.for_silent_command(is_foreign)
+}
+
 /// A command and what it was allowed.
 struct ConfinementBuilder<'a> {
     env: &'a ToolEnv,
     command: &'a ShellCommand,
+    is_silent: bool,
     may_write: bool,
     network: bool,
     write: Vec<PathBuf>,
@@ -188,7 +206,7 @@ impl ConfinementBuilder<'_> {
         };
         Ok(CommandConfinement {
             profile: Some(profile),
-            environment: self.env.command_environment.without(removed_variables),
+            environment: base_environment(self.env, self.is_silent).without(removed_variables),
             extra_variables,
             snapshot,
             allowed,

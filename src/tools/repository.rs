@@ -1,6 +1,7 @@
 //! The git repository that contains a folder: where its `.git` is, and whether its config starts
 //! programs. The files are the repository's own, so what they say proves nothing by itself.
 
+mod index;
 mod settings;
 
 use std::fs;
@@ -15,6 +16,8 @@ pub(super) use settings::only_changes_tracking;
 const MAX_CONFIG_BYTES: usize = 256 * 1024;
 /// The same for files that only contain a path, such as `.git` files.
 const MAX_POINTER_BYTES: usize = 4 * 1024;
+/// The same for an index, which has about a hundred bytes for each file.
+const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
 /// The config files of at most this many submodules are read.
 const MAX_SUBMODULES: usize = 64;
 
@@ -29,12 +32,72 @@ pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
             );
         }
         match GitRepository::at(folder) {
-            Ok(Some(found)) => return config_risk(&found),
+            Ok(Some(found)) => return repository_risk(found),
             Ok(None) => at = folder.parent(),
             Err(reason) => return Some(reason),
         }
     }
     None
+}
+
+/// The same for a repository with its submodules, in which git runs git again.
+fn repository_risk(found: GitRepository) -> Option<String> {
+    let mut pending = vec![found];
+    let mut count = 0;
+    while let Some(repository) = pending.pop() {
+        let risk = config_risk(&repository).or_else(|| foreign_data(&repository));
+        if risk.is_some() {
+            return risk;
+        }
+        let Some(submodules) = submodules(&repository) else { return Some(not_understood()) };
+        count += submodules.len();
+        if count > MAX_SUBMODULES {
+            return Some("the repository has too many submodules".to_owned());
+        }
+        for path in submodules {
+            match GitRepository::at(&repository.top.join(path)) {
+                Ok(Some(inner)) => pending.push(inner),
+                Ok(None) => {}
+                Err(reason) => return Some(reason),
+            }
+        }
+    }
+    None
+}
+
+/// Why the repository may show the content of another one.
+fn foreign_data(found: &GitRepository) -> Option<String> {
+    if found.is_elsewhere && verified_git_folder(found).is_none() {
+        return Some("its .git leads to the repository of another folder".to_owned());
+    }
+    let borrows = common_folder(found)?.join("objects/info/alternates").exists();
+    borrows.then(|| "it borrows the content of another repository (alternates)".to_owned())
+}
+
+/// The paths of the submodules in the index; `None` if it is not understood.
+fn submodules(found: &GitRepository) -> Option<Vec<PathBuf>> {
+    let index = found.git.join("index");
+    let Ok(metadata) = fs::metadata(&index) else { return Some(Vec::new()) };
+    if !metadata.is_file() || metadata.len() > MAX_INDEX_BYTES {
+        return None;
+    }
+    let bytes = fs::read(index).ok()?;
+    let config = read_text(&common_folder(found)?.join("config"), MAX_CONFIG_BYTES);
+    let settings = settings::parse(&config.unwrap_or_default()).ok()?;
+    let has_long_names = settings
+        .iter()
+        .any(|it| it.key == "extensions.objectformat" && it.value.as_deref() == Some("sha256"));
+    index::submodules(&bytes, if has_long_names { 32 } else { 20 }).ok()
+}
+
+/// The folder that the working trees of a repository share; `None` if its name is not understood.
+fn common_folder(found: &GitRepository) -> Option<PathBuf> {
+    let pointer = found.git.join("commondir");
+    if !pointer.exists() {
+        return Some(found.git.clone());
+    }
+    let named = read_text(&pointer, MAX_POINTER_BYTES)?;
+    Some(found.git.join(named.trim_end()))
 }
 
 /// The folders outside of `root` (a real path) in which its repository keeps its state. Only those
@@ -81,14 +144,7 @@ fn is_worktree(git: &Path, top: &Path) -> bool {
 }
 
 fn config_risk(found: &GitRepository) -> Option<String> {
-    let mut common = found.git.clone();
-    let pointer = found.git.join("commondir");
-    if pointer.exists() {
-        let Some(named) = read_text(&pointer, MAX_POINTER_BYTES) else {
-            return Some(not_understood());
-        };
-        common = found.git.join(named.trim_end());
-    }
+    let Some(common) = common_folder(found) else { return Some(not_understood()) };
     let is_its_tree = is_worktree(&common, &found.top);
     let own = [common.join("config"), found.git.join("config.worktree")];
     let configs = submodule_configs(&common);
@@ -204,6 +260,9 @@ mod tests {
         disk.repository("worse/.git", USUAL_CONFIG);
         disk.repository("worse/.git/modules/a", "[diff \"x\"]\ntextconv = ./x\n");
         disk.file("away/.git", "gitdir: ../trap/.git\n");
+        disk.file("thief/.git", "gitdir: ../plain/.git\n");
+        disk.repository("borrower/.git", USUAL_CONFIG);
+        disk.file("borrower/.git/objects/info/alternates", "../../plain/.git/objects\n");
         disk.file("lost/.git", "gitdir: ../nowhere\n");
         disk.file("noise/.git", "what?\n");
         for folder in ["plain", "plain/deep/er", "super"] {
@@ -212,9 +271,34 @@ mod tests {
         for folder in ["trap", "trap/sub", "away"] {
             assert!(disk.reason(folder).contains("core.fsmonitor"), "{folder}");
         }
+        assert!(disk.reason("thief").contains("another folder"));
+        assert!(disk.reason("borrower").contains("alternates"));
         for folder in ["odd", "bare", "bare/sub", "worse", "lost", "noise", "plain/.git"] {
             assert_ne!(disk.reason(folder), "", "{folder}");
         }
+    }
+
+    #[test]
+    fn a_repository_is_untrusted_when_the_config_of_a_submodule_starts_programs() {
+        let disk = TestFolder::new();
+        disk.repository("top/.git", USUAL_CONFIG);
+        // One entry, as `git update-index --add --cacheinfo 160000,…,sub` makes it.
+        let mut index = b"DIRC\0\0\0\x02\0\0\0\x01".to_vec();
+        index.extend([0; 24]);
+        index.extend(0o160_000_u32.to_be_bytes());
+        index.extend([0; 12]);
+        index.extend([1; 20]);
+        index.extend(b"\0\x03sub\0\0\0\0\0\0\0");
+        index.extend([0; 20]);
+        fs::write(disk.base.join("top/.git/index"), &index).unwrap();
+        assert_eq!(disk.reason("top"), "", "it is not there yet");
+        disk.repository("top/sub/.git", USUAL_CONFIG);
+        assert_eq!(disk.reason("top"), "");
+        disk.repository("top/sub/.git", "[core]\nfsmonitor = ./x\n");
+        assert!(disk.reason("top").contains("core.fsmonitor"));
+        disk.repository("top/sub/.git", USUAL_CONFIG);
+        fs::write(disk.base.join("top/.git/index"), &index[..40]).unwrap();
+        assert!(disk.reason("top").contains("not understood"));
     }
 
     #[cfg(unix)]

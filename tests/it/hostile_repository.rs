@@ -146,3 +146,54 @@ fn git_in_a_folder_that_looks_like_a_repository_runs_no_trap() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(!has_sprung(&folder));
 }
+
+#[test]
+fn git_runs_nothing_of_a_repository_inside_the_repository() {
+    let replies = json!([calls("exec", &json!({ "command": "git status" })), says("Done.")]);
+    let mut agent = repository().model(replies).permission("reject_once").start();
+    let folder = agent.workspace().to_path_buf();
+    let inner = folder.join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    std::fs::copy(folder.join("trap"), inner.join("trap")).unwrap();
+    let author = ["-c", "user.name=a", "-c", "user.email=a@b"];
+    git(&inner, &["init", "-q"]);
+    git(&inner, &[&author[..], &["commit", "-q", "--allow-empty", "-m", "first"]].concat());
+    git(&folder, &["init", "-q"]);
+    // Without a `.gitmodules` this is a submodule all the same, and git compares it with its own git.
+    git(&folder, &["-c", "advice.addEmbeddedRepo=false", "add", "inner"]);
+    git(&folder, &["config", "submodule.inner.ignore", "none"]);
+    std::fs::write(
+        folder.join(".gitmodules"),
+        "[submodule \"inner\"]\n\tpath = inner\n\turl = ./inner\n\tignore = none\n",
+    )
+    .unwrap();
+    set_traps(&inner);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(
+        cards::questions(&agent),
+        1,
+        "git would start the fsmonitor of the inner repository"
+    );
+    assert!(!has_sprung(&inner));
+}
+
+#[test]
+fn programs_of_the_project_are_not_run_without_a_permission_request() {
+    use std::os::unix::fs::PermissionsExt;
+    let replies = json!([calls("exec", &json!({ "command": "ls src" })), says("Done.")]);
+    let path = format!(":bin:{}", std::env::var("PATH").unwrap());
+    let mut agent = repository()
+        .file("ls", TRAP)
+        .file("bin/ls", TRAP)
+        .variable("PATH", &path)
+        .model(replies)
+        .start();
+    for trap in ["ls", "bin/ls"] {
+        let mode = PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(agent.path(trap), mode).unwrap();
+    }
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(cards::questions(&agent), 0);
+    assert!(!has_sprung(agent.workspace()) && !agent.path("bin/sprung").exists());
+    assert!(cards::results(&agent, 1)[0].contains("main.rs"));
+}

@@ -1,6 +1,7 @@
 //! The environment variables that a command gets.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 /// Parts of variable names that indicate a secret.
 const SECRET_WORDS: &[&str] =
@@ -99,6 +100,50 @@ const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TURNWRIGHT", "1"),
 ];
 
+/// What a command gets that runs without a question, besides `LC_*` and the variables above: where the
+/// user, the toolchains and the temporary files are. Others could make it do more than its words say,
+/// as `NODE_OPTIONS` does.
+const NAMES_FOR_SILENT_COMMANDS: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    "COLUMNS",
+    "LD_LIBRARY_PATH",
+    "XDG_CONFIG_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "GOPATH",
+    "GOROOT",
+    "JAVA_HOME",
+    "NVM_DIR",
+    "PYENV_ROOT",
+    "RBENV_ROOT",
+    "SYSTEMROOT",
+    "COMSPEC",
+    "PATHEXT",
+];
+
+/// Where the programs of the system are, for a user whose own path has no trusted folder.
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// True if the value contains a URL with a password: `scheme://user:password@host`.
+fn holds_password(value: &str) -> bool {
+    value.split("://").skip(1).any(|rest| {
+        let authority = rest.split(['/', '?', '#', ' ']).next().unwrap_or_default();
+        let user = authority.rsplit_once('@').map_or("", |it| it.0);
+        user.split_once(':').is_some_and(|(_, password)| !password.is_empty())
+    })
+}
+
 /// True if a variable with this name probably holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_uppercase();
@@ -111,7 +156,8 @@ pub struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
     /// Takes the process's own variables without those that may hold a secret or change the meaning
-    /// of commands. A variable whose value contains one of `secrets` is left out whatever its name.
+    /// of commands. A variable whose value contains one of `secrets`, or a URL with a password, is left
+    /// out whatever its name.
     pub fn scrubbed(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         secrets: &[&str],
@@ -125,7 +171,8 @@ impl Environment {
             let changes_meaning = MEANING_CHANGING_NAMES.contains(&name.as_str())
                 || MEANING_CHANGING_PREFIXES.iter().any(|it| name.starts_with(it));
             let is_terminal = TERMINAL_VARIABLES.contains(&name.as_str());
-            !named_secret && !is_ours && !holds_secret && !changes_meaning && !is_terminal
+            let is_secret = named_secret || is_ours || holds_secret || holds_password(&value);
+            !is_secret && !changes_meaning && !is_terminal
         };
         let mut kept: Vec<_> = variables.into_iter().filter(is_harmless).collect();
         kept.retain(|(name, _)| !NONINTERACTIVE_VARIABLES.iter().any(|(quiet, _)| name == quiet));
@@ -159,6 +206,25 @@ impl Environment {
         Environment(self.0.iter().filter(stays).cloned().collect())
     }
 
+    /// A copy for a command that runs without a question. Its programs are looked up only in absolute
+    /// folders that `is_trusted`.
+    #[must_use]
+    pub fn for_silent_command(&self, is_trusted: impl Fn(&Path) -> bool) -> Environment {
+        let is_known = |it: &&(OsString, OsString)| {
+            let name = it.0.to_string_lossy().to_uppercase();
+            NAMES_FOR_SILENT_COMMANDS.contains(&name.as_str())
+                || name.starts_with("LC_")
+                || NONINTERACTIVE_VARIABLES.iter().any(|quiet| it.0 == *quiet.0)
+        };
+        let mut all: Vec<_> = self.0.iter().filter(is_known).cloned().collect();
+        for (_, path) in all.iter_mut().filter(|it| it.0 == "PATH") {
+            let parts = std::env::split_paths(path).filter(|it| it.is_absolute() && is_trusted(it));
+            let trusted = std::env::join_paths(parts).unwrap_or_default();
+            *path = if trusted.is_empty() { SYSTEM_PATH.into() } else { trusted };
+        }
+        Environment(all)
+    }
+
     /// A copy for a foreign program in the sandbox: without the services outside of it, and without
     /// the ssh agent, which holds keys for other machines.
     #[must_use]
@@ -178,6 +244,42 @@ impl Environment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls_with_passwords_are_removed_whatever_the_name() {
+        for (value, is_kept) in [
+            ("postgres://user:word@host/db", false),
+            ("see http://a.example and https://u:p@b.example:80/x", false),
+            ("amqp://:word@host", false),
+            ("https://user@host/x", true),
+            ("https://user:@host/x", true),
+            ("https://host/a:b@c", true),
+            ("user:word@host", true),
+        ] {
+            let all = Environment::scrubbed([("DATABASE".into(), value.into())], &[]);
+            assert_eq!(all.get("DATABASE").is_some(), is_kept, "{value}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_silent_command_gets_known_variables_and_a_trusted_path() {
+        let variables = [
+            ("PATH", ":/project/bin:bin:/usr/bin::/opt/x"),
+            ("LC_ALL", "C"),
+            ("NODE_OPTIONS", "--require ./x"),
+            ("HOME", "/home/a"),
+        ];
+        let all = Environment::scrubbed(variables.map(|(a, b)| (a.into(), b.into())), &[]);
+        let silent = all.for_silent_command(|it| !it.starts_with("/project"));
+        assert_eq!(silent.get("PATH").unwrap(), "/usr/bin:/opt/x");
+        assert_eq!(silent.get("HOME").unwrap(), "/home/a");
+        assert_eq!(silent.get("LC_ALL").unwrap(), "C");
+        assert_eq!(silent.get("PAGER").unwrap(), "cat");
+        assert_eq!(silent.get("NODE_OPTIONS"), None);
+        let none = all.for_silent_command(|_| false);
+        assert_eq!(none.get("PATH").unwrap(), "/usr/local/bin:/usr/bin:/bin");
+    }
 
     #[test]
     fn secrets_are_removed_by_name_and_by_value() {

@@ -15,7 +15,7 @@ const PATCH: &str = "-p -u -s -U: -z -a -b -w -R -W -M? -C? -B? -D -l: -S: -G: -
     --unified: --raw --patch-with-raw --patch-with-stat --indent-heuristic --no-indent-heuristic \
     --minimal --patience --histogram --anchored: --diff-algorithm: --stat? --stat-width: \
     --stat-name-width: --stat-count: --stat-graph-width: --compact-summary --numstat --shortstat \
-    --dirstat? --cumulative --summary --name-only --name-status --submodule? --color? --no-color \
+    --dirstat? --cumulative --summary --name-only --name-status --color? --no-color \
     --color-moved? --no-color-moved --color-moved-ws: --word-diff? --word-diff-regex: --color-words? \
     --no-renames --rename-empty --no-rename-empty --check --ws-error-highlight: --full-index \
     --binary --abbrev? --no-abbrev --break-rewrites? --find-renames? --find-copies? \
@@ -64,7 +64,7 @@ const GREP: &str = "-a -i -I -r -w -v -h -H -E -G -P -F -n -l -L -o -z -c -p -W 
 const LS_FILES: &str = "-z -t -v -f -c -d -o -i -s -u -k -m -x: -X< --cached --deleted --others \
     --ignored --stage --unmerged --killed --modified --directory --no-empty-directory --eol \
     --deduplicate --exclude: --exclude-from< --exclude-per-directory: --exclude-standard \
-    --error-unmatch --full-name --recurse-submodules --abbrev? --debug --sparse --format:";
+    --error-unmatch --full-name --abbrev? --debug --sparse --format:";
 
 const REV_PARSE: &str = "-q --verify --quiet --short? --abbrev-ref? --symbolic --symbolic-full-name \
     --all --branches? --tags? --remotes? --glob: --exclude: --absolute-git-dir --git-dir \

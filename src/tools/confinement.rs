@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
-use super::{ToolEnv, confinement_guard, hidden_paths, repository};
+use super::{ToolEnv, confinement_guard, hidden_paths, repository, silent_reads};
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell;
 use turnwright_sandbox::{Network, SandboxProfile};
@@ -194,7 +194,8 @@ impl ConfinementBuilder<'_> {
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
         let uses_ssh = self.network && is_certain && only_runs(&self.command.script, SSH_PROGRAMS);
-        let profile = self.profile(write, uses_ssh);
+        let environment = base_environment(self.env, self.is_silent);
+        let profile = self.profile(write, uses_ssh, &environment);
         let snapshot = self.may_write.then(|| self.env.guard.take_snapshot(&confinement.protected));
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
         let (allowed, hint) = (self.allowed_protected_paths(), Some(self.hint(&profile)));
@@ -206,7 +207,7 @@ impl ConfinementBuilder<'_> {
         };
         Ok(CommandConfinement {
             profile: Some(profile),
-            environment: base_environment(self.env, self.is_silent).without(removed_variables),
+            environment: environment.without(removed_variables),
             extra_variables,
             snapshot,
             allowed,
@@ -230,7 +231,12 @@ impl ConfinementBuilder<'_> {
         self.session_access().writable_folders().into_iter().chain(git_folders).collect()
     }
 
-    fn profile(&self, writable: Vec<PathBuf>, uses_ssh: bool) -> SandboxProfile {
+    fn profile(
+        &self,
+        writable: Vec<PathBuf>,
+        uses_ssh: bool,
+        environment: &Environment,
+    ) -> SandboxProfile {
         let allowed = self.allowed_protected_paths();
         // git itself legitimately writes its config, for example to set a branch's upstream. The
         // snapshot is checked after the command has ended.
@@ -246,6 +252,12 @@ impl ConfinementBuilder<'_> {
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
             hidden: &[],
         });
+        if self.is_silent {
+            let named = self.command.reads.iter().map(|it| it.path.clone());
+            let places = silent_reads::readable(self.env.files.roots(), environment);
+            let list = profile.readable.get_or_insert_default();
+            list.extend(places.into_iter().chain(named));
+        }
         // The user was not asked about files that the command does not name, so secrets among them
         // are hidden.
         if !self.may_write && hidden_paths::reads_unnamed_files(&self.command.script) {

@@ -32,6 +32,7 @@ mod remote_tools;
 mod repository;
 mod search_common;
 mod shown_argument;
+mod silent_reads;
 mod advertised_tools;
 mod skill;
 mod tool_index;

@@ -118,6 +118,29 @@ pub(crate) fn git_folders(root: &Path) -> Vec<PathBuf> {
     Vec::new()
 }
 
+/// The top of the working tree that a folder belongs to.
+pub(super) fn top(folder: &Path) -> Option<PathBuf> {
+    let mut folders = folder.ancestors().map(GitRepository::at);
+    folders.find_map(Result::transpose)?.ok().map(|it| it.top)
+}
+
+/// The user's own git settings, in these two folders, and the files that they name.
+pub(super) fn user_settings(home: &Path, config: &Path) -> Vec<PathBuf> {
+    const NAMING_FILES: [&str; 4] =
+        ["include.path", "includeif.path", "core.excludesfile", "core.attributesfile"];
+    let mut all = vec![home.join(".gitconfig"), config.join("git")];
+    for file in [home.join(".gitconfig"), config.join("git/config")] {
+        let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
+        let named = settings::parse(&text).unwrap_or_default().into_iter();
+        let named = named.filter(|it| NAMING_FILES.contains(&it.key.as_str()));
+        all.extend(named.filter_map(|it| it.value).map(|it| match it.strip_prefix("~/") {
+            Some(rest) => home.join(rest),
+            None => file.with_file_name(it),
+        }));
+    }
+    all
+}
+
 /// The folder that a `.git` file points to, if it refers back: the main repository of a linked
 /// working tree, or the folder of a submodule.
 fn verified_git_folder(found: &GitRepository) -> Option<PathBuf> {

@@ -276,3 +276,26 @@ fn a_command_cannot_read_the_database_of_sessions() {
         assert!(shown.is_none_or(|it| it.1.trim() == "0"), "{result}");
     }
 }
+
+#[test]
+fn a_pattern_of_a_silent_command_leads_nowhere_through_a_link() {
+    if !has_sandbox("a_pattern_of_a_silent_command_leads_nowhere_through_a_link") {
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("f"), "a file elsewhere").unwrap();
+    for mode in ["plan", "ask", "auto"] {
+        let builder =
+            TestAgent::builder().file("d/f", "a file here").variable("TURNWRIGHT_MODE", mode);
+        let replies = json!([calls("exec", &exec("cat ?/f; git --version")), says("Done.")]);
+        let mut agent = builder.model(replies).start();
+        std::os::unix::fs::symlink(outside.path(), agent.path("r")).unwrap();
+        let result = cards::turn(&mut agent);
+        assert_eq!(cards::questions(&agent), 0, "{mode}");
+        assert!(
+            result.contains("a file here") && result.contains("git version"),
+            "{mode}: {result}"
+        );
+        assert!(!result.contains("elsewhere"), "{mode}: {result}");
+    }
+}

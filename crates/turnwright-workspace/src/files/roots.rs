@@ -91,6 +91,11 @@ impl Roots {
         readable.iter().any(|it| path.starts_with(it))
     }
 
+    /// The folders outside of the project that the session may read.
+    pub fn readable_folders(&self) -> Vec<PathBuf> {
+        self.readable.read().clone()
+    }
+
     /// The folders that count as outside, with links resolved.
     pub fn private_folders(&self) -> impl Iterator<Item = &Path> {
         self.private.iter().map(PathBuf::as_path)

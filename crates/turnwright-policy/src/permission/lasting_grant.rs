@@ -180,7 +180,8 @@ pub fn suggest_pattern(simple: &SimpleCommand) -> Option<Pattern> {
     {
         return None;
     }
-    let pattern = Pattern::Exec { words: shell::suggest_prefix(simple)?, exact: false };
+    let shell::SuggestedWords { words, is_exact } = shell::suggest_prefix(simple)?;
+    let pattern = Pattern::Exec { words, exact: is_exact };
     // The pattern must survive being written and parsed again.
     let round_trips =
         Pattern::parse(&pattern.to_string(), RuleAction::Allow).as_ref() == Ok(&pattern);

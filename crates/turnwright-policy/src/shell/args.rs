@@ -68,6 +68,25 @@ pub(super) fn first_operand(words: Args<'_>) -> &str {
     operands(words).next().map_or("", |it| &it.text)
 }
 
+/// The arguments of git that are a command to run; `None` if there is none.
+pub(super) fn started_by_git(words: Args<'_>) -> Option<Args<'_>> {
+    let (sub, words) = git_subcommand(words)?;
+    let after = |wanted: &str| {
+        let at = words.iter().position(|it| it.text == wanted)?;
+        let options = words[at + 1..].iter().take_while(|it| it.text.starts_with('-')).count();
+        Some(&words[at + 1 + options..])
+    };
+    let has = |letter, name| words.iter().any(|it| is_option(&it.text, letter, name));
+    match sub {
+        "submodule" => after("foreach"),
+        "bisect" => after("run"),
+        // The value is a word of its own, or a part of the option.
+        "rebase" if has('x', "--exec") => Some(words),
+        "filter-branch" => Some(words),
+        _ => None,
+    }
+}
+
 /// The subcommand of git and its arguments, after the global options.
 pub(super) fn git_subcommand(words: Args<'_>) -> Option<(&str, Args<'_>)> {
     const WITH_VALUE: WordList =

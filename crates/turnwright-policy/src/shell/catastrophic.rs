@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::args::{Args, first_operand, is_option, name, operands};
 use super::programs::is_in;
+use super::{Redirect, known_words};
 
 const FILES: &str = "deletes the system or all of a user's files";
 const DISK: &str = "destroys the content of a disk";
@@ -60,7 +61,7 @@ pub(super) fn moves_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'s
     (is_moved && !has_target).then_some(FILES)
 }
 
-/// `find / -delete` without a test that selects files.
+/// `find / -delete` or `find / -exec rm {} +`, without a test that selects files.
 pub(super) fn finds_and_deletes_system(
     words: Args<'_>,
     folder: Option<&Path>,
@@ -72,8 +73,11 @@ pub(super) fn finds_and_deletes_system(
             && !["-delete", "-depth", "-type", "-xdev", "-mount", "-mindepth"].contains(&it)
     };
     let is_all = |it: &str| is_system(it, folder) || is_home(it, folder);
-    let deletes = words.iter().any(|it| it.text == "-delete");
-    (deletes && starts.any(is_all) && !words.iter().any(|it| selects(&it.text))).then_some(FILES)
+    let exec = words.iter().position(|it| known_words::is_find_exec(&it.text));
+    let (tests, started) = words.split_at(exec.unwrap_or(words.len()));
+    let removes = started.get(1).is_some_and(|it| is_in("rm shred unlink", name(&it.text)));
+    let deletes = removes || tests.iter().any(|it| it.text == "-delete");
+    (deletes && starts.any(is_all) && !tests.iter().any(|it| selects(&it.text))).then_some(FILES)
 }
 
 /// The first parts of a normalised absolute path, and the number of all of them. A final `*` is
@@ -113,18 +117,31 @@ impl<'a> PathParts<'a> {
     }
 }
 
-/// True for `/` and the folders of the system, and for everything in one of them.
+/// True for `/` and the folders of the system, for everything in one of them, and for patterns that may
+/// stand for one of them.
 fn is_system(text: &str, folder: Option<&Path>) -> bool {
     let Some(path) = path_parts(text, folder) else { return false };
+    let is_any = |part: &str, names: &str| names.split(' ').any(|it| may_be(part, it));
     match path.count {
         0 => true,
-        1 => is_in(SYSTEM_FOLDERS, path.parts[0]),
-        2 => {
-            path.parts[0] == "usr"
-                && ["bin", "sbin", "lib", "lib64", "share"].contains(&path.parts[1])
-        }
+        1 => is_any(path.parts[0], SYSTEM_FOLDERS),
+        2 => may_be(path.parts[0], "usr") && is_any(path.parts[1], "bin sbin lib lib64 share"),
         _ => false,
     }
+}
+
+/// True for this name and for a pattern with the same beginning and end.
+fn may_be(part: &str, name: &str) -> bool {
+    let wildcards = ['*', '?', '[', '{'];
+    let Some(start) = part.find(wildcards) else { return part == name };
+    let end = part.rfind(['*', '?', ']', '}']).map_or("", |it| &part[it + 1..]);
+    name.starts_with(&part[..start]) && name.ends_with(end)
+}
+
+/// `> /dev/sda`.
+pub(super) fn redirects_to_disk(redirects: &[Redirect]) -> Option<&'static str> {
+    let is_disk = |it: &Redirect| it.is_write && it.path.to_str().is_some_and(is_disk);
+    redirects.iter().any(is_disk).then_some(DISK)
 }
 
 /// True for a home folder, and for everything in one.
@@ -187,7 +204,8 @@ mod tests {
     use std::path::PathBuf;
 
     use super::super::read_only::tests::simple;
-    use super::super::{SimpleCommand, classify};
+    use super::super::{SimpleCommand, classify, parse};
+    use turnwright_types::dialect::ShellDialect;
 
     fn is_catastrophic(line: &str, folder: &str) -> bool {
         let folder = Some(PathBuf::from(folder));
@@ -206,6 +224,12 @@ mod tests {
             "rm -rf --no-preserve-root /",
             "rm / -rf",
             "rm -rf -- /",
+            "rm -rf /et*",
+            "rm -rf /?sr",
+            "rm -rf /{etc,usr}",
+            "rm -rf /u*/bin",
+            "pipenv run rm -rf /",
+            "dotenv -- rm -rf /",
             "rm -rf //",
             "rm -rf /.",
             "rm -rf /./",
@@ -237,6 +261,8 @@ mod tests {
             "timeout 9 rm -rf /",
             "find / -delete",
             "find / -type f -delete",
+            "find / -exec rm {} +",
+            "find ~ -type f -exec rm -f {} ;",
             "find ~ -delete",
             "mv / x",
             "mv /* x",
@@ -282,6 +308,20 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_is_not_overwritten_by_a_redirection() {
+        for (line, expected) in [
+            ("cat x > /dev/sda", true),
+            ("echo x >> /dev/nvme0n1", true),
+            ("cat < /dev/sda", false),
+            ("echo x > /dev/null", false),
+        ] {
+            let script = parse(line, ShellDialect::Bash);
+            let is_found = script.commands.iter().any(|it| classify(it).catastrophe.is_some());
+            assert_eq!(is_found, expected, "{line}");
+        }
+    }
+
+    #[test]
     fn harmless_and_merely_dangerous_commands_are_not_catastrophic() {
         for line in [
             "rm /",
@@ -302,6 +342,9 @@ mod tests {
             "ls -R /",
             "find / -name x",
             "find / -name x -delete",
+            "find / -name x -exec rm -f {} ;",
+            "find / -exec grep x {} +",
+            "rm -rf /tm*",
             "find . -delete",
             "mv a /etc",
             "mv -t /opt a",

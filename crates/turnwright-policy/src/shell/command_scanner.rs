@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use super::args::started_by_git;
 use super::lexer::Ambiguity;
 use super::parser::redirect;
 use super::programs::{self, Starts};
@@ -22,13 +23,23 @@ pub(super) fn scan(line: &str) -> Vec<SimpleCommand> {
         let mut text = TextReader::new(&text, depth);
         text.read(&mut scan);
     }
-    let moves = |it: &SimpleCommand| matches!(it.program(), "cd" | "chdir" | "pushd" | "popd");
-    if !scan.found.iter().any(moves) {
-        for simple in &mut scan.found {
-            simple.folder = Some(PathBuf::new());
-        }
+    let folder = working_folder(&scan.found);
+    for simple in &mut scan.found {
+        simple.folder.clone_from(&folder);
     }
     scan.found
+}
+
+/// The folder in which the commands run, relative to that of the line. Of several absolute ones it is the
+/// shortest, in which the most can be destroyed. `None` if it is not known.
+fn working_folder(commands: &[SimpleCommand]) -> Option<PathBuf> {
+    let moves = |it: &&SimpleCommand| matches!(it.program(), "cd" | "chdir" | "pushd" | "popd");
+    let mut moves = commands.iter().filter(moves).peekable();
+    if moves.peek().is_none() {
+        return Some(PathBuf::new());
+    }
+    let targets = moves.flat_map(|it| it.argv().skip(1)).filter(|it| it.starts_with('/'));
+    targets.min_by_key(|it| it.len()).map(PathBuf::from)
 }
 
 struct CommandScanner {
@@ -83,6 +94,16 @@ impl CommandScanner {
             let words: Vec<&str> = arguments.collect();
             return self.scan_later(words.join(" "), depth);
         }
+        let started = started_by_git(simple.words.get(1..).unwrap_or_default());
+        if program == "git"
+            && let Some(started) = started
+        {
+            for word in started {
+                // `--exec=LINE`.
+                let line = word.text.split_once('=').filter(|it| it.0.starts_with("--"));
+                self.scan_later(line.map_or(word.text.as_str(), |it| it.1).to_owned(), depth);
+            }
+        }
         if programs::find(program).starts != Starts::Nothing {
             for line in arguments.filter(|it| it.contains([' ', '\t', '\n', ';', '|', '&'])) {
                 self.scan_later(line.to_owned(), depth);
@@ -117,11 +138,18 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
             }
         }
     }
-    let is_starter = programs::find(known_words::name(program)).starts == Starts::Program;
+    let name = known_words::name(program);
+    if name == "git"
+        && let Some(started) = started_by_git(simple.words.get(1..).unwrap_or_default())
+    {
+        found.push(inner(started));
+    }
+    let is_starter = programs::find(name).starts == Starts::Program;
     if !is_starter && program != "builtin" {
         return;
     }
-    let mut is_value = false;
+    // The operand in front of the program: a file, a folder, an architecture, a task.
+    let mut is_value = matches!(name, "chroot" | "flock" | "perf" | "setarch");
     for (index, word) in simple.words.iter().enumerate().skip(1) {
         if word.text.starts_with('-') {
             is_value = true;

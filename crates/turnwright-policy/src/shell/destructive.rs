@@ -2,7 +2,10 @@
 //! that ask about little else. Options are recognised generously, so that rather too much is asked
 //! about than too little. The texts complete a sentence that begins with "it".
 
+use std::path::Path;
+
 use super::args::{Args, first_operand, is_option, operands};
+use super::catastrophic::redirects_to_disk;
 use super::programs::{WordList, is_in};
 use super::{SimpleCommand, Word};
 
@@ -87,6 +90,11 @@ pub(super) fn has_operands_in_order(words: Args<'_>, all: WordList) -> bool {
 /// What a command does to the whole system, if anything.
 pub(super) fn catastrophe(command: &SimpleCommand) -> Option<&'static str> {
     let folder = command.folder.as_deref();
+    let of_redirects = redirects_to_disk(&command.redirects);
+    of_redirects.or_else(|| catastrophe_of_words(command, folder))
+}
+
+fn catastrophe_of_words(command: &SimpleCommand, folder: Option<&Path>) -> Option<&'static str> {
     super::args::behind_wrappers(command, |program, words| (program.catastrophe)(words, folder))
 }
 

@@ -16,14 +16,15 @@ pub(crate) fn exceeds_prefix(command: &SimpleCommand) -> bool {
 
 /// True if a task runner (`make`, `just`) is given more tasks than the first `words` words name.
 pub(crate) fn names_more_tasks(command: &SimpleCommand, words: usize) -> bool {
-    const WITH_VALUE: &[&str] =
-        &["-j", "-l", "-k", "--tests", "-x", "--exclude-task", "--max-workers", "-pl", "-T"];
-    if words < 2 || !programs::find(command.program()).runs_tasks {
+    let program = programs::find(command.program());
+    if words < 2 || !program.runs_tasks {
         return false;
     }
     (words..command.words.len()).any(|at| {
-        let is_value = WITH_VALUE.contains(&command.words[at - 1].text.as_str());
-        !is_value && !command.words[at].text.starts_with('-')
+        let (before, word) = (&command.words[at - 1].text, &command.words[at].text);
+        let is_count = before.starts_with('-') && word.bytes().all(|it| it.is_ascii_digit());
+        let is_value = is_count || programs::is_in(program.task_options_with_value, before);
+        !is_value && !word.starts_with('-')
     })
 }
 
@@ -187,6 +188,11 @@ mod tests {
             ("gradle test publish", 2, true),
             ("make test", 2, false),
             ("make test -j 4", 2, false),
+            ("make test -k deploy", 2, true),
+            ("make test -j deploy", 2, true),
+            ("gulp build deploy", 2, true),
+            ("mvn test -pl core", 2, false),
+            ("mvn test -x deploy", 2, true),
             ("gradle test --tests Foo", 2, false),
             ("make test deploy", 1, false),
             ("cargo test deploy", 2, false),

@@ -35,6 +35,7 @@ pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 
 pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
+pub use prefix::SuggestedWords;
 
 /// What the words of a simple command say about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,9 +107,9 @@ pub fn classify(command: &SimpleCommand) -> Classification {
     }
 }
 
-/// The first words of a command that a lasting permission for it should name, such as `cargo test`.
-/// `None` if there should be no such permission: for interpreters, wrappers, and programs that can
-/// do too many things.
-pub fn suggest_prefix(command: &SimpleCommand) -> Option<Vec<String>> {
+/// The words of a command that a lasting permission for it should name, such as `cargo test`. `None` if
+/// there should be no such permission: for interpreters, wrappers, and programs that can do too many
+/// things.
+pub fn suggest_prefix(command: &SimpleCommand) -> Option<SuggestedWords> {
     prefix::suggest(command)
 }

@@ -7,8 +7,10 @@ use super::{SimpleCommand, Word, exceeding_args, network};
 /// What a lasting permission for a program covers.
 #[derive(Clone, Copy)]
 pub(super) enum Grant {
-    /// The program with its first argument, if that looks like a subcommand, or a short command as
-    /// it is.
+    /// A short command exactly as it is.
+    Exact,
+    /// The program with its first argument, if that looks like a subcommand, or a short command exactly
+    /// as it is.
     Guessed,
     /// The same. It may also follow a runner such as `npx`.
     GuessedTool,
@@ -41,8 +43,20 @@ impl Form {
 /// The maximum number of words of a command without a known form that is granted as it is.
 const MAX_EXACT_WORDS: usize = 6;
 
+/// The words of a lasting permission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuggestedWords {
+    pub words: Vec<String>,
+    /// Whether no other words may follow.
+    pub is_exact: bool,
+}
+
+/// Subcommands after which a program runs what is named next.
+const RUNNING_SUBCOMMANDS: WordList =
+    "run exec x shell start task script invoke do dev dlx run-script tool";
+
 /// The words, if there should be a lasting permission at all.
-pub(super) fn suggest(command: &SimpleCommand) -> Option<Vec<String>> {
+pub(super) fn suggest(command: &SimpleCommand) -> Option<SuggestedWords> {
     let is_indirect = !command.wrappers.is_empty() || command.has_unknown_args;
     if is_indirect
         || !is_program_name(command.words.first()?)
@@ -50,39 +64,57 @@ pub(super) fn suggest(command: &SimpleCommand) -> Option<Vec<String>> {
     {
         return None;
     }
-    let count = word_count(&command.words)?;
+    let (count, is_exact) = match word_count(&command.words)? {
+        WordCount::First(count) => (count, false),
+        WordCount::All => (command.words.len(), true),
+    };
     let words = command.words.get(..count)?;
     // A permission does not open the network, without which the command fails. `npx` may do without.
     let is_runner = programs::find(command.program()).runs_installed_after.contains(&"");
     let is_useless = network::needs_network(command) && !is_runner;
-    (!is_useless && words.iter().all(is_literal))
-        .then(|| words.iter().map(|it| it.text.clone()).collect())
+    (!is_useless && words.iter().all(is_literal)).then(|| SuggestedWords {
+        words: words.iter().map(|it| it.text.clone()).collect(),
+        is_exact,
+    })
 }
 
-/// The number of words that say what a command does.
-fn word_count(words: &[Word]) -> Option<usize> {
+/// The words of a command that say what it does.
+enum WordCount {
+    /// The first ones, and others may follow.
+    First(usize),
+    /// All, and no others.
+    All,
+}
+
+/// The words that say what a command does.
+fn word_count(words: &[Word]) -> Option<WordCount> {
     let (program, rest) = words.split_first()?;
     let sub = rest.first();
     let grant = programs::find(&program.text).grant;
+    let all = (words.len() <= MAX_EXACT_WORDS).then_some(WordCount::All);
     match (grant, after_runner(words), sub) {
-        (Grant::Name, ..) => Some(1),
-        (_, Some(count), _) => Some(count),
+        (Grant::Name, ..) => Some(WordCount::First(1)),
+        (_, Some(count), _) => Some(WordCount::First(count)),
         (Grant::Forms(forms), None, sub) => {
             let sub = sub?.text.as_str();
             let known = |it: &&Form| it.subcommands.is_empty() || is_in(it.subcommands, sub);
             let form = forms.iter().find(known)?;
             let named = words.get(1..form.words)?;
             let runs_anything = words.get(2).is_some_and(|it| is_in(form.except, &it.text));
-            (named.iter().all(is_action) && !runs_anything).then_some(form.words)
+            let is_fine = named.iter().all(is_action) && !runs_anything;
+            is_fine.then_some(WordCount::First(form.words))
         }
-        // An unknown program may run a program that is named as its argument.
+        // It may run a program that is named as its argument.
         (_, None, Some(sub))
             if matches!(programs::find(&sub.text).grant, Grant::Forms(_) | Grant::Name) =>
         {
             None
         }
-        (_, None, Some(sub)) if is_action(sub) => Some(2),
-        _ => (words.len() <= MAX_EXACT_WORDS).then_some(words.len()),
+        (Grant::Guessed, None, Some(sub)) if is_in(RUNNING_SUBCOMMANDS, &sub.text) => all,
+        (Grant::Guessed | Grant::GuessedTool, None, Some(sub)) if is_action(sub) => {
+            Some(WordCount::First(2))
+        }
+        _ => all,
     }
 }
 
@@ -130,7 +162,8 @@ mod tests {
 
     #[track_caller]
     fn check(line: &str, expected: Option<&str>) {
-        let got = suggest(&simple(line)).map(|it| it.join(" "));
+        let got = suggest(&simple(line))
+            .map(|it| format!("{}{}", if it.is_exact { "=" } else { "" }, it.words.join(" ")));
         assert_eq!(got.as_deref(), expected, "{line}");
     }
 
@@ -178,8 +211,16 @@ mod tests {
             ("bundle exec rspec", "bundle exec rspec"),
             ("poetry run mypy .", "poetry run mypy"),
             ("mkdir -p a", "mkdir"),
-            ("mytool check a b", "mytool check"),
-            ("mytool -v a.txt", "mytool -v a.txt"),
+            ("pipenv run pytest -q", "pipenv run pytest"),
+            ("pipenv check -v", "pipenv check"),
+            ("rye run deploy", "=rye run deploy"),
+            ("gulp build", "gulp build"),
+            ("task lint", "task lint"),
+            ("composer run deploy", "=composer run deploy"),
+            ("gcc -o a a.c", "=gcc -o a a.c"),
+            ("mytool check a b", "=mytool check a b"),
+            ("mytool -v a.txt", "=mytool -v a.txt"),
+            ("mytool", "=mytool"),
         ] {
             check(line, Some(expected));
         }
@@ -290,6 +331,12 @@ mod tests {
             "~/x",
             "x*",
             "mytool *",
+            "mytool a b c d e f",
+            "flock x make all",
+            "coverage run x.py",
+            "dotenv run x",
+            "perf record x",
+            "gulp",
             "mytool 'a b' c-",
             "mytool python",
             "mytool --x 'rm -rf /'",

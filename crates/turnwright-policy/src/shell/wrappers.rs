@@ -1,6 +1,7 @@
 //! Takes wrappers such as `nohup` and `timeout 9` off a command, so that the command that they run
 //! is judged. A wrapper that is not understood exactly is an ambiguity.
 
+use super::args::started_by_git;
 use super::lexer::Ambiguity;
 use super::programs::{self, Starts};
 use super::{Redirect, SimpleCommand, Word, known_words};
@@ -82,6 +83,7 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
         "find" if simple.argv().any(known_words::is_find_exec) => {
             Err("it runs a command for each file that it finds")
         }
+        "git" if started_by_git(arguments).is_some() => Err("git runs a command that it is given"),
         _ => Ok(()),
     }
 }

@@ -47,6 +47,8 @@ pub(super) struct Program {
     pub(super) options_outside_grant: WordList,
     /// Whether it takes the names of tasks, each of which runs commands.
     pub(super) runs_tasks: bool,
+    /// Options of a task runner whose value is the next word. A number is a value of any option.
+    pub(super) task_options_with_value: WordList,
     /// Whether an argument such as `SHELL=x` acts like an option.
     pub(super) takes_variables: bool,
     /// What a lasting permission for it covers.
@@ -89,6 +91,7 @@ const fn program(names: WordList) -> Program {
         network: Network::Never,
         options_outside_grant: "",
         runs_tasks: false,
+        task_options_with_value: "",
         takes_variables: false,
         grant: Grant::Guessed,
         runs_installed_after: &[],
@@ -119,6 +122,7 @@ setters! {
     catastrophe(CatastropheCheck) -> catastrophe,
     network(Network) -> network,
     options_outside_grant(WordList) -> options_outside_grant,
+    task_options_with_value(WordList) -> task_options_with_value,
     grant(Grant) -> grant,
     runs_installed_after(&'static [&'static str]) -> runs_installed_after,
     starts(Starts) -> starts,
@@ -164,7 +168,7 @@ impl Program {
     }
 }
 
-static UNKNOWN: Program = program("");
+static UNKNOWN: Program = program("").grant(Grant::Exact);
 
 const TOPICS: &[&[Program]] = &[
     files::PROGRAMS,

@@ -23,6 +23,12 @@ const MAKE: Program = program("").runs_tasks().takes_variables().options_outside
     "fCIE --file --makefile --directory --include-dir --eval --shell --justfile \
      --working-directory --set --command --dotenv-path --chooser",
 );
+const TASKS: Program = program("").runs_tasks().options_outside_grant(
+    "fgDcH --gulpfile --gruntfile --cwd --base --require --taskfile --dir --collection --search-root \
+     --buildfile --lib --file --config",
+);
+/// It runs what is named after one of its words, in an environment that it prepares.
+const ENVIRONMENT: Program = program("").searched().grantable_prefixes(&[]);
 const JS_TEST: Program = CHECKER.options_outside_grant(
     "--config --globalSetup --globalTeardown --setupFiles --setupFilesAfterEnv --runner \
      --testRunner --transform --resolver --reporters --reporter --require --loader --import \
@@ -53,6 +59,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     MAKE.with_names("make").version("--version").grantable_prefixes(&[form("", 2)]),
     MAKE.with_names("just").grantable_prefixes(&[form("", 2)]),
     MAKE.with_names("gmake"),
+    TASKS.with_names("gulp grunt invoke inv task ant sbt doit").grantable_prefixes(&[form("", 2)]),
     TOOL.with_names("rake").dangers(DATABASE_TASKS).runs_tasks(),
     program("ninja").runs_tasks().options_outside_grant("fC"),
     program("gradle")
@@ -62,6 +69,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             "IPDg --init-script --project-prop --system-prop --gradle-user-home --include-build \
              -b< -c< -p< --build-file< --settings-file< --project-dir<",
         )
+        .task_options_with_value("--tests -x --exclude-task --max-workers")
         .grantable_prefixes(&[form(
             "test build check assemble clean lint classes compileJava compileKotlin",
             2,
@@ -71,6 +79,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .runs_tasks()
         .dangers(&[Danger::Word("deploy", PUBLISHES)])
         .options_outside_grant("D --settings --global-settings --toolchains -f< --file<")
+        .task_options_with_value("-pl --projects -T --threads")
         .grantable_prefixes(&[form("test compile package verify clean validate", 2)]),
     program("cmake")
         .version("--version")
@@ -111,7 +120,10 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("rustc").version("-V --version").rustup_proxy(),
     program("rustdoc cargo-clippy cargo-fmt").rustup_proxy(),
     program("javac").version("-version --version"),
-    program("cc clang g++ gcc").version("--version"),
+    program("cc clang g++ gcc")
+        .version("--version")
+        .options_outside_grant("-wrapper --wrapper -specs --specs -fplugin -o< -B")
+        .grant(Grant::Exact),
     NODE.with_names("npm")
         .version("-v --version")
         .network(Network::Subcommand(
@@ -163,11 +175,14 @@ pub(super) const PROGRAMS: &[Program] = &[
         .searched()
         .runs_installed_after(&["run"])
         .grantable_prefixes(&[form("check show build", 2)]),
-    PUBLISHER.with_names("hatch flit vsce ovsx"),
+    PUBLISHER.with_names("flit vsce ovsx"),
+    PUBLISHER.with_names("hatch").searched().runs_installed_after(&["run"]),
+    ENVIRONMENT.with_names("pdm pixi rye").grant(Grant::Guessed).runs_installed_after(&["run"]),
+    ENVIRONMENT.with_names("dotenv doppler foreman honcho overmind coverage direnv mise asdf"),
     program("twine").dangers(&[Danger::Subcommand("upload", PUBLISHES)]).network(Network::Always),
     program("pipx").network(Network::Always),
-    installer("pipenv", "install sync update lock"),
-    installer("conda", "install create update search"),
+    installer("pipenv", "install sync update lock").searched().runs_installed_after(&["run"]),
+    installer("conda", "install create update search").searched(),
     program("cargo")
         .version("-V --version")
         .rustup_proxy()

@@ -57,7 +57,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     STARTER.with_names("timeout").own_words(timeout),
     STARTER.with_names("xargs").own_words(xargs),
     ANYTHING.with_names("nsenter runuser setarch systemd-run").starts(Starts::Program),
-    program("chrt flock ltrace prlimit taskset unbuffer").starts(Starts::Program),
+    ANYTHING
+        .with_names("chrt flock ltrace perf prlimit setpriv taskset unbuffer valgrind")
+        .starts(Starts::Program),
     ANYTHING.with_names("flatpak screen tmux rlwrap expect socat"),
     program("pwd").reads(&["-LP --logical --physical"], Operands::None),
     program("date").reads(DATE, Format).options_outside_grant("s --set"),

@@ -157,6 +157,8 @@ pub fn run() -> ExitCode {
     if let Some(CliCommand::SandboxProbe { probe }) = &arguments.command {
         return sandbox_probe::run(probe);
     }
+    #[cfg(unix)]
+    turnwright_workspace::exec::ignore_file_size_signal();
     let paths = Paths::find();
     let user_file = UserFile::find(arguments.config.clone(), &paths);
     let variables = crate::config::take_environment(&user_file.key_variables());

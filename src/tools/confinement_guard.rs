@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,7 +20,7 @@ use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::{CallContent, Effect};
 use turnwright_types::update::Update;
 use turnwright_workspace::exec::Job;
-use turnwright_workspace::private_file::private_temp_folder;
+use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// At most this many commands are remembered after their end.
 const MAX_WATCHES: usize = 64;
@@ -33,7 +32,7 @@ const MAX_ALLOWED: usize = 1_000;
 /// The running commands of a session and what is known of their effect on protected paths.
 #[derive(Debug, Default)]
 pub struct ConfinementGuard {
-    temp: Mutex<Option<TempDir>>,
+    temp: Mutex<Option<PrivateTempFolder>>,
     watches: Mutex<HashMap<String, Arc<CommandWatch>>>,
     last_snapshot: Mutex<Option<Arc<ProtectedSnapshot>>>,
     tracker: TaskTracker,
@@ -70,7 +69,7 @@ impl ConfinementGuard {
     pub(super) fn temp_folder(&self) -> Option<PathBuf> {
         let mut temp = lock(&self.temp);
         if temp.is_none() {
-            match private_temp_folder() {
+            match PrivateTempFolder::create() {
                 Ok(folder) => *temp = Some(folder),
                 Err(error) => {
                     tracing::warn!(%error, "cannot create a temporary folder for commands");

@@ -1,11 +1,11 @@
 //! Shutdown (R-TR-12): when stdin ends or a signal comes, the agent exits soon with status 0 and leaves
 //! no process running.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 use turnwright_testing::process_waits;
 
 use crate::agent::{LIMIT, TestAgent, calls, eventually, is_alive};
@@ -175,4 +175,39 @@ fn r_tr_3_the_help_and_the_version_go_to_stdout() {
         assert!(output.status.success(), "{output:?}");
         assert!(String::from_utf8(output.stdout).unwrap().contains(word), "{argument}");
     }
+}
+
+#[test]
+fn a_limit_on_file_sizes_does_not_end_the_agent() {
+    use std::io::{BufRead, BufReader, Write};
+    let (home, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut process = Command::new("/bin/sh")
+        // In blocks of 512 bytes: less than the database needs.
+        .args(["-c", "ulimit -f 8 && exec \"$0\"", env!("CARGO_BIN_EXE_turnwright")])
+        .env_clear()
+        .env("TURNWRIGHT_HOME", home.path())
+        .env("TURNWRIGHT_MODEL", "offline")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = process.stdin.take().unwrap();
+    let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
+    let mut call = |id: u32, method: &str, params: Value| {
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        writeln!(input, "{request}").unwrap();
+        let messages =
+            output.by_ref().map(|it| serde_json::from_str::<Value>(&it.unwrap()).unwrap());
+        let mut answers = messages.filter(|it| it["id"] == id && it.get("method").is_none());
+        answers.next().expect("the agent has ended")
+    };
+    call(1, "initialize", json!({ "protocolVersion": 1 }));
+    let opened = call(2, "session/new", json!({ "cwd": folder.path(), "mcpServers": [] }));
+    let session = &opened["result"]["sessionId"];
+    let text = json!([{ "type": "text", "text": "x".repeat(10_000) }]);
+    let answer = call(3, "session/prompt", json!({ "sessionId": session, "prompt": text }));
+    assert!(answer.get("result").or(answer.get("error")).is_some(), "{answer}");
+    drop(input);
+    assert_eq!(process_waits::wait(&mut process).code(), Some(0));
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tempfile::TempDir;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 use super::message_io::{MessageReader, MessageWriter};
 use super::program_setup::{PreparedProgram, ProgramRequest};
@@ -24,7 +24,7 @@ pub(super) struct ServerProcess {
     stderr: StderrTail,
     /// Cancelled when its stdout is no longer read, because the process closed it or `rmcp` gave up.
     gone: CancellationToken,
-    temp: Option<TempDir>,
+    temp: Option<PrivateTempFolder>,
 }
 
 impl ServerProcess {

@@ -5,14 +5,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
 use super::pool::ServerEnv;
 use super::spec::{SecretValue, ServerSandbox, ServerSpec};
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::exec::{Environment, PipedProgram};
-use turnwright_workspace::private_file::private_temp_folder;
+use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// Programs that download what they run, each with its cache below the home folder.
 const PACKAGE_RUNNERS: &[(&str, &str)] =
@@ -28,7 +26,7 @@ const TOOL_FOLDER_VARIABLES: &[(&str, &str)] = &[("uvx", "UV_TOOL_DIR"), ("uv", 
 pub(super) struct PreparedProgram {
     pub(super) program: PipedProgram,
     /// Its temporary folder, removed on drop.
-    pub(super) temp: Option<TempDir>,
+    pub(super) temp: Option<PrivateTempFolder>,
 }
 
 /// What is needed to prepare a program.
@@ -77,7 +75,7 @@ impl ProgramRequest {
             None => None,
             Some(profile) => {
                 let mut profile = self.confine(profile);
-                let folder = private_temp_folder().map_err(|error| {
+                let folder = PrivateTempFolder::create().map_err(|error| {
                     format!("its temporary folder could not be created: {error}")
                 })?;
                 let real = fs::canonicalize(folder.path()).map_err(|it| it.to_string())?;

@@ -8,6 +8,7 @@ pub mod search;
 pub mod files;
 pub mod edit;
 pub mod exec;
+pub mod temp_folder;
 pub mod web;
 pub mod memory;
 pub mod skills;

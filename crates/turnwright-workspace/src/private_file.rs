@@ -1,4 +1,4 @@
-//! Small files and temporary folders that only their owner may read.
+//! Small files that only their owner may read.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -42,19 +42,4 @@ pub fn read(path: &Path, limit: u64) -> io::Result<String> {
         return Err(io::Error::other(format!("it is larger than {limit} bytes")));
     }
     Ok(text)
-}
-
-/// Creates a temporary folder that only its owner can access.
-///
-/// # Errors
-/// If it cannot be created.
-pub fn private_temp_folder() -> io::Result<tempfile::TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("turnwright-").rand_bytes(12);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(fs::Permissions::from_mode(0o700));
-    }
-    builder.tempdir()
 }

@@ -26,12 +26,15 @@ const USER: &str = "the settings name it as protected";
 const PROTECTED: &[(&str, &str)] = &[
     (".turnwright", OWN),
     (".agents", AGENTS),
+    (".amazonq", AGENTS),
     (".claude", AGENTS),
     (".codex", AGENTS),
     (".cursor", AGENTS),
     (".gemini", AGENTS),
+    (".kiro", AGENTS),
     (".mcp.json", AGENTS),
     (".opencode", AGENTS),
+    (".roo", AGENTS),
     (".windsurf", AGENTS),
     (".vscode/launch.json", EDITORS),
     (".vscode/mcp.json", EDITORS),
@@ -41,6 +44,7 @@ const PROTECTED: &[(&str, &str)] = &[
     (".devcontainer.json", EDITORS),
     (".fleet", EDITORS),
     (".idea/runconfigurations", EDITORS),
+    (".idea/workspace.xml", EDITORS),
     (".run", EDITORS),
     (".zed", EDITORS),
     (".dir-locals.el", EDITORS),
@@ -54,20 +58,32 @@ const PROTECTED: &[(&str, &str)] = &[
     (".husky", HOOKS),
     (".githooks", HOOKS),
     (".pre-commit-config.yaml", HOOKS),
+    (".lefthook.toml", HOOKS),
+    (".lefthook.yaml", HOOKS),
+    (".lefthook.yml", HOOKS),
+    ("lefthook-local.yml", HOOKS),
+    ("lefthook.toml", HOOKS),
+    ("lefthook.yaml", HOOKS),
     ("lefthook.yml", HOOKS),
     (".github/actions", CI),
     (".github/workflows", CI),
     (".gitea/workflows", CI),
     (".forgejo/workflows", CI),
+    (".appveyor.yml", CI),
     (".buildkite", CI),
     (".circleci", CI),
+    (".cirrus.yml", CI),
     (".drone.yml", CI),
     (".gitlab-ci.yml", CI),
+    (".tekton", CI),
     (".travis.yml", CI),
     (".woodpecker.yml", CI),
+    ("appveyor.yml", CI),
     ("azure-pipelines.yml", CI),
     ("bitbucket-pipelines.yml", CI),
     ("jenkinsfile", CI),
+    (".cargo/config", "cargo runs what it says, in every folder below"),
+    (".cargo/config.toml", "cargo runs what it says, in every folder below"),
     (".bash_login", SHELLS),
     (".bash_logout", SHELLS),
     (".bash_profile", SHELLS),
@@ -77,6 +93,7 @@ const PROTECTED: &[(&str, &str)] = &[
     (".config/git", SHELLS),
     (".config/systemd", SHELLS),
     (".cshrc", SHELLS),
+    (".gdbearlyinit", SHELLS),
     (".gdbinit", SHELLS),
     (".gitconfig", SHELLS),
     (".kshrc", SHELLS),
@@ -91,6 +108,9 @@ const PROTECTED: &[(&str, &str)] = &[
     (".zshenv", SHELLS),
     (".zshrc", SHELLS),
 ];
+
+/// The ending of files with tasks and settings of VS Code, in lower case.
+const WORKSPACE_FILE: &str = ".code-workspace";
 
 /// The parts of a `.git` folder that say what git runs, or where its settings are.
 const GIT_PARTS: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
@@ -116,6 +136,9 @@ impl ProtectedPaths {
         if self.extra.iter().any(|it| root.is_some() && overlaps(&parts, &self::parts(it.as_ref())))
         {
             return Some(USER);
+        }
+        if parts.last().is_some_and(|it| it.ends_with(WORKSPACE_FILE)) {
+            return Some(EDITORS);
         }
         PROTECTED.iter().find(|(path, _)| contains_or_is_in(&parts, path)).map(|(_, why)| *why)
     }
@@ -237,6 +260,15 @@ mod tests {
             ".husky/pre-commit",
             ".idea/runConfigurations/a.xml",
             ".zshrc",
+            ".cargo/config.toml",
+            "sub/.cargo/Config",
+            "lefthook.yaml",
+            ".roo/mcp.json",
+            ".kiro",
+            ".amazonq/rules/x.md",
+            ".idea/workspace.xml",
+            "my.Code-Workspace",
+            ".tekton/push.yaml",
             ".claude/settings.json",
             ".cursor",
             "deploy",
@@ -269,6 +301,8 @@ mod tests {
             "AGENTS.md",
             "docs/deploy/keys",
             "x.envrc",
+            ".cargo/audit.toml",
+            "code-workspace",
             ".git/info/exclude",
             ".npmrc",
             ".venv/pyvenv.cfg",

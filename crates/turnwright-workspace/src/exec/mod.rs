@@ -45,6 +45,8 @@ pub use output::{CommandOutput, OutputExcerpt, excerpt};
 pub use piped::{PipedProcess, PipedProgram, ProcessPipes};
 pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 #[cfg(unix)]
+pub use signal_action::ignore_file_size_signal;
+#[cfg(unix)]
 pub use terminal::{TerminalRun, TerminalStartError, is_editor_remote, launcher_program};
 
 /// A command to run.

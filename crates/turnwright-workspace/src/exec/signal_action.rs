@@ -36,6 +36,12 @@ pub(super) fn restore(which: Signal, before: PreviousAction) {
     }
 }
 
+/// Lets a write beyond the limit on file sizes fail, as one on a full disk does, instead of ending this
+/// process.
+pub fn ignore_file_size_signal() {
+    ignore(Signal::XFSZ);
+}
+
 /// Gives the signals that end a program, and that of an ended child, their default actions.
 pub(super) fn reset_for_program() {
     for which in RESET {

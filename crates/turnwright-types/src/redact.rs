@@ -6,6 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, Input, MatchKind};
+use base64::Engine;
+use base64::prelude::{
+    BASE64_STANDARD_NO_PAD as STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD,
+};
 use parking_lot::RwLock;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -15,6 +19,8 @@ const PLACEHOLDER: &str = "[key]";
 const MIN_KEY_BYTES: usize = 8;
 /// A value of at least this length is a key even if it looks like a word.
 const MIN_WORDLIKE_KEY_BYTES: usize = 20;
+/// Shorter keys are not searched for in other encodings.
+const MIN_ENCODED_KEY_BYTES: usize = 16;
 /// The number of key forms that can be searched for.
 const MAX_KEY_FORMS: usize = 4096;
 /// The automaton knows so many bytes of each form; the others are compared. To build it from long
@@ -188,13 +194,51 @@ impl KeySet {
     }
 }
 
-/// The key as it is, and as escaped in JSON and by Rust's `Debug`.
+/// The key as it is, as escaped in JSON and by Rust's `Debug`, and as it is written in headers and URLs.
 fn forms(key: &str) -> Vec<String> {
     let mut forms = vec![key.to_owned(), key.escape_debug().to_string()];
     if let Ok(json) = serde_json::to_string(key) {
         forms.push(json.trim_matches('"').to_owned());
     }
+    if key.len() >= MIN_ENCODED_KEY_BYTES {
+        forms.extend(base64_forms(key.as_bytes()));
+        let hex = hex(key);
+        forms.extend([hex.to_uppercase(), hex, percent_encoded(key)]);
+    }
     forms
+}
+
+/// What stands for the key in Base64, in both alphabets, wherever it begins in the encoded text.
+fn base64_forms(key: &[u8]) -> impl Iterator<Item = String> {
+    [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD].into_iter().flat_map(move |engine| {
+        (0..3).map(move |before| {
+            let all = [&[0; 2][..before], key].concat();
+            // The characters that hold bits of the key and no others.
+            let (start, end) = ((before * 8).div_ceil(6), all.len() * 8 / 6);
+            engine.encode(all)[start..end].to_owned()
+        })
+    })
+}
+
+fn hex(key: &str) -> String {
+    let mut text = String::new();
+    for byte in key.bytes() {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+fn percent_encoded(key: &str) -> String {
+    let mut text = String::new();
+    for byte in key.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                text.push(byte.into());
+            }
+            other => text.push_str(&format!("%{other:02X}")),
+        }
+    }
+    text
 }
 
 /// True if a value looks like a key. Servers that need no key are configured with placeholder words
@@ -296,6 +340,26 @@ mod tests {
         ];
         for (text, expected) in table {
             assert_eq!(hidden(&keys, text), expected);
+        }
+    }
+
+    #[test]
+    fn a_key_is_redacted_in_other_encodings() {
+        let key = "sk-proj+12345678?abc/def=";
+        let keys = keys(&[key]);
+        for before in ["", "u", "me", "me:", "user:"] {
+            let text = format!("{before}{key} and more");
+            for encoded in [STANDARD_NO_PAD.encode(&text), URL_SAFE_NO_PAD.encode(&text)] {
+                let clean = hidden(&keys, &encoded);
+                let left = clean.split_once("[key]").unwrap_or_else(|| panic!("{clean}"));
+                // At most the bits that it shares with its neighbours.
+                assert!(left.0.len() <= before.len() * 8 / 6 + 1, "{clean}");
+            }
+        }
+        for text in
+            [hex(key).to_uppercase(), hex(key), "sk-proj%2B12345678%3Fabc%2Fdef%3D".to_owned()]
+        {
+            assert_eq!(hidden(&keys, &format!("a={text}&b")), "a=[key]&b");
         }
     }
 

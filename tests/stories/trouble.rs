@@ -321,6 +321,25 @@ fn r_turn_12_a_redirect_is_not_followed_because_it_would_send_the_key() {
 }
 
 #[test]
+fn r_turn_12_a_model_that_falls_silent_is_an_error_that_names_the_setting() {
+    for (said, steps) in [
+        ("", json!([{ "stall_headers_ms": 60_000 }, { "text": "Too late." }])),
+        ("Well", json!([{ "text": "Well" }, { "hang": true }])),
+    ] {
+        let mut agent = TestAgent::builder()
+            .own_file("config/config.toml", "silence_seconds = 1")
+            .model(json!([steps, next_reply()]))
+            .start();
+        let error = failure(&mut agent, "network", None);
+        assert!(message(&error).contains("sent nothing for 1 s"), "{error}");
+        assert!(message(&error).contains("set `silence_seconds`"), "{error}");
+        assert_eq!(agent.text(), said);
+        assert_eq!(agent.model().requests().len(), 1, "the request must not be repeated");
+        go_on(&mut agent);
+    }
+}
+
+#[test]
 fn r_turn_12_a_failed_turn_leaves_a_history_that_servers_accept() {
     let body = json!({ "error": "No." });
     let mut agent = TestAgent::builder()

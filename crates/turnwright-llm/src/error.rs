@@ -49,9 +49,20 @@ pub enum LlmError {
          continue"
     )]
     Truncated { host: String },
-    /// Nothing was received for too long.
-    #[error("{host} sent nothing for {} s", .limit.as_secs())]
+    /// The server did not send its list of models in time.
+    #[error(
+        "{host} did not send its models within {} s. Check the network and the base URL",
+        .limit.as_secs()
+    )]
     TimedOut { host: String, limit: Duration },
+    /// The model sent nothing for too long. Servers that keep the connection alive and say nothing
+    /// are as silent as others.
+    #[error(
+        "{host} sent nothing for {} s, so the request was ended. Check the server and prompt again; \
+         if the model needs longer, set `silence_seconds` in the settings",
+        .limit.as_secs()
+    )]
+    Silent { host: String, limit: Duration },
     /// The response is not what an OpenAI-compatible server sends.
     #[error("{host} did not answer like an OpenAI-compatible server: {what}. Check the base URL")]
     Malformed { host: String, what: String },
@@ -130,9 +141,10 @@ fn with_advice(message: &str, kind: ErrorKind, wait: Option<Duration>) -> String
 impl LlmError {
     pub fn kind(&self) -> ErrorKind {
         match self {
-            LlmError::Connect { .. } | LlmError::Truncated { .. } | LlmError::TimedOut { .. } => {
-                ErrorKind::Network
-            }
+            LlmError::Connect { .. }
+            | LlmError::Truncated { .. }
+            | LlmError::TimedOut { .. }
+            | LlmError::Silent { .. } => ErrorKind::Network,
             LlmError::Status { kind, .. } | LlmError::InStream { kind, .. } => *kind,
             LlmError::Malformed { .. } | LlmError::EndlessRepetition { .. } => ErrorKind::Malformed,
             LlmError::EmptyReply { .. } => ErrorKind::EmptyReply,
@@ -140,9 +152,10 @@ impl LlmError {
         }
     }
 
-    /// True if the same request may succeed a little later.
+    /// True if the same request may succeed a little later. The user has waited for a silent server
+    /// long enough.
     pub fn is_transient(&self) -> bool {
-        self.kind().is_transient()
+        self.kind().is_transient() && !matches!(self, LlmError::Silent { .. })
     }
 
     /// True if the failure depends on what the model generated. If it happens twice, further
@@ -219,6 +232,7 @@ impl LlmError {
             | LlmError::InStream { host, .. }
             | LlmError::Truncated { host }
             | LlmError::TimedOut { host, .. }
+            | LlmError::Silent { host, .. }
             | LlmError::Malformed { host, .. }
             | LlmError::EndlessRepetition { host }
             | LlmError::EmptyReply { host, .. } => Some(host),

@@ -54,7 +54,7 @@ pub(super) async fn run_checkpoint_command(
     task.services.env.checkpoint.wait_for_late_tasks().await;
     let answer = match which {
         CheckpointCommand::Undo => task.undo().await,
-        CheckpointCommand::Redo => task.revert(UndoRequest::Redo).await,
+        CheckpointCommand::Redo => task.redo().await,
         CheckpointCommand::Diff => task.diff().await,
         CheckpointCommand::Rewind => task.rewind(&mut history).await,
     };
@@ -85,6 +85,14 @@ impl CheckpointTask {
             Some(count) => self.revert(UndoRequest::Undo(count)).await,
             None => Ok("Nothing was undone. Usage: `/undo` or `/undo N` with the number of turns."
                 .to_owned()),
+        }
+    }
+
+    async fn redo(&self) -> Result<String, StoreError> {
+        if self.arguments.is_empty() {
+            self.revert(UndoRequest::Redo).await
+        } else {
+            Ok("Nothing was redone. Usage: `/redo` for what was undone last.".to_owned())
         }
     }
 

@@ -28,6 +28,7 @@ fn commands_about_earlier_turns_say_when_there_are_none() {
         ("/undo two", "number of turns"),
         ("/undo 0", "number of turns"),
         ("/redo", "Nothing to redo"),
+        ("/redo nonsense", "Nothing was redone. Usage: `/redo`"),
         ("/diff", "No files were changed"),
         ("/diff all", "No files were changed"),
         ("/rewind", "no prompts to go back to"),

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use reqwest::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue,
-    TRANSFER_ENCODING,
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName,
+    HeaderValue, TRANSFER_ENCODING,
 };
 use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
@@ -213,7 +213,9 @@ impl Endpoint {
         let client = self.client().await?;
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
-        let request = client.request(method, url);
+        // Compression would delay the pieces of a stream. A server that compresses all the same is
+        // understood.
+        let request = client.request(method, url).header(ACCEPT_ENCODING, "identity");
         let Some(key) = &self.key else { return Ok(request) };
         let (name, value) = match self.key_header {
             KeyHeader::Bearer => (AUTHORIZATION, bearer_value(key)),
@@ -331,8 +333,6 @@ fn build_client(tls: Tls) -> reqwest::Result<Client> {
     let builder = turnwright_http::client_builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
-        // Compression would delay the pieces of a stream.
-        .no_gzip()
         // A redirected POST would send the key and the conversation to another host.
         .redirect(redirect::Policy::none());
     turnwright_http::build_client(builder, tls)

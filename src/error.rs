@@ -29,7 +29,7 @@ pub(crate) enum Error {
     #[error("The request was cancelled")]
     Cancelled,
     /// The model failed to answer.
-    #[error(transparent)]
+    #[error("{}", with_next_step(.0))]
     Llm(#[from] LlmError),
     /// The stored sessions could not be read or written.
     #[error(transparent)]
@@ -96,6 +96,14 @@ impl Error {
             Error::Store(_) | Error::Internal { .. } => ErrorKind::Internal,
         }
     }
+}
+
+/// The message of an error after which the user has to do something.
+fn with_next_step(error: &LlmError) -> String {
+    let text = error.to_string();
+    let Some(step) = error.next_step() else { return text };
+    let stop = if text.ends_with(['.', '?', '!', '…']) { "" } else { "." };
+    format!("{text}{stop} {step}")
 }
 
 /// The messages of an error and its causes, in one line.

@@ -25,6 +25,7 @@ pub(super) struct ConfigFile {
     pub(super) max_turn_requests: Option<NonZeroU32>,
     pub(super) effort: Option<String>,
     pub(super) list_models: Option<bool>,
+    pub(super) silence_seconds: Option<NonZeroU32>,
     pub(super) web: WebSection,
     pub(super) sessions: SessionRetention,
     pub(super) permissions: PermissionSection,
@@ -91,6 +92,7 @@ const TOP_KEYS: &[&str] = &[
     "max_turn_requests",
     "effort",
     "list_models",
+    "silence_seconds",
     "web",
     "sessions",
     "permissions",
@@ -285,6 +287,7 @@ mod tests {
             max_turn_requests = 7
             effort = "high"
             list_models = false
+            silence_seconds = 600
 
             [web]
             allow = ["localhost:3000", "10.0.0.7"]
@@ -447,6 +450,7 @@ mod tests {
             ("model = 3", "c.toml, line 1, column 9"),
             ("mode = 'ask'\nmodel = sk-secret", "line 2, column 9"),
             ("max_turn_requests = 0", "line 1, column 21"),
+            ("silence_seconds = 0", "line 1, column 19"),
             ("\n\n[providers.x]\nheaders = 'Bearer sk-secret'", "line 4, column 11"),
             ("[providers.x]\nmodels = ['a', 7]", "line 2, column 16"),
             ("[providers.x.model.m]\nwindow = -1", "line 2, column 10"),

@@ -1,9 +1,19 @@
 //! The resolved provider and model, as plain values.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use url::{Host, Url};
 
 use super::secret::Secret;
+use turnwright_llm::DEFAULT_SILENCE_LIMIT;
+
+/// How long a local server may send nothing unless it is set otherwise. It may have to load the model
+/// and read a long prompt without a graphics card.
+const LOCAL_SILENCE_LIMIT: Duration = Duration::from_secs(600);
+/// The ends of names that only a local network knows.
+const LOCAL_NAMES: [&str; 4] = [".local", ".localhost", ".internal", ".lan"];
 
 /// The provider to use. Equal values can share one model client.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,9 +45,18 @@ pub(crate) struct EndpointSettings {
     /// The most output tokens of one answer, if set.
     pub max_output: Option<u64>,
     pub price: Option<Price>,
+    /// How long the model may send nothing, if set.
+    pub silence_limit: Option<Duration>,
 }
 
 impl EndpointSettings {
+    /// How long the model may send nothing.
+    pub(crate) fn silence_limit(&self) -> Duration {
+        let is_local = || Url::parse(&self.base_url).is_ok_and(|it| is_local(&it));
+        self.silence_limit
+            .unwrap_or_else(|| if is_local() { LOCAL_SILENCE_LIMIT } else { DEFAULT_SILENCE_LIMIT })
+    }
+
     /// The base URL without user info, query and fragment, which may contain a secret.
     pub(crate) fn redacted_url(&self) -> String {
         let url = self.base_url.split(['?', '#']).next().unwrap_or_default();
@@ -55,6 +74,21 @@ impl EndpointSettings {
     pub(crate) fn full_name(&self) -> Option<String> {
         let model = self.model.as_ref()?;
         Some(self.name.as_ref().map_or_else(|| model.clone(), |name| format!("{name}/{model}")))
+    }
+}
+
+/// Whether the server is on this machine or in its network.
+fn is_local(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.');
+            !name.contains('.') || LOCAL_NAMES.iter().any(|it| name.ends_with(it))
+        }
+        Some(Host::Ipv4(it)) => it.is_loopback() || it.is_private() || it.is_link_local(),
+        Some(Host::Ipv6(it)) => {
+            it.is_loopback() || it.is_unique_local() || it.is_unicast_link_local()
+        }
+        None => false,
     }
 }
 
@@ -86,4 +120,32 @@ pub(crate) struct Price {
     /// Input that was in the provider's cache; the same as `input` if not set.
     pub cached: Option<f64>,
     pub output: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_server_may_be_silent_for_longer_and_a_set_limit_applies_to_all() {
+        for (base_url, expected) in [
+            ("https://api.openai.com/v1", 300),
+            ("https://8.8.8.8/v1", 300),
+            ("https://internal.example.com/v1", 300),
+            ("not a URL", 300),
+            ("http://localhost:11434/v1", 600),
+            ("http://ollama:11434/v1", 600),
+            ("http://box.local./v1", 600),
+            ("http://127.0.0.1:8080/v1", 600),
+            ("http://192.168.1.7/v1", 600),
+            ("http://[::1]/v1", 600),
+            ("http://[fd00::1]/v1", 600),
+        ] {
+            let base_url = base_url.to_owned();
+            let mut endpoint = EndpointSettings { base_url, ..EndpointSettings::default() };
+            assert_eq!(endpoint.silence_limit().as_secs(), expected, "{}", endpoint.base_url);
+            endpoint.silence_limit = Some(Duration::from_secs(7));
+            assert_eq!(endpoint.silence_limit().as_secs(), 7, "{}", endpoint.base_url);
+        }
+    }
 }

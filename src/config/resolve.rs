@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -98,6 +99,7 @@ impl ProviderSources<'_> {
                     base_url: default.base_url.clone(),
                     key: default.key.clone(),
                     model: model.map(str::to_owned).or_else(|| default.model.clone()),
+                    silence_limit: self.silence_limit(),
                     ..EndpointSettings::default()
                 },
                 None => return Ok(Provider::Unconfigured),
@@ -132,7 +134,12 @@ impl ProviderSources<'_> {
             window: model_section.window,
             max_output: model_section.max_output,
             price: model_section.price,
+            silence_limit: self.silence_limit(),
         })
+    }
+
+    fn silence_limit(&self) -> Option<Duration> {
+        self.file.silence_seconds.map(|it| Duration::from_secs(it.get().into()))
     }
 
     fn api(

@@ -101,6 +101,9 @@ impl Config {
             let from = first_match(&[variable, (true, &self.file_path())]);
             settings.push(EffectiveSetting::new("window", &window, from));
         }
+        let silence = endpoint.silence_limit().as_secs();
+        let from = first_match(&[(file.silence_seconds.is_some(), &self.file_path())]);
+        settings.push(EffectiveSetting::new("silence_seconds", &silence, from));
         settings
     }
 

@@ -10,7 +10,7 @@ use super::turn_changes::{ChangeScope, turn_changes};
 use super::undo::{UndoContext, UndoNews, UndoRequest, one_line_excerpt, undo_news};
 use super::undo_report;
 use crate::turn::TurnServices;
-use crate::undo::DiffLimits;
+use crate::undo::{DiffLimits, UndoHistory};
 use turnwright_store::file_versions::{self, PromptRow};
 use turnwright_store::{Entry, RewoundEntries, StoreError, read};
 use turnwright_types::effect::fenced;
@@ -54,7 +54,7 @@ pub(super) async fn run_checkpoint_command(
     task.services.env.checkpoint.wait_for_late_tasks().await;
     let answer = match which {
         CheckpointCommand::Undo => task.undo().await,
-        CheckpointCommand::Redo => task.revert(UndoRequest::Redo).await,
+        CheckpointCommand::Redo => task.redo(&mut history).await,
         CheckpointCommand::Diff => task.diff().await,
         CheckpointCommand::Rewind => task.rewind(&mut history).await,
     };
@@ -86,6 +86,37 @@ impl CheckpointTask {
             None => Ok("Nothing was undone. Usage: `/undo` or `/undo N` with the number of turns."
                 .to_owned()),
         }
+    }
+
+    async fn redo(&self, history: &mut History) -> Result<String, StoreError> {
+        if !self.arguments.is_empty() {
+            return Ok(
+                "Nothing was redone. Usage: `/redo` for the last `/undo` or `/rewind`.".to_owned()
+            );
+        }
+        let context = self.context();
+        context.log.flush().written().await;
+        let session = context.session.clone();
+        let found = context.store.read(move |connection| {
+            let key = read::session_key(connection, &session)?;
+            let rewound = RewoundEntries::load(connection, key)?;
+            let rewind = file_versions::undoable_rewind(connection, key, &rewound)?;
+            let turns = file_versions::undoable_turns(connection, key)?;
+            Ok((rewind, UndoHistory::from_turns(&turns).last_undo()))
+        });
+        let (rewind, last_undo) = found.await?;
+        // The files that a rewind restores belong to its own turn.
+        let Some(rewind) = rewind.filter(|it| last_undo.is_none_or(|undo| undo <= it.turn)) else {
+            return self.revert(UndoRequest::Redo).await;
+        };
+        context.log.add_entry(Entry::RewindUndone { rewind: rewind.seq });
+        let files = if last_undo == Some(rewind.turn) {
+            self.revert(UndoRequest::Redo).await?
+        } else {
+            "Files were not changed.".to_owned()
+        };
+        self.reload(history).await?;
+        Ok(format!("The conversation is as it was before `/rewind`. {files}"))
     }
 
     async fn revert(&self, request: UndoRequest) -> Result<String, StoreError> {
@@ -153,14 +184,20 @@ impl CheckpointTask {
         } else {
             "Files were not changed.".to_owned()
         };
-        *history = rebuild_history(&context, history).await?;
-        self.services.announced_mode.forget();
-        self.services.env.skills.forget_loaded();
+        self.reload(history).await?;
         let words = one_line_excerpt(&prompt.prompt_excerpt);
         Ok(format!(
             "The conversation is back before “{words}”. Everything after it is removed from the \
              context. {files}"
         ))
+    }
+
+    /// Replaces the history by what counts of the stored one.
+    async fn reload(&self, history: &mut History) -> Result<(), StoreError> {
+        *history = rebuild_history(&self.context(), history).await?;
+        self.services.announced_mode.forget();
+        self.services.env.skills.forget_loaded();
+        Ok(())
     }
 }
 

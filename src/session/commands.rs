@@ -85,7 +85,10 @@ const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
         CommandAction::Checkpoint(CheckpointCommand::Undo),
     ),
     (
-        BuiltInCommand { name: "redo", description: "Redo what the last /undo reverted" },
+        BuiltInCommand {
+            name: "redo",
+            description: "Redo what the last /undo or /rewind reverted",
+        },
         CommandAction::Checkpoint(CheckpointCommand::Redo),
     ),
     (

@@ -92,6 +92,7 @@ impl ModelCache {
 
     fn settings(&self, endpoint: EndpointSettings) -> Result<ModelSettings, Error> {
         let (name, shown) = (endpoint.full_name(), endpoint.redacted_url());
+        let silence_limit = Some(endpoint.silence_limit());
         let EndpointSettings { name: provider, base_url, model, window, mut quirks, .. } = endpoint;
         let (Some(name), Some(model)) = (name, model) else {
             return Err(Error::Llm(LlmError::Config(format!(
@@ -141,6 +142,7 @@ impl ModelCache {
             overrides: wishes,
             extra_body: body,
             listing_disabled: false,
+            silence_limit,
             profile_store: Some(Arc::new(notebook)),
             name,
             model,

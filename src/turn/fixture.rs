@@ -4,10 +4,12 @@
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{AnnouncedMode, SharedMode, SharedModelSelection, SharedRules, TurnServices};
@@ -32,6 +34,10 @@ pub(crate) enum ScriptedReply {
     Text(&'static str),
     Calls(Vec<(&'static str, serde_json::Value)>),
     Fail(u16),
+    /// Fails with 503 after this time.
+    FailAfter(Duration),
+    /// Sends these words, each after this time.
+    Slow(Duration, &'static [&'static str]),
     Panic,
     /// Sends the name of a tool, then panics.
     HalfCall(&'static str),
@@ -64,23 +70,35 @@ impl Model for ScriptedModel {
         let reply = self.0.lock().pop_front().unwrap_or(ScriptedReply::Text("Nothing more."));
         async move {
             match reply {
-                ScriptedReply::Fail(status) => Err(LlmError::Status {
-                    host: "script".to_owned(),
-                    status,
-                    message: "no".to_owned(),
-                    retry_after: None,
-                    kind: ErrorKind::Unavailable,
-                    failed_generation: None,
-                }),
+                ScriptedReply::Fail(status) => Err(failure(status)),
+                ScriptedReply::FailAfter(delay) => {
+                    tokio::time::sleep(delay).await;
+                    Err(failure(503))
+                }
                 ScriptedReply::Panic => panic!("the script says so"),
-                reply => Ok(Box::new(ScriptedStream(reply)) as Box<dyn ReplyStream>),
+                reply => Ok(Box::new(ScriptedStream { reply, due: None }) as Box<dyn ReplyStream>),
             }
         }
         .boxed()
     }
 }
 
-struct ScriptedStream(ScriptedReply);
+fn failure(status: u16) -> LlmError {
+    LlmError::Status {
+        host: "script".to_owned(),
+        status,
+        message: "no".to_owned(),
+        retry_after: None,
+        kind: ErrorKind::Unavailable,
+        failed_generation: None,
+    }
+}
+
+struct ScriptedStream {
+    reply: ScriptedReply,
+    /// When the next word of a slow reply arrives.
+    due: Option<Instant>,
+}
 
 impl ReplyStream for ScriptedStream {
     fn next<'a>(
@@ -88,20 +106,32 @@ impl ReplyStream for ScriptedStream {
         batch: &'a mut DeltaBatch,
     ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>> {
         async move {
-            let calls = match std::mem::replace(&mut self.0, ScriptedReply::Calls(Vec::new())) {
+            if matches!(self.reply, ScriptedReply::Hang) {
+                return std::future::pending().await;
+            }
+            if let ScriptedReply::Slow(delay, [word, words @ ..]) = self.reply {
+                sleep_until(*self.due.get_or_insert_with(|| Instant::now() + delay)).await;
+                batch.push_text(word);
+                self.due = None;
+                self.reply = ScriptedReply::Slow(delay, words);
+                return Ok(None);
+            }
+            let calls = match std::mem::replace(&mut self.reply, ScriptedReply::Calls(Vec::new())) {
                 ScriptedReply::Text(text) => {
                     batch.push_text(text);
                     Vec::new()
                 }
-                ScriptedReply::Hang => return std::future::pending().await,
                 ScriptedReply::Calls(calls) => calls,
                 ScriptedReply::HalfCall(name) => {
                     batch.deltas.push(Delta::CallNamed { slot: 0, name: name.to_owned() });
-                    self.0 = ScriptedReply::Panic;
+                    self.reply = ScriptedReply::Panic;
                     return Ok(None);
                 }
                 ScriptedReply::Panic => panic!("the script says so"),
-                ScriptedReply::Fail(_) => Vec::new(),
+                ScriptedReply::Fail(_)
+                | ScriptedReply::FailAfter(_)
+                | ScriptedReply::Hang
+                | ScriptedReply::Slow(..) => Vec::new(),
             };
             let call = |(slot, (name, arguments)): (usize, (&str, serde_json::Value))| {
                 batch.deltas.push(Delta::CallNamed { slot, name: name.to_owned() });

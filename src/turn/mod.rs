@@ -18,6 +18,7 @@ mod partial_arguments;
 pub(crate) mod fuzzing;
 mod call_results;
 mod sample;
+mod silence;
 mod draft_writer;
 mod model_failures;
 mod file_change_recorder;
@@ -232,6 +233,8 @@ pub(crate) struct Turn {
     history: History,
     runner: CallRunner,
     budget: TurnBudget,
+    /// The silence of failed requests since the model last sent something.
+    silence: Duration,
     /// The index of this turn's first message, the prompt.
     first_message: usize,
     cards: OpenCards,
@@ -298,8 +301,17 @@ impl Turn {
             grants,
             CallOrigin::Conversation,
         );
-        let last_hidden = None;
-        Turn { services, cancel, history, runner, budget, first_message, cards, last_hidden }
+        Turn {
+            services,
+            cancel,
+            history,
+            runner,
+            budget,
+            silence: Duration::ZERO,
+            first_message,
+            cards,
+            last_hidden: None,
+        }
     }
 
     /// Runs the turn to its end. On return every card has its final status and every call its

@@ -1,6 +1,7 @@
 //! Makes one request to the model. The stream becomes updates as it arrives, and one entry of the
 //! history at its end, however it ends.
 
+use std::cmp::min;
 use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use super::coalesce::{TextCoalescer, TextKind};
 use super::draft_writer::DraftWriter;
 use super::model_failures::{empty_reply_as_overflow, omission_notice};
 use super::next_step::{self, SampleOutcome, ShownSoFar};
+use super::silence::SilenceWatch;
 use super::streaming_call::StreamingCall;
 use super::{Turn, TurnStep, context};
 use crate::tools::{COMMON_ARGUMENTS, Toolbox};
@@ -57,6 +59,7 @@ impl Turn {
             thought: String::new(),
             cards: Vec::new(),
             senses: selection.model.modalities(),
+            silence: SilenceWatch::new(selection.model.as_ref(), self.silence),
         };
         // Dropping a half-read stream is safe because no call has run yet, and it aborts the
         // request at the server (R-CANCEL-1).
@@ -65,6 +68,10 @@ impl Turn {
         let outcome = self.cancel.run_until_cancelled(listening).await;
         // That the server does not accept images may also come to light in the stream.
         let omits = listener.report_omission(selection.model.as_ref(), &request);
+        self.silence = match outcome {
+            Some(Err(_)) => listener.silence.length(),
+            Some(Ok(_)) | None => Duration::ZERO,
+        };
         let answer = listener.finish();
         self.report_missing_effort(&selection);
         let reply = outcome.as_ref().and_then(|it| it.as_ref().ok());
@@ -291,6 +298,7 @@ struct AnswerListener<'a> {
     cards: Vec<Option<StreamingCall>>,
     /// The input kinds that the model accepts, as far as the user knows.
     senses: Modalities,
+    silence: SilenceWatch,
 }
 
 impl AnswerListener<'_> {
@@ -302,18 +310,24 @@ impl AnswerListener<'_> {
         request: &Request,
         written: PendingWrite,
     ) -> Result<Reply, LlmError> {
-        let (stream, ()) = tokio::join!(model.open_stream(request), written.written());
-        let mut stream = stream?;
+        let opening = self.until_silent(model.open_stream(request));
+        let (stream, ()) = tokio::join!(opening, written.written());
+        let mut stream = stream??;
         self.report_omission(model, request);
         let mut batch = DeltaBatch::default();
         loop {
             let kept = self.draft_writer.due(&self.text, &self.thought);
-            let due = self.coalescer.due().into_iter().chain(kept).min();
+            let due = self.coalescer.due().into_iter().chain(kept).fold(self.silence.due(), min);
             let reply = tokio::select! {
                 biased;
-                reply = stream.next(&mut batch) => Some(reply?),
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => None,
+                reply = stream.next(&mut batch) => reply?,
+                () = sleep_until(due) => None,
             };
+            if batch.take_progress() {
+                self.silence.restart();
+            } else if reply.is_none() {
+                self.check_silence()?;
+            }
             for delta in batch.deltas.drain(..) {
                 self.on_delta(delta);
             }
@@ -323,14 +337,35 @@ impl AnswerListener<'_> {
                 // pending text is taken only after the wait: a cancel during the wait must not lose
                 // it.
                 self.client.wait_for_capacity().await;
+                self.silence.restart();
                 if let Some(update) = self.coalescer.take_due(Instant::now()) {
                     self.client.update(update);
                 }
             }
-            if let Some(Some(reply)) = reply {
+            if let Some(reply) = reply {
                 return Ok(reply);
             }
         }
+    }
+
+    /// Waits for the future, at most until the model's silence reaches its limit.
+    async fn until_silent<T>(&mut self, future: impl Future<Output = T>) -> Result<T, LlmError> {
+        tokio::pin!(future);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut future => return Ok(outcome),
+                () = sleep_until(self.silence.due()) => self.check_silence()?,
+            }
+        }
+    }
+
+    /// Tells the user if the model has been silent for a while.
+    fn check_silence(&mut self) -> Result<(), LlmError> {
+        if let Some(notice) = self.silence.check()? {
+            self.client.update(Update::Notice(notice));
+        }
+        Ok(())
     }
 
     /// Tells the client if the server has turned out not to accept images or recordings of this

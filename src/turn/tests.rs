@@ -79,7 +79,7 @@ impl Tool for PanickingTool {
 }
 
 impl TurnFixture {
-    fn turn(&self, history: History) -> Turn {
+    pub(super) fn turn(&self, history: History) -> Turn {
         Turn::new(
             self.services.clone(),
             history,

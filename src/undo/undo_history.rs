@@ -57,6 +57,11 @@ impl UndoHistory {
         history
     }
 
+    /// The turn of the last undo that can be redone.
+    pub(crate) fn last_undo(&self) -> Option<u64> {
+        self.undone.last()?.undo_turns.last().copied()
+    }
+
     /// The last `count` turns that can be undone, in order.
     pub(crate) fn last_undoable(&self, count: usize) -> &[u64] {
         &self.undoable[self.undoable.len().saturating_sub(count)..]

@@ -203,6 +203,7 @@ fn config_show_prints_settings_with_their_origin_and_without_keys() {
     assert_eq!(of("mode"), "plan from TURNWRIGHT_MODE");
     assert_eq!(of("max_turn_requests"), format!("7 from {path}"));
     assert_eq!(of("effort"), "default from built in");
+    assert_eq!(of("silence_seconds"), "300 from built in");
     assert_eq!(of("providers.mine"), format!("http://h/v1, key not set from {path}"));
 
     let output = turnwright(&agent, &["config", "show"]);

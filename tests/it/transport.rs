@@ -184,6 +184,8 @@ fn r_tr_7_blank_lines_and_carriage_returns_are_ignored() {
 fn r_tr_8_invalid_requests_are_refused() {
     let mut agent = TestAgent::builder().initialize();
     let refused = [
+        (json!({}), json!(null)),
+        (json!({ "jsonrpc": "2.0" }), json!(null)),
         (json!({ "jsonrpc": "2.0", "id": 1 }), json!(1)),
         (json!({ "jsonrpc": "2.0", "id": 2, "method": "session/new", "params": 5 }), json!(2)),
         (json!({ "jsonrpc": "2.0", "id": 3, "method": "session/new", "params": "x" }), json!(3)),
@@ -211,8 +213,6 @@ fn r_tr_8_invalid_requests_are_refused() {
 fn r_tr_8_invalid_notifications_and_answers_are_ignored() {
     let mut agent = TestAgent::builder().initialize();
     let dropped = [
-        json!({}),
-        json!({ "jsonrpc": "2.0" }),
         json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": 5 }),
         json!({ "jsonrpc": "2.0", "method": 5 }),
         json!({ "jsonrpc": "1.0", "method": "session/cancel" }),

@@ -2,6 +2,7 @@
 //! an error that says what to do, never with a false `end_turn`, and the session goes on. Errors
 //! within an answer are in `trouble_stream`, and unusual bytes are in `trouble_bytes`.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -318,6 +319,58 @@ fn r_turn_12_a_redirect_is_not_followed_because_it_would_send_the_key() {
         go_on(&mut agent);
     }
     assert_eq!(thief.requests(), [""; 0]);
+}
+
+#[test]
+fn r_turn_12_an_error_that_ends_the_turn_says_what_to_do_next() {
+    let event = |error: &str| format!("data: {{\"error\":{error}}}\n\n");
+    let nothing = "data: [DONE]\n\n".to_owned();
+    let table = [
+        ("400 Bad Request", String::new(), "bad_request", Some(400), "Run `turnwright doctor`"),
+        ("429 Too Many Requests", String::new(), "rate_limit", Some(429), "Wait a minute"),
+        ("500 Oops", r#"{"error":"Oops."}"#.to_owned(), "unavailable", Some(500), "Prompt again"),
+        ("503 Busy", String::new(), "unavailable", Some(503), "Prompt again later"),
+        ("200 OK", event(r#"{"message":"Oops"}"#), "bad_request", None, "choose another model"),
+        ("200 OK", event(r#"{"message":"Oops","code":500}"#), "unavailable", Some(500), "later"),
+        ("200 OK", nothing, "empty", None, "Prompt again later"),
+    ];
+    let check = |(status, body, kind, code, expected): (&str, String, &str, Option<u16>, &str)| {
+        let response = format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n{body}");
+        let server = RawServer::start(move |_, stream| {
+            stream.write_all(response.as_bytes()).unwrap();
+        });
+        let mut agent =
+            TestAgent::builder().variable("OPENAI_BASE_URL", &server.base_url()).start();
+        let error = failure(&mut agent, kind, code);
+        assert!(message(&error).contains(expected), "{status}: {error}");
+        // While the request is retried there is nothing to do.
+        assert!(!agent.thoughts().contains(expected), "{status}: {}", agent.thoughts());
+    };
+    // Most of the time they wait for the next attempt.
+    std::thread::scope(|scope| {
+        for row in table {
+            scope.spawn(move || check(row));
+        }
+    });
+}
+
+#[test]
+fn r_turn_12_a_model_that_falls_silent_is_an_error_that_names_the_setting() {
+    for (said, steps) in [
+        ("", json!([{ "stall_headers_ms": 60_000 }, { "text": "Too late." }])),
+        ("Well", json!([{ "text": "Well" }, { "hang": true }])),
+    ] {
+        let mut agent = TestAgent::builder()
+            .own_file("config/config.toml", "silence_seconds = 1")
+            .model(json!([steps, next_reply()]))
+            .start();
+        let error = failure(&mut agent, "network", None);
+        assert!(message(&error).contains("sent nothing for 1 s"), "{error}");
+        assert!(message(&error).contains("set `silence_seconds`"), "{error}");
+        assert_eq!(agent.text(), said);
+        assert_eq!(agent.model().requests().len(), 1, "the request must not be repeated");
+        go_on(&mut agent);
+    }
 }
 
 #[test]

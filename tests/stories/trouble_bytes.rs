@@ -6,7 +6,11 @@ use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::json;
 use turnwright_testing::cancellation::NEXT;
+use turnwright_testing::model_failures::failure;
 use turnwright_testing::raw_server::{
     RawServer, text_event, text_stream, write_head, write_stream,
 };
@@ -72,6 +76,33 @@ fn r_turn_12_comments_blank_lines_byte_order_marks_and_missing_spaces_are_accept
         let named = text_stream(WORDS).replace("data: ", "id: 7\nretry: 1\nevent: message\ndata: ");
         write_stream(stream, &named);
     });
+}
+
+#[test]
+fn r_turn_12_a_compressed_answer_that_was_not_asked_for_is_read_correctly() {
+    let server = RawServer::start(|number, stream| {
+        let (status, text) = match number {
+            0 => ("400 Bad Request", json!({ "error": "Bad luck" }).to_string()),
+            _ => ("200 OK", text_stream(WORDS)),
+        };
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        let body = encoder.finish().unwrap();
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status}\r\ncontent-encoding: gzip\r\ncontent-length: {length}\r\n\
+             connection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&body).unwrap();
+    });
+    let mut agent = start(&server);
+    let error = failure(&mut agent, "bad_request", Some(400));
+    assert!(error["message"].as_str().unwrap().contains("Bad luck"), "{error}");
+    assert_eq!(agent.turn("hello"), "end_turn");
+    assert_eq!(agent.text(), WORDS);
+    let request = server.requests()[0].to_lowercase();
+    assert!(request.contains("\r\naccept-encoding: identity\r\n"), "{request}");
 }
 
 #[test]

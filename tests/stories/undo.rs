@@ -28,6 +28,7 @@ fn commands_about_earlier_turns_say_when_there_are_none() {
         ("/undo two", "number of turns"),
         ("/undo 0", "number of turns"),
         ("/redo", "Nothing to redo"),
+        ("/redo nonsense", "Nothing was redone. Usage: `/redo`"),
         ("/diff", "No files were changed"),
         ("/diff all", "No files were changed"),
         ("/rewind", "no prompts to go back to"),
@@ -60,6 +61,54 @@ fn s4_16_rewind_removes_prompts_from_the_history_of_the_model() {
     assert!(!history.contains("the second") && !history.contains("Three."), "{history}");
     let listed = answer(&mut agent, "/rewind");
     assert!(listed.contains("1. and now\n2. the first"), "{listed}");
+}
+
+#[test]
+fn redo_brings_back_what_rewind_has_removed_until_the_next_prompt() {
+    let mut agent = TestAgent::builder()
+        .model(json!([says("One."), says("Two."), says("Three."), says("Four.")]))
+        .start();
+    assert_eq!(agent.turn("the first"), "end_turn");
+    assert_eq!(agent.turn("the second"), "end_turn");
+    answer(&mut agent, "/rewind 1");
+    answer(&mut agent, "/rewind 1");
+    for expected in ["as it was before `/rewind`", "Files were not changed"] {
+        let output = answer(&mut agent, "/redo");
+        assert!(output.contains(expected), "{output}");
+    }
+    assert!(answer(&mut agent, "/redo").contains("Nothing to redo"));
+    assert_eq!(agent.turn("the third"), "end_turn");
+    let history = agent.model_transcript(2);
+    let expected = ["the first", "One.", "the second", "Two.", "the third"];
+    for (message, words) in history.iter().zip(expected) {
+        assert!(message.contains(words), "{history:?}");
+    }
+    answer(&mut agent, "/rewind 1");
+    assert_eq!(agent.turn("the fourth"), "end_turn");
+    assert!(answer(&mut agent, "/redo").contains("Nothing to redo"));
+    let listed = answer(&mut agent, "/rewind");
+    assert!(listed.contains("1. the fourth\n2. the second"), "{listed}");
+}
+
+#[test]
+fn redo_after_undo_and_rewind_redoes_the_later_one_first() {
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "0\n")
+        .permission("allow_once")
+        .model(json!([write("a.txt", "1\n"), says("One."), write("a.txt", "2\n"), says("Two.")]))
+        .start();
+    assert_eq!(agent.turn("first"), "end_turn");
+    assert_eq!(agent.turn("second"), "end_turn");
+    answer(&mut agent, "/undo");
+    answer(&mut agent, "/rewind 1");
+    answer(&mut agent, "/undo");
+    assert_eq!(agent.read("a.txt"), "0\n");
+    assert!(answer(&mut agent, "/redo").starts_with("Redone"));
+    assert_eq!(agent.read("a.txt"), "1\n");
+    assert!(answer(&mut agent, "/redo").contains("as it was before `/rewind`. Files were not"));
+    assert_eq!(agent.read("a.txt"), "1\n");
+    assert!(answer(&mut agent, "/redo").starts_with("Redone"));
+    assert_eq!(agent.read("a.txt"), "2\n");
 }
 
 /// The commands use the file changes that the store has recorded for each call.
@@ -127,6 +176,10 @@ fn rewind_with_files_restores_the_files_and_the_conversation() {
     let output = answer(&mut agent, "/rewind 2 files");
     assert!(output.contains("before “first”") && output.contains("Restored (1)"), "{output}");
     assert_eq!(agent.read("a.txt"), "0\n");
+    let output = answer(&mut agent, "/redo");
+    assert!(output.contains("as it was before `/rewind`. Redone"), "{output}");
+    assert_eq!(agent.read("a.txt"), "2\n");
+    assert!(answer(&mut agent, "/rewind").contains("1. second\n2. first"));
 }
 
 /// Sends a prompt and answers file requests like an editor, which saves the files if `saves` is

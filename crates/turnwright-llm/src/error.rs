@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::ErrorKind;
 use super::retry_after::MAX_RETRY_WAIT;
 
-/// Why there is no reply. Each message names the provider's host and the next step, and never
-/// contains a key.
+/// Why there is no reply. Each message names the provider's host and never contains a key. It says
+/// what to do next where that does not depend on whether the request is retried; for the rest there
+/// is [`LlmError::next_step`].
 #[derive(Debug, thiserror::Error)]
 pub enum LlmError {
     /// The connection failed.
@@ -49,9 +50,20 @@ pub enum LlmError {
          continue"
     )]
     Truncated { host: String },
-    /// Nothing was received for too long.
-    #[error("{host} sent nothing for {} s", .limit.as_secs())]
+    /// The server did not send its list of models in time.
+    #[error(
+        "{host} did not send its models within {} s. Check the network and the base URL",
+        .limit.as_secs()
+    )]
     TimedOut { host: String, limit: Duration },
+    /// The model sent nothing for too long. Servers that keep the connection alive and say nothing
+    /// are as silent as others.
+    #[error(
+        "{host} sent nothing for {} s, so the request was ended. Check the server and prompt again; \
+         if the model needs longer, set `silence_seconds` in the settings",
+        .limit.as_secs()
+    )]
+    Silent { host: String, limit: Duration },
     /// The response is not what an OpenAI-compatible server sends.
     #[error("{host} did not answer like an OpenAI-compatible server: {what}. Check the base URL")]
     Malformed { host: String, what: String },
@@ -100,10 +112,14 @@ const UNREADABLE_REPLY: [&str; 5] = [
     "tool_use_failed",
 ];
 
+/// The hint for a message that needs an explanation.
+fn hint(message: &str) -> Option<&'static str> {
+    HINTS.iter().find(|(phrase, _)| message.contains(phrase)).map(|(_, hint)| *hint)
+}
+
 /// The provider's message, followed by the next step.
 fn with_advice(message: &str, kind: ErrorKind, wait: Option<Duration>) -> String {
-    let hint = HINTS.iter().find(|(phrase, _)| message.contains(phrase)).map(|(_, hint)| *hint);
-    let advice = hint.unwrap_or(match kind {
+    let advice = hint(message).unwrap_or(match kind {
         ErrorKind::Auth => "Check the key, or run `turnwright login`",
         ErrorKind::Quota => "Retrying won't help: check the plan and the credit of the account",
         ErrorKind::ContextOverflow { .. } => {
@@ -130,9 +146,10 @@ fn with_advice(message: &str, kind: ErrorKind, wait: Option<Duration>) -> String
 impl LlmError {
     pub fn kind(&self) -> ErrorKind {
         match self {
-            LlmError::Connect { .. } | LlmError::Truncated { .. } | LlmError::TimedOut { .. } => {
-                ErrorKind::Network
-            }
+            LlmError::Connect { .. }
+            | LlmError::Truncated { .. }
+            | LlmError::TimedOut { .. }
+            | LlmError::Silent { .. } => ErrorKind::Network,
             LlmError::Status { kind, .. } | LlmError::InStream { kind, .. } => *kind,
             LlmError::Malformed { .. } | LlmError::EndlessRepetition { .. } => ErrorKind::Malformed,
             LlmError::EmptyReply { .. } => ErrorKind::EmptyReply,
@@ -140,9 +157,30 @@ impl LlmError {
         }
     }
 
-    /// True if the same request may succeed a little later.
+    /// True if the same request may succeed a little later. The user has waited for a silent server
+    /// long enough.
     pub fn is_transient(&self) -> bool {
-        self.kind().is_transient()
+        self.kind().is_transient() && !matches!(self, LlmError::Silent { .. })
+    }
+
+    /// What the user can do once the request is not retried any more, unless the message says it.
+    pub fn next_step(&self) -> Option<&'static str> {
+        if self.message().and_then(hint).is_some() {
+            return None;
+        }
+        match self.kind() {
+            ErrorKind::RateLimit if self.retry_after().is_none_or(|it| it <= MAX_RETRY_WAIT) => {
+                Some("Wait a minute and prompt again, or choose another model")
+            }
+            ErrorKind::Unavailable | ErrorKind::EmptyReply => {
+                Some("Prompt again later, or choose another model")
+            }
+            ErrorKind::BadRequest => Some(
+                "Run `turnwright doctor`, which finds out what the server accepts, or choose \
+                 another model",
+            ),
+            _ => None,
+        }
     }
 
     /// True if the failure depends on what the model generated. If it happens twice, further
@@ -219,6 +257,7 @@ impl LlmError {
             | LlmError::InStream { host, .. }
             | LlmError::Truncated { host }
             | LlmError::TimedOut { host, .. }
+            | LlmError::Silent { host, .. }
             | LlmError::Malformed { host, .. }
             | LlmError::EndlessRepetition { host }
             | LlmError::EmptyReply { host, .. } => Some(host),

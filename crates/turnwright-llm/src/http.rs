@@ -1,5 +1,5 @@
-//! The HTTP client: one lazily built connection pool per endpoint, with a timeout for each phase of
-//! a request.
+//! The HTTP client: one lazily built connection pool per endpoint. How long a reply may take is up
+//! to the caller, who drops the request; everything else has a timeout here.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use reqwest::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue,
-    TRANSFER_ENCODING,
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName,
+    HeaderValue, TRANSFER_ENCODING,
 };
 use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
@@ -23,14 +23,9 @@ use super::quirks::KeyHeader;
 use super::{LlmError, retry_after};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// The timeout for the first byte. A local server may have to load the model and process a long
-/// prompt first.
-const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(600);
 /// The timeout for listing the models, from sending the request to reading the last byte.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_LIST_BYTES: usize = 4 * 1024 * 1024;
-/// The longest silence within a stream that has started.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 /// How long to wait for the end of a body after the end of its content.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The timeout for reading the body of an error response.
@@ -188,7 +183,7 @@ impl Endpoint {
             .await?
             .header("content-type", "application/json")
             .header("accept", "text/event-stream, application/json");
-        self.send(request.body(body), FIRST_BYTE_TIMEOUT).await
+        self.send(request.body(body)).await
     }
 
     /// Lists the models that the server offers.
@@ -203,8 +198,7 @@ impl Endpoint {
 
     async fn read_models(&self) -> Result<Vec<ListedModel>, LlmError> {
         let request = self.request(Method::GET, "/models").await?;
-        let mut body =
-            self.send(request.header("accept", "application/json"), LIST_TIMEOUT).await?;
+        let mut body = self.send(request.header("accept", "application/json")).await?;
         let mut bytes = Vec::new();
         while let Some(chunk) = body.chunk().await? {
             bytes.extend_from_slice(&chunk);
@@ -219,7 +213,9 @@ impl Endpoint {
         let client = self.client().await?;
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
-        let request = client.request(method, url);
+        // Compression would delay the pieces of a stream. A server that compresses all the same is
+        // understood.
+        let request = client.request(method, url).header(ACCEPT_ENCODING, "identity");
         let Some(key) = &self.key else { return Ok(request) };
         let (name, value) = match self.key_header {
             KeyHeader::Bearer => (AUTHORIZATION, bearer_value(key)),
@@ -233,16 +229,13 @@ impl Endpoint {
         })
     }
 
-    async fn send(&self, request: RequestBuilder, limit: Duration) -> Result<ReplyBody, LlmError> {
+    async fn send(&self, request: RequestBuilder) -> Result<ReplyBody, LlmError> {
         // Replaces headers of the same name that are already set.
         let request = request.headers(self.headers.clone());
-        let response = match tokio::time::timeout(limit, request.send()).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(source)) => {
-                return Err(LlmError::Connect { host: self.host(), source: source.without_url() });
-            }
-            Err(_) => return Err(LlmError::TimedOut { host: self.host(), limit }),
-        };
+        let response = request.send().await.map_err(|source| LlmError::Connect {
+            host: self.host(),
+            source: source.without_url(),
+        })?;
         if response.status().is_success() {
             return Ok(self.body(response));
         }
@@ -251,7 +244,7 @@ impl Endpoint {
 
     fn body(&self, response: Response) -> ReplyBody {
         let drains = Arc::clone(&self.drains);
-        ReplyBody { response, host: self.host(), timeout: FIRST_BYTE_TIMEOUT, drains }
+        ReplyBody { response, host: self.host(), drains }
     }
 
     async fn status_error(&self, response: Response) -> LlmError {
@@ -340,43 +333,26 @@ fn build_client(tls: Tls) -> reqwest::Result<Client> {
     let builder = turnwright_http::client_builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
-        // Compression would delay the pieces of a stream.
-        .no_gzip()
         // A redirected POST would send the key and the conversation to another host.
         .redirect(redirect::Policy::none());
     turnwright_http::build_client(builder, tls)
 }
 
-/// The body of a response, read with an idle timeout.
+/// The body of a response.
 #[derive(Debug)]
 pub(super) struct ReplyBody {
     response: Response,
     host: String,
-    /// The timeout for the next bytes. Some servers send the head at once and load the model
-    /// afterwards, so the first bytes get as long as the head.
-    timeout: Duration,
     drains: DrainTasks,
 }
 
 impl ReplyBody {
-    pub(super) fn host(&self) -> &str {
-        &self.host
-    }
-
     /// The next bytes, or `None` at the end. Cancel safe.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
-        let limit = self.timeout;
-        match tokio::time::timeout(limit, self.response.chunk()).await {
-            Ok(Ok(chunk)) => {
-                self.timeout = IDLE_TIMEOUT;
-                Ok(chunk)
-            }
-            Ok(Err(error)) => {
-                tracing::info!(%error, "the stream broke");
-                Err(LlmError::Truncated { host: self.host.clone() })
-            }
-            Err(_) => Err(LlmError::TimedOut { host: self.host.clone(), limit }),
-        }
+        self.response.chunk().await.map_err(|error| {
+            tracing::info!(%error, "the stream broke");
+            LlmError::Truncated { host: self.host.clone() }
+        })
     }
 }
 

@@ -1,5 +1,4 @@
-//! Reads the body of a response into deltas and a reply, with timeouts for progress and for the
-//! end.
+//! Reads the body of a response into deltas and a reply, with a timeout for its end.
 
 use std::time::Duration;
 
@@ -36,9 +35,6 @@ impl ReplyStream for ReadyReply {
     }
 }
 
-/// How long a server may send nothing but comments: some queue requests for up to half an hour
-/// (quirk C.1 #1).
-const PROGRESS_TIMEOUT: Duration = Duration::from_secs(35 * 60);
 /// How long to wait for the token count and the end marker once the reply is complete. Some servers
 /// send neither and keep the connection open.
 const TRAILER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -51,22 +47,14 @@ pub(super) struct HttpReplyStream<A> {
     /// The deadline for the rest of the stream once the reply is complete. It is set once:
     /// keep-alive comments must not prolong the turn.
     trailer_deadline: Option<Instant>,
-    /// The number of pieces received, and when it last grew.
-    progress: (u64, Instant),
     /// The outcome, while deltas that precede it are being delivered.
     outcome: Option<Result<Reply, LlmError>>,
 }
 
 impl<A: ReplyAssembler> HttpReplyStream<A> {
     pub(super) fn new(body: ReplyBody, assembler: A) -> HttpReplyStream<A> {
-        let (reader, progress) = (ReplyReader::new(assembler), (0, Instant::now()));
-        HttpReplyStream {
-            body: Some(body),
-            reader,
-            trailer_deadline: None,
-            progress,
-            outcome: None,
-        }
+        let reader = ReplyReader::new(assembler);
+        HttpReplyStream { body: Some(body), reader, trailer_deadline: None, outcome: None }
     }
 }
 
@@ -81,8 +69,7 @@ impl<A: ReplyAssembler> ReplyStream for HttpReplyStream<A> {
             }
             let outcome = match self.chunk().await {
                 Ok(Some(bytes)) => match self.reader.feed(&bytes, batch) {
-                    Ok(None) if self.has_progressed() => return Ok(None),
-                    Ok(None) => Err(self.stalled_error()),
+                    Ok(None) => return Ok(None),
                     Ok(Some(reply)) => Ok(reply),
                     Err(error) => Err(error),
                 },
@@ -106,20 +93,6 @@ impl<A: ReplyAssembler> ReplyStream for HttpReplyStream<A> {
 }
 
 impl<A: ReplyAssembler> HttpReplyStream<A> {
-    /// True if the model has sent anything lately. Comments only show that the connection is alive.
-    fn has_progressed(&mut self) -> bool {
-        let progress = self.reader.received();
-        if progress != self.progress.0 {
-            self.progress = (progress, Instant::now());
-        }
-        self.progress.1.elapsed() < PROGRESS_TIMEOUT
-    }
-
-    fn stalled_error(&self) -> LlmError {
-        let host = self.body.as_ref().map(|it| it.host().to_owned()).unwrap_or_default();
-        LlmError::TimedOut { host, limit: PROGRESS_TIMEOUT }
-    }
-
     /// The next bytes; `None` if there are no more.
     async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
         let Some(body) = &mut self.body else { return Ok(None) };

@@ -39,6 +39,7 @@ mod tests;
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -58,6 +59,9 @@ pub use learned_quirks::{ModelProfile, ProfileStore};
 pub use model_list::closest_names;
 pub use remote::{Protocol, RemoteModel};
 pub use retry_after::MAX_RETRY_WAIT;
+
+/// How long a model may send nothing unless it is set otherwise.
+pub const DEFAULT_SILENCE_LIMIT: Duration = Duration::from_secs(300);
 
 /// A request to a model.
 #[derive(Clone, Debug)]
@@ -103,6 +107,8 @@ pub struct ModelSettings {
     pub extra_body: Map<String, Value>,
     /// Forbids listing the server's models.
     pub listing_disabled: bool,
+    /// The longest silence of the model; `None` for [`DEFAULT_SILENCE_LIMIT`].
+    pub silence_limit: Option<Duration>,
     /// Where the profile is saved when something is learned.
     pub profile_store: Option<Arc<dyn ProfileStore>>,
 }
@@ -185,6 +191,16 @@ pub trait Model: Debug + Send + Sync + 'static {
         None
     }
 
+    /// The host and port of the server, for messages.
+    fn host(&self) -> String {
+        self.name().to_owned()
+    }
+
+    /// How long the model may send nothing before its reply is given up. The caller enforces this.
+    fn silence_limit(&self) -> Duration {
+        DEFAULT_SILENCE_LIMIT
+    }
+
     /// The media that the model accepts besides text, as far as is known.
     fn modalities(&self) -> Modalities {
         Modalities::default()
@@ -236,7 +252,7 @@ pub trait Model: Debug + Send + Sync + 'static {
     }
 
     /// Sends the request and returns once the reply starts. Dropping the future or the stream
-    /// aborts the request.
+    /// aborts the request; neither ends by itself if the server is silent.
     fn open_stream<'a>(
         &'a self,
         request: &'a Request,
@@ -279,9 +295,17 @@ pub enum Delta {
 #[derive(Debug, Default)]
 pub struct DeltaBatch {
     pub deltas: Vec<Delta>,
+    /// Whether content has arrived, also if it is held back and no delta shows it yet.
+    has_content: bool,
 }
 
 impl DeltaBatch {
+    /// Returns whether the model has sent anything since the last call: text, reasoning or a part of
+    /// a call. Comments and empty deltas only show that the connection is alive.
+    pub fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.has_content) || !self.deltas.is_empty()
+    }
+
     pub fn push_text(&mut self, text: &str) {
         match self.deltas.last_mut() {
             _ if text.is_empty() => {}

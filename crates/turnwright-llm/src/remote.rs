@@ -16,8 +16,8 @@ use super::quirks::{LeakedCallHandling, QuirkPatch, Quirks};
 use super::reply_reader::ReplyAssembler;
 use super::request_body::RequestBody;
 use super::{
-    DeltaBatch, ErrorKind, LlmError, Modalities, Model, ModelProfile, ModelSettings, Price,
-    ReasoningEffort, Reply, ReplyStream, Request, chat, responses,
+    DEFAULT_SILENCE_LIMIT, DeltaBatch, ErrorKind, LlmError, Modalities, Model, ModelProfile,
+    ModelSettings, Price, ReasoningEffort, Reply, ReplyStream, Request, chat, responses,
 };
 use turnwright_types::message::ToolSpecs;
 
@@ -364,6 +364,14 @@ impl Model for RemoteModel {
 
     fn price(&self) -> Option<Price> {
         self.settings.price
+    }
+
+    fn host(&self) -> String {
+        self.endpoint.host()
+    }
+
+    fn silence_limit(&self) -> Duration {
+        self.settings.silence_limit.unwrap_or(DEFAULT_SILENCE_LIMIT)
     }
 
     fn modalities(&self) -> Modalities {

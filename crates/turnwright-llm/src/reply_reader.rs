@@ -29,6 +29,9 @@ pub(super) trait ReplyAssembler: Debug + Send {
     fn finish(&mut self, batch: &mut DeltaBatch) -> Result<Reply, LlmError>;
     /// Emits what was held back of a failed reply.
     fn flush(&mut self, _: &mut DeltaBatch) {}
+    /// The bytes of content so far, also of what is held back or never shown. Empty deltas add
+    /// nothing.
+    fn content_size(&self) -> usize;
     /// The error for a response that is not a reply.
     fn malformed_error(&self, what: &str) -> LlmError;
 }
@@ -38,8 +41,6 @@ pub(super) trait ReplyAssembler: Debug + Send {
 pub(super) struct ReplyReader<A> {
     framing: Framing,
     assembler: A,
-    /// The number of events and pieces of a document received.
-    received: u64,
 }
 
 /// How the response is framed. Its first byte is a more reliable sign than its headers.
@@ -55,7 +56,7 @@ enum Framing {
 
 impl<A: ReplyAssembler> ReplyReader<A> {
     pub(super) fn new(assembler: A) -> ReplyReader<A> {
-        ReplyReader { framing: Framing::Unknown, assembler, received: 0 }
+        ReplyReader { framing: Framing::Unknown, assembler }
     }
 
     /// True if the reply is complete even if the connection breaks now.
@@ -84,19 +85,20 @@ impl<A: ReplyAssembler> ReplyReader<A> {
             Framing::Unknown => {}
             Framing::Document(document) if document.len() + bytes.len() <= MAX_DOCUMENT_BYTES => {
                 document.extend_from_slice(bytes);
-                self.received += 1;
+                batch.has_content |= bytes.iter().any(|it| !it.is_ascii_whitespace());
             }
             Framing::Document(_) => {
                 return Err(self.assembler.malformed_error("it returned more than 32 MiB of JSON"));
             }
             Framing::Events(decoder) => {
                 let mut result = Ok(());
+                let size = self.assembler.content_size();
                 let pushed = decoder.push(bytes, |event| {
-                    self.received += 1;
                     if result.is_ok() {
                         result = push_event(&mut self.assembler, &event, batch);
                     }
                 });
+                batch.has_content |= self.assembler.content_size() > size;
                 result?;
                 if !self.assembler.is_done() {
                     pushed.map_err(|error| self.assembler.malformed_error(&error.to_string()))?;
@@ -104,11 +106,6 @@ impl<A: ReplyAssembler> ReplyReader<A> {
             }
         }
         if self.assembler.is_done() { self.assembler.finish(batch).map(Some) } else { Ok(None) }
-    }
-
-    /// The number of events and pieces received, without keep-alive comments.
-    pub(super) fn received(&self) -> u64 {
-        self.received
     }
 
     /// Emits what was held back of a failed reply.
@@ -150,4 +147,82 @@ fn push_event<A: ReplyAssembler>(
         return Err(assembler.malformed_error(TOO_MANY_VALUES));
     }
     assembler.push_event(event, batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chat::{ChatAssembler, recorded_context};
+    use crate::responses::ResponsesAssembler;
+
+    /// Whether the pieces, read one after the other, bring content.
+    fn progress<A: ReplyAssembler>(assembler: A, pieces: &[&str]) -> Vec<bool> {
+        let mut reader = ReplyReader::new(assembler);
+        let mut read = |piece: &&str| {
+            let mut batch = DeltaBatch::default();
+            reader.feed(piece.as_bytes(), &mut batch).unwrap();
+            let progress = batch.take_progress();
+            batch.deltas.clear();
+            assert!(!batch.take_progress(), "{piece} counts twice");
+            progress
+        };
+        pieces.iter().map(&mut read).collect()
+    }
+
+    #[test]
+    fn whatever_carries_content_is_progress_and_what_only_keeps_alive_is_not() {
+        let delta = |delta: &str| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
+        let arguments = |text: &str| {
+            delta(&format!(
+                r#"{{"tool_calls":[{{"index":0,"function":{{"arguments":{text:?}}}}}]}}"#
+            ))
+        };
+        let table = [
+            ("\n".to_owned(), false),
+            (": keep-alive\n\n".to_owned(), false),
+            ("event: ping\ndata: {}\n\n".to_owned(), false),
+            (delta(r#"{"role":"assistant","content":""}"#), false),
+            (delta(r#"{"content":null,"reasoning_content":"","tool_calls":[]}"#), false),
+            ("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1}}\n\n".to_owned(), false),
+            (delta(r#"{"reasoning_content":"Hm"}"#), true),
+            (delta(r#"{"reasoning_details":[{"type":"reasoning.encrypted","data":"x"}]}"#), true),
+            (delta(r#"{"content":"Well"}"#), true),
+            // Held back, because it may become a call.
+            (delta(r#"{"content":"<tool_call>"}"#), true),
+            (delta(r#"{"refusal":"No"}"#), true),
+            (delta(r#"{"tool_calls":[{"index":0,"function":{"name":"f"}}]}"#), true),
+            (arguments("{"), true),
+            (arguments(""), false),
+            (arguments("}"), true),
+        ];
+        let pieces: Vec<_> = table.iter().map(|it| it.0.as_str()).collect();
+        let expected: Vec<_> = table.iter().map(|it| it.1).collect();
+        let assembler = ChatAssembler::new(recorded_context("qwen3", &["f".to_owned()]));
+        assert_eq!(progress(assembler, &pieces), expected);
+    }
+
+    #[test]
+    fn events_of_the_responses_api_without_content_are_no_progress() {
+        let event = |kind: &str, fields: &str| {
+            format!("data: {{\"type\":\"response.{kind}\",\"output_index\":0{fields}}}\n\n")
+        };
+        let table = [
+            (event("created", r#","response":{"status":"in_progress"}"#), false),
+            (event("in_progress", r#","response":{"status":"in_progress"}"#), false),
+            (event("reasoning_summary_text.delta", r#","delta":"Hm""#), true),
+            (event("reasoning_summary_text.delta", r#","delta":"""#), false),
+            (event("keepalive", ""), false),
+        ];
+        let pieces: Vec<_> = table.iter().map(|it| it.0.as_str()).collect();
+        let expected: Vec<_> = table.iter().map(|it| it.1).collect();
+        let assembler = ResponsesAssembler::new(recorded_context("gpt-5", &[]));
+        assert_eq!(progress(assembler, &pieces), expected);
+    }
+
+    #[test]
+    fn the_bytes_of_a_document_are_progress_and_the_space_before_them_is_not() {
+        let assembler = || ChatAssembler::new(recorded_context("m", &[]));
+        let pieces = ["\n\n", "{", "  \n", "\"choices\""];
+        assert_eq!(progress(assembler(), &pieces), [false, true, false, true]);
+    }
 }

@@ -609,6 +609,10 @@ fn errors_name_the_next_step() {
         (404, "404 page not found", "Check the base URL"),
         (401, "Bad key.", "Bad key. Check the key, or run `turnwright login`"),
         (402, "No.", "check the plan and the credit"),
+        (400, "", "Run `turnwright doctor`"),
+        (429, "Too many.", "Wait a minute and prompt again"),
+        (500, "No.", "Prompt again later"),
+        (503, "", "Prompt again later"),
     ];
     for (status, message, expected) in table {
         let report = parse(&json!({ "error": message }).to_string(), Some(status), None);
@@ -620,7 +624,8 @@ fn errors_name_the_next_step() {
             kind: report.kind,
             failed_generation: None,
         };
-        assert!(error.to_string().contains(expected), "{error}");
+        let step = error.next_step().unwrap_or_default();
+        assert!(format!("{error} {step}").contains(expected), "{error} {step}");
     }
 }
 

@@ -110,6 +110,7 @@ fn error_line(error: &LlmError) -> String {
         LlmError::InStream { .. } => "in-stream",
         LlmError::Truncated { .. } => "truncated",
         LlmError::TimedOut { .. } => "timed-out",
+        LlmError::Silent { .. } => "silent",
         LlmError::Malformed { .. } => "malformed",
         LlmError::EndlessRepetition { .. } => "repetition",
         LlmError::EmptyReply { .. } => "empty",

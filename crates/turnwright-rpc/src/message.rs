@@ -189,7 +189,7 @@ fn classify(raw: &RawMessage<'_>) -> ParsedLine {
     let has_valid_version = raw.jsonrpc.is_some_and(|it| it.get() == "\"2.0\"");
     match raw.method {
         Some(method) => classify_call(raw, method, has_valid_version),
-        None => classify_response(raw, has_valid_version),
+        None => classify_response(raw),
     }
 }
 
@@ -230,9 +230,8 @@ fn params_are_structured(params: Option<&RawValue>) -> bool {
     })
 }
 
-fn classify_response(raw: &RawMessage<'_>, has_valid_version: bool) -> ParsedLine {
-    let Some(id) = raw.id else { return ParsedLine::Ignored };
-    let id = RequestId::parse(id);
+fn classify_response(raw: &RawMessage<'_>) -> ParsedLine {
+    let id = raw.id.and_then(RequestId::parse);
     match (raw.result, raw.error) {
         (Some(result), None) => match id {
             Some(id) => {
@@ -246,11 +245,9 @@ fn classify_response(raw: &RawMessage<'_>, has_valid_version: bool) -> ParsedLin
             }
             None => ParsedLine::Ignored,
         },
-        // A message with nothing but an id is a request that lacks its method (R-TR-8).
-        (None, None) if has_valid_version => {
-            rejected_line(id, RpcError::invalid_request("`method` is missing"))
-        }
-        _ => ParsedLine::Ignored,
+        // Without a result and an error it is a request that lacks its method (R-TR-8).
+        (None, None) => rejected_line(id, RpcError::invalid_request("`method` is missing")),
+        (Some(_), Some(_)) => ParsedLine::Ignored,
     }
 }
 

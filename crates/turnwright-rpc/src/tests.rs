@@ -55,6 +55,9 @@ fn each_line_gets_what_json_rpc_prescribes() {
         ("[]", "refused null -32600"),
         ("[1]", "refused null -32600"),
         (r#"[{"jsonrpc":"2.0","id":1,"method":"a"}]"#, "refused null -32600"),
+        ("{}", "refused null -32600"),
+        (r#"{"params":{}}"#, "refused null -32600"),
+        (r#"{"id":1}"#, "refused 1 -32600"),
         (r#"{"jsonrpc":"2.0","id":1}"#, "refused 1 -32600"),
         (r#"{"jsonrpc":"2.0","id":1,"method":5}"#, "refused 1 -32600"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":5}"#, "refused 1 -32600"),
@@ -69,7 +72,8 @@ fn each_line_gets_what_json_rpc_prescribes() {
         (r#"{"jsonrpc":"2.0","method":5}"#, "ignored"),
         (r#"{"jsonrpc":"2.0","method":"a","params":5}"#, "ignored"),
         (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":""}}"#, "ignored"),
-        ("{}", "ignored"),
+        (r#"{"jsonrpc":"2.0","result":1}"#, "ignored"),
+        (r#"{"error":{"code":1,"message":""}}"#, "ignored"),
     ];
     for (line, expected) in table {
         assert_eq!(describe(line), expected, "{line}");

@@ -62,6 +62,11 @@ pub enum Entry {
         /// The first entry that no longer counts.
         to: u64,
     },
+    /// A rewind was undone: what it had removed counts again.
+    RewindUndone {
+        /// The sequence number of the rewind.
+        rewind: u64,
+    },
     /// An entry of a newer version.
     Unknown,
 }

@@ -1,5 +1,5 @@
 //! Which turns have changed which files, which turns an undo or redo was about, and the prompts
-//! that a conversation can be rewound to.
+//! that a conversation can be rewound to and back.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -41,6 +41,14 @@ pub struct PromptRow {
     pub turn: u64,
     /// The beginning of the prompt.
     pub prompt_excerpt: String,
+}
+
+/// A rewind of the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RewindRow {
+    /// The sequence number of its entry.
+    pub seq: u64,
+    pub turn: u64,
 }
 
 impl SessionLog {
@@ -154,6 +162,26 @@ pub fn prompt_rows(
     let mut all = rows.collect::<Result<Vec<_>, _>>()?;
     all.retain(|it| !rewound.contains(it.seq));
     Ok(all)
+}
+
+/// The last rewind, if it can be undone: since then there was no prompt, and the conversation was not
+/// cleared.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn undoable_rewind(
+    connection: &Connection,
+    session: i64,
+    rewound: &RewoundEntries,
+) -> Result<Option<RewindRow>, StoreError> {
+    let Some(seq) = rewound.last_rewind() else { return Ok(None) };
+    let mut find = connection.prepare_cached(
+        "SELECT turn FROM entries AS it WHERE session = ?1 AND seq = ?2 AND NOT EXISTS (SELECT 1 \
+         FROM turns WHERE session = ?1 AND kind = 'prompt' AND number > it.turn) AND NOT EXISTS \
+         (SELECT 1 FROM entries WHERE session = ?1 AND kind = 'cleared' AND seq > ?2)",
+    )?;
+    let row = |it: &Row<'_>| Ok(RewindRow { seq, turn: it.get(0)? });
+    Ok(find.query_row(params![session, seq], row).optional()?)
 }
 
 /// The most recently used session in one of these folders.

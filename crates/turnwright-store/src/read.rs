@@ -129,15 +129,19 @@ impl RewoundEntries {
     /// If the store cannot be read.
     pub fn load(connection: &Connection, session: i64) -> Result<RewoundEntries, StoreError> {
         let mut find = connection.prepare_cached(
-            "SELECT seq, body FROM entries WHERE session = ? AND kind = 'rewound' ORDER BY seq",
+            "SELECT seq, body FROM entries WHERE session = ? AND kind IN ('rewound', \
+             'rewind_undone') ORDER BY seq",
         )?;
         let rows = find.query_map([session], |it| Ok((it.get(0)?, it.get::<_, String>(1)?)))?;
-        let mut ranges = Vec::new();
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
         for row in rows {
             let (seq, body) = row?;
             let body: Value = serde_json::from_str(&body)?;
-            let to = body.get("to").and_then(Value::as_u64);
-            ranges.extend(to.map(|it| (it, seq)));
+            let number = |field: &str| body.get(field).and_then(Value::as_u64);
+            ranges.extend(number("to").map(|it| (it, seq)));
+            if let Some(rewind) = number("rewind") {
+                ranges.retain(|it| it.1 != rewind);
+            }
         }
         let mut rewound = RewoundEntries { ranges, last_plan: None };
         let mut plans = connection.prepare_cached(
@@ -151,6 +155,11 @@ impl RewoundEntries {
             }
         }
         Ok(rewound)
+    }
+
+    /// The sequence number of the last rewind that was not undone.
+    pub fn last_rewind(&self) -> Option<u64> {
+        self.ranges.last().map(|it| it.1)
     }
 
     /// True if the entry was rewound.

@@ -23,7 +23,11 @@ pub(super) fn entry_size(entry: &Entry) -> usize {
             name.len() + view_size(view) + reason.len()
         }
         Entry::Plan { entries } => entries.iter().map(|it| it.content.len()).sum(),
-        Entry::Cleared | Entry::Refused | Entry::Rewound { .. } | Entry::Unknown => 0,
+        Entry::Cleared
+        | Entry::Refused
+        | Entry::Rewound { .. }
+        | Entry::RewindUndone { .. }
+        | Entry::Unknown => 0,
     }
 }
 

@@ -160,6 +160,7 @@ enum LogOp {
     Cleared,
     Refused,
     Rewound(u8),
+    RewindUndone(u8),
     End,
 }
 
@@ -175,6 +176,7 @@ fn op() -> impl Strategy<Value = LogOp> {
         1 => Just(LogOp::Cleared),
         1 => Just(LogOp::Refused),
         1 => (1..9_u8).prop_map(LogOp::Rewound),
+        1 => (1..30_u8).prop_map(LogOp::RewindUndone),
         2 => Just(LogOp::End),
     ]
 }
@@ -245,6 +247,9 @@ impl LogWriter {
             LogOp::Cleared => drop(log.add_entry(Entry::Cleared)),
             LogOp::Refused => drop(log.add_entry(Entry::Refused)),
             LogOp::Rewound(to) => drop(log.add_entry(Entry::Rewound { to: u64::from(*to) })),
+            LogOp::RewindUndone(rewind) => {
+                log.add_entry(Entry::RewindUndone { rewind: u64::from(*rewind) });
+            }
             LogOp::End => drop(log.end_turn("end_turn", self.minted, None)),
         }
     }

@@ -159,6 +159,10 @@ impl ReplyAssembler for ChatAssembler {
         self.text_pipeline.release(batch);
     }
 
+    fn content_size(&self) -> usize {
+        self.size
+    }
+
     fn malformed_error(&self, what: &str) -> LlmError {
         LlmError::Malformed { host: self.context.host.clone(), what: what.to_owned() }
     }

@@ -133,6 +133,10 @@ impl ReplyAssembler for ResponsesAssembler {
         Ok(Reply { end, calls, usage: self.usage, provider_state })
     }
 
+    fn content_size(&self) -> usize {
+        self.size
+    }
+
     fn malformed_error(&self, what: &str) -> LlmError {
         LlmError::Malformed { host: self.context.host.clone(), what: what.to_owned() }
     }

@@ -256,7 +256,10 @@ impl Document for HtmlDocument<'_> {
             Entry::Plan { entries } => self.plan(entries),
             Entry::Cleared => self
                 .raw("<p class=\"aside\">Context cleared: from here on, the model did not see anything above.</p>\n"),
-            Entry::Refused | Entry::Rewound { .. } | Entry::Unknown => Ok(()),
+            Entry::Refused
+            | Entry::Rewound { .. }
+            | Entry::RewindUndone { .. }
+            | Entry::Unknown => Ok(()),
         }
     }
 

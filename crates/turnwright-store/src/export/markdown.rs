@@ -148,7 +148,10 @@ impl Document for MarkdownDocument<'_> {
             Entry::Cleared => {
                 self.block("*Context cleared: from here on, the model did not see anything above.*")
             }
-            Entry::Refused | Entry::Rewound { .. } | Entry::Unknown => Ok(()),
+            Entry::Refused
+            | Entry::Rewound { .. }
+            | Entry::RewindUndone { .. }
+            | Entry::Unknown => Ok(()),
         }
     }
 

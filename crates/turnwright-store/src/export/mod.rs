@@ -129,7 +129,10 @@ impl DocumentWriter<'_> {
             // Each plan entry holds the whole plan, so only the last one is shown.
             Entry::Plan { .. } => self.last_plan == Some(entry_row.seq),
             Entry::Note { .. } | Entry::IncompleteCall { .. } | Entry::Cleared => true,
-            Entry::Refused | Entry::Rewound { .. } | Entry::Unknown => false,
+            Entry::Refused
+            | Entry::Rewound { .. }
+            | Entry::RewindUndone { .. }
+            | Entry::Unknown => false,
         }
     }
 

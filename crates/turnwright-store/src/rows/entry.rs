@@ -54,6 +54,9 @@ enum EntryJson {
     Rewound {
         to: u64,
     },
+    RewindUndone {
+        rewind: u64,
+    },
     #[serde(skip)]
     Unknown,
 }

@@ -96,6 +96,7 @@ fn the_stored_names_are_these() {
         r#""cleared""#,
         r#""refused""#,
         r#"{"rewound":{"to":7}}"#,
+        r#"{"rewind_undone":{"rewind":9}}"#,
     ] {
         assert_eq!(again::<Entry>(entry), entry);
     }

@@ -28,8 +28,8 @@
 //!   `{"needs": {"inputRequests": {…}, "requestState": "…"}}`: asks for input as revision 2026-07-28
 //!   does, by ending the call so that the client repeats it with the input, which becomes text; with
 //!   `"again": true` it asks every time;
-//!   `{"write": ["path", "text"]}`: writes a file and returns the outcome; `{"env": "NAME"}` and
-//!   `{"pwd": true}` return a variable and the working folder.
+//!   `{"write": ["path", "text"]}`: writes a file and returns the outcome; `{"read": "path"}`,
+//!   `{"env": "NAME"}` and `{"pwd": true}` return a file, a variable and the working folder.
 //! - `"prompts"`, `"resources"`: as in the lists; `"got"`: by the name of a prompt or the URI of a
 //!   resource, the result of `prompts/get` and `resources/read`.
 //! - `"start_ms"`: a delay before it reads anything. `"first"`: lines on stdout before that.
@@ -341,6 +341,9 @@ impl ScriptedServer {
         if let (Some(path), Some(words)) = (step["write"][0].as_str(), step["write"][1].as_str()) {
             let written = std::fs::write(path, words);
             return text(written.map_or_else(|it| it.to_string(), |()| "written".to_owned()));
+        }
+        if let Some(path) = step["read"].as_str() {
+            return text(std::fs::read_to_string(path).unwrap_or_else(|it| it.to_string()));
         }
         if step["needs"].is_object() {
             let given = json!([params["inputResponses"], params["requestState"]]);

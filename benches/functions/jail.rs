@@ -5,7 +5,8 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use turnwright_sandbox::{Network, Sandbox, SandboxProfile, credential_paths};
+use turnwright_sandbox::{Network, Sandbox, SandboxProfile};
+use turnwright_types::effect::credential_paths;
 use turnwright_workspace::exec::{CommandSpec, Environment, ProcessGroup, RunningCommand};
 
 use crate::table::{Table, median, us};

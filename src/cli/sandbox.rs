@@ -61,7 +61,7 @@ fn profile(args: &SandboxCliArgs, config: &Config, temporary: &Path) -> io::Resu
         write.push(real.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?);
     }
     let home = config.paths.home.as_deref();
-    let mut hide = home.map(turnwright_sandbox::credential_paths).unwrap_or_default();
+    let mut hide = home.map(turnwright_types::effect::credential_paths).unwrap_or_default();
     hide.push(config.paths.config.clone());
     let network = if args.network { Network::On } else { Network::Off };
     Ok(SandboxProfile { writable: write, read_only: keep, hidden: hide, readable: None, network })

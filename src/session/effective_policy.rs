@@ -196,7 +196,7 @@ pub(super) fn command_confinement(
 ) -> ConfinementSettings {
     let mut hide = settings.hide;
     if let Some(home) = config.home() {
-        hide.extend(turnwright_sandbox::credential_paths(&home));
+        hide.extend(turnwright_types::effect::credential_paths(&home));
     }
     // Commands have no access to the login, the permission rules and the trusted files,
     hide.push(config.paths.config.clone());

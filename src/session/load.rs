@@ -124,12 +124,14 @@ impl SessionHost {
 
     /// The environment of a session's servers. Looks up which of our own files exist, so it comes after
     /// the session is stored. Blocks.
-    pub(super) fn server_env(&self, services: &TurnServices) -> ServerEnv {
+    pub(super) fn server_env(&self, services: &TurnServices, has_servers: bool) -> ServerEnv {
         let (env, policy) = (&services.env, services.policy.get());
         let site = ServerSite {
             confinement: &env.confinement,
             roots: env.files.roots(),
             policy: &policy,
+            home: self.config().paths.home.as_deref(),
+            has_servers,
             supports_forms: env.client.supports_forms(),
         };
         site.server_env(LoginStore::new(&self.config().paths.config))

@@ -400,6 +400,8 @@ impl SessionHost {
             confinement: &confinement,
             roots: &roots,
             policy: &effective.rules,
+            home: self.config().paths.home.as_deref(),
+            has_servers: true,
             supports_forms: false,
         };
         let launch = self.load_servers(Vec::new(), roots.real_cwd());

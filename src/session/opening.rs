@@ -120,7 +120,7 @@ impl Opening {
             if has_servers {
                 services.log().flush().written().await;
             }
-            let prepare = move || host.server_env(&services);
+            let prepare = move || host.server_env(&services, has_servers);
             let prepared = tokio::task::spawn_blocking(prepare).await;
             prepared.map_err(|_| Error::Internal { place: "starting MCP servers" })
         };

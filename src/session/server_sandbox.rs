@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use crate::tools::{ConfinementSettings, ProgramAccess, SessionAccess};
+use crate::tools::{ConfinementSettings, ProgramAccess, SessionAccess, hidden_below};
 use turnwright_mcp::{LoginStore, ServerEnv};
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_sandbox::SandboxProfile;
+use turnwright_types::effect::build_credential_paths;
 use turnwright_workspace::files::Roots;
 
 /// The part of a session that decides where its servers run.
@@ -13,6 +14,9 @@ pub(super) struct ServerSite<'a> {
     pub(super) confinement: &'a ConfinementSettings,
     pub(super) roots: &'a Roots,
     pub(super) policy: &'a PolicyRules,
+    pub(super) home: Option<&'a Path>,
+    /// Without servers, secrets of the project are not looked for.
+    pub(super) has_servers: bool,
     /// Whether the user can be shown forms.
     pub(super) supports_forms: bool,
 }
@@ -32,17 +36,25 @@ impl ServerSite<'_> {
 
     /// The sandbox profile of a server. Like a command it may write to the session's folders and
     /// the caches, but a server runs beside all calls, so it never gets access to protected files,
-    /// nor to permission rules, pins, notes and other sessions.
+    /// nor to permission rules, pins, notes and other sessions. Unless its settings name them, it does
+    /// not read secrets of the project, nor settings with credentials that builds need.
     fn sandbox_profile(&self) -> SandboxProfile {
         let denied_paths = DeniedPaths::from_rules(self.policy);
         let (confinement, roots) = (self.confinement, self.roots);
         let session = SessionAccess { confinement, roots, denied_paths: &denied_paths };
+        let mut hidden = confinement.read_only.clone();
+        hidden.extend(self.home.map(build_credential_paths).unwrap_or_default());
+        if self.has_servers {
+            hidden.extend(hidden_below(roots.folders(), &denied_paths, &[]));
+        }
+        // Sessions share a server only if their profiles are equal.
+        hidden.sort();
         session.profile(ProgramAccess {
             writable: session.writable_folders(),
             network: confinement.network,
             may_write_protected: &|_| false,
             may_read_hidden: &|_| false,
-            hidden: &confinement.read_only,
+            hidden: &hidden,
         })
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn reads_unnamed_files(script: &shell::Script) -> bool {
 }
 
 /// The secret and denied paths below these folders, except those in `named`.
-pub(super) fn hidden_below<'a>(
+pub(crate) fn hidden_below<'a>(
     roots: impl Iterator<Item = &'a Path>,
     denied: &DeniedPaths,
     named: &[PathBuf],

@@ -68,6 +68,7 @@ pub(crate) use arguments::{canonical_name, repair_arguments};
 pub(crate) use command::command_line_effects;
 pub(crate) use confinement::ConfinementSettings;
 pub(crate) use confinement_guard::RemoteCallGuard;
+pub(crate) use hidden_paths::hidden_below;
 pub(crate) use project_context::{describe_notes, describe_skills, read_project_context};
 pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::RemoteTools;

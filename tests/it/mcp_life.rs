@@ -323,6 +323,28 @@ fn a_server_can_write_only_in_the_project() {
 }
 
 #[test]
+fn a_server_does_not_read_secrets_of_the_project() {
+    if !turnwright_sandbox::can_confine() {
+        eprintln!("SKIPPED: this machine has no sandbox");
+        return;
+    }
+    let scenario = json!({
+        "tools": [{ "name": "look" }],
+        "answers": { "look": [{ "read": "src/main.rs" }, { "read": ".env" }] },
+    });
+    let mut agent = TestAgent::builder()
+        .file("src/main.rs", "fn main() {}")
+        .file(".env", "PASSWORD=canary-5512")
+        .model(json!([calls("mcp__notes__look", &json!({})), says("done")]))
+        .permission("allow_once")
+        .server("notes", &scenario)
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let text = call_result(&agent, 0);
+    assert!(text.contains("fn main") && !text.contains("canary"), "{text}");
+}
+
+#[test]
 fn a8_sessions_share_a_server_which_ends_with_the_last_of_them() {
     let dir = tempfile::tempdir().unwrap();
     let word = unique("shared");

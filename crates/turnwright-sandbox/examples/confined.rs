@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let home = std::env::home_dir().unwrap_or_default();
     let profile = SandboxProfile {
         writable: vec![folder.clone()],
-        hidden: turnwright_sandbox::credential_paths(&home),
+        hidden: [".ssh", ".aws", ".netrc"].map(|it| home.join(it)).to_vec(),
         ..SandboxProfile::default()
     };
     for limitation in turnwright_sandbox::limitations() {

@@ -51,7 +51,7 @@ pub mod seatbelt;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
@@ -231,28 +231,3 @@ pub fn can_confine() -> bool {
 /// Before this version Landlock denies every move of a file from one folder to another, even if
 /// both are writable, so no build would work.
 const MIN_LANDLOCK_ABI: i32 = 2;
-
-/// The usual places of keys and other credentials below a home folder. Not all of them exist.
-pub fn credential_paths(home: &Path) -> Vec<PathBuf> {
-    CREDENTIALS.iter().map(|it| home.join(it)).collect()
-}
-
-const CREDENTIALS: &[&str] = &[
-    ".ssh",
-    ".aws",
-    ".azure",
-    ".gnupg",
-    ".kube",
-    ".netrc",
-    ".pypirc",
-    ".pgpass",
-    ".git-credentials",
-    ".password-store",
-    ".cargo/credentials.toml",
-    ".config/gcloud",
-    ".config/gh",
-    ".docker/config.json",
-    ".gem/credentials",
-    ".local/share/keyrings",
-    ".vault-token",
-];

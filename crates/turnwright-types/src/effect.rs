@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use secrets::is_secret_path;
+pub use secrets::{build_credential_paths, credential_paths, is_secret_path};
 
 use crate::ids::TerminalId;
 use crate::message::Media;

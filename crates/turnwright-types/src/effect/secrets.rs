@@ -1,7 +1,7 @@
 //! Recognises files that are likely to hold secrets by their names. Reading one needs the user's
 //! permission, and searches do not show their contents.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Whole file names, in lower case.
 const NAMES: &[&str] = &[
@@ -43,29 +43,91 @@ const TEMPLATE_MARKERS: &[&str] = &["example", "sample", "template", "dist", "de
 /// Suffixes that editors and users give to copies of a file.
 const COPY_SUFFIXES: &[&str] = &["~", ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo"];
 
-/// Files and folders in a home folder; everything below them counts too.
-const HOME_PATHS: &[&[&str]] = &[
-    &[".aws", "credentials"],
-    &[".aws", "config"],
-    &[".aws", "sso"],
-    &[".docker", "config.json"],
-    &[".config", "gh"],
-    &[".config", "gcloud"],
-    &[".local", "share", "keyrings"],
-    &[".cargo", "credentials"],
-    &[".gem", "credentials"],
+/// Places of credentials below a home folder. Everything below them counts too.
+const HOME_CREDENTIALS: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".netrc",
+    ".pypirc",
+    ".pgpass",
+    ".git-credentials",
+    ".password-store",
+    ".vault-token",
+    ".boto",
+    ".s3cfg",
+    ".oci",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/op",
+    ".config/rclone",
+    ".config/doctl",
+    ".config/github-copilot",
+    ".config/stripe",
+    ".docker/config.json",
+    ".fly",
+    ".gem/credentials",
+    ".local/share/keyrings",
+    ".terraform.d/credentials.tfrc.json",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".gemini/oauth_creds.json",
+    ".config/BraveSoftware",
+    ".config/chromium",
+    ".config/google-chrome",
+    ".config/microsoft-edge",
+    ".mozilla",
+    ".thunderbird",
+    "Library/Application Support/Firefox",
+    "Library/Application Support/Google/Chrome",
+    "Library/Keychains",
 ];
 
-/// Folders that hold nothing but secrets.
-const SECRET_FOLDERS: &[&str] = &[".ssh", ".azure", ".gnupg", ".kube", ".password-store"];
+/// Further such places. Builds read them, because they also hold settings.
+const HOME_BUILD_CREDENTIALS: &[&str] = &[
+    ".npmrc",
+    ".yarnrc.yml",
+    ".m2/settings.xml",
+    ".gradle/gradle.properties",
+    ".nuget/NuGet/NuGet.Config",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".config/pip",
+    ".bash_history",
+    ".zsh_history",
+];
+
+/// The places of credentials below a home folder that no program of the model may read. Not all of them
+/// exist.
+pub fn credential_paths(home: &Path) -> Vec<PathBuf> {
+    HOME_CREDENTIALS.iter().map(|it| home.join(it)).collect()
+}
+
+/// Further places, which only the user's own commands need to read.
+pub fn build_credential_paths(home: &Path) -> Vec<PathBuf> {
+    HOME_BUILD_CREDENTIALS.iter().map(|it| home.join(it)).collect()
+}
+
+fn is_below(parts: &[String], place: &str) -> bool {
+    let place: Vec<_> = place.split('/').collect();
+    let is_there =
+        |at: &[String]| at.iter().zip(&place).all(|(one, other)| one.eq_ignore_ascii_case(other));
+    parts.windows(place.len()).any(is_there)
+}
 
 /// True if a file at this path is likely to hold keys or passwords, judging by its name alone.
 pub fn is_secret_path(path: &Path) -> bool {
     let parts: Vec<String> =
         path.components().map(|it| it.as_os_str().to_string_lossy().to_lowercase()).collect();
     let Some(name) = parts.last().map(|it| without_copy_suffixes(it)) else { return false };
-    let in_folder = parts.iter().any(|it| SECRET_FOLDERS.contains(&it.as_str()));
-    let at_path = HOME_PATHS.iter().any(|it| parts.windows(it.len()).any(|part| part == *it));
+    let places = [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS];
+    let at_path = places.iter().copied().flatten().any(|it| is_below(&parts, it));
     // Public keys are meant to be shared.
     let extension = name.rsplit_once('.').map(|it| it.1);
     let is_public = extension == Some("pub") || name == "known_hosts";
@@ -74,7 +136,7 @@ pub fn is_secret_path(path: &Path) -> bool {
         || name.starts_with("id_ecdsa")
         || name.starts_with("id_dsa");
     let is_named = NAMES.contains(&name) || NAME_SUFFIXES.iter().any(|it| name.ends_with(it));
-    !is_public && (is_env_file(name) || is_key || is_named || in_folder || at_path)
+    !is_public && (is_env_file(name) || is_key || is_named || at_path)
 }
 
 /// Removes the suffixes of backup copies.
@@ -113,6 +175,9 @@ mod tests {
             "/home/u/.config/gh/hosts.yml",
             "/home/u/.config/gcloud/credentials.db",
             "/home/u/.cargo/credentials",
+            "/home/u/.aws",
+            "/home/u/.config/bravesoftware/x",
+            "/home/u/.m2/settings.xml",
             "/ws/.npmrc",
             "/ws/terraform.tfvars",
             "/ws/.env~",
@@ -129,7 +194,7 @@ mod tests {
             "/ws/src/key.rs",
             "/ws/environment.rs",
             "/ws/credentials.rs",
-            "/ws/.aws",
+            "/ws/.config",
             "/",
         ];
         for path in secret {

@@ -82,28 +82,29 @@ impl Cleanup {
     }
 
     /// Runs one slice.
+    ///
+    /// # Errors
+    /// If it fails; the cleanup starts anew at the next interval.
     pub(super) fn run_slice(
         &mut self,
         connection: &Connection,
         path: &Path,
         limits: RetentionLimits,
-    ) {
+    ) -> Result<(), StoreError> {
         let stage = std::mem::replace(&mut self.stage, CleanupStage::Idle);
         let folder = path.parent().unwrap_or(path);
         let done = connection
             .busy_timeout(BUSY_TIMEOUT)
             .map_err(StoreError::from)
             .and_then(|()| run_stage(connection, folder, limits, stage));
-        self.stage = done.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the store's cleanup failed");
-            CleanupStage::Idle
-        });
+        let failed = done.map(|it| self.stage = it);
         let pause = if matches!(self.stage, CleanupStage::Idle) {
             IDLE_INTERVAL
         } else {
             DELAY_BETWEEN_SLICES
         };
         self.next = Instant::now() + pause;
+        failed
     }
 }
 
@@ -138,7 +139,7 @@ fn run_stage(
 
 /// Moves what the write-ahead log holds into the database, unless another process is using it. The log
 /// grows to 4 MiB before SQLite does so itself, and keeps that size.
-fn empty_log(connection: &Connection) -> Result<(), StoreError> {
+pub(super) fn empty_log(connection: &Connection) -> Result<(), StoreError> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 

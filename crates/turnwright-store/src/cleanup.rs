@@ -32,7 +32,7 @@ const DELAY_AFTER_ACTIVITY: Duration = Duration::from_secs(10);
 /// How often it is checked whether a cleanup is due.
 const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long to wait for a lock that another process holds.
-const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
 const DAY_MILLIS: i64 = 24 * 3600 * 1000;
 /// Rows that one statement deletes.
 const ROWS_PER_DELETE: usize = 32;

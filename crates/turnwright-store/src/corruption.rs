@@ -81,9 +81,10 @@ fn open_or_replace(
     timeout: Duration,
 ) -> Result<OpenDatabase, StoreError> {
     session_lock::wait_for_lock(&lock_path(path));
+    let found = DatabaseFiles::of(path);
     let connection = match schema::open_writer_with_timeout(Some(path), timeout) {
         Err(error) if error.fault() == Some(StorageFault::Corrupt) => {
-            replace(shared, &DatabaseFiles::of(path))?;
+            replace(shared, &found)?;
             schema::open_writer(Some(path))?
         }
         result => result?,

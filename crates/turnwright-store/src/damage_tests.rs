@@ -31,10 +31,9 @@ fn noise(seed: usize, length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// A text of words that are all different.
-fn words(seed: usize, length: usize) -> String {
-    let bytes = noise(seed, length / 2);
-    bytes.iter().map(|it| format!("{it:02x}")).collect()
+/// A text that hardly compresses.
+fn text(seed: usize, length: usize) -> String {
+    noise(seed, length).iter().map(|it| char::from(b'a' + it % 26)).collect()
 }
 
 fn note(log: &SessionLog, text: &str) {
@@ -50,11 +49,11 @@ async fn new_session(store: &Store, id: &str) -> SessionLog {
 /// A turn with a call whose result and file are long.
 fn add_turn(log: &SessionLog, seed: usize) {
     log.begin_turn(TurnKind::Prompt, format!("prompt {seed}"));
-    note(log, &words(seed, 600));
+    note(log, &text(seed, 600));
     let call = CallId::from(format!("call-{seed}"));
-    let arguments = Arguments::Object(json!({ "path": "a", "content": words(seed, 700) }));
+    let arguments = Arguments::Object(json!({ "path": "a", "content": text(seed, 700) }));
     let answer = AssistantMessage {
-        text: words(seed + 1, 500),
+        text: text(seed + 1, 500),
         calls: vec![ToolCall {
             id: call.clone(),
             provider_id: "p".to_owned(),
@@ -83,7 +82,7 @@ fn add_turn(log: &SessionLog, seed: usize) {
     let outcome = CallOutcome {
         is_success: true,
         tool: "write_file".to_owned(),
-        text: words(seed + 2, 3_000),
+        text: text(seed + 2, 3_000),
         ..CallOutcome::default()
     };
     drop(log.finish_call(&call, outcome));

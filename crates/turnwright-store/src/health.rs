@@ -35,7 +35,7 @@ impl StorageFault {
                 "Close the other program that uses it, such as a database browser"
             }
             StorageFault::Disk => "Check whether the disk is full or failing",
-            StorageFault::Corrupt => "Move the database file away",
+            StorageFault::Corrupt => "Opening a session replaces it by what can still be read",
             StorageFault::Foreign => {
                 "Move that file to another folder: turnwright keeps its sessions under its name"
             }

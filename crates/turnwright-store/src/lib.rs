@@ -29,7 +29,8 @@ mod turns;
 pub mod file_versions;
 mod text_search;
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod damage_tests;
 #[cfg(test)]
 mod tests;
@@ -350,8 +351,13 @@ impl Store {
     pub async fn final_flush(&self) -> Result<(), StoreError> {
         self.0.shared.is_final_flush.store(true, Ordering::Relaxed);
         self.flush().await?;
-        if self.0.writer.get().is_some() && self.exists() {
-            self.read(cleanup::empty_log).await?;
+        if self.0.shared.path.is_some() && self.0.writer.get().is_some() {
+            let emptied = self.read(|connection| {
+                connection.busy_timeout(cleanup::BUSY_TIMEOUT)?;
+                cleanup::empty_log(connection)
+            });
+            let emptied = emptied.await;
+            emptied.unwrap_or_else(|error| tracing::debug!(%error, "the log was not emptied"));
         }
         Ok(())
     }

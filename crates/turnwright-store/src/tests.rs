@@ -300,7 +300,9 @@ async fn what_two_processes_write_is_kept_while_one_of_them_replaces_the_databas
     let shared = SharedState { path: Some(path.clone()), ..SharedState::default() };
     for round in 0..5 {
         for _ in 0..20 {
-            logs.iter().for_each(|log| note(log, "a"));
+            for log in &logs {
+                note(log, "a");
+            }
         }
         let shared = &shared;
         std::thread::scope(|scope| {

@@ -97,22 +97,31 @@ fn open_or_replace(
 pub(super) fn replace(shared: &SharedState, database: &DatabaseFiles) -> Result<(), StoreError> {
     let path = &database.path;
     let lock = session_lock::lock_file(&lock_path(path));
-    if !database.is_replaced() {
-        let new = with_suffix(path, REPLACEMENT_SUFFIX);
-        // An earlier attempt may have been interrupted.
-        remove_database(&new);
-        let writers = block_writers(path)?;
-        let copy = with_suffix(path, COPY_SUFFIX);
-        let report = salvage::salvage(path, &new, &copy);
-        remove_database(&copy);
-        let report = report?;
-        let aside = exchange(path, &new)?;
-        drop(writers);
-        shared.health.announce(notice(&aside, &report));
-    }
+    let done = if database.is_replaced() { Ok(()) } else { replace_locked(shared, path) };
     drop(fs::remove_file(lock_path(path)));
     drop(lock);
-    Ok(())
+    done
+}
+
+fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
+    let (new, copy) = (with_suffix(path, REPLACEMENT_SUFFIX), with_suffix(path, COPY_SUFFIX));
+    // An earlier attempt may have been interrupted.
+    remove_database(&new);
+    let writers = block_writers(path)?;
+    let report = salvage::salvage(path, &new, &copy);
+    remove_database(&copy);
+    let exchanged = report.and_then(|it| Ok((exchange(path, &new)?, it)));
+    drop(writers);
+    match exchanged {
+        Ok((aside, report)) => {
+            shared.health.announce(notice(&aside, &report));
+            Ok(())
+        }
+        Err(error) => {
+            remove_database(&new);
+            Err(error)
+        }
+    }
 }
 
 /// Removes a database, if there is one.
@@ -172,8 +181,7 @@ fn notice(aside: &Path, report: &SalvageReport) -> String {
          messages are saved.",
         aside.display(),
     );
-    for (what, names) in [("Parts are missing of", &report.incomplete), ("Lost are", &report.lost)]
-    {
+    for (what, names) in [("Incomplete", &report.incomplete), ("Lost", &report.lost)] {
         if !names.is_empty() {
             text.push_str(&format!(" {what}: {}.", listed(names)));
         }
@@ -217,7 +225,8 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 /// Fails with [`StorageFault::Corrupt`] if the database or what is stored in it is damaged.
 pub(super) fn check_integrity(connection: &Connection) -> Result<(), StoreError> {
     let word: String = connection.query_row("PRAGMA quick_check(1)", [], |it| it.get(0))?;
-    let reason = match salvage::check_rows(connection) {
+    let rows = if word == "ok" { salvage::check_rows(connection) } else { Ok(()) };
+    let reason = match rows {
         Ok(()) if word == "ok" => return Ok(()),
         Ok(()) => word,
         Err(StoreError::Damaged(reason)) => reason,

@@ -51,7 +51,9 @@ fn add_turn(log: &SessionLog, seed: usize) {
     log.begin_turn(TurnKind::Prompt, format!("prompt {seed}"));
     note(log, &text(seed, 600));
     let call = CallId::from(format!("call-{seed}"));
-    let arguments = Arguments::Object(json!({ "path": "a", "content": text(seed, 700) }));
+    // A row that fills several pages without a long string.
+    let lines: Vec<_> = (0..10).map(|it| text(seed + it, 600)).collect();
+    let arguments = Arguments::Object(json!({ "path": "a", "lines": lines }));
     let answer = AssistantMessage {
         text: text(seed + 1, 500),
         calls: vec![ToolCall {

@@ -4,10 +4,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 
-use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
 use serde::de::IgnoredAny;
 
+use super::health::StorageFault;
 use super::{StoreError, blobs, schema, schema_graft};
 
 /// A table to copy. Its rows are read in the order of its own b-tree and found by an integer.
@@ -209,7 +210,7 @@ fn delete_orphans(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// Adds the values of a query to a set. Returns false if not all could be read.
-fn collect<T: rusqlite::types::FromSql + Ord>(
+fn collect<T: FromSql + Ord>(
     connection: &Connection,
     query: &str,
     values: &mut BTreeSet<T>,
@@ -257,6 +258,7 @@ fn copy_table(
     Ok(is_complete)
 }
 
+/// The columns of a table.
 fn columns(connection: &Connection, table: &str) -> Result<Vec<String>, StoreError> {
     let mut find = connection.prepare("SELECT name FROM pragma_table_info(?)")?;
     let names = find.query_map([table], |it| it.get(0))?;
@@ -341,7 +343,6 @@ fn is_text_valid(column: &str, text: &[u8]) -> bool {
 
 /// Returns false if the damage has prevented it, and any other error.
 fn is_readable<T>(result: rusqlite::Result<T>) -> Result<bool, StoreError> {
-    use super::health::StorageFault;
     match result.map_err(StoreError::from) {
         Ok(_) => Ok(true),
         Err(error) if error.fault() == Some(StorageFault::Corrupt) => Ok(false),

@@ -22,6 +22,8 @@ const MAX_BATCH: usize = 64;
 const MAX_BACKLOG_BYTES: usize = 8 * 1024 * 1024;
 /// How often the backlog is retried while no new job arrives.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// How often a database whose files were replaced is opened again for one commit.
+const MAX_REOPENINGS: usize = 8;
 /// How long to wait for a lock of another process while writing fails already.
 const SHORT_BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -297,10 +299,14 @@ impl WriterThread {
         if self.shared.suspects_corruption.swap(false, Ordering::Relaxed) {
             self.database = None;
         }
-        while !self.try_transaction(batch, timeout)? {
+        for _ in 0..MAX_REOPENINGS {
+            if self.try_transaction(batch, timeout)? {
+                return Ok(());
+            }
             self.database = None;
         }
-        Ok(())
+        let reason = "its files are replaced again and again".to_owned();
+        Err(StoreError::Unavailable { fault: StorageFault::Locked, reason })
     }
 
     /// Runs the jobs in the open database. Returns false, and writes nothing, if its files were
@@ -339,7 +345,9 @@ fn run_transaction(
     // Whoever replaces the database prevents writing meanwhile, so it is not replaced from now on.
     let is_unchanged = database.files.as_ref().is_none_or(DatabaseFiles::is_unchanged);
     if !is_unchanged {
-        // Closing the connection ends the transaction.
+        if begun.is_ok() {
+            connection.execute_batch("ROLLBACK")?;
+        }
         return Ok(false);
     }
     begun?;

@@ -60,7 +60,8 @@ fn schema_pages(database: &[u8], length: usize) -> Option<SchemaPages> {
     let end = u64::try_from(count * page_size).ok()?;
     let mut others = Vec::new();
     for place in child_places(&first)? {
-        let from = (usize::try_from(u32_at(&first, place)?).ok()? - 1) * page_size;
+        let child = usize::try_from(u32_at(&first, place)?).ok()?;
+        let from = child.checked_sub(1)? * page_size;
         others.extend_from_slice(database.get(from..from + page_size)?);
         count += 1;
         write_u32(&mut first, place, count)?;

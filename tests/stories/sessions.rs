@@ -176,7 +176,8 @@ fn r_fork_1_a_copy_that_cannot_be_opened_is_not_left_behind() {
     let original = agent.session.clone();
     agent.turn("first");
     let store = rusqlite::Connection::open(agent.home().join("state/sessions.db")).unwrap();
-    store.execute("UPDATE entries SET body = '{'", []).unwrap();
+    // A reference that leads nowhere.
+    store.execute("UPDATE entries SET refs = '[[\"$.nowhere\", 1]]'", []).unwrap();
     assert_eq!(code(&open(&mut agent, "session/fork", &original)), -32603);
     let listed = result(agent.call("session/list", &json!({})));
     let ids: Vec<_> =

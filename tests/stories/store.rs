@@ -73,12 +73,32 @@ fn a_store_that_is_overwritten_while_the_agent_runs_is_moved_aside() {
     let length = std::fs::metadata(&path).unwrap().len();
     std::fs::write(&path, vec![0xA5; usize::try_from(length).unwrap()]).unwrap();
     let session = agent.session.clone();
-    // The load either fails or has no earlier messages, depending on which part of the agent finds
-    // the damage first.
+    // Nothing of it can be read.
     load(&mut agent, &session);
     agent.session = agent.new_session();
     assert_eq!(agent.turn("go on"), "end_turn");
     assert!(agent.thoughts().contains("sessions.db.damaged-"), "{}", agent.thoughts());
+}
+
+#[test]
+fn a_session_is_loaded_whole_although_an_index_is_damaged() {
+    let mut agent = agent().start();
+    assert_eq!(agent.turn("hello"), "end_turn");
+    let path = agent.home().join("state/sessions.db");
+    let other = Connection::open(&path).unwrap();
+    other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    let query = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_entries_1'";
+    let page: usize = other.query_row(query, [], |it| it.get(0)).unwrap();
+    drop(other);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[(page - 1) * 4096..page * 4096].fill(0xA5);
+    std::fs::write(&path, bytes).unwrap();
+    let session = agent.session.clone();
+    load(&mut agent, &session);
+    assert_eq!(replayed(&agent), ["hello"]);
+    assert_eq!(agent.turn("go on"), "end_turn");
+    assert!(agent.thoughts().contains("sessions.db.damaged-"), "{}", agent.thoughts());
+    assert!(!agent.thoughts().contains("Incomplete"), "{}", agent.thoughts());
 }
 
 #[test]

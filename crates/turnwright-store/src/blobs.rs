@@ -54,11 +54,20 @@ pub(super) fn put(
     Ok(id)
 }
 
-/// The bytes of the blob with this id.
-pub(super) fn get(connection: &Connection, id: i64) -> Result<Vec<u8>, StoreError> {
-    let mut find = connection.prepare_cached("SELECT is_zlib, bytes FROM blobs WHERE id = ?")?;
-    let (is_compressed, bytes) = find.query_row([id], |it| Ok((it.get(0)?, it.get(1)?)))?;
-    decompress(is_compressed, bytes)
+/// What is read in the place of a text that was lost when a damaged database was replaced.
+const LOST_TEXT: &str = "[This text was lost: the session store was damaged.]";
+
+/// The bytes of the blob with this id; `None` if they were lost with a damaged database.
+pub(super) fn get(connection: &Connection, id: i64) -> Result<Option<Vec<u8>>, StoreError> {
+    let mut find =
+        connection.prepare_cached("SELECT hash, is_zlib, bytes FROM blobs WHERE id = ?")?;
+    find.query_row([id], |it| Ok(content(it))).optional()?.transpose()
+}
+
+/// The text of the blob with this id.
+pub(super) fn get_text(connection: &Connection, id: i64) -> Result<String, StoreError> {
+    let bytes = get(connection, id)?;
+    Ok(bytes.map_or_else(|| LOST_TEXT.to_owned(), |it| String::from_utf8_lossy(&it).into_owned()))
 }
 
 /// A text that is either in a column or in the blob with this id.
@@ -68,7 +77,7 @@ pub(super) fn text(
     id: Option<i64>,
 ) -> Result<Option<String>, StoreError> {
     match (text, id) {
-        (None, Some(id)) => Ok(Some(String::from_utf8_lossy(&get(connection, id)?).into_owned())),
+        (None, Some(id)) => Ok(Some(get_text(connection, id)?)),
         (text, _) => Ok(text),
     }
 }
@@ -81,9 +90,19 @@ pub(super) fn parse_hash(hash: &str) -> Option<Vec<u8>> {
 
 /// The bytes with this SHA-256, if they are stored.
 pub(super) fn by_hash(connection: &Connection, hash: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-    let mut find = connection.prepare_cached("SELECT is_zlib, bytes FROM blobs WHERE hash = ?")?;
-    let found = find.query_row([hash], |it| Ok((it.get(0)?, it.get(1)?))).optional()?;
-    found.map(|(is_compressed, bytes)| decompress(is_compressed, bytes)).transpose()
+    let mut find =
+        connection.prepare_cached("SELECT hash, is_zlib, bytes FROM blobs WHERE hash = ?")?;
+    find.query_row([hash], |it| Ok(content(it))).optional()?.transpose()
+}
+
+/// The content of a row of `blobs`. An undo writes it into a file, so it must be what was stored.
+pub(super) fn content(row: &Row<'_>) -> Result<Vec<u8>, StoreError> {
+    let hash: Vec<u8> = row.get("hash")?;
+    let bytes = decompress(row.get("is_zlib")?, row.get("bytes")?)?;
+    if digest(&SHA256, &bytes).as_ref() == hash {
+        return Ok(bytes);
+    }
+    Err(StoreError::Damaged("a long text differs from its hash".to_owned()))
 }
 
 /// Compresses the bytes; `None` if that saves little.
@@ -123,7 +142,7 @@ mod tests {
             .collect();
         for bytes in [text.as_bytes(), &noise, b""] {
             let id = put(&connection, 1, bytes, BlobFormat::Compressed).unwrap();
-            assert_eq!(get(&connection, id).unwrap(), bytes);
+            assert_eq!(get(&connection, id).unwrap().unwrap(), bytes);
             assert_eq!(put(&connection, 1, bytes, BlobFormat::Plain).unwrap(), id);
             let kept: Vec<u8> = connection
                 .query_row("SELECT bytes FROM blobs WHERE id = ?", [id], |it| it.get(0))

@@ -32,7 +32,7 @@ const DELAY_AFTER_ACTIVITY: Duration = Duration::from_secs(10);
 /// How often it is checked whether a cleanup is due.
 const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long to wait for a lock that another process holds.
-const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
 const DAY_MILLIS: i64 = 24 * 3600 * 1000;
 /// Rows that one statement deletes.
 const ROWS_PER_DELETE: usize = 32;
@@ -82,28 +82,29 @@ impl Cleanup {
     }
 
     /// Runs one slice.
+    ///
+    /// # Errors
+    /// If it fails; the cleanup starts anew at the next interval.
     pub(super) fn run_slice(
         &mut self,
         connection: &Connection,
         path: &Path,
         limits: RetentionLimits,
-    ) {
+    ) -> Result<(), StoreError> {
         let stage = std::mem::replace(&mut self.stage, CleanupStage::Idle);
         let folder = path.parent().unwrap_or(path);
         let done = connection
             .busy_timeout(BUSY_TIMEOUT)
             .map_err(StoreError::from)
             .and_then(|()| run_stage(connection, folder, limits, stage));
-        self.stage = done.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the store's cleanup failed");
-            CleanupStage::Idle
-        });
+        let failed = done.map(|it| self.stage = it);
         let pause = if matches!(self.stage, CleanupStage::Idle) {
             IDLE_INTERVAL
         } else {
             DELAY_BETWEEN_SLICES
         };
         self.next = Instant::now() + pause;
+        failed
     }
 }
 
@@ -138,7 +139,7 @@ fn run_stage(
 
 /// Moves what the write-ahead log holds into the database, unless another process is using it. The log
 /// grows to 4 MiB before SQLite does so itself, and keeps that size.
-fn empty_log(connection: &Connection) -> Result<(), StoreError> {
+pub(super) fn empty_log(connection: &Connection) -> Result<(), StoreError> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 

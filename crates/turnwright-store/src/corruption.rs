@@ -1,22 +1,26 @@
-//! Replaces a damaged database: the old one is moved aside whole, a new one is created, and the
-//! sessions that can still be read are copied over unless the database is large.
+//! Replaces a damaged database: a new one is created, what can still be read is copied into it, and
+//! then it takes the place of the old one, which is kept whole under another name.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
 
 use super::health::StorageFault;
+use super::salvage::{self, SalvageReport};
 use super::{SharedState, StoreError, schema, session_lock};
 
 /// The suffixes of the files that SQLite puts beside a database.
 const SIDE_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
-/// Nothing is copied from a database larger than this: open sessions wait for the copy.
-const MAX_SALVAGE_BYTES: u64 = 64 * 1024 * 1024;
-
-/// The tables that hold the rows of a session.
-const SESSION_TABLES: [&str; 8] =
-    ["blob_uses", "turns", "entries", "drafts", "calls", "file_versions", "permissions", "usage"];
+/// The suffix of the new database until it takes the place of the damaged one.
+pub(super) const REPLACEMENT_SUFFIX: &str = ".mended";
+/// The suffix of a copy of the damaged database that is made where it cannot be read otherwise.
+pub(super) const COPY_SUFFIX: &str = ".copy";
+/// The most sessions that a notice names.
+const MAX_NAMES: usize = 10;
 
 /// An open database connection.
 pub(super) struct OpenDatabase {
@@ -36,6 +40,11 @@ type FileIdentity = Option<(u64, u64)>;
 impl DatabaseFiles {
     fn of(path: &Path) -> DatabaseFiles {
         DatabaseFiles { path: path.to_path_buf(), files: file_ids(path) }
+    }
+
+    /// True if the path leads to another database, or to none.
+    fn is_replaced(&self) -> bool {
+        file_id(&self.path) != self.files[0]
     }
 
     /// True if the path still leads to the same files. What is written to a write-ahead log that
@@ -71,9 +80,11 @@ fn open_or_replace(
     path: &Path,
     timeout: Duration,
 ) -> Result<OpenDatabase, StoreError> {
+    session_lock::wait_for_lock(&lock_path(path));
+    let found = DatabaseFiles::of(path);
     let connection = match schema::open_writer_with_timeout(Some(path), timeout) {
         Err(error) if error.fault() == Some(StorageFault::Corrupt) => {
-            set_aside(shared, &DatabaseFiles::of(path))?;
+            replace(shared, &found)?;
             schema::open_writer(Some(path))?
         }
         result => result?,
@@ -81,36 +92,113 @@ fn open_or_replace(
     Ok(OpenDatabase { connection, files: Some(DatabaseFiles::of(path)) })
 }
 
-/// Moves the damaged database aside and puts a new one in its place, unless another process has
-/// done so already.
-pub(super) fn set_aside(shared: &SharedState, database: &DatabaseFiles) -> Result<(), StoreError> {
+/// Replaces a damaged database by a new one with everything that can be read, unless another process
+/// has done so already. The damaged one is kept beside it.
+pub(super) fn replace(shared: &SharedState, database: &DatabaseFiles) -> Result<(), StoreError> {
     let path = &database.path;
-    let lock = session_lock::lock_file(&path.with_extension("mending"));
-    if database.is_unchanged() {
-        let aside = unused_aside_path(path);
-        std::fs::rename(path, &aside)?;
-        for suffix in SIDE_SUFFIXES {
-            // Not every one of these files exists.
-            drop(std::fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix)));
-        }
-        let saved = salvage(path, &aside).unwrap_or_else(|error| {
-            tracing::warn!(%error, "nothing could be copied from the damaged store");
-            0
-        });
-        shared.health.announce(format!(
-            "The session store was damaged and moved to {}. A new one was created with {}. New \
-             messages are saved.",
-            aside.display(),
-            match saved {
-                0 => "none of its sessions".to_owned(),
-                1 => "the one session that could still be read".to_owned(),
-                count => format!("the {count} sessions that could still be read"),
-            }
-        ));
-    }
-    drop(std::fs::remove_file(path.with_extension("mending")));
+    let lock = session_lock::lock_file(&lock_path(path));
+    let done = if database.is_replaced() { Ok(()) } else { replace_locked(shared, path) };
+    drop(fs::remove_file(lock_path(path)));
     drop(lock);
-    Ok(())
+    done
+}
+
+fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
+    let (new, copy) = (with_suffix(path, REPLACEMENT_SUFFIX), with_suffix(path, COPY_SUFFIX));
+    // An earlier attempt may have been interrupted.
+    remove_database(&new);
+    let writers = block_writers(path)?;
+    let report = salvage::salvage(path, &new, &copy);
+    remove_database(&copy);
+    let exchanged = report.and_then(|it| Ok((exchange(path, &new)?, it)));
+    drop(writers);
+    match exchanged {
+        Ok((aside, report)) => {
+            shared.health.announce(notice(&aside, &report));
+            Ok(())
+        }
+        Err(error) => {
+            remove_database(&new);
+            Err(error)
+        }
+    }
+}
+
+/// Removes a database, if there is one.
+fn remove_database(path: &Path) {
+    for suffix in [""].iter().chain(&SIDE_SUFFIXES) {
+        drop(fs::remove_file(with_suffix(path, suffix)));
+    }
+}
+
+/// The file that is locked while the database is replaced.
+fn lock_path(path: &Path) -> PathBuf {
+    path.with_extension("mending")
+}
+
+/// Makes other processes wait with their writes until the connection is dropped. Then they find that
+/// the file was replaced. Returns `None` if the damage does not even allow that.
+fn block_writers(path: &Path) -> Result<Option<Connection>, StoreError> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    // The log belongs to the file that is kept, and its name soon to the new one.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.busy_timeout(schema::BUSY_TIMEOUT)?;
+    match connection.execute_batch("BEGIN IMMEDIATE").map_err(StoreError::from) {
+        Ok(()) => Ok(Some(connection)),
+        Err(error) if error.fault() == Some(StorageFault::Corrupt) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Puts the new database in the place of the damaged one. Returns the path at which that is kept.
+fn exchange(path: &Path, new: &Path) -> std::io::Result<PathBuf> {
+    let aside = unused_aside_path(path);
+    // With a second name there is a database at the path all the time.
+    if fs::hard_link(path, &aside).is_err() {
+        fs::rename(path, &aside)?;
+    }
+    for suffix in SIDE_SUFFIXES {
+        // Not every one of these files exists.
+        drop(fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix)));
+    }
+    fs::rename(new, path)?;
+    #[cfg(unix)]
+    if let Some(folder) = path.parent() {
+        fs::File::open(folder)?.sync_all()?;
+    }
+    Ok(aside)
+}
+
+/// What the user is told.
+fn notice(aside: &Path, report: &SalvageReport) -> String {
+    let sessions = match report.sessions {
+        0 => "none of its sessions".to_owned(),
+        1 => "the one session that could still be read".to_owned(),
+        count => format!("the {count} sessions that could still be read"),
+    };
+    let mut text = format!(
+        "The session store was damaged and moved to {}. A new one was created with {sessions}. New \
+         messages are saved.",
+        aside.display(),
+    );
+    for (what, names) in [("Incomplete", &report.incomplete), ("Lost", &report.lost)] {
+        if !names.is_empty() {
+            text.push_str(&format!(" {what}: {}.", listed(names)));
+        }
+    }
+    if report.may_miss_others && report.sessions > 0 {
+        text.push_str(" Other sessions may be lost or lack parts, too.");
+    }
+    text
+}
+
+/// The first of some names, and how many more there are.
+fn listed(names: &BTreeSet<String>) -> String {
+    let mut list = names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > MAX_NAMES {
+        list.push_str(&format!(" and {} more", names.len() - MAX_NAMES));
+    }
+    list
 }
 
 /// A path beside the database that is not taken.
@@ -119,7 +207,7 @@ fn unused_aside_path(path: &Path) -> PathBuf {
     let now = now.split('.').next().unwrap_or_default().trim_end_matches('Z').to_owned();
     let mut aside = with_suffix(path, &format!(".damaged-{now}"));
     for number in 2..1000 {
-        if std::fs::symlink_metadata(&aside).is_err() {
+        if fs::symlink_metadata(&aside).is_err() {
             break;
         }
         aside = with_suffix(path, &format!(".damaged-{now}-{number}"));
@@ -127,69 +215,24 @@ fn unused_aside_path(path: &Path) -> PathBuf {
     aside
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+/// A path with something added to its last part.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     path.with_file_name(name)
 }
 
-/// Copies every session that can be read completely from the damaged database. Returns how many.
-fn salvage(path: &Path, aside: &Path) -> Result<usize, StoreError> {
-    if std::fs::metadata(aside)?.len() > MAX_SALVAGE_BYTES {
-        return Ok(0);
-    }
-    let connection = schema::open_writer(Some(path))?;
-    connection.execute("ATTACH ? AS damaged", [aside.to_string_lossy()])?;
-    let mut sessions = Vec::new();
-    {
-        let mut find = connection.prepare("SELECT key FROM damaged.sessions")?;
-        let mut rows = find.query([])?;
-        while let Ok(Some(row)) = rows.next() {
-            sessions.extend(row.get::<_, i64>(0));
-        }
-    }
-    let mut saved = 0;
-    for session in sessions {
-        connection.execute_batch("BEGIN IMMEDIATE")?;
-        match copy_session(&connection, session) {
-            Ok(()) => {
-                connection.execute_batch("COMMIT")?;
-                saved += 1;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a session could not be copied from the damaged store");
-                connection.execute_batch("ROLLBACK")?;
-            }
-        }
-    }
-    Ok(saved)
-}
-
-fn copy_session(connection: &Connection, session: i64) -> Result<(), StoreError> {
-    connection.execute(
-        "INSERT INTO main.sessions SELECT * FROM damaged.sessions WHERE key = ?",
-        [session],
-    )?;
-    connection.execute(
-        "INSERT OR IGNORE INTO main.blobs SELECT * FROM damaged.blobs WHERE id IN \
-         (SELECT blob FROM damaged.blob_uses WHERE session = ?)",
-        [session],
-    )?;
-    for table in SESSION_TABLES {
-        let copy =
-            format!("INSERT INTO main.{table} SELECT * FROM damaged.{table} WHERE session = ?");
-        connection.execute(&copy, [session])?;
-    }
-    Ok(())
-}
-
-/// Fails with [`StorageFault::Corrupt`] if the database is damaged.
+/// Fails with [`StorageFault::Corrupt`] if the database or what is stored in it is damaged.
 pub(super) fn check_integrity(connection: &Connection) -> Result<(), StoreError> {
     let word: String = connection.query_row("PRAGMA quick_check(1)", [], |it| it.get(0))?;
-    if word == "ok" {
-        return Ok(());
-    }
-    Err(StoreError::Unavailable { fault: StorageFault::Corrupt, reason: word })
+    let rows = if word == "ok" { salvage::check_rows(connection) } else { Ok(()) };
+    let reason = match rows {
+        Ok(()) if word == "ok" => return Ok(()),
+        Ok(()) => word,
+        Err(StoreError::Damaged(reason)) => reason,
+        Err(error) => return Err(error),
+    };
+    Err(StoreError::Unavailable { fault: StorageFault::Corrupt, reason })
 }
 
 fn file_ids(path: &Path) -> [FileIdentity; 3] {
@@ -199,7 +242,7 @@ fn file_ids(path: &Path) -> [FileIdentity; 3] {
 #[cfg(unix)]
 fn file_id(path: &Path) -> FileIdentity {
     use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()))
+    fs::metadata(path).ok().map(|it| (it.dev(), it.ino()))
 }
 
 #[cfg(not(unix))]

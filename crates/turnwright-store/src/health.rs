@@ -21,6 +21,8 @@ pub enum StorageFault {
     Disk,
     /// The file is not a database, or it is damaged.
     Corrupt,
+    /// The file is a database of another program.
+    Foreign,
 }
 
 impl StorageFault {
@@ -33,7 +35,10 @@ impl StorageFault {
                 "Close the other program that uses it, such as a database browser"
             }
             StorageFault::Disk => "Check whether the disk is full or failing",
-            StorageFault::Corrupt => "Move the database file away",
+            StorageFault::Corrupt => "Opening a session replaces it by what can still be read",
+            StorageFault::Foreign => {
+                "Move that file to another folder: turnwright keeps its sessions under its name"
+            }
         }
     }
 
@@ -62,6 +67,11 @@ impl StoreError {
         }
     }
 
+    /// True if the database is damaged, or what was stored in it.
+    pub(super) fn is_damage(&self) -> bool {
+        self.fault() == Some(StorageFault::Corrupt) || matches!(self, StoreError::Damaged(_))
+    }
+
     /// The error of a write for which there is no room in the queue.
     pub(super) fn queue_full() -> StoreError {
         let reason = "the disk does not keep up".to_owned();
@@ -75,6 +85,14 @@ impl From<rusqlite::Error> for StoreError {
         match (error, fault) {
             (rusqlite::Error::QueryReturnedNoRows, _) => StoreError::NoSuchSession,
             (error, Some(fault)) => StoreError::Unavailable { fault, reason: error.to_string() },
+            // A column holds something else than what was stored.
+            (
+                error @ (rusqlite::Error::FromSqlConversionFailure(..)
+                | rusqlite::Error::InvalidColumnType(..)
+                | rusqlite::Error::IntegralValueOutOfRange(..)
+                | rusqlite::Error::Utf8Error(..)),
+                None,
+            ) => StoreError::Damaged(error.to_string()),
             (error, None) => StoreError::Unusable(error.to_string()),
         }
     }

@@ -18,7 +18,9 @@ mod corruption;
 mod packed_json;
 pub mod read;
 mod rows;
+mod salvage;
 mod schema;
+mod schema_graft;
 mod summaries;
 pub mod sessions;
 mod cleanup;
@@ -27,6 +29,9 @@ mod turns;
 pub mod file_versions;
 mod text_search;
 
+#[cfg(test)]
+#[cfg(unix)]
+mod damage_tests;
 #[cfg(test)]
 mod tests;
 
@@ -163,10 +168,13 @@ pub fn database_files(state: &Path) -> Vec<PathBuf> {
     let own = state.join(DATABASE_FILE);
     let mut files = Vec::new();
     for database in [schema::fallback_path(&own), own] {
-        for end in ["", "-wal", "-shm", "-journal"] {
-            let mut name = database.clone().into_os_string();
-            name.push(end);
-            files.push(name.into());
+        for kind in ["", corruption::REPLACEMENT_SUFFIX, corruption::COPY_SUFFIX] {
+            for end in ["", "-wal", "-shm", "-journal"] {
+                let mut name = database.clone().into_os_string();
+                name.push(kind);
+                name.push(end);
+                files.push(name.into());
+            }
         }
     }
     let entries = std::fs::read_dir(state).into_iter().flatten().flatten();
@@ -314,33 +322,44 @@ impl Store {
     /// If reading fails.
     pub async fn read<T: Send + 'static>(
         &self,
-        mut work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let Some(path) = self.0.shared.path.clone() else {
             return self.write(Durability::ProcessCrash, work).await;
         };
-        let reading = tokio::task::spawn_blocking(move || work(&schema::open_reader(&path)?));
-        let result = reading.await.unwrap_or(Err(StoreError::Closed));
-        self.check_after_error(result.as_ref().err());
-        result
+        let (result, work) = read_once(path.clone(), work).await?;
+        if !result.as_ref().is_err_and(StoreError::is_damage) {
+            return result;
+        }
+        self.repair().await;
+        read_once(path, work).await?.0
+    }
+
+    /// Has the database checked, and replaced if it is damaged.
+    async fn repair(&self) {
+        self.0.shared.suspects_corruption.store(true, Ordering::Relaxed);
+        let checked = self.write(Durability::ProcessCrash, corruption::check_integrity).await;
+        checked.unwrap_or_else(|error| tracing::error!(%error, "the store cannot be repaired"));
     }
 
     /// Like [`Store::flush`], for the end of the process: waits once more for locks that other
-    /// processes hold.
+    /// processes hold, and leaves nothing in the write-ahead log, unless another process is using
+    /// it.
     ///
     /// # Errors
     /// If something is lost.
     pub async fn final_flush(&self) -> Result<(), StoreError> {
         self.0.shared.is_final_flush.store(true, Ordering::Relaxed);
-        self.flush().await
-    }
-
-    /// Has the database checked if reading it found it damaged.
-    fn check_after_error(&self, error: Option<&StoreError>) {
-        if error.and_then(StoreError::fault) == Some(StorageFault::Corrupt) {
-            self.0.shared.suspects_corruption.store(true, Ordering::Relaxed);
-            drop(self.submit(Durability::ProcessCrash, corruption::check_integrity));
+        self.flush().await?;
+        if self.0.shared.path.is_some() && self.0.writer.get().is_some() {
+            let emptied = self.read(|connection| {
+                connection.busy_timeout(cleanup::BUSY_TIMEOUT)?;
+                cleanup::empty_log(connection)
+            });
+            let emptied = emptied.await;
+            emptied.unwrap_or_else(|error| tracing::debug!(%error, "the log was not emptied"));
         }
+        Ok(())
     }
 
     /// Reads on the calling thread, for callers without a runtime such as the command line.
@@ -365,4 +384,19 @@ impl Store {
     ) -> Result<T, StoreError> {
         self.submit(Durability::PowerLoss, work).blocking_recv().unwrap_or(Err(StoreError::Closed))
     }
+}
+
+/// Reads on a blocking thread. Returns the closure as well, so that it can be called again.
+async fn read_once<T: Send + 'static, F>(
+    path: PathBuf,
+    mut work: F,
+) -> Result<(Result<T, StoreError>, F), StoreError>
+where
+    F: FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
+{
+    let reading = tokio::task::spawn_blocking(move || {
+        let result = schema::open_reader(&path).and_then(|it| work(&it));
+        (result, work)
+    });
+    reading.await.map_err(|_| StoreError::Closed)
 }

@@ -50,7 +50,7 @@ pub(super) fn unpack(
     let mut value: Value = serde_json::from_str(body)?;
     let refs: Vec<(String, i64)> = refs.map_or(Ok(Vec::new()), serde_json::from_str)?;
     for (path, id) in refs {
-        let text = String::from_utf8_lossy(&blobs::get(connection, id)?).into_owned();
+        let text = blobs::get_text(connection, id)?;
         let place = resolve_path(&mut value, &path);
         *place.ok_or_else(|| StoreError::Damaged(path.clone()))? = Value::String(text);
     }

@@ -14,6 +14,9 @@ use super::health::StorageFault;
 /// `usable_from` in `meta` to its own number.
 const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("fewer_indexes.sql")];
 
+/// The `application_id` of our databases, which is set by the first migration.
+const APPLICATION_ID: i32 = 0x5457_5253;
+
 /// How long to wait for a lock that another process holds.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -36,6 +39,7 @@ pub(super) fn open_writer_with_timeout(
     };
     connection.busy_timeout(timeout)?;
     connection.set_prepared_statement_cache_capacity(64);
+    check_owner(&connection)?;
     prepare_database(&connection, MIGRATIONS)?;
     Ok(connection)
 }
@@ -51,6 +55,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     };
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -1024;")?;
+    check_owner(&connection)?;
     match version(&connection)? {
         // Another process is about to create the schema.
         0 => open_writer(None),
@@ -105,6 +110,22 @@ pub(super) fn create_private_folder(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
+/// Fails with [`StorageFault::Foreign`] if the database is of another program.
+fn check_owner(connection: &Connection) -> Result<(), StoreError> {
+    let owner: i32 = connection.pragma_query_value(None, "application_id", |it| it.get(0))?;
+    let is_foreign = match owner {
+        APPLICATION_ID => false,
+        0 => connection.query_row("SELECT count(*) > 0 FROM sqlite_master", [], |it| it.get(0))?,
+        _ => true,
+    };
+    if !is_foreign {
+        return Ok(());
+    }
+    let reason =
+        format!("{} is a database of another program", connection.path().unwrap_or_default());
+    Err(StoreError::Unavailable { fault: StorageFault::Foreign, reason })
+}
+
 fn version(connection: &Connection) -> Result<usize, StoreError> {
     Ok(connection.pragma_query_value(None, "user_version", |it| it.get(0))?)
 }
@@ -155,14 +176,6 @@ fn migrate_once(connection: &Connection, migrations: &[&str]) -> Result<bool, St
 fn apply_next(connection: &Connection, migrations: &[&str]) -> Result<bool, StoreError> {
     let found = version(connection)?;
     let Some(step) = migrations.get(found) else { return Ok(false) };
-    if found == 0 {
-        let tables: i64 =
-            connection.query_row("SELECT count(*) FROM sqlite_master", [], |it| it.get(0))?;
-        if tables > 0 {
-            let reason = "it is a database of another program".to_owned();
-            return Err(StoreError::Unavailable { fault: StorageFault::Corrupt, reason });
-        }
-    }
     connection.execute_batch(step)?;
     connection.pragma_update(None, "user_version", found + 1)?;
     Ok(true)

@@ -142,6 +142,18 @@ pub(super) fn lock_file(path: &Path) -> Option<File> {
     Some(file)
 }
 
+/// Waits while another process has [locked](lock_file) a file.
+pub(super) fn wait_for_lock(path: &Path) {
+    #[cfg(unix)]
+    if let Ok(file) = File::open(path)
+        && let Err(error) = rustix::fs::flock(&file, rustix::fs::FlockOperation::LockShared)
+    {
+        tracing::debug!(%error, "the lock could not be waited for");
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+}
+
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {

@@ -245,7 +245,9 @@ async fn the_final_flush_waits_for_locks_again() {
 fn damaged(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name());
     let names = names.map(|it| it.to_string_lossy().into_owned());
-    names.filter(|it| it.contains("damaged") && it.len() < 45).collect()
+    names
+        .filter(|it| it.contains("damaged") && !it.ends_with("-wal") && !it.ends_with("-shm"))
+        .collect()
 }
 
 #[tokio::test]
@@ -281,13 +283,78 @@ async fn a_database_that_is_damaged_while_it_is_open_is_replaced_and_the_session
     file.seek(SeekFrom::Start(0)).unwrap();
     file.write_all(&vec![0xA5; usize::try_from(length).unwrap()]).unwrap();
     drop(file);
-    let error = notes(&store, "s").await.unwrap_err();
-    assert_eq!(error.fault(), Some(StorageFault::Corrupt), "{error}");
+    assert_eq!(notes(&store, "s").await.unwrap_err(), StoreError::NoSuchSession);
     note(&log, "b");
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "s").await.unwrap(), "b");
     assert!(log.take_notices()[0].contains("damaged"));
     assert_eq!(damaged(folder.path()).len(), 1);
+}
+
+#[tokio::test]
+async fn what_two_processes_write_is_kept_while_one_of_them_replaces_the_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = [Store::new(folder.path()), Store::new(folder.path())];
+    let logs = [session(&stores[0], "s").await, session(&stores[1], "t").await];
+    let path = folder.path().join(DATABASE_FILE);
+    let shared = SharedState { path: Some(path.clone()), ..SharedState::default() };
+    for round in 0..5 {
+        for _ in 0..20 {
+            for log in &logs {
+                note(log, "a");
+            }
+        }
+        let shared = &shared;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let opened = corruption::open(shared, schema::BUSY_TIMEOUT).unwrap();
+                drop(opened.connection);
+                corruption::replace(shared, &opened.files.unwrap()).unwrap();
+            });
+        });
+        for (log, name) in logs.iter().zip(["s", "t"]) {
+            log.flush().written().await;
+            let expected = "a".repeat(20 * (round + 1));
+            assert_eq!(notes(&stores[0], name).await.unwrap(), expected, "{name}");
+        }
+    }
+    assert_eq!(damaged(folder.path()).len(), 5);
+}
+
+#[tokio::test]
+async fn the_database_of_another_program_is_left_alone() {
+    let owners = ["CREATE TABLE notes (a)", "PRAGMA application_id = 7; PRAGMA user_version = 1"];
+    for owner in owners {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(DATABASE_FILE);
+        Connection::open(&path).unwrap().execute_batch(owner).unwrap();
+        let before = fs::read(&path).unwrap();
+        let store = Store::new(folder.path());
+        let log = session(&store, "s").await;
+        note(&log, "a");
+        assert!(store.flush().await.is_err());
+        let notices = log.take_notices();
+        let named = format!("{} is a database of another program", path.display());
+        assert!(notices.len() == 1 && notices[0].contains(&named), "{notices:?}");
+        assert_eq!(notes(&store, "s").await.unwrap_err().fault(), Some(StorageFault::Foreign));
+        assert!(fs::read(&path).unwrap() == before && damaged(folder.path()).is_empty());
+        fs::remove_file(&path).unwrap();
+        store.flush().await.unwrap();
+        assert_eq!(notes(&store, "s").await.unwrap(), "a");
+    }
+}
+
+#[tokio::test]
+async fn after_the_end_of_the_process_the_database_alone_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let log = session(&store, "s").await;
+    note(&log, "a");
+    store.final_flush().await.unwrap();
+    fs::create_dir(folder.path().join("copy")).unwrap();
+    let copy = folder.path().join("copy").join(DATABASE_FILE);
+    fs::copy(folder.path().join(DATABASE_FILE), copy).unwrap();
+    assert_eq!(notes(&Store::new(&folder.path().join("copy")), "s").await.unwrap(), "a");
 }
 
 #[tokio::test]
@@ -301,7 +368,8 @@ async fn readable_sessions_of_a_damaged_database_are_copied() {
     drop((log, store));
     let shared = SharedState { path: Some(path), ..SharedState::default() };
     let opened = corruption::open(&shared, schema::BUSY_TIMEOUT).unwrap();
-    corruption::set_aside(&shared, &opened.files.unwrap()).unwrap();
+    drop(opened.connection);
+    corruption::replace(&shared, &opened.files.unwrap()).unwrap();
     let store = Store::new(folder.path());
     assert_eq!(notes(&store, "s").await.unwrap(), "a");
 }

@@ -102,11 +102,7 @@ impl<'a> TextSearch<'a> {
         if let Some(blob_matches) = self.blob_matches.get(&id) {
             return Ok(*blob_matches);
         }
-        let bytes = match blobs::get(self.connection, id) {
-            Ok(bytes) => bytes,
-            Err(StoreError::NoSuchSession) => return Ok(0),
-            Err(error) => return Err(error),
-        };
+        let Some(bytes) = blobs::get(self.connection, id)? else { return Ok(0) };
         let Some(remaining_bytes) = self.remaining_bytes.checked_sub(bytes.len()) else {
             self.is_truncated = true;
             return Ok(0);

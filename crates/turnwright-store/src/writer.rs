@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::cleanup::Cleanup;
-use super::corruption::{self, OpenDatabase};
+use super::corruption::{self, DatabaseFiles, OpenDatabase};
 use super::health::StorageFault;
 use super::job_list::JobList;
 use super::queue::{JobReceiver, JobSender, job_queue};
@@ -22,6 +22,8 @@ const MAX_BATCH: usize = 64;
 const MAX_BACKLOG_BYTES: usize = 8 * 1024 * 1024;
 /// How often the backlog is retried while no new job arrives.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// How often a database whose files were replaced is opened again for one commit.
+const MAX_REOPENINGS: usize = 8;
 /// How long to wait for a lock of another process while writing fails already.
 const SHORT_BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -155,11 +157,22 @@ impl WriterThread {
     }
 
     fn continue_cleanup(&mut self) {
-        match &self.database {
-            Some(OpenDatabase { connection, files: Some(files) }) => {
-                self.cleanup.run_slice(connection, &files.path, self.shared.limits());
+        let done = match &self.database {
+            // What was replaced is kept as it is.
+            Some(OpenDatabase { connection, files: Some(files) }) if files.is_unchanged() => {
+                self.cleanup.run_slice(connection, &files.path, self.shared.limits())
             }
-            _ => self.cleanup.rest(),
+            _ => {
+                self.cleanup.rest();
+                Ok(())
+            }
+        };
+        let Err(error) = done else { return };
+        tracing::debug!(%error, "the store's cleanup failed");
+        if error.fault() == Some(StorageFault::Corrupt)
+            && let Err(error) = self.replace_database(error)
+        {
+            tracing::error!(%error, "the damaged store could not be replaced");
         }
     }
 
@@ -255,10 +268,7 @@ impl WriterThread {
     fn commit_batch(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
         match self.try_commit(batch) {
             Err(error) if error.fault() == Some(StorageFault::Corrupt) => {
-                let Some(files) = self.database.take().and_then(|it| it.files) else {
-                    return Err(error);
-                };
-                corruption::set_aside(&self.shared, &files)?;
+                self.replace_database(error)?;
                 self.try_commit(batch)
             }
             result => {
@@ -267,6 +277,12 @@ impl WriterThread {
                 result
             }
         }
+    }
+
+    /// Replaces the open database, in which something was damaged.
+    fn replace_database(&mut self, error: StoreError) -> Result<(), StoreError> {
+        let files = self.database.take().and_then(|it| it.files).ok_or(error)?;
+        corruption::replace(&self.shared, &files)
     }
 
     fn try_commit(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
@@ -279,16 +295,32 @@ impl WriterThread {
         } else {
             schema::BUSY_TIMEOUT
         };
-        // The file may have been removed or replaced.
-        self.database.take_if(|it| it.files.as_ref().is_some_and(|it| !it.is_unchanged()));
         // Reopen the database: pages in this connection's cache may hide damage in the file.
         if self.shared.suspects_corruption.swap(false, Ordering::Relaxed) {
             self.database = None;
         }
-        let connection = match &self.database {
-            Some(database) => &database.connection,
-            None => &self.database.insert(corruption::open(&self.shared, timeout)?).connection,
+        for _ in 0..MAX_REOPENINGS {
+            if self.try_transaction(batch, timeout)? {
+                return Ok(());
+            }
+            self.database = None;
+        }
+        let reason = "its files are replaced again and again".to_owned();
+        Err(StoreError::Unavailable { fault: StorageFault::Locked, reason })
+    }
+
+    /// Runs the jobs in the open database. Returns false, and writes nothing, if its files were
+    /// removed or replaced.
+    fn try_transaction(
+        &mut self,
+        batch: &mut [Box<dyn WriteJob>],
+        timeout: Duration,
+    ) -> Result<bool, StoreError> {
+        let database = match &mut self.database {
+            Some(database) => database,
+            none => none.insert(corruption::open(&self.shared, timeout)?),
         };
+        let connection = &database.connection;
         connection.busy_timeout(timeout)?;
         #[cfg(test)]
         self.shared.limit_pages(connection)?;
@@ -296,7 +328,7 @@ impl WriterThread {
         if needs_full_sync {
             connection.pragma_update(None, "synchronous", "FULL")?;
         }
-        let result = run_transaction(connection, batch);
+        let result = run_transaction(database, batch);
         if needs_full_sync {
             connection.pragma_update(None, "synchronous", "NORMAL")?;
         }
@@ -305,14 +337,24 @@ impl WriterThread {
 }
 
 fn run_transaction(
-    connection: &Connection,
+    database: &OpenDatabase,
     batch: &mut [Box<dyn WriteJob>],
-) -> Result<(), StoreError> {
-    connection.execute_batch("BEGIN IMMEDIATE")?;
+) -> Result<bool, StoreError> {
+    let connection = &database.connection;
+    let begun = connection.execute_batch("BEGIN IMMEDIATE");
+    // Whoever replaces the database prevents writing meanwhile, so it is not replaced from now on.
+    let is_unchanged = database.files.as_ref().is_none_or(DatabaseFiles::is_unchanged);
+    if !is_unchanged {
+        if begun.is_ok() {
+            connection.execute_batch("ROLLBACK")?;
+        }
+        return Ok(false);
+    }
+    begun?;
     let done = batch.iter_mut().try_for_each(|it| it.run(connection));
     let done = done.and_then(|()| Ok(connection.execute_batch("COMMIT")?));
     if done.is_err() && !connection.is_autocommit() {
         connection.execute_batch("ROLLBACK")?;
     }
-    done
+    done.map(|()| true)
 }

@@ -117,6 +117,8 @@ struct Inner {
     writer: OnceLock<JobSender>,
     /// Admits callers of [`Store::write`] to the queue.
     admission: Semaphore,
+    /// Lets a bounded number of reads run at once, each of which needs a thread.
+    readers: Semaphore,
 }
 
 /// How many callers of [`Store::write`] may be in the queue at once; the others wait in front of it.
@@ -160,6 +162,8 @@ impl std::fmt::Debug for Store {
 }
 
 const DATABASE_FILE: &str = "sessions.db";
+/// The number of reads at once.
+const MAX_READERS: usize = 8;
 
 /// Lists every file in a state folder that holds or may soon hold conversations: the databases,
 /// SQLite's files beside them, and damaged databases that were moved aside. Sandboxed commands must
@@ -198,7 +202,8 @@ impl Store {
     fn at(path: Option<PathBuf>) -> Store {
         let shared = Arc::new(SharedState { path, ..SharedState::default() });
         let admission = Semaphore::new(MAX_ADMITTED_WRITES);
-        Store(Arc::new(Inner { shared, writer: OnceLock::new(), admission }))
+        let readers = Semaphore::new(MAX_READERS);
+        Store(Arc::new(Inner { shared, writer: OnceLock::new(), admission, readers }))
     }
 
     /// Sets the retention limits for the next cleanup.
@@ -327,12 +332,15 @@ impl Store {
         let Some(path) = self.0.shared.path.clone() else {
             return self.write(Durability::ProcessCrash, work).await;
         };
+        let permit = self.0.readers.acquire().await.map_err(|_| StoreError::Closed)?;
         let (result, work) = read_once(path.clone(), work).await?;
         if !result.as_ref().is_err_and(StoreError::is_damage) {
             return result;
         }
         self.repair().await;
-        read_once(path, work).await?.0
+        let repeated = read_once(path, work).await?.0;
+        drop(permit);
+        repeated
     }
 
     /// Has the database checked, and replaced if it is damaged.

@@ -86,7 +86,7 @@ pub(super) async fn confine(
     };
     let mut extra_variables: Vec<(&'static str, String)> = Vec::new();
     let is_silent = pass.is_read_only();
-    if is_silent && command.line.contains("git") {
+    if is_silent {
         extra_variables
             .extend(SAFE_GIT_VARIABLES.iter().map(|(name, value)| (*name, (*value).to_owned())));
     }

@@ -10,12 +10,11 @@ use turnwright_policy::shell;
 use turnwright_types::effect::is_secret_path;
 
 /// The search visits at most this many files and folders.
-const MAX_VISITED: usize = 5_000;
+const MAX_VISITED: usize = 10_000;
 /// At most this many paths are hidden.
-const MAX_HIDDEN: usize = 64;
-/// Large folders of generated or third-party files, which are not searched.
-const SKIPPED_FOLDERS: &[&str] =
-    &[".git", "node_modules", "target", ".venv", "venv", "dist", "build"];
+const MAX_HIDDEN: usize = 256;
+/// Large folders of generated or third-party files, which are searched last.
+const LARGE_FOLDERS: &[&str] = &["node_modules", "target", ".venv", "venv", "dist", "build"];
 /// Programs that read everything below the folders they are given.
 const RECURSIVE_PROGRAMS: &[&str] = &["grep", "egrep", "fgrep", "rg", "git", "diff"];
 
@@ -36,8 +35,9 @@ pub(crate) fn hidden_below<'a>(
     named: &[PathBuf],
 ) -> Vec<PathBuf> {
     let mut folders: VecDeque<PathBuf> = roots.map(Path::to_path_buf).collect();
+    let mut large = VecDeque::new();
     let (mut hidden, mut seen) = (Vec::new(), 0);
-    while let Some(folder) = folders.pop_front() {
+    while let Some(folder) = folders.pop_front().or_else(|| large.pop_front()) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             seen += 1;
             if seen > MAX_VISITED || hidden.len() >= MAX_HIDDEN {
@@ -45,13 +45,13 @@ pub(crate) fn hidden_below<'a>(
             }
             let (path, name) = (entry.path(), entry.file_name());
             let Ok(kind) = entry.file_type() else { continue };
-            let is_skipped = SKIPPED_FOLDERS.iter().any(|it| name == *it);
+            let is_large = LARGE_FOLDERS.iter().any(|it| name == *it);
             if is_secret_path(&path) || denied.contains(&path) {
                 if !kind.is_symlink() && !named.contains(&path) {
                     hidden.push(path);
                 }
-            } else if kind.is_dir() && !is_skipped {
-                folders.push_back(path);
+            } else if kind.is_dir() && name != ".git" {
+                if is_large { &mut large } else { &mut folders }.push_back(path);
             }
         }
     }
@@ -77,7 +77,8 @@ mod tests {
             all.sort();
             all
         };
-        let names = [".env", "sub/.ssh", "sub/prod.env"].map(|it| base.join(it));
+        let names = [".env", "node_modules/.env", "sub/.ssh", "sub/prod.env"];
+        let names = names.map(|it| base.join(it));
         assert_eq!(hidden(&[]), names);
         assert_eq!(hidden(&[base.join(".env")]), names[1..]);
     }

@@ -355,6 +355,16 @@ mod tests {
         disk.file("thief/.git", "gitdir: ../mono/.git/worktrees/tree\n");
         assert!(disk.folders("thief").is_empty());
 
+        // A link.
+        #[cfg(unix)]
+        for target in ["../mono/.git", "/"] {
+            fs::create_dir_all(base.join("linked")).unwrap();
+            drop(fs::remove_file(base.join("linked/.git")));
+            std::os::unix::fs::symlink(target, base.join("linked/.git")).unwrap();
+            assert!(disk.folders("linked").is_empty(), "{target}");
+            assert_ne!(disk.reason("linked"), "", "{target}");
+        }
+
         // A submodule.
         disk.repository("mono/.git/modules/sub", "[core]\nworktree = ../../../sub\n");
         disk.file("mono/sub/.git", "gitdir: ../.git/modules/sub\n");

@@ -24,7 +24,9 @@ pub(super) fn readable(roots: &Roots, environment: &Environment) -> Vec<PathBuf>
     let folders = roots.folders().map(Path::to_path_buf);
     let mut all: Vec<_> = folders.chain(roots.readable_folders()).collect();
     all.extend(roots.folders().flat_map(repository::git_folders));
-    all.extend(roots.folders().filter_map(repository::top));
+    // The project may lie in a repository of the whole home folder.
+    let tops = roots.folders().filter_map(repository::top);
+    all.extend(tops.filter(|it| is_below_home(it, home)));
     if let Some(home) = home {
         let config = environment.get("XDG_CONFIG_HOME");
         let config = config.map_or_else(|| home.join(".config"), PathBuf::from);
@@ -49,9 +51,11 @@ fn installation(programs: &Path, home: Option<&Path>) -> PathBuf {
     }
 }
 
-/// True for a folder of its own, as opposed to the home folder or one above it.
+/// True for a folder of its own, as opposed to the home folder, one above it, and `~/.local`, where
+/// programs keep the user's data.
 fn is_below_home(folder: &Path, home: Option<&Path>) -> bool {
-    folder.parent().is_some() && !home.is_some_and(|home| home.starts_with(folder))
+    let is_shared = |home: &Path| home.starts_with(folder) || folder == home.join(".local");
+    folder.parent().is_some() && !home.is_some_and(is_shared)
 }
 
 #[cfg(test)]
@@ -66,6 +70,7 @@ mod tests {
             ("/home/a/.nvm/versions/node/v20/bin", "/home/a/.nvm/versions/node/v20"),
             ("/home/a/.pyenv/shims", "/home/a/.pyenv"),
             ("/home/a/bin", "/home/a/bin"),
+            ("/home/a/.local/bin", "/home/a/.local/bin"),
             ("/home/bin", "/home/bin"),
             ("/bin", "/bin"),
             ("/srv/tools", "/srv/tools"),

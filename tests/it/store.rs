@@ -70,7 +70,7 @@ fn a_full_disk_is_reported_and_nothing_is_lost_once_there_is_space() {
     assert_eq!(agent.turn("short"), "end_turn");
     // On a busy machine the delayed writes may take longer than the turn.
     let mut attempts = 0;
-    while !agent.thoughts().contains("being saved again") && attempts < 5 {
+    while !agent.thoughts().contains("being saved again") && attempts < 30 {
         agent.model().push(says("More.")).unwrap();
         assert_eq!(agent.turn("more"), "end_turn");
         attempts += 1;

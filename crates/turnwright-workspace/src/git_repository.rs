@@ -15,7 +15,7 @@ pub struct GitRepository {
     pub top: PathBuf,
     /// The repository itself, a real path.
     pub git: PathBuf,
-    /// `.git` is a file that points to `git`.
+    /// `.git` is a file that points to `git`, or a link to it.
     pub is_elsewhere: bool,
 }
 
@@ -31,7 +31,8 @@ impl GitRepository {
             |it: &Path| fs::canonicalize(it).map_err(|_| "its .git leads nowhere".to_owned());
         let top = top.to_path_buf();
         if metadata.is_dir() {
-            return Ok(Some(GitRepository { top, git: real(&dot)?, is_elsewhere: false }));
+            let is_elsewhere = fs::symlink_metadata(&dot).is_ok_and(|it| it.is_symlink());
+            return Ok(Some(GitRepository { top, git: real(&dot)?, is_elsewhere }));
         }
         let text = read_head(&dot, None, MAX_POINTER_BYTES)
             .filter(|it| it.is_complete && !it.text.contains('\0'));

@@ -181,7 +181,10 @@ impl ApprovalRequest {
 /// A rule as it is shown on a button: a command as it is typed, anything else as it is.
 fn button_label(rule: &str) -> String {
     match rule.strip_prefix("exec(").and_then(|it| it.strip_suffix(')')) {
-        Some(words) => format!("`{words} …`"),
+        Some(words) => match words.strip_prefix('=') {
+            Some(exact) => format!("exactly `{exact}`"),
+            None => format!("`{words} …`"),
+        },
         None => rule.to_owned(),
     }
 }

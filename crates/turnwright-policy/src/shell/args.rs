@@ -17,6 +17,9 @@ pub(super) fn behind_wrappers<T>(
     find: impl Fn(&Program, Args<'_>) -> Option<T>,
 ) -> Option<T> {
     let words = command.words.as_slice();
+    if command.program() == "command" && words.get(1).is_some_and(|it| is_in("-v -V", &it.text)) {
+        return None;
+    }
     for (at, word) in words.iter().enumerate().take(MAX_TRIED) {
         let program = programs::find(name(&word.text));
         if let Some(found) = find(program, &words[at + 1..]) {

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use super::args::{Args, first_operand, is_option, name, operands};
+use super::args::{Args, is_option, name, operands};
 use super::programs::is_in;
-use super::{Redirect, known_words};
+use super::{Redirect, Word, known_words};
 
 const FILES: &str = "deletes the system or all of a user's files";
 const DISK: &str = "destroys the content of a disk";
@@ -38,11 +38,17 @@ pub(super) fn ends_run_level(words: Args<'_>, _: Option<&Path>) -> Option<&'stat
 /// `systemctl poweroff`.
 pub(super) fn stops_system(words: Args<'_>, _: Option<&Path>) -> Option<&'static str> {
     let stops = "poweroff reboot halt kexec soft-reboot suspend hibernate";
-    is_in(stops, first_operand(words)).then_some(SHUTDOWN)
+    let mut operands = operands(words).map(|it| it.text.as_str());
+    let isolates = operands.clone().nth(1).and_then(|it| it.strip_suffix(".target"));
+    let is_end = operands.next().is_some_and(|it| {
+        is_in(stops, it) || it == "isolate" && isolates.is_some_and(|it| is_in(stops, it))
+    });
+    is_end.then_some(SHUTDOWN)
 }
 
+/// Also true for `shutdown -c`, which cancels one.
 fn asks_help(words: Args<'_>) -> bool {
-    words.iter().any(|it| ["--help", "--version", "-c"].contains(&it.text.as_str()))
+    words.first().is_some_and(|it| is_in("--help --version -c", &it.text))
 }
 
 pub(super) fn removes_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str> {
@@ -57,7 +63,8 @@ pub(super) fn removes_system(words: Args<'_>, folder: Option<&Path>) -> Option<&
 pub(super) fn moves_system(words: Args<'_>, folder: Option<&Path>) -> Option<&'static str> {
     let has_target = words.iter().any(|it| is_option(&it.text, 't', "--target-directory"));
     let count = operands(words).count().saturating_sub(1);
-    let is_moved = operands(words).take(count).any(|it| is_system(&it.text, folder));
+    let is_all = |it: &str| is_system(it, folder) || is_home(it, folder);
+    let is_moved = operands(words).take(count).any(|it| is_all(&it.text));
     (is_moved && !has_target).then_some(FILES)
 }
 
@@ -66,12 +73,12 @@ pub(super) fn finds_and_deletes_system(
     words: Args<'_>,
     folder: Option<&Path>,
 ) -> Option<&'static str> {
+    let is_option = |it: &&Word| ["-L", "-H", "-P"].contains(&it.text.as_str());
+    let words = &words[words.iter().take_while(is_option).count()..];
     let is_start = |it: &&str| !it.starts_with(['-', '(', '!']);
     let mut starts = words.iter().map(|it| it.text.as_str()).take_while(is_start);
-    let selects = |it: &str| {
-        it.starts_with('-')
-            && !["-delete", "-depth", "-type", "-xdev", "-mount", "-mindepth"].contains(&it)
-    };
+    let all = "-delete -depth -type -xdev -mount -mindepth -maxdepth -print -print0 -ls";
+    let selects = |it: &str| it.starts_with('-') && !is_in(all, it);
     let is_all = |it: &str| is_system(it, folder) || is_home(it, folder);
     let exec = words.iter().position(|it| known_words::is_find_exec(&it.text));
     let (tests, started) = words.split_at(exec.unwrap_or(words.len()));
@@ -94,6 +101,8 @@ fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<PathParts<'
         let folder = folder.filter(|it| it.is_absolute())?;
         path.push(folder.to_str()?);
     }
+    // The root folder by another name.
+    let text = text.strip_prefix("/proc/self/root").unwrap_or(text);
     let text =
         text.strip_suffix('*').filter(|it| it.ends_with('/') || it.is_empty()).unwrap_or(text);
     path.push(text);
@@ -120,6 +129,9 @@ impl<'a> PathParts<'a> {
 /// True for `/` and the folders of the system, for everything in one of them, and for patterns that may
 /// stand for one of them.
 fn is_system(text: &str, folder: Option<&Path>) -> bool {
+    if let Some(list) = text.strip_prefix('{').and_then(|it| it.strip_suffix('}')) {
+        return list.split(',').any(|it| is_system(it, folder));
+    }
     let Some(path) = path_parts(text, folder) else { return false };
     let is_any = |part: &str, names: &str| names.split(' ').any(|it| may_be(part, it));
     match path.count {
@@ -138,17 +150,20 @@ fn may_be(part: &str, name: &str) -> bool {
     name.starts_with(&part[..start]) && name.ends_with(end)
 }
 
-/// `> /dev/sda`.
-pub(super) fn redirects_to_disk(redirects: &[Redirect]) -> Option<&'static str> {
-    let is_disk = |it: &Redirect| it.is_write && it.path.to_str().is_some_and(is_disk);
-    redirects.iter().any(is_disk).then_some(DISK)
+/// `> /dev/sda`, `> /proc/sysrq-trigger`.
+pub(super) fn redirects_to_machine(redirects: &[Redirect]) -> Option<&'static str> {
+    redirects.iter().filter(|it| it.is_write).find_map(|it| match it.path.to_str()? {
+        "/proc/sysrq-trigger" => Some(SHUTDOWN),
+        path => is_disk(path).then_some(DISK),
+    })
 }
 
 /// True for a home folder, and for everything in one.
 fn is_home(text: &str, folder: Option<&Path>) -> bool {
-    let rest = ["~", "$HOME", "${HOME}"].iter().find_map(|it| text.strip_prefix(it));
+    let rest = ["~root", "~", "$HOME", "${HOME}", "${HOME:?}"];
+    let rest = rest.iter().find_map(|it| text.strip_prefix(it));
     if let Some(rest) = rest {
-        return rest.split('/').all(|it| ["", ".", "*"].contains(&it));
+        return rest.split('/').all(|it| ["", ".", "*", ".*"].contains(&it));
     }
     path_parts(text, folder)
         .is_some_and(|it| it.count == 2 && ["home", "Users"].contains(&it.parts[0]))
@@ -262,6 +277,19 @@ mod tests {
             "find / -delete",
             "find / -type f -delete",
             "find / -exec rm {} +",
+            "find -L / -delete",
+            "find / -print -delete",
+            "find / -maxdepth 1 -exec rm -rf {} +",
+            "fakeroot rm -rf /",
+            "rm -rf {/etc,/usr}",
+            "rm -rf /proc/self/root/etc",
+            "rm -rf ~/.*",
+            "rm -rf ~root",
+            "rm -rf ${HOME:?}/*",
+            "mv ~ /x",
+            "shutdown -h now -c",
+            "systemctl isolate reboot.target",
+            "mkntfs /dev/sda1",
             "find ~ -type f -exec rm -f {} ;",
             "find ~ -delete",
             "mv / x",
@@ -311,6 +339,7 @@ mod tests {
     fn a_disk_is_not_overwritten_by_a_redirection() {
         for (line, expected) in [
             ("cat x > /dev/sda", true),
+            ("echo b > /proc/sysrq-trigger", true),
             ("echo x >> /dev/nvme0n1", true),
             ("cat < /dev/sda", false),
             ("echo x > /dev/null", false),
@@ -345,6 +374,9 @@ mod tests {
             "find / -name x -exec rm -f {} ;",
             "find / -exec grep x {} +",
             "rm -rf /tm*",
+            "command -v shutdown",
+            "rm -rf ~rooted",
+            "systemctl isolate rescue.target",
             "find . -delete",
             "mv a /etc",
             "mv -t /opt a",

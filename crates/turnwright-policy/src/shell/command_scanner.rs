@@ -23,23 +23,21 @@ pub(super) fn scan(line: &str) -> Vec<SimpleCommand> {
         let mut text = TextReader::new(&text, depth);
         text.read(&mut scan);
     }
-    let folder = working_folder(&scan.found);
-    for simple in &mut scan.found {
-        simple.folder.clone_from(&folder);
-    }
+    set_folders(&mut scan.found);
     scan.found
 }
 
-/// The folder in which the commands run, relative to that of the line. Of several absolute ones it is the
-/// shortest, in which the most can be destroyed. `None` if it is not known.
-fn working_folder(commands: &[SimpleCommand]) -> Option<PathBuf> {
-    let moves = |it: &&SimpleCommand| matches!(it.program(), "cd" | "chdir" | "pushd" | "popd");
-    let mut moves = commands.iter().filter(moves).peekable();
-    if moves.peek().is_none() {
-        return Some(PathBuf::new());
+/// Sets the folder in which each command runs, relative to that of the line, as far as the commands
+/// before it tell. The order is that of the text, except for lines within lines.
+fn set_folders(commands: &mut [SimpleCommand]) {
+    let mut folder = Some(PathBuf::new());
+    for simple in commands {
+        simple.folder.clone_from(&folder);
+        if matches!(simple.program(), "cd" | "chdir" | "pushd" | "popd") {
+            let target = simple.argv().nth(1).filter(|it| it.starts_with('/'));
+            folder = target.map(PathBuf::from);
+        }
     }
-    let targets = moves.flat_map(|it| it.argv().skip(1)).filter(|it| it.starts_with('/'));
-    targets.min_by_key(|it| it.len()).map(PathBuf::from)
 }
 
 struct CommandScanner {

@@ -63,6 +63,7 @@ const HOME_CREDENTIALS: &[&str] = &[
     ".cargo/credentials.toml",
     ".config/gcloud",
     ".config/gh",
+    ".config/git/credentials",
     ".config/glab-cli",
     ".config/hub",
     ".config/op",

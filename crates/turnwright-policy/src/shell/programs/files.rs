@@ -220,7 +220,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     DISK.with_names("shred").dangers(&[FOR_GOOD]),
     DISK.with_names("truncate").dangers(&[Danger::Always("truncates files")]),
     DISK.with_names("tee").grantable_prefixes(&[]),
-    DISK.with_names("wipefs blkdiscard fdisk sfdisk sgdisk parted mkswap mke2fs mkfs"),
+    DISK.with_names(
+        "wipefs blkdiscard fdisk sfdisk sgdisk parted mkdosfs mkntfs mkswap mke2fs mkfs",
+    ),
     ARCHIVE.with_names("tar").grantable_prefixes(&[]),
     ARCHIVE.with_names("gtar bsdtar"),
     ANYTHING.with_names("ed emacs ex nano nvim vi vim"),

@@ -1,5 +1,9 @@
 //! Git and its subcommands. What the settings of a repository make git run is not considered here.
 
+use std::path::{Path, PathBuf};
+
+use turnwright_types::effect::is_secret_path;
+
 use crate::shell::Word;
 use crate::shell::args::{Args, first_operand, git_subcommand, is_option, operands};
 use crate::shell::destructive::{CHANGES, Danger, HISTORY, first_danger, has_option};
@@ -253,10 +257,20 @@ fn reads(words: &[Word]) -> FilesRead {
         return None;
     }
     match subcommand(&sub.text).reads {
-        Reads::Options(options, operands) => operands.files(options, words, repository()),
+        Reads::Options(options, operands) => {
+            let mut reads = repository();
+            reads.0.extend(words.iter().filter_map(secret_file));
+            operands.files(options, words, reads)
+        }
         Reads::Check(check) => check(words),
         Reads::Unknown => None,
     }
+}
+
+/// The secret file that a word names, maybe as it was in a revision: `HEAD:.env`.
+fn secret_file(word: &Word) -> Option<PathBuf> {
+    let path = word.text.rsplit_once(':').map_or(word.text.as_str(), |it| it.1);
+    is_secret_path(Path::new(path)).then(|| path.into())
 }
 
 /// Every subcommand reads the repository.

@@ -30,7 +30,7 @@ const TASKS: Program = program("").runs_tasks().options_outside_grant(
 /// It runs what is named after one of its words, in an environment that it prepares.
 const ENVIRONMENT: Program = program("").searched().grantable_prefixes(&[]);
 const JS_TEST: Program = CHECKER.options_outside_grant(
-    "--config --globalSetup --globalTeardown --setupFiles --setupFilesAfterEnv --runner \
+    "cr --config --globalSetup --globalTeardown --setupFiles --setupFilesAfterEnv --runner \
      --testRunner --transform --resolver --reporters --reporter --require --loader --import \
      --rootDir --root --environment --outputFile --node-option --spec --exec-argv",
 );
@@ -89,7 +89,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("prisma").dangers(&[Danger::InOrder("migrate reset", DATA)]),
     CHECKER.with_names("pytest py.test").options_outside_grant(
         "cp --config-file --rootdir --confcutdir --override-ini --pastebin --basetemp< \
-         --junitxml< --junit-xml<",
+         --junitxml< --junit-xml< --log-file<",
     ),
     CHECKER.with_names("eslint").options_outside_grant(
         "fo --rulesdir --plugin --parser --resolve-plugins-relative-to --output-file --format \
@@ -158,6 +158,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     RUNNER.with_names("pnpx"),
     installer("deno", "install add cache")
         .version("--version")
+        .options_outside_grant("A --allow-all --allow-run --allow-write --allow-ffi --config")
         .grantable_prefixes(&[form("test fmt lint check", 2), form("task", 3)]),
     installer("pip pip3", "install download search index wheel")
         .version("-V --version")
@@ -229,7 +230,9 @@ pub(super) const PROGRAMS: &[Program] = &[
         .dangers(DATABASE_TASKS)
         .grantable_prefixes(&[form("test compile format", 2)]),
     installer("flutter", "pub upgrade"),
-    installer("swift", "package").grantable_prefixes(&[form("build test", 2)]),
+    installer("swift", "package")
+        .options_outside_grant("--package-path<")
+        .grantable_prefixes(&[form("build test", 2)]),
     installer("pod", "install update"),
     installer("apt", "install update upgrade full-upgrade download"),
     installer("apt-get", "install update upgrade dist-upgrade download"),

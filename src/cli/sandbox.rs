@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::config::Config;
 use turnwright_sandbox::{Network, SandboxProfile};
-use turnwright_workspace::exec::{self, DisplayTask, Environment, LaunchSpec};
+use turnwright_workspace::exec::{self, AgentAddress, DisplayTask, Environment, LaunchSpec};
 
 /// The most chunks of output that may wait to be written to the terminal.
 const MAX_PENDING_CHUNKS: usize = 8;
@@ -67,6 +67,14 @@ fn profile(args: &SandboxCliArgs, config: &Config, temporary: &Path) -> io::Resu
     Ok(SandboxProfile { writable: write, read_only: keep, hidden: hide, readable: None, network })
 }
 
+/// The agent that has had this process started in a terminal of the editor, if one has.
+fn agent_address(args: &SandboxCliArgs, config: &Config) -> Option<AgentAddress> {
+    let socket = args.report.clone()?;
+    let nonce = config.inherited.iter().find(|it| it.0 == exec::NONCE_VARIABLE);
+    let nonce = nonce.and_then(|it| it.1.to_str()).unwrap_or_default().to_owned();
+    Some(AgentAddress { socket, nonce })
+}
+
 fn serve(args: &SandboxCliArgs, config: &Config) -> io::Result<u8> {
     super::deny_memory_inspection();
     let secrets = config.secrets();
@@ -74,7 +82,7 @@ fn serve(args: &SandboxCliArgs, config: &Config) -> io::Result<u8> {
     let mut launch = LaunchSpec {
         environment: Environment::scrubbed(config.inherited.iter().cloned(), &secrets),
         accepts_input: args.input,
-        report_socket: args.report.clone(),
+        agent: agent_address(args, config),
         sandbox: None,
         program: args.program.clone(),
     };

@@ -19,6 +19,7 @@ mod exit_plan;
 mod find_files;
 mod grep;
 mod confinement_guard;
+mod hard_links;
 mod history;
 mod list_dir;
 mod live_output;
@@ -68,6 +69,7 @@ pub(crate) use arguments::{canonical_name, repair_arguments};
 pub(crate) use command::command_line_effects;
 pub(crate) use confinement::ConfinementSettings;
 pub(crate) use confinement_guard::RemoteCallGuard;
+use hard_links::OtherNames;
 pub(crate) use hidden_paths::hidden_below;
 pub(crate) use project_context::{describe_notes, describe_skills, read_project_context};
 pub use registry::{OfferContext, Registry, Toolbox};
@@ -294,6 +296,7 @@ struct TypedCall<T: Tool> {
     /// Arguments that were sent but that the tool does not have.
     ignored: Vec<String>,
     targets: Vec<ResolvedPath>,
+    other_names: OtherNames,
     preview: T::Preview,
 }
 
@@ -330,7 +333,8 @@ impl<T: Tool> AnyTool for T {
         let (args, ignored) = arguments::parse_arguments::<T>(args)?;
         self.analyse(&args);
         let (targets, preview) = (Vec::new(), T::Preview::default());
-        Ok(Box::new(TypedCall { tool: self, args, ignored, targets, preview }))
+        let other_names = OtherNames::default();
+        Ok(Box::new(TypedCall { tool: self, args, ignored, targets, other_names, preview }))
     }
 }
 
@@ -340,6 +344,10 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
         let roots = env.files.roots();
         self.targets = paths.into_iter().map(|it| self.tool.resolve_path(it, roots)).collect();
         self.tool.inspect(&mut self.args, &self.targets, env);
+        if T::KIND == ToolKind::Edit {
+            let effects = self.tool.effects(&self.args, &self.targets);
+            self.other_names = OtherNames::find(&effects, env);
+        }
     }
 
     fn view(&self, roots: &Roots) -> CallView {
@@ -347,7 +355,9 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
     }
 
     fn effects(&self) -> Vec<Effect> {
-        self.tool.effects(&self.args, &self.targets)
+        let mut effects = self.tool.effects(&self.args, &self.targets);
+        effects.extend(self.other_names.effects());
+        effects
     }
 
     fn preview<'a>(
@@ -356,11 +366,12 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
     ) -> BoxFuture<'a, Result<Vec<CallContent>, ToolRefusal>> {
         Box::pin(async {
             let computed = self.tool.preview(&self.args, &self.targets, ctx).await;
-            let (preview, content) = computed.map_err(|refusal| {
+            let (preview, mut content) = computed.map_err(|refusal| {
                 let for_model = append_ignored(refusal.for_model, &self.ignored);
                 ToolRefusal { for_model, ..refusal }
             })?;
             self.preview = preview;
+            content.extend(self.other_names.note().map(CallContent::Text));
             Ok(content)
         })
     }
@@ -371,9 +382,13 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
 
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
-            let TypedCall { tool, args, ignored, preview, .. } = *self;
+            let TypedCall { tool, args, ignored, other_names, preview, .. } = *self;
             ctx.env.guard.note_allowed(&pass, &ctx.env.confinement.protected);
             let mut outcome = tool.run(args, preview, &pass, ctx).await;
+            if let Some(note) = other_names.note().filter(|_| outcome.ok) {
+                outcome.text.push_str(&format!("\n{note}"));
+                outcome.content.push(CallContent::Text(note));
+            }
             outcome.text = append_ignored(outcome.text, &ignored);
             outcome
         })

@@ -2,7 +2,8 @@
 //! R-TERM-7, R-TOOL-11), in terminals that it draws from `_meta`, and as text.
 
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -22,6 +23,8 @@ enum Manner {
     Refuses(i64),
     /// Runs nothing, and answers `wait_for_exit` and `output` with these values.
     Says(Value, Value),
+    /// Runs the command after another process has connected to the agent and sent these bytes.
+    Outrun(Vec<u8>),
     /// Runs the command and sends it this signal once it has printed something, as when the user
     /// closes the terminal.
     Closes(&'static str),
@@ -143,6 +146,9 @@ impl Editor {
         let answer = match (request["method"].as_str().unwrap(), canned) {
             ("terminal/create", canned) => {
                 let id = format!("t{}", self.terminals.len() + 1);
+                if let Manner::Outrun(bytes) = &self.manner {
+                    outrun_launcher(params, bytes);
+                }
                 if canned.is_none() {
                     self.terminals.insert(id.clone(), Terminal::open(params));
                 }
@@ -209,6 +215,13 @@ impl Editor {
             assert!(cards.last() < Some(releases[0]), "{id} is shown after its release");
         }
     }
+}
+
+/// Connects to the agent's socket, as any process of the user can, and stays connected.
+fn outrun_launcher(params: &Value, bytes: &[u8]) {
+    let mut stream = UnixStream::connect(params["args"][2].as_str().unwrap()).unwrap();
+    stream.write_all(bytes).unwrap();
+    std::thread::spawn(move || while let Ok(1..) = stream.read(&mut [0; 64]) {});
 }
 
 fn methods(agent: &TestAgent) -> Vec<String> {
@@ -283,7 +296,27 @@ fn a_command_in_the_editors_terminal_sees_no_secrets_and_has_no_input() {
     assert!(result.contains("EDITOR_VERSION=seven") && result.contains("TERM=dumb"), "{result}");
     assert!(result.ends_with("\nend\n") && !result.contains("a terminal"), "{result}");
     assert!(!result.contains("of-the-editor") && !result.contains("sk-test"), "{result}");
+    let create = editor.agent.log.iter().find(|it| it["method"] == "terminal/create").unwrap();
+    let mut variables = create["params"]["env"].as_array().unwrap().iter();
+    let nonce = variables.find(|it| it["name"] == "TURNWRIGHT_LAUNCHER_NONCE").unwrap();
+    assert!(!result.contains(nonce["value"].as_str().unwrap()), "{result}");
     editor.close();
+}
+
+#[test]
+fn a_process_that_connects_before_the_launcher_cannot_report_for_it() {
+    let report = b"o\x11\0\0\0all tests passed\nx\x03\0\0\0c-0".to_vec();
+    let after_a_nonce = [b"0".repeat(32), report.clone()].concat();
+    for bytes in [report, after_a_nonce, Vec::new()] {
+        let mut editor = Editor::running(Manner::Outrun(bytes), &["echo the real one; exit 3"]);
+        assert_eq!(editor.turn(), "end_turn");
+        let result = editor.result();
+        assert!(result.starts_with("[exit 3 · "), "{result}");
+        assert!(result.ends_with("\nthe real one\n") && !result.contains("passed"), "{result}");
+        let is_shown = || editor.terminals["t1"].text() == "the real one\n";
+        eventually("the launcher has run the command", is_shown);
+        editor.close();
+    }
 }
 
 #[test]

@@ -40,3 +40,44 @@ fn a_protected_file_can_only_be_allowed_once() {
     assert_eq!(cards::questions(&agent), 2);
     assert!(agent.path("a.txt").exists());
 }
+
+#[cfg(unix)]
+#[test]
+fn a_file_with_several_names_is_written_only_after_saying_so_and_a_protected_name_counts() {
+    let hook = ".git/hooks/pre-commit";
+    for (answer, content) in [("reject_once", "old"), ("allow_once", "x")] {
+        let mut agent = TestAgent::builder()
+            .variable("TURNWRIGHT_MODE", "auto")
+            .file(hook, "old")
+            .model(json!([write("link"), says("Ok.")]))
+            .start();
+        std::fs::hard_link(agent.path(hook), agent.path("link")).unwrap();
+        let id = agent.prompt("go");
+        let question = agent.wait_for_request("session/request_permission");
+        let text = question.to_string();
+        assert!(text.contains("`.git/hooks/pre-commit` is protected"), "{text}");
+        assert!(text.contains("link has another name (a hard link)"), "{text}");
+        agent.choose(&question, answer);
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        assert_eq!(agent.read(hook), content);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_result_says_how_many_other_names_have_changed() {
+    let mut agent = TestAgent::builder()
+        .variable("TURNWRIGHT_MODE", "auto")
+        .file("a", "old")
+        .model(json!([write("a"), says("Ok.")]))
+        .start();
+    for name in ["b", "c"] {
+        std::fs::hard_link(agent.path("a"), agent.path(name)).unwrap();
+    }
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(cards::questions(&agent), 0);
+    assert_eq!(agent.read("c"), "x");
+    let result = cards::results(&agent, 1).pop().unwrap();
+    let expected = "a has 2 other names (hard links), which change as well.";
+    assert!(result.contains(expected), "{result}");
+}

@@ -3,9 +3,10 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::Sender;
@@ -14,6 +15,7 @@ use tokio::time::timeout;
 use super::Environment;
 use super::group::ProcessGroup;
 use super::launcher_link::{LauncherLink, LinkEvent, LinkFrame};
+use super::launcher_listener::NONCE_VARIABLE;
 use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::redact;
@@ -39,10 +41,18 @@ pub struct LaunchSpec {
     pub environment: Environment,
     /// True if the agent may write to its input; otherwise stdin is empty.
     pub accepts_input: bool,
-    /// The socket on which the agent listens, if one does.
-    pub report_socket: Option<PathBuf>,
+    /// The agent that waits for its reports, if one does.
+    pub agent: Option<AgentAddress>,
     /// The confinement if no agent is connected; an agent sends its own.
     pub sandbox: Option<SandboxProfile>,
+}
+
+/// Where the agent listens for the launcher.
+#[derive(Clone, Debug)]
+pub struct AgentAddress {
+    pub socket: PathBuf,
+    /// The value of [`NONCE_VARIABLE`], which tells the agent that this is the launcher it waits for.
+    pub nonce: String,
 }
 
 /// Why the launcher has run nothing.
@@ -91,11 +101,11 @@ pub struct DisplayTask {
 pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8, LaunchError> {
     // Handlers must exist before there is a program that the signals are to end.
     let signals = TerminationSignals::new();
-    let (link, sandbox) = match &launch.report_socket {
-        Some(at) => {
-            let connected = connect(at).await;
-            let (link, sandbox) =
-                connected.map_err(|error| LaunchError::Unreachable { at: at.clone(), error })?;
+    let (link, sandbox) = match &launch.agent {
+        Some(agent) => {
+            let connected = connect(agent).await;
+            let (link, sandbox) = connected
+                .map_err(|error| LaunchError::Unreachable { at: agent.socket.clone(), error })?;
             (Some(link), sandbox)
         }
         None => (None, launch.sandbox.clone()),
@@ -237,9 +247,14 @@ async fn reap(group: &mut ProcessGroup) -> CommandExit {
 }
 
 /// Connects to the agent and receives the confinement of the program.
-async fn connect(at: &Path) -> io::Result<(LauncherLink, Option<SandboxProfile>)> {
+async fn connect(agent: &AgentAddress) -> io::Result<(LauncherLink, Option<SandboxProfile>)> {
+    if agent.nonce.is_empty() {
+        return Err(io::Error::other(format!("the variable {NONCE_VARIABLE} is not set")));
+    }
     let connected = async {
-        let mut link = LauncherLink::new(UnixStream::connect(at).await?);
+        let mut stream = UnixStream::connect(&agent.socket).await?;
+        stream.write_all(agent.nonce.as_bytes()).await?;
+        let mut link = LauncherLink::new(stream);
         loop {
             match link.next().await? {
                 LinkEvent::Frame(LinkFrame::Run(sandbox)) => {

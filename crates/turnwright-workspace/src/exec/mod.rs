@@ -15,6 +15,8 @@ mod launch;
 #[cfg(unix)]
 mod launcher_link;
 #[cfg(unix)]
+mod launcher_listener;
+#[cfg(unix)]
 mod members;
 mod output;
 mod piped;
@@ -40,7 +42,9 @@ pub use group::ProcessGroup;
 pub use job::{EndReason, InputError, Job, JobEnd};
 pub use jobs::{JobSlot, Jobs, TooManyJobs};
 #[cfg(unix)]
-pub use launch::{DisplayTask, LaunchError, LaunchSpec, launch};
+pub use launch::{AgentAddress, DisplayTask, LaunchError, LaunchSpec, launch};
+#[cfg(unix)]
+pub use launcher_listener::NONCE_VARIABLE;
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
 pub use piped::{PipedProcess, PipedProgram, ProcessPipes};
 pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};

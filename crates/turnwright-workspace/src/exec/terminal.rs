@@ -10,11 +10,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::net::UnixListener;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::group::{ProcessGroup, shell};
 use super::launcher_link::{LauncherLink, LinkEvent, LinkFrame};
+use super::launcher_listener::{LauncherListener, NONCE_VARIABLE};
 use super::running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 use super::{CommandSpec, Environment};
 use turnwright_types::client::{
@@ -76,7 +76,7 @@ pub struct TerminalRun {
 
 enum TerminalState {
     /// The terminal is open, and the launcher has not connected yet.
-    Waiting { listener: UnixListener, _folder: tempfile::TempDir, end_query: EndQuery },
+    Waiting { listener: LauncherListener, end_query: EndQuery },
     /// The launcher is connected.
     Connected(LauncherLink),
     /// The launcher did not find the agent and has run nothing, so the command is being started here.
@@ -143,10 +143,10 @@ impl TerminalRun {
             return Err(nothing().into());
         }
         let program = launcher_program().ok_or_else(nothing)?.to_owned();
-        let (folder, listener) = bind_private_socket().await?;
+        let listener = LauncherListener::bind().await?;
         let mut arguments = vec!["sandbox".to_owned(), "--report".to_owned()];
         // The protocol needs text, and the name of our temporary folder is UTF-8.
-        let at = folder.path().join(SOCKET).into_os_string().into_string();
+        let at = listener.socket().into_os_string().into_string();
         arguments.push(at.map_err(|_| nothing())?);
         if spec.accepts_input {
             arguments.push("--input".to_owned());
@@ -155,10 +155,15 @@ impl TerminalRun {
         arguments.extend(shell(&spec.command));
         let extra =
             spec.extra_variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let nonce = (NONCE_VARIABLE.to_owned(), listener.nonce().to_owned());
         let command = TerminalCommand {
             program,
             arguments,
-            env: Environment::noninteractive_variables().into_iter().chain(extra).collect(),
+            env: Environment::noninteractive_variables()
+                .into_iter()
+                .chain(extra)
+                .chain([nonce])
+                .collect(),
             workdir: spec.workdir.clone(),
             output_byte_limit: OUTPUT_LIMIT,
         };
@@ -167,7 +172,7 @@ impl TerminalRun {
         Ok(TerminalRun {
             terminal: TerminalHandle { terminals, id },
             spec: spec.clone(),
-            state: TerminalState::Waiting { listener, _folder: folder, end_query },
+            state: TerminalState::Waiting { listener, end_query },
             pending_kill: None,
             unread_output: Vec::new(),
             exit: None,
@@ -182,11 +187,9 @@ impl TerminalRun {
     /// Handles one event. Returns the exit if that was the end.
     async fn handle_event(&mut self, sink: OutputSink<'_>) -> io::Result<Option<CommandExit>> {
         match &mut self.state {
-            TerminalState::Waiting { listener, end_query, .. } => tokio::select! {
+            TerminalState::Waiting { listener, end_query } => tokio::select! {
                 biased;
-                accepted = listener.accept() => if let Ok((stream, _)) = accepted
-                    && is_same_user(&stream)
-                {
+                stream = listener.accept() => {
                     let mut link = LauncherLink::new(stream);
                     link.send(&LinkFrame::Run(self.spec.sandbox.clone().map(Box::new)));
                     // Replacing the state removes the socket, so only one launcher can connect.
@@ -387,32 +390,6 @@ async fn complete_pending(work: &mut Option<BoxFuture<'static, ()>>) {
     let Some(doing) = work else { return std::future::pending().await };
     doing.await;
     *work = None;
-}
-
-/// The name of the socket in its folder.
-const SOCKET: &str = "line";
-
-/// Binds a socket in a private folder with a random name.
-async fn bind_private_socket() -> io::Result<(tempfile::TempDir, UnixListener)> {
-    use std::os::unix::fs::PermissionsExt;
-    let made = tokio::task::spawn_blocking(|| {
-        let only_us = std::fs::Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new()
-            .prefix("turnwright-")
-            .rand_bytes(16)
-            .permissions(only_us)
-            .tempdir()?;
-        let listener = std::os::unix::net::UnixListener::bind(folder.path().join(SOCKET))?;
-        listener.set_nonblocking(true)?;
-        io::Result::Ok((folder, listener))
-    });
-    let (folder, listener) = made.await.map_err(io::Error::other)??;
-    Ok((folder, UnixListener::from_std(listener)?))
-}
-
-/// True if the other side belongs to the same user. Nobody else can enter the folder either.
-fn is_same_user(stream: &tokio::net::UnixStream) -> bool {
-    stream.peer_cred().is_ok_and(|it| it.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// True if this is the error of a launcher that did not find the agent, or of a shell that did not

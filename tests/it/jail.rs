@@ -207,6 +207,7 @@ fn the_launcher_applies_the_profile_that_the_agent_sends() {
         let script = "echo x > ../beside/no; echo x > here && echo wrote";
         let arguments = ["--report", socket.to_str().unwrap(), "--", "sh", "-c", script];
         let mut command = ground.command(&arguments);
+        command.env("TURNWRIGHT_LAUNCHER_NONCE", "0123456789abcdef0123456789abcdef");
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut agent = process_waits::accept(&listener, &child);
         agent.write_all(b"r").unwrap();

@@ -103,6 +103,10 @@ fn a_closed_stdout_ends_the_command() {
     eventually("the command is gone", || !is_alive("yes\x00608.5"));
 }
 
+/// With this a launcher proves to its agent which one it is.
+const NONCE_VARIABLE: &str = "TURNWRIGHT_LAUNCHER_NONCE";
+const NONCE: &str = "0123456789abcdef0123456789abcdef";
+
 #[test]
 fn no_command_runs_if_the_agent_cannot_be_reached() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,6 +121,7 @@ fn no_command_runs_if_the_agent_cannot_be_reached() {
     // This agent closes the connection without sending anything.
     let listener = UnixListener::bind(&socket).unwrap();
     let mut command = sandbox(&arguments);
+    command.env(NONCE_VARIABLE, NONCE);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     drop(process_waits::accept(&listener, &child));
@@ -132,6 +137,7 @@ fn the_end_of_the_agent_ends_the_command() {
     let command = format!("touch {}; sleep 608.6; true", ran.display());
     let arguments = ["--report", socket.to_str().unwrap(), "--", "bash", "-c", &command];
     let mut command = sandbox(&arguments);
+    command.env(NONCE_VARIABLE, NONCE);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let mut agent = process_waits::accept(&listener, &child);
     assert!(!ran.exists(), "the launcher did not wait for the agent");
@@ -152,6 +158,7 @@ fn output_of_a_background_process_does_not_delay_the_report_of_the_end() {
     let command = "(while kill -0 $$ 2>/dev/null; do :; done; exec yes 608.7) & echo over";
     let arguments = ["--report", socket.to_str().unwrap(), "--", "bash", "-c", command];
     let mut command = sandbox(&arguments);
+    command.env(NONCE_VARIABLE, NONCE);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let mut agent = process_waits::accept(&listener, &child);
     agent.write_all(b"r\0\0\0\0").unwrap();

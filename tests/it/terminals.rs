@@ -326,7 +326,7 @@ fn the_agent_has_the_full_output_even_if_the_editor_truncates_it() {
     let result = editor.result();
     assert!(result.contains("]\n1\n2\n3\n") && result.contains("\n200000\nend\n"), "{result}");
     assert!(result.contains("left running in the background and stopped"), "{result}");
-    assert!(!is_alive("607.3"));
+    assert!(!is_alive("sleep\x00607.3"));
     editor.close();
 }
 
@@ -519,7 +519,7 @@ fn r_term_5_a_job_keeps_its_terminal_until_it_ends() {
     let mut editor = Editor::start(
         Manner::Runs,
         json!([
-            calls("exec", &json!({ "command": "echo begun; sleep 607.31", "timeout": 1 })),
+            calls("exec", &json!({ "command": "echo begun; sleep 607.97", "timeout": 1 })),
             calls("exec_output", &json!({ "id": "p1", "signal": "term" })),
             says("Done."),
         ]),
@@ -529,7 +529,7 @@ fn r_term_5_a_job_keeps_its_terminal_until_it_ends() {
     assert!(results[0].contains("begun"), "{results:?}");
     let card = cards::card(&editor.agent, 0);
     assert_eq!(card["content"][0]["terminalId"], "t1");
-    eventually("the job is gone", || !is_alive("607.31"));
+    eventually("the job is gone", || !is_alive("607.97"));
     assert!(editor.result().contains("SIGTERM"), "{}", editor.result());
     cards::check(&editor.agent);
     editor.close();

@@ -116,10 +116,10 @@ pub fn build_credential_paths(home: &Path) -> Vec<PathBuf> {
 }
 
 fn is_below(parts: &[String], place: &str) -> bool {
-    let place: Vec<_> = place.split('/').collect();
-    let is_there =
-        |at: &[String]| at.iter().zip(&place).all(|(one, other)| one.eq_ignore_ascii_case(other));
-    parts.windows(place.len()).any(is_there)
+    let is_there = |at: &[String]| {
+        at.iter().zip(place.split('/')).all(|(one, other)| one.eq_ignore_ascii_case(other))
+    };
+    parts.windows(place.split('/').count()).any(is_there)
 }
 
 /// True if a file at this path is likely to hold keys or passwords, judging by its name alone.

@@ -21,7 +21,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// A namespace. Dropping it kills everything in it.
 #[derive(Debug)]
 pub(super) struct CommandNamespace {
-    init: NamespaceProcess,
+    /// `None` once it is killed.
+    init: Option<NamespaceProcess>,
     program: NamespaceProcess,
 }
 
@@ -72,7 +73,7 @@ impl CommandNamespace {
         };
         let open = || {
             let (init, program) = (NamespaceProcess::open(init)?, NamespaceProcess::open(program)?);
-            Ok(CommandNamespace { init, program })
+            Ok(CommandNamespace { init: Some(init), program })
         };
         open().inspect_err(|_| {
             kill_process(init, Signal::KILL).ok();
@@ -83,9 +84,13 @@ impl CommandNamespace {
         self.program.id.as_raw_pid().cast_unsigned()
     }
 
-    /// The two processes that are children of this one.
-    pub(super) fn children(&self) -> [Pid; 2] {
-        [self.init.id, self.program.id]
+    /// Those of the two processes that are children of this one.
+    pub(super) fn children(&self) -> impl Iterator<Item = Pid> {
+        self.processes().map(|it| it.id)
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &NamespaceProcess> {
+        self.init.iter().chain([&self.program]).filter(|it| it.status.is_none())
     }
 
     /// Waits for the end of the program. Cancel safe.
@@ -95,19 +100,13 @@ impl CommandNamespace {
 
     /// Whether anything is running besides the program.
     pub(super) fn has_others(&self) -> bool {
-        let started =
-            |it: &NamespaceProcess| it.status.map_or_else(|| descendants::of(it.id), |_| vec![]);
-        let others = [&self.init, &self.program].map(started);
-        others.into_iter().flatten().any(|it| !descendants::is_zombie(it))
+        self.children().flat_map(descendants::of).any(|it| !descendants::is_zombie(it))
     }
 
     /// A look, for a blocking thread, at whether a process of the group is running.
     pub(super) fn group_check(&self, group: Pid) -> impl FnOnce() -> bool + Send + 'static {
-        let (init, program) = (self.init.id, self.program.id);
-        let program_has_ended = self.program.status.is_some();
+        let mut all: Vec<_> = self.children().collect();
         move || {
-            let roots = if program_has_ended { vec![init] } else { vec![init, program] };
-            let mut all = roots;
             let mut next = 0;
             while let Some(process) = all.get(next) {
                 all.extend(descendants::of(*process));
@@ -122,23 +121,27 @@ impl CommandNamespace {
         self.program.has_ended() && !self.has_others()
     }
 
-    /// Kills everything in the namespace and waits for its end. Returns whether anything was running
+    /// Kills everything in the namespace and waits for the end of the commands in it. Returns whether anything was running
     /// besides the program.
     pub(super) async fn kill(&mut self) -> bool {
         let had_others = self.has_others();
         self.kill_init();
-        // The first process ends last: when all others are reaped, and this reaps the program.
-        let end = async {
-            drop(self.program.wait().await);
-            drop(self.init.wait().await);
-        };
-        drop(tokio::time::timeout(END_TIMEOUT, end).await);
+        let Some(mut init) = self.init.take() else { return had_others };
+        // If it was alone, nothing depends on its end: it is reaped before the next command.
+        if had_others || self.program.status.is_none() {
+            // The first process ends last: when all others are reaped, and this reaps the program.
+            let end = async {
+                drop(self.program.wait().await);
+                drop(init.wait().await);
+            };
+            drop(tokio::time::timeout(END_TIMEOUT, end).await);
+        }
         had_others
     }
 
     fn kill_init(&self) {
-        if self.init.status.is_none() {
-            pidfd_send_signal(self.init.handle.get_ref(), Signal::KILL).ok();
+        if let Some(init) = &self.init {
+            pidfd_send_signal(init.handle.get_ref(), Signal::KILL).ok();
         }
     }
 }

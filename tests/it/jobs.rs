@@ -186,13 +186,14 @@ fn plan_mode_sends_no_input_to_a_job() {
 #[test]
 fn the_model_is_told_once_that_a_job_has_ended() {
     let mut agent = agent();
-    for number in 1..=3 {
+    background(&mut agent, "read -r line; exit 1");
+    for number in 2..=3 {
         let command = format!("until [ -e go{number} ]; do sleep 0.02; done; exit {number}");
         background(&mut agent, &command);
     }
-    // The model sees the end of p1 through `exec_output`. p2 ends between turns, p3 during a turn.
-    std::fs::write(agent.path("go1"), "").unwrap();
-    let seen = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 20 }));
+    // The model sees the end of p1 through `exec_output`, which makes it end. p2 ends between turns, p3
+    // during a turn.
+    let seen = call(&mut agent, "exec_output", &json!({ "id": "p1", "input": "\n", "wait": 20 }));
     assert!(seen.starts_with("[exit 1 · "), "{seen}");
     std::fs::write(agent.path("go2"), "").unwrap();
     let mentions = |agent: &TestAgent, what: &str| {

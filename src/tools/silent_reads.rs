@@ -1,6 +1,7 @@
 //! The places that a command may read if nobody is asked about it: what it was judged by is the words of
 //! its line, which may lead elsewhere through links and patterns.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::repository;
@@ -37,8 +38,9 @@ pub(super) fn readable(roots: &Roots, environment: &Environment) -> Vec<PathBuf>
     all.extend(named.map(PathBuf::from).filter(|it| is_below_home(it, home)));
     let programs = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
     all.extend(programs.map(|it| installation(&it, home)));
-    all.retain(|it| it.is_absolute());
-    all
+    // Seatbelt knows a file only by its real path.
+    let real = all.iter().filter(|it| it.is_absolute()).map(fs::canonicalize);
+    real.filter_map(Result::ok).collect()
 }
 
 /// The folder that holds all of a toolchain, given one of its programs' folder.

@@ -148,8 +148,8 @@ pub struct NamespaceSupport {
     pub mounts: bool,
     /// A private network with nothing but a loopback interface.
     pub network: bool,
-    /// A PID namespace: whatever the program starts ends with it, and it cannot see or signal other
-    /// processes.
+    /// A PID namespace: whatever the program starts ends with it, and it cannot signal other processes,
+    /// nor see them unless a container covers parts of `/proc`.
     pub processes: bool,
 }
 

@@ -332,15 +332,13 @@ impl Store {
         let Some(path) = self.0.shared.path.clone() else {
             return self.write(Durability::ProcessCrash, work).await;
         };
-        let permit = self.0.readers.acquire().await.map_err(|_| StoreError::Closed)?;
+        let _permit = self.0.readers.acquire().await.map_err(|_| StoreError::Closed)?;
         let (result, work) = read_once(path.clone(), work).await?;
         if !result.as_ref().is_err_and(StoreError::is_damage) {
             return result;
         }
         self.repair().await;
-        let repeated = read_once(path, work).await?.0;
-        drop(permit);
-        repeated
+        read_once(path, work).await?.0
     }
 
     /// Has the database checked, and replaced if it is damaged.

@@ -129,9 +129,14 @@ impl<'a> PathParts<'a> {
 /// True for `/` and the folders of the system, for everything in one of them, and for patterns that may
 /// stand for one of them.
 fn is_system(text: &str, folder: Option<&Path>) -> bool {
-    if let Some(list) = text.strip_prefix('{').and_then(|it| it.strip_suffix('}')) {
-        return list.split(',').any(|it| is_system(it, folder));
+    if !text.starts_with('{') {
+        return is_system_path(text, folder);
     }
+    // Alternatives, maybe with others among them.
+    text.split(',').any(|it| is_system_path(it.trim_matches(['{', '}']), folder))
+}
+
+fn is_system_path(text: &str, folder: Option<&Path>) -> bool {
     let Some(path) = path_parts(text, folder) else { return false };
     let is_any = |part: &str, names: &str| names.split(' ').any(|it| may_be(part, it));
     match path.count {
@@ -282,6 +287,8 @@ mod tests {
             "find / -maxdepth 1 -exec rm -rf {} +",
             "fakeroot rm -rf /",
             "rm -rf {/etc,/usr}",
+            "rm -rf {x,{/etc,y}}",
+            &format!("rm -rf {}/etc{}", "{".repeat(30_000), "}".repeat(30_000)),
             "rm -rf /proc/self/root/etc",
             "rm -rf ~/.*",
             "rm -rf ~root",
@@ -376,6 +383,7 @@ mod tests {
             "rm -rf /tm*",
             "command -v shutdown",
             "rm -rf ~rooted",
+            "rm -rf a,/",
             "systemctl isolate rescue.target",
             "find . -delete",
             "mv a /etc",

@@ -86,11 +86,8 @@ impl CommandNamespace {
 
     /// Those of the two processes that are children of this one.
     pub(super) fn children(&self) -> impl Iterator<Item = Pid> {
-        self.processes().map(|it| it.id)
-    }
-
-    fn processes(&self) -> impl Iterator<Item = &NamespaceProcess> {
-        self.init.iter().chain([&self.program]).filter(|it| it.status.is_none())
+        let both = self.init.iter().chain([&self.program]);
+        both.filter(|it| it.status.is_none()).map(|it| it.id)
     }
 
     /// Waits for the end of the program. Cancel safe.
@@ -99,7 +96,7 @@ impl CommandNamespace {
     }
 
     /// Whether anything is running besides the program.
-    pub(super) fn has_others(&self) -> bool {
+    fn has_others(&self) -> bool {
         self.children().flat_map(descendants::of).any(|it| !descendants::is_zombie(it))
     }
 
@@ -121,8 +118,8 @@ impl CommandNamespace {
         self.program.has_ended() && !self.has_others()
     }
 
-    /// Kills everything in the namespace and waits for the end of the commands in it. Returns whether anything was running
-    /// besides the program.
+    /// Kills everything in the namespace and waits for the end of what has run in it. Returns whether
+    /// anything was running besides the program.
     pub(super) async fn kill(&mut self) -> bool {
         let had_others = self.has_others();
         self.kill_init();

@@ -21,6 +21,7 @@ const END_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The processes that were started as children of this one, which their owners wait for.
 static STARTED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
 /// Makes this process the parent of descendants whose parent ends. Call it before the first command
 /// is started.
 pub(super) fn adopt_orphans() {

@@ -114,7 +114,7 @@ const NAMES_FOR_SILENT_COMMANDS: &[&str] = &[
     "TZ",
     "TMPDIR",
     "COLUMNS",
-    "LD_LIBRARY_PATH",
+    LIBRARY_PATH,
     "XDG_CONFIG_HOME",
     "XDG_CACHE_HOME",
     "XDG_DATA_HOME",
@@ -131,6 +131,8 @@ const NAMES_FOR_SILENT_COMMANDS: &[&str] = &[
     "COMSPEC",
     "PATHEXT",
 ];
+
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
 /// Where the programs of the system are, for a user whose own path has no trusted folder.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -206,8 +208,8 @@ impl Environment {
         Environment(self.0.iter().filter(stays).cloned().collect())
     }
 
-    /// A copy for a command that runs without a question. Its programs are looked up only in absolute
-    /// folders that `is_trusted`.
+    /// A copy for a command that runs without a question. Its programs and libraries are looked up only in
+    /// absolute folders that `is_trusted`.
     #[must_use]
     pub fn for_silent_command(&self, is_trusted: impl Fn(&Path) -> bool) -> Environment {
         let is_known = |it: &&(OsString, OsString)| {
@@ -217,11 +219,14 @@ impl Environment {
                 || NONINTERACTIVE_VARIABLES.iter().any(|quiet| it.0 == *quiet.0)
         };
         let mut all: Vec<_> = self.0.iter().filter(is_known).cloned().collect();
-        for (_, path) in all.iter_mut().filter(|it| it.0 == "PATH") {
+        for (name, path) in all.iter_mut().filter(|it| it.0 == "PATH" || it.0 == LIBRARY_PATH) {
             let parts = std::env::split_paths(path).filter(|it| it.is_absolute() && is_trusted(it));
             let trusted = std::env::join_paths(parts).unwrap_or_default();
-            *path = if trusted.is_empty() { SYSTEM_PATH.into() } else { trusted };
+            let is_missing = trusted.is_empty() && name == "PATH";
+            *path = if is_missing { SYSTEM_PATH.into() } else { trusted };
         }
+        // To the loader an empty part is the current folder, and so is an empty list to some.
+        all.retain(|(name, path)| name != LIBRARY_PATH || !path.is_empty());
         Environment(all)
     }
 
@@ -267,6 +272,7 @@ mod tests {
         let variables = [
             ("PATH", ":/project/bin:bin:/usr/bin::/opt/x"),
             ("LC_ALL", "C"),
+            ("LD_LIBRARY_PATH", "/project/lib::lib:/opt/lib"),
             ("NODE_OPTIONS", "--require ./x"),
             ("HOME", "/home/a"),
         ];
@@ -276,9 +282,11 @@ mod tests {
         assert_eq!(silent.get("HOME").unwrap(), "/home/a");
         assert_eq!(silent.get("LC_ALL").unwrap(), "C");
         assert_eq!(silent.get("PAGER").unwrap(), "cat");
+        assert_eq!(silent.get("LD_LIBRARY_PATH").unwrap(), "/opt/lib");
         assert_eq!(silent.get("NODE_OPTIONS"), None);
         let none = all.for_silent_command(|_| false);
         assert_eq!(none.get("PATH").unwrap(), "/usr/local/bin:/usr/bin:/bin");
+        assert_eq!(none.get("LD_LIBRARY_PATH"), None);
     }
 
     #[test]

@@ -46,7 +46,8 @@ pub(super) const PROGRAMS: &[Program] = &[
     SHELL.with_names("su").searched(),
     program("mksh rbash tcsh yash").starts(Starts::Shell),
     STARTER.with_names(
-        "busybox chroot doas exec fakeroot ionice parallel pkexec setsid strace sudo toybox unshare watch",
+        "busybox chroot doas exec fakeroot ionice parallel pkexec setsid strace sudo toybox unshare \
+         watch",
     ),
     STARTER.with_names("command").reads_if(command).own_words(|_| Some(1)),
     STARTER.with_names("env").reads_if(without_words).own_words(env),

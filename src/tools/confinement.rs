@@ -196,7 +196,10 @@ impl ConfinementBuilder<'_> {
         let uses_ssh = self.network && is_certain && only_runs(&self.command.script, SSH_PROGRAMS);
         let environment = base_environment(self.env, self.is_silent);
         let profile = self.profile(write, uses_ssh, &environment);
-        let snapshot = self.may_write.then(|| self.env.guard.take_snapshot(&confinement.protected));
+        let snapshot = self.may_write.then(|| {
+            let repositories = self.env.checkpoint.repositories();
+            self.env.guard.take_snapshot(&confinement.protected, repositories)
+        });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
         let (allowed, hint) = (self.allowed_protected_paths(), Some(self.hint(&profile)));
         // Only the check of a snapshot uses them.

@@ -2,26 +2,31 @@
 //! checks the protected paths when each has ended, whether or not a call still waits for it.
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::confinement::CommandConfinement;
-use super::protected_snapshot::ProtectedSnapshot;
+use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use super::{ToolEnv, ToolOutcome, sandbox_denial};
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
 use turnwright_sandbox::SandboxProfile;
-use turnwright_types::effect::{CallContent, Effect};
+use turnwright_types::effect::Effect;
 use turnwright_types::update::Update;
+use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::Job;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
+/// How often the protected paths are checked while a command runs in the background.
+const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// At most this many commands are remembered after their end.
 const MAX_WATCHES: usize = 64;
 /// At most this many files and folders of a read-only path are checked for hard links.
@@ -59,6 +64,7 @@ struct CommandWatch {
     read_only_inodes: Vec<(PathBuf, u64)>,
     /// An unconfined command has run meanwhile, so it is not known which of them made a change.
     is_ambiguous: AtomicBool,
+    is_in_background: AtomicBool,
     /// Cancelled when the check after the command's end is done.
     checked: CancellationToken,
     report: Mutex<Option<String>>,
@@ -80,9 +86,14 @@ impl ConfinementGuard {
     }
 
     /// Takes a snapshot of the protected paths before a command runs. Blocks.
-    pub(super) fn take_snapshot(&self, protected: &ProtectedPaths) -> Arc<ProtectedSnapshot> {
+    pub(super) fn take_snapshot(
+        &self,
+        protected: &ProtectedPaths,
+        repositories: Arc<BTreeSet<PathBuf>>,
+    ) -> Arc<ProtectedSnapshot> {
         let previous = lock(&self.last_snapshot).clone();
-        let snapshot = Arc::new(ProtectedSnapshot::take(protected, previous.as_deref()));
+        let snapshot = ProtectedSnapshot::take(protected, repositories, previous.as_deref());
+        let snapshot = Arc::new(snapshot);
         *lock(&self.last_snapshot) = Some(Arc::clone(&snapshot));
         snapshot
     }
@@ -92,6 +103,7 @@ impl ConfinementGuard {
         &self,
         job: &Arc<Job>,
         confinement: CommandConfinement,
+        checkpoint: &ChangeTracker,
         quarantine: PathBuf,
     ) {
         let watch = Arc::new(CommandWatch {
@@ -104,18 +116,8 @@ impl ConfinementGuard {
         });
         match confinement.snapshot {
             Some(snapshot) => {
-                let (job, watch) = (Arc::clone(job), Arc::clone(&watch));
-                self.tracker.spawn(async move {
-                    job.wait_for_end().await;
-                    let done = watch.checked.clone().drop_guard();
-                    let failed = Arc::clone(&watch);
-                    let checking =
-                        tokio::task::spawn_blocking(move || watch.check(&snapshot, &quarantine));
-                    if checking.await.is_err() {
-                        *lock(&failed.report) = Some(NOT_CHECKED.to_owned());
-                    }
-                    drop(done);
-                });
+                let check = ProtectedCheck { watch: Arc::clone(&watch), snapshot, quarantine };
+                self.tracker.spawn(check.run(Arc::clone(job), checkpoint.clone()));
             }
             None => watch.checked.cancel(),
         }
@@ -124,6 +126,14 @@ impl ConfinementGuard {
             watches.retain(|_, it| !it.checked.is_cancelled() || lock(&it.report).is_some());
         }
         watches.insert(job.id().to_owned(), watch);
+    }
+
+    /// Notes that a command goes on in the background: the protected paths are also checked while it
+    /// runs.
+    pub(super) fn note_background(&self, job: &str) {
+        if let Some(watch) = lock(&self.watches).get(job) {
+            watch.is_in_background.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether that command is unconfined or unknown.
@@ -162,12 +172,12 @@ impl ConfinementGuard {
         watch.checked.cancelled().await;
         if let Some(report) = lock(&watch.report).take() {
             outcome.ok = false;
-            append_note(outcome, report);
+            outcome.append_note(report);
         }
         let output = outcome.raw.get("output").and_then(serde_json::Value::as_str);
         let met_a_wall = !outcome.ok && output.is_some_and(sandbox_denial::is_likely);
         if let Some(hint) = watch.hint.as_ref().filter(|_| met_a_wall) {
-            append_note(outcome, hint.clone());
+            outcome.append_note(hint.clone());
         }
     }
 
@@ -180,6 +190,19 @@ impl ConfinementGuard {
         });
         let text: String = reports.collect();
         (!text.is_empty()).then_some(text)
+    }
+
+    /// Checks repositories that have appeared during a confined call: takes away what git would run.
+    /// Returns the report for the model and the user. Blocks: not for the runtime's thread.
+    pub(crate) fn check_repositories(
+        new: Vec<PathBuf>,
+        allowed: &[PathBuf],
+        quarantine: &Path,
+    ) -> Option<String> {
+        let changes =
+            ProtectedSnapshot::without_repositories(new).check(allowed, quarantine, true)?;
+        tracing::warn!(?changes, "a command made a repository that starts programs");
+        Some(changes.message(true))
     }
 
     /// Waits for the last check and removes the temporary folder. All commands must have ended.
@@ -211,7 +234,8 @@ impl RemoteCallGuard {
         let mut call = RemoteCallGuard(Some(GuardedCall { env, name, snapshot: None }));
         if let Some(call) = &mut call.0 {
             let protected = &call.env.confinement.protected;
-            call.snapshot = Some(call.env.guard.take_snapshot(protected));
+            let repositories = call.env.checkpoint.repositories();
+            call.snapshot = Some(call.env.guard.take_snapshot(protected, repositories));
         }
         call
     }
@@ -269,19 +293,80 @@ impl GuardedCall {
     }
 }
 
-impl CommandWatch {
-    fn check(&self, snapshot: &ProtectedSnapshot, quarantine: &Path) {
-        let mut allowed = lock(&self.allowed).clone();
-        let same = self
-            .read_only_inodes
-            .iter()
-            .filter(|(path, number)| inode(path) == Some((*number, true)));
-        allowed.extend(same.map(|(path, _)| path.clone()));
-        let restores = !self.is_ambiguous.load(Ordering::Relaxed);
-        if let Some(changes) = snapshot.check(&allowed, quarantine, restores) {
-            tracing::warn!(?changes, "a command changed protected paths");
-            *lock(&self.report) = Some(changes.message(restores));
+/// The checks of the protected paths during and after one command.
+#[derive(Clone)]
+struct ProtectedCheck {
+    watch: Arc<CommandWatch>,
+    snapshot: Arc<ProtectedSnapshot>,
+    quarantine: PathBuf,
+}
+
+impl ProtectedCheck {
+    async fn run(self, job: Arc<Job>, checkpoint: ChangeTracker) {
+        while timeout(BACKGROUND_CHECK_PERIOD, job.wait_for_end()).await.is_err() {
+            if self.watch.is_in_background.load(Ordering::Relaxed) {
+                let check = self.clone();
+                drop(tokio::task::spawn_blocking(move || check.during()).await);
+            }
         }
+        let watch = Arc::clone(&self.watch);
+        let done = watch.checked.clone().drop_guard();
+        if tokio::task::spawn_blocking(move || self.at_end(&checkpoint)).await.is_err() {
+            *lock(&watch.report) = Some(NOT_CHECKED.to_owned());
+        }
+        drop(done);
+    }
+
+    /// Undoes what has been changed while the command goes on. What cannot be undone is told at its
+    /// end.
+    fn during(&self) {
+        if !self.watch.restores() {
+            return;
+        }
+        if let Some(changes) = self.check(true).filter(|it| !it.restored.is_empty()) {
+            self.tell(&changes, true);
+        }
+    }
+
+    fn at_end(&self, checkpoint: &ChangeTracker) {
+        let restores = self.watch.restores();
+        if let Some(changes) = self.check(restores) {
+            self.tell(&changes, restores);
+        }
+        // Those that a command makes before its call returns are found with the changes of the call.
+        if self.watch.is_in_background.load(Ordering::Relaxed) {
+            let new = checkpoint.find_new_repositories(self.snapshot.repositories());
+            let allowed = lock(&self.watch.allowed).clone();
+            let snapshot = ProtectedSnapshot::without_repositories(new);
+            if let Some(changes) = snapshot.check(&allowed, &self.quarantine, restores) {
+                self.tell(&changes, restores);
+            }
+        }
+    }
+
+    fn check(&self, restores: bool) -> Option<ProtectedChanges> {
+        let mut allowed = lock(&self.watch.allowed).clone();
+        let inodes = self.watch.read_only_inodes.iter();
+        let same = inodes.filter(|(path, number)| inode(path) == Some((*number, true)));
+        allowed.extend(same.map(|(path, _)| path.clone()));
+        self.snapshot.check(&allowed, &self.quarantine, restores)
+    }
+
+    fn tell(&self, changes: &ProtectedChanges, restores: bool) {
+        tracing::warn!(?changes, "a command changed protected paths");
+        let mut report = lock(&self.watch.report);
+        let report = report.get_or_insert_default();
+        if !report.is_empty() {
+            report.push('\n');
+        }
+        report.push_str(&changes.message(restores));
+    }
+}
+
+impl CommandWatch {
+    /// Whether a change can only be the command's, so that it is undone.
+    fn restores(&self) -> bool {
+        !self.is_ambiguous.load(Ordering::Relaxed)
     }
 }
 
@@ -319,12 +404,6 @@ fn inode(path: &Path) -> Option<(u64, bool)> {
 #[cfg(not(unix))]
 fn inode(_: &Path) -> Option<(u64, bool)> {
     None
-}
-
-fn append_note(outcome: &mut ToolOutcome, note: String) {
-    outcome.text.push_str(if outcome.text.ends_with('\n') { "" } else { "\n" });
-    outcome.text.push_str(&note);
-    outcome.content.push(CallContent::Text(note));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -202,7 +202,8 @@ impl Tool for Exec {
             Ok(begun) => begun,
             Err(reason) => return ToolOutcome::failed(reason),
         };
-        ctx.env.guard.watch(&job, confinement, ctx.env.quarantine_folder());
+        let env = &ctx.env;
+        env.guard.watch(&job, confinement, &env.checkpoint, env.quarantine_folder());
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
         let waiting = async {
@@ -223,6 +224,7 @@ impl Tool for Exec {
             if ctx.cancel.is_cancelled() { Some(job.wait_for_end().await) } else { job.end() };
         let Some(end) = end else {
             stop_on_drop.release();
+            ctx.env.guard.note_background(job.id());
             let mut outcome = running_outcome(&job, (!in_background).then_some(limit));
             live.finish(&job, None, &mut outcome);
             return outcome;

@@ -35,7 +35,8 @@ impl OtherNames {
             let Some((found, _)) = file_id(path) else { return false };
             linked.iter().any(|(target, id, _)| found == *id && path != target.path)
         };
-        let protected = env.guard.take_snapshot(&env.confinement.protected);
+        let repositories = env.checkpoint.repositories();
+        let protected = env.guard.take_snapshot(&env.confinement.protected, repositories);
         let protected = protected.files().filter(|it| is_other_name(it));
         OtherNames {
             protected: protected.map(|it| roots.resolve(it)).collect(),

@@ -68,7 +68,7 @@ use turnwright_workspace::files::Roots;
 pub(crate) use arguments::{canonical_name, repair_arguments};
 pub(crate) use command::command_line_effects;
 pub(crate) use confinement::ConfinementSettings;
-pub(crate) use confinement_guard::RemoteCallGuard;
+pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard};
 use hard_links::OtherNames;
 pub(crate) use hidden_paths::hidden_below;
 pub(crate) use project_context::{describe_notes, describe_skills, read_project_context};
@@ -239,6 +239,13 @@ impl ToolOutcome {
             text: for_model,
             images: Vec::new(),
         }
+    }
+
+    /// Adds a line for the model and the user.
+    pub fn append_note(&mut self, note: String) {
+        self.text.push_str(if self.text.ends_with('\n') { "" } else { "\n" });
+        self.text.push_str(&note);
+        self.content.push(CallContent::Text(note));
     }
 }
 

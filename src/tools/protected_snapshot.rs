@@ -5,8 +5,9 @@
 mod scan;
 mod restore;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::repository::{self, only_changes_tracking};
 use turnwright_policy::permission::ProtectedPaths;
@@ -20,6 +21,8 @@ const MAX_NAMED: usize = 10;
 #[derive(Debug)]
 pub(super) struct ProtectedSnapshot {
     protected: ProtectedPaths,
+    /// The git repositories below the protected roots: each `.git`, or the folder that is one.
+    repositories: Arc<BTreeSet<PathBuf>>,
     entries: BTreeMap<PathBuf, SnapshotEntry>,
     /// Folders with more entries than the scan visits.
     overfull: Vec<PathBuf>,
@@ -41,15 +44,27 @@ impl ProtectedSnapshot {
     /// Blocks: not for the runtime's thread.
     pub(super) fn take(
         protected: &ProtectedPaths,
+        repositories: Arc<BTreeSet<PathBuf>>,
         previous: Option<&ProtectedSnapshot>,
     ) -> ProtectedSnapshot {
         let mut scan =
             ProtectedScan { copies_contents: true, previous, ..ProtectedScan::default() };
-        scan.scan_all(protected);
+        scan.scan_all(protected, &repositories);
         ProtectedSnapshot {
             protected: protected.clone(),
+            repositories,
             entries: scan.entries,
             overfull: scan.overfull,
+        }
+    }
+
+    /// The snapshot from before these repositories appeared.
+    pub(super) fn without_repositories(new: Vec<PathBuf>) -> ProtectedSnapshot {
+        ProtectedSnapshot {
+            protected: ProtectedPaths::default(),
+            repositories: Arc::new(new.into_iter().collect()),
+            entries: BTreeMap::new(),
+            overfull: Vec::new(),
         }
     }
 
@@ -68,7 +83,7 @@ impl ProtectedSnapshot {
         for path in self.entries.keys() {
             scan.scan_path(path);
         }
-        scan.scan_all(&self.protected);
+        scan.scan_all(&self.protected, &self.repositories);
         let ProtectedScan { entries: now, overfull, .. } = scan;
         let is_allowed = |path: &Path| {
             allowed
@@ -119,7 +134,7 @@ impl ProtectedSnapshot {
                 None => Ok(()),
                 // git does not work without its config, so a config that cannot be restored stays.
                 // A missing hook does no harm.
-                Some(_) if before.is_some_and(|it| it.has_no_copy() && !is_hook(path)) => {
+                Some(_) if before.is_some_and(|it| it.has_no_copy() && !self.is_hook(path)) => {
                     Err(std::io::Error::other("there is no copy of what it was"))
                 }
                 Some(quarantine) => quarantine.quarantine_path(path),
@@ -128,7 +143,7 @@ impl ProtectedSnapshot {
         }
         for &path in paths {
             let Some(before) = self.entries.get(path) else { continue };
-            if now.contains_key(path) && before.has_no_copy() && !is_hook(path) {
+            if now.contains_key(path) && before.has_no_copy() && !self.is_hook(path) {
                 continue;
             }
             let restores = quarantine.is_some();
@@ -137,6 +152,11 @@ impl ProtectedSnapshot {
                 changes.record(path, "removed", done);
             }
         }
+    }
+
+    /// The repositories that are known to it.
+    pub(super) fn repositories(&self) -> &BTreeSet<PathBuf> {
+        &self.repositories
     }
 
     /// The paths of the snapshot that are no folders.
@@ -158,17 +178,21 @@ impl ProtectedSnapshot {
         match (before, now) {
             (None, None) | (Some(SnapshotEntry::Folder), Some(SnapshotEntry::Folder)) => false,
             // git does not run `.sample` hooks, and a new repository contains them.
-            (None, Some(SnapshotEntry::File(..))) if name.ends_with(".sample") && is_hook(path) => {
+            (None, Some(SnapshotEntry::File(..)))
+                if name.ends_with(".sample") && self.is_hook(path) =>
+            {
                 false
+            }
+            // A linked working tree or a submodule.
+            (None, Some(SnapshotEntry::File(..) | SnapshotEntry::Link(_))) if name == ".git" => {
+                path.parent().is_some_and(|it| repository::untrusted_config(it).is_some())
             }
             // An empty folder has no effect; its contents are compared on their own.
             (None, Some(SnapshotEntry::Folder)) => false,
             (None, Some(SnapshotEntry::File(..)))
                 if name == "config" && self.is_new_repository(path) =>
             {
-                path.parent()
-                    .and_then(Path::parent)
-                    .is_some_and(|it| repository::untrusted_config(it).is_some())
+                path.parent().is_some_and(|it| repository::settings_risk(it).is_some())
             }
             (Some(SnapshotEntry::File(old, _)), Some(SnapshotEntry::File(new, _)))
                 if old == new =>
@@ -190,7 +214,17 @@ impl ProtectedSnapshot {
     }
 
     fn is_new_repository(&self, config: &Path) -> bool {
-        config.parent().is_some_and(|it| it.ends_with(".git") && !self.entries.contains_key(it))
+        config.parent().is_some_and(|it| self.is_repository(it) && !self.entries.contains_key(it))
+    }
+
+    /// Whether a folder is a git repository, or that of a submodule.
+    fn is_repository(&self, folder: &Path) -> bool {
+        folder.iter().any(|it| it == ".git") || self.repositories.contains(folder)
+    }
+
+    fn is_hook(&self, path: &Path) -> bool {
+        let hooks = path.parent().filter(|it| it.ends_with("hooks"));
+        hooks.and_then(Path::parent).is_some_and(|it| self.is_repository(it))
     }
 }
 
@@ -240,14 +274,6 @@ impl ProtectedChanges {
 
 fn is_folder(entries: &BTreeMap<PathBuf, SnapshotEntry>, path: &Path) -> bool {
     matches!(entries.get(path), Some(SnapshotEntry::Folder))
-}
-
-fn is_hooks(folder: &Path) -> bool {
-    folder.ends_with("hooks") && folder.parent().is_some_and(|it| it.ends_with(".git"))
-}
-
-fn is_hook(path: &Path) -> bool {
-    path.parent().is_some_and(is_hooks)
 }
 
 #[cfg(unix)]
@@ -363,7 +389,7 @@ mod tests {
             disk.repository();
             disk.file(".envrc", "echo old");
             disk.file(".github/workflows/ci.yml", "on: push");
-            let snapshot = ProtectedSnapshot::take(&disk.protected(), None);
+            let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
             let before = disk.all();
             attack(&disk);
             let changes = snapshot.check(&[], &disk.quarantine, true).expect(expected);
@@ -399,7 +425,7 @@ mod tests {
         let disk = TestProject::new();
         disk.repository();
         disk.file(".envrc", "echo old");
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), None);
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
         disk.file(".envrc", "echo old");
         disk.file("src/a.rs", "x");
         disk.file(".git/index", "x");
@@ -411,7 +437,7 @@ mod tests {
         assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
 
         let empty = TestProject::new();
-        let snapshot = ProtectedSnapshot::take(&empty.protected(), None);
+        let snapshot = ProtectedSnapshot::take(&empty.protected(), Arc::default(), None);
         empty.repository();
         assert_eq!(snapshot.check(&[], &empty.quarantine, true), None, "a new repository");
         empty.file(".git/config", "[core]\nfsmonitor = x\n");
@@ -419,10 +445,49 @@ mod tests {
     }
 
     #[test]
+    fn what_git_would_run_in_another_repository_is_taken_away() {
+        let disk = TestProject::new();
+        disk.repository();
+        let plain = "[core]\n\tbare = false\n";
+        let trap = "[core]\n\tfsmonitor = ./x\n";
+        let known = disk.file("old/.git/config", plain);
+        disk.file(".git/modules/a/config", "[core]\n\tworktree = ../../../a\n");
+        let repositories = Arc::new([disk.ws.join("old/.git")].into());
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
+        fs::write(&known, trap).unwrap();
+        let traps = [
+            disk.file(".git/modules/a/hooks/post-checkout", "x"),
+            disk.file(".git/modules/b/config", trap),
+            disk.file("old/.git/hooks/pre-commit", "x"),
+        ];
+        let good = disk.file(".git/modules/c/config", "[core]\n\tworktree = ../../../c\n");
+        assert!(snapshot.check(&[], &disk.quarantine, true).is_some());
+        assert!(traps.iter().all(|it| !it.exists()) && good.exists());
+        assert_eq!(fs::read_to_string(known).unwrap(), plain);
+
+        let good = [
+            disk.file("new/.git/config", plain),
+            disk.file("new/.git/hooks/update.sample", "x"),
+            disk.file("bare/config", "[core]\n\tbare = true\n"),
+        ];
+        let traps = [
+            disk.file("trap/.git/config", trap),
+            disk.file("link/.git", "gitdir: ../trap/.git\n"),
+            disk.file("bare/hooks/post-receive", "x"),
+            disk.file("bad/config", trap),
+        ];
+        let new = ["new/.git", "trap/.git", "link/.git", "bare", "bad"].map(|it| disk.ws.join(it));
+        let snapshot = ProtectedSnapshot::without_repositories(new.into());
+        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+        assert_eq!(changes.restored.len(), traps.len(), "{changes:?}");
+        assert!(traps.iter().all(|it| !it.exists()) && good.iter().all(|it| it.exists()));
+    }
+
+    #[test]
     fn allowed_changes_stay_and_others_are_undone() {
         let disk = TestProject::new();
         disk.repository();
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), None);
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
         let allowed = disk.file(".git/hooks/pre-commit", "x");
         let other = disk.file(".git/hooks/pre-push", "x");
         let changes =
@@ -441,7 +506,7 @@ mod tests {
         }
         let long = "x".repeat(usize::try_from(MAX_COPY_BYTES).unwrap() + 1);
         disk.file(".envrc", &long);
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), None);
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
         assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
         disk.file(".envrc", "short");
         let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
@@ -456,7 +521,7 @@ mod tests {
         for number in 0..MAX_COPIES + 10 {
             disk.file(&format!(".claude/{number:03}"), "x");
         }
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), None);
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
         let before = disk.all();
         disk.file(".git/config", "[core]\npager = x\n");
         let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
@@ -476,7 +541,7 @@ mod tests {
         for number in 0..500 {
             disk.file(&format!(".agents/more-{number}"), "");
         }
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), None);
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
         for entry in
             snapshot.entries.keys().filter(|it| it.parent().unwrap().ends_with(".agents")).take(5)
         {

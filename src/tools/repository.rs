@@ -175,16 +175,26 @@ fn config_risk(found: &GitRepository) -> Option<String> {
         return Some(not_understood());
     }
     let of_modules = configs.into_iter().map(|it| (it, true));
-    own.into_iter().map(|it| (it, is_its_tree)).chain(of_modules).find_map(|(file, is_tree)| {
-        fs::symlink_metadata(&file).ok()?;
-        let Some(all) = read_text(&file, MAX_CONFIG_BYTES) else { return Some(not_understood()) };
-        let Ok(all) = settings::parse(&all) else { return Some(not_understood()) };
-        let risky = all.iter().find(|it| {
-            let is_known_tree = is_tree && it.key == "core.worktree";
-            !is_known_tree && !it.is_harmless()
-        })?;
-        Some(format!("the repository's settings start programs ({})", risky.name()))
-    })
+    let mut all = own.into_iter().map(|it| (it, is_its_tree)).chain(of_modules);
+    all.find_map(|(file, is_tree)| file_risk(&file, is_tree))
+}
+
+/// Why git may start a program because of the settings in a repository's own folder.
+pub(super) fn settings_risk(git: &Path) -> Option<String> {
+    let is_submodule = git.ancestors().any(|it| it.ends_with(".git/modules"));
+    file_risk(&git.join("config"), is_submodule)
+}
+
+/// The same for one file. `is_tree` tells that the working tree that it names is the repository's.
+fn file_risk(file: &Path, is_tree: bool) -> Option<String> {
+    fs::symlink_metadata(file).ok()?;
+    let Some(all) = read_text(file, MAX_CONFIG_BYTES) else { return Some(not_understood()) };
+    let Ok(all) = settings::parse(&all) else { return Some(not_understood()) };
+    let risky = all.iter().find(|it| {
+        let is_known_tree = is_tree && it.key == "core.worktree";
+        !is_known_tree && !it.is_harmless()
+    })?;
+    Some(format!("the repository's settings start programs ({})", risky.name()))
 }
 
 fn not_understood() -> String {
@@ -192,7 +202,7 @@ fn not_understood() -> String {
 }
 
 /// The config files of submodules, which git reads by itself.
-fn submodule_configs(git: &Path) -> Vec<PathBuf> {
+pub(super) fn submodule_configs(git: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![git.join("modules")];
     while let Some(folder) = folders.pop() {

@@ -10,12 +10,14 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::TurnServices;
-use crate::tools::{PreparedCall, ToolCtx, ToolOutcome};
-use turnwright_policy::permission::Pass;
+use crate::tools::{ConfinementGuard, PreparedCall, ToolCtx, ToolOutcome};
+use turnwright_policy::permission::{Confinement, Pass};
 use turnwright_store::{Durability, SessionLog};
+use turnwright_types::client::Client;
 use turnwright_types::effect::{CallContent, Effect};
 use turnwright_types::file_change::ChangeIntent;
 use turnwright_types::ids::CallId;
+use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::{CallChanges, ChangeTracker, CommandBaseline, TrackedEdit};
 
 /// How long a cancel waits for the changes to be found. Changes that are found later are added to
@@ -23,10 +25,10 @@ use turnwright_workspace::checkpoint::{CallChanges, ChangeTracker, CommandBaseli
 const CANCEL_GRACE: Duration = Duration::from_millis(20);
 
 /// Records the file changes of one call.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct FileChangeRecorder(RecordedCall);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 enum RecordedCall {
     #[default]
     Nothing,
@@ -37,6 +39,8 @@ enum RecordedCall {
         before: Option<CommandBaseline>,
         /// The background jobs that were running already.
         jobs: Vec<String>,
+        /// `None` if the command is not confined.
+        check: Option<RepositoryCheck>,
     },
 }
 
@@ -77,7 +81,16 @@ impl FileChangeRecorder {
             let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
             let before = before(env.checkpoint.clone(), &ctx.cancel).await;
             ticket.written().await;
-            return Some((prepared, FileChangeRecorder(RecordedCall::Command { before, jobs })));
+            let check = match pass.confinement() {
+                Confinement::Sandboxed { extra_writable, .. } => Some(RepositoryCheck {
+                    allowed: extra_writable.clone(),
+                    quarantine: env.quarantine_folder(),
+                    client: Arc::clone(&env.client),
+                }),
+                Confinement::Unconfined => None,
+            };
+            let call = RecordedCall::Command { before, jobs, check };
+            return Some((prepared, FileChangeRecorder(call)));
         }
         let (written, deleted) = written_and_deleted(pass.effects());
         if written.is_empty() && deleted.is_empty() {
@@ -108,16 +121,38 @@ impl FileChangeRecorder {
             RecordedCall::Command { before: None, .. } => {
                 CallChanges { is_unknown: !ctx.cancel.is_cancelled(), ..CallChanges::default() }
             }
-            RecordedCall::Command { before: Some(before), jobs } => {
+            RecordedCall::Command { before: Some(before), jobs, check } => {
                 if env.jobs.running_ids().iter().any(|it| !jobs.contains(it)) {
                     checkpoint.note_background_command(&ctx.call);
                 }
-                after(&checkpoint, before, (&env.log, &ctx.call), &ctx.cancel).await
+                let log = (&env.log, &ctx.call);
+                let (changes, report) = after(&checkpoint, before, check, log, &ctx.cancel).await;
+                if let Some(report) = report {
+                    outcome.ok = false;
+                    outcome.append_note(report);
+                }
+                changes
             }
         };
         let warning = env.checkpoint.warning(&changes, env.files.roots());
         outcome.content.extend(warning.map(CallContent::Text));
         changes
+    }
+}
+
+/// The check of the repositories that a confined command has made.
+struct RepositoryCheck {
+    /// Where the command may write beyond its sandbox.
+    allowed: Vec<PathBuf>,
+    quarantine: PathBuf,
+    client: Arc<dyn Client>,
+}
+
+impl RepositoryCheck {
+    /// Takes away what git would run in them. Returns the report for the model and the user. Blocks.
+    fn run(&self, changes: &CallChanges) -> Option<String> {
+        let new = changes.new_repositories.clone();
+        ConfinementGuard::check_repositories(new, &self.allowed, &self.quarantine)
     }
 }
 
@@ -127,7 +162,7 @@ pub(super) async fn end_turn(services: &TurnServices, cancel: &CancellationToken
     let (checkpoint, log) = (&services.env.checkpoint, services.log());
     if let Some((call, before)) = checkpoint.end_turn() {
         let turn = log.turn();
-        let changes = after(checkpoint, before, (log, &call), cancel).await;
+        let (changes, _) = after(checkpoint, before, None, (log, &call), cancel).await;
         // The end of the turn is awaited and written after this.
         if !changes.files.is_empty() {
             drop(log.record_changes(turn, &call, changes.files, changes.contents));
@@ -148,16 +183,22 @@ async fn before(checkpoint: ChangeTracker, cancel: &CancellationToken) -> Option
 async fn after(
     checkpoint: &ChangeTracker,
     before: CommandBaseline,
+    check: Option<RepositoryCheck>,
     (log, call): (&SessionLog, &CallId),
     cancel: &CancellationToken,
-) -> CallChanges {
+) -> (CallChanges, Option<String>) {
     let (found, mut waiting) = oneshot::channel();
     let (own, log, call, turn) = (checkpoint.clone(), log.clone(), call.clone(), log.turn());
     let was_cancelled = cancel.is_cancelled();
     checkpoint.late_tasks().spawn_blocking(move || {
-        if let Err(changes) = found.send(own.changes_since(&before, was_cancelled)) {
+        let changes = own.changes_since(&before, was_cancelled);
+        let report = check.as_ref().and_then(|it| it.run(&changes));
+        if let Err((changes, report)) = found.send((changes, report)) {
             own.drop_baseline();
             drop(log.record_changes(turn, &call, changes.files, changes.contents));
+            if let Some((check, report)) = check.zip(report) {
+                check.client.update(Update::Notice(report));
+            }
         }
     });
     let out_of_time = async {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::agent::{TestAgent, calls, says};
+use crate::agent::{TestAgent, calls, eventually, says};
 
 #[test]
 fn changing_moving_or_deleting_protected_files_asks() {
@@ -26,4 +26,45 @@ fn changing_moving_or_deleting_protected_files_asks() {
         assert_eq!(agent.stop_reason(&id), "end_turn");
         assert!(agent.path(".git/config").exists() && agent.path("notes").exists(), "{tool_call}");
     }
+}
+
+/// Makes a repository of which `git status` would run a program.
+const TRAP: &str = "git init -q sub && git -C sub config core.fsmonitor ./x";
+
+#[test]
+fn a_repository_that_a_command_makes_runs_nothing_of_its_choice() {
+    let script = format!("{TRAP} && echo x > sub/.git/hooks/pre-commit && git init -q plain");
+    let mut agent = TestAgent::builder()
+        .variable("TURNWRIGHT_MODE", "auto")
+        .file("script", &script)
+        .model(json!([calls("exec", &json!({ "command": "sh script" })), says("Ok.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let result = agent.model_request(1)["messages"].to_string();
+    assert!(result.contains("[protected: the command created"), "{result}");
+    assert!(!agent.path("sub/.git/config").exists());
+    assert!(!agent.path("sub/.git/hooks/pre-commit").exists());
+    assert!(agent.path("plain/.git/config").exists());
+}
+
+#[test]
+fn what_a_command_in_the_background_makes_is_taken_away_while_it_runs_and_when_it_ends() {
+    let script = format!(
+        "until [ -e go ]; do sleep 0.1; done; mkdir .vscode; echo x > .vscode/tasks.json
+         while [ -e .vscode/tasks.json ]; do sleep 0.1; done; {TRAP}; touch over"
+    );
+    let call = calls("exec", &json!({ "command": "sh script", "background": true }));
+    let mut agent = TestAgent::builder()
+        .variable("TURNWRIGHT_MODE", "auto")
+        .file("script", &script)
+        .model(json!([call, says("Ok."), says("Ok.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    std::fs::write(agent.path("go"), "").unwrap();
+    eventually("the trap is gone", || {
+        agent.path("over").exists() && !agent.path("sub/.git/config").exists()
+    });
+    assert_eq!(agent.turn("and?"), "end_turn");
+    let told = agent.model_request(2)["messages"].to_string();
+    assert!(told.contains(".vscode/tasks.json") && told.contains("sub/.git/config"), "{told}");
 }

@@ -1,11 +1,12 @@
 //! Scans the protected paths: what is at each of them, with copies of short files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::super::repository;
 use super::ProtectedSnapshot;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_workspace::nofollow;
@@ -16,6 +17,9 @@ pub(super) const MAX_COPY_BYTES: u64 = 256 * 1024;
 const MAX_TOTAL_BYTES: u64 = 2 * 1024 * 1024;
 /// At most this many entries below each protected path are visited.
 pub(super) const MAX_ENTRIES: usize = 2_000;
+/// At most this many repositories are visited.
+const MAX_REPOSITORIES: usize = 200;
+
 /// Metadata that shows that a file has changed, without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileStamp {
@@ -57,7 +61,11 @@ pub(super) struct ProtectedScan<'a> {
 }
 
 impl ProtectedScan<'_> {
-    pub(super) fn scan_all(&mut self, protected: &ProtectedPaths) {
+    pub(super) fn scan_all(
+        &mut self,
+        protected: &ProtectedPaths,
+        repositories: &BTreeSet<PathBuf>,
+    ) {
         // git's own paths come first, because the number of copies is limited.
         let git_first = |mut places: Vec<PathBuf>| {
             places.sort_by_key(|it| !it.iter().any(|part| part == ".git"));
@@ -66,13 +74,35 @@ impl ProtectedScan<'_> {
         for place in git_first(protected.paths()) {
             self.scan_path(&place);
         }
+        let roots = protected.roots.iter().map(|it| it.join(".git"));
+        let repositories: BTreeSet<_> = repositories.iter().cloned().chain(roots).collect();
+        for git in repositories.iter().take(MAX_REPOSITORIES) {
+            self.scan_repository(git);
+        }
         for place in git_first(protected.leaf_paths()) {
-            let mut left = MAX_ENTRIES;
-            self.below(&place, &mut left);
-            if left == 0 {
-                tracing::warn!(?place, "too many protected files to watch all of them");
-                self.overfull.push(place);
+            self.scan_below(place);
+        }
+    }
+
+    /// Records what says what git runs in a repository and its submodules.
+    fn scan_repository(&mut self, git: &Path) {
+        let submodules = repository::submodule_configs(git);
+        let submodules = submodules.iter().filter_map(|it| it.parent());
+        for folder in submodules.chain([git]) {
+            self.scan_path(folder);
+            for place in ProtectedPaths::git_parts(folder) {
+                self.scan_path(&place);
+                self.scan_below(place);
             }
+        }
+    }
+
+    fn scan_below(&mut self, place: PathBuf) {
+        let mut left = MAX_ENTRIES;
+        self.below(&place, &mut left);
+        if left == 0 {
+            tracing::warn!(?place, "too many protected files to watch all of them");
+            self.overfull.push(place);
         }
     }
 

@@ -151,6 +151,11 @@ impl ProtectedPaths {
         (0..paths.len()).filter(|it| !is_parent(*it)).map(|it| paths[it].clone()).collect()
     }
 
+    /// The protected paths in a `.git` folder, besides the folder itself.
+    pub fn git_parts(git: &Path) -> impl Iterator<Item = PathBuf> {
+        GIT_PARTS.iter().map(|it| git.join(it))
+    }
+
     /// The same, with the folders that lead to them, sorted so that a folder comes before what it
     /// contains.
     pub fn paths(&self) -> Vec<PathBuf> {
@@ -162,7 +167,7 @@ impl ProtectedPaths {
                 paths.push(root.join(".git"));
                 root.join(".git")
             };
-            paths.extend(GIT_PARTS.iter().map(|it| git.join(it)));
+            paths.extend(ProtectedPaths::git_parts(&git));
             let built_in = PROTECTED.iter().map(|(path, _)| usual_spelling(path));
             for path in built_in.chain(self.extra.iter().map(|it| it.trim_matches('/'))) {
                 let mut folder = root.clone();

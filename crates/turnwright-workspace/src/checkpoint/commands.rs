@@ -1,7 +1,7 @@
 //! Determines what a command has changed: compares snapshots from before and after, and takes the
 //! old contents from wherever they are known.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,8 +90,23 @@ impl super::ChangeTracker {
         // What git has stored may be another content now.
         let cached = cached.filter(|_| is_index_unchanged);
         lock(&self.0.contents).preload(cached.as_deref(), &snapshot, &repositories);
+        lock(&self.0.inner).repositories = Arc::new(snapshot.repositories());
         let snapshot = Arc::new(snapshot);
         Some(CommandBaseline { cached: Arc::clone(&snapshot), snapshot, repositories })
+    }
+
+    /// The git repositories in the folders before the last command: each `.git`, or the folder that is
+    /// one. Of those in ignored folders, the ones below further folders are left out.
+    pub fn repositories(&self) -> Arc<BTreeSet<PathBuf>> {
+        Arc::clone(&lock(&self.0.inner).repositories)
+    }
+
+    /// Looks for the repositories that are not among [`repositories`](Self::repositories). Blocks.
+    pub fn find_new_repositories(&self, known: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
+        let Some(watched) = self.watched() else { return Vec::new() };
+        let found = StatSnapshot::take(&watched, SNAPSHOT_LIMIT, &Arc::default());
+        let found = found.map(|it| it.repositories()).unwrap_or_default();
+        found.difference(known).cloned().collect()
     }
 
     /// Determines what has changed since a snapshot. Blocks.
@@ -104,7 +119,10 @@ impl super::ChangeTracker {
             return CallChanges { is_unknown: true, ..CallChanges::default() };
         };
         let changed = before.snapshot.compare(&now);
-        let changes = ChangeComparison::new(before, &lock(&self.0.contents)).into_changes(changed);
+        let mut changes =
+            ChangeComparison::new(before, &lock(&self.0.contents)).into_changes(changed);
+        let new_repositories = &now.repositories() - &before.snapshot.repositories();
+        changes.new_repositories = new_repositories.into_iter().collect();
         let mut contents = lock(&self.0.contents);
         for change in &changes.files {
             let found = change.after.clone().map(ObservedState::from);

@@ -25,6 +25,8 @@ const MAX_THREADS: usize = 8;
 const FOLDERS_OF_ONE_THREAD: usize = 32;
 /// How often a thread that has nothing to do looks whether time is over.
 const IDLE_WAIT: Duration = Duration::from_millis(50);
+/// The entries of a folder that git takes for a repository without `.git`.
+const BARE_LAYOUT: [&str; 3] = ["HEAD", "objects", "refs"];
 /// Names of entries that determine which others are listed.
 pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
@@ -43,6 +45,9 @@ pub(super) struct FolderListing {
     pub(super) hard_linked: Vec<u64>,
     /// An ignore file is a link, so the rules can change without an event in this folder.
     pub(super) has_linked_rules: bool,
+    /// The git repositories here and in ignored folders here: each `.git`, or the folder itself if it
+    /// has the layout of one.
+    pub(super) repositories: Vec<PathBuf>,
 }
 
 impl FolderListing {
@@ -176,15 +181,21 @@ impl<'a> FolderLister<'a> {
         };
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
         let mut listing = FolderListing::default();
+        let mut layout = 0;
         let mut entries = Dir::read_from(&handle).ok()?;
         while let Some(Ok(entry)) = entries.read() {
             if self.stop.is_expired() {
                 return None;
             }
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." || name == ".git" || is_private(name) {
+            if name == "." || name == ".." || is_private(name) {
                 continue;
             }
+            if name == ".git" {
+                listing.repositories.push(folder.join(name));
+                continue;
+            }
+            layout += usize::from(BARE_LAYOUT.iter().any(|it| name == *it));
             let stat = || statat(&handle, name, AtFlags::SYMLINK_NOFOLLOW).ok();
             let is_folder = match entry.file_type() {
                 FileType::Unknown => stat()
@@ -194,6 +205,9 @@ impl<'a> FolderLister<'a> {
             relative.push(name);
             let is_ignored = rules.matched(&relative, is_folder).is_ignore();
             relative.pop();
+            if is_ignored && is_folder {
+                listing.repositories.extend(self.repository_in_ignored(&folder.join(name)));
+            }
             let Some(stat) = (!is_ignored).then(stat).flatten() else { continue };
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
                 self.stop.stop_early();
@@ -206,8 +220,23 @@ impl<'a> FolderLister<'a> {
                 listing.entries.push(ListedEntry { name: name.into(), stat });
             }
         }
+        if layout == BARE_LAYOUT.len() {
+            listing.repositories.push(folder.to_path_buf());
+        }
         listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        listing.repositories.sort_unstable();
         Some(listing)
+    }
+
+    /// The `.git` of an ignored folder, which is not listed otherwise, if it has one.
+    #[cfg(unix)]
+    fn repository_in_ignored(&self, folder: &Path) -> Option<PathBuf> {
+        if let Some(watch) = self.watch {
+            watch.add_ignored(&folder.into());
+        }
+        let git = folder.join(".git");
+        rustix::fs::statat(rustix::fs::CWD, &git, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(git)
     }
 
     /// Without stat data nothing can be compared.

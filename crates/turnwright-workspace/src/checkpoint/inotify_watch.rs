@@ -3,7 +3,7 @@
 //! through a memory mapping, when the mapping ends. What happens to a file through another name (a hard
 //! link) is reported for the folder with that name only.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -68,6 +68,8 @@ fn system_limit(path: &str) -> Option<usize> {
 #[derive(Debug)]
 struct WatchState {
     paths: HashMap<i32, Arc<Path>>,
+    /// Those of the folders that are not listed, because they are ignored.
+    ignored: HashSet<i32>,
     most: usize,
     /// Something may have changed without an event.
     has_failed: bool,
@@ -83,17 +85,13 @@ impl InotifyWatch {
         let most = system_limit(FOLDERS_LIMIT)? / FOLDERS_SHARE;
         let share = DescriptorShare::take(system_limit(DESCRIPTORS_LIMIT)? / DESCRIPTORS_SHARE)?;
         let descriptor = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        let state = WatchState { paths: HashMap::new(), most, has_failed: false };
+        let (paths, ignored) = (HashMap::new(), HashSet::new());
+        let state = WatchState { paths, ignored, most, has_failed: false };
         Some(InotifyWatch { descriptor, state: Mutex::new(state), _share: share })
     }
 
     /// Watches one more folder. Call it before its entries are listed.
     pub(super) fn add(&self, folder: &Arc<Path>) {
-        let mut state = self.state.lock();
-        if state.has_failed || FOLDERS.load(Ordering::Relaxed) >= state.most {
-            state.has_failed = true;
-            return;
-        }
         let events = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE
@@ -101,11 +99,30 @@ impl InotifyWatch {
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::ATTRIB
             | WatchFlags::DELETE_SELF
-            | WatchFlags::MOVE_SELF
-            | WatchFlags::ONLYDIR
-            | WatchFlags::DONT_FOLLOW;
+            | WatchFlags::MOVE_SELF;
+        self.add_for(folder, events, false);
+    }
+
+    /// Watches an ignored folder, of which only a `.git` matters. Its parent folder is reported as
+    /// changed then.
+    pub(super) fn add_ignored(&self, folder: &Arc<Path>) {
+        self.add_for(folder, WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE, true);
+    }
+
+    fn add_for(&self, folder: &Arc<Path>, events: WatchFlags, is_ignored: bool) {
+        let mut state = self.state.lock();
+        if state.has_failed || FOLDERS.load(Ordering::Relaxed) >= state.most {
+            state.has_failed = true;
+            return;
+        }
+        let events = events | WatchFlags::ONLYDIR | WatchFlags::DONT_FOLLOW;
         match inotify::add_watch(&self.descriptor, &**folder, events) {
             Ok(number) => {
+                if is_ignored {
+                    state.ignored.insert(number);
+                } else {
+                    state.ignored.remove(&number);
+                }
                 if state.paths.insert(number, Arc::clone(folder)).is_none() {
                     FOLDERS.fetch_add(1, Ordering::Relaxed);
                 }
@@ -152,9 +169,15 @@ impl InotifyWatch {
                 if state.paths.remove(&number).is_some() {
                     FOLDERS.fetch_sub(1, Ordering::Relaxed);
                 }
+                state.ignored.remove(&number);
                 continue;
             }
             let Some(folder) = state.paths.get(&number) else { continue };
+            if state.ignored.contains(&number) {
+                let is_git = event.file_name().is_some_and(|it| it == c".git");
+                changes.listed.extend(folder.parent().filter(|_| is_git).map(Path::to_path_buf));
+                continue;
+            }
             match event.file_name() {
                 Some(name) if flags.contains(ReadFlags::ISDIR) => {
                     changes.replaced.insert(folder.join(OsStr::from_bytes(name.to_bytes())));

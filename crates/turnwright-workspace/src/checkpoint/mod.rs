@@ -21,7 +21,7 @@ mod refresh_tests;
 mod tests;
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -72,6 +72,8 @@ struct TrackerState {
     /// The snapshot after the last command of the turn.
     last_baseline: Option<CommandBaseline>,
     slow_snapshots_left: u8,
+    /// The git repositories of the last snapshot before a command.
+    repositories: Arc<BTreeSet<PathBuf>>,
     /// A call whose command still runs in the background.
     background_call: Option<CallId>,
     told_not_covered: bool,
@@ -83,6 +85,7 @@ impl Default for TrackerState {
         TrackerState {
             last_baseline: None,
             slow_snapshots_left: MAX_SLOW_SNAPSHOTS,
+            repositories: Arc::default(),
             background_call: None,
             told_not_covered: false,
             told_unknown: false,
@@ -99,6 +102,8 @@ pub struct CallChanges {
     pub contents: Vec<Arc<[u8]>>,
     /// The number of further changes, which are not in `files`.
     pub omitted: usize,
+    /// Git repositories that have appeared: each `.git`, or the folder that is one.
+    pub new_repositories: Vec<PathBuf>,
     /// Whether it is unknown what has changed.
     pub is_unknown: bool,
 }

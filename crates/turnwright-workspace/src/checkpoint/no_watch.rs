@@ -17,6 +17,10 @@ impl NoWatch {
         match *self {}
     }
 
+    pub(super) fn add_ignored(&self, _: &Arc<Path>) {
+        match *self {}
+    }
+
     pub(super) fn give_up(&self) {
         match *self {}
     }

@@ -204,6 +204,11 @@ impl StatSnapshot {
         self.folders.iter().filter(move |it| !is_same(it)).map(|it| (&**it.0, &**it.1))
     }
 
+    /// The git repositories in the folders: each `.git`, or the folder that is one.
+    pub(super) fn repositories(&self) -> BTreeSet<PathBuf> {
+        self.folders.values().flat_map(|it| &it.repositories).cloned().collect()
+    }
+
     /// The number of entries.
     pub(super) fn len(&self) -> usize {
         self.folders.values().map(|it| it.entries.len()).sum()

@@ -260,3 +260,26 @@ fn measure_snapshots() {
         }
     }
 }
+
+#[test]
+fn new_repositories_are_found() {
+    let fixture = TrackerFixture::new(&[("a/f", ""), (".gitignore", "out\n"), ("out/f", "")]);
+    let tracker = fixture.tracker();
+    fs::create_dir(fixture.path("a/.git")).unwrap();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    assert_eq!(*tracker.repositories(), [fixture.path("a/.git")].into());
+    fs::create_dir_all(fixture.path("new/deep/.git")).unwrap();
+    fs::write(fixture.path("new/.git"), "gitdir: deep/.git").unwrap();
+    fs::create_dir(fixture.path("out/.git")).unwrap();
+    for part in ["bare/HEAD", "bare/objects", "bare/refs", "half/HEAD", "half/refs"] {
+        fs::create_dir_all(fixture.path(part)).unwrap();
+    }
+    let expected = ["bare", "new/.git", "new/deep/.git", "out/.git"].map(|it| fixture.path(it));
+    let changes = tracker.changes_since(&before, false);
+    assert_eq!(changes.new_repositories, expected);
+    assert_eq!(tracker.find_new_repositories(&tracker.repositories()), expected);
+
+    let next = tracker.baseline(&not_cancelled()).unwrap();
+    fs::write(fixture.path("a/f"), "x").unwrap();
+    assert!(tracker.changes_since(&next, false).new_repositories.is_empty());
+}

@@ -64,7 +64,13 @@ fn profile(args: &SandboxCliArgs, config: &Config, temporary: &Path) -> io::Resu
     let mut hide = home.map(turnwright_types::effect::credential_paths).unwrap_or_default();
     hide.push(config.paths.config.clone());
     let network = if args.network { Network::On } else { Network::Off };
-    Ok(SandboxProfile { writable: write, read_only: keep, hidden: hide, readable: None, network })
+    Ok(SandboxProfile {
+        writable: write,
+        read_only: keep,
+        hidden: hide,
+        network,
+        ..SandboxProfile::default()
+    })
 }
 
 /// The agent that has had this process started in a terminal of the editor, if one has.

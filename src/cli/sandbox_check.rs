@@ -11,10 +11,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::config::Config;
+use turnwright_sandbox::SandboxProfile;
 use turnwright_sandbox::escape_tests::{
     self, AttemptResult, EscapeAttempt, Evidence, ExpectedProtection, LOCK_FILE, SECRET, TestScene,
 };
-use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_workspace::exec::{self, CommandSpec, Environment, ProcessGroup, RunningCommand};
 
 /// How long one attempt may take.
@@ -130,8 +130,7 @@ fn profile(scene: &TestScene) -> SandboxProfile {
         writable: vec![scene.inside.clone()],
         read_only: vec![scene.inside.join(".git/hooks")],
         hidden: vec![scene.hidden.clone()],
-        readable: None,
-        network: Network::Off,
+        ..SandboxProfile::default()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::trust::{self, TrustStore};
 use turnwright_mcp::ServerSpec;
 use turnwright_policy::permission::{
     Mode, PathBases, PolicyRules, ProjectRuleStore, ProtectedPaths, Rule, RuleAction, RuleContext,
-    RuleSpec, Scope, fallback_rules, load_rules,
+    RuleSpec, Scope, fallback_rules, load_rules, project_folder,
 };
 use turnwright_sandbox::Network;
 use turnwright_types::effect::escape_hidden_line;
@@ -193,6 +193,7 @@ pub(super) fn command_confinement(
     config: &Config,
     settings: SandboxSettings,
     policy: &PolicyRules,
+    project: &Path,
 ) -> ConfinementSettings {
     let mut hide = settings.hide;
     if let Some(home) = config.home() {
@@ -210,6 +211,7 @@ pub(super) fn command_confinement(
         },
         writable: settings.write,
         caches: settings.caches,
+        private_caches: project_folder(&config.paths.state, project).join("caches"),
         download_caches: settings.package_runner_caches,
         hidden: hide,
         read_only: vec![config.paths.config.clone(), config.paths.state.clone()],

@@ -106,6 +106,7 @@ impl SessionHost {
                 self.config(),
                 effective.sandbox,
                 &effective.rules,
+                roots.real_cwd(),
             ),
             roots,
             policy: effective.rules,

@@ -395,6 +395,7 @@ impl SessionHost {
             self.config(),
             effective.sandbox,
             &effective.rules,
+            roots.real_cwd(),
         );
         let site = ServerSite {
             confinement: &confinement,

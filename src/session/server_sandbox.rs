@@ -31,6 +31,7 @@ impl ServerSite<'_> {
             profile: turnwright_sandbox::can_confine().then(|| self.sandbox_profile()),
             logins,
             package_caches: self.confinement.download_caches.clone(),
+            private_caches: self.confinement.private_caches.join("servers"),
         }
     }
 
@@ -51,6 +52,7 @@ impl ServerSite<'_> {
         hidden.sort();
         session.profile(ProgramAccess {
             writable: session.writable_folders(),
+            has_caches: self.has_servers,
             network: confinement.network,
             may_write_protected: &|_| false,
             may_read_hidden: &|_| false,

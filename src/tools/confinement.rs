@@ -24,8 +24,10 @@ pub struct ConfinementSettings {
     pub network: Network,
     /// Folders that commands may write besides those of the session.
     pub writable: Vec<PathBuf>,
-    /// Caches that commands may write, if they exist.
+    /// Caches of which commands get a private copy, if they exist.
     pub caches: Vec<PathBuf>,
+    /// Where the commands of this project keep what they write into caches.
+    pub private_caches: PathBuf,
     /// Where package runners keep the programs that they download. Created when one is about to
     /// download.
     pub download_caches: Vec<PathBuf>,
@@ -43,6 +45,9 @@ pub struct ConfinementSettings {
 const SSH_AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
 /// Programs that need the SSH agent and use it for nothing but connecting.
 const SSH_PROGRAMS: &[&str] = &["git", "ssh", "scp", "sftp", "rsync"];
+
+/// The variables that name the cache of many programs, and of npm.
+const REDIRECTED_CACHES: [&str; 2] = ["XDG_CACHE_HOME", "npm_config_cache"];
 
 /// Makes git start no program of the repository's choice when it runs without a question.
 /// Submodules are compared without starting git in each, because that git would not see these
@@ -113,6 +118,9 @@ pub(super) async fn confine(
         _ => None,
     });
     let redirects: Vec<_> = redirects.collect();
+    if may_write {
+        env.guard.note_caches(&env.confinement.private_caches);
+    }
     let denied_paths = pass.denied_paths().clone();
     let (command, env) = (command.clone(), Arc::clone(env));
     let built = tokio::task::spawn_blocking(move || {
@@ -157,6 +165,19 @@ struct ConfinementBuilder<'a> {
     denied_paths: DeniedPaths,
 }
 
+impl ConfinementSettings {
+    /// Whether commands get private layers over caches. The first call tries it out: not for the
+    /// runtime's thread.
+    pub(super) fn can_layer_caches(&self) -> bool {
+        turnwright_sandbox::can_layer_caches(&self.private_caches)
+    }
+
+    /// The cache of commands on systems without such layers.
+    fn redirected_cache(&self) -> PathBuf {
+        self.private_caches.join("redirected")
+    }
+}
+
 impl ConfinementBuilder<'_> {
     fn build(
         self,
@@ -182,6 +203,11 @@ impl ConfinementBuilder<'_> {
                 extra_variables.extend(["TMPDIR", "TMP", "TEMP"].map(|it| (it, name.clone())));
                 write.push(temp);
             }
+        }
+        if self.may_write && !confinement.can_layer_caches() {
+            let folder = confinement.redirected_cache();
+            extra_variables.extend(REDIRECTED_CACHES.map(|it| (it, folder.display().to_string())));
+            write.extend(create_private_folder(&folder));
         }
         for path in
             redirects.iter().filter(|it| !write.iter().any(|to| it.starts_with(to) && to != *it))
@@ -250,6 +276,7 @@ impl ConfinementBuilder<'_> {
         };
         let mut profile = self.session_access().profile(ProgramAccess {
             writable,
+            has_caches: self.may_write,
             network: if self.network { Network::On } else { self.env.confinement.network },
             may_write_protected: &may_write_protected,
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
@@ -298,6 +325,15 @@ impl ConfinementBuilder<'_> {
              \"network\", a path, or \"full\"; the user is asked.]"
         )
     }
+}
+
+/// Creates a folder of our own. Returns its real path, or `None` if it cannot be created.
+fn create_private_folder(folder: &Path) -> Option<PathBuf> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).and_then(|()| fs::canonicalize(folder)).ok()
 }
 
 /// Creates the target of a redirect, so that the sandbox can allow writing this one file and not

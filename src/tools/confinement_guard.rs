@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::confinement::CommandConfinement;
 use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
-use super::{ToolEnv, ToolOutcome, sandbox_denial};
+use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::Effect;
@@ -40,6 +40,8 @@ pub struct ConfinementGuard {
     temp: Mutex<Option<PrivateTempFolder>>,
     watches: Mutex<HashMap<String, Arc<CommandWatch>>>,
     last_snapshot: Mutex<Option<Arc<ProtectedSnapshot>>>,
+    /// Whether the use of the private caches was noted.
+    has_noted_caches: AtomicBool,
     tracker: TaskTracker,
 }
 
@@ -96,6 +98,16 @@ impl ConfinementGuard {
         let snapshot = Arc::new(snapshot);
         *lock(&self.last_snapshot) = Some(Arc::clone(&snapshot));
         snapshot
+    }
+
+    /// Notes, once, that commands use the private caches of this project. Old ones are removed meanwhile.
+    pub(super) fn note_caches(&self, folder: &Path) {
+        if !self.has_noted_caches.swap(true, Ordering::Relaxed) {
+            let (folder, tracker) = (folder.to_path_buf(), self.tracker.clone());
+            self.tracker.spawn_blocking(move || {
+                private_caches::note_use(&folder, || tracker.is_closed());
+            });
+        }
     }
 
     /// Registers a command that was started and checks the protected paths when it has ended.

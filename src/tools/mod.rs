@@ -27,6 +27,7 @@ mod project_context;
 mod memory;
 mod move_path;
 mod plan;
+mod private_caches;
 mod read_file;
 mod registry;
 mod remote_tools;

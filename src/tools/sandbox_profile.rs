@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
-use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
 use turnwright_workspace::files::Roots;
 
 use super::ConfinementSettings;
@@ -20,6 +20,8 @@ pub(crate) struct SessionAccess<'a> {
 /// What one program may do beyond, or less than, the session's other programs.
 pub(crate) struct ProgramAccess<'a> {
     pub writable: Vec<PathBuf>,
+    /// Whether the program may change caches for itself.
+    pub has_caches: bool,
     pub network: Network,
     /// Whether the program may write to a protected path.
     pub may_write_protected: &'a dyn Fn(&Path) -> bool,
@@ -31,11 +33,20 @@ pub(crate) struct ProgramAccess<'a> {
 
 impl SessionAccess<'_> {
     /// The folders that every program of the session with write access may write: those of the
-    /// session, those of the settings, and the caches. Looks files up: not for the runtime's thread.
+    /// session and those of the settings. Looks files up: not for the runtime's thread.
     pub(crate) fn writable_folders(&self) -> Vec<PathBuf> {
-        let confinement = self.confinement;
         let roots = self.roots.folders().map(Path::to_path_buf);
-        roots.chain(existing(confinement.writable.iter().chain(&confinement.caches))).collect()
+        roots.chain(existing(self.confinement.writable.iter())).collect()
+    }
+
+    /// The caches, with the places of their private layers.
+    fn caches(&self) -> Vec<PrivateCache> {
+        let confinement = self.confinement;
+        if confinement.caches.is_empty() || !confinement.can_layer_caches() {
+            return Vec::new();
+        }
+        let caches = existing(confinement.caches.iter());
+        caches.map(|it| PrivateCache::new(it, &confinement.private_caches)).collect()
     }
 
     /// Builds the profile of a program. Looks files up: not for the runtime's thread.
@@ -56,10 +67,15 @@ impl SessionAccess<'_> {
         let hidden = confinement.hidden.iter().filter(|it| !(program.may_read_hidden)(it));
         let unreadable = self.denied_paths.unreadable_paths();
         let hidden = existing(hidden.chain(&unreadable).chain(program.hidden));
+        let readable = confinement.readable.clone().map(|mut list| {
+            list.extend(existing(confinement.caches.iter()));
+            list
+        });
         SandboxProfile {
             read_only: own_files.chain(protected).collect(),
             hidden: hidden.filter(|it| !is_opened(it)).collect(),
-            readable: confinement.readable.clone(),
+            readable,
+            caches: if program.has_caches { self.caches() } else { Vec::new() },
             network: program.network,
             writable: program.writable,
         }

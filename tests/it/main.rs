@@ -18,6 +18,7 @@ mod auth;
 mod buffers;
 #[cfg(target_os = "linux")]
 mod canary;
+mod caches;
 mod cancel;
 mod cancel_phases;
 mod cancel_request;

@@ -29,6 +29,8 @@ pub struct ServerEnv {
     pub logins: LoginStore,
     /// The caches of package runners such as `npx`, created when one is used.
     pub package_caches: Vec<PathBuf>,
+    /// Where servers keep what they write into caches.
+    pub private_caches: PathBuf,
 }
 
 impl ServerEnv {

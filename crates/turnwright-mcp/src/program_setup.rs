@@ -7,14 +7,26 @@ use std::path::{Path, PathBuf};
 
 use super::pool::ServerEnv;
 use super::spec::{SecretValue, ServerSandbox, ServerSpec};
-use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::exec::{Environment, PipedProgram};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-/// Programs that download what they run, each with its cache below the home folder.
-const PACKAGE_RUNNERS: &[(&str, &str)] =
-    &[("npx", ".npm"), ("npm", ".npm"), ("uvx", ".cache/uv"), ("uv", ".cache/uv")];
+/// A program that downloads what it runs.
+struct PackageRunner {
+    name: &'static str,
+    /// Its cache, relative to the home folder.
+    cache: &'static str,
+    /// The variable that sets another cache.
+    variable: &'static str,
+}
+
+const NPX: PackageRunner =
+    PackageRunner { name: "npx", cache: ".npm", variable: "npm_config_cache" };
+const UVX: PackageRunner =
+    PackageRunner { name: "uvx", cache: ".cache/uv", variable: "UV_CACHE_DIR" };
+const PACKAGE_RUNNERS: [PackageRunner; 4] =
+    [NPX, PackageRunner { name: "npm", ..NPX }, UVX, PackageRunner { name: "uv", ..UVX }];
 
 /// Programs that need a folder for installed tools, each with the variable that sets it. A server gets a
 /// folder of its own: the tools in the user's folder run outside the sandbox, so a server must not be
@@ -32,6 +44,8 @@ pub(super) struct PreparedProgram {
 /// What is needed to prepare a program.
 #[derive(Debug)]
 pub(super) struct ProgramRequest {
+    /// The name of the server.
+    pub(super) name: String,
     pub(super) command: PathBuf,
     pub(super) arguments: Vec<String>,
     pub(super) variables: Vec<(String, SecretValue)>,
@@ -53,6 +67,7 @@ impl ProgramRequest {
             return None;
         };
         Some(ProgramRequest {
+            name: spec.name.clone(),
             command: command.clone(),
             arguments: arguments.clone(),
             variables: variables.clone(),
@@ -87,6 +102,10 @@ impl ProgramRequest {
                     environment = environment.with(name, real.join("tools"));
                 }
                 profile.writable.push(real);
+                if let Some((variable, cache)) = self.redirected_cache() {
+                    environment = environment.with(variable, cache.clone());
+                    profile.writable.push(cache);
+                }
                 temp = Some(folder);
                 Some(profile)
             }
@@ -116,7 +135,13 @@ impl ProgramRequest {
             profile.network = Network::On;
         }
         profile.writable.extend(self.sandbox.write.iter().filter_map(real));
-        profile.writable.extend(self.package_cache());
+        let cache = self.package_cache().map(|it| PrivateCache::new(it, Path::new("")));
+        let is_known = |it: &PrivateCache| profile.caches.iter().any(|known| known.path == it.path);
+        let new = cache.filter(|it| self.can_layer_caches() && !is_known(it));
+        profile.caches.extend(new);
+        for cache in &mut profile.caches {
+            *cache = PrivateCache::new(cache.path.clone(), &self.private_caches());
+        }
         let open: Vec<_> = self.sandbox.read.iter().filter_map(real).collect();
         profile.hidden.retain(|it| !open.iter().any(|open| it.starts_with(open)));
         if let Some(read) = &mut profile.readable {
@@ -129,13 +154,40 @@ impl ProgramRequest {
         self.command.file_name().is_some_and(|it| it == name)
     }
 
+    /// The package runner that the program is, with its cache.
+    fn package_runner(&self) -> Option<(&'static PackageRunner, &Path)> {
+        let runner = PACKAGE_RUNNERS.iter().find(|it| self.is_named(it.name))?;
+        let cache = self.env.package_caches.iter().find(|it| it.ends_with(runner.cache))?;
+        Some((runner, cache))
+    }
+
     /// The cache of a package runner. It is created if it does not exist, because otherwise nothing
     /// could be downloaded in the sandbox.
     fn package_cache(&self) -> Option<PathBuf> {
-        let (_, place) = PACKAGE_RUNNERS.iter().find(|it| self.is_named(it.0))?;
-        let cache = self.env.package_caches.iter().find(|it| it.ends_with(place))?;
+        let (_, cache) = self.package_runner()?;
         fs::create_dir_all(cache).ok()?;
         fs::canonicalize(cache).ok()
+    }
+
+    /// The cache that a package runner is told to use on systems without private layers, and the
+    /// variable that says so.
+    fn redirected_cache(&self) -> Option<(&'static str, PathBuf)> {
+        let (runner, _) = self.package_runner().filter(|_| !self.can_layer_caches())?;
+        let folder = self.private_caches().join("redirected");
+        fs::create_dir_all(&folder).ok()?;
+        Some((runner.variable, fs::canonicalize(folder).ok()?))
+    }
+
+    fn can_layer_caches(&self) -> bool {
+        turnwright_sandbox::can_layer_caches(&self.env.private_caches)
+    }
+
+    /// Where this server keeps what it writes into caches: servers start at the same time, so each has
+    /// a folder of its own.
+    fn private_caches(&self) -> PathBuf {
+        let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_');
+        let name = self.name.replace(|it: char| !is_plain(it), "_");
+        self.env.private_caches.join(name)
     }
 }
 
@@ -238,6 +290,7 @@ mod tests {
             roots: Vec::new(),
             profile: Some(profile),
             package_caches: vec![base.join("home/.npm")],
+            private_caches: base.join("private"),
             logins: crate::LoginStore::new(Path::new("/none")),
             supports_forms: false,
         };
@@ -264,8 +317,19 @@ mod tests {
         let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();
         let profile = prepared.program.sandbox.unwrap();
         let temp = fs::canonicalize(prepared.temp.as_ref().unwrap().path()).unwrap();
-        let write = [base.join("ws"), base.join("data"), base.join("home/.npm"), temp.clone()];
-        assert_eq!((profile.writable, profile.hidden), (write.to_vec(), vec![base.join("own")]));
+        let mut write = vec![base.join("ws"), base.join("data"), temp.clone()];
+        let mut caches = Vec::new();
+        let redirected = base.join("private/s/redirected");
+        if turnwright_sandbox::can_layer_caches(&base) {
+            let (path, folder) = (base.join("home/.npm"), base.join("private/s"));
+            caches.push(PrivateCache::new(path, &folder));
+        } else {
+            write.push(redirected.clone());
+        }
+        assert_eq!((profile.writable, profile.hidden), (write, vec![base.join("own")]));
+        let variable = prepared.program.environment.get("npm_config_cache");
+        assert_eq!(variable.map(Path::new), caches.is_empty().then_some(redirected.as_path()));
+        assert_eq!(profile.caches, caches);
         assert_eq!(profile.network, Network::On);
         let environment = prepared.program.environment;
         assert_eq!(environment.get("TMPDIR"), Some(temp.as_os_str()));

@@ -51,7 +51,7 @@ pub mod seatbelt;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
@@ -96,8 +96,29 @@ pub struct SandboxProfile {
     /// libraries of the system.
     #[serde(rename = "read")]
     pub readable: Option<Vec<PathBuf>>,
+    /// Caches of the user's that the program may change for itself. Where this is not possible
+    /// ([`can_layer_caches`]), and inside `writable`, it has no effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<PrivateCache>,
     /// What the program may do with the network.
     pub network: Network,
+}
+
+/// A cache and the private layer over it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrivateCache {
+    /// The cache, a real path.
+    pub path: PathBuf,
+    /// The folder that keeps what the program writes; it is created. It must not be in `writable`.
+    pub private: PathBuf,
+}
+
+impl PrivateCache {
+    /// A cache whose layer is kept below `folder`, in a place of its own.
+    pub fn new(path: PathBuf, folder: &Path) -> PrivateCache {
+        let name = path.to_string_lossy().replace(['/', '\\'], "%");
+        PrivateCache { private: folder.join(name), path }
+    }
 }
 
 /// The network access of a sandboxed program.
@@ -210,6 +231,13 @@ const NO_PROCESSES: &str = "PID namespaces are unavailable (user.max_pid_namespa
 /// processes, which takes some milliseconds.
 pub fn namespace_support() -> NamespaceSupport {
     *NAMESPACES.get_or_init(system::probe_namespaces)
+}
+
+/// Whether a program with a PID namespace can get private layers over caches that are kept in `folder`.
+/// The first call tries it out, which takes some milliseconds; later ones return the same.
+pub fn can_layer_caches(folder: &Path) -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| namespace_support().processes && system::can_layer_caches(folder))
 }
 
 static NAMESPACES: OnceLock<NamespaceSupport> = OnceLock::new();

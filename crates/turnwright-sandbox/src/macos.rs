@@ -82,6 +82,11 @@ pub(super) fn probe_namespaces() -> NamespaceSupport {
     NamespaceSupport { mounts: has_seatbelt, network: has_seatbelt, processes: false }
 }
 
+/// There are no overlay file systems.
+pub(super) fn can_layer_caches(_: &Path) -> bool {
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,5 +104,6 @@ mod tests {
         let error = MacSandbox.explain(io::ErrorKind::NotFound.into());
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert_eq!(probe().seatbelt, probe_namespaces().mounts);
+        assert!(!can_layer_caches(Path::new("/")));
     }
 }

@@ -168,8 +168,7 @@ mod tests {
             writable: vec!["/Users/ada/ws".into(), "/tmp/t".into()],
             read_only: vec!["/Users/ada/ws/.git/hooks".into()],
             hidden: vec!["/Users/ada/.ssh".into()],
-            readable: None,
-            network: Network::Off,
+            ..SandboxProfile::default()
         }
     }
 

@@ -57,3 +57,7 @@ pub(super) fn probe() -> SandboxSupport {
 pub(super) fn probe_namespaces() -> NamespaceSupport {
     NamespaceSupport::default()
 }
+
+pub(super) fn can_layer_caches(_: &std::path::Path) -> bool {
+    false
+}

@@ -11,7 +11,7 @@ use std::time::Duration;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The folder for the data of one project. `project` is a path with symlinks resolved.
-pub(super) fn project_folder(state: &Path, project: &Path) -> PathBuf {
+pub fn project_folder(state: &Path, project: &Path) -> PathBuf {
     let name = project.file_name().map(|it| it.to_string_lossy().to_lowercase());
     let is_allowed = |it: &char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
     let name: String = name.unwrap_or_default().chars().filter(is_allowed).take(40).collect();

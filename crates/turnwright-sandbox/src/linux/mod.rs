@@ -1,6 +1,7 @@
 //! The sandbox on Linux: Landlock, seccomp and namespaces. Everything is prepared in the parent, so
 //! that the child only makes system calls between `fork` and `exec`.
 
+mod cache_overlay;
 mod capabilities;
 mod landlock_ruleset;
 mod mount_namespace;
@@ -14,15 +15,16 @@ mod tests;
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit};
 use seccompiler::BpfProgram;
 
 use super::{
-    NamespaceProcesses, NamespaceSupport, Network, SandboxProfile, SandboxSupport, SetupError,
-    namespace_support, sandbox_support,
+    NamespaceProcesses, NamespaceSupport, Network, PrivateCache, SandboxProfile, SandboxSupport,
+    SetupError, namespace_support, sandbox_support,
 };
+use cache_overlay::CacheOverlay;
 use mount_namespace::MountNamespace;
 use process_namespace::ProcessNamespace;
 
@@ -102,8 +104,8 @@ impl LinuxSandbox {
         if let Some(namespace) = &mut self.mount_namespace
             && namespace_support().processes
         {
-            namespace.isolate_processes();
-            self.process_namespace = Some(ProcessNamespace::new()?);
+            let locks = namespace.isolate_processes();
+            self.process_namespace = Some(ProcessNamespace::new(locks)?);
         }
         Ok(self)
     }
@@ -214,7 +216,7 @@ pub(super) fn probe_namespaces() -> NamespaceSupport {
         let profile = SandboxProfile { network, ..SandboxProfile::default() };
         let mut mount_namespace = MountNamespace::plan(&profile, &[], 0, wanted);
         if wanted.processes {
-            mount_namespace.isolate_processes();
+            drop(mount_namespace.isolate_processes());
         }
         succeeds_in_child(move || mount_namespace.enter(None))
     };
@@ -231,6 +233,25 @@ pub(super) fn probe_namespaces() -> NamespaceSupport {
         processes: works(NamespaceSupport { processes: true, ..mounts }),
         ..mounts
     }
+}
+
+/// Tries out an overlay in a folder, in a child process that never becomes a command.
+pub(super) fn can_layer_caches(folder: &Path) -> bool {
+    let place = folder.join(format!("probe-{}", std::process::id()));
+    let cache = PrivateCache { path: place.join("cache"), private: place.join("private") };
+    let works = fs::create_dir_all(&cache.path).and_then(|()| CacheOverlay::prepare(&cache));
+    let works = works.is_ok_and(|overlay| {
+        let profile = SandboxProfile::default();
+        let namespace = MountNamespace::plan(&profile, &[], 0, namespace_support());
+        succeeds_in_child(move || {
+            namespace.join()?;
+            overlay.open().map(drop)
+        })
+    });
+    // What the kernel has made in there can be removed, but not opened.
+    drop(fs::remove_dir(cache.private.join("work-0/work")));
+    drop(fs::remove_dir_all(&place));
+    works
 }
 
 /// Whether something succeeds in a child process.

@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
 
-use super::super::{NamespaceSupport, Network, SandboxProfile};
+use super::super::{NamespaceSupport, Network, PrivateCache, SandboxProfile};
+use super::cache_overlay::CacheOverlay;
 use super::syscalls;
 
 /// POSIX shared memory, where all programs see the same names. The command gets a private one.
@@ -49,6 +50,8 @@ const MAX_SOCKETS: usize = 512;
 
 /// With more writable paths than this the rest is not made read-only.
 const MAX_WRITABLE: usize = 64;
+/// At most this many caches get a private layer.
+const MAX_CACHES: usize = 16;
 
 /// How this process gets a mount namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,10 +86,13 @@ pub(super) struct MountNamespace {
     id_maps: Option<(String, String)>,
     /// What stays writable when everything else is made read-only.
     writable: Vec<CString>,
+    /// The caches that are to get a private layer, if there is a PID namespace.
+    caches: Vec<PrivateCache>,
+    overlays: Vec<CacheOverlay>,
     /// The mounts, in order.
     steps: Vec<MountStep>,
-    /// The Landlock rights on the private shared memory.
-    shared_memory_rights: u64,
+    /// The Landlock rights on the private shared memory and on caches with a private layer.
+    write_rights: u64,
     has_loopback: bool,
 }
 
@@ -138,20 +144,26 @@ impl MountNamespace {
             clone_flags,
             id_maps,
             writable: writable(profile),
+            caches: layered_caches(profile),
+            overlays: Vec::new(),
             steps,
-            shared_memory_rights: rights,
+            write_rights: rights,
             has_loopback,
         }
     }
 
-    /// Also makes a PID namespace, for the children of the process that enters.
-    pub(super) fn isolate_processes(&mut self) {
+    /// Also makes a PID namespace, for the children of the process that enters. Returns the descriptors
+    /// that must stay open for as long as there are processes.
+    pub(super) fn isolate_processes(&mut self) -> Vec<RawFd> {
         self.clone_flags |= libc::CLONE_NEWPID;
+        // A cache without a layer stays read-only.
+        self.overlays =
+            self.caches.iter().filter_map(|it| CacheOverlay::prepare(it).ok()).collect();
+        self.overlays.iter().map(CacheOverlay::lock).collect()
     }
 
-    /// Moves this process into the namespace. Adds a rule for the private shared memory to
-    /// `ruleset`.
-    pub(super) fn enter(&self, ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    /// Moves this process into the namespace, in which nothing is different yet.
+    pub(super) fn join(&self) -> io::Result<()> {
         syscalls::unshare(self.clone_flags)?;
         if let Some((users, groups)) = &self.id_maps {
             map_ids(users, groups)?;
@@ -161,17 +173,19 @@ impl MountNamespace {
         }
         // Mounts made here are not seen outside; mounts made outside later are seen here.
         let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-        rustix::mount::mount_change(c"/", propagation)?;
-        self.make_rest_read_only()?;
+        Ok(rustix::mount::mount_change(c"/", propagation)?)
+    }
+
+    /// Moves this process into the namespace and makes the mounts. Adds rules for the private shared
+    /// memory and the caches to `ruleset`.
+    pub(super) fn enter(&self, ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        self.join()?;
+        self.make_rest_read_only(ruleset)?;
         self.mount_all()?;
         if let Some(ruleset) = ruleset {
             let how = OFlags::PATH | OFlags::CLOEXEC;
             let memory = rustix::fs::open(SHARED_MEMORY, how, Mode::empty())?;
-            syscalls::add_rule(
-                ruleset,
-                std::os::fd::AsFd::as_fd(&memory),
-                self.shared_memory_rights,
-            )?;
+            syscalls::add_rule(ruleset, memory.as_fd(), self.write_rights)?;
         }
         // The working directory still refers to what is below the new mounts.
         syscalls::reenter_working_directory()
@@ -179,7 +193,7 @@ impl MountNamespace {
 
     /// Makes everything read-only except for the writable paths. Their mounts are cloned before and
     /// put back afterwards, so that nothing becomes more writable than it was.
-    fn make_rest_read_only(&self) -> io::Result<()> {
+    fn make_rest_read_only(&self, ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let is_all = self.writable.iter().any(|it| it.as_c_str() == c"/");
         if is_all || self.writable.len() > MAX_WRITABLE {
             return Ok(());
@@ -194,7 +208,19 @@ impl MountNamespace {
                 opened => Some(opened?),
             };
         }
+        // The layers must be writable when their overlays are made.
+        let mut overlays = [const { None }; MAX_CACHES];
+        for (overlay, mount) in self.overlays.iter().zip(&mut overlays) {
+            *mount = overlay.open().ok();
+        }
         syscalls::make_read_only(c"/")?;
+        for (overlay, mount) in self.overlays.iter().zip(&overlays) {
+            let Some(mount) = mount else { continue };
+            overlay.attach(mount.as_fd())?;
+            if let Some(ruleset) = ruleset {
+                syscalls::add_rule(ruleset, mount.as_fd(), self.write_rights)?;
+            }
+        }
         for (path, clone) in self.writable.iter().zip(&clones) {
             if let Some(clone) = clone {
                 let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
@@ -278,6 +304,17 @@ fn read_only_steps(profile: &SandboxProfile) -> Vec<MountStep> {
         .chain(outer.map(|it| (it.as_path(), MountStep::ReadOnly as fn(CString) -> MountStep)))
         .collect();
     steps.into_iter().filter_map(|(path, step)| Some(step(c_string(path)?))).collect()
+}
+
+/// The caches that are to get a layer: those that are not writable anyway.
+fn layered_caches(profile: &SandboxProfile) -> Vec<PrivateCache> {
+    let is_writable = |it: &Path| profile.writable.iter().any(|path| it.starts_with(path));
+    let layered = profile.caches.iter().filter(|it| it.path.is_dir() && !is_writable(&it.path));
+    let layered = layered.filter(|it| {
+        let outer = profile.caches.iter().filter(|other| other.path != it.path);
+        !outer.into_iter().any(|other| it.path.starts_with(&other.path))
+    });
+    layered.take(MAX_CACHES).cloned().collect()
 }
 
 fn daemon_sockets(profile: &SandboxProfile) -> Vec<PathBuf> {

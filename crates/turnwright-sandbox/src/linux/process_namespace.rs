@@ -7,7 +7,7 @@
 
 use std::ffi::CStr;
 use std::io::{self, PipeReader, PipeWriter, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -27,14 +27,18 @@ pub(super) struct ProcessNamespace {
     caller: OwnedFd,
     /// The numbers of the two processes, written by the process that starts them.
     numbers: (PipeReader, PipeWriter),
+    /// The descriptors that the first process keeps open, sorted.
+    locks: Vec<RawFd>,
 }
 
 impl ProcessNamespace {
-    pub(super) fn new() -> io::Result<ProcessNamespace> {
+    /// The first process keeps the descriptors `locks` open.
+    pub(super) fn new(mut locks: Vec<RawFd>) -> io::Result<ProcessNamespace> {
         let caller = pidfd_open(getpid(), PidfdFlags::empty())?;
         let numbers = io::pipe()?;
         rustix::io::ioctl_fionbio(&numbers.0, true)?;
-        Ok(ProcessNamespace { caller, numbers })
+        locks.sort_unstable();
+        Ok(ProcessNamespace { caller, numbers, locks })
     }
 
     /// Starts the first process and a second one, in which this returns. The calling process ends.
@@ -80,7 +84,7 @@ impl ProcessNamespace {
         // Orphans vanish when they end.
         syscalls::ignore_ended_children()?;
         rustix::thread::set_name(INIT_NAME)?;
-        syscalls::close_all()
+        syscalls::close_all_but(&self.locks)
     }
 
     /// The processes, once the program was started.

@@ -4,7 +4,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use libc::{c_int, c_long, c_uint};
 use rustix::process::Pid;
@@ -148,10 +148,20 @@ pub(super) fn ignore_ended_children() -> io::Result<()> {
     if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Closes every descriptor. Only for a process that uses none of them again.
-pub(super) fn close_all() -> io::Result<()> {
+/// Closes every descriptor but these, which are sorted. Only for a process that uses none of them again.
+pub(super) fn close_all_but(kept: &[RawFd]) -> io::Result<()> {
     // SAFETY: takes numbers; the caller uses no descriptor again.
-    check(unsafe { libc::syscall(libc::SYS_close_range, 0, c_uint::MAX, 0) })
+    let close = |first: c_uint, last: c_uint| {
+        check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })
+    };
+    let mut first = 0;
+    for kept in kept.iter().filter_map(|it| c_uint::try_from(*it).ok()) {
+        if kept > first {
+            close(first, kept - 1)?;
+        }
+        first = kept + 1;
+    }
+    close(first, c_uint::MAX)
 }
 
 /// Marks every descriptor but the first three to be closed by `exec`.

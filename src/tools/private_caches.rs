@@ -1,0 +1,110 @@
+//! Removes what commands have written into caches, when their project has not been used for long.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+const DAY: u64 = 24 * 60 * 60;
+/// After this time without a command of the project its caches are removed.
+const KEPT: Duration = Duration::from_secs(30 * DAY);
+/// The file whose time says when the caches were used.
+const USED: &str = "used";
+
+/// Notes that the caches in `folder` are used, and removes those of other projects that have not been
+/// for long. Stops when `is_stopped`. Blocks.
+pub(super) fn note_use(folder: &Path, is_stopped: impl Fn() -> bool) {
+    if let Err(error) = touch(folder) {
+        tracing::warn!(%error, "the use of the caches of commands cannot be noted");
+        return;
+    }
+    let projects = folder.parent().and_then(Path::parent);
+    let entries = projects.and_then(|it| fs::read_dir(it).ok()).into_iter().flatten().flatten();
+    for old in entries.map(|it| it.path().join("caches")).filter(|it| is_old(it)) {
+        if let Err(error) = remove(&old, &is_stopped) {
+            tracing::warn!(%error, "old caches of commands cannot be removed");
+        }
+    }
+}
+
+fn touch(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    File::create(folder.join(USED))?.set_modified(SystemTime::now())
+}
+
+fn is_old(folder: &Path) -> bool {
+    let used = fs::symlink_metadata(folder.join(USED)).and_then(|it| it.modified());
+    used.is_ok_and(|it| it.elapsed().is_ok_and(|age| age > KEPT))
+}
+
+/// Removes a folder with all that is in it, also with folders that their owner may not change, such as
+/// those of Go's modules. The note of its use goes last, so that what is left is found again.
+fn remove(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
+    let mut pending = vec![folder.to_path_buf()];
+    let mut folders: Vec<PathBuf> = Vec::new();
+    while let Some(place) = pending.pop() {
+        make_writable(&place)?;
+        for entry in fs::read_dir(&place)? {
+            let entry = entry?;
+            if is_stopped() {
+                return Ok(());
+            }
+            if entry.file_type()?.is_dir() {
+                pending.push(entry.path());
+            } else if entry.path() != folder.join(USED) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        folders.push(place);
+    }
+    // Every folder comes after the one that holds it.
+    for place in folders.iter().skip(1).rev() {
+        fs::remove_dir(place)?;
+    }
+    fs::remove_dir_all(folder)
+}
+
+#[cfg(unix)]
+fn make_writable(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "other systems can fail")]
+fn make_writable(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn only_caches_that_were_not_used_for_long_are_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = |name: &str| state.path().join("projects").join(name).join("caches");
+        let outside = state.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        for (name, days) in [("old", 31), ("young", 29)] {
+            let deep = folder(name).join("go/module/src");
+            fs::create_dir_all(&deep).unwrap();
+            fs::write(deep.join("file"), "x").unwrap();
+            symlink(&outside, folder(name).join("link")).unwrap();
+            fs::set_permissions(&deep, fs::Permissions::from_mode(0o555)).unwrap();
+            fs::create_dir(folder(name).join("work")).unwrap();
+            fs::set_permissions(folder(name).join("work"), fs::Permissions::from_mode(0o000))
+                .unwrap();
+            let used = SystemTime::now() - Duration::from_secs(days * DAY);
+            File::create(folder(name).join(USED)).unwrap().set_modified(used).unwrap();
+        }
+        note_use(&folder("own"), || true);
+        assert!(folder("old").join(USED).exists() && folder("own").join(USED).exists());
+        note_use(&folder("own"), || false);
+        assert!(!folder("old").exists() && folder("young").exists() && outside.exists());
+    }
+}

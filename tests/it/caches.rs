@@ -1,0 +1,88 @@
+//! Caches of package managers: commands use them and may change them, but only for the project.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says};
+
+/// A cache that holds the source of a package.
+struct Cache(tempfile::TempDir);
+
+impl Cache {
+    fn new() -> Cache {
+        let cache = Cache(tempfile::tempdir().unwrap());
+        fs::create_dir(cache.0.path().join("package")).unwrap();
+        fs::write(cache.0.path().join("package/lib"), "good\n").unwrap();
+        cache
+    }
+
+    /// An agent whose commands use the cache.
+    fn agent(&self, script: &str, replies: Value) -> TestAgentBuilder {
+        let settings = format!("[sandbox]\ncaches = [\"{}\"]\n", self.0.path().display());
+        let script = script.replace("CACHE", self.0.path().to_str().unwrap());
+        TestAgent::builder()
+            .own_file("config/config.toml", &settings)
+            .file("script", &script)
+            .variable("TURNWRIGHT_MODE", "auto")
+            .model(replies)
+    }
+
+    fn assert_unchanged(&self) {
+        assert_eq!(fs::read_to_string(self.0.path().join("package/lib")).unwrap(), "good\n");
+        assert_eq!(fs::read_dir(self.0.path()).unwrap().count(), 1);
+    }
+}
+
+fn runs(command: &str) -> Value {
+    calls("exec", &json!({ "command": command }))
+}
+
+/// Where there are no layers, caches are read-only.
+fn has_layers(agent: &TestAgent) -> bool {
+    let has = turnwright_sandbox::can_layer_caches(agent.home());
+    if !has {
+        eprintln!("NOT TESTED: there are no overlay file systems for users here");
+    }
+    has
+}
+
+#[test]
+fn what_a_command_writes_into_a_cache_stays_in_the_project() {
+    let cache = Cache::new();
+    let script = "
+        if [ -e CACHE/new ]; then cat CACHE/new CACHE/package/lib; exit; fi
+        cat CACHE/package/lib; echo evil > CACHE/package/lib; echo kept > CACHE/new";
+    let replies = json!([runs("sh script"), runs("sh ./script"), says("Ok.")]);
+    let mut agent = cache.agent(script, replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cache.assert_unchanged();
+    let results = agent.model_request(2)["messages"].to_string();
+    assert!(results.contains("good"), "{results}");
+    if has_layers(&agent) {
+        assert!(results.contains("kept\\nevil"), "{results}");
+    }
+}
+
+#[test]
+fn two_commands_at_a_time_use_a_cache() {
+    let cache = Cache::new();
+    let script = "
+        if [ $1 = first ]; then
+            echo 1 > CACHE/a; touch ready; until [ -e go ]; do sleep 0.1; done
+            echo 1 > CACHE/package/b && cat CACHE/c && touch over
+        else
+            cat CACHE/a && echo 2 > CACHE/c && rm -r CACHE/package && mkdir CACHE/package && touch go
+        fi";
+    let first = calls("exec", &json!({ "command": "sh script first", "background": true }));
+    let replies = json!([first, says("Ok."), runs("sh script second"), says("Ok.")]);
+    let mut agent = cache.agent(script, replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    if !has_layers(&agent) {
+        return;
+    }
+    eventually("the first is ready", || agent.path("ready").exists());
+    assert_eq!(agent.turn("go on"), "end_turn");
+    eventually("the first is over", || agent.path("over").exists());
+    cache.assert_unchanged();
+}

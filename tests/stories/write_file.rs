@@ -181,3 +181,25 @@ fn a_folder_that_cannot_be_written_fails_the_call_but_not_the_turn() {
     }
     assert_eq!(cards::card(&agent, 0)["status"], "failed");
 }
+
+#[test]
+fn an_error_names_the_path_that_was_given() {
+    let mut agent = TestAgent::builder().file("a", "x\n").permission("allow_once").start();
+    let long = "x".repeat(300);
+    let edits = json!([{ "old_text": "x", "new_text": "y" }]);
+    let table = [
+        ("write_file", write("/sys/new", "x"), "/sys/new could not be accessed: "),
+        ("write_file", write(&long, "x"), "could not be accessed: File name too long"),
+        ("move_path", json!({ "from": "a", "to": "/sys/new" }), "a → /sys/new: could not be "),
+        ("move_path", json!({ "from": "a", "to": long }), "xxx could not be accessed: File name"),
+        ("delete_path", json!({ "path": "/proc/version" }), "/proc/version could not be "),
+        ("edit_file", json!({ "path": "/sys/kernel", "edits": edits }), "/sys/kernel is a folder"),
+    ];
+    for (tool, arguments, expected) in table {
+        agent.model().push(calls(tool, &arguments)).unwrap();
+        agent.model().push(says("Oh.")).unwrap();
+        let result = cards::turn(&mut agent);
+        assert!(result.contains(expected) && !result.contains("/fd/"), "{tool}: {result}");
+    }
+    assert_eq!(agent.read("a"), "x\n");
+}

@@ -430,6 +430,18 @@ mod tests {
         assert_eq!(write(&folder.path(""), b"x".to_vec()).await, Err(FileError::Folder));
     }
 
+    #[tokio::test]
+    async fn an_error_does_not_name_the_descriptor_of_the_folder() {
+        let folder = TestFolder::new();
+        let long = "x".repeat(300);
+        let paths = [Path::new("/sys/turnwright").to_owned(), folder.path(&long)];
+        for path in paths {
+            let error = write(&path, b"x".to_vec()).await.unwrap_err().to_string();
+            assert!(!error.contains("/proc"), "{error}");
+        }
+        assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 0);
+    }
+
     #[test]
     fn what_cannot_be_replaced_is_written_in_place() {
         let table = [

@@ -26,6 +26,7 @@ mod config;
 mod log;
 mod error;
 mod completion;
+mod runtime;
 
 mod cli;
 pub mod internals;

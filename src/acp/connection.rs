@@ -54,8 +54,7 @@ pub(crate) fn serve_blocking(
     stdio: Stdio,
     stop_requested: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    // One thread is enough for I/O; slow work goes to the blocking pool.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = crate::runtime::build()?;
     let result = runtime.block_on(serve(config, stdio, stop_requested));
     // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
     runtime.shutdown_timeout(BLOCKING_TIMEOUT);

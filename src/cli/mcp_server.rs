@@ -61,8 +61,7 @@ fn serve(args: McpServerCliArgs, config: Config) -> std::io::Result<()> {
     let roots = args.root.into_iter().map(|it| canonical_root(&it)).collect::<Result<_, _>>()?;
     let cwd = std::env::current_dir()?;
     let options = mcp_server::McpServerOptions { roots, cwd, mode: args.mode };
-    // One thread is enough for I/O; slow work goes to the blocking pool.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = crate::runtime::build()?;
     let result = runtime.block_on(mcp_server::serve(config, options, stdio));
     // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(50));

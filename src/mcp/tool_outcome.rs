@@ -12,6 +12,7 @@ use crate::tools::ToolOutcome;
 use turnwright_mcp::SchemaValidator;
 use turnwright_mcp::bounded_text;
 use turnwright_mcp::{ResultBlock, ToolResult};
+use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::{CallContent, escape_hidden_line, fenced, terminal_safe};
 use turnwright_types::message::Media;
 use turnwright_types::redact;
@@ -99,7 +100,7 @@ impl OutcomeBuilder {
             ResultBlock::Text(text) => self.add_text(text),
             ResultBlock::Image { mime, data } => self.add_image(&mime, &data),
             ResultBlock::Audio { mime, data } => {
-                let (mime, size) = (one_line(&mime), format_size(data.len() / 4 * 3));
+                let (mime, size) = (one_line(&mime), format_bytes(data.len() as u64 / 4 * 3));
                 self.add_line(format!("[audio, {mime}, {size}: not supported]"));
             }
             ResultBlock::Embedded { uri, text } => {
@@ -107,11 +108,11 @@ impl OutcomeBuilder {
                 self.add_text(text);
             }
             ResultBlock::Blob { uri, mime, data } => {
-                let (uri, size) = (one_line(&uri), format_size(data.len() / 4 * 3));
+                let (uri, size) = (one_line(&uri), format_bytes(data.len() as u64 / 4 * 3));
                 self.add_line(format!("[resource {uri}: {}{size}, not shown]", mime_prefix(&mime)));
             }
             ResultBlock::Link { uri, name, mime, description, size: bytes } => {
-                let size = bytes.map(|it| format_size(usize::try_from(it).unwrap_or(usize::MAX)));
+                let size = bytes.map(format_bytes);
                 let details: Vec<_> =
                     [one_line(&mime), size.unwrap_or_default(), one_line(&description)]
                         .into_iter()
@@ -137,7 +138,7 @@ impl OutcomeBuilder {
     fn add_image(&mut self, mime: &str, data: &str) {
         let mime = mime.trim().to_ascii_lowercase();
         let data: String = data.split_ascii_whitespace().collect();
-        let bytes = format_size(data.len() / 4 * 3);
+        let bytes = format_bytes(data.len() as u64 / 4 * 3);
         let problem = if !IMAGE_TYPES.contains(&&*mime) {
             Some("unsupported type".to_owned())
         } else if self.images.len() >= MAX_IMAGES {
@@ -279,8 +280,4 @@ fn one_line(text: &str) -> String {
 
 fn mime_prefix(mime: &str) -> String {
     if mime.is_empty() { String::new() } else { format!("{}, ", one_line(mime)) }
-}
-
-fn format_size(bytes: usize) -> String {
-    if bytes < 1024 { format!("{bytes} bytes") } else { format!("{} KiB", bytes / 1024) }
 }

@@ -14,6 +14,7 @@ use super::shown_argument::{COMMAND, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
 use turnwright_policy::permission::Pass;
 use turnwright_policy::shell::{self, Script};
+use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
     escape_hidden, escape_hidden_line, fenced,
@@ -248,7 +249,7 @@ async fn begin<'a>(
 ) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), ToolRefusal> {
     let slot = ctx.env.jobs.admit(&spec.command).map_err(|it| it.to_string())?;
     match ctx.cancel.run_until_cancelled(live_output::start(spec, ctx)).await {
-        Some(Ok((started, live))) => Ok((slot.run(started), live)),
+        Some(Ok((started, live))) => Ok((slot.run(started, spec.temp_folder()), live)),
         Some(Err(error)) => {
             let place = spec.workdir.display();
             Err(format!("The command could not be started: {error} (in {place})").into())
@@ -319,6 +320,14 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
         EndReason::TimedOut => {
             let minutes = end.duration.as_secs() / 60;
             (false, format!("stopped after {minutes} min, the longest that a command may run"))
+        }
+        EndReason::TempFolderFull(bytes) => {
+            let held = format_bytes(*bytes);
+            let how = format!(
+                "stopped: $TMPDIR holds {held}, more than it may, so that the disk is not filled; \
+                 delete what is not needed there"
+            );
+            (false, how)
         }
         EndReason::Lost(why) => (false, format!("lost: {why}")),
     };

@@ -42,6 +42,7 @@ mod toolchain;
 mod tool_search;
 mod protected_snapshot;
 mod hidden_paths;
+mod home_path;
 mod web_fetch;
 mod write_file;
 
@@ -373,6 +374,14 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
         ctx: &'a ToolCtx,
     ) -> BoxFuture<'a, Result<Vec<CallContent>, ToolRefusal>> {
         Box::pin(async {
+            // What a command line names is resolved by the shell.
+            if T::KIND != ToolKind::Execute {
+                let home = ctx.env.shared.folders.home.as_deref();
+                let paths = self.tool.paths(&self.args, &ctx.env);
+                if let Some(refusal) = home_path::refusal(&paths, home) {
+                    return Err(refusal.into());
+                }
+            }
             let computed = self.tool.preview(&self.args, &self.targets, ctx).await;
             let (preview, mut content) = computed.map_err(|refusal| {
                 let for_model = append_ignored(refusal.for_model, &self.ignored);

@@ -12,6 +12,7 @@ use turnwright_store::{CallOutcome, Entry, SessionLog};
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallContent, CallView, fenced};
 use turnwright_types::ids::CallId;
+use turnwright_types::message::ToolCall;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
 /// The most bytes of arguments that a card shows in full.
@@ -21,6 +22,8 @@ const MAX_STRING_BYTES: usize = 1024;
 
 /// The error of a call whose turn has died.
 const TURN_DIED: &str = "The turn crashed.";
+/// The error of a call whose process has ended.
+const AGENT_ENDED: &str = "The agent ended before the call was complete. Nothing was done.";
 
 /// The open cards of a turn.
 pub(super) struct OpenCards {
@@ -35,6 +38,8 @@ struct OpenCard {
     name: String,
     /// How the client shows it now.
     view: CallView,
+    /// The number of the log entry that stands for the call until its answer is recorded.
+    seq: Option<u64>,
 }
 
 impl fmt::Debug for OpenCards {
@@ -50,7 +55,12 @@ impl OpenCards {
 
     /// Opens a card in the client.
     pub(super) fn open(&mut self, id: &CallId, name: String, view: CallView) {
-        self.open.push(OpenCard { id: id.clone(), name: name.clone(), view: view.clone() });
+        self.open.push(OpenCard {
+            id: id.clone(),
+            name: name.clone(),
+            view: view.clone(),
+            seq: None,
+        });
         self.client.update(Update::ToolCall { id: id.clone(), name, view });
     }
 
@@ -66,13 +76,26 @@ impl OpenCards {
         self.open.iter().find(|it| it.id == *id).map(|it| &it.view)
     }
 
+    /// Logs the card of a call whose arguments have not arrived yet, so that it is not lost if the
+    /// process is killed.
+    pub(super) fn log_announced(&mut self, id: &CallId) {
+        self.log_incomplete(id, AGENT_ENDED);
+    }
+
     /// Logs the card of a call whose arguments were never complete.
-    pub(super) fn log_incomplete(&self, id: &CallId, why: &str) {
-        if let Some(card) = self.open.iter().find(|it| it.id == *id) {
+    pub(super) fn log_incomplete(&mut self, id: &CallId, why: &str) {
+        if let Some(card) = self.open.iter_mut().find(|it| it.id == *id) {
             let (name, view) = (card.name.clone(), card.view.clone());
-            let (call, why) = (id.clone(), why.to_owned());
-            self.log.add_entry(Entry::IncompleteCall { call, name, view, reason: why });
+            let (call, reason) = (id.clone(), why.to_owned());
+            let seq = *card.seq.get_or_insert_with(|| self.log.reserve_seq());
+            self.log.write_entry(seq, Entry::IncompleteCall { call, name, view, reason });
         }
+    }
+
+    /// Takes the numbers of the log entries that an answer with these calls replaces.
+    pub(super) fn take_announced(&mut self, calls: &[ToolCall]) -> Vec<u64> {
+        let is_recorded = |card: &&mut OpenCard| calls.iter().any(|it| it.id == card.id);
+        self.open.iter_mut().filter(is_recorded).filter_map(|it| it.seq.take()).collect()
     }
 
     /// Sends the final status of a card. Does nothing if the card is not open.
@@ -93,7 +116,8 @@ impl Drop for OpenCards {
     fn drop(&mut self) {
         while let Some(card) = self.open.last() {
             let (id, name, view) = (card.id.clone(), card.name.clone(), card.view.clone());
-            self.log.abort_call(&id, name.clone(), not_run(name, Some(view), TURN_DIED));
+            let seq = card.seq.unwrap_or_else(|| self.log.reserve_seq());
+            self.log.abort_call(&id, seq, name.clone(), not_run(name, Some(view), TURN_DIED));
             self.fail(&id, TURN_DIED);
         }
     }

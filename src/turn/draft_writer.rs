@@ -19,7 +19,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) struct DraftWriter {
     log: SessionLog,
     id: MessageId,
-    /// The number of its log entry, once there is text.
+    /// The number of its log entry, once there is text or a card.
     seq: Option<u64>,
     /// The bytes that were handed to the store.
     text: usize,
@@ -74,6 +74,11 @@ impl DraftWriter {
         self.seq
     }
 
+    /// Reserves the number of the answer's log entry, which comes before those of its cards.
+    pub(super) fn reserve_seq(&mut self) -> u64 {
+        *self.seq.get_or_insert_with(|| self.log.reserve_seq())
+    }
+
     fn write(&mut self, is_thought: bool, content: &str, end: usize) {
         let written = if is_thought { &mut self.thought } else { &mut self.text };
         if end <= *written {
@@ -81,7 +86,7 @@ impl DraftWriter {
         }
         let piece = content[*written..end].to_owned();
         *written = end;
-        let seq = *self.seq.get_or_insert_with(|| self.log.reserve_seq());
+        let seq = self.reserve_seq();
         self.in_flight.push(self.log.append_draft(seq, &self.id, is_thought, piece));
     }
 }

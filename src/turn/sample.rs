@@ -221,7 +221,8 @@ impl Turn {
         let audience = if is_answer { Audience::Both } else { Audience::User };
         let entry = Entry::Message { id, message: Arc::clone(&message), audience };
         let log = self.services.log();
-        log.write_entry(answer.seq.unwrap_or_else(|| log.reserve_seq()), entry);
+        let seq = answer.seq.unwrap_or_else(|| log.reserve_seq());
+        log.replace_entries(self.cards.take_announced(calls), seq, entry);
         if is_answer {
             self.history.messages.push(message);
         }
@@ -429,7 +430,10 @@ impl AnswerListener<'_> {
             self.cards.resize_with(slot + 1, || None);
         }
         if self.cards[slot].is_none() && self.tools.find(name).is_ok() {
-            self.cards[slot] = Some(announce_call(self.open, self.tools, self.history, name));
+            let card = announce_call(self.open, self.tools, self.history, name);
+            self.draft_writer.reserve_seq();
+            self.open.log_announced(&card.id);
+            self.cards[slot] = Some(card);
         }
     }
 

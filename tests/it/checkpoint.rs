@@ -74,10 +74,10 @@ fn the_card_lists_changes_that_cannot_be_undone() {
     let builder = TestAgent::builder().file("big", &"x".repeat(12 << 20)).file("small", "x");
     let mut agent = builder.model(replies).permission("allow_once").start();
     cards::turn(&mut agent);
-    let expected = ["big: unknown 12 MB → lost 12582914", r#"small: "x" → "y\n""#];
+    let expected = ["big: unknown 12 MiB → lost 12582914", r#"small: "x" → "y\n""#];
     assert_eq!(file_changes(&agent), expected);
     let text = cards::card_text(&cards::card(&agent, 0));
-    assert!(text.contains("Not restorable by /undo: big (12 MB). Files that"), "{text}");
+    assert!(text.contains("Not restorable by /undo: big (12 MiB). Files that"), "{text}");
 }
 
 #[test]

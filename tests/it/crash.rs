@@ -258,11 +258,15 @@ impl Place {
 
     /// Opens a session and starts its turn.
     fn begin(&self, model: &Server) -> (Victim, String, u64) {
+        self.begin_in("full", model)
+    }
+
+    fn begin_in(&self, mode: &str, model: &Server) -> (Victim, String, u64) {
         let mut victim = Victim::start(self.home.path(), model);
         let params = json!({ "cwd": self.workspace.path(), "mcpServers": [] });
         let answer = victim.call("session/new", &params);
         let session = answer["sessionId"].as_str().unwrap().to_owned();
-        victim.call("session/set_mode", &json!({ "sessionId": session, "modeId": "full" }));
+        victim.call("session/set_mode", &json!({ "sessionId": session, "modeId": mode }));
         victim.received.clear();
         let id = victim.send("session/prompt", &prompt(&session, PROMPT));
         (victim, session, id)
@@ -464,4 +468,44 @@ fn text_that_was_shown_for_a_second_is_stored() {
     let shown: Vec<_> = loaded.iter().filter_map(|it| it.shown.as_str()).collect();
     assert_eq!(shown, [PROMPT, "Slowly, ", "one two three", INTERRUPTED]);
     second.end();
+}
+
+#[test]
+fn a_card_that_was_open_at_a_kill_has_failed_when_the_session_is_loaded() {
+    type Phase<'a> = (&'a str, Value, &'a dyn Fn(&Value) -> bool);
+    let command = step("exec", &json!({ "command": "sleep 1000" }));
+    let is_card = |it: &Value| it["params"]["update"]["sessionUpdate"] == "tool_call";
+    let is_running = |it: &Value| it["params"]["update"]["status"] == "in_progress";
+    let is_question = |it: &Value| it["method"] == "session/request_permission";
+    let phases: [Phase<'_>; 3] = [
+        ("full", json!([command, { "hang": true }]), &is_card),
+        ("ask", json!([command]), &is_question),
+        ("full", json!([command]), &is_running),
+    ];
+    for (mode, reply, is_reached) in phases {
+        let (place, model) = (Place::new(), server(&json!([reply])));
+        let (mut victim, session, _) = place.begin_in(mode, &model);
+        while !victim.received.iter().any(is_reached) {
+            victim.receive().expect("the agent is alive");
+        }
+        // Its answer waits for what was written before.
+        victim.call("session/set_mode", &json!({ "sessionId": session, "modeId": "ask" }));
+        victim.kill();
+        let cards = |messages: &[Value]| -> Vec<Seen> {
+            fold(messages).into_iter().filter(|it| it.key.starts_with("card")).collect()
+        };
+        let keys = |all: &[Seen]| all.iter().map(|it| it.key.clone()).collect::<Vec<_>>();
+        let live = cards(&victim.received);
+        assert_eq!(live.len(), 1);
+        for _ in 0..2 {
+            let mut second = Victim::start(place.home.path(), &model);
+            let start = second.received.len();
+            second.call("session/load", &place.load(&session));
+            let loaded = cards(&second.received[start..]);
+            assert_eq!(keys(&loaded), keys(&live));
+            assert_eq!(loaded[0].shown["status"], "failed", "{loaded:?}");
+            assert!(loaded[0].shown.to_string().contains("The agent ended"), "{loaded:?}");
+            second.end();
+        }
+    }
 }

@@ -33,6 +33,7 @@ mod error_texts;
 mod errors;
 mod escapes;
 mod examples;
+mod exhausted_threads;
 mod export;
 mod history;
 mod hostile;

@@ -1,8 +1,11 @@
 //! Commands of `exec` in the sandbox: which files they can change and read, and which processes end with
 //! them. The tests print a note and pass if this machine has no sandbox.
 
+use std::process::Command;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
-use turnwright_testing::cards;
+use turnwright_testing::{cards, process_waits};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, says};
 
@@ -298,4 +301,21 @@ fn a_pattern_of_a_silent_command_leads_nowhere_through_a_link() {
         );
         assert!(!result.contains("elsewhere"), "{mode}: {result}");
     }
+}
+
+#[test]
+fn npm_does_not_wait_for_answers_or_for_the_network() {
+    let test = "npm_does_not_wait_for_answers_or_for_the_network";
+    let npm = process_waits::output(Command::new("npm").arg("--version"));
+    let has_npm = npm.is_ok_and(|it| it.status.success());
+    if !has_sandbox(test) || !has_npm {
+        eprintln!("SKIPPED: {test}: there is no npm or no sandbox");
+        return;
+    }
+    // In a new home folder npm is about to look for a newer version, and to try that for a minute.
+    let command = "HOME=$TMPDIR npm_config_cache=$TMPDIR/cache npm init";
+    let begun = Instant::now();
+    let (_, result) = unasked(auto(), command);
+    assert!(result.contains("package name"), "{result}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{result}");
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", EVERYTHING),
     ("internals", EVERYTHING),
-    ("acp", &["session", "config", "error", "completion"]),
+    ("acp", &["session", "config", "runtime", "error", "completion"]),
     ("mcp_server", &["session", "turn", "tools", "undo", "config"]),
     ("session", &["turn", "mcp", "tools", "undo", "config", "trust", "error", "completion"]),
     ("turn", &["tools", "error", "completion"]),
@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("trust", &[]),
     ("completion", &["error"]),
     ("error", &[]),
+    ("runtime", &[]),
     ("log", &["config"]),
     ("config", &[]),
 ];

@@ -83,7 +83,7 @@ fn a_file_that_is_too_large_to_keep_is_recorded_without_its_content() {
     cards::turn(&mut agent);
     assert_eq!(file_changes(&agent), ["big: lost 12582912 → absent"]);
     let text = cards::card_text(&cards::card(&agent, 0));
-    assert!(text.contains("Not restorable by /undo: big (12 MB)"), "{text}");
+    assert!(text.contains("Not restorable by /undo: big (12 MiB)"), "{text}");
 }
 
 #[test]

@@ -267,7 +267,7 @@ fn a_sparse_file_of_gigabytes_is_reported_as_binary() {
     let mut agent = TestAgent::builder().start();
     fs::File::create(agent.path("huge")).unwrap().set_len(8 << 30).unwrap();
     let result = cards::run_each(&mut agent, "read_file", &[json!({ "path": "huge" })]).remove(0);
-    assert!(result.starts_with("[File: huge | binary, 9 GB]\n"), "{result}");
+    assert!(result.starts_with("[File: huge | binary, 8 GiB]\n"), "{result}");
 }
 
 #[test]

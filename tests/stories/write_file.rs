@@ -181,3 +181,50 @@ fn a_folder_that_cannot_be_written_fails_the_call_but_not_the_turn() {
     }
     assert_eq!(cards::card(&agent, 0)["status"], "failed");
 }
+
+#[test]
+fn an_error_names_the_path_that_was_given() {
+    let mut agent = TestAgent::builder().file("a", "x\n").permission("allow_once").start();
+    let long = "x".repeat(300);
+    let edits = json!([{ "old_text": "x", "new_text": "y" }]);
+    let table = [
+        ("write_file", write("/sys/new", "x"), "/sys/new could not be accessed: "),
+        ("write_file", write(&long, "x"), "could not be accessed: File name too long"),
+        ("move_path", json!({ "from": "a", "to": "/sys/new" }), "a → /sys/new: could not be "),
+        ("move_path", json!({ "from": "a", "to": long }), "xxx could not be accessed: File name"),
+        ("delete_path", json!({ "path": "/proc/version" }), "/proc/version could not be "),
+        ("edit_file", json!({ "path": "/sys/kernel", "edits": edits }), "/sys/kernel is a folder"),
+    ];
+    for (tool, arguments, expected) in table {
+        agent.model().push(calls(tool, &arguments)).unwrap();
+        agent.model().push(says("Oh.")).unwrap();
+        let result = cards::turn(&mut agent);
+        assert!(result.contains(expected) && !result.contains("/fd/"), "{tool}: {result}");
+    }
+    assert_eq!(agent.read("a"), "x\n");
+}
+
+#[test]
+fn the_home_folder_is_not_a_folder_named_tilde() {
+    let mut agent = TestAgent::builder().file("a", "x\n").permission("allow_once").start();
+    let edits = json!([{ "old_text": "x", "new_text": "y" }]);
+    let patch = "*** Begin Patch\n*** Add File: ~/new\n+x\n*** End Patch";
+    for (tool, arguments) in [
+        ("write_file", write("~/new", "x")),
+        ("write_file", write("~", "x")),
+        ("edit_file", json!({ "path": "~/a", "edits": edits })),
+        ("apply_patch", json!({ "patch": patch })),
+        ("move_path", json!({ "from": "a", "to": "~/a" })),
+        ("delete_path", json!({ "path": "~/a" })),
+        ("read_file", json!({ "path": "~/a" })),
+        ("list_dir", json!({ "path": "~" })),
+    ] {
+        agent.model().push(calls(tool, &arguments)).unwrap();
+        agent.model().push(says("Oh.")).unwrap();
+        let result = cards::turn(&mut agent);
+        assert!(result.contains("only a shell replaces ~"), "{tool}: {result}");
+    }
+    assert_eq!(cards::questions(&agent), 0);
+    let names = fs::read_dir(agent.workspace()).unwrap().map(|it| it.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["a"]);
+}

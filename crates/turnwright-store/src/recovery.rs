@@ -218,10 +218,10 @@ impl SessionLog {
     }
 
     /// Ends a call whose turn has failed while its card was open. A call whose arguments were still
-    /// streaming is stored as [`Entry::IncompleteCall`].
-    pub fn abort_call(&self, call: &CallId, name: String, outcome: CallOutcome) {
+    /// streaming is stored as [`Entry::IncompleteCall`] with this sequence number.
+    pub fn abort_call(&self, call: &CallId, seq: u64, name: String, outcome: CallOutcome) {
         let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
-        let (seq, size) = (self.reserve_seq(), outcome_size(&outcome));
+        let size = outcome_size(&outcome);
         drop(self.submit_sized(Durability::ProcessCrash, size, move |connection, session| {
             let mut find = connection
                 .prepare_cached("SELECT status FROM calls WHERE session = ? AND call = ?")?;

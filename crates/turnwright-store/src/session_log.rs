@@ -15,8 +15,8 @@ use super::health::DeliveredNotices;
 use super::read::{session_key, to_millis};
 use super::retained_size::{entry_size, outcome_size};
 use super::rows::{
-    finish_call, insert_entry, insert_session, put_file_contents, record_changes, set_updated_at,
-    store_result,
+    delete_entry, finish_call, insert_entry, insert_session, put_file_contents, record_changes,
+    set_updated_at, store_result,
 };
 use super::{CallOutcome, CallStatus, Durability, Entry, SessionRow, Store, StoreError, TurnKind};
 use turnwright_types::file_change::{ChangeIntent, FileChange};
@@ -211,22 +211,29 @@ impl SessionLog {
 
     /// Writes the entry for a reserved sequence number and deletes its draft.
     pub fn write_entry(&self, seq: u64, entry: Entry) {
+        self.replace_entries(Vec::new(), seq, entry);
+    }
+
+    /// Like [`SessionLog::write_entry`], and removes the entries that it replaces.
+    pub fn replace_entries(&self, replaced: Vec<u64>, seq: u64, entry: Entry) {
         let (turn, now) = (self.turn(), to_millis(SystemTime::now()));
         let retained_bytes = entry_size(&entry);
         drop(self.submit_sized(
             Durability::ProcessCrash,
             retained_bytes,
-            move |connection, session| insert_entry(connection, session, (seq, turn, now), &entry),
+            move |connection, session| {
+                for seq in &replaced {
+                    delete_entry(connection, session, *seq)?;
+                }
+                insert_entry(connection, session, (seq, turn, now), &entry)
+            },
         ));
     }
 
     /// Removes an entry.
     pub fn remove_entry(&self, seq: u64) {
         drop(self.submit(Durability::ProcessCrash, move |connection, session| {
-            connection
-                .prepare_cached("DELETE FROM entries WHERE session = ? AND seq = ?")?
-                .execute(params![session, seq])?;
-            Ok(())
+            delete_entry(connection, session, seq)
         }));
     }
 

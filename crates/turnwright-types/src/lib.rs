@@ -5,6 +5,7 @@
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
 //! [`line_diff`] compares texts line by line.
 
+pub mod byte_size;
 pub mod ids;
 pub mod message;
 pub mod refusal;

@@ -73,8 +73,9 @@ fn is_abandoned(folder: &Path, min_age: Duration) -> io::Result<bool> {
     Ok(lock_now(&open(folder)?).is_ok())
 }
 
+/// Whether a file belongs to the user of this process.
 #[cfg(unix)]
-fn is_own(metadata: &fs::Metadata) -> bool {
+pub(crate) fn is_own(metadata: &fs::Metadata) -> bool {
     std::os::unix::fs::MetadataExt::uid(metadata) == rustix::process::geteuid().as_raw()
 }
 
@@ -85,14 +86,18 @@ fn open(folder: &Path) -> io::Result<fs::File> {
     Ok(rustix::fs::open(folder, how, Mode::empty())?.into())
 }
 
+/// Locks a file or folder until it is closed.
+///
+/// # Errors
+/// If another process has locked it.
 #[cfg(unix)]
-fn lock_now(file: &fs::File) -> io::Result<()> {
+pub(crate) fn lock_now(file: &fs::File) -> io::Result<()> {
     Ok(rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?)
 }
 
 /// Folders cannot be locked here, so nothing counts as abandoned.
 #[cfg(not(unix))]
-fn is_own(_: &fs::Metadata) -> bool {
+pub(crate) fn is_own(_: &fs::Metadata) -> bool {
     false
 }
 
@@ -102,7 +107,7 @@ fn open(folder: &Path) -> io::Result<fs::File> {
 }
 
 #[cfg(not(unix))]
-fn lock_now(_: &fs::File) -> io::Result<()> {
+pub(crate) fn lock_now(_: &fs::File) -> io::Result<()> {
     Ok(())
 }
 

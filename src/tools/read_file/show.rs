@@ -1,6 +1,7 @@
 //! Renders text, outlines and binary files for the model.
 
 use super::outline::outline;
+use turnwright_types::byte_size::format_bytes;
 use turnwright_workspace::files::{BinaryFile, Excerpt, LineWindow, ReadContent};
 
 const MAX_LINES: usize = 2_000;
@@ -55,7 +56,7 @@ pub(super) fn show_outline(
         "[File: {name} | Lines: {lines}]\n[The file has {}, so this is its outline. The outline is \
          a successful response: do not repeat the call. Read the lines you need with start_line \
          and end_line, or use grep.]\n{outline}",
-        size(bytes as u64)
+        format_bytes(bytes as u64)
     ));
 }
 
@@ -119,7 +120,7 @@ pub(super) fn describe_binary(name: &str, binary: &BinaryFile) -> String {
 
 /// `binary, 12 KB, PNG 640×480`.
 pub(super) fn binary_kind(binary: &BinaryFile) -> String {
-    let mut text = format!("binary, {}", size(binary.size));
+    let mut text = format!("binary, {}", format_bytes(binary.size));
     if let Some(kind) = &binary.kind {
         text.push_str(&format!(", {}", kind.name));
         if let Some((width, height)) = kind.size {
@@ -127,14 +128,4 @@ pub(super) fn binary_kind(binary: &BinaryFile) -> String {
         }
     }
     text
-}
-
-/// A number of bytes in a readable unit.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} bytes"),
-        1_000..1_000_000 => format!("{} KB", bytes.div_ceil(1_000)),
-        1_000_000..1_000_000_000 => format!("{} MB", bytes.div_ceil(1_000_000)),
-        _ => format!("{} GB", bytes.div_ceil(1_000_000_000)),
-    }
 }

@@ -63,6 +63,17 @@ pub(super) fn set_updated_at(
     Ok(())
 }
 
+pub(super) fn delete_entry(
+    connection: &Connection,
+    session: i64,
+    seq: u64,
+) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("DELETE FROM entries WHERE session = ? AND seq = ?")?
+        .execute(params![session, seq])?;
+    Ok(())
+}
+
 pub(super) fn insert_entry(
     connection: &Connection,
     session: i64,

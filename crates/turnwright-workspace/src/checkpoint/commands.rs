@@ -10,11 +10,12 @@ use std::time::{Duration, Instant, SystemTime};
 use super::content_cache::{ContentCache, MAX_CACHED_FILE};
 use super::folder_listing::IGNORE_FILES;
 use super::git::{FileStat, Repository};
-use super::observe::{ObservedState, format_bytes, observe};
+use super::observe::{ObservedState, observe};
 use super::snapshot::{
     SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
 };
 use super::{CallChanges, lock};
+use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::file_change::{FileChange, FileState};
 

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::observe::{ObservedState, format_bytes, is_not_found, observe};
+use super::observe::{ObservedState, is_not_found, observe};
 use super::{CallChanges, ChangeTracker};
 use crate::files::{FileText, TextEncoding, TextSource};
+use turnwright_types::byte_size::format_bytes;
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 
 /// The most entries recorded of folders that are deleted or moved.

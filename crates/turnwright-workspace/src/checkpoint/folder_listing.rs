@@ -128,8 +128,12 @@ impl<'a> FolderLister<'a> {
         }
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let others = thread::scope(|scope| {
-            let start = |_| scope.spawn(|| self.work(&queue, usize::MAX));
-            let started: Vec<_> = (1..threads).map(start).collect();
+            // If the system starts no more threads, this one does all of it.
+            let start = |_| {
+                let work = || self.work(&queue, usize::MAX);
+                thread::Builder::new().spawn_scoped(scope, work).ok()
+            };
+            let started: Vec<_> = (1..threads).map_while(start).collect();
             found.extend(self.work(&queue, usize::MAX));
             started.into_iter().filter_map(|it| it.join().ok()).flatten().collect::<Vec<_>>()
         });

@@ -28,6 +28,7 @@ use std::sync::{Arc, OnceLock};
 use tokio_util::task::TaskTracker;
 
 use crate::files::Roots;
+use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::ids::CallId;
@@ -38,7 +39,7 @@ pub use observe::current_state;
 
 use commands::is_restorable;
 use content_cache::ContentCache;
-use observe::{ObservedState, format_bytes};
+use observe::ObservedState;
 use snapshot::WatchedFolders;
 
 /// What is never covered, for people.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ring::digest::{Context, SHA256, digest};
 
 use crate::nofollow;
+use turnwright_types::byte_size::format_bytes;
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::hex;
 
@@ -120,13 +121,4 @@ pub(super) fn permission_bits(metadata: &Metadata) -> u32 {
 #[cfg(not(unix))]
 pub(super) fn permission_bits(_: &Metadata) -> u32 {
     0o644
-}
-
-/// Formats a number of bytes for people.
-pub(super) fn format_bytes(bytes: u64) -> String {
-    match bytes {
-        0..1_024 => format!("{bytes} bytes"),
-        1_024..1_048_576 => format!("{} KB", bytes / 1_024),
-        _ => format!("{} MB", bytes / 1_048_576),
-    }
 }

@@ -129,7 +129,7 @@ fn a_renamed_file_needs_no_copy() {
     let changes = tracker.changes_since(&before, false);
     assert_eq!(names(&changes), ["large", "moved", "other!"]);
     let warning = tracker.warning(&changes, &fixture.roots()).unwrap();
-    assert!(warning.starts_with("Not restorable by /undo: other (292 KB)."), "{warning}");
+    assert!(warning.starts_with("Not restorable by /undo: other (293 KiB)."), "{warning}");
     let again = tracker.warning(&changes, &fixture.roots()).unwrap();
     assert!(!again.contains("gitignore"), "{again}");
 }

@@ -77,8 +77,8 @@ pub(super) const SANDBOX_ESCAPE_VARIABLES: &[&str] = &[
 /// Variables that lead to the user's terminal, where nobody would see a question for a passphrase.
 const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
 
-/// Variables that keep programs from waiting for a key press, opening an editor or a window, or
-/// redrawing the screen. `GIT_SSH_COMMAND` is not here: it would replace the user's
+/// Variables that keep programs from waiting for a key press, opening an editor or a window,
+/// redrawing the screen, or waiting for news of newer versions, which cannot arrive in the sandbox. `GIT_SSH_COMMAND` is not here: it would replace the user's
 /// `core.sshCommand`, and without a terminal ssh asks nothing anyway.
 const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TERM", "dumb"),
@@ -97,6 +97,7 @@ const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("VISUAL", "true"),
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("PYTHONUNBUFFERED", "1"),
+    ("npm_config_update_notifier", "false"),
     ("TURNWRIGHT", "1"),
 ];
 

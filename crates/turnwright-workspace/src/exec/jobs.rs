@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::job::{Job, JobRequests, supervise};
 use super::output_file;
 use super::running::RunningCommand;
+use super::temp_space::{SpaceLimits, wait_until_full};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
 
@@ -36,6 +37,7 @@ pub struct TooManyJobs(String);
 pub struct Jobs {
     folder: PathBuf,
     time_limit: Duration,
+    space: SpaceLimits,
     // Held only to look at a short list.
     table: Arc<Mutex<JobTable>>,
     tracker: TaskTracker,
@@ -54,6 +56,7 @@ impl Jobs {
         Jobs {
             folder,
             time_limit: TIME_LIMIT,
+            space: SpaceLimits::default(),
             table: Arc::default(),
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -77,6 +80,14 @@ impl Jobs {
     #[must_use]
     pub(crate) fn with_time_limit(mut self, time_limit: Duration) -> Jobs {
         self.time_limit = time_limit;
+        self
+    }
+
+    /// Sets another limit for temporary folders.
+    #[cfg(test)]
+    #[must_use]
+    pub(super) fn with_space(mut self, space: SpaceLimits) -> Jobs {
+        self.space = space;
         self
     }
 
@@ -192,11 +203,19 @@ impl std::fmt::Debug for JobSlot<'_> {
 }
 
 impl JobSlot<'_> {
-    /// Runs a started command in the background.
-    pub fn run(mut self, started: Box<dyn RunningCommand>) -> Arc<Job> {
+    /// Runs a started command in the background, and watches its temporary folder.
+    pub fn run(mut self, started: Box<dyn RunningCommand>, temp: Option<PathBuf>) -> Arc<Job> {
         let job = Arc::clone(&self.job);
         if let Some(requests) = self.requests.take() {
-            let supervision = supervise(Arc::clone(&job), requests, started, self.jobs.time_limit);
+            let space = self.jobs.space;
+            let full = async move {
+                match temp {
+                    Some(folder) => wait_until_full(folder, space).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let limit = self.jobs.time_limit;
+            let supervision = supervise(Arc::clone(&job), requests, started, limit, full);
             self.jobs.tracker.spawn(supervision);
             delete_old_outputs_once(&self.jobs.folder);
         }

@@ -22,6 +22,7 @@ mod output;
 mod piped;
 mod output_file;
 mod running;
+mod temp_space;
 #[cfg(unix)]
 mod signal_action;
 #[cfg(target_os = "linux")]
@@ -67,6 +68,14 @@ pub struct CommandSpec {
     pub extra_variables: Vec<(&'static str, String)>,
     /// Its confinement; `None` to run it unconfined.
     pub sandbox: Option<SandboxProfile>,
+}
+
+impl CommandSpec {
+    /// The temporary folder that the command has for itself and others of its session.
+    pub fn temp_folder(&self) -> Option<PathBuf> {
+        let mut variables = self.extra_variables.iter();
+        variables.find(|it| it.0 == "TMPDIR").map(|it| PathBuf::from(&it.1))
+    }
 }
 
 /// The dialect of the shell that runs commands.

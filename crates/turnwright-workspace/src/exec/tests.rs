@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::temp_space::SpaceLimits;
 use super::*;
 
 fn spec(command: &str) -> CommandSpec {
@@ -25,7 +26,7 @@ fn jobs() -> (Jobs, tempfile::TempDir) {
 
 async fn start(jobs: &Jobs, spec: &CommandSpec) -> Arc<Job> {
     let slot = jobs.admit(&spec.command).unwrap();
-    slot.run(Box::new(ProcessGroup::start(spec).await.unwrap()))
+    slot.run(Box::new(ProcessGroup::start(spec).await.unwrap()), spec.temp_folder())
 }
 
 /// Runs a command to its end, for at most 20 seconds.
@@ -132,6 +133,19 @@ async fn no_command_runs_for_ever() {
     let end = start(&jobs, &spec("sleep 619.25; true")).await.wait_for_end().await;
     assert_eq!(end.reason, EndReason::TimedOut);
     wait_until_dead("619.25").await;
+}
+
+#[tokio::test]
+async fn a_command_that_fills_its_temporary_folder_is_stopped() {
+    let (jobs, folder) = jobs();
+    let space = SpaceLimits { most: 16 << 20, reserve: 0, step: 1 << 20 };
+    let jobs = jobs.with_time_limit(Duration::from_secs(20)).with_space(space);
+    let fill = "while :; do head -c 8000000 /dev/zero >> \"$TMPDIR/x\"; sleep 0.1; done";
+    let mut spec = spec(fill);
+    spec.extra_variables.push(("TMPDIR", folder.path().display().to_string()));
+    let end = start(&jobs, &spec).await.wait_for_end().await;
+    let EndReason::TempFolderFull(bytes) = end.reason else { panic!("{end:?}") };
+    assert!(bytes > 16 << 20, "{bytes}");
 }
 
 #[tokio::test]

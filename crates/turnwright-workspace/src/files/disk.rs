@@ -137,7 +137,7 @@ pub(super) fn map_io_error(error: &io::Error) -> FileError {
     match error.kind() {
         io::ErrorKind::NotFound => FileError::NotFound,
         io::ErrorKind::NotADirectory => FileError::NotAFolder,
-        _ => FileError::System(error.to_string()),
+        _ => FileError::System(format!("could not be accessed: {error}")),
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::disk::{map_io_error, map_open_error, run_blocking};
-use super::{FileError, Files, Roots};
+use super::{FileError, Files, Roots, replacement};
 use crate::nofollow;
 use turnwright_types::effect::ResolvedPath;
 
@@ -217,7 +217,8 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let (_held, source) = pinned_entry(path)?;
     let folder = source.parent().unwrap_or(Path::new("/"));
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".turnwright-").suffix(".tmp");
+    // After a crash this is the only copy, so the name is not one that is cleaned up.
+    builder.prefix(".turnwright-").suffix(".aside");
     let ((), aside) = builder.make_in(folder, |it| rename_no_replace(&source, it))?.keep()?;
     Ok(path.with_file_name(aside.file_name().unwrap_or_default()))
 }
@@ -250,8 +251,7 @@ fn move_across_devices(from: &Path, to: &Path, metadata: &fs::Metadata) -> Resul
     }
     let copy = || -> io::Result<()> {
         let folder = to.parent().unwrap_or(Path::new("/"));
-        let mut file =
-            tempfile::Builder::new().prefix(".turnwright-").suffix(".tmp").tempfile_in(folder)?;
+        let mut file = replacement::create(folder, 0o600)?;
         io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
         file.as_file().set_permissions(metadata.permissions())?;
         file.as_file().sync_data()?;

@@ -11,6 +11,7 @@ pub mod fuzzing;
 mod file_kind;
 mod similar_paths;
 mod entries;
+mod replacement;
 mod restore;
 mod roots;
 mod save;

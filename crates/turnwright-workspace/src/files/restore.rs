@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::disk::{map_io_error, map_open_error, run_blocking};
 use super::entries::rename_no_replace;
 use super::save::{self, WritePrecondition};
-use super::{EDITOR_TEXT_LIMIT, EditorHealth, FileError, FileText, Files, TextSource};
+use super::{EDITOR_TEXT_LIMIT, EditorHealth, FileError, FileText, Files, TextSource, replacement};
 use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 
@@ -149,8 +149,7 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
         let folder = path.parent().unwrap_or(Path::new("/"));
         let (_held, folder) = nofollow::create_folder(folder).map_err(|it| map_open_error(&it))?;
         let write = || -> io::Result<()> {
-            let mut builder = tempfile::Builder::new();
-            let mut file = builder.prefix(".turnwright-").suffix(".tmp").tempfile_in(&folder)?;
+            let mut file = replacement::create(&folder, 0o600)?;
             file.write_all(&bytes)?;
             set_file_mode(file.as_file(), mode)?;
             file.as_file().sync_data()?;

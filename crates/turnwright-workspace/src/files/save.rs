@@ -11,7 +11,7 @@ use ring::digest::{Context, SHA256};
 
 use super::disk::{ensure_regular, map_io_error, map_open_error, run_blocking};
 use super::entries::rename_no_replace;
-use super::{FileError, READ_LIMIT};
+use super::{FileError, READ_LIMIT, replacement};
 use crate::nofollow;
 
 /// What must be at the path at the moment of writing.
@@ -175,17 +175,10 @@ fn replace_atomically(
     bytes: &[u8],
     old: Option<&Metadata>,
 ) -> io::Result<Replacement> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".turnwright-").suffix(".tmp");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // A new file gets the mode that the umask allows. A replacement must not be readable by
-        // others before it has the mode of the old file.
-        let mode = if old.is_some() { 0o600 } else { 0o666 };
-        builder.permissions(fs::Permissions::from_mode(mode));
-    }
-    let mut file = builder.tempfile_in(folder)?;
+    // A new file gets the mode that the umask allows. A replacement must not be readable by others
+    // before it has the mode of the old file.
+    let mode = if old.is_some() { 0o600 } else { 0o666 };
+    let mut file = replacement::create(folder, mode)?;
     file.write_all(bytes)?;
     if let Some(old) = old {
         if !preserve_owner(file.as_file(), old) {
@@ -435,6 +428,18 @@ mod tests {
         std::os::unix::fs::symlink(&path, folder.path("link")).unwrap();
         assert_eq!(write(&folder.path("link"), b"x".to_vec()).await, Err(FileError::Moved));
         assert_eq!(write(&folder.path(""), b"x".to_vec()).await, Err(FileError::Folder));
+    }
+
+    #[tokio::test]
+    async fn an_error_does_not_name_the_descriptor_of_the_folder() {
+        let folder = TestFolder::new();
+        let long = "x".repeat(300);
+        let paths = [Path::new("/sys/turnwright").to_owned(), folder.path(&long)];
+        for path in paths {
+            let error = write(&path, b"x".to_vec()).await.unwrap_err().to_string();
+            assert!(!error.contains("/proc"), "{error}");
+        }
+        assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 0);
     }
 
     #[test]

@@ -182,7 +182,7 @@ impl GrepWalk<'_> {
             counts: GrepTally::default(),
         };
         let (workers, errors) = walk_parallel(
-            &walk_builder(self.scope, include_hidden),
+            walk_builder(self.scope, include_hidden),
             self.stop,
             start,
             |worker, entry| {

@@ -109,7 +109,7 @@ struct FindTally {
 impl FindWalk<'_> {
     fn run(&self, include_hidden: bool) -> FindTally {
         let (workers, unreadable) = walk_parallel(
-            &walk_builder(self.scope, include_hidden),
+            walk_builder(self.scope, include_hidden),
             self.stop,
             FindTally::default,
             |counts, entry| {

@@ -18,8 +18,7 @@ const MAX_THREADS: usize = 8;
 /// are never followed, and `.git` is never entered.
 pub(super) fn walk_builder(scope: &SearchScope, include_hidden: bool) -> WalkBuilder {
     let mut walk_builder = ignore_rules(&scope.root, include_hidden);
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    walk_builder.threads(threads).hidden(!include_hidden);
+    walk_builder.hidden(!include_hidden);
     let excluded = scope.excluded.clone();
     walk_builder.filter_entry(move |it| {
         let is_folder = it.file_type().is_some_and(|it| it.is_dir());
@@ -67,20 +66,32 @@ fn parent_rules_apply(root: &Path) -> bool {
     !matchers.iter_mut().any(|it| it.matched(below, true).is_ignore())
 }
 
-/// Walks a folder with several threads. `start` creates the state of each thread. Returns all
-/// states, and the number of folders that could not be read.
+/// How many threads the system lets this process start now.
+fn startable_threads() -> usize {
+    let most = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    let gate = Mutex::new(());
+    thread::scope(|scope| {
+        let _closed = gate.lock();
+        let start = || thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
+        (0..most).take_while(|_| start().is_ok()).count()
+    })
+}
+
+/// Walks a folder with several threads, or with this one if the system starts no other. `start`
+/// creates the state of each thread. Returns all states, and the number of folders that could not
+/// be read.
 pub(super) fn walk_parallel<T: Send>(
-    walk_builder: &WalkBuilder,
+    mut walk_builder: WalkBuilder,
     stop: &SearchDeadline,
     start: impl Fn() -> T,
     visit: impl Fn(&mut T, DirEntry) + Sync,
 ) -> (Vec<T>, usize) {
     let done = Mutex::new(Vec::new());
     let errors = AtomicUsize::new(0);
-    walk_builder.build_parallel().run(|| {
+    let visitor = || {
         let mut guard = WorkerGuard { worker: Some(start()), finished: &done };
         let (visit, errors) = (&visit, &errors);
-        Box::new(move |entry| {
+        move |entry| {
             if stop.is_expired() {
                 return WalkState::Quit;
             }
@@ -91,8 +102,16 @@ pub(super) fn walk_parallel<T: Send>(
                 }
             }
             WalkState::Continue
-        })
-    });
+        }
+    };
+    match startable_threads() {
+        0 => walk_builder
+            .build()
+            .map(visitor())
+            .take_while(|it| *it != WalkState::Quit)
+            .for_each(drop),
+        threads => walk_builder.threads(threads).build_parallel().run(|| Box::new(visitor())),
+    }
     (done.into_inner(), errors.into_inner())
 }
 

@@ -1,0 +1,139 @@
+//! The space that commands take in their temporary folder. A command that would fill the disk with it is
+//! stopped before.
+
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often the free space is looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The most entries that are counted.
+const MAX_ENTRIES: usize = 200_000;
+
+/// How much a temporary folder may hold, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SpaceLimits {
+    /// The most, however much is free.
+    pub(super) most: u64,
+    /// What is left free on its disk.
+    pub(super) reserve: u64,
+    /// The folder is measured whenever its disk has lost as much. If it holds less, it is not what
+    /// fills the disk.
+    pub(super) step: u64,
+}
+
+impl Default for SpaceLimits {
+    fn default() -> SpaceLimits {
+        SpaceLimits { most: 8 << 30, reserve: 1 << 30, step: 256 << 20 }
+    }
+}
+
+/// Waits until a folder holds more than it may, and returns its size. Waits for ever if the system
+/// does not tell how much is free.
+pub(super) async fn wait_until_full(folder: PathBuf, limits: SpaceLimits) -> u64 {
+    // What was free when the folder was measured last.
+    let mut mark = None;
+    loop {
+        let place = folder.clone();
+        let looking = tokio::task::spawn_blocking(move || look(&place, limits, mark));
+        match looking.await {
+            Ok(SpaceCheck::Full(bytes)) => return bytes,
+            Ok(SpaceCheck::Enough(free)) => mark = free,
+            // The process is ending.
+            Err(_) => std::future::pending().await,
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// The result of [`look`].
+enum SpaceCheck {
+    /// The folder holds so many bytes, and that is too much.
+    Full(u64),
+    /// The new mark.
+    Enough(Option<u64>),
+}
+
+fn look(folder: &Path, limits: SpaceLimits, mark: Option<u64>) -> SpaceCheck {
+    let Some(free) = free_bytes(folder) else { return SpaceCheck::Enough(mark) };
+    let Some(before) = mark.filter(|it| *it > free) else { return SpaceCheck::Enough(Some(free)) };
+    if before - free < limits.step {
+        return SpaceCheck::Enough(mark);
+    }
+    let held = size_below(folder);
+    if held > limits.most || held > limits.step && free < limits.reserve {
+        return SpaceCheck::Full(held);
+    }
+    SpaceCheck::Enough(Some(free))
+}
+
+/// The bytes that the files below a folder take on the disk.
+fn size_below(folder: &Path) -> u64 {
+    let (mut open, mut size, mut entries) = (vec![folder.to_path_buf()], 0, 0);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            entries += 1;
+            if entries > MAX_ENTRIES {
+                return size;
+            }
+            // The metadata of a link is its own.
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => open.push(entry.path()),
+                Ok(metadata) => size += size_on_disk(&metadata),
+                Err(_) => {}
+            }
+        }
+    }
+    size
+}
+
+#[cfg(unix)]
+fn size_on_disk(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(metadata) * 512
+}
+
+#[cfg(not(unix))]
+fn size_on_disk(metadata: &Metadata) -> u64 {
+    metadata.len()
+}
+
+#[cfg(unix)]
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    Some(disk.f_bavail * disk.f_frsize)
+}
+
+#[cfg(not(unix))]
+fn free_bytes(_: &Path) -> Option<u64> {
+    None
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_in_the_folder_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inside, outside) = (folder.path().join("in"), folder.path().join("out"));
+        fs::create_dir_all(inside.join("deep")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(inside.join("deep/a"), vec![1; 300_000]).unwrap();
+        fs::write(outside.join("b"), vec![1; 3_000_000]).unwrap();
+        fs::File::create(inside.join("sparse")).unwrap().set_len(1 << 40).unwrap();
+        std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
+        let size = size_below(&inside);
+        assert!((300_000..400_000).contains(&size), "{size}");
+        let limits = |most, reserve| SpaceLimits { most, reserve, step: 200_000 };
+        let is_full = |limits| {
+            let before = free_bytes(&inside).map(|it| it + (1 << 30));
+            matches!(look(&inside, limits, before), SpaceCheck::Full(_))
+        };
+        assert!(is_full(limits(250_000, 0)));
+        assert!(is_full(limits(u64::MAX, u64::MAX)));
+        assert!(!is_full(limits(u64::MAX, 0)));
+        assert!(!is_full(SpaceLimits { step: 500_000, ..limits(u64::MAX, u64::MAX) }));
+    }
+}

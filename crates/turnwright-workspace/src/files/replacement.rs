@@ -1,0 +1,128 @@
+//! New files that are written beside the path that they are going to have. Their writer holds a lock on
+//! each, so that another process can tell which ones were left behind by a process that was killed.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::NamedTempFile;
+
+use crate::nofollow;
+use crate::temp_folder::{is_own, lock_now};
+
+const PREFIX: &str = ".turnwright-";
+const SUFFIX: &str = ".tmp";
+/// The number of random characters between them.
+const RANDOM_CHARS: usize = 6;
+/// A file that is younger may not be locked yet.
+const MIN_AGE: Duration = Duration::from_secs(60);
+/// The most entries of a folder that are looked at.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Creates a file with a temporary name in a folder that is held open. It is removed on drop unless it
+/// is kept. Files that processes have left in the folder when they were killed are removed first.
+///
+/// # Errors
+/// Those of the system, without the path: the folder's leads through its descriptor.
+pub(super) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    remove_abandoned(folder, MIN_AGE);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(PREFIX).suffix(SUFFIX).rand_bytes(RANDOM_CHARS);
+    let file = builder.make_in(folder, |path| create_new(path, mode))?;
+    // On a file system without locks nothing counts as abandoned.
+    if let Err(error) = lock_now(file.as_file()) {
+        tracing::debug!(%error, "a temporary file could not be locked");
+    }
+    Ok(file)
+}
+
+fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    #[cfg(not(unix))]
+    let _ = mode;
+    options.open(path)
+}
+
+/// Removes the temporary files of this user that nobody has locked.
+fn remove_abandoned(folder: &Path, min_age: Duration) {
+    for entry in fs::read_dir(folder).into_iter().flatten().take(MAX_ENTRIES).flatten() {
+        if is_temporary_name(&entry.file_name())
+            && is_abandoned(&entry.path(), min_age).unwrap_or(false)
+            && let Err(error) = fs::remove_file(entry.path())
+        {
+            tracing::warn!(%error, "a temporary file of a killed process cannot be removed");
+        }
+    }
+}
+
+fn is_temporary_name(name: &OsStr) -> bool {
+    let random = name.to_str().and_then(|it| it.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
+    random.is_some_and(|it| {
+        it.len() == RANDOM_CHARS && it.bytes().all(|it| it.is_ascii_alphanumeric())
+    })
+}
+
+fn is_abandoned(path: &Path, min_age: Duration) -> io::Result<bool> {
+    // Opening something else could have effects.
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Ok(false);
+    }
+    let file = nofollow::open_pinned_file(path, false)?;
+    let metadata = file.metadata()?;
+    let age = metadata.modified()?.elapsed().unwrap_or_default();
+    if !metadata.is_file() || !is_own(&metadata) || age < min_age {
+        return Ok(false);
+    }
+    Ok(lock_now(&file).is_ok())
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use std::time::SystemTime;
+
+    #[test]
+    fn only_files_without_a_writer_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |it: &str| folder.path().join(it);
+        let written = create(folder.path(), 0o600).unwrap();
+        let left = place(".turnwright-aB3xYz.tmp");
+        let others = [
+            place(".turnwright-aB3xYz.aside"),
+            place(".turnwright-aB3-Yz.tmp"),
+            place(".turnwright-aB3xYzz.tmp"),
+            place("turnwright-aB3xYz.tmp"),
+        ];
+        for file in others.iter().chain([&left]) {
+            fs::write(file, "x").unwrap();
+        }
+        let (link, inside) = (place(".turnwright-linked.tmp"), place(".turnwright-folder.tmp"));
+        symlink(&others[0], &link).unwrap();
+        fs::create_dir(&inside).unwrap();
+        remove_abandoned(folder.path(), MIN_AGE);
+        assert!(left.exists(), "it may be in use by a process that is about to lock it");
+        remove_abandoned(folder.path(), Duration::ZERO);
+        assert!(!left.exists());
+        for kept in others.iter().chain([&link, &inside, &written.path().to_owned()]) {
+            assert!(kept.symlink_metadata().is_ok(), "{kept:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_file_in_a_folder_removes_what_a_killed_process_has_left_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join(".turnwright-aB3xYz.tmp");
+        let an_hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        File::create(&left).unwrap().set_modified(an_hour_ago).unwrap();
+        drop(create(folder.path(), 0o600).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

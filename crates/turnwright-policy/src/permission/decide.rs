@@ -277,7 +277,8 @@ impl Decider<'_> {
         let always_ask = uncertain
             .filter(|_| self.mode != Mode::Full && !is_granted)
             .cloned()
-            .map(Reason::Ambiguous);
+            .map(Reason::Ambiguous)
+            .or_else(|| self.unbounded_read(class).filter(|_| !is_granted));
         let default = match class.danger {
             _ if class.is_read_only => (Verdict::Allow, Reason::ReadOnly),
             Some(danger) if self.mode == Mode::Auto => (Verdict::Ask, Reason::Destructive(danger)),
@@ -290,6 +291,12 @@ impl Decider<'_> {
             default => default,
         };
         self.apply_rules(|it| it.matches_command(simple), None, always_ask, default)
+    }
+
+    /// Without a sandbox, a command may read any file that its words do not name.
+    fn unbounded_read(&self, class: &Classification) -> Option<Reason> {
+        let is_bounded = self.policy.can_confine || self.mode == Mode::Full;
+        (class.reads_unknown_files && !is_bounded).then_some(Reason::OutsideWorkspace)
     }
 }
 

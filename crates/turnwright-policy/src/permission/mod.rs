@@ -16,6 +16,8 @@ mod decide;
 mod decision;
 mod denied_paths;
 mod describe;
+#[cfg(test)]
+mod everyday_tests;
 mod glob;
 mod grants;
 mod lasting_grant;

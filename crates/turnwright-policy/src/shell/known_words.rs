@@ -117,6 +117,14 @@ pub(super) fn is_harmless_variable(variable: &str, value: &str) -> bool {
     }
 }
 
+/// True for a name that scripts give to a variable of their own, which no program obeys.
+pub(super) fn is_own_variable(name: &str) -> bool {
+    let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_';
+    name.starts_with(|it: char| it.is_ascii_lowercase())
+        && name.bytes().all(is_part)
+        && !name.contains("proxy")
+}
+
 fn is_locale(value: &str) -> bool {
     let language = value.strip_suffix(".UTF-8").or_else(|| value.strip_suffix(".utf8"));
     let is_name = |it: &str| it.bytes().all(|it| it.is_ascii_alphabetic() || it == b'_');

@@ -1,7 +1,12 @@
 //! The lexer: turns a line into words and operators, as far as bash and every POSIX shell read it
 //! in the same way. Everything else is an ambiguity.
 
+use std::path::PathBuf;
+
 use turnwright_types::dialect::ShellDialect;
+
+use super::parser::parse_substitution;
+use super::{SimpleCommand, Word};
 
 /// Why the words of a line do not determine what it does. The text is a sentence about the line,
 /// "it …".
@@ -9,7 +14,7 @@ pub(super) type Ambiguity = &'static str;
 
 pub(super) const VARIABLE: Ambiguity = "it uses a variable";
 pub(super) const SUBSTITUTION: Ambiguity = "it contains a command substitution";
-const GROUP: Ambiguity = "it contains parentheses";
+pub(super) const GROUP: Ambiguity = "it contains parentheses";
 const CONTINUATION: Ambiguity = "it contains an escaped line break";
 const UNCLOSED: Ambiguity = "it contains an unclosed quote";
 const HERE_DOCUMENT: Ambiguity = "it contains a here-document";
@@ -32,6 +37,8 @@ pub(super) enum RedirectKind {
     Write,
     /// `>&` and `<&`.
     Duplicate,
+    /// `<<<`, after which a word is the input.
+    HereString,
 }
 
 /// What ends a simple command.
@@ -58,6 +65,10 @@ pub(super) struct RawWord {
     pub(super) may_be_assignment: bool,
     /// Whether `<` or `>` follows without a blank.
     pub(super) touches_redirect: bool,
+    /// Whether a part is the value of a variable or of a command substitution.
+    pub(super) is_expanded: bool,
+    /// Whether such a part is not known, so that any words may take the place of this one.
+    pub(super) is_unknown: bool,
 }
 
 impl RawWord {
@@ -67,15 +78,83 @@ impl RawWord {
     }
 }
 
+/// A variable that the line has set. The value is `None` if it is not known, and a glob if it is one
+/// of the names that match.
+pub(super) type Variable = (String, Option<Word>);
+
 pub(super) struct Lexer<'a> {
     text: &'a str,
-    position: usize,
+    pub(super) position: usize,
     dialect: ShellDialect,
+    /// The number of lines that the text is nested in.
+    pub(super) shell_depth: usize,
+    /// How many brackets and loops are open.
+    pub(super) depth: usize,
+    /// How many lists they had so far.
+    pub(super) list_count: usize,
+    /// Whether an unquoted `)` ends the text.
+    pub(super) is_in_brackets: bool,
+    /// The folder in which the next command runs, if it is known.
+    pub(super) folder: Option<PathBuf>,
+    pub(super) variables: Vec<Variable>,
+    /// The commands of the substitutions read so far.
+    pub(super) substituted: Vec<SimpleCommand>,
+    /// The first construct that only a line of commands that read may contain.
+    pub(super) expansion: Option<Ambiguity>,
 }
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a str, dialect: ShellDialect) -> Lexer<'a> {
-        Lexer { text, position: 0, dialect }
+        Lexer {
+            text,
+            position: 0,
+            dialect,
+            shell_depth: 0,
+            depth: 0,
+            list_count: 0,
+            is_in_brackets: false,
+            folder: None,
+            variables: Vec::new(),
+            substituted: Vec::new(),
+            expansion: None,
+        }
+    }
+
+    /// Skips a keyword where a command may begin. False if there is another word.
+    pub(super) fn eat_keyword(&mut self, keyword: &str) -> bool {
+        self.skip_blanks();
+        let rest = self.text[self.position..].strip_prefix(keyword);
+        let is_whole = |it: &str| {
+            it.is_empty() || it.starts_with([' ', '\t', '\n', ';', '&', '|', ')', '>', '<'])
+        };
+        let found = rest.is_some_and(is_whole);
+        if found {
+            self.position += keyword.len();
+        }
+        found
+    }
+
+    /// Skips the `(` of a group. An arithmetic command is refused.
+    pub(super) fn open_group(&mut self) -> Result<bool, Ambiguity> {
+        self.skip_blanks();
+        if self.eat("((") { Err(GROUP) } else { Ok(self.eat("(")) }
+    }
+
+    /// Skips the `)` of a group or substitution.
+    pub(super) fn close_group(&mut self) -> Result<(), Ambiguity> {
+        if self.eat(")") { Ok(()) } else { Err(UNCLOSED) }
+    }
+
+    pub(super) fn skip_newlines(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n')) {
+            self.position += 1;
+        }
+    }
+
+    fn skip_blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t')) {
+            self.position += 1;
+        }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -91,10 +170,9 @@ impl<'a> Lexer<'a> {
     }
 
     pub(super) fn next(&mut self) -> Result<Token, Ambiguity> {
-        while matches!(self.peek(), Some(b' ' | b'\t')) {
-            self.position += 1;
-        }
+        self.skip_blanks();
         match self.peek() {
+            Some(b')') if self.is_in_brackets => Ok(Token::Terminator(Terminator::EndOfLine)),
             None => Ok(Token::Terminator(Terminator::EndOfLine)),
             Some(b'\n' | b';' | b'&' | b'|') => self.terminator(),
             Some(b'<' | b'>') => self.redirect(),
@@ -130,8 +208,17 @@ impl<'a> Lexer<'a> {
     }
 
     fn redirect(&mut self) -> Result<Token, Ambiguity> {
-        let kind = if self.eat("<<") {
+        let is_bash = self.dialect == ShellDialect::Bash;
+        let kind = if self.eat("<<<") {
+            if !is_bash {
+                return Err(SHELL_SPECIFIC);
+            }
+            self.expansion.get_or_insert(HERE_DOCUMENT);
+            RedirectKind::HereString
+        } else if self.eat("<<") {
             return Err(HERE_DOCUMENT);
+        } else if is_bash && self.eat("<(") {
+            return self.process_substitution();
         } else if self.eat("<(") || self.eat(">(") {
             return Err(SUBSTITUTION);
         } else if self.eat(">&") || self.eat("<&") {
@@ -151,12 +238,16 @@ impl<'a> Lexer<'a> {
         while let Some(byte) = self.peek() {
             match byte {
                 b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' => break,
+                b'<' | b'>' if self.text[self.position + 1..].starts_with('(') => {
+                    return Err(SUBSTITUTION);
+                }
+                b')' if self.is_in_brackets => break,
                 b'<' | b'>' => {
                     raw.touches_redirect = true;
                     break;
                 }
                 b'(' | b')' => return Err(GROUP),
-                b'$' => return Err(self.dollar_ambiguity()),
+                b'$' => self.dollar(&mut raw, false)?,
                 b'`' => return Err(SUBSTITUTION),
                 b'#' if self.position == start => return Err("it contains a comment"),
                 b'~' if self.position == start || raw.text.ends_with(['=', ':']) => {
@@ -198,6 +289,67 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
+    /// Reads `$(…)`, or a variable that the line has set.
+    fn dollar(&mut self, raw: &mut RawWord, is_quoted: bool) -> Result<(), Ambiguity> {
+        let value = if self.text[self.position..].starts_with("$(") {
+            self.position += 2;
+            self.substitution()?;
+            None
+        } else {
+            self.variable()?
+        };
+        (raw.is_quoted, raw.is_expanded) = (true, true);
+        match value {
+            // Outside of quotes the shell splits the value, and expands globs in it.
+            Some(word) if is_quoted || !word.is_glob && is_plain_text(&word.text) => {
+                raw.text.push_str(&word.text);
+                raw.is_glob |= word.is_glob;
+            }
+            _ => raw.is_unknown = true,
+        }
+        Ok(())
+    }
+
+    /// The value of `$name` or `${name}`, if the line has set it.
+    fn variable(&mut self) -> Result<Option<Word>, Ambiguity> {
+        let rest = &self.text[self.position + 1..];
+        let (rest, is_braced) = rest.strip_prefix('{').map_or((rest, false), |it| (it, true));
+        let is_part = |it: u8| it.is_ascii_alphanumeric() || it == b'_';
+        let length = rest.bytes().position(|it| !is_part(it)).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(length);
+        // Some shells take letters that are not ASCII for a part of the name.
+        let goes_on = after.starts_with(|it: char| !it.is_ascii());
+        let is_whole = if is_braced { after.starts_with('}') } else { !goes_on };
+        let known = self.variables.iter().find(|it| it.0 == name).filter(|_| is_whole);
+        let (_, value) = known.ok_or_else(|| self.dollar_ambiguity())?;
+        let value = value.clone();
+        self.position += 1 + length + if is_braced { 2 } else { 0 };
+        Ok(value)
+    }
+
+    /// Reads the rest of a substitution and its bracket. Its commands run in the same folder, and what
+    /// they set is lost.
+    fn substitution(&mut self) -> Result<(), Ambiguity> {
+        self.expansion.get_or_insert(SUBSTITUTION);
+        if self.peek() == Some(b'(') {
+            return Err(SUBSTITUTION);
+        }
+        let commands = parse_substitution(self)?;
+        self.substituted.extend(commands);
+        Ok(())
+    }
+
+    /// `<(…)` is a file that can only be read. A part of a word may not follow.
+    fn process_substitution(&mut self) -> Result<Token, Ambiguity> {
+        self.substitution()?;
+        let ends = |it: u8| matches!(it, b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b')');
+        if !self.peek().is_none_or(ends) {
+            return Err(SUBSTITUTION);
+        }
+        let text = "/dev/stdin".to_owned();
+        Ok(Token::Word(RawWord { text, is_quoted: true, is_expanded: true, ..RawWord::default() }))
+    }
+
     fn dollar_ambiguity(&self) -> Ambiguity {
         match self.text.as_bytes().get(self.position + 1) {
             Some(b'(') => SUBSTITUTION,
@@ -228,7 +380,10 @@ impl<'a> Lexer<'a> {
                     self.position += 1;
                     return Ok(());
                 }
-                b'$' => return Err(self.dollar_ambiguity()),
+                b'$' => {
+                    self.dollar(raw, true)?;
+                    continue;
+                }
                 b'`' => return Err(SUBSTITUTION),
                 _ => {}
             }
@@ -265,6 +420,11 @@ fn is_plain(byte: u8) -> bool {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | 0x80.. => true,
         _ => matches!(byte, b'-' | b'_' | b'.' | b'/' | b',' | b'+' | b':' | b'@' | b'%'),
     }
+}
+
+/// True if an unquoted variable with this value is one word.
+fn is_plain_text(text: &str) -> bool {
+    !text.is_empty() && text.is_ascii() && text.bytes().all(is_plain)
 }
 
 const STRANGE: Ambiguity = "it contains deceptive characters";

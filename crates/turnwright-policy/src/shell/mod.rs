@@ -2,7 +2,7 @@
 //!
 //! [`parse`] splits a line into the simple commands that a shell would run, as far as bash and
 //! POSIX shells agree about it. Where the words of a line do not determine what it does (a
-//! variable, a command substitution, a loop), the [`Script`] has an
+//! variable, a here-document, a loop around a command that may write), the [`Script`] has an
 //! [`ambiguity`](Script::ambiguity): then its commands are everything that was found at any depth,
 //! which is good for denying the line and never for allowing it. [`classify`] says what a simple
 //! command does, judging by its words: whether it only reads, destroys something, or needs the
@@ -11,6 +11,7 @@
 mod args;
 mod catastrophic;
 mod command_scanner;
+mod compound;
 mod destructive;
 mod effects;
 mod exceeding_args;
@@ -45,6 +46,8 @@ pub struct Classification {
     pub is_read_only: bool,
     /// The paths that a read-only command reads: absolute, or relative to its folder.
     pub reads: Vec<PathBuf>,
+    /// It may read files that its words do not name, which only the sandbox limits.
+    pub reads_unknown_files: bool,
     /// It is git, whose behaviour depends on the settings of the repository in which it runs.
     pub is_git: bool,
     /// It may be run by rustup, which selects the toolchain that a file in the folder names.
@@ -99,6 +102,7 @@ pub fn classify(command: &SimpleCommand) -> Classification {
     Classification {
         is_read_only: reads.is_some(),
         reads: reads.unwrap_or_default(),
+        reads_unknown_files: read_only::reads_unknown_files(command),
         is_git: name == "git",
         uses_rustup: programs::find(name).is_rustup_proxy,
         danger: destructive::danger(command),

@@ -3,9 +3,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::lexer::{Ambiguity, Lexer, RawWord, RedirectKind, Terminator, Token, check_characters};
+use super::lexer::{
+    Ambiguity, GROUP, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE, Variable,
+    check_characters,
+};
 use super::wrappers::{ShellLine, strip_wrappers};
-use super::{Redirect, SimpleCommand, Word, known_words};
+use super::{Redirect, SimpleCommand, Word, compound, known_words, read_only};
 use turnwright_types::dialect::ShellDialect;
 
 /// The maximum length of a line in bytes. Longer lines are ambiguous.
@@ -15,8 +18,9 @@ const MAX_WORDS: usize = 1024;
 /// How deeply `sh -c` may be nested.
 const MAX_DEPTH: usize = 2;
 
-const INCOMPLETE: Ambiguity = "it contains an incomplete command";
-const UNKNOWN_FOLDER: Ambiguity = "it runs in an unknown folder";
+pub(super) const INCOMPLETE: Ambiguity = "it contains an incomplete command";
+pub(super) const SETS_VARIABLE: Ambiguity = "it sets a variable";
+pub(super) const UNKNOWN_FOLDER: Ambiguity = "it runs in an unknown folder";
 
 /// The simple commands of a line that runs in `folder`. `depth` is the number of lines that it is
 /// nested in.
@@ -34,26 +38,84 @@ pub(super) fn parse(
     }
     check_characters(line)?;
     let mut lexer = Lexer::new(line, dialect);
+    lexer.shell_depth = depth;
     let mut state = LineState::new(folder);
     let mut commands = Vec::new();
-    let mut word_count = 0;
+    parse_list(&mut lexer, &mut state, &[], &mut commands)?;
+    match lexer.expansion {
+        Some(expansion) if !only_reads(&commands) => Err(expansion),
+        _ => Ok(commands),
+    }
+}
+
+/// True if all commands only read. A line of such commands may contain loops, variables and
+/// substitutions: no words that these produce change what it does.
+fn only_reads(commands: &[SimpleCommand]) -> bool {
+    let only_reads = |it: &SimpleCommand| {
+        read_only::reads(it).is_some() && !it.redirects.iter().any(|it| it.is_write)
+    };
+    !commands.is_empty() && commands.iter().all(only_reads)
+}
+
+/// The commands of a substitution, whose opening bracket has been read.
+pub(super) fn parse_substitution(lexer: &mut Lexer<'_>) -> Result<Vec<SimpleCommand>, Ambiguity> {
+    let folder = lexer.folder.clone().ok_or(UNKNOWN_FOLDER)?;
+    let outer = std::mem::take(&mut lexer.substituted);
+    let mut commands = Vec::new();
+    compound::group(lexer, &LineState::new(folder.clone()), &mut commands)?;
+    (lexer.folder, lexer.substituted) = (Some(folder), outer);
+    Ok(commands)
+}
+
+/// Reads commands up to one of the keywords, which is returned, or to the end of the text if there are
+/// none.
+pub(super) fn parse_list(
+    lexer: &mut Lexer<'_>,
+    state: &mut LineState,
+    until: &[&'static str],
+    commands: &mut Vec<SimpleCommand>,
+) -> Result<&'static str, Ambiguity> {
     loop {
-        let (command, end) = next_command(&mut lexer)?;
-        if let Some(command) = command {
-            word_count += command.words.len();
-            state.run(command, end, depth, &mut commands)?;
-            if commands.len() > MAX_COMMANDS || word_count > MAX_WORDS {
-                return Err("it has more than 64 commands or 1024 words");
-            }
-        } else if !state.may_be_empty(end) {
-            return Err(INCOMPLETE);
-        } else if !state.is_continued() {
-            state.last = end;
+        lexer.folder.clone_from(&state.folder);
+        if matches!(state.last, Terminator::Semicolon | Terminator::Newline)
+            && let Some(keyword) = until.iter().find(|it| lexer.eat_keyword(it))
+        {
+            return Ok(keyword);
+        }
+        let end = if compound::parse(lexer, state, commands)? {
+            let end = end_of_compound(lexer)?;
+            state.advance(None, end);
+            end
+        } else {
+            simple_command(lexer, state, commands)?
+        };
+        let word_count: usize = commands.iter().map(|it| it.words.len()).sum();
+        if commands.len() > MAX_COMMANDS || word_count > MAX_WORDS {
+            return Err("it has more than 64 commands or 1024 words");
         }
         if end == Terminator::EndOfLine {
-            return Ok(commands);
+            return if until.is_empty() { Ok("") } else { Err(INCOMPLETE) };
         }
     }
+}
+
+fn simple_command(
+    lexer: &mut Lexer<'_>,
+    state: &mut LineState,
+    commands: &mut Vec<SimpleCommand>,
+) -> Result<Terminator, Ambiguity> {
+    let (command, end) = next_command(lexer)?;
+    commands.append(&mut lexer.substituted);
+    match command {
+        Some(command) if command.words.is_empty() => {
+            state.set_variable(lexer, command.assigned, end)?;
+        }
+        Some(command) => state.run(command, end, lexer.shell_depth, commands)?,
+        None if !state.may_be_empty(end) => return Err(INCOMPLETE),
+        None if !state.is_continued() => state.last = end,
+        None => {}
+    }
+    Ok(end)
 }
 
 /// A simple command while it is read.
@@ -64,43 +126,63 @@ struct PartialCommand {
     /// Whether its standard output goes to a file.
     stdout_is_file: bool,
     sets_variable: bool,
+    /// The variable that the command only sets.
+    assigned: Option<Variable>,
     has_redirect: bool,
+    has_unknown_args: bool,
 }
 
-/// Reads up to the end of a command. `None` if there is no word before the terminator.
+/// Reads up to the end of a command. `None` if there is nothing before the terminator.
 fn next_command(lexer: &mut Lexer<'_>) -> Result<(Option<PartialCommand>, Terminator), Ambiguity> {
     let mut command = PartialCommand::default();
-    let mut number = None;
-    loop {
-        match lexer.next()? {
-            Token::Terminator(end) => {
-                let is_empty = command.words.is_empty();
-                return match is_empty {
-                    true if command.sets_variable => Err("it sets a variable"),
-                    true if command.has_redirect => Err("it has a redirect without a command"),
-                    true => Ok((None, end)),
-                    false => Ok((Some(command), end)),
-                };
-            }
-            Token::Word(raw) if raw.touches_redirect && raw.is_number() => {
-                if raw.text.len() > 1 {
-                    return Err("it uses an unusual file descriptor");
-                }
-                number = Some(raw.text == "1");
-            }
-            Token::Word(raw) => command.add_word(raw)?,
-            Token::Redirect(kind) => {
-                let is_stdout = number.take().unwrap_or(kind != RedirectKind::Read);
-                command.add_redirect(kind, is_stdout, &lexer.next()?)?;
-            }
-            Token::RedirectBoth => {
-                command.add_redirect(RedirectKind::Write, true, &lexer.next()?)?;
-            }
-        }
+    let end = command.read(lexer)?;
+    let is_empty = command.words.is_empty();
+    let only_assigns = is_empty && !command.has_redirect && !command.sets_variable;
+    match (is_empty, &command.assigned) {
+        (true, Some(_)) if only_assigns => Ok((Some(command), end)),
+        (_, Some(_)) => Err(SETS_VARIABLE),
+        (true, None) if command.sets_variable => Err(SETS_VARIABLE),
+        (true, None) if command.has_redirect => Err("it has a redirect without a command"),
+        (true, None) => Ok((None, end)),
+        (false, None) => Ok((Some(command), end)),
     }
 }
 
+/// Reads what follows a loop or group. It may redirect only to `/dev/null` and standard streams.
+fn end_of_compound(lexer: &mut Lexer<'_>) -> Result<Terminator, Ambiguity> {
+    let mut rest = PartialCommand::default();
+    let end = rest.read(lexer)?;
+    let is_plain =
+        rest.words.is_empty() && rest.redirects.is_empty() && lexer.substituted.is_empty();
+    let sets_variable = rest.sets_variable || rest.assigned.is_some();
+    if is_plain && !sets_variable { Ok(end) } else { Err(GROUP) }
+}
+
 impl PartialCommand {
+    fn read(&mut self, lexer: &mut Lexer<'_>) -> Result<Terminator, Ambiguity> {
+        let mut number = None;
+        loop {
+            match lexer.next()? {
+                Token::Terminator(end) => return Ok(end),
+                Token::Word(raw) if raw.touches_redirect && raw.is_number() => {
+                    if raw.text.len() > 1 {
+                        return Err("it uses an unusual file descriptor");
+                    }
+                    number = Some(raw.text == "1");
+                }
+                Token::Word(raw) => self.add_word(raw)?,
+                Token::Redirect(kind) => {
+                    let is_input = matches!(kind, RedirectKind::Read | RedirectKind::HereString);
+                    let is_stdout = number.take().unwrap_or(!is_input);
+                    self.add_redirect(kind, is_stdout, &lexer.next()?)?;
+                }
+                Token::RedirectBoth => {
+                    self.add_redirect(RedirectKind::Write, true, &lexer.next()?)?;
+                }
+            }
+        }
+    }
+
     fn add_word(&mut self, raw: RawWord) -> Result<(), Ambiguity> {
         if raw.touches_redirect && raw.text.ends_with('}') {
             return Err("it uses an unusual file descriptor");
@@ -109,15 +191,32 @@ impl PartialCommand {
             if raw.may_be_assignment
                 && let Some((variable, value)) = known_words::assignment(&raw.text)
             {
-                self.sets_variable = true;
                 let is_harmless = known_words::is_harmless_variable(variable, value);
-                return if is_harmless { Ok(()) } else { Err("it sets a variable") };
+                if is_harmless && !raw.is_unknown {
+                    self.sets_variable = true;
+                    return Ok(());
+                }
+                if !known_words::is_own_variable(variable) || self.assigned.is_some() {
+                    return Err(SETS_VARIABLE);
+                }
+                let word = Word { text: value.to_owned(), is_glob: false };
+                let value = (!raw.is_unknown && !raw.is_expanded).then_some(word);
+                self.assigned = Some((variable.to_owned(), value));
+                return Ok(());
+            }
+            if raw.is_expanded {
+                return Err(VARIABLE);
             }
             if raw.is_glob && raw.text != "[" {
                 return Err("it runs a program whose name is not known");
             }
         }
         let is_bracket = self.words.is_empty() && raw.text == "[";
+        if raw.is_unknown {
+            self.has_unknown_args = true;
+            self.words.push(Word { text: read_only::UNKNOWN_WORDS.to_owned(), is_glob: true });
+            return Ok(());
+        }
         self.words.push(Word { text: raw.text, is_glob: raw.is_glob && !is_bracket });
         Ok(())
     }
@@ -130,12 +229,15 @@ impl PartialCommand {
     ) -> Result<(), Ambiguity> {
         self.has_redirect = true;
         let Token::Word(raw) = target else { return Err(INCOMPLETE) };
+        if kind == RedirectKind::HereString {
+            return Ok(());
+        }
         if kind == RedirectKind::Duplicate {
             let is_known = raw.is_number() && raw.text.len() == 1 && !raw.touches_redirect;
             let is_closed = raw.text == "-" && !raw.is_quoted;
             return if is_known || is_closed { Ok(()) } else { Err("it uses an unusual redirect") };
         }
-        if raw.is_glob || raw.has_brace || raw.text.is_empty() {
+        if raw.is_glob || raw.is_unknown || raw.has_brace || raw.text.is_empty() {
             return Err("it redirects to or from a file whose name is not known");
         }
         if raw.touches_redirect && raw.is_number() {
@@ -161,11 +263,11 @@ pub(super) fn redirect(path: &str, is_write: bool) -> Result<Option<Redirect>, A
 }
 
 /// What is known after the commands read so far.
-struct LineState {
+pub(super) struct LineState {
     /// What ended the last command.
     last: Terminator,
     /// The folder in which the next command runs, if it is known.
-    folder: Option<PathBuf>,
+    pub(super) folder: Option<PathBuf>,
     /// The folder in which the current chain of `&&`, `||` and `|` began.
     chain_folder: Option<PathBuf>,
     /// Whether the current chain has changed the folder.
@@ -175,7 +277,7 @@ struct LineState {
 }
 
 impl LineState {
-    fn new(folder: PathBuf) -> LineState {
+    pub(super) fn new(folder: PathBuf) -> LineState {
         LineState {
             last: Terminator::Newline,
             chain_folder: Some(folder.clone()),
@@ -201,17 +303,42 @@ impl LineState {
         depth: usize,
         commands: &mut Vec<SimpleCommand>,
     ) -> Result<(), Ambiguity> {
-        let PartialCommand { words, redirects, stdout_is_file, .. } = command;
+        let PartialCommand { words, redirects, stdout_is_file, has_unknown_args, .. } = command;
         let folder = Some(self.folder.clone().ok_or(UNKNOWN_FOLDER)?);
-        let mut simple = SimpleCommand { words, folder, redirects, ..SimpleCommand::default() };
+        let mut simple = SimpleCommand {
+            words,
+            folder,
+            redirects,
+            has_unknown_args,
+            ..SimpleCommand::default()
+        };
         let inner = strip_wrappers(&mut simple, stdout_is_file)?;
         let target =
             if simple.program() == "cd" { Some(self.cd_target(&simple, end)?) } else { None };
         match inner {
             Some(line) => parse_nested(simple, &line, depth, commands)?,
-            None => commands.push(simple),
+            None => {
+                commands.extend(read_only::started_by_find(&simple));
+                commands.push(simple);
+            }
         }
         self.advance(target, end);
+        Ok(())
+    }
+
+    /// Sets a variable for the rest of the list. It must be certain that this happens, in this
+    /// shell, and it must not change the value that another part of the line reads.
+    fn set_variable(
+        &mut self,
+        lexer: &mut Lexer<'_>,
+        assigned: Option<Variable>,
+        end: Terminator,
+    ) -> Result<(), Ambiguity> {
+        let is_certain = matches!(self.last, Terminator::Semicolon | Terminator::Newline)
+            && !matches!(end, Terminator::Or | Terminator::Pipe | Terminator::Background);
+        let assigned = assigned.filter(|_| is_certain).ok_or(SETS_VARIABLE)?;
+        compound::add_variable(lexer, assigned)?;
+        self.advance(None, end);
         Ok(())
     }
 

@@ -165,6 +165,9 @@ fn long_lines_and_many_commands_are_ambiguous_and_bounded() {
         "<<a ".repeat(20_000) + "\n" + &"b\n".repeat(20_000),
         "sudo ".repeat(300) + "'" + &"x ".repeat(50_000) + "'",
         "find . -exec ".repeat(10_000),
+        format!("for a in {0}; do for b in {0}; do c=1; done; done", "x ".repeat(1_000)),
+        "(".repeat(4_000) + &")".repeat(4_000),
+        "echo ".to_owned() + &"$(echo ".repeat(500) + &")".repeat(500),
     ];
     for line in long {
         let script = parse(&line, ShellDialect::Bash);

@@ -2,9 +2,10 @@
 //! is judged. A wrapper that is not understood exactly is an ambiguity.
 
 use super::args::started_by_git;
+use super::compound::KEYWORD;
 use super::lexer::Ambiguity;
 use super::programs::{self, Starts};
-use super::{Redirect, SimpleCommand, Word, known_words};
+use super::{Redirect, SimpleCommand, Word, known_words, read_only};
 use turnwright_types::dialect::ShellDialect;
 
 const MAX_WRAPPERS: usize = 8;
@@ -65,7 +66,7 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
         return Err("it runs a program whose name is not known");
     }
     if known_words::is_reserved(program) {
-        return Err("it contains a shell keyword such as `for` or `if`");
+        return Err(KEYWORD);
     }
     if known_words::changes_shell(program) {
         return Err("it changes the state of the shell");
@@ -80,7 +81,10 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
             Err("it evaluates a variable name, which can run commands")
         }
         "printf" if arguments.first().is_some_and(may_set_variable) => Err("it sets a variable"),
-        "find" if simple.argv().any(known_words::is_find_exec) => {
+        "find"
+            if simple.argv().any(known_words::is_find_exec)
+                && read_only::reads(simple).is_none() =>
+        {
             Err("it runs a command for each file that it finds")
         }
         "git" if started_by_git(arguments).is_some() => Err("git runs a command that it is given"),

@@ -134,7 +134,7 @@ const PAGER: Program =
     program("").options_outside_grant("PHoO --pager --html --preprocessor --log-file --LOG-FILE");
 
 pub(super) const PROGRAMS: &[Program] = &[
-    program("ls").reads(LS, FilesOrHere).allows_glob_options().unknown_args(NameFiles),
+    program("ls").reads(LS, FilesOrHere).unknown_args(NameFiles),
     program("dir vdir").reads(LS, FilesOrHere),
     program("cat")
         .reads(
@@ -145,14 +145,13 @@ pub(super) const PROGRAMS: &[Program] = &[
             ],
             Files,
         )
-        .allows_glob_options()
         .unknown_args(NameFiles),
-    program("head").reads(HEAD, Files).allows_glob_options().unknown_args(NameFiles),
-    program("tail").reads(TAIL, Files).allows_glob_options().unknown_args(NameFiles),
+    program("head").reads(HEAD, Files).unknown_args(NameFiles),
+    program("tail").reads(TAIL, Files).unknown_args(NameFiles),
     program("wc")
         .reads(&["-cmlLw --bytes --chars --lines --words --max-line-length --total:"], Files)
         .unknown_args(NameFiles),
-    program("nl").reads(NL, Files).allows_glob_options().unknown_args(NameFiles),
+    program("nl").reads(NL, Files).unknown_args(NameFiles),
     program("tac").reads(&["-br -s: --before --regex --separator:"], Files),
     program("rev").reads(&["-0 --zero"], Files),
     program("cut").reads(CUT, Files),
@@ -165,7 +164,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("cmp")
         .reads(&["-bls -i: -n: --print-bytes --verbose --quiet --silent --bytes:"], Files),
     program("diff").reads(DIFF, Files).options_outside_grant("l --paginate"),
-    program("stat").reads(STAT, Files).allows_glob_options().unknown_args(NameFiles),
+    program("stat").reads(STAT, Files).unknown_args(NameFiles),
     program("file").reads(FILE, Files).options_outside_grant("CzZ --compile --uncompress"),
     program("du").reads(DU, FilesOrHere).unknown_args(NameFiles),
     program("df").reads(DF, Files),

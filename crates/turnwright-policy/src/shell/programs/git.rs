@@ -253,7 +253,9 @@ fn reads(words: &[Word]) -> FilesRead {
     if ["--version", "-v"].contains(&sub.text.as_str()) {
         return words.is_empty().then(Vec::new);
     }
-    if words.iter().any(|it| checks_signatures(&sub.text, &it.text)) {
+    // A file of a revision whose name is not known could be a secret one.
+    let is_unknown_file = |it: &Word| it.is_glob && it.text.contains(':');
+    if words.iter().any(|it| is_unknown_file(it) || checks_signatures(&sub.text, &it.text)) {
         return None;
     }
     match subcommand(&sub.text).reads {

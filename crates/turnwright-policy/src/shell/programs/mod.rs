@@ -32,9 +32,7 @@ pub(super) struct Program {
     names: WordList,
     /// The arguments with which it only reads.
     pub(super) reads: Reads,
-    /// Whether a glob may expand to an option, because it has no harmful one.
-    pub(super) allows_glob_options: bool,
-    /// Whether it only reads even if it gets further arguments that are unknown.
+    /// Whether it only reads even if some of its arguments are unknown.
     pub(super) unknown_args: UnknownArgs,
     /// The arguments with each of which it prints its version, and runs nothing from the current
     /// folder. Others, such as yarn, Maven and .NET, run the version that the folder names.
@@ -83,7 +81,6 @@ const fn program(names: WordList) -> Program {
     Program {
         names,
         reads: Reads::Unknown,
-        allows_glob_options: false,
         unknown_args: UnknownArgs::Refused,
         version: "",
         dangers: &[],
@@ -137,10 +134,6 @@ impl Program {
 
     const fn reads_if(self, check: fn(Args<'_>) -> FilesRead) -> Program {
         Program { reads: Reads::Check(check), ..self }
-    }
-
-    const fn allows_glob_options(self) -> Program {
-        Program { allows_glob_options: true, ..self }
     }
 
     const fn runs_tasks(self) -> Program {

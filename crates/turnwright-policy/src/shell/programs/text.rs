@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use crate::shell::Word;
 use crate::shell::args::{self, Args};
 use crate::shell::catastrophic::finds_and_deletes_system;
 use crate::shell::destructive::Danger;
 use crate::shell::network::Network;
+use crate::shell::read_only::Operands::Files;
 use crate::shell::read_only::options::{Argument, OptionTable, arguments};
-use crate::shell::read_only::{FilesRead, ReadPaths, UnknownArgs};
+use crate::shell::read_only::{self, FilesRead, ReadPaths, UnknownArgs, command_after_exec};
+use crate::shell::{SimpleCommand, Word};
 
 use super::{Program, WordList, is_in, program, projects};
 
@@ -198,24 +199,35 @@ fn find(words: &[Word]) -> FilesRead {
     if words.iter().any(|it| it.is_glob) {
         return None;
     }
-    let mut words = words.iter().map(|it| it.text.as_str()).peekable();
-    while words.next_if(|it| ["-H", "-P"].contains(it)).is_some() {}
-    while let Some(start) = words.next_if(|it| !it.starts_with(['-', '(', ')', '!', ','])) {
+    let mut rest = words.iter().map(|it| it.text.as_str()).peekable();
+    while rest.next_if(|it| ["-H", "-P"].contains(it)).is_some() {}
+    while let Some(start) = rest.next_if(|it| !it.starts_with(['-', '(', ')', '!', ','])) {
         reads.add_path(start);
     }
     if reads.0.is_empty() {
         reads.add_current_folder();
     }
-    while let Some(word) = words.next() {
-        if is_in(FIND_WITH_WORD, word) {
-            words.next()?;
+    while let Some(word) = rest.next() {
+        if word == "-exec" {
+            let at = words.len() - rest.len();
+            let command = command_after_exec(&words[at..])?;
+            only_reads_any(command).then(|| rest.nth(command.len()))??;
+        } else if is_in(FIND_WITH_WORD, word) {
+            rest.next()?;
         } else if is_in(FIND_WITH_FILE, word) {
-            reads.add_path(words.next()?);
+            reads.add_path(rest.next()?);
         } else if !is_in(FIND_WITHOUT_ARGUMENT, word) {
             return None;
         }
     }
     Some(reads.0)
+}
+
+/// True if a command only reads, whatever files it is given.
+fn only_reads_any(words: &[Word]) -> bool {
+    let words = words.to_vec();
+    let command = SimpleCommand { words, has_unknown_args: true, ..SimpleCommand::default() };
+    read_only::reads(&command).is_some()
 }
 
 fn deletes_found(words: Args<'_>) -> Option<&'static str> {
@@ -250,27 +262,80 @@ fn reads_after_script(
     has_script.then_some(reads.0)
 }
 
-/// `sed` with scripts that print or delete lines by their numbers or by a plain regular expression.
+/// `sed` with scripts that select lines by their numbers or by a plain regular expression, and replace
+/// text.
 fn sed(words: &[Word]) -> FilesRead {
-    let options = &["-nEr --quiet --silent --regexp-extended"];
-    reads_after_script(options, words, |it| it.split(';').all(only_selects_lines))
+    let (words, scripts) = split_scripts(words)?;
+    let is_harmless =
+        |it: &str| it.split([';', '\n']).all(|it| is_harmless_command(it.trim_matches(' ')));
+    let options = &["-nErs --quiet --silent --regexp-extended"];
+    if scripts.is_empty() {
+        return reads_after_script(options, &words, is_harmless);
+    }
+    scripts
+        .iter()
+        .all(|it| is_harmless(it))
+        .then(|| Files.files(options, &words, ReadPaths::default()))?
 }
 
-/// `5p`, `5,10p`, `$p`, `5,+3p`, `/word/p`, `/from/,/to/p`; `d`, `q` and `=` alike.
-fn only_selects_lines(command: &str) -> bool {
-    let command = command.trim_matches(' ');
-    let Some(addresses) = command.strip_suffix(['p', 'd', 'q', '=']) else { return false };
-    match skip_address(addresses) {
-        Some("") => true,
-        Some(rest) => rest.strip_prefix(',').and_then(skip_second_address) == Some(""),
-        None => false,
+/// Removes `-e SCRIPT`.
+fn split_scripts(words: &[Word]) -> Option<(Vec<Word>, Vec<&str>)> {
+    let (mut kept, mut scripts) = (Vec::new(), Vec::new());
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if word.text == "-e" {
+            scripts.push(words.next().filter(|it| !it.is_glob)?.text.as_str());
+        } else {
+            kept.push(word.clone());
+        }
     }
+    Some((kept, scripts))
+}
+
+/// `5p`, `5,10p`, `$p`, `5,+3p`, `/word/p`, `/from/,/to/p`; `d`, `q`, `=` and `s/from/to/g` alike.
+fn is_harmless_command(command: &str) -> bool {
+    let after_addresses = match skip_address(command) {
+        None => command,
+        Some(rest) => match rest.strip_prefix(',') {
+            None => rest,
+            Some(second) => match skip_second_address(second) {
+                Some(rest) => rest,
+                None => return false,
+            },
+        },
+    };
+    ["p", "d", "q", "="].contains(&after_addresses)
+        || after_addresses.strip_prefix('s').is_some_and(only_replaces)
+}
+
+/// `/from/to/g` without flags that run the result or write it to a file.
+fn only_replaces(text: &str) -> bool {
+    let Some(delimiter) = text.chars().next().filter(|it| "/|,#@:!%+_~".contains(*it)) else {
+        return false;
+    };
+    let mut parts = vec![String::new()];
+    let mut characters = text.chars().skip(1);
+    while let Some(character) = characters.next() {
+        let last = parts.len() - 1;
+        if character == delimiter {
+            parts.push(String::new());
+        } else {
+            parts[last].push(character);
+            if character == '\\' {
+                parts[last].extend(characters.next());
+            }
+        }
+    }
+    let [from, _, flags] = parts.as_slice() else { return false };
+    // Some versions take a delimiter between brackets for a part of the expression.
+    let is_open = from.rfind('[').is_some_and(|at| !from[at..].contains(']'));
+    !is_open && flags.bytes().all(|it| b"gpiI0123456789".contains(&it))
 }
 
 fn skip_address(text: &str) -> Option<&str> {
     if let Some(rest) = text.strip_prefix('/') {
         let (expression, rest) = rest.split_once('/')?;
-        let is_plain = |it: char| it.is_alphanumeric() || " _.*^$-#:\"'=()<>+?|@!&~".contains(it);
+        let is_plain = |it: char| it.is_alphanumeric() || " _.*^$-#:\"'=()<>+?|@!&~{}".contains(it);
         return (!expression.is_empty() && expression.chars().all(is_plain)).then_some(rest);
     }
     if let Some(rest) = text.strip_prefix('$') {
@@ -288,23 +353,23 @@ fn skip_second_address(text: &str) -> Option<&str> {
     }
 }
 
-/// `awk` with scripts that select lines by number and print fields.
+/// `awk` with scripts that run no commands, write no files, and read only those that are named.
 fn awk(words: &[Word]) -> FilesRead {
-    reads_after_script(&["-F: --field-separator:"], words, only_prints_fields)
+    reads_after_script(&["-F: --field-separator:"], words, only_computes)
 }
 
-fn only_prints_fields(script: &str) -> bool {
-    let (condition, action) = match script.split_once('{') {
-        Some((condition, rest)) => match rest.trim_end().strip_suffix('}') {
-            Some(action) => (condition, action.trim()),
-            None => return false,
-        },
-        None => (script, "print"),
-    };
-    let is_condition = condition.bytes().all(|it| b"NRF=<>!&| 0123456789%".contains(&it));
-    let Some(fields) = action.strip_prefix("print") else { return false };
-    let is_list = fields.bytes().all(|it| b"$NRF, 0123456789".contains(&it));
-    is_condition && !has_pipe(condition) && is_list && !fields.starts_with(['N', 'R', 'F'])
+/// What lets a script run commands, read other files and variables of the environment, or load code.
+const AWK_ACCESS: [&str; 9] =
+    ["system", "getline", "ENVIRON", "PROCINFO", "SYMTAB", "FUNCTAB", "ARG", "@", "\\\n"];
+
+/// Wherever they are in the script, even in a string, these words are refused. A `>` or `|` writes to a
+/// file or a command only after `print`, and reads from a command only before `getline`.
+fn only_computes(script: &str) -> bool {
+    let has_access = AWK_ACCESS.iter().any(|it| script.contains(it));
+    let printed = script.split_once("print").map_or("", |it| it.1);
+    let is_output = printed.contains('>') || has_pipe(printed);
+    let has_command = has_pipe(script) && script.contains('"');
+    !has_access && !is_output && !has_command
 }
 
 /// True if there is a `|` that is not part of `||`.

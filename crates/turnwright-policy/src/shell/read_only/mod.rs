@@ -7,8 +7,12 @@ pub(super) mod tests;
 use std::path::{Component, Path, PathBuf};
 
 use self::options::{Argument, OptionTable, arguments};
+use super::args;
 use super::programs::{self, Program, WordList, is_in};
 use super::{SimpleCommand, Word};
+
+/// The glob that takes the place of words that are not known.
+pub(super) const UNKNOWN_WORDS: &str = "*";
 
 /// The files that a command reads; `None` if it may do more than read.
 pub(super) type FilesRead = Option<Vec<PathBuf>>;
@@ -51,14 +55,14 @@ pub(super) enum Operands {
     FirstOrNone(WordList),
 }
 
-/// What a program reads if it gets further arguments that are unknown.
+/// What a program reads if some of its arguments are unknown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnknownArgs {
     /// It may do more than read.
     Refused,
     /// Nothing else, because they do not name files.
     NameNoFiles,
-    /// Any file.
+    /// Any file that the sandbox lets it read. It has no harmful option.
     NameFiles,
 }
 
@@ -70,19 +74,46 @@ pub(super) fn reads(command: &SimpleCommand) -> FilesRead {
         return None;
     }
     let program = programs::find(installed_name(&program.text)?);
-    if command.has_unknown_args {
-        return match program.unknown_args {
-            UnknownArgs::Refused => None,
-            UnknownArgs::NameNoFiles => program.reads.files(words),
-            UnknownArgs::NameFiles => program.reads.files(words).map(|_| vec![PathBuf::from("/")]),
-        };
-    }
-    let files = if program.allows_glob_options {
-        program.reads.files(&without_glob_options(words))
-    } else {
-        program.reads.files(words)
+    let is_unknown = |it: &&Word| it.is_glob && it.text == UNKNOWN_WORDS;
+    let files = match (program.unknown_args, command.has_unknown_args) {
+        (UnknownArgs::Refused, true) => return None,
+        (UnknownArgs::NameNoFiles, true) => {
+            let known: Vec<Word> = words.iter().filter(|it| !is_unknown(it)).cloned().collect();
+            program.reads.files(&known)
+        }
+        (UnknownArgs::NameFiles, _) => program.reads.files(&without_glob_options(words)),
+        _ => program.reads.files(words),
     };
     files.or_else(|| asks_version(program, words).then(Vec::new))
+}
+
+/// True if a command that only reads may read files that are not among its [`reads`].
+pub(super) fn reads_unknown_files(command: &SimpleCommand) -> bool {
+    let unknown_args = || programs::find(args::name(command.program())).unknown_args;
+    command.has_unknown_args && unknown_args() == UnknownArgs::NameFiles
+}
+
+/// The commands that `find` runs with the names of files.
+pub(super) fn started_by_find(command: &SimpleCommand) -> Vec<SimpleCommand> {
+    if args::name(command.program()) != "find" {
+        return Vec::new();
+    }
+    let execs = command.words.iter().enumerate().filter(|it| it.1.text == "-exec");
+    let started = execs.filter_map(|(at, _)| command_after_exec(&command.words[at + 1..]));
+    let simple = |words: &[Word]| SimpleCommand {
+        words: words.to_vec(),
+        folder: command.folder.clone(),
+        wrappers: vec!["find".to_owned()],
+        has_unknown_args: true,
+        ..SimpleCommand::default()
+    };
+    started.map(simple).collect()
+}
+
+/// The words up to the `;` or `+` that ends the command of `-exec`.
+pub(super) fn command_after_exec(words: &[Word]) -> Option<&[Word]> {
+    let end = words.iter().position(|it| [";", "+"].contains(&it.text.as_str()))?;
+    words.get(..end)
 }
 
 fn asks_version(program: &Program, words: &[Word]) -> bool {

@@ -54,6 +54,7 @@ impl ServerSite<'_> {
             writable: session.writable_folders(),
             has_caches: self.has_servers,
             network: confinement.network,
+            sockets: Vec::new(),
             may_write_protected: &|_| false,
             may_read_hidden: &|_| false,
             hidden: &hidden,

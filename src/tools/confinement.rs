@@ -43,6 +43,11 @@ pub struct ConfinementSettings {
 
 /// The variable with the socket of the SSH agent.
 const SSH_AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
+/// Where agents for SSH listen that its settings name instead, in the home folder and in that of the
+/// user's running programs.
+const HOME_AGENTS: &[&str] = &[".1password/agent.sock"];
+const RUNTIME_AGENTS: &[&str] =
+    &["gcr/ssh", "gnupg/S.gpg-agent.ssh", "keyring/ssh", "openssh_agent", "ssh-agent.socket"];
 /// Programs that need the SSH agent and use it for nothing but connecting.
 const SSH_PROGRAMS: &[&str] = &["git", "ssh", "scp", "sftp", "rsync"];
 
@@ -278,6 +283,7 @@ impl ConfinementBuilder<'_> {
             writable,
             has_caches: self.may_write,
             network: if self.network { Network::On } else { self.env.confinement.network },
+            sockets: if uses_ssh { ssh_agents(environment) } else { Vec::new() },
             may_write_protected: &may_write_protected,
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
             hidden: &[],
@@ -348,6 +354,18 @@ fn create_redirect_target(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         done => done.map(drop),
     }
+}
+
+/// The sockets of the agents for SSH that are there, as real paths.
+fn ssh_agents(environment: &Environment) -> Vec<PathBuf> {
+    let named = environment.get(SSH_AGENT_VARIABLE).map(PathBuf::from);
+    let below = |variable: &str, names: &[&str]| {
+        let folder = environment.get(variable).map(PathBuf::from);
+        let paths = folder.into_iter().flat_map(|it| names.iter().map(move |name| it.join(name)));
+        paths.collect::<Vec<_>>()
+    };
+    let usual = [below("HOME", HOME_AGENTS), below("XDG_RUNTIME_DIR", RUNTIME_AGENTS)].concat();
+    named.into_iter().chain(usual).filter_map(|it| fs::canonicalize(it).ok()).collect()
 }
 
 /// Whether a command line runs only these programs.

@@ -27,6 +27,8 @@ pub(crate) struct ProgramAccess<'a> {
     pub may_write_protected: &'a dyn Fn(&Path) -> bool,
     /// Whether the program may read a path that others may not.
     pub may_read_hidden: &'a dyn Fn(&Path) -> bool,
+    /// Sockets of other programs to which the program may connect.
+    pub sockets: Vec<PathBuf>,
     /// Further paths that the program may not read.
     pub hidden: &'a [PathBuf],
 }
@@ -76,6 +78,7 @@ impl SessionAccess<'_> {
             hidden: hidden.filter(|it| !is_opened(it)).collect(),
             readable,
             caches: if program.has_caches { self.caches() } else { Vec::new() },
+            sockets: program.sockets,
             network: program.network,
             writable: program.writable,
         }

@@ -100,6 +100,11 @@ pub struct SandboxProfile {
     /// ([`can_layer_caches`]), and inside `writable`, it has no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caches: Vec<PrivateCache>,
+    /// Sockets of other programs to which the program may connect, as real paths, besides those in
+    /// `writable` and those of the services that look up names. All others are closed, with and without
+    /// a network. Without a mount namespace this needs Landlock's ABI 9.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<PathBuf>,
     /// What the program may do with the network.
     pub network: Network,
 }

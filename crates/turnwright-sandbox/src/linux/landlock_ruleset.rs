@@ -12,7 +12,8 @@ use landlock::{
 };
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use super::super::{Network, SandboxProfile};
+use super::super::SandboxProfile;
+use super::hidden_sockets::NAME_SERVICES;
 
 /// The newest ABI that this module handles. Rights that an older kernel does not know are left out.
 const NEWEST_ABI: ABI = ABI::V9;
@@ -71,9 +72,9 @@ pub(super) fn build(profile: &SandboxProfile, hidden: &[PathBuf]) -> io::Result<
     for device in DEVICES {
         builder.allow_if_accessible(Path::new(device), AccessFs::WriteFile.into())?;
     }
-    if profile.network == Network::On {
-        // Unix sockets in the file system, such as that of an SSH agent.
-        builder.allow_if_accessible(Path::new("/"), AccessFs::ResolveUnix.into())?;
+    let services = NAME_SERVICES.iter().map(Path::new);
+    for socket in services.chain(profile.sockets.iter().map(PathBuf::as_path)) {
+        builder.allow_if_accessible(socket, AccessFs::ResolveUnix.into())?;
     }
     builder.allow_reading(profile, hidden)?;
     let ruleset: Option<OwnedFd> = builder.ruleset.into();

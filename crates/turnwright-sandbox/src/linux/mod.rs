@@ -3,6 +3,7 @@
 
 mod cache_overlay;
 mod capabilities;
+mod hidden_sockets;
 mod landlock_ruleset;
 mod mount_namespace;
 mod process_namespace;

@@ -16,7 +16,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeF
 
 use super::super::{NamespaceSupport, Network, PrivateCache, SandboxProfile};
 use super::cache_overlay::CacheOverlay;
-use super::syscalls;
+use super::{hidden_sockets, syscalls};
 
 /// POSIX shared memory, where all programs see the same names. The command gets a private one.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
@@ -24,29 +24,6 @@ const SHARED_MEMORY: &CStr = c"/dev/shm";
 /// during the setup.
 const EMPTY_FILE: &CStr = c"/dev/shm/file";
 const EMPTY_FOLDER: &CStr = c"/dev/shm/folder";
-
-/// The sockets of daemons that would do for a command what it may not do itself, or type into the
-/// user's windows and terminals. `UID` stands for the user's number.
-const DAEMONS: &[&str] = &[
-    "/run/docker.sock",
-    "/run/podman/podman.sock",
-    "/run/containerd/containerd.sock",
-    "/run/dbus/system_bus_socket",
-    "/run/systemd/private",
-    "/run/screen",
-    "/tmp/.X11-unix",
-    "/tmp/tmux-UID",
-];
-/// The folder where the user's own programs listen: buses, editors, containers.
-const USER_RUNTIME_FOLDER: &str = "/run/user/UID";
-/// The beginnings of names in there that a command with network access needs: agents that hold
-/// keys.
-const KEY_AGENTS: &[&str] = &["gcr", "gnupg", "keyring", "openssh_agent", "ssh-agent"];
-
-/// Daemons that only look up the names of users and groups.
-const NAME_SERVICES: &[&str] = &["/run/systemd/userdb", "/var/lib/sss/pipes"];
-/// At most this many sockets are hidden.
-const MAX_SOCKETS: usize = 512;
 
 /// With more writable paths than this the rest is not made read-only.
 const MAX_WRITABLE: usize = 64;
@@ -131,9 +108,8 @@ impl MountNamespace {
             }
         };
         let mut steps = read_only_steps(profile);
-        let daemons = daemon_sockets(profile).into_iter().chain(listening_sockets(profile));
-        let daemons = daemons.filter_map(|it| fs::canonicalize(it).ok());
-        let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(daemons).collect();
+        let sockets = hidden_sockets::find(profile);
+        let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
         let is_outermost =
             |it: &&PathBuf| !it.ancestors().skip(1).any(|above| hidden.contains(above));
         steps.extend(hidden.iter().filter(is_outermost).filter_map(|it| {
@@ -315,55 +291,6 @@ fn layered_caches(profile: &SandboxProfile) -> Vec<PrivateCache> {
         !outer.into_iter().any(|other| it.path.starts_with(&other.path))
     });
     layered.take(MAX_CACHES).cloned().collect()
-}
-
-fn daemon_sockets(profile: &SandboxProfile) -> Vec<PathBuf> {
-    let user = rustix::process::geteuid().as_raw().to_string();
-    let path = |it: &str| PathBuf::from(it.replace("UID", &user));
-    let mut found: Vec<_> = DAEMONS.iter().map(|it| path(it)).collect();
-    let runtime_folder = path(USER_RUNTIME_FOLDER);
-    let has_writable = |it: &Path| profile.writable.iter().any(|path| path.starts_with(it));
-    if profile.network != Network::On && !has_writable(&runtime_folder) {
-        found.push(runtime_folder);
-        return found;
-    }
-    let is_key_agent = |it: &fs::DirEntry| {
-        let name = it.file_name();
-        KEY_AGENTS.iter().any(|agent| name.as_bytes().starts_with(agent.as_bytes()))
-    };
-    let entries = fs::read_dir(runtime_folder).into_iter().flatten().flatten();
-    let others = entries.filter(|it| profile.network != Network::On || !is_key_agent(it));
-    found.extend(others.map(|it| it.path()).filter(|it| !has_writable(it)));
-    found
-}
-
-/// All other sockets in the file system on which a process listens: only newer versions of Landlock
-/// can deny connecting to them. None with network access, which may need the agents of SSH and GPG
-/// among them.
-fn listening_sockets(profile: &SandboxProfile) -> Vec<PathBuf> {
-    if profile.network == Network::On {
-        return Vec::new();
-    }
-    let is_writable = |it: &Path| profile.writable.iter().any(|path| it.starts_with(path));
-    let all = fs::read("/proc/self/net/unix").unwrap_or_default();
-    let found = all.split(|it| *it == b'\n').filter_map(socket_path);
-    let found = found.filter(|it| !NAME_SERVICES.iter().any(|service| it.starts_with(service)));
-    found
-        .filter(|it| !fs::canonicalize(it).is_ok_and(|it| is_writable(&it)))
-        .take(MAX_SOCKETS)
-        .collect()
-}
-
-/// The path in a line of `/proc/net/unix`, if others can connect to it: `number: count protocol
-/// flags type state inode path`.
-fn socket_path(line: &[u8]) -> Option<PathBuf> {
-    const LISTENS: &str = "00010000";
-    const DATAGRAMS: &str = "0002";
-    let line = str::from_utf8(line).ok()?;
-    let path = &line[line.find(" /")? + 1..];
-    let mut fields = line.split_ascii_whitespace().skip(3);
-    let (flags, socket_type) = (fields.next()?, fields.next()?);
-    (flags == LISTENS || socket_type == DATAGRAMS).then(|| path.into())
 }
 
 /// The writable paths that exist, without those inside another one.

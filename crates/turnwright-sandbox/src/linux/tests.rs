@@ -418,10 +418,16 @@ fn listeners_outside_are_not_reached_and_those_inside_are() {
         let path = path.display();
         format!("python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{path}\")'")
     };
-    let (said, ok) = folders.run(&folders.profile(), namespace_support(), &script(&places[0]));
-    assert!(ok, "{said}");
-    let (said, ok) = folders.run(&folders.profile(), namespace_support(), &script(&places[1]));
-    assert!(!ok && said.contains("Error"), "{said}");
+    for network in [Network::Off, Network::On] {
+        let profile = SandboxProfile { network, ..folders.profile() };
+        let (said, ok) = folders.run(&profile, namespace_support(), &script(&places[0]));
+        assert!(ok, "{said}");
+        let (said, ok) = folders.run(&profile, namespace_support(), &script(&places[1]));
+        assert!(!ok && said.contains("Error"), "{network:?}: {said}");
+        let named = SandboxProfile { sockets: vec![places[1].clone()], ..profile };
+        let (said, ok) = folders.run(&named, namespace_support(), &script(&places[1]));
+        assert!(ok, "{network:?}: {said}");
+    }
 }
 
 #[test]

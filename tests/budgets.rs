@@ -134,7 +134,11 @@ fn a_tool_round_allocates_little() {
         let one = allocations();
         (allocations() - one) / ROUNDS
     });
-    assert_at_most("allocations for a tool round", rounds.min().unwrap());
+    let round = rounds.min().unwrap();
+    // Paths are looked at component by component: the budget is that of `/tmp/NAME/NAME`.
+    let deeper = agent.workspace().components().count().saturating_sub(4);
+    const FOR_A_COMPONENT: usize = 3;
+    assert_at_most("allocations for a tool round", round - deeper * FOR_A_COMPONENT);
 }
 
 #[test]

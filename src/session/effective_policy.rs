@@ -147,7 +147,7 @@ pub(crate) fn resolve_policy(
         protected: ProtectedPaths { roots: folders.into_iter().chain(git).collect(), extra: added },
         dialect,
         can_confine: turnwright_sandbox::can_confine(),
-        policy_files_exposed: exposure_check(roots),
+        protected_exposed: is_protected_exposed,
         bases,
     };
     EffectivePolicy {
@@ -161,14 +161,9 @@ pub(crate) fn resolve_policy(
     }
 }
 
-/// How to find out whether sandboxed commands can write to the permission rules: if these are in a
-/// folder of the session and cannot be mounted read-only.
-fn exposure_check(roots: &Roots) -> fn() -> bool {
-    if roots.private_folders().any(|own| roots.folders().any(|it| own.starts_with(it))) {
-        || turnwright_sandbox::can_confine() && !turnwright_sandbox::namespace_support().mounts
-    } else {
-        || false
-    }
+/// Whether sandboxed commands can write protected files in the folders that they may write.
+fn is_protected_exposed() -> bool {
+    turnwright_sandbox::can_confine() && !turnwright_sandbox::namespace_support().mounts
 }
 
 /// Whether a path may contain a symlink below a folder whose path is real. A project's file may

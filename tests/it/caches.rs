@@ -24,7 +24,7 @@ impl Cache {
         TestAgent::builder()
             .own_file("config/config.toml", &settings)
             .file("script", &script)
-            .variable("TURNWRIGHT_MODE", "auto")
+            .permission("allow_once")
             .model(replies)
     }
 

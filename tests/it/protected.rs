@@ -35,7 +35,7 @@ const TRAP: &str = "git init -q sub && git -C sub config core.fsmonitor ./x";
 fn a_repository_that_a_command_makes_runs_nothing_of_its_choice() {
     let script = format!("{TRAP} && echo x > sub/.git/hooks/pre-commit && git init -q plain");
     let mut agent = TestAgent::builder()
-        .variable("TURNWRIGHT_MODE", "auto")
+        .permission("allow_once")
         .file("script", &script)
         .model(json!([calls("exec", &json!({ "command": "sh script" })), says("Ok.")]))
         .start();
@@ -55,7 +55,7 @@ fn what_a_command_in_the_background_makes_is_taken_away_while_it_runs_and_when_i
     );
     let call = calls("exec", &json!({ "command": "sh script", "background": true }));
     let mut agent = TestAgent::builder()
-        .variable("TURNWRIGHT_MODE", "auto")
+        .permission("allow_once")
         .file("script", &script)
         .model(json!([call, says("Ok."), says("Ok.")]))
         .start();

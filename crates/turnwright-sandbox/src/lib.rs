@@ -227,7 +227,8 @@ const NO_MOUNTS: &str = "User namespaces are unavailable (kernel.apparmor_restri
      user.max_user_namespaces, or a container): a command can change protected files of the project, \
      read secrets in it, change modes, times and attributes of the user's other files, reach the user's \
      daemons through their sockets and shared memory, has no /dev/shm, and may outlive its end by \
-     starting new processes faster than they are found.";
+     starting new processes faster than they are found. In `auto` mode you are asked about each command \
+     that does more than read.";
 
 const NO_PROCESSES: &str = "PID namespaces are unavailable (user.max_pid_namespaces): a command may \
      outlive its end by starting new processes faster than they are found.";

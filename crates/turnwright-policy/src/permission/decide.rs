@@ -178,7 +178,7 @@ impl Decider<'_> {
         match self.mode {
             Mode::Plan => (Verdict::Deny, Reason::Mode),
             Mode::Ask | Mode::AutoEdit => (Verdict::Ask, Reason::Mode),
-            Mode::Auto if !self.policy.can_confine || (self.policy.policy_files_exposed)() => {
+            Mode::Auto if !self.policy.can_confine || (self.policy.protected_exposed)() => {
                 (Verdict::Ask, Reason::NoSandbox)
             }
             Mode::Auto | Mode::Full => (Verdict::Allow, Reason::Mode),
@@ -534,11 +534,8 @@ mod tests {
 
     #[test]
     fn without_a_sandbox_that_holds_no_command_runs_because_of_it() {
-        let exposed = PolicyRules {
-            can_confine: true,
-            policy_files_exposed: || true,
-            ..PolicyRules::default()
-        };
+        let exposed =
+            PolicyRules { can_confine: true, protected_exposed: || true, ..PolicyRules::default() };
         for policy in [PolicyRules::default(), exposed] {
             let decision = decide(&policy, Mode::Auto, &Grants::default(), &effects("exec make"));
             assert_eq!(decision.verdict(), Verdict::Ask);

@@ -19,11 +19,10 @@ pub struct PolicyRules {
     /// Whether this system can confine a command. If not, no mode runs a command unasked because it
     /// would be sandboxed.
     pub can_confine: bool,
-    /// Whether a sandboxed command could write the files that hold the user's rules and trust
-    /// decisions, because they lie in a folder of the session and the system cannot exclude them.
-    /// If so, no command runs unasked because it would be sandboxed. This is a function because
-    /// finding out takes some milliseconds; it is called only when it matters.
-    pub policy_files_exposed: fn() -> bool,
+    /// Whether a sandboxed command could write protected files, because the system cannot exclude parts
+    /// of a folder. If so, no command that may write runs unasked because it would be sandboxed. This
+    /// is a function because finding out takes some milliseconds; it is called only when it matters.
+    pub protected_exposed: fn() -> bool,
 }
 
 impl Default for PolicyRules {
@@ -34,7 +33,7 @@ impl Default for PolicyRules {
             protected: ProtectedPaths::default(),
             dialect: ShellDialect::Bash,
             can_confine: false,
-            policy_files_exposed: || false,
+            protected_exposed: || false,
         }
     }
 }

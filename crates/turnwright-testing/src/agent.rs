@@ -44,8 +44,9 @@ pub struct TestAgent<T: Transport> {
     pub(crate) allows_stderr: bool,
     /// Whether the agent has ended and its end was checked, or the agent was killed.
     pub(crate) has_ended: bool,
-    /// The number of messages that told the user that there is no sandbox. The number depends on
-    /// the machine and not on the test, so these messages are not in the log.
+    /// The number of messages that told the user that there is no sandbox. These messages, and those
+    /// about gaps of the sandbox, depend on the machine and not on the test, so they are not in the
+    /// log.
     pub told_of_no_sandbox: usize,
 }
 
@@ -241,6 +242,9 @@ impl<T: Transport> TestAgent<T> {
         let text = message["params"]["update"]["content"]["text"].as_str();
         if text.is_some_and(|it| it.starts_with("The sandbox is not available here")) {
             self.told_of_no_sandbox += 1;
+            return Some(message);
+        }
+        if text.is_some_and(|it| it.starts_with("The sandbox has gaps here")) {
             return Some(message);
         }
         self.log.push(message.clone());

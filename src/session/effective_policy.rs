@@ -9,7 +9,7 @@ use crate::config::{
     Config, ManagedSettings, NetworkSetting, PermissionSection, ProjectSettings, RuleEntry,
     SandboxSettings,
 };
-use crate::tools::{ConfinementSettings, git_folders};
+use crate::tools::{ConfinementSettings, git_folders, obeyed_paths};
 use crate::trust::{self, TrustStore};
 use turnwright_mcp::ServerSpec;
 use turnwright_policy::permission::{
@@ -141,7 +141,13 @@ pub(crate) fn resolve_policy(
     layers.problems.extend(found.problems);
     let PolicyLayers { rules, problems, .. } = layers;
     let git: Vec<_> = folders.iter().flat_map(|it| git_folders(it)).collect();
-    let added = bounds.protect.clone();
+    let user_files: Vec<_> = bases
+        .home
+        .iter()
+        .flat_map(|it| [it.join(".gitconfig"), it.join(".config/git/config")])
+        .collect();
+    let obeyed = folders.iter().flat_map(|it| obeyed_paths(it, &user_files));
+    let added = bounds.protect.iter().cloned().chain(obeyed).collect();
     let policy = PolicyRules {
         rules,
         protected: ProtectedPaths { roots: folders.into_iter().chain(git).collect(), extra: added },

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -52,6 +52,13 @@ const CALL_HINT: &str = "Other programs run what is there. If the change is want
 /// Instead of a report if the check itself has failed.
 const NOT_CHECKED: &str = "[protected: because of a bug it could not be checked whether protected files were \
                     changed. Look at them.]";
+
+/// What is told if repositories may have appeared that were not found.
+const NOT_SEARCHED: &str = "[protected: the command left folders that cannot be searched for git repositories, or too many. \
+                            Do not run git in folders that are new before you have looked at them.]";
+
+/// Searching for new repositories takes at most one part in this many of a background command's time.
+const SEARCH_PAUSE_FACTOR: u32 = 50;
 
 /// The state of one command.
 #[derive(Debug, Default)]
@@ -206,15 +213,21 @@ impl ConfinementGuard {
 
     /// Checks repositories that have appeared during a confined call: takes away what git would run.
     /// Returns the report for the model and the user. Blocks: not for the runtime's thread.
+    /// `may_be_more` says that not all folders could be searched for them.
     pub(crate) fn check_repositories(
-        new: Vec<PathBuf>,
+        (new, may_be_more): (Vec<PathBuf>, bool),
         allowed: &[PathBuf],
         quarantine: &Path,
     ) -> Option<String> {
-        let changes =
-            ProtectedSnapshot::without_repositories(new).check(allowed, quarantine, true)?;
-        tracing::warn!(?changes, "a command made a repository that starts programs");
-        Some(changes.message(true))
+        let changes = ProtectedSnapshot::without_repositories(new).check(allowed, quarantine, true);
+        let report = changes.map(|changes| {
+            tracing::warn!(?changes, "a command made a repository that starts programs");
+            changes.message(true)
+        });
+        match (report, may_be_more.then(|| NOT_SEARCHED.to_owned())) {
+            (Some(report), Some(more)) => Some(format!("{report}\n{more}")),
+            (report, more) => report.or(more),
+        }
     }
 
     /// Waits for the last check and removes the temporary folder. All commands must have ended.
@@ -315,10 +328,14 @@ struct ProtectedCheck {
 
 impl ProtectedCheck {
     async fn run(self, job: Arc<Job>, checkpoint: ChangeTracker) {
+        let mut search_at = Instant::now();
         while timeout(BACKGROUND_CHECK_PERIOD, job.wait_for_end()).await.is_err() {
             if self.watch.is_in_background.load(Ordering::Relaxed) {
-                let check = self.clone();
-                drop(tokio::task::spawn_blocking(move || check.during()).await);
+                let (check, start) = (self.clone(), Instant::now());
+                let searched = (search_at <= start).then(|| checkpoint.clone());
+                let checking = move || check.during(searched.as_ref());
+                drop(tokio::task::spawn_blocking(checking).await);
+                search_at = search_at.max(start + start.elapsed() * SEARCH_PAUSE_FACTOR);
             }
         }
         let watch = Arc::clone(&self.watch);
@@ -329,11 +346,14 @@ impl ProtectedCheck {
         drop(done);
     }
 
-    /// Undoes what has been changed while the command goes on. What cannot be undone is told at its
-    /// end.
-    fn during(&self) {
+    /// Undoes what has been changed while the command goes on, also in new repositories if these are to
+    /// be searched for. What cannot be undone is told at its end.
+    fn during(&self, searched: Option<&ChangeTracker>) {
         if !self.watch.restores() {
             return;
+        }
+        if let Some(checkpoint) = searched {
+            self.check_repositories(checkpoint, true);
         }
         if let Some(changes) = self.check(true).filter(|it| !it.restored.is_empty()) {
             self.tell(&changes, true);
@@ -347,12 +367,20 @@ impl ProtectedCheck {
         }
         // Those that a command makes before its call returns are found with the changes of the call.
         if self.watch.is_in_background.load(Ordering::Relaxed) {
-            let new = checkpoint.find_new_repositories(self.snapshot.repositories());
-            let allowed = lock(&self.watch.allowed).clone();
-            let snapshot = ProtectedSnapshot::without_repositories(new);
-            if let Some(changes) = snapshot.check(&allowed, &self.quarantine, restores) {
-                self.tell(&changes, restores);
-            }
+            self.check_repositories(checkpoint, restores);
+        }
+    }
+
+    /// Checks the repositories that have appeared since the command began.
+    fn check_repositories(&self, checkpoint: &ChangeTracker, restores: bool) {
+        let (new, may_be_more) = checkpoint.find_new_repositories(self.snapshot.repositories());
+        let allowed = lock(&self.watch.allowed).clone();
+        let snapshot = ProtectedSnapshot::without_repositories(new);
+        if let Some(changes) = snapshot.check(&allowed, &self.quarantine, restores) {
+            self.tell(&changes, restores);
+        }
+        if may_be_more {
+            self.add_to_report(NOT_SEARCHED);
         }
     }
 
@@ -366,12 +394,20 @@ impl ProtectedCheck {
 
     fn tell(&self, changes: &ProtectedChanges, restores: bool) {
         tracing::warn!(?changes, "a command changed protected paths");
+        self.add_to_report(&changes.message(restores));
+    }
+
+    /// Adds a text, unless the report has it already.
+    fn add_to_report(&self, text: &str) {
         let mut report = lock(&self.watch.report);
         let report = report.get_or_insert_default();
+        if report.contains(text) {
+            return;
+        }
         if !report.is_empty() {
             report.push('\n');
         }
-        report.push_str(&changes.message(restores));
+        report.push_str(text);
     }
 }
 

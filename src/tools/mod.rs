@@ -77,7 +77,7 @@ pub(crate) use project_context::{describe_notes, describe_skills, read_project_c
 pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::RemoteTools;
 pub(crate) use remote_tools::ServerStatus;
-pub(crate) use repository::git_folders;
+pub(crate) use repository::{git_folders, obeyed_paths};
 pub(crate) use sandbox_profile::{ProgramAccess, SessionAccess};
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
 pub(crate) use tool_env::{SharedToolEnv, ToolEnv, UserFolders};

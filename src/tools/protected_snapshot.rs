@@ -192,8 +192,18 @@ impl ProtectedSnapshot {
             (None, Some(SnapshotEntry::File(..)))
                 if name == "config" && self.is_new_repository(path) =>
             {
-                path.parent().is_some_and(|it| repository::settings_risk(it).is_some())
+                path.parent().is_some_and(|it| repository::new_repository_risk(it).is_some())
             }
+            (None, Some(SnapshotEntry::File(..))) if is_worktree_file(path, "config.worktree") => {
+                repository::file_risk(path, false).is_some()
+            }
+            (None, Some(SnapshotEntry::File(new, _))) if is_worktree_file(path, "commondir") => {
+                read(path, new.length).is_none_or(|it| it.trim_ascii_end() != b"../..")
+            }
+            (_, Some(SnapshotEntry::File(new, _))) if name == "git-rebase-todo" => {
+                read(path, new.length).is_none_or(|it| runs_programs(&it))
+            }
+            (Some(_), None) if name == "git-rebase-todo" => false,
             (Some(SnapshotEntry::File(old, _)), Some(SnapshotEntry::File(new, _)))
                 if old == new =>
             {
@@ -226,6 +236,20 @@ impl ProtectedSnapshot {
         let hooks = path.parent().filter(|it| it.ends_with("hooks"));
         hooks.and_then(Path::parent).is_some_and(|it| self.is_repository(it))
     }
+}
+
+/// Whether this is a file of a linked working tree in a `.git` folder.
+fn is_worktree_file(path: &Path, name: &str) -> bool {
+    let folder = path.parent().and_then(Path::parent);
+    path.ends_with(name) && folder.is_some_and(|it| it.ends_with("worktrees"))
+}
+
+/// Whether a list of what a rebase has to do names programs.
+fn runs_programs(steps: &[u8]) -> bool {
+    let command = |line: &[u8]| {
+        line.trim_ascii_start().split(u8::is_ascii_whitespace).next().map(<[u8]>::to_vec)
+    };
+    steps.split(|it| *it == b'\n').filter_map(command).any(|it| it == b"exec" || it == b"x")
 }
 
 impl ProtectedChanges {
@@ -362,6 +386,16 @@ mod tests {
                 fs::create_dir(it.ws.join(".git")).unwrap();
             }),
             ("created .vscode/tasks.json", |it| drop(it.file(".vscode/tasks.json", "{}"))),
+            ("created x.code-workspace", |it| drop(it.file("x.code-workspace", "{}"))),
+            ("created .git/worktrees/x/commondir", |it| {
+                drop(it.file(".git/worktrees/x/commondir", "../../../away\n"));
+            }),
+            ("created .git/worktrees/x/config.worktree", |it| {
+                drop(it.file(".git/worktrees/x/config.worktree", "[core]\nfsmonitor = x\n"));
+            }),
+            ("created .git/rebase-merge/git-rebase-todo", |it| {
+                drop(it.file(".git/rebase-merge/git-rebase-todo", "pick 1234 a\nexec ./x\n"));
+            }),
             ("created .husky/a/b", |it| drop(it.file(".husky/a/b", "x"))),
             ("changed .envrc", |it| drop(it.file(".envrc", "echo new"))),
             ("changed .envrc", |it| {
@@ -431,6 +465,9 @@ mod tests {
         disk.file(".git/index", "x");
         disk.file(".git/hooks/update.sample", "x");
         disk.file(".vscode/extensions.json", "x");
+        disk.file(".git/worktrees/x/commondir", "../..\n");
+        disk.file(".git/worktrees/x/config.worktree", "[core]\nsparseCheckout = true\n");
+        disk.file(".git/rebase-merge/git-rebase-todo", "pick 1234 exec\n");
         let config =
             "[core]\n\tbare = false\n[branch \"x\"]\n\tremote = .\n\tmerge = refs/heads/y\n";
         disk.file(".git/config", config);
@@ -475,12 +512,23 @@ mod tests {
             disk.file("link/.git", "gitdir: ../trap/.git\n"),
             disk.file("bare/hooks/post-receive", "x"),
             disk.file("bad/config", trap),
+            disk.file("hooked/.git/config", "[core]\n\thooksPath = .githooks\n"),
         ];
-        let new = ["new/.git", "trap/.git", "link/.git", "bare", "bad"].map(|it| disk.ws.join(it));
+        let new = ["new/.git", "trap/.git", "link/.git", "bare", "bad", "hooked/.git"];
+        let new = new.map(|it| disk.ws.join(it));
         let snapshot = ProtectedSnapshot::without_repositories(new.into());
         let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
         assert_eq!(changes.restored.len(), traps.len(), "{changes:?}");
         assert!(traps.iter().all(|it| !it.exists()) && good.iter().all(|it| it.exists()));
+    }
+
+    #[test]
+    fn more_repositories_than_can_be_checked_are_told() {
+        let disk = TestProject::new();
+        let new = (0..3_000).map(|it| disk.ws.join(format!("{it}/.git"))).collect();
+        let changes = ProtectedSnapshot::without_repositories(new);
+        let text = changes.check(&[], &disk.quarantine, true).unwrap().message(true);
+        assert!(text.contains("too many entries to check"), "{text}");
     }
 
     #[test]

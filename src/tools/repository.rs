@@ -5,7 +5,7 @@ mod index;
 mod settings;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use turnwright_workspace::files::read_head;
 use turnwright_workspace::git_repository::GitRepository;
@@ -18,6 +18,8 @@ const MAX_CONFIG_BYTES: usize = 256 * 1024;
 const MAX_POINTER_BYTES: usize = 4 * 1024;
 /// The same for an index, which has about a hundred bytes for each file.
 const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
+/// At most this many files of settings are read that name each other.
+const MAX_SETTINGS_FILES: usize = 16;
 /// The config files of at most this many submodules are read.
 const MAX_SUBMODULES: usize = 64;
 
@@ -179,14 +181,66 @@ fn config_risk(found: &GitRepository) -> Option<String> {
     all.find_map(|(file, is_tree)| file_risk(&file, is_tree))
 }
 
-/// Why git may start a program because of the settings in a repository's own folder.
-pub(super) fn settings_risk(git: &Path) -> Option<String> {
+/// Why git may start a program because of the settings in the own folder of a repository that has just
+/// appeared. Any folder of hooks counts, because it may be in the repository.
+pub(super) fn new_repository_risk(git: &Path) -> Option<String> {
     let is_submodule = git.ancestors().any(|it| it.ends_with(".git/modules"));
-    file_risk(&git.join("config"), is_submodule)
+    let config = git.join("config");
+    file_risk(&config, is_submodule).or_else(|| {
+        let all = settings::parse(&read_text(&config, MAX_CONFIG_BYTES)?).ok()?;
+        let hooks = all.iter().find(|it| it.key == "core.hookspath")?;
+        Some(format!("the repository's settings start programs ({})", hooks.name()))
+    })
 }
 
-/// The same for one file. `is_tree` tells that the working tree that it names is the repository's.
-fn file_risk(file: &Path, is_tree: bool) -> Option<String> {
+/// The paths in a session's folder from which git takes hooks or settings, because the settings of its
+/// repository or those in `user_files` say so, relative to the folder.
+pub(crate) fn obeyed_paths(folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
+    let Some(Ok(found)) = folder.ancestors().map(GitRepository::at).find_map(Result::transpose)
+    else {
+        return Vec::new();
+    };
+    let own = common_folder(&found).map(|it| it.join("config"));
+    let files = own.into_iter().chain([found.git.join("config.worktree")]);
+    let mut pending: Vec<_> = files.chain(user_files.iter().cloned()).collect();
+    let (mut read, mut obeyed) = (0, Vec::new());
+    while let Some(file) = pending.pop().filter(|_| read < MAX_SETTINGS_FILES) {
+        read += 1;
+        let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
+        for setting in settings::parse(&text).unwrap_or_default() {
+            let Some(value) = setting.value.filter(|it| !it.starts_with('~')) else { continue };
+            let path = match setting.key.as_str() {
+                "core.hookspath" => found.top.join(value),
+                "include.path" | "includeif.path" => file.with_file_name(value),
+                _ => continue,
+            };
+            let path = without_dots(&path);
+            if setting.key != "core.hookspath" {
+                pending.push(path.clone());
+            }
+            obeyed.extend(path.strip_prefix(folder).ok().map(|it| it.display().to_string()));
+        }
+    }
+    obeyed.retain(|it| !it.is_empty());
+    obeyed
+}
+
+/// A path with `.` and `..` resolved by the names alone.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// Why git may start a program because of one file of settings. `is_tree` tells that the working tree
+/// that it names is the repository's.
+pub(super) fn file_risk(file: &Path, is_tree: bool) -> Option<String> {
     fs::symlink_metadata(file).ok()?;
     let Some(all) = read_text(file, MAX_CONFIG_BYTES) else { return Some(not_understood()) };
     let Ok(all) = settings::parse(&all) else { return Some(not_understood()) };
@@ -280,6 +334,27 @@ mod tests {
 
     const USUAL_CONFIG: &str =
         "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = https://a.example/b\n";
+
+    #[test]
+    fn hooks_and_settings_that_git_takes_from_the_project_are_found() {
+        let disk = TestFolder::new();
+        let config = "[core]\nhooksPath = ./scripts/hooks/\n[include]\npath = ../cfg/team.inc\n\
+                      [includeIf \"onbranch:x\"]\npath = /etc/x\n";
+        disk.repository("a/.git", config);
+        disk.file("a/cfg/team.inc", "[include]\npath = more.inc\n");
+        disk.file("user", "[core]\nhooksPath = mine\n[include]\npath = ~/b\n");
+        let obeyed = |folder: &str| {
+            let mut all = obeyed_paths(&disk.base.join(folder), &[disk.base.join("user")]);
+            all.sort();
+            all
+        };
+        assert_eq!(obeyed("a"), ["cfg/more.inc", "cfg/team.inc", "mine", "scripts/hooks"]);
+        disk.file("a/scripts/x", "");
+        assert_eq!(obeyed("a/scripts"), ["hooks"]);
+        disk.repository("plain/.git", USUAL_CONFIG);
+        assert_eq!(obeyed("plain"), ["mine"]);
+        assert!(obeyed("").is_empty());
+    }
 
     #[test]
     fn a_repository_is_untrusted_when_its_config_starts_programs() {

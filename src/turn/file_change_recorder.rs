@@ -151,7 +151,7 @@ struct RepositoryCheck {
 impl RepositoryCheck {
     /// Takes away what git would run in them. Returns the report for the model and the user. Blocks.
     fn run(&self, changes: &CallChanges) -> Option<String> {
-        let new = changes.new_repositories.clone();
+        let new = (changes.new_repositories.clone(), changes.may_have_more_repositories);
         ConfinementGuard::check_repositories(new, &self.allowed, &self.quarantine)
     }
 }

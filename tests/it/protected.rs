@@ -51,7 +51,9 @@ fn a_repository_that_a_command_makes_runs_nothing_of_its_choice() {
 fn what_a_command_in_the_background_makes_is_taken_away_while_it_runs_and_when_it_ends() {
     let script = format!(
         "until [ -e go ]; do sleep 0.1; done; mkdir .vscode; echo x > .vscode/tasks.json
-         while [ -e .vscode/tasks.json ]; do sleep 0.1; done; {TRAP}; touch over"
+         while [ -e .vscode/tasks.json ]; do sleep 0.1; done
+         mkdir -p a && cd a && {TRAP} && cd ..
+         while [ -e a/sub/.git/config ]; do sleep 0.1; done; {TRAP}; touch over"
     );
     let call = calls("exec", &json!({ "command": "sh script", "background": true }));
     let mut agent = TestAgent::builder()

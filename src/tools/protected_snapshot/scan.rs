@@ -18,7 +18,9 @@ const MAX_TOTAL_BYTES: u64 = 2 * 1024 * 1024;
 /// At most this many entries below each protected path are visited.
 pub(super) const MAX_ENTRIES: usize = 2_000;
 /// At most this many repositories are visited.
-const MAX_REPOSITORIES: usize = 200;
+const MAX_REPOSITORIES: usize = 2_000;
+/// At most this many linked working trees of one repository are visited.
+const MAX_WORKTREES: usize = 64;
 
 /// Metadata that shows that a file has changed, without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,11 +76,19 @@ impl ProtectedScan<'_> {
         for place in git_first(protected.paths()) {
             self.scan_path(&place);
         }
+        for root in &protected.roots {
+            let entries = fs::read_dir(root).into_iter().flatten().flatten();
+            let names = entries.map(|it| it.path());
+            for path in names.filter(|it| ProtectedPaths::is_workspace_file(it)) {
+                self.scan_path(&path);
+            }
+        }
         let roots = protected.roots.iter().map(|it| it.join(".git"));
         let repositories: BTreeSet<_> = repositories.iter().cloned().chain(roots).collect();
         for git in repositories.iter().take(MAX_REPOSITORIES) {
             self.scan_repository(git);
         }
+        self.overfull.extend(repositories.into_iter().nth(MAX_REPOSITORIES));
         for place in git_first(protected.leaf_paths()) {
             self.scan_below(place);
         }
@@ -93,6 +103,13 @@ impl ProtectedScan<'_> {
             for place in ProtectedPaths::git_parts(folder) {
                 self.scan_path(&place);
                 self.scan_below(place);
+            }
+            self.scan_path(&folder.join("rebase-merge/git-rebase-todo"));
+        }
+        let worktrees = fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten();
+        for worktree in worktrees.take(MAX_WORKTREES) {
+            for name in ["commondir", "config.worktree", "rebase-merge/git-rebase-todo"] {
+                self.scan_path(&worktree.path().join(name));
             }
         }
     }

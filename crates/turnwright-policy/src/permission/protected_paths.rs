@@ -19,6 +19,7 @@ const EDITORS: &str = "editors run what it says";
 const SHELLS: &str = "programs read or run it at startup";
 const CI: &str = "CI servers run what it says, with their secrets";
 const HOOKS: &str = "git runs it as a hook";
+const MISE: &str = "mise runs it when somebody enters the folder";
 const USER: &str = "the settings name it as protected";
 
 /// Protected paths by their last parts, at any depth, because a folder below may be cloned or
@@ -44,6 +45,8 @@ const PROTECTED: &[(&str, &str)] = &[
     (".devcontainer.json", EDITORS),
     (".fleet", EDITORS),
     (".idea/runconfigurations", EDITORS),
+    (".helix", EDITORS),
+    (".idea/watchertasks.xml", EDITORS),
     (".idea/workspace.xml", EDITORS),
     (".run", EDITORS),
     (".zed", EDITORS),
@@ -55,6 +58,14 @@ const PROTECTED: &[(&str, &str)] = &[
     (".nvimrc", EDITORS),
     (".vimrc", EDITORS),
     (".envrc", "direnv runs it when somebody enters the folder"),
+    (".config/mise", MISE),
+    (".config/mise.toml", MISE),
+    (".mise", MISE),
+    (".mise.toml", MISE),
+    ("mise.local.toml", MISE),
+    ("mise.toml", MISE),
+    (".hg/hgrc", "Mercurial runs what it says"),
+    (".jj/repo/config.toml", "Jujutsu runs what it says"),
     (".husky", HOOKS),
     (".githooks", HOOKS),
     (".pre-commit-config.yaml", HOOKS),
@@ -137,13 +148,18 @@ impl ProtectedPaths {
         {
             return Some(USER);
         }
-        if parts.last().is_some_and(|it| it.ends_with(WORKSPACE_FILE)) {
+        if ProtectedPaths::is_workspace_file(path) {
             return Some(EDITORS);
         }
         PROTECTED.iter().find(|(path, _)| contains_or_is_in(&parts, path)).map(|(_, why)| *why)
     }
 
-    /// The protected paths in the session's folders, whether they exist or not.
+    /// Whether this is a file with tasks and settings of VS Code.
+    pub fn is_workspace_file(path: &Path) -> bool {
+        parts(path).last().is_some_and(|it| it.ends_with(WORKSPACE_FILE))
+    }
+
+    /// The protected paths in the session's folders, whether they exist or not, but for workspace files.
     pub fn leaf_paths(&self) -> Vec<PathBuf> {
         let paths = self.paths();
         let is_parent =
@@ -188,6 +204,7 @@ fn usual_spelling(path: &'static str) -> &'static str {
     match path {
         "jenkinsfile" => "Jenkinsfile",
         ".idea/runconfigurations" => ".idea/runConfigurations",
+        ".idea/watchertasks.xml" => ".idea/watcherTasks.xml",
         path => path,
     }
 }
@@ -272,6 +289,10 @@ mod tests {
             ".kiro",
             ".amazonq/rules/x.md",
             ".idea/workspace.xml",
+            ".idea/watcherTasks.xml",
+            ".helix/languages.toml",
+            "sub/mise.toml",
+            ".hg/hgrc",
             "my.Code-Workspace",
             ".tekton/push.yaml",
             ".claude/settings.json",
@@ -303,6 +324,8 @@ mod tests {
             ".vscode/extensions.json",
             ".github/ISSUE_TEMPLATE.md",
             ".idea/misc.xml",
+            ".hg/store",
+            "mise/README.md",
             "AGENTS.md",
             "docs/deploy/keys",
             "x.envrc",

@@ -83,7 +83,8 @@ impl super::ChangeTracker {
         {
             return Some(CommandBaseline { snapshot, cached, repositories });
         }
-        let refreshed = previous.and_then(|it| it.refresh(&watched, SNAPSHOT_LIMIT, cancelled));
+        let refreshed =
+            previous.as_ref().and_then(|it| it.refresh(&watched, SNAPSHOT_LIMIT, cancelled));
         let snapshot = match refreshed {
             Some(snapshot) => snapshot,
             None => self.take_snapshot(&watched, SNAPSHOT_LIMIT, cancelled)?,
@@ -91,7 +92,11 @@ impl super::ChangeTracker {
         // What git has stored may be another content now.
         let cached = cached.filter(|_| is_index_unchanged);
         lock(&self.0.contents).preload(cached.as_deref(), &snapshot, &repositories);
-        lock(&self.0.inner).repositories = Arc::new(snapshot.repositories());
+        let mut hidden = lock(&self.0.hidden);
+        hidden.update(previous.as_deref(), &snapshot);
+        let found = &snapshot.repositories() | hidden.repositories();
+        drop(hidden);
+        lock(&self.0.inner).repositories = Arc::new(found);
         let snapshot = Arc::new(snapshot);
         Some(CommandBaseline { cached: Arc::clone(&snapshot), snapshot, repositories })
     }
@@ -102,12 +107,17 @@ impl super::ChangeTracker {
         Arc::clone(&lock(&self.0.inner).repositories)
     }
 
-    /// Looks for the repositories that are not among [`repositories`](Self::repositories). Blocks.
-    pub fn find_new_repositories(&self, known: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
-        let Some(watched) = self.watched() else { return Vec::new() };
-        let found = StatSnapshot::take(&watched, SNAPSHOT_LIMIT, &Arc::default());
-        let found = found.map(|it| it.repositories()).unwrap_or_default();
-        found.difference(known).cloned().collect()
+    /// Looks for the repositories that are not among [`repositories`](Self::repositories). The flag says
+    /// whether there may be more, because not all folders can be listed. Blocks.
+    pub fn find_new_repositories(&self, known: &BTreeSet<PathBuf>) -> (Vec<PathBuf>, bool) {
+        let Some(watched) = self.watched() else { return (Vec::new(), false) };
+        let Ok(now) = StatSnapshot::take(&watched, SNAPSHOT_LIMIT, &Arc::default()) else {
+            return (Vec::new(), true);
+        };
+        let last = lock(&self.0.inner).last_baseline.as_ref().map(|it| Arc::clone(&it.snapshot));
+        let hidden = lock(&self.0.hidden).update(last.as_deref(), &now);
+        let new = now.repositories().difference(known).cloned().collect::<BTreeSet<_>>();
+        ((&new | &hidden.found).into_iter().collect(), hidden.may_be_more)
     }
 
     /// Determines what has changed since a snapshot. Blocks.
@@ -117,13 +127,19 @@ impl super::ChangeTracker {
         let refreshed = before.snapshot.refresh(&watched, limit, &Arc::default());
         let Some(now) = refreshed.or_else(|| self.take_snapshot(&watched, limit, &Arc::default()))
         else {
-            return CallChanges { is_unknown: true, ..CallChanges::default() };
+            return CallChanges {
+                is_unknown: true,
+                may_have_more_repositories: !was_cancelled,
+                ..CallChanges::default()
+            };
         };
+        let hidden = lock(&self.0.hidden).update(Some(&before.snapshot), &now);
         let changed = before.snapshot.compare(&now);
         let mut changes =
             ChangeComparison::new(before, &lock(&self.0.contents)).into_changes(changed);
         let new_repositories = &now.repositories() - &before.snapshot.repositories();
-        changes.new_repositories = new_repositories.into_iter().collect();
+        changes.new_repositories = (&new_repositories | &hidden.found).into_iter().collect();
+        changes.may_have_more_repositories = hidden.may_be_more;
         let mut contents = lock(&self.0.contents);
         for change in &changes.files {
             let found = change.after.clone().map(ObservedState::from);

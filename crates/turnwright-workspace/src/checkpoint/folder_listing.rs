@@ -26,7 +26,7 @@ const FOLDERS_OF_ONE_THREAD: usize = 32;
 /// How often a thread that has nothing to do looks whether time is over.
 const IDLE_WAIT: Duration = Duration::from_millis(50);
 /// The entries of a folder that git takes for a repository without `.git`.
-const BARE_LAYOUT: [&str; 3] = ["HEAD", "objects", "refs"];
+pub(super) const BARE_LAYOUT: [&str; 3] = ["HEAD", "objects", "refs"];
 /// Names of entries that determine which others are listed.
 pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
@@ -48,6 +48,8 @@ pub(super) struct FolderListing {
     /// The git repositories here and in ignored folders here: each `.git`, or the folder itself if it
     /// has the layout of one.
     pub(super) repositories: Vec<PathBuf>,
+    /// The folder cannot be listed.
+    pub(super) is_unknown: bool,
 }
 
 impl FolderListing {
@@ -147,16 +149,21 @@ impl<'a> FolderLister<'a> {
             && let Some(folder) = queue.next(self.stop)
         {
             let folder: Arc<Path> = folder.into();
-            let listing = self.list(&folder, &mut rules).unwrap_or_default();
+            let listing = self.list_with(&folder, &mut rules);
             queue.done(listing.subfolders(&folder));
             found.push((folder, Arc::new(listing)));
         }
         found
     }
 
-    /// Lists one folder; `None` if it cannot be read.
-    pub(super) fn list_one(&self, folder: &Arc<Path>) -> Option<FolderListing> {
-        self.list(folder, &mut self.rules.clone())
+    /// Lists one folder.
+    pub(super) fn list_one(&self, folder: &Arc<Path>) -> FolderListing {
+        self.list_with(folder, &mut self.rules.clone())
+    }
+
+    fn list_with(&self, folder: &Arc<Path>, rules: &mut IgnoreRules) -> FolderListing {
+        let unknown = || FolderListing { is_unknown: true, ..FolderListing::default() };
+        self.list(folder, rules).unwrap_or_else(unknown)
     }
 
     #[cfg(unix)]
@@ -232,15 +239,21 @@ impl<'a> FolderLister<'a> {
         Some(listing)
     }
 
-    /// The `.git` of an ignored folder, which is not listed otherwise, if it has one.
+    /// The repository of an ignored folder, which is not listed otherwise, if it has one or is one.
     #[cfg(unix)]
     fn repository_in_ignored(&self, folder: &Path) -> Option<PathBuf> {
         if let Some(watch) = self.watch {
             watch.add_ignored(&folder.into());
         }
         let git = folder.join(".git");
-        rustix::fs::statat(rustix::fs::CWD, &git, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some(git)
+        let exists = |path: &Path| {
+            let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+            rustix::fs::statat(rustix::fs::CWD, path, flags).is_ok()
+        };
+        if exists(&git) {
+            return Some(git);
+        }
+        BARE_LAYOUT.iter().all(|it| exists(&folder.join(it))).then(|| folder.to_path_buf())
     }
 
     /// Without stat data nothing can be compared.

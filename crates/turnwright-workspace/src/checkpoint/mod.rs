@@ -9,6 +9,7 @@ mod git;
 pub mod fuzzing;
 mod content_cache;
 mod folder_listing;
+mod hidden_folders;
 #[cfg(target_os = "linux")]
 mod inotify_watch;
 #[cfg(not(target_os = "linux"))]
@@ -39,6 +40,7 @@ pub use observe::current_state;
 
 use commands::is_restorable;
 use content_cache::ContentCache;
+use hidden_folders::HiddenFolders;
 use observe::ObservedState;
 use snapshot::WatchedFolders;
 
@@ -61,9 +63,10 @@ pub struct ChangeTracker(Arc<TrackerShared>);
 #[derive(Debug, Default)]
 struct TrackerShared {
     watched: OnceLock<WatchedFolders>,
-    // the first is held only to move pointers, the second only by blocking threads.
+    // The first is held only to move pointers, the others only by blocking threads.
     inner: Mutex<TrackerState>,
     contents: Mutex<ContentCache>,
+    hidden: Mutex<HiddenFolders>,
     /// Comparisons that still run after a cancel.
     late_tasks: TaskTracker,
 }
@@ -105,6 +108,8 @@ pub struct CallChanges {
     pub omitted: usize,
     /// Git repositories that have appeared: each `.git`, or the folder that is one.
     pub new_repositories: Vec<PathBuf>,
+    /// Whether there may be more of them, because not all folders can be listed.
+    pub may_have_more_repositories: bool,
     /// Whether it is unknown what has changed.
     pub is_unknown: bool,
 }

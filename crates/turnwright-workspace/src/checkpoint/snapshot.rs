@@ -209,6 +209,23 @@ impl StatSnapshot {
         self.folders.values().flat_map(|it| &it.repositories).cloned().collect()
     }
 
+    /// The folders that may be there but are not in this snapshot, because they cannot be listed, or
+    /// because an ignore rule excludes them that did not in an earlier snapshot. None is below another.
+    pub(super) fn hidden_since(&self, earlier: Option<&StatSnapshot>) -> Vec<PathBuf> {
+        let listed = earlier.into_iter().flat_map(|it| it.folders.keys());
+        let gone = listed.filter(|it| !self.folders.contains_key(*it));
+        let unknown = self.folders.iter().filter(|it| it.1.is_unknown).map(|it| it.0);
+        let mut all: Vec<_> = gone.chain(unknown).map(|it| it.to_path_buf()).collect();
+        all.sort_unstable();
+        all.dedup_by(|it, parent| it.starts_with(parent));
+        all
+    }
+
+    /// Whether the entries of a folder are known.
+    pub(super) fn lists(&self, folder: &Path) -> bool {
+        self.folders.get(folder).is_some_and(|it| !it.is_unknown)
+    }
+
     /// The number of entries.
     pub(super) fn len(&self) -> usize {
         self.folders.values().map(|it| it.entries.len()).sum()
@@ -262,7 +279,7 @@ impl StatSnapshot {
 /// have changed because of that.
 fn list_again(folders: &mut ListedFolders, lister: &FolderLister<'_>, folder: &Path) -> Option<()> {
     let Some((folder, old)) = folders.remove_entry(folder) else { return Some(()) };
-    let new = lister.list_one(&folder).unwrap_or_default();
+    let new = lister.list_one(&folder);
     let rules = |listing: &FolderListing| IGNORE_FILES.map(|it| listing.get(it.as_ref()));
     // A file that has got another name may be in any folder.
     let is_known = |it| old.hard_linked.contains(it);

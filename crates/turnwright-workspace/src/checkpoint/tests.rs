@@ -273,13 +273,64 @@ fn new_repositories_are_found() {
     fs::create_dir(fixture.path("out/.git")).unwrap();
     for part in ["bare/HEAD", "bare/objects", "bare/refs", "half/HEAD", "half/refs"] {
         fs::create_dir_all(fixture.path(part)).unwrap();
+        fs::create_dir_all(fixture.path("lib/out").join(part.replace("bare/", ""))).unwrap();
     }
-    let expected = ["bare", "new/.git", "new/deep/.git", "out/.git"].map(|it| fixture.path(it));
+    let expected = ["bare", "lib/out", "new/.git", "new/deep/.git", "out/.git"];
+    let expected = expected.map(|it| fixture.path(it));
     let changes = tracker.changes_since(&before, false);
     assert_eq!(changes.new_repositories, expected);
-    assert_eq!(tracker.find_new_repositories(&tracker.repositories()), expected);
+    assert_eq!(tracker.find_new_repositories(&tracker.repositories()).0, expected);
 
     let next = tracker.baseline(&not_cancelled()).unwrap();
     fs::write(fixture.path("a/f"), "x").unwrap();
     assert!(tracker.changes_since(&next, false).new_repositories.is_empty());
+}
+
+#[test]
+fn a_command_cannot_hide_a_new_repository_by_ignoring_it() {
+    let fixture = TrackerFixture::new(&[("src/f", ""), ("old/.git/HEAD", ""), ("old/f", "")]);
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    fs::write(fixture.path(".ignore"), "/src/\n/old/\n").unwrap();
+    fs::create_dir_all(fixture.path("src/app/.git")).unwrap();
+    let changes = tracker.changes_since(&before, false);
+    assert_eq!(changes.new_repositories, [fixture.path("src/app/.git")]);
+
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    fs::create_dir_all(fixture.path("src/lib/deep/.git")).unwrap();
+    let changes = tracker.changes_since(&before, false);
+    assert_eq!(changes.new_repositories, [fixture.path("src/lib/deep/.git")]);
+    assert!(!changes.may_have_more_repositories);
+}
+
+#[test]
+fn a_command_cannot_hide_a_new_repository_beside_an_ignore_file_that_is_not_read() {
+    let fixture = TrackerFixture::new(&[]);
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    fs::create_dir_all(fixture.path("new/app/.git")).unwrap();
+    fs::write(fixture.path("new/.gitignore"), "x\n".repeat(1_000_000)).unwrap();
+    let changes = tracker.changes_since(&before, false);
+    assert_eq!(changes.new_repositories, [fixture.path("new/app/.git")]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_new_folder_that_cannot_be_searched_is_told_once() {
+    use std::os::unix::fs::PermissionsExt;
+    let fixture = TrackerFixture::new(&[]);
+    let tracker = fixture.tracker();
+    let mut told = Vec::new();
+    for name in ["f", "g"] {
+        let before = tracker.baseline(&not_cancelled()).unwrap();
+        fs::create_dir_all(fixture.path("new")).unwrap();
+        fs::set_permissions(fixture.path("new"), fs::Permissions::from_mode(0o311)).unwrap();
+        if fs::read_dir(fixture.path("new")).is_ok() {
+            eprintln!("NOT TESTED: root can search every folder");
+            return;
+        }
+        fs::write(fixture.path(name), "").unwrap();
+        told.push(tracker.changes_since(&before, false).may_have_more_repositories);
+    }
+    assert_eq!(told, [true, false]);
 }

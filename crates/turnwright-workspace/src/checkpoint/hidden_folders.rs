@@ -1,0 +1,131 @@
+//! Looks for git repositories in folders that snapshots leave out though they were once listed: an ignore
+//! rule excludes them that a command may have made, or they cannot be listed.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::folder_listing::BARE_LAYOUT;
+use super::snapshot::StatSnapshot;
+
+/// How long is looked, and at how many entries at most.
+const LIMIT: Duration = Duration::from_secs(2);
+const MAX_ENTRIES: usize = 400_000;
+
+/// The hidden folders of a session.
+#[derive(Debug, Default)]
+pub(super) struct HiddenFolders {
+    folders: BTreeSet<PathBuf>,
+    /// The repositories in them.
+    repositories: BTreeSet<PathBuf>,
+    /// Whether the last look at them saw everything.
+    is_incomplete: bool,
+}
+
+/// The repositories that have appeared.
+#[derive(Debug, Default)]
+pub(super) struct NewRepositories {
+    pub(super) found: BTreeSet<PathBuf>,
+    /// Whether there may be more, because for the first time not everything could be looked at.
+    pub(super) may_be_more: bool,
+}
+
+impl HiddenFolders {
+    /// Adds the folders that an earlier snapshot listed and a later one does not, and looks for new
+    /// repositories in all. Blocks.
+    pub(super) fn update(
+        &mut self,
+        earlier: Option<&StatSnapshot>,
+        later: &StatSnapshot,
+    ) -> NewRepositories {
+        let known = earlier.map(StatSnapshot::repositories).unwrap_or_default();
+        self.repositories.extend(known);
+        self.folders.extend(later.hidden_since(earlier));
+        self.folders.retain(|it| !later.lists(it));
+        let mut scan = RepositoryScan::new();
+        for folder in &self.folders {
+            scan.scan(folder);
+        }
+        let RepositoryScan { found, is_complete, .. } = scan;
+        let new = NewRepositories {
+            found: found.difference(&self.repositories).cloned().collect(),
+            may_be_more: !is_complete && !self.is_incomplete,
+        };
+        self.is_incomplete = !is_complete;
+        self.repositories = found;
+        new
+    }
+
+    /// The repositories that were there after the last update.
+    pub(super) fn repositories(&self) -> &BTreeSet<PathBuf> {
+        &self.repositories
+    }
+}
+
+struct RepositoryScan {
+    found: BTreeSet<PathBuf>,
+    is_complete: bool,
+    left: usize,
+    start: Instant,
+}
+
+impl RepositoryScan {
+    fn new() -> RepositoryScan {
+        RepositoryScan {
+            found: BTreeSet::new(),
+            is_complete: true,
+            left: MAX_ENTRIES,
+            start: Instant::now(),
+        }
+    }
+
+    /// Looks at a folder and at all below it, whatever ignore rules say. Follows no links.
+    fn scan(&mut self, folder: &Path) {
+        let mut pending = vec![folder.to_path_buf()];
+        while let Some(folder) = pending.pop() {
+            if self.left == 0 || self.start.elapsed() > LIMIT {
+                self.is_complete = false;
+                return;
+            }
+            if std::fs::symlink_metadata(&folder).is_ok_and(|it| it.is_dir()) {
+                self.scan_folder(&folder, &mut pending);
+            }
+        }
+    }
+
+    fn scan_folder(&mut self, folder: &Path, pending: &mut Vec<PathBuf>) {
+        let Ok(entries) = std::fs::read_dir(folder) else {
+            self.is_complete &= !is_own(folder);
+            return;
+        };
+        let mut layout = 0;
+        for entry in entries.flatten() {
+            self.left = self.left.saturating_sub(1);
+            let name = entry.file_name();
+            if name == ".git" {
+                self.found.insert(entry.path());
+                continue;
+            }
+            layout += usize::from(BARE_LAYOUT.iter().any(|it| name == *it));
+            if entry.file_type().is_ok_and(|it| it.is_dir()) {
+                pending.push(entry.path());
+            }
+        }
+        if layout == BARE_LAYOUT.len() {
+            self.found.insert(folder.to_path_buf());
+        }
+    }
+}
+
+/// Whether a folder belongs to this user, whose commands can write in it.
+#[cfg(unix)]
+fn is_own(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let owner = std::fs::symlink_metadata(folder).map(|it| it.uid());
+    owner.is_ok_and(|it| it == rustix::process::geteuid().as_raw())
+}
+
+#[cfg(not(unix))]
+fn is_own(_: &Path) -> bool {
+    true
+}

@@ -86,3 +86,25 @@ fn two_commands_at_a_time_use_a_cache() {
     eventually("the first is over", || agent.path("over").exists());
     cache.assert_unchanged();
 }
+
+#[test]
+fn without_layers_programs_are_led_to_a_cache_of_the_project() {
+    if !turnwright_sandbox::can_confine() {
+        return eprintln!("SKIPPED: this machine has no sandbox");
+    }
+    // Overlay file systems do not take such a path.
+    let home = tempfile::Builder::new().prefix("a:b").tempdir().unwrap();
+    let script = "
+        cat $XDG_CACHE_HOME/kept && exit
+        mkdir -p $npm_config_cache && echo 'of the project' > $XDG_CACHE_HOME/kept";
+    let replies = json!([runs("sh script"), runs("sh ./script"), says("Ok.")]);
+    let mut agent = TestAgent::builder()
+        .file("script", script)
+        .variable("TURNWRIGHT_MODE", "auto")
+        .variable("TURNWRIGHT_HOME", home.path().to_str().unwrap())
+        .model(replies)
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let results = agent.model_request(2)["messages"].to_string();
+    assert!(results.contains("of the project\\n"), "{results}");
+}

@@ -11,10 +11,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use turnwright_sandbox::SandboxProfile;
 use turnwright_sandbox::escape_tests::{
     self, AttemptResult, EscapeAttempt, Evidence, ExpectedProtection, LOCK_FILE, SECRET, TestScene,
 };
+use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
 use turnwright_workspace::exec::{self, CommandSpec, Environment, ProcessGroup, RunningCommand};
 
 /// How long one attempt may take.
@@ -105,7 +105,7 @@ fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttem
             environment: environment.clone(),
             accepts_input: false,
             extra_variables: Vec::new(),
-            sandbox: (!without_sandbox).then(|| profile(&fixture.scene)),
+            sandbox: (!without_sandbox).then(|| fixture.profile(attempt.has_network)),
         };
         let result = match runtime.block_on(run(&spec)) {
             Ok(text) => {
@@ -122,16 +122,6 @@ fn expected_protection() -> ExpectedProtection {
     let landlock = turnwright_sandbox::sandbox_support().landlock_abi;
     let namespaces = turnwright_sandbox::namespace_support();
     ExpectedProtection { landlock, mounts: namespaces.mounts, processes: namespaces.processes }
-}
-
-/// The profile of an ordinary command.
-fn profile(scene: &TestScene) -> SandboxProfile {
-    SandboxProfile {
-        writable: vec![scene.inside.clone()],
-        read_only: vec![scene.inside.join(".git/hooks")],
-        hidden: vec![scene.hidden.clone()],
-        ..SandboxProfile::default()
-    }
 }
 
 /// Runs a command to its end and returns its output.
@@ -162,6 +152,9 @@ struct AttemptFixture {
     udp_socket: UdpSocket,
     #[cfg(target_os = "linux")]
     abstract_listener: std::os::unix::net::UnixListener,
+    #[cfg(unix)]
+    socket_listener: std::os::unix::net::UnixListener,
+    cache: PrivateCache,
     /// Removed on drop.
     _folder: tempfile::TempDir,
 }
@@ -171,9 +164,15 @@ impl AttemptFixture {
     fn new() -> io::Result<AttemptFixture> {
         let folder = tempfile::Builder::new().prefix("turnwright-proof-").tempdir()?;
         let base = folder.path().canonicalize()?;
-        let [inside, outside, hidden] = ["inside", "outside", "hidden"].map(|it| base.join(it));
+        let [inside, outside, hidden, cache] =
+            ["inside", "outside", "hidden", "cache"].map(|it| base.join(it));
         fs::create_dir_all(inside.join(".git/hooks"))?;
-        for (folder, name, text) in [(&outside, "file", UNTOUCHED), (&hidden, "secret", SECRET)] {
+        let files = [
+            (&outside, "file", UNTOUCHED),
+            (&hidden, "secret", SECRET),
+            (&cache, "file", UNTOUCHED),
+        ];
+        for (folder, name, text) in files {
             fs::create_dir(folder)?;
             fs::write(folder.join(name), text)?;
         }
@@ -184,10 +183,14 @@ impl AttemptFixture {
         udp_socket.set_nonblocking(true)?;
         let program = exec::launcher_program().ok_or(io::ErrorKind::NotFound)?;
         let bystander = BystanderProcess::start(program)?;
+        let socket = base.join("socket");
         let abstract_name = format!("turnwright-proof-{}-{port}", std::process::id());
         Ok(AttemptFixture {
             #[cfg(target_os = "linux")]
             abstract_listener: listen(&abstract_name)?,
+            #[cfg(unix)]
+            socket_listener: listen_at(&socket)?,
+            cache: PrivateCache::new(cache.clone(), &base.join("layers")),
             scene: TestScene {
                 inside,
                 outside,
@@ -197,6 +200,8 @@ impl AttemptFixture {
                 program: program.to_path_buf(),
                 port,
                 abstract_name,
+                socket,
+                cache,
             },
             bystander,
             tcp_listener,
@@ -205,19 +210,37 @@ impl AttemptFixture {
         })
     }
 
+    /// The profile of an ordinary command.
+    fn profile(&self, has_network: bool) -> SandboxProfile {
+        let scene = &self.scene;
+        SandboxProfile {
+            writable: vec![scene.inside.clone()],
+            read_only: vec![scene.inside.join(".git/hooks")],
+            hidden: vec![scene.hidden.clone()],
+            caches: vec![self.cache.clone()],
+            network: if has_network { Network::On } else { Network::Off },
+            ..SandboxProfile::default()
+        }
+    }
+
     /// What the attempt has changed although it must not, one phrase each.
     fn changes(&mut self) -> Vec<String> {
-        let TestScene { inside, outside, .. } = &self.scene;
+        let TestScene { inside, outside, cache, .. } = &self.scene;
         let mut changes = Vec::new();
         let mut note = |is_changed: bool, what: &str| {
             if is_changed {
                 changes.push(what.to_owned());
             }
         };
-        let text = fs::read_to_string(outside.join("file")).unwrap_or_default();
-        note(text != UNTOUCHED, "the outside file was changed");
-        let count = fs::read_dir(outside).map(Iterator::count).unwrap_or_default();
-        note(count > 1, "there is a new file outside");
+        for (folder, changed, new) in [
+            (outside, "the outside file was changed", "there is a new file outside"),
+            (cache, "a file of the cache was changed", "there is a new file in the cache"),
+        ] {
+            let text = fs::read_to_string(folder.join("file")).unwrap_or_default();
+            note(text != UNTOUCHED, changed);
+            let count = fs::read_dir(folder).map(Iterator::count).unwrap_or_default();
+            note(count > 1, new);
+        }
         note(inside.join(".git/hooks/pre-commit").exists(), "the protected file was written");
         note(is_locked(&inside.join(LOCK_FILE)), "a process is still running");
         note(!self.bystander.is_alive(), "the other process was killed");
@@ -225,7 +248,16 @@ impl AttemptFixture {
         note(self.udp_socket.recv(&mut [0; 8]).is_ok(), "a datagram arrived");
         #[cfg(target_os = "linux")]
         note(self.abstract_listener.accept().is_ok(), "the abstract socket got a connection");
+        #[cfg(unix)]
+        note(self.socket_listener.accept().is_ok(), "the program's socket got a connection");
         changes
+    }
+}
+
+impl Drop for AttemptFixture {
+    fn drop(&mut self) {
+        // What the kernel has made in there for the layer can be removed, but not opened.
+        drop(fs::remove_dir(self.cache.private.join("work-0/work")));
     }
 }
 
@@ -239,6 +271,13 @@ fn is_locked(path: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_locked(_: &Path) -> bool {
     false
+}
+
+#[cfg(unix)]
+fn listen_at(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    let listener = std::os::unix::net::UnixListener::bind(path)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 #[cfg(target_os = "linux")]

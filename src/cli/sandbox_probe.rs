@@ -22,6 +22,12 @@ pub(super) enum SandboxProbe {
     Netlink,
     /// Connect to an abstract Unix socket
     Abstract { name: String },
+    /// Connect to a Unix socket
+    Socket { path: PathBuf },
+    /// Give a process the priority that it has
+    Priority { pid: i32 },
+    /// Change the priority of all processes of a user who has none
+    UserPriority,
     /// Truncate a file by its path
     Truncate { path: PathBuf },
     /// Create a user namespace
@@ -50,6 +56,9 @@ pub(super) fn run(probe: &SandboxProbe) -> ExitCode {
             .is_ok(),
         SandboxProbe::Netlink => system::netlink(),
         SandboxProbe::Abstract { name } => system::connect_abstract(name),
+        SandboxProbe::Socket { path } => connect(path),
+        SandboxProbe::Priority { pid } => system::set_priority(*pid),
+        SandboxProbe::UserPriority => system::set_user_priority(),
         SandboxProbe::Truncate { path } => system::truncate(path),
         SandboxProbe::Namespace => system::create_user_namespace(),
         SandboxProbe::Flee { count, lock } => flee(*count, lock.as_deref()).is_ok(),
@@ -59,6 +68,16 @@ pub(super) fn run(probe: &SandboxProbe) -> ExitCode {
         }
     };
     if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(unix)]
+fn connect(socket: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(socket).is_ok()
+}
+
+#[cfg(not(unix))]
+fn connect(_: &Path) -> bool {
+    false
 }
 
 #[cfg(unix)]
@@ -90,6 +109,8 @@ mod system {
     use std::os::unix::net::{SocketAddr, UnixStream};
     use std::path::Path;
 
+    use rustix::process::{Pid, Uid};
+
     const AF_NETLINK: c_int = 16;
     const SOCK_RAW: c_int = 3;
     const CLONE_NEWUSER: c_int = 0x1000_0000;
@@ -110,6 +131,19 @@ mod system {
 
     pub(super) fn create_user_namespace() -> bool {
         calls::unshare(CLONE_NEWUSER) == 0
+    }
+
+    pub(super) fn set_priority(pid: i32) -> bool {
+        let process = Pid::from_raw(pid);
+        let priority = rustix::process::getpriority_process(process);
+        priority.and_then(|it| rustix::process::setpriority_process(process, it)).is_ok()
+    }
+
+    pub(super) fn set_user_priority() -> bool {
+        const NOBODY: u32 = u32::MAX - 1;
+        // That there are no such processes is said only by a system that allows the call.
+        let result = rustix::process::setpriority_user(Uid::from_raw(NOBODY), 0);
+        matches!(result, Ok(()) | Err(rustix::io::Errno::SRCH))
     }
 
     #[expect(unsafe_code, reason = "a system call that no dependency exposes")]
@@ -143,6 +177,14 @@ mod system {
     }
 
     pub(super) fn connect_abstract(_: &str) -> bool {
+        false
+    }
+
+    pub(super) fn set_priority(_: i32) -> bool {
+        false
+    }
+
+    pub(super) fn set_user_priority() -> bool {
         false
     }
 }

@@ -200,10 +200,9 @@ pub(super) fn command_confinement(
     if let Some(home) = config.home() {
         hide.extend(turnwright_types::effect::credential_paths(&home));
     }
-    // Commands have no access to the login, the permission rules and the trusted files,
-    hide.push(config.paths.config.clone());
-    // nor to other sessions, which the model can only read through its tool.
-    hide.extend(turnwright_store::database_files(&config.paths.state));
+    // Commands have no access to the login, the permission rules and the trusted files, nor to other
+    // sessions, which the model can only read through its tool.
+    hide.extend([config.paths.config.clone(), config.paths.state.clone()]);
     ConfinementSettings {
         network: match settings.network {
             NetworkSetting::Off => Network::Off,

@@ -58,6 +58,7 @@ impl ServerSite<'_> {
             may_write_protected: &|_| false,
             may_read_hidden: &|_| false,
             hidden: &hidden,
+            shown: Vec::new(),
         })
     }
 }

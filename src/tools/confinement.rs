@@ -14,7 +14,7 @@ use turnwright_policy::shell;
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_workspace::exec::Environment;
+use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::nofollow;
 
 /// The sandbox settings of a session, from its configuration and the machine.
@@ -287,6 +287,7 @@ impl ConfinementBuilder<'_> {
             may_write_protected: &may_write_protected,
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
             hidden: &[],
+            shown: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
         });
         if self.is_silent {
             let named = self.command.reads.iter().map(|it| it.path.clone());

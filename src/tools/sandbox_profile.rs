@@ -31,6 +31,8 @@ pub(crate) struct ProgramAccess<'a> {
     pub sockets: Vec<PathBuf>,
     /// Further paths that the program may not read.
     pub hidden: &'a [PathBuf],
+    /// Folders that the program may read although they lie below hidden ones.
+    pub shown: Vec<PathBuf>,
 }
 
 impl SessionAccess<'_> {
@@ -76,6 +78,7 @@ impl SessionAccess<'_> {
         SandboxProfile {
             read_only: own_files.chain(protected).collect(),
             hidden: hidden.filter(|it| !is_opened(it)).collect(),
+            shown: existing(program.shown.iter()).collect(),
             readable,
             caches: if program.has_caches { self.caches() } else { Vec::new() },
             sockets: program.sockets,

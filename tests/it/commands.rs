@@ -167,13 +167,13 @@ fn the_file_with_the_full_output_can_be_read_without_a_permission_request() {
     agent.model().push(says("Done.")).unwrap();
     let part = cards::turn(&mut agent);
     assert!(part.contains("line number 150000"), "{part}");
-    assert_eq!(cards::questions(&agent), 1, "the agent asked before reading the output file");
+    assert_eq!(cards::questions(&agent), 0, "the agent asked before reading the output file");
 
     let arguments = json!({ "path": path, "content": "forged" });
     agent.model().push(calls("write_file", &arguments)).unwrap();
     agent.model().push(says("Done.")).unwrap();
     cards::turn(&mut agent);
-    assert_eq!(cards::questions(&agent), 2, "the agent did not ask before writing the output file");
+    assert_eq!(cards::questions(&agent), 1, "the agent did not ask before writing the output file");
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn a_server_cannot_read_keys_or_change_protected_files() {
     let script = r#"
         out="$PWD/found"; : >"$out"
         for it in $OURS/config/config.toml $OURS/config/mcp-logins/x.json $OURS/state/sessions.db \
-            $OURS/state/mcp-pins/x.json $OURS/state/permissions/x $OURS/state/audit.jsonl; do
+            $OURS/state/mcp-pins/x.json $OURS/state/projects/x/permissions.json \
+            $OURS/state/permissions.jsonl; do
             cat "$it" >>"$out" 2>&1
         done
         ls -R $OURS >>"$out" 2>&1
@@ -70,7 +71,8 @@ fn a_server_cannot_read_keys_or_change_protected_files() {
         .own_file("config/config.toml", "# CANARY-config\n")
         .own_file("config/mcp-logins/x.json", "CANARY-login")
         .own_file("state/mcp-pins/x.json", "CANARY-pin")
-        .own_file("state/permissions/x", "CANARY-permission")
+        .own_file("state/projects/x/permissions.json", "CANARY-permission")
+        .own_file("state/permissions.jsonl", "CANARY-audit\n")
         .file(".git/config", "[core]\n")
         .file(".git/hooks/x.sample", "\n")
         .file(".git/HEAD", "ref: refs/heads/main\n")
@@ -92,11 +94,11 @@ fn a_server_cannot_read_keys_or_change_protected_files() {
     let found = agent.read("found");
     assert!(found.contains("config"), "{found}");
     assert!(!found.contains("CANARY-"), "{found}");
-    if turnwright_sandbox::namespace_support().mounts {
-        assert!(!found.contains("WROTE") && !found.contains("MOVED"), "{found}");
-    } else {
-        eprintln!("NOT TESTED: protected files, since this machine has no mount namespaces");
+    assert!(!found.contains("WROTE /"), "{found}");
+    if !turnwright_sandbox::namespace_support().mounts {
+        return eprintln!("SKIPPED: protected files: this machine has no mount namespaces");
     }
+    assert!(!found.contains("WROTE") && !found.contains("MOVED"), "{found}");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Commands of `exec` in the sandbox: which files they can change and read, and which processes end with
 //! them. The tests print a note and pass if this machine has no sandbox.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -268,24 +271,36 @@ fn a_hook_cannot_be_changed_through_a_hard_link() {
 }
 
 #[test]
-fn a_command_cannot_read_the_database_of_sessions() {
-    if !has_sandbox("a_command_cannot_read_the_database_of_sessions") {
+fn a_command_reads_nothing_of_the_agents_state_but_the_output_of_its_session() {
+    let test = "a_command_reads_nothing_of_the_agents_state_but_the_output_of_its_session";
+    if !has_sandbox(test) {
         return;
     }
-    let mut agent = auto().start();
+    let replies = json!([
+        calls("exec", &exec("seq 1 99999")),
+        calls("exec", &exec("sh script")),
+        says("Done.")
+    ]);
+    let mut agent = auto()
+        .own_file("state/permissions.jsonl", "{}\n")
+        .own_file("state/projects/other-1/permissions.json", "{}\n")
+        .own_file("state/outputs/other/1.txt", "of another session\n")
+        .model(replies)
+        .start();
     let state = agent.home().join("state").display().to_string();
-    let read = format!(
-        "python3 -c 'import glob\nfor name in sorted(glob.glob(\"{state}/sessions*.db*\")):\n  \
-         try: print(name[-4:], len(open(name, \"rb\").read()))\n  except OSError: print(\"closed\")'"
+    let script = format!(
+        "for it in $(find {state} -type f) {state}/permissions.jsonl; do \
+             [ -n \"$(head -c 9 $it | tr -d '\\0')\" ] && echo \"read $it\"; \
+         done; echo new > {state}/new; tail -qn 1 {state}/outputs/*/*"
     );
-    agent.model().push(calls("exec", &exec(&read))).unwrap();
-    agent.model().push(says("Done.")).unwrap();
+    std::fs::write(agent.path("script"), script).unwrap();
     let result = cards::turn(&mut agent);
     assert_no_question(&agent);
-    for name in [".db ", "-wal ", "-shm "] {
-        let shown = result.lines().find_map(|it| it.split_once(name));
-        assert!(shown.is_none_or(|it| it.1.trim() == "0"), "{result}");
-    }
+    let read: Vec<_> = result.lines().filter(|it| it.starts_with("read ")).collect();
+    let session = agent.session.clone();
+    assert!(matches!(&read[..], [one] if one.contains(&session)), "{result}");
+    assert!(result.contains("99999") && !result.contains("of another session"), "{result}");
+    assert!(!agent.home().join("state/new").exists());
 }
 
 #[test]
@@ -326,4 +341,68 @@ fn npm_does_not_wait_for_answers_or_for_the_network() {
     let (_, result) = unasked(auto(), command);
     assert!(result.contains("package name"), "{result}");
     assert!(begun.elapsed() < Duration::from_secs(30), "{result}");
+}
+
+/// A folder of programs that comes first in `PATH`.
+fn with_program(
+    builder: TestAgentBuilder,
+    folder: &Path,
+    name: &str,
+    script: &str,
+) -> TestAgentBuilder {
+    let program = folder.join(name);
+    std::fs::write(&program, format!("#!/bin/sh\n{script}")).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    builder.variable("PATH", &format!("{}:{path}", folder.display()))
+}
+
+#[test]
+fn a_command_that_was_allowed_because_it_only_reads_can_write_nothing() {
+    if !has_sandbox("a_command_that_was_allowed_because_it_only_reads_can_write_nothing") {
+        return;
+    }
+    let programs = tempfile::tempdir().unwrap();
+    let script = "touch wrote; echo x >a; echo ran";
+    let builder =
+        with_program(TestAgent::builder().file("a", "old"), programs.path(), "tree", script);
+    let (agent, result) = unasked(builder, "tree a");
+    assert!(result.contains("ran"), "{result}");
+    assert!(!agent.path("wrote").exists() && agent.read("a") == "old", "{result}");
+}
+
+#[test]
+fn only_a_line_of_ssh_and_the_like_with_network_gets_the_keys_and_the_agent_of_ssh() {
+    if !has_sandbox("only_a_line_of_ssh_and_the_like_with_network_gets_the_keys_and_the_agent") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join(".ssh")).unwrap();
+    std::fs::write(home.path().join(".ssh/id"), "a key of ssh\n").unwrap();
+    let agent_of_ssh = home.path().join("agent");
+    let _listener = std::os::unix::net::UnixListener::bind(&agent_of_ssh).unwrap();
+    let script = format!(
+        "cat $HOME/.ssh/id; {} sandbox-probe socket \"$SSH_AUTH_SOCK\" && echo reached; echo ran",
+        env!("CARGO_BIN_EXE_turnwright")
+    );
+    for (command, expected) in [("ssh host", true), ("ssh host; make", false)] {
+        let arguments = json!({ "command": command, "escalate": "network" });
+        let builder = auto()
+            .variable("HOME", home.path().to_str().unwrap())
+            .variable("SSH_AUTH_SOCK", agent_of_ssh.to_str().unwrap())
+            .permission("allow_once")
+            .model(json!([calls("exec", &arguments), says("Done.")]));
+        let mut agent = with_program(builder, home.path(), "ssh", &script).start();
+        let result = cards::turn(&mut agent);
+        assert!(result.contains("ran"), "{result}");
+        assert_eq!(result.contains("a key of ssh"), expected, "{command}: {result}");
+        assert_eq!(result.contains("reached"), expected, "{command}: {result}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn when_memory_runs_out_commands_end_before_the_agent() {
+    let (_, result) = unasked(auto(), "$(echo cat) /proc/self/oom_score_adj");
+    assert!(result.lines().any(|it| it == "1000"), "{result}");
 }

@@ -13,8 +13,10 @@ fn write(path: &str) -> Value {
 #[test]
 fn a_protected_file_requires_permission_in_every_mode_that_allows_changes() {
     for mode in ["ask", "auto-edit", "auto", "full"] {
-        for path in [".git/hooks/pre-commit", ".vscode/tasks.json", ".GIT/config", ".envrc"] {
+        let usual = [".git/hooks/pre-commit", ".vscode/tasks.json", ".GIT/config", ".envrc"];
+        for path in usual.into_iter().chain(["deploy/run"]) {
             let mut agent = TestAgent::builder()
+                .own_file("config/config.toml", "[sandbox]\nprotect = ['deploy']")
                 .variable("TURNWRIGHT_MODE", mode)
                 .model(json!([write(path), says("Ok.")]))
                 .start();

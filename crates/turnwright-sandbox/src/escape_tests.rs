@@ -25,6 +25,10 @@ pub struct TestScene {
     pub port: u16,
     /// The name of an abstract Unix socket on which a process listens.
     pub abstract_name: String,
+    /// A Unix socket outside of `inside` on which a process listens.
+    pub socket: PathBuf,
+    /// A folder that is a cache of the profile, with a non-empty file `file`.
+    pub cache: PathBuf,
 }
 
 /// The content of the hidden file.
@@ -55,6 +59,8 @@ enum Requirement {
     Landlock(i32),
     /// A private mount namespace.
     Mounts,
+    /// A private mount namespace, or at least Landlock ABI 9.
+    SocketRules,
     /// A PID namespace.
     Processes,
 }
@@ -70,6 +76,8 @@ pub struct EscapeAttempt {
     pub command: String,
     /// Whether the sandbox must allow it.
     pub is_allowed: bool,
+    /// Whether the command is to run with access to the network.
+    pub has_network: bool,
     requires: Requirement,
 }
 
@@ -129,6 +137,7 @@ const SUCCEEDED: &str = "attempt came through";
 pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
     let (inside, outside) = (quoted(&scene.inside), quoted(&scene.outside));
     let (hidden, program) = (quoted(&scene.hidden), quoted(&scene.program));
+    let cache = quoted(&scene.cache);
     let TestScene { parent_pid, unrelated_pid, port, abstract_name, .. } = scene;
     let probe = |what: &str, argument: &str| format!("{program} sandbox-probe {what} {argument}");
     let mut all = Vec::new();
@@ -140,8 +149,8 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
             format!("echo {STARTED}")
         };
         let command = format!("{ready}; {attempt} && echo {SUCCEEDED}; true");
-        let is_allowed = name == "write-inside";
-        all.push(EscapeAttempt { name, what, command, is_allowed, requires });
+        let (is_allowed, has_network) = (name == "write-inside", name == "socket-network");
+        all.push(EscapeAttempt { name, what, command, is_allowed, has_network, requires });
     };
     add(
         "write-inside",
@@ -215,6 +224,18 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
         Requirement::Landlock(6),
         probe("abstract", abstract_name),
     );
+    let connect = probe("socket", &quoted(&scene.socket));
+    let what = "connect to another program's socket";
+    add("socket", what, Requirement::SocketRules, connect.clone());
+    let what = "connect to another program's socket, with the network allowed";
+    add("socket-network", what, Requirement::SocketRules, connect);
+    add(
+        "cache",
+        "change a package manager's cache",
+        Requirement::AnySandbox,
+        // Only the real cache counts: the command may write into a layer of its own.
+        format!("{{ echo x >> {cache}/file; echo x > {cache}/new; false; }} 2>/dev/null"),
+    );
     add(
         "parent-environment",
         "read the environment of its parent",
@@ -237,10 +258,30 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
         format!("kill -KILL {unrelated_pid} 2>/dev/null"),
     );
     add(
+        "priority",
+        "change the priority of an unrelated process",
+        Requirement::Processes,
+        probe("priority", &unrelated_pid.to_string()),
+    );
+    add(
+        "user-priority",
+        "change the priority of all processes of a user",
+        Requirement::AnySandbox,
+        probe("user-priority", ""),
+    );
+    add(
         "outlive",
         "outlive its command by starting new processes",
         Requirement::Processes,
         format!("{{ {} && false; }}", probe("flee", &format!("1000 {inside}/{LOCK_FILE}"))),
+    );
+    add(
+        "set-id",
+        "make a program that runs with the user's rights whoever starts it",
+        Requirement::AnySandbox,
+        format!(
+            "{{ : > {inside}/set-id && chmod 4755 {inside}/set-id && test -u {inside}/set-id; }} 2>/dev/null"
+        ),
     );
     add(
         "privileges",
@@ -306,6 +347,10 @@ impl Requirement {
                 let lacks = expected.landlock.is_some() && !has;
                 lacks.then(|| "user namespaces are required".to_owned())
             }
+            Requirement::SocketRules => {
+                let lacks = !expected.mounts && expected.landlock.is_none_or(|it| it < 9);
+                lacks.then(|| "user namespaces or Landlock 9 are required".to_owned())
+            }
         }
     }
 }
@@ -329,6 +374,8 @@ mod tests {
             program: "/bin/turnwright".into(),
             port: 4,
             abstract_name: "name".to_owned(),
+            socket: "/b/s".into(),
+            cache: "/b/cache".into(),
         }
     }
 
@@ -369,6 +416,13 @@ mod tests {
             ("protected", &success, &change, old, "open"),
             ("protected", &success, &change, full, "not held"),
             ("internet", &success, &[], old, "not held"),
+            ("socket-network", &success, &change, full, "not held"),
+            ("socket-network", &success, &change, old, "open"),
+            ("cache", STARTED, &change, old, "not held"),
+            ("priority", &success, &[], old, "open"),
+            ("user-priority", &success, &[], old, "not held"),
+            // Seatbelt does not tell sockets of programs from the network.
+            ("socket-network", &success, &change, ExpectedProtection::default(), "open"),
             // A sandbox without Landlock (macOS) has no known gaps.
             ("signal", &success, &[], ExpectedProtection::default(), "not held"),
         ];

@@ -89,9 +89,13 @@ pub struct SandboxProfile {
     /// ([`NamespaceSupport::mounts`]), and only for paths that exist.
     #[serde(rename = "keep")]
     pub read_only: Vec<PathBuf>,
-    /// Files and folders that the program must not read. A path that does not exist is ignored.
+    /// Files and folders that the program must not read. A path that does not exist is ignored. Folders
+    /// in `writable` and `shown` that lie below one stay open.
     #[serde(rename = "hide")]
     pub hidden: Vec<PathBuf>,
+    /// Folders below `hidden` that the program may read all the same, as real paths.
+    #[serde(rename = "show", default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<PathBuf>,
     /// If set, the only places that the program may read, besides `writable` and the programs and
     /// libraries of the system.
     #[serde(rename = "read")]
@@ -107,6 +111,27 @@ pub struct SandboxProfile {
     pub sockets: Vec<PathBuf>,
     /// What the program may do with the network.
     pub network: Network,
+}
+
+impl SandboxProfile {
+    /// The folders that stay open although they lie below this hidden path.
+    fn open_below(&self, hidden: &Path) -> impl Iterator<Item = &PathBuf> {
+        let open = self.writable.iter().chain(&self.shown);
+        open.filter(move |it| it.starts_with(hidden) && it.as_path() != hidden)
+    }
+
+    /// Whether something hides this path, or a folder above it, and nothing in between opens it.
+    fn is_below_hidden<'a>(
+        &self,
+        path: &Path,
+        mut hidden: impl Iterator<Item = &'a PathBuf>,
+    ) -> bool {
+        hidden.any(|it| {
+            path.starts_with(it)
+                && path != it
+                && !self.open_below(it).any(|open| path.starts_with(open))
+        })
+    }
 }
 
 /// A cache and the private layer over it.
@@ -226,9 +251,9 @@ pub fn limitations() -> Vec<String> {
 const NO_MOUNTS: &str = "User namespaces are unavailable (kernel.apparmor_restrict_unprivileged_userns, \
      user.max_user_namespaces, or a container): a command can change protected files of the project, \
      read secrets in it, change modes, times and attributes of the user's other files, reach the user's \
-     daemons through their sockets and shared memory, has no /dev/shm, and may outlive its end by \
-     starting new processes faster than they are found. In `auto` mode you are asked about each command \
-     that does more than read.";
+     daemons through their sockets and shared memory, change the priority of the user's programs, has no \
+     /dev/shm, and may outlive its end by starting new processes faster than they are found. In `auto` mode \
+     you are asked about each command that does more than read.";
 
 const NO_PROCESSES: &str = "PID namespaces are unavailable (user.max_pid_namespaces): a command may \
      outlive its end by starting new processes faster than they are found.";

@@ -114,6 +114,26 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
     // The last matching rule wins, so denials come after permissions.
     text.push_str(&rule("deny", "file-write*", &read_only));
     text.push_str(&rule("deny", "file-read* file-write*", &hidden));
+    let below = |open: &[PathBuf]| -> Option<Vec<String>> {
+        let is_below = |it: &&PathBuf| {
+            profile.hidden.iter().any(|hidden| it.starts_with(hidden) && *it != hidden)
+        };
+        quote_all(open.iter().filter(is_below))
+    };
+    text.push_str(&rule("allow", "file-read*", &below(&profile.shown)?));
+    let reopened = below(&profile.writable)?;
+    if !reopened.is_empty() {
+        text.push_str(&rule("allow", "file-read* file-write*", &reopened));
+        text.push_str(&rule("deny", "file-write*", &read_only));
+    }
+    let inner = profile.hidden.iter().filter(|it| {
+        let mut open = profile.hidden.iter().flat_map(|hidden| profile.open_below(hidden));
+        open.any(|open| it.starts_with(open))
+    });
+    text.push_str(&rule("deny", "file-read* file-write*", &quote_all(inner)?));
+    if !writable.is_empty() {
+        text.push_str("(deny file-write-setugid)\n");
+    }
     text.push_str(match profile.network {
         Network::Off => "(deny network*)\n",
         Network::Loopback => LOOPBACK_RULES,
@@ -133,8 +153,8 @@ fn rule(action: &str, operations: &str, paths: &[String]) -> String {
     format!("({action} {operations}{filters})\n")
 }
 
-fn quote_all(all: &[PathBuf]) -> Option<Vec<String>> {
-    all.iter().map(|it| quote(&resolve_root_symlinks(it))).collect()
+fn quote_all<'a>(all: impl IntoIterator<Item = &'a PathBuf>) -> Option<Vec<String>> {
+    all.into_iter().map(|it| quote(&resolve_root_symlinks(it))).collect()
 }
 
 /// The path with the usual links followed: the kernel compares paths after following symlinks.
@@ -188,9 +208,30 @@ mod tests {
   (subpath \"/Users/ada/ws/.git/hooks\"))
 (deny file-read* file-write*
   (subpath \"/Users/ada/.ssh\"))
+(deny file-write-setugid)
 (deny network*)
 ";
         assert_eq!(rules(&sample()), expected);
+    }
+
+    #[test]
+    fn what_is_open_below_a_hidden_folder_comes_after_it() {
+        let state = |name: &str| vec![PathBuf::from(format!("/state{name}"))];
+        let profile = SandboxProfile {
+            writable: state("/cache"),
+            read_only: state("/cache/hooks"),
+            hidden: [state(""), state("/cache/key")].concat(),
+            shown: state("/out"),
+            ..SandboxProfile::default()
+        };
+        let text = rules(&profile);
+        let at = |rule: &str| text.rfind(rule).unwrap_or_else(|| panic!("{rule}: {text}"));
+        let hides = at("(deny file-read* file-write*\n  (subpath \"/state\")");
+        let shows = at("(allow file-read*\n  (subpath \"/state/out\"))");
+        let opens = at("(allow file-read* file-write*\n  (subpath \"/state/cache\"))");
+        let keeps = at("(deny file-write*\n  (subpath \"/state/cache/hooks\"))");
+        let hides_again = at("(deny file-read* file-write*\n  (subpath \"/state/cache/key\"))");
+        assert!(hides < shows && shows < opens && opens < keeps && keeps < hides_again, "{text}");
     }
 
     #[test]

@@ -165,28 +165,6 @@ const DATABASE_FILE: &str = "sessions.db";
 /// The number of reads at once.
 const MAX_READERS: usize = 8;
 
-/// Lists every file in a state folder that holds or may soon hold conversations: the databases,
-/// SQLite's files beside them, and damaged databases that were moved aside. Sandboxed commands must
-/// not read them.
-pub fn database_files(state: &Path) -> Vec<PathBuf> {
-    let own = state.join(DATABASE_FILE);
-    let mut files = Vec::new();
-    for database in [schema::fallback_path(&own), own] {
-        for kind in ["", corruption::REPLACEMENT_SUFFIX, corruption::COPY_SUFFIX] {
-            for end in ["", "-wal", "-shm", "-journal"] {
-                let mut name = database.clone().into_os_string();
-                name.push(kind);
-                name.push(end);
-                files.push(name.into());
-            }
-        }
-    }
-    let entries = std::fs::read_dir(state).into_iter().flatten().flatten();
-    let is_aside = |it: &PathBuf| it.to_string_lossy().contains(".db.damaged-");
-    files.extend(entries.map(|it| it.path()).filter(is_aside));
-    files
-}
-
 impl Store {
     /// The store in this state folder. Opens nothing yet. If the path is not absolute, the store is
     /// kept in memory.

@@ -75,4 +75,8 @@ fn what_a_loop_names_is_judged_as_if_it_were_written_out() {
     ] {
         assert_eq!(verdict(line, &root, true), Verdict::Ask, "{line}");
     }
+    for (count, expected) in [(60, Verdict::Allow), (65, Verdict::Ask)] {
+        let line = format!("for n in{}; do head -$n src/lib.rs; done", " 1".repeat(count));
+        assert_eq!(verdict(&line, &root, true), expected, "{count}");
+    }
 }

@@ -69,6 +69,9 @@ pub(super) fn build(profile: &SandboxProfile, hidden: &[PathBuf]) -> io::Result<
             builder.allow(place, write_rights())?;
         }
     }
+    for place in &profile.shown {
+        builder.allow_if_accessible(place, AccessFs::ReadFile | AccessFs::ReadDir)?;
+    }
     for device in DEVICES {
         builder.allow_if_accessible(Path::new(device), AccessFs::WriteFile.into())?;
     }

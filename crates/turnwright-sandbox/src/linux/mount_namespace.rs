@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,8 @@ const EMPTY_FOLDER: &CStr = c"/dev/shm/folder";
 
 /// With more writable paths than this the rest is not made read-only.
 const MAX_WRITABLE: usize = 64;
+/// At most this many folders below a hidden one stay open.
+const MAX_OPEN: usize = 8;
 /// At most this many caches get a private layer.
 const MAX_CACHES: usize = 16;
 
@@ -83,6 +85,16 @@ enum MountStep {
     HideFile(CString),
     /// A folder that cannot be read.
     HideFolder(CString),
+    /// A folder in which nothing is to be seen but the way to these folders.
+    HideAround(CString, Vec<OpenFolder>),
+}
+
+/// A folder that stays open although it lies below a hidden one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct OpenFolder {
+    path: CString,
+    /// It and all folders between the hidden one and it, outer ones first.
+    way: Vec<CString>,
 }
 
 impl MountNamespace {
@@ -110,12 +122,8 @@ impl MountNamespace {
         let mut steps = read_only_steps(profile);
         let sockets = hidden_sockets::find(profile);
         let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
-        let is_outermost =
-            |it: &&PathBuf| !it.ancestors().skip(1).any(|above| hidden.contains(above));
-        steps.extend(hidden.iter().filter(is_outermost).filter_map(|it| {
-            let path = c_string(it)?;
-            Some(if it.is_dir() { MountStep::HideFolder(path) } else { MountStep::HideFile(path) })
-        }));
+        let is_seen = |it: &&PathBuf| !profile.is_below_hidden(it, hidden.iter());
+        steps.extend(hidden.iter().filter(is_seen).filter_map(|it| hide_step(profile, it)));
         MountNamespace {
             clone_flags,
             id_maps,
@@ -176,13 +184,7 @@ impl MountNamespace {
         }
         let mut clones = [const { None }; MAX_WRITABLE];
         for (path, clone) in self.writable.iter().zip(&mut clones) {
-            let how = OpenTreeFlags::OPEN_TREE_CLONE
-                | OpenTreeFlags::OPEN_TREE_CLOEXEC
-                | OpenTreeFlags::AT_RECURSIVE;
-            *clone = match rustix::mount::open_tree(CWD, path.as_c_str(), how) {
-                Err(rustix::io::Errno::NOENT) => None,
-                opened => Some(opened?),
-            };
+            *clone = clone_mounts(path)?;
         }
         // The layers must be writable when their overlays are made.
         let mut overlays = [const { None }; MAX_CACHES];
@@ -198,10 +200,7 @@ impl MountNamespace {
             }
         }
         for (path, clone) in self.writable.iter().zip(&clones) {
-            if let Some(clone) = clone {
-                let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-                rustix::mount::move_mount(clone, c"", CWD, path.as_c_str(), how)?;
-            }
+            put_mounts(clone.as_ref(), path)?;
         }
         Ok(())
     }
@@ -236,9 +235,74 @@ impl MountStep {
             }
             MountStep::HideFile(path) => mount_bind(EMPTY_FILE, path.as_c_str())?,
             MountStep::HideFolder(path) => mount_bind(EMPTY_FOLDER, path.as_c_str())?,
+            MountStep::HideAround(path, open) => hide_around(path, open)?,
         }
         Ok(())
     }
+}
+
+/// The step that hides a path.
+fn hide_step(profile: &SandboxProfile, path: &Path) -> Option<MountStep> {
+    let name = c_string(path)?;
+    if !path.is_dir() {
+        return Some(MountStep::HideFile(name));
+    }
+    let open = profile.open_below(path).filter(|it| it.is_dir());
+    let open = open.filter_map(|it| {
+        let way = it.ancestors().take_while(|above| *above != path).map(c_string);
+        let mut way: Vec<_> = way.collect::<Option<_>>()?;
+        way.reverse();
+        Some(OpenFolder { path: c_string(it)?, way })
+    });
+    // An outer folder brings the inner ones along.
+    let open: BTreeSet<_> = open.collect();
+    let is_inner =
+        |it: &OpenFolder| open.iter().any(|other| it.way.contains(&other.path) && it != other);
+    let open: Vec<_> = open.iter().filter(|it| !is_inner(it)).take(MAX_OPEN).cloned().collect();
+    Some(if open.is_empty() {
+        MountStep::HideFolder(name)
+    } else {
+        MountStep::HideAround(name, open)
+    })
+}
+
+/// Puts an empty folder over one, and what stays open into it.
+fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
+    let mut clones = [const { None }; MAX_OPEN];
+    for (place, clone) in open.iter().zip(&mut clones) {
+        *clone = clone_mounts(&place.path)?;
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    rustix::mount::mount(c"tmpfs", folder, c"tmpfs", flags, c"mode=755,size=64k")?;
+    for step in open.iter().flat_map(|it| &it.way) {
+        match rustix::fs::mkdir(step.as_c_str(), Mode::RWXU) {
+            Err(rustix::io::Errno::EXIST) => {}
+            made => made?,
+        }
+    }
+    syscalls::make_read_only(folder)?;
+    for (place, clone) in open.iter().zip(&clones) {
+        put_mounts(clone.as_ref(), &place.path)?;
+    }
+    Ok(())
+}
+
+/// A copy of what is mounted at and below a path, or `None` if it does not exist.
+fn clone_mounts(path: &CStr) -> io::Result<Option<OwnedFd>> {
+    let how = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
+    match rustix::mount::open_tree(CWD, path, how) {
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        opened => Ok(Some(opened?)),
+    }
+}
+
+/// Puts such a copy at a path.
+fn put_mounts(clone: Option<&OwnedFd>, path: &CStr) -> io::Result<()> {
+    let Some(clone) = clone else { return Ok(()) };
+    let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(clone, c"", CWD, path, how)?)
 }
 
 /// Maps the user and group to themselves in the user namespace, and no others. A process that is

@@ -93,6 +93,32 @@ const PRIO_USER: u64 = libc::PRIO_USER as u64;
 /// The `libc` crate does not have it.
 const IOPRIO_WHO_USER: u64 = 3;
 
+/// The `libc` crate does not have it yet.
+const SYS_FCHMODAT2: c_long = 452;
+
+/// The calls that set the mode of a file, with the position of the mode. A program with a set-id bit has
+/// the user's rights whoever starts it. The mode of `openat2` is behind a pointer; see [`preamble`].
+const CALLS_WITH_MODE: &[(c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (SYS_FCHMODAT2, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+/// The same for calls whose mode counts only with `O_CREAT` or `O_TMPFILE` among the flags, which come
+/// before it.
+const CALLS_WITH_FLAGS: &[(c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 2),
+    (libc::SYS_openat, 3),
+];
+const CREATING_FLAGS: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE];
+
 /// `TIOCSTI` and `TIOCLINUX`, which insert input into a terminal.
 const TERMINAL_INPUT_REQUESTS: [u64; 2] = [0x5412, 0x541c];
 
@@ -220,6 +246,17 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
         #[cfg(target_arch = "x86_64")]
         rules.push((libc::SYS_mknod, vec![argument(1, MaskedEq(file_type), device)]));
     }
+    for bit in [libc::S_ISUID, libc::S_ISGID].map(u64::from) {
+        for (call, mode) in CALLS_WITH_MODE {
+            rules.push((*call, vec![argument(*mode, MaskedEq(bit), bit)]));
+        }
+        for (call, mode) in CALLS_WITH_FLAGS {
+            for flag in CREATING_FLAGS.map(|it| u64::from(it.cast_unsigned())) {
+                let creates = argument(*mode - 1, MaskedEq(flag), flag);
+                rules.push((*call, vec![creates, argument(*mode, MaskedEq(bit), bit)]));
+            }
+        }
+    }
     // The limits of other processes, which Landlock does not protect.
     rules.push((libc::SYS_prlimit64, none_of(0, &[0])));
     // The priority of all processes of the user, also of those outside.
@@ -229,8 +266,8 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
     rules
 }
 
-/// Denies x32 calls and `clone3` before all else. The flags of `clone3` are behind a pointer, where
-/// a filter cannot look; C libraries that get `ENOSYS` fall back to `clone`.
+/// Denies x32 calls, `clone3` and `openat2` before all else. The flags of the latter two are behind a
+/// pointer, where a filter cannot look; programs that get `ENOSYS` fall back to `clone` and `openat`.
 fn preamble() -> BpfProgram {
     const BPF_LD_W_ABS: u16 = 0x20;
     const BPF_JMP_JGE: u16 = 0x35;
@@ -240,12 +277,14 @@ fn preamble() -> BpfProgram {
     let return_errno = |error: libc::c_int| {
         instruction(BPF_RET, 0, libc::SECCOMP_RET_ERRNO | error.cast_unsigned())
     };
-    let clone3 = u32::try_from(libc::SYS_clone3).unwrap_or(u32::MAX);
+    let number = |call: c_long| u32::try_from(call).unwrap_or(u32::MAX);
     vec![
         instruction(BPF_LD_W_ABS, 0, 0),
         instruction(BPF_JMP_JGE, 1, X32_SYSCALL_BIT),
         return_errno(libc::EPERM),
-        instruction(BPF_JMP_JEQ, 1, clone3),
+        instruction(BPF_JMP_JEQ, 1, number(libc::SYS_clone3)),
+        return_errno(libc::ENOSYS),
+        instruction(BPF_JMP_JEQ, 1, number(libc::SYS_openat2)),
         return_errno(libc::ENOSYS),
     ]
 }

@@ -244,6 +244,36 @@ fn secrets_cannot_be_read_and_their_neighbours_can() {
 }
 
 #[test]
+fn what_is_open_below_a_hidden_folder_is_all_that_is_seen_of_it() {
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        let config = folders.home.join(".config");
+        fs::create_dir(config.join("cache")).unwrap();
+        fs::write(config.join("cache/key"), "secret-of-the-cache").unwrap();
+        let mut profile = folders.profile();
+        profile.hidden = vec![config.clone(), config.join("cache/key")];
+        profile.writable.push(config.join("cache"));
+        profile.shown = vec![config.join("gh")];
+        for readable in [None, Some(Vec::new())] {
+            let profile = SandboxProfile { readable, ..profile.clone() };
+            let script = "cd $HOME/.config; cat gh/hosts; echo x > cache/new; \
+                          cat app; echo x > gh/hosts; echo x > new";
+            let (text, _) = folders.run(&profile, namespaces, script);
+            assert!(text.contains("secret-token") && !text.contains("no-secret"), "{text}");
+            assert!(config.join("cache/new").exists() && !config.join("new").exists(), "{text}");
+            assert_eq!(fs::read_to_string(config.join("gh/hosts")).unwrap(), "secret-token");
+            fs::remove_file(config.join("cache/new")).unwrap();
+            if namespaces.mounts && profile.readable.is_none() {
+                let script = "cd $HOME/.config; ls; cat cache/key";
+                let (text, _) = folders.run(&profile, namespaces, script);
+                assert!(text.starts_with("cache\ngh\n"), "{text}");
+                assert!(!text.contains("secret-of-the-cache"), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
 fn with_a_list_nothing_else_is_read() {
     for namespaces in variants() {
         let folders = TestFolders::new();
@@ -375,6 +405,10 @@ fn dangerous_system_calls_are_denied() {
         ("the new clone", libc::SYS_clone3, [0, 0, 0], none),
         ("modules", libc::SYS_finit_module, [0, 0, 0], denied),
         ("a device", libc::SYS_mknodat, [libc::AT_FDCWD.into(), 0, device], denied),
+        ("a set-id bit", libc::SYS_fchmod, [9999, 0o4755, 0], denied),
+        ("a set-id bit by name", libc::SYS_fchmodat, [libc::AT_FDCWD.into(), 0, 0o2755], denied),
+        ("another mode", libc::SYS_fchmod, [9999, 0o1755, 0], libc::EBADF),
+        ("opening without rules", libc::SYS_openat2, [0, 0, 0], none),
         ("typing for somebody", libc::SYS_ioctl, [0, 0x5412, 0], denied),
         ("limits of others", libc::SYS_prlimit64, [parent, 0, 0], denied),
         ("its own limits", libc::SYS_prlimit64, [0, 0, 0], 0),
@@ -531,9 +565,10 @@ fn the_priority_of_other_programs_cannot_be_changed() {
         return;
     }
     for namespaces in variants() {
-        // The priority that all have anyway.
-        let script = "python3 -c 'import os; os.setpriority(os.PRIO_PROCESS, 0, 0); print(\"own\"); \
-                      os.setpriority(os.PRIO_USER, 0, 0); print(\"of the user\")'";
+        // The priority that it has anyway.
+        let script = "python3 -c 'import os; own = os.getpriority(os.PRIO_PROCESS, 0); \
+                      os.setpriority(os.PRIO_PROCESS, 0, own); print(\"own\"); \
+                      os.setpriority(os.PRIO_USER, 0, own); print(\"of the user\")'";
         let folders = TestFolders::new();
         let (text, _) = folders.run(&folders.profile(), namespaces, script);
         assert!(text.contains("own") && !text.contains("of the user"), "{text}");

@@ -151,7 +151,7 @@ fn long_output_keeps_its_beginning_and_its_end() {
 
 #[test]
 fn the_file_with_the_full_output_can_be_read_without_a_permission_request() {
-    let script = ": > made; for i in $(seq 1 300000); do echo \"line number $i\"; done";
+    let script = "for i in $(seq 1 300000); do echo \"line number $i\"; done";
     let replies = json!([[cards::call("exec", &json!({ "command": script }))], says("Done.")]);
     let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
     let result = cards::turn(&mut agent);

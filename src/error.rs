@@ -18,11 +18,9 @@ pub(crate) enum Error {
     /// The working folder of a session cannot be used.
     #[error("{} cannot be used as a working folder: {why}", path.display())]
     InvalidFolder { path: PathBuf, why: String },
-    #[error(
-        "No model is configured. Set OPENAI_API_KEY (and OPENAI_BASE_URL and TURNWRIGHT_MODEL for \
-         another provider), run `turnwright login`, or choose the built-in offline model"
-    )]
-    NoModelConfigured,
+    /// There is no model. The text says what to set.
+    #[error("{0}")]
+    NoModelConfigured(String),
     /// The request is not possible in the current state.
     #[error("{0}")]
     InvalidState(String),
@@ -86,7 +84,7 @@ impl Error {
         match self {
             Error::InvalidParams(_) | Error::InvalidFolder { .. } => ErrorKind::InvalidParams,
             Error::SessionNotFound(_) => ErrorKind::NotFound,
-            Error::NoModelConfigured => ErrorKind::AuthRequired,
+            Error::NoModelConfigured(_) => ErrorKind::AuthRequired,
             Error::InvalidState(_) => ErrorKind::InvalidState,
             Error::Cancelled => ErrorKind::Cancelled,
             Error::Llm(error) => ErrorKind::Model(error.kind()),

@@ -39,7 +39,7 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
         }
         Error::InvalidParams(_)
         | Error::InvalidFolder { .. }
-        | Error::NoModelConfigured
+        | Error::NoModelConfigured(_)
         | Error::InvalidState(_)
         | Error::Cancelled
         | Error::Store(_)

@@ -48,7 +48,7 @@ pub(super) fn initialize(
     let host = Arc::clone(host);
     async move {
         let store = host.store().clone();
-        let read = move || (host.is_configured(), host.default_modalities());
+        let read = move || (host.missing_model().is_none(), host.default_modalities());
         let Ok((is_configured, modalities)) = spawn_blocking(read).await else {
             return Offer::default();
         };
@@ -94,8 +94,11 @@ async fn choose_method(host: Arc<SessionHost>, offer: &Offer, method: &str) -> R
     match method {
         "offline" => host.use_offline(),
         // The client has run the login in a terminal and now asks whether it succeeded.
-        "login" if !spawn_blocking(move || host.is_configured()).await.unwrap_or_default() => {
-            return Err(Error::NoModelConfigured);
+        "login" => {
+            let missing = spawn_blocking(move || host.missing_model()).await;
+            if let Some(missing) = missing.unwrap_or_default() {
+                return Err(Error::NoModelConfigured(missing));
+            }
         }
         _ => {}
     }

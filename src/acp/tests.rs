@@ -137,7 +137,7 @@ fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
     let table = [
         (Error::InvalidParams("p".to_owned()), -32602),
         (Error::SessionNotFound("s".to_owned()), -32002),
-        (Error::NoModelConfigured, -32000),
+        (Error::NoModelConfigured("m".to_owned()), -32000),
         (Error::InvalidState("b".to_owned()), -32600),
         (Error::Cancelled, -32800),
         (status(401, turnwright_llm::ErrorKind::Auth), -32000),

@@ -19,9 +19,6 @@ use turnwright_sandbox::escape_tests::AttemptResult;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
 
-const NO_MODEL: &str = "no model is configured. Set OPENAI_API_KEY, or OPENAI_BASE_URL and \
-                        TURNWRIGHT_MODEL for your own server, or run `turnwright login`. To try \
-                        the agent without a model, add --model offline";
 const OFFLINE_MODEL: &str = "The offline model is built in and needs no check.";
 const MODEL_WORKS: &str = "The agent can work with this model.";
 const MODEL_FAILS: &str = "The agent can't work with this model yet: fix the lines marked FAIL.";
@@ -63,7 +60,12 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
     let endpoint = match config.provider() {
         Ok(Provider::Endpoint(endpoint)) => *endpoint,
         Ok(Provider::Offline) => return report.offline(config),
-        Ok(Provider::Unconfigured) => return report.unusable(NO_MODEL),
+        Ok(Provider::Unconfigured) => {
+            return report.unusable(&format!(
+                "{}. To try the agent without a model, add --model offline",
+                config.missing_model()
+            ));
+        }
         Err(error) => return report.unusable(&error.to_string()),
     };
     report.introduce(&endpoint, &config);

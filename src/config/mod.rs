@@ -64,6 +64,11 @@ impl ConfigError {
     }
 }
 
+/// What is missing where there is no key of a model and no server.
+pub(crate) const NO_MODEL: &str = "No model is configured. Set OPENAI_API_KEY (and OPENAI_BASE_URL and \
+                        TURNWRIGHT_MODEL for another provider), run `turnwright login`, or choose the \
+                        built-in offline model";
+
 /// The command line's flags that override settings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
@@ -235,6 +240,21 @@ impl Config {
             endpoint.window = self.context_window().or(endpoint.window);
         }
         Ok(provider)
+    }
+
+    /// What is missing where no model is configured.
+    pub(crate) fn missing_model(&self) -> String {
+        let keys = presets::with_key(|it| self.variables.keys.contains_key(it));
+        let found: Vec<_> = keys.iter().map(|it| format!("{} ({})", it.0, it.1)).collect();
+        match keys.first() {
+            None => NO_MODEL.to_owned(),
+            Some((name, _)) => format!(
+                "No model is chosen. There is a key for {}: set TURNWRIGHT_MODEL, or `model` in {}, for \
+                 example to {name}/MODEL",
+                found.join(", "),
+                self.user_file_path().display()
+            ),
+        }
     }
 
     /// The provider of a model, by the name that the settings or [`Config::offered_models`] use.

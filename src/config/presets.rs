@@ -73,6 +73,17 @@ pub(super) fn preset(name: &str) -> Option<&'static ProviderPreset> {
     PRESETS.iter().find(|it| it.name == name)
 }
 
+/// The names of the well-known providers.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    PRESETS.iter().map(|it| it.name)
+}
+
+/// The well-known providers whose variable is among these, with the variable.
+pub(super) fn with_key(has_key: impl Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
+    let with_variable = PRESETS.iter().filter_map(|it| Some((it.name, it.key_env?)));
+    with_variable.filter(|it| has_key(it.1)).collect()
+}
+
 /// Whether a well-known provider keeps its key in this variable.
 pub(super) fn is_key_variable(name: &str) -> bool {
     PRESETS.iter().any(|it| it.key_env == Some(name))

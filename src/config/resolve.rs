@@ -1,7 +1,7 @@
 //! Resolves the name of a model to its provider and settings. [`ProviderSources`] supplies files and
 //! variables; this module only defines their precedence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::ConfigError;
 use super::file::{
     ConfigFile, ModelSection, ProviderSection, referenced_variable, withheld_key_variable,
 };
-use super::presets::{ProviderPreset, preset};
+use super::presets::{self, ProviderPreset, preset};
 use super::provider::{Api, EndpointSettings, Provider};
 use super::secret::Secret;
 
@@ -41,19 +41,58 @@ pub(super) struct ProviderSources<'a> {
 #[derive(Debug, PartialEq)]
 enum ProviderRef<'a> {
     Offline,
-    Section { name: &'a str, model: &'a str },
-    Default { model: Option<&'a str> },
-    Preset { name: &'static str, model: &'a str },
+    Section {
+        name: &'a str,
+        model: &'a str,
+    },
+    Default {
+        model: Option<&'a str>,
+    },
+    Preset {
+        name: &'static str,
+        model: &'a str,
+    },
+    /// The name begins with that of a provider that nobody knows.
+    Unknown {
+        name: &'a str,
+    },
     None,
 }
 
+/// The server of the default endpoint.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum DefaultServer<'a> {
+    None,
+    OpenAi,
+    /// The user has named this base URL.
+    Other(&'a str),
+}
+
+impl DefaultServer<'_> {
+    /// Whether a name with the prefix of a well-known provider means that provider. On a server of the
+    /// user's own it may be one of its models (`openai/gpt-oss-20b`), unless the provider runs on this
+    /// machine or has a key.
+    fn yields_to(self, known: &ProviderPreset, has_key: impl Fn(&str) -> bool) -> bool {
+        match self {
+            DefaultServer::None | DefaultServer::OpenAi => true,
+            DefaultServer::Other(_) if known.base_url == Some(super::OPENAI_BASE_URL) => false,
+            DefaultServer::Other(base_url) => match known.key_env {
+                Some(variable) => known.base_url != Some(base_url) && has_key(variable),
+                None => true,
+            },
+        }
+    }
+}
+
 /// Resolves a model's name. A section of the file takes precedence, because the user wrote it for that
-/// purpose. The default endpoint comes next and gets the whole name, because the models of some servers
-/// have slashes in their names.
+/// purpose. The prefix of a well-known provider comes next, and then the default endpoint. If the user has
+/// named its server, it gets the whole name, because the models of many servers have slashes in their
+/// names; those of OpenAI have none.
 fn resolve_name<'a>(
     requested: Option<&'a str>,
     file: &'a ConfigFile,
-    has_default: bool,
+    default: DefaultServer<'_>,
+    has_key: impl Fn(&str) -> bool,
 ) -> ProviderRef<'a> {
     if requested == Some("offline") {
         return ProviderRef::Offline;
@@ -64,14 +103,25 @@ fn resolve_name<'a>(
     if let Some((name, model)) = own {
         return ProviderRef::Section { name, model };
     }
-    if has_default {
-        return ProviderRef::Default { model: requested };
+    let prefix = requested.and_then(|it| it.split_once('/'));
+    if let Some((preset, model)) = prefix.and_then(|(name, model)| Some((preset(name)?, model)))
+        && !model.is_empty()
+        && default.yields_to(preset, has_key)
+    {
+        // The stored login may have its key.
+        return if preset.name == "openai" && default == DefaultServer::OpenAi {
+            ProviderRef::Default { model: Some(model) }
+        } else {
+            ProviderRef::Preset { name: preset.name, model }
+        };
     }
-    let Some(requested) = requested else { return sole_section_with_models(file) };
-    let known = requested.split_once('/').and_then(|(name, _)| preset(name));
-    match known.and_then(|it| Some((it, strip_provider(requested, it.name)?))) {
-        Some((preset, model)) => ProviderRef::Preset { name: preset.name, model },
-        None => ProviderRef::None,
+    match (default, prefix, requested) {
+        (DefaultServer::None | DefaultServer::OpenAi, Some((name, _)), _) => {
+            ProviderRef::Unknown { name }
+        }
+        (DefaultServer::None, None, Some(_)) => ProviderRef::None,
+        (DefaultServer::None, None, None) => sole_section_with_models(file),
+        _ => ProviderRef::Default { model: requested },
     }
 }
 
@@ -91,8 +141,10 @@ fn sole_section_with_models(file: &ConfigFile) -> ProviderRef<'_> {
 impl ProviderSources<'_> {
     /// The provider that a name refers to; without a name, the default.
     pub(super) fn provider(&self, requested: Option<&str>) -> Result<Provider, ConfigError> {
-        let endpoint = match resolve_name(requested, self.file, self.default.is_some()) {
+        let has_key = |variable: &str| self.keys.contains_key(variable);
+        let endpoint = match resolve_name(requested, self.file, self.default_server(), has_key) {
             ProviderRef::Offline => return Ok(Provider::Offline),
+            ProviderRef::Unknown { name } => return Err(self.unknown_provider(name)),
             ProviderRef::None => return Ok(Provider::Unconfigured),
             ProviderRef::Default { model } => match &self.default {
                 Some(default) => EndpointSettings {
@@ -108,6 +160,26 @@ impl ProviderSources<'_> {
             ProviderRef::Preset { name, model } => self.named_endpoint(name, model)?,
         };
         Ok(Provider::Endpoint(Box::new(endpoint)))
+    }
+
+    fn default_server(&self) -> DefaultServer<'_> {
+        match self.default.as_ref().map(|it| it.base_url.trim_end_matches('/')) {
+            None => DefaultServer::None,
+            Some(super::OPENAI_BASE_URL) => DefaultServer::OpenAi,
+            Some(base_url) => DefaultServer::Other(base_url),
+        }
+    }
+
+    fn unknown_provider(&self, name: &str) -> ConfigError {
+        let own = self.file.providers.keys().cloned();
+        let known: BTreeSet<_> = own.chain(presets::names().map(str::to_owned)).collect();
+        ConfigError::new(format!(
+            "No provider is called `{}`. Known are {}. For another server set OPENAI_BASE_URL, or add \
+             [providers.{0}] with a `base_url` to {}",
+            name.escape_debug(),
+            Vec::from_iter(known).join(", "),
+            self.path.display()
+        ))
     }
 
     /// A model of a provider that has a section, is well known, or both.
@@ -304,37 +376,53 @@ mod tests {
     }
 
     #[test]
-    fn a_name_means_a_section_then_the_default_endpoint_then_a_well_known_provider() {
-        let file = file(FILE);
+    fn a_name_means_a_section_then_a_well_known_provider_then_the_default_endpoint() {
+        use DefaultServer::{None as Nothing, OpenAi};
+        let own = DefaultServer::Other("https://api.groq.com/openai/v1");
         let section = |name, model| ProviderRef::Section { name, model };
         let default = |model| ProviderRef::Default { model };
+        let preset = |name, model| ProviderRef::Preset { name, model };
+        let unknown = |name| ProviderRef::Unknown { name };
+        let file = file(FILE);
         let table = [
-            (Some("offline"), true, ProviderRef::Offline),
-            (Some("offline"), false, ProviderRef::Offline),
-            (Some("deepseek/r1"), true, section("deepseek", "r1")),
-            (Some("mine/org/model"), false, section("mine", "org/model")),
-            (Some("mistral/large"), true, default(Some("mistral/large"))),
-            (Some("mistral/large"), false, ProviderRef::Preset { name: "mistral", model: "large" }),
-            (
-                Some("ollama/org/m:7b"),
-                false,
-                ProviderRef::Preset { name: "ollama", model: "org/m:7b" },
-            ),
-            (Some("nobody/large"), false, ProviderRef::None),
-            (Some("minestrone/x"), true, default(Some("minestrone/x"))),
-            (Some("mine/"), true, default(Some("mine/"))),
-            (Some("mistral/"), false, ProviderRef::None),
-            (Some("gpt-5"), true, default(Some("gpt-5"))),
-            (Some("gpt-5"), false, ProviderRef::None),
-            (None, true, default(None)),
-            (None, false, section("deepseek", "deepseek-chat")),
+            (Some("offline"), OpenAi, ProviderRef::Offline),
+            (Some("offline"), Nothing, ProviderRef::Offline),
+            (Some("deepseek/r1"), own, section("deepseek", "r1")),
+            (Some("mine/org/model"), Nothing, section("mine", "org/model")),
+            (Some("mistral/large"), OpenAi, preset("mistral", "large")),
+            (Some("mistral/large"), Nothing, preset("mistral", "large")),
+            (Some("mistral/large"), own, preset("mistral", "large")),
+            (Some("zai/glm"), own, default(Some("zai/glm"))),
+            (Some("ollama/org/m:7b"), OpenAi, preset("ollama", "org/m:7b")),
+            (Some("ollama/org/m:7b"), own, preset("ollama", "org/m:7b")),
+            (Some("openai/gpt-oss-20b"), own, default(Some("openai/gpt-oss-20b"))),
+            (Some("openai/gpt-5"), OpenAi, default(Some("gpt-5"))),
+            (Some("openai/gpt-5"), Nothing, preset("openai", "gpt-5")),
+            (Some("nobody/large"), Nothing, unknown("nobody")),
+            (Some("nobody/large"), OpenAi, unknown("nobody")),
+            (Some("nobody/large"), own, default(Some("nobody/large"))),
+            (Some("minestrone/x"), own, default(Some("minestrone/x"))),
+            (Some("mine/"), own, default(Some("mine/"))),
+            (Some("mistral/"), Nothing, unknown("mistral")),
+            (Some("gpt-5"), OpenAi, default(Some("gpt-5"))),
+            (Some("gpt-5"), Nothing, ProviderRef::None),
+            (None, own, default(None)),
+            (None, Nothing, section("deepseek", "deepseek-chat")),
         ];
-        for (requested, has_default, expected) in table {
-            assert_eq!(
-                resolve_name(requested, &file, has_default),
-                expected,
-                "{requested:?} {has_default}"
-            );
+        for (requested, server, expected) in table {
+            let has_key = |it: &str| ["MISTRAL_API_KEY", "OPENAI_API_KEY"].contains(&it);
+            let found = resolve_name(requested, &file, server, has_key);
+            assert_eq!(found, expected, "{requested:?} {server:?}");
+        }
+    }
+
+    #[test]
+    fn a_known_server_that_the_user_names_gets_the_whole_name() {
+        let server = DefaultServer::Other("https://openrouter.ai/api/v1");
+        let file = file("");
+        for (name, keys) in [("openrouter/auto", "OPENROUTER_API_KEY"), ("deepseek/r1", "")] {
+            let found = resolve_name(Some(name), &file, server, |it| it == keys);
+            assert_eq!(found, ProviderRef::Default { model: Some(name) });
         }
     }
 
@@ -350,7 +438,9 @@ mod tests {
             ),
             ("[providers.a]\nmodels = ['x']\n[providers.b]\nmodels = ['y']", ProviderRef::None),
         ] {
-            assert_eq!(resolve_name(None, &file(text), false), expected, "{text}");
+            let found = file(text);
+            let found = resolve_name(None, &found, DefaultServer::None, |_| false);
+            assert_eq!(found, expected, "{text}");
         }
     }
 
@@ -401,6 +491,7 @@ mod tests {
             ("mine/m", &[][..], "`providers.mine.key_env` names the variable MINE"),
             ("azure/gpt", &["AZURE_OPENAI_API_KEY"][..], "`base_url`"),
             ("future/m", &[][..], "telepathy"),
+            ("nobody/m", &[][..], "No provider is called `nobody`. Known are anthropic, azure"),
             ("inline/m", &[][..], "key_env"),
         ];
         for (requested, keys, expected) in table {

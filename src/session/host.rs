@@ -107,10 +107,11 @@ impl SessionHost {
         &self.config
     }
 
-    /// Whether a model is configured, so that sessions can be opened. Reads files.
-    pub(crate) fn is_configured(&self) -> bool {
+    /// What to set if no model is configured, so that no session can be opened. Reads files.
+    pub(crate) fn missing_model(&self) -> Option<String> {
         // Invalid settings are reported by `session/new`, where the user sees them.
-        !matches!(self.config.provider(), Ok(Provider::Unconfigured))
+        let is_missing = self.config.provider() == Ok(Provider::Unconfigured);
+        is_missing.then(|| self.config.missing_model())
     }
 
     /// Uses the built-in offline model until another one is configured.
@@ -302,6 +303,9 @@ impl SessionHost {
         redact::register_keys(self.config.secrets()).map_err(settings_error)?;
         let provider = match self.config.provider().map_err(settings_error)? {
             Provider::Unconfigured if self.offline.load(Ordering::Relaxed) => Provider::Offline,
+            Provider::Unconfigured => {
+                return Err(Error::NoModelConfigured(self.config.missing_model()));
+            }
             provider => provider,
         };
         self.models.get(provider, self.config.list_models())

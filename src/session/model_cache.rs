@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Api, EndpointSettings, ModelProfiles, Provider, Secret};
+use crate::config::{Api, EndpointSettings, ModelProfiles, NO_MODEL, Provider, Secret};
 use crate::error::Error;
 use turnwright_llm::offline::OfflineModel;
 use turnwright_llm::quirks::QuirkPatch;
@@ -67,7 +67,7 @@ impl ModelCache {
 
     fn make(&self, provider: Provider, may_list: bool) -> Result<Arc<dyn Model>, Error> {
         let endpoint = match provider {
-            Provider::Unconfigured => return Err(Error::NoModelConfigured),
+            Provider::Unconfigured => return Err(Error::NoModelConfigured(NO_MODEL.to_owned())),
             Provider::Offline => return Ok(Arc::new(OfflineModel)),
             Provider::Endpoint(endpoint) => *endpoint,
         };

@@ -32,7 +32,8 @@ pub(super) fn run(action: &ConfigCommand, config: &Config) -> ExitCode {
         ConfigCommand::Show { json: true } => as_json(config),
         ConfigCommand::Show { json: false } => as_text(config),
     };
-    let is_usable = matches!(action, ConfigCommand::Path) || config.provider().is_ok();
+    let is_usable = matches!(action, ConfigCommand::Path)
+        || config.provider().is_ok() && errors(config).is_empty();
     match write_stdout(&text) {
         Ok(()) if is_usable => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
@@ -44,14 +45,15 @@ fn write_stdout(text: &str) -> io::Result<()> {
     stdout().write_all(redact::text(text).as_bytes())
 }
 
-/// Warnings about settings that have no effect and rules that are invalid, one sentence each.
-fn warnings(config: &Config) -> Vec<String> {
-    let rules = rule_problems(config, Path::new("."));
-    config.warnings().into_iter().chain(rules).collect()
+/// Wrong values and invalid rules, one sentence each.
+fn errors(config: &Config) -> Vec<String> {
+    rule_problems(config, Path::new("."))
 }
 
 fn as_json(config: &Config) -> String {
-    let value = json!({ "settings": config.settings(), "warnings": warnings(config) });
+    let value = json!({
+        "settings": config.settings(), "errors": errors(config), "warnings": config.warnings(),
+    });
     format!("{value:#}\n")
 }
 
@@ -62,6 +64,7 @@ fn as_text(config: &Config) -> String {
         settings.iter().map(|it| it.value.chars().count()).max().unwrap_or_default().min(60);
     let lines =
         settings.iter().map(|it| format!("{:name$}  {:value$}  {}\n", it.name, it.value, it.from));
-    let warnings = warnings(config).into_iter().map(|it| format!("! {it}\n"));
-    lines.chain(warnings).collect()
+    let errors = errors(config).into_iter().map(|it| format!("error: {it}\n"));
+    let warnings = config.warnings().into_iter().map(|it| format!("warning: {it}\n"));
+    lines.chain(errors).chain(warnings).collect()
 }

@@ -119,7 +119,7 @@ impl ProjectPolicy {
             dir.and_then(|it| Roots::new(&it)).map_err(|it| format!("the project: {it}"))?;
         let policy = resolve_policy(config, &TrustStore::new(&config.paths.state), &roots).rules;
         let store = ProjectRuleStore::new(&config.paths.state, roots.real_cwd());
-        let mode = config.mode().and_then(|it| Mode::parse(&it)).unwrap_or_default();
+        let mode = config.mode();
         Ok(ProjectPolicy { roots, policy, store, mode })
     }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::Paths;
+use super::{ConfigError, Paths};
 use turnwright_workspace::private_file;
 
 /// What `turnwright login` stores.
@@ -41,10 +41,23 @@ impl Credentials {
         paths.config.join("login.json")
     }
 
-    /// The stored login; `None` if there is none or it cannot be read.
-    pub(crate) fn load(paths: &Paths) -> Option<Credentials> {
-        let text = fs::read_to_string(Credentials::path(paths)).ok()?;
-        serde_json::from_str(&text).ok()
+    /// The stored login; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is damaged.
+    pub(crate) fn load(paths: &Paths) -> Result<Option<Credentials>, ConfigError> {
+        let path = Credentials::path(paths);
+        let unusable = |why: String| {
+            ConfigError::new(format!(
+                "The stored login {} {why}. Run `turnwright login` again, or delete the file",
+                path.display()
+            ))
+        };
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(|it| unusable(format!("cannot be read ({it})")))?,
+        };
+        serde_json::from_str(&text).map(Some).map_err(|_| unusable("is damaged".to_owned()))
     }
 
     /// Stores the login atomically, with mode 0600.
@@ -68,6 +81,7 @@ impl Credentials {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test damages a file")]
 mod tests {
     use super::*;
 
@@ -84,9 +98,12 @@ mod tests {
             let mode = fs::metadata(Credentials::path(&paths)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
-        assert_eq!(Credentials::load(&paths).unwrap().key, login.key);
+        assert_eq!(Credentials::load(&paths).unwrap().unwrap().key, login.key);
         assert!(Credentials::remove(&paths).unwrap());
         assert!(!Credentials::remove(&paths).unwrap());
-        assert!(Credentials::load(&paths).is_none());
+        assert!(Credentials::load(&paths).unwrap().is_none());
+        fs::write(Credentials::path(&paths), "{").unwrap();
+        let error = Credentials::load(&paths).unwrap_err().to_string();
+        assert!(error.contains("login.json is damaged. Run `turnwright login` again"), "{error}");
     }
 }

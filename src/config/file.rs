@@ -14,7 +14,6 @@ use super::provider::Price;
 use super::sandbox::{SANDBOX_KEYS, SandboxSection};
 use super::servers::McpSection;
 use super::{ConfigError, PermissionSection};
-use turnwright_types::message::ReasoningEffort;
 
 /// The user's settings file.
 #[derive(Debug, Default, Deserialize)]
@@ -171,10 +170,6 @@ impl ConfigFile {
     }
 
     fn warn_ineffective_values(&self, notes: &mut Vec<String>) {
-        if let Some(word) = self.effort.as_ref().filter(|it| ReasoningEffort::parse(it).is_none()) {
-            let known: Vec<_> = ReasoningEffort::ALL.iter().map(|it| it.id()).collect();
-            notes.push(format!("`effort` is `{word}`, expected one of {}", known.join(", ")));
-        }
         let is_host = |it: &str| !it.is_empty() && !it.contains(['/', '@', '*', ' ']);
         for entry in self.web.allow.iter().filter(|it| !is_host(it)) {
             notes.push(format!(
@@ -413,7 +408,6 @@ mod tests {
                 "[providers.x.model.m]\nprice = { input = 1, output = 2, tax = 3 }",
                 "`providers.x.model.\"m\".price.tax`",
             ),
-            ("effort = 'extreme'", "`extreme`"),
             ("[web]\nalow = []", "`web.alow`"),
             ("[web]\nallow = ['http://localhost:3000/']", "`http://localhost:3000/`"),
             ("[sessions]\nkeep = 3", "`sessions.keep`"),

@@ -16,12 +16,14 @@ mod secret;
 mod servers;
 mod show;
 mod user_file;
+mod wrong_values;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use turnwright_policy::permission::Mode;
 use turnwright_workspace::private_file;
 
 pub(crate) use credentials::Credentials;
@@ -141,9 +143,17 @@ impl Config {
         self.paths.home.clone().or_else(environment::home)
     }
 
-    /// The mode in which sessions start, unparsed.
-    pub(crate) fn mode(&self) -> Option<String> {
-        self.variables.mode.clone().or_else(|| self.file.load().ok()?.mode.clone())
+    /// The mode in which sessions start. A wrong value never gives more than `ask`.
+    pub(crate) fn mode(&self) -> Mode {
+        let in_file = || self.file.load().ok()?.mode.clone();
+        let mode = |word: Option<&String>| word.map(|it| Mode::parse_lenient(it));
+        match mode(self.variables.mode.as_ref()) {
+            Some(Some(mode)) => mode,
+            Some(None) => {
+                Mode::default().min(mode(in_file().as_ref()).flatten().unwrap_or_default())
+            }
+            None => mode(in_file().as_ref()).flatten().unwrap_or_default(),
+        }
     }
 
     /// True if the environment sets the mode, as opposed to the user's file.
@@ -160,7 +170,8 @@ impl Config {
     /// The default reasoning effort.
     pub(crate) fn effort(&self) -> ReasoningEffort {
         let word = self.file.load().ok().and_then(|it| it.effort.clone());
-        word.and_then(|it| ReasoningEffort::parse(&it)).unwrap_or_default()
+        word.and_then(|it| ReasoningEffort::parse(&it.trim().to_ascii_lowercase()))
+            .unwrap_or_default()
     }
 
     /// Whether endpoints may be asked for their list of models.
@@ -235,6 +246,10 @@ impl Config {
     fn default_provider(&self, file: &ConfigFile) -> Result<Provider, ConfigError> {
         let wanted = self.process_model().or(file.model.as_deref());
         let mut provider = self.sources(file).provider(wanted)?;
+        if provider == Provider::Unconfigured {
+            // The login may be what is missing.
+            Credentials::load(&self.paths)?;
+        }
         if let Provider::Endpoint(endpoint) = &mut provider {
             // TURNWRIGHT_CONTEXT_WINDOW is about the model that the process was started with.
             endpoint.window = self.context_window().or(endpoint.window);
@@ -303,7 +318,7 @@ impl Config {
     pub(crate) fn secrets(&self) -> Vec<String> {
         let mut secrets: Vec<String> =
             self.variables.keys.values().map(|it| it.expose().to_owned()).collect();
-        secrets.extend(Credentials::load(&self.paths).and_then(|it| it.key));
+        secrets.extend(Credentials::load(&self.paths).ok().flatten().and_then(|it| it.key));
         let Ok(file) = self.file.load() else { return secrets };
         for section in file.providers.values() {
             let kept = section.key_file.as_ref().and_then(|it| self.read_key_file(it).ok());
@@ -348,7 +363,7 @@ impl Config {
         let key = self.variables.keys.get(OPENAI_KEY_VARIABLE);
         let base_url = self.flags.base_url.as_ref().or(self.variables.base_url.as_ref());
         let is_set = key.is_some() || base_url.is_some();
-        let stored = if is_set { None } else { Credentials::load(&self.paths) };
+        let stored = if is_set { None } else { Credentials::load(&self.paths).ok().flatten() };
         let stored = stored.unwrap_or_default();
         let key = key.cloned().or(stored.key.map(Secret::from));
         let base_url = base_url.cloned().or(stored.base_url);
@@ -361,13 +376,17 @@ impl Config {
         Some(DefaultEndpoint { base_url, key, model })
     }
 
-    /// Reads a key file. `~` is the home folder; a relative path is relative to the user's file.
-    fn read_key_file(&self, name: &str) -> Result<Secret, ConfigError> {
+    /// The path of a key file. `~` is the home folder; a relative path is relative to the user's file.
+    fn key_file_path(&self, name: &str) -> PathBuf {
         let beside = || self.user_file_path().parent().unwrap_or(Path::new("")).join(name);
-        let path = match name.strip_prefix("~/") {
+        match name.strip_prefix("~/") {
             Some(rest) => environment::home().map_or_else(beside, |home| home.join(rest)),
             None => beside(),
-        };
+        }
+    }
+
+    fn read_key_file(&self, name: &str) -> Result<Secret, ConfigError> {
+        let path = self.key_file_path(name);
         let error_with = |what: String| {
             ConfigError::new(format!(
                 "{}: the `key_file` {} {what}",
@@ -509,7 +528,7 @@ mod tests {
         let plain = config(home.path(), EnvironmentVariables::default(), Flags::default());
         assert_eq!(
             (plain.mode(), plain.max_turn_requests(), plain.list_models()),
-            (None, 100, true)
+            (Mode::Ask, 100, true)
         );
         write(
             &plain,
@@ -517,7 +536,7 @@ mod tests {
              list_models = false",
         );
         assert_eq!(model_of(plain.provider()), "ollama/file None");
-        assert_eq!(plain.mode().as_deref(), Some("plan"));
+        assert_eq!(plain.mode(), Mode::Plan);
         assert_eq!((plain.max_turn_requests(), plain.list_models()), (7, false));
         assert_eq!(plain.effort(), ReasoningEffort::Low);
         let some = |text: &str| Some(text.to_owned());
@@ -530,7 +549,7 @@ mod tests {
         };
         let set = config(home.path(), variables, Flags::default());
         assert_eq!(model_of(set.provider()), "ollama/variable Some(4096)");
-        assert_eq!((set.mode().as_deref(), set.max_turn_requests()), (Some("ask"), 9));
+        assert_eq!((set.mode(), set.max_turn_requests()), (Mode::Ask, 9));
         let flags = Flags { model: some("ollama/flag"), ..Flags::default() };
         let flagged = config(home.path(), EnvironmentVariables::default(), flags);
         assert_eq!(model_of(flagged.provider()), "ollama/flag None");
@@ -568,7 +587,7 @@ mod tests {
         write(&broken, "model = ");
         assert!(broken.provider().unwrap_err().to_string().contains("line 1"));
         assert!(broken.provider_for("ollama/x").is_err());
-        assert_eq!((broken.mode(), broken.max_turn_requests()), (None, 100));
+        assert_eq!((broken.mode(), broken.max_turn_requests()), (Mode::Ask, 100));
         let flags = Flags { model: Some("offline".to_owned()), ..Flags::default() };
         let offline = config(home.path(), EnvironmentVariables::default(), flags);
         assert_eq!(offline.provider(), Ok(Provider::Offline));

@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::file::ConfigFile;
-use super::{Config, Credentials, EndpointSettings, OPENAI_KEY_VARIABLE, Provider};
+use super::{
+    Config, Credentials, EndpointSettings, OPENAI_KEY_VARIABLE, Provider, SessionRetention,
+};
 
 /// A setting with its effective value.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -145,7 +147,7 @@ impl Config {
         let is_set = self.flags.base_url.is_some()
             || self.variables.base_url.is_some()
             || self.variables.keys.contains_key(OPENAI_KEY_VARIABLE);
-        if is_set { None } else { Credentials::load(&self.paths) }
+        if is_set { None } else { Credentials::load(&self.paths).ok().flatten() }
     }
 
     fn login_path(&self) -> String {
@@ -157,7 +159,6 @@ impl Config {
         let from = |variable: bool, name: &str, in_file: bool| {
             first_match(&[(variable, name), (in_file, &place)])
         };
-        let mode = self.mode().unwrap_or_else(|| "ask".to_owned());
         let mode_from = from(self.variables.mode.is_some(), "TURNWRIGHT_MODE", file.mode.is_some());
         let requests_from = from(
             self.process_max_turn_requests().is_some(),
@@ -167,7 +168,7 @@ impl Config {
         let effort_from = from(false, "", file.effort.is_some());
         let list_from = from(false, "", file.list_models.is_some());
         let mut settings = vec![
-            EffectiveSetting::new("mode", &mode, mode_from),
+            EffectiveSetting::new("mode", self.mode().id(), mode_from),
             EffectiveSetting::new("max_turn_requests", &self.max_turn_requests(), requests_from),
             EffectiveSetting::new("effort", self.effort().id(), effort_from),
             EffectiveSetting::new("list_models", &self.list_models(), list_from),
@@ -179,6 +180,30 @@ impl Config {
                 place.as_str(),
             ));
         }
+        let mut add = |name: &str, value: String, is_set: bool| {
+            let from = if is_set { place.as_str() } else { BUILT_IN };
+            settings.push(EffectiveSetting::new(name, &value, from));
+        };
+        let (rules, sandbox) = (&file.permissions, &file.sandbox);
+        let own_rules = rules.allow.len() + rules.ask.len() + rules.deny.len() + rules.rule.len();
+        add("permissions", format!("{own_rules} rules of your file"), own_rules > 0);
+        let (own_sandbox, _) = self.sandbox_settings(None);
+        add("sandbox.network", own_sandbox.network.id().to_owned(), sandbox.network.is_some());
+        let reads = if own_sandbox.strict_reads { "strict" } else { "all" };
+        add("sandbox.read", reads.to_owned(), sandbox.read.is_some());
+        let lists =
+            [("write", &sandbox.write), ("hide", &sandbox.hide), ("protect", &sandbox.protect)];
+        for (name, list) in lists.into_iter().filter(|it| !it.1.is_empty()) {
+            add(&format!("sandbox.{name}"), list.join(", "), true);
+        }
+        if let Some(caches) = &sandbox.caches {
+            add("sandbox.caches", caches.join(", "), true);
+        }
+        let (sessions, usual) = (file.sessions, SessionRetention::default());
+        let is_set = sessions.keep_days != usual.keep_days;
+        add("sessions.keep_days", sessions.keep_days.to_string(), is_set);
+        let is_set = sessions.max_size != usual.max_size;
+        add("sessions.max_size", sessions.max_size.to_string(), is_set);
         settings
     }
 

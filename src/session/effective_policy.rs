@@ -106,12 +106,12 @@ pub(crate) fn resolve_policy(
     let mut layers = PolicyLayers {
         site: RuleContext { bases: &bases, dialect, resolve_links: &real },
         rules: Vec::new(),
-        problems: Vec::new(),
+        problems: config.wrong_values(),
     };
     let max_mode = layers.managed(config);
     layers.user(config);
     layers.saved(config, roots.real_cwd());
-    let default_mode = user_mode(config);
+    let default_mode = config.mode();
     let found = layers.project_file(roots.real_cwd());
     let project = found.as_ref().map(|(text, project)| {
         let is_trusted = trust.is_trusted(roots.real_cwd(), PROJECT_FILE, text.as_bytes());
@@ -226,18 +226,6 @@ pub(crate) fn rule_problems(config: &Config, folder: &Path) -> Vec<String> {
     roots
         .map(|it| resolve_policy(config, &TrustStore::new(&config.paths.state), &it).problems)
         .unwrap_or_default()
-}
-
-/// The mode that the user has set for new sessions.
-fn user_mode(config: &Config) -> Mode {
-    let Some(set) = config.mode() else { return Mode::default() };
-    Mode::parse(&set).unwrap_or_else(|| {
-        // An invalid value must not give more than was asked for; the default mode asks before it
-        // does anything.
-        let known = Mode::ALL.map(Mode::id).join(", ");
-        tracing::warn!(unknown = set, "unknown mode; it must be one of {known}; using ask");
-        Mode::default()
-    })
 }
 
 /// The rules and problems that were collected so far.

@@ -75,7 +75,11 @@ fn an_invalid_rule_disables_the_allow_rules_of_its_file_and_is_reported() {
     )
     .unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();
-    assert!(shown.contains("! ") && shown.contains("`edit(../up)` is not a valid rule"), "{shown}");
+    assert!(!output.status.success());
+    assert!(
+        shown.contains("error: ") && shown.contains("`edit(../up)` is not a valid rule"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -175,3 +175,19 @@ fn exit_plan_fails_outside_of_plan_mode() {
     let (_, result) = cards::run(TestAgent::builder(), "exit_plan", &plan);
     assert!(result.contains("not plan mode"), "{result}");
 }
+
+#[test]
+fn wrong_settings_are_told_in_the_session() {
+    let mut agent = TestAgent::builder()
+        .variable("TURNWRIGHT_MODE", "careful")
+        .own_file("config/config.toml", "mode = \"Plan\"\neffort = \"huge\"\n")
+        .model(json!([says("One."), says("Two.")]))
+        .start();
+    agent.turn("go");
+    agent.turn("on");
+    let told = agent.thoughts();
+    let mode = "TURNWRIGHT_MODE is `careful`, expected one of ask, plan, auto-edit, auto, full. \
+                Sessions begin in `plan`";
+    assert_eq!(told.matches(mode).count(), 1, "{told}");
+    assert_eq!(told.matches("config.toml: `effort` is `huge`").count(), 1, "{told}");
+}

@@ -82,6 +82,11 @@ impl Mode {
     pub fn parse(id: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|it| it.id() == id)
     }
+
+    /// The mode that a person has written, in upper or lower case.
+    pub fn parse_lenient(word: &str) -> Option<Mode> {
+        Mode::parse(&word.trim().to_ascii_lowercase())
+    }
 }
 
 /// The mode of a session, shared between the session, its turns and tools. The session sets it; a

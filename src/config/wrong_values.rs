@@ -1,0 +1,197 @@
+//! Values that are wrong, so that something else is in force than the user has asked for. Entries that
+//! only have no effect are warnings of the file itself.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::file::ConfigFile;
+use super::{Config, Credentials, parse_number};
+use turnwright_llm::quirks::QuirkPatch;
+use turnwright_policy::permission::Mode;
+use turnwright_types::message::ReasoningEffort;
+
+impl Config {
+    /// What is wrong in the environment, the user's file and the files that it names, a sentence each with
+    /// the place, the value and what is allowed.
+    pub(crate) fn wrong_values(&self) -> Vec<String> {
+        let mut wrong = self.wrong_variables();
+        wrong.extend(Credentials::load(&self.paths).err().map(|it| it.to_string()));
+        if let Ok(file) = self.file.load() {
+            let place = self.user_file_path().display().to_string();
+            wrong.extend(file.wrong_values().into_iter().map(|it| format!("{place}: {it}")));
+            wrong.extend(file.providers.values().filter_map(|it| {
+                let key_file = self.key_file_path(it.key_file.as_ref()?);
+                exposed(&key_file)
+            }));
+        }
+        wrong
+    }
+
+    fn wrong_variables(&self) -> Vec<String> {
+        let variables = &self.variables;
+        let mode = variables.mode.as_ref().filter(|it| Mode::parse_lenient(it).is_none());
+        let mode = mode.map(|it| {
+            let mode = self.mode().id();
+            format!("TURNWRIGHT_MODE {}. Sessions begin in `{mode}`", expected_mode(it))
+        });
+        let number = |name: &str, text: Option<&String>, least: u64| {
+            let is_right = |it: &&String| {
+                parse_number::<u64>(Some(it))
+                    .is_some_and(|it| (least..=u32::MAX.into()).contains(&it))
+            };
+            let text = text.filter(|it| !is_right(it))?.escape_debug();
+            Some(format!("{name} is `{text}`, expected a whole number ≥ {least}. It is ignored"))
+        };
+        let requests =
+            number("TURNWRIGHT_MAX_TURN_REQUESTS", variables.max_turn_requests.as_ref(), 1);
+        let window = number("TURNWRIGHT_CONTEXT_WINDOW", variables.context_window.as_ref(), 1);
+        mode.into_iter().chain(requests).chain(window).collect()
+    }
+}
+
+impl ConfigFile {
+    fn wrong_values(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        if let Some(word) = self.mode.as_ref().filter(|it| Mode::parse_lenient(it).is_none()) {
+            wrong.push(format!("`mode` {}. Sessions begin in `ask`", expected_mode(word)));
+        }
+        if let Some(word) = self
+            .effort
+            .as_ref()
+            .filter(|it| ReasoningEffort::parse(&it.trim().to_ascii_lowercase()).is_none())
+        {
+            let known: Vec<_> = ReasoningEffort::ALL.iter().map(|it| it.id()).collect();
+            let word = word.escape_debug();
+            wrong.push(format!("`effort` is `{word}`, expected one of {}", known.join(", ")));
+        }
+        for (name, provider) in &self.providers {
+            wrong.extend(wrong_quirks(&format!("providers.{name}"), &provider.quirks));
+            for (model, section) in &provider.model {
+                let at = format!("providers.{name}.model.\"{model}\"");
+                wrong.extend(wrong_quirks(&at, &section.quirks));
+            }
+        }
+        wrong
+    }
+}
+
+fn expected_mode(word: &str) -> String {
+    let known = Mode::ALL.map(Mode::id).join(", ");
+    format!("is `{}`, expected one of {known}", word.escape_debug())
+}
+
+fn wrong_quirks(place: &str, quirks: &Map<String, Value>) -> Vec<String> {
+    let named: Map<_, _> = quirks
+        .iter()
+        .filter(|it| it.0 != "body")
+        .map(|(name, it)| (name.clone(), it.clone()))
+        .collect();
+    let wrong = QuirkPatch::parse(&named).1.into_iter();
+    wrong.map(|it| format!("`{place}.quirks`: {it}")).collect()
+}
+
+/// Why a key in this file is not safe, if others can read or replace it.
+#[cfg(unix)]
+fn exposed(key_file: &Path) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(key_file).ok()?.permissions().mode();
+    let others = match mode & 0o066 {
+        0 => return None,
+        bits if bits & 0o022 != 0 => "change",
+        _ => "read",
+    };
+    let place = key_file.display();
+    Some(format!("{place} holds a key, and other users can {others} it. Run `chmod 600 {place}`"))
+}
+
+#[cfg(not(unix))]
+fn exposed(_: &Path) -> Option<String> {
+    None
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::super::{EnvironmentVariables, Flags, Paths, UserFile};
+    use super::*;
+
+    /// What is wrong with these variables and this file.
+    fn wrong(variables: EnvironmentVariables, file: &str) -> (Vec<String>, Mode) {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let own = UserFile::at_default_path(&paths);
+        std::fs::create_dir_all(own.path().parent().unwrap()).unwrap();
+        std::fs::write(own.path(), file).unwrap();
+        let config = Config::new(variables, Flags::default(), own, paths);
+        (config.wrong_values(), config.mode())
+    }
+
+    #[test]
+    fn each_wrong_value_is_named_with_its_place_and_what_is_allowed() {
+        let some = |it: &str| Some(it.to_owned());
+        let none = EnvironmentVariables::default;
+        let table = [
+            (
+                EnvironmentVariables { mode: some("all"), ..none() },
+                "mode = 'plan'",
+                "TURNWRIGHT_MODE is `all`, expected one of ask, plan, auto-edit, auto, full. Sessions \
+                 begin in `plan`",
+            ),
+            (
+                EnvironmentVariables { max_turn_requests: some("many"), ..none() },
+                "",
+                "TURNWRIGHT_MAX_TURN_REQUESTS is `many`, expected a whole number ≥ 1. It is ignored",
+            ),
+            (
+                EnvironmentVariables { context_window: some("0"), ..none() },
+                "",
+                "TURNWRIGHT_CONTEXT_WINDOW is `0`, expected a whole number ≥ 1. It is ignored",
+            ),
+            (none(), "mode = 'alles'", "config.toml: `mode` is `alles`, expected one of ask, plan"),
+            (none(), "effort = 'huge'", "config.toml: `effort` is `huge`, expected one of"),
+            (
+                none(),
+                "[providers.x]\nquirks = { nonsense = 1 }",
+                "config.toml: `providers.x.quirks`: unknown quirk `nonsense`",
+            ),
+        ];
+        for (variables, file, expected) in table {
+            let (wrong, _) = wrong(variables, file);
+            assert!(matches!(&wrong[..], [one] if one.contains(expected)), "{expected}: {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_mode_never_gives_more_and_case_does_not_matter() {
+        for (variable, file, expected) in [
+            (Some("Plan"), "", Mode::Plan),
+            (Some("nonsense"), "mode = 'PLAN'", Mode::Plan),
+            (Some("nonsense"), "mode = 'full'", Mode::Ask),
+            (None, "mode = 'nonsense'", Mode::Ask),
+            (None, "mode = 'Auto'", Mode::Auto),
+        ] {
+            let mode = variable.map(str::to_owned);
+            let variables = EnvironmentVariables { mode, ..EnvironmentVariables::default() };
+            assert_eq!(wrong(variables, file).1, expected, "{variable:?} {file}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_key_file_that_others_can_change_or_read_is_told() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        std::fs::write(&key, "k").unwrap();
+        let file = format!("[providers.x]\nbase_url = 'http://x'\nkey_file = '{}'", key.display());
+        for (mode, expected) in
+            [(0o666, "change it. Run `chmod 600"), (0o644, "read it"), (0o600, "")]
+        {
+            std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+            let (wrong, _) = wrong(EnvironmentVariables::default(), &file);
+            assert_eq!(wrong.len(), usize::from(!expected.is_empty()), "{wrong:?}");
+            assert!(wrong.concat().contains(expected), "{wrong:?}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The confinement of one command: its permission and the session's sandbox settings → a sandbox
 //! profile, environment variables, and a snapshot of the protected paths.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -274,9 +275,9 @@ impl ConfinementBuilder<'_> {
         let allowed = self.allowed_protected_paths();
         // git itself legitimately writes its config, for example to set a branch's upstream. The
         // snapshot is checked after the command has ended.
-        let is_git = only_runs(&self.command.script, &["git"]);
+        let configs = tracking_configs(self.command);
         let may_write_protected = |path: &Path| {
-            (is_git && path.ends_with(".git/config"))
+            configs.contains(path)
                 || allowed.iter().any(|it| it.starts_with(path) || path.starts_with(it))
         };
         let mut profile = self.session_access().profile(ProgramAccess {
@@ -386,6 +387,22 @@ mod tests {
     #[test]
     fn a_file_to_be_written_is_made_without_following_a_link() {
         let folder = tempfile::tempdir().unwrap();
+/// The settings of the repositories in which a command line does nothing but what may make git note which
+/// remote branch another one follows. Looks files up: not for the runtime's thread.
+fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
+    let script = &command.script;
+    // Another repository that is given by its folder has hooks of its own.
+    let config = |it: &shell::SimpleCommand| {
+        let folder = fs::canonicalize(command.workdir.join(it.folder.as_ref()?)).ok()?;
+        let mut words = it.argv().skip(2);
+        let tracks = shell::classify(it).tracks_branches;
+        let config = || repository::config_of(&folder);
+        (tracks && !words.any(|word| folder.join(word).is_dir())).then(config)?
+    };
+    let configs: Option<_> = script.commands.iter().map(config).collect();
+    configs.filter(|_| script.ambiguity.is_none()).unwrap_or_default()
+}
+
         let base = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir(base.join("real")).unwrap();
         std::os::unix::fs::symlink("real", base.join("link")).unwrap();

@@ -50,6 +50,9 @@ pub struct Classification {
     pub reads_unknown_files: bool,
     /// It is git, whose behaviour depends on the settings of the repository in which it runs.
     pub is_git: bool,
+    /// It is git, may note which remote branch another one follows, and its arguments start no other
+    /// program.
+    pub tracks_branches: bool,
     /// It may be run by rustup, which selects the toolchain that a file in the folder names.
     pub uses_rustup: bool,
     /// What it destroys or publishes irrecoverably, to be asked about in every mode that asks at
@@ -104,6 +107,7 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         reads: reads.unwrap_or_default(),
         reads_unknown_files: read_only::reads_unknown_files(command),
         is_git: name == "git",
+        tracks_branches: programs::tracks_branches(command),
         uses_rustup: programs::find(name).is_rustup_proxy,
         danger: destructive::danger(command),
         catastrophe: destructive::catastrophe(command),

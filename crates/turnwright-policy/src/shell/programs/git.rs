@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use turnwright_types::effect::is_secret_path;
 
-use crate::shell::Word;
 use crate::shell::args::{Args, first_operand, git_subcommand, is_option, operands};
 use crate::shell::destructive::{CHANGES, Danger, HISTORY, first_danger, has_option};
 use crate::shell::network::Network;
@@ -12,6 +11,7 @@ use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
 use crate::shell::read_only::options::{Argument, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
+use crate::shell::{SimpleCommand, Word};
 
 use super::{Program, is_in, program};
 
@@ -245,6 +245,29 @@ fn needs_network(words: Args<'_>) -> bool {
 /// Global options that change neither what runs nor where.
 const GLOBAL: &str = "--no-pager -P --no-optional-locks --no-lazy-fetch --no-replace-objects";
 
+/// Subcommands that set the remote branch that another one follows.
+const TRACKING: &str = "branch checkout fetch pull push switch worktree";
+/// Their options that name a program or start an editor.
+const STARTING: [&str; 5] =
+    ["--exec", "--receive-pack", "--upload-pack", "--strategy", "--edit-description"];
+
+/// True for git with such a subcommand, and with no arguments that start another program: by an option,
+/// by an alias, or by the hooks of another repository.
+pub(in crate::shell) fn tracks_branches(command: &SimpleCommand) -> bool {
+    let is_whole = command.program() == "git" && command.wrappers.is_empty();
+    if !is_whole || command.has_unknown_args || command.words.iter().any(|it| it.is_glob) {
+        return false;
+    }
+    let words = &command.words[1..];
+    let words = &words[words.iter().take_while(|it| is_in(GLOBAL, &it.text)).count()..];
+    let Some((sub, words)) = words.split_first() else { return false };
+    let starts = |it: &Word| {
+        let is_named = STARTING.iter().any(|name| is_option(&it.text, '\0', name));
+        is_named || it.text.starts_with("-s") || it.text.contains("::") || it.text.contains("//")
+    };
+    is_in(TRACKING, &sub.text) && !words.iter().any(starts)
+}
+
 /// The files that git reads; `None` if it may do more than read.
 fn reads(words: &[Word]) -> FilesRead {
     let is_global = |it: &&Word| is_in(GLOBAL, &it.text);
@@ -372,4 +395,47 @@ fn push(words: Args<'_>) -> Option<&'static str> {
             || text.starts_with(['+', ':'])
     });
     is_forced.then_some("overwrites or deletes what others may have pulled")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::shell::{classify, parse};
+    use turnwright_types::dialect::ShellDialect;
+
+    #[test]
+    fn git_tracks_branches_only_if_its_arguments_start_no_other_program() {
+        for (line, expected) in [
+            ("git checkout -b x origin/x", true),
+            ("git switch -c x", true),
+            ("git push -u origin feature/x", true),
+            ("git --no-pager branch -u origin/x", true),
+            ("git -c alias.x='!sh s.sh' x", false),
+            ("git -c core.hooksPath=h checkout -b x", false),
+            ("git --config-env=alias.x=X x", false),
+            ("git --exec-path=. branch", false),
+            ("git -C sub checkout -b x", false),
+            ("git --git-dir=x/.git checkout -b x", false),
+            ("git x", false),
+            ("git commit -m x", false),
+            ("git submodule foreach sh s.sh", false),
+            ("git rebase -x 'sh s.sh' main", false),
+            ("git push --receive-pack='sh s.sh' origin", false),
+            ("git push --exe='sh s.sh' origin", false),
+            ("git fetch --upload-pack s.sh origin", false),
+            ("git pull -sours origin", false),
+            ("git pull --strategy=evil origin", false),
+            ("git branch --edit-description", false),
+            ("git fetch ext::s.sh", false),
+            ("git push file:///tmp/x", false),
+            ("nohup git checkout -b x > /dev/null", false),
+            ("./git checkout -b x", false),
+            ("GIT_EXEC_PATH=. git checkout -b x", false),
+            ("env GIT_EXEC_PATH=. git checkout -b x", false),
+        ] {
+            let script = parse(line, ShellDialect::Bash);
+            let tracks = script.ambiguity.is_none()
+                && script.commands.iter().all(|it| classify(it).tracks_branches);
+            assert_eq!(tracks, expected, "{line}");
+        }
+    }
 }

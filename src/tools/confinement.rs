@@ -64,7 +64,8 @@ const SAFE_GIT_VARIABLES: &[(&str, &str)] = &[
     (
         "GIT_CONFIG_PARAMETERS",
         "'safe.bareRepository=explicit' 'core.fsmonitor=false' 'core.hooksPath=/dev/null' \
-         'core.pager=cat' 'log.showSignature=false' 'diff.ignoreSubmodules=dirty'",
+         'core.pager=cat' 'log.showSignature=false' 'diff.ignoreSubmodules=dirty' \
+         'diff.submodule=short' 'status.submoduleSummary=false'",
     ),
 ];
 

@@ -228,7 +228,7 @@ impl ConfinementBuilder<'_> {
         let is_certain = self.command.uncertainty.is_none();
         let uses_ssh = self.network && is_certain && only_runs(&self.command.script, SSH_PROGRAMS);
         let environment = base_environment(self.env, self.is_silent);
-        let profile = self.profile(write, uses_ssh, &environment);
+        let profile = self.profile(write, uses_ssh, &environment)?;
         let snapshot = self.may_write.then(|| {
             let repositories = self.env.checkpoint.repositories();
             self.env.guard.take_snapshot(&confinement.protected, repositories)
@@ -272,7 +272,7 @@ impl ConfinementBuilder<'_> {
         writable: Vec<PathBuf>,
         uses_ssh: bool,
         environment: &Environment,
-    ) -> SandboxProfile {
+    ) -> Result<SandboxProfile, ToolRefusal> {
         let allowed = self.allowed_protected_paths();
         // git itself legitimately writes its config, for example to set a branch's upstream. The
         // snapshot is checked after the command has ended.
@@ -296,14 +296,31 @@ impl ConfinementBuilder<'_> {
             let list = profile.readable.get_or_insert_default();
             list.extend(places.into_iter().chain(named));
         }
-        // The user was not asked about files that the command does not name, so secrets among them
-        // are hidden.
-        if !self.may_write && hidden_paths::reads_unnamed_files(&self.command.script) {
-            let named: Vec<_> = self.command.reads.iter().map(|it| it.path.clone()).collect();
-            let roots = self.env.files.roots().folders();
-            profile.hidden.extend(hidden_paths::hidden_below(roots, &self.denied_paths, &named));
+        if !self.may_write {
+            profile.hidden.extend(self.hidden_paths(environment)?);
         }
-        profile
+        Ok(profile)
+    }
+
+    /// The secrets that a command might come across which only reads. The user was not asked about
+    /// files that it does not name.
+    fn hidden_paths(&self, environment: &Environment) -> Result<Vec<PathBuf>, ToolRefusal> {
+        let reads = &self.command.reads;
+        if !hidden_paths::reads_unnamed_files(&self.command.script, reads) {
+            return Ok(Vec::new());
+        }
+        let named: Vec<_> = reads.iter().map(|it| it.path.clone()).collect();
+        let folders = silent_reads::project_folders(self.env.files.roots(), environment);
+        let found = hidden_paths::hidden_below(&folders, &self.denied_paths, &named);
+        if !found.is_complete {
+            return Err(
+                "Nothing was run: the project has too many files to hide those with secrets \
+                        from a command that runs without a question. Use the file tools, or call \
+                        again with \"escalate\", so that the user is asked."
+                    .into(),
+            );
+        }
+        Ok(found.paths)
     }
 
     /// The protected paths that the user has explicitly allowed. A folder that contains the whole
@@ -370,6 +387,22 @@ fn ssh_agents(environment: &Environment) -> Vec<PathBuf> {
     named.into_iter().chain(usual).filter_map(|it| fs::canonicalize(it).ok()).collect()
 }
 
+/// The settings of the repositories in which a command line does nothing but what may make git note which
+/// remote branch another one follows. Looks files up: not for the runtime's thread.
+fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
+    let script = &command.script;
+    // Another repository that is given by its folder has hooks of its own.
+    let config = |it: &shell::SimpleCommand| {
+        let folder = fs::canonicalize(command.workdir.join(it.folder.as_ref()?)).ok()?;
+        let mut words = it.argv().skip(2);
+        let tracks = shell::classify(it).tracks_branches;
+        let config = || repository::config_of(&folder);
+        (tracks && !words.any(|word| folder.join(word).is_dir())).then(config)?
+    };
+    let configs: Option<_> = script.commands.iter().map(config).collect();
+    configs.filter(|_| script.ambiguity.is_none()).unwrap_or_default()
+}
+
 /// Whether a command line runs only these programs.
 fn only_runs(script: &shell::Script, programs: &[&str]) -> bool {
     script.ambiguity.is_none()
@@ -388,22 +421,6 @@ mod tests {
     #[test]
     fn a_file_to_be_written_is_made_without_following_a_link() {
         let folder = tempfile::tempdir().unwrap();
-/// The settings of the repositories in which a command line does nothing but what may make git note which
-/// remote branch another one follows. Looks files up: not for the runtime's thread.
-fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
-    let script = &command.script;
-    // Another repository that is given by its folder has hooks of its own.
-    let config = |it: &shell::SimpleCommand| {
-        let folder = fs::canonicalize(command.workdir.join(it.folder.as_ref()?)).ok()?;
-        let mut words = it.argv().skip(2);
-        let tracks = shell::classify(it).tracks_branches;
-        let config = || repository::config_of(&folder);
-        (tracks && !words.any(|word| folder.join(word).is_dir())).then(config)?
-    };
-    let configs: Option<_> = script.commands.iter().map(config).collect();
-    configs.filter(|_| script.ambiguity.is_none()).unwrap_or_default()
-}
-
         let base = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir(base.join("real")).unwrap();
         std::os::unix::fs::symlink("real", base.join("link")).unwrap();

@@ -141,7 +141,8 @@ pub(super) fn config_of(folder: &Path) -> Option<PathBuf> {
 pub(super) fn user_settings(home: &Path, config: &Path) -> Vec<PathBuf> {
     const NAMING_FILES: [&str; 4] =
         ["include.path", "includeif.path", "core.excludesfile", "core.attributesfile"];
-    let mut all = vec![home.join(".gitconfig"), config.join("git")];
+    let mut all = vec![home.join(".gitconfig")];
+    all.extend(["config", "ignore", "attributes"].map(|it| config.join("git").join(it)));
     for file in [home.join(".gitconfig"), config.join("git/config")] {
         let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
         let named = settings::parse(&text).unwrap_or_default().into_iter();
@@ -325,7 +326,6 @@ mod tests {
     }
 
     #[test]
-    #[test]
     fn the_settings_of_a_folder_are_those_of_the_repository_that_git_uses_there() {
         let disk = TestFolder::new();
         disk.repository("own/.git", USUAL_CONFIG);
@@ -345,6 +345,7 @@ mod tests {
         }
     }
 
+    #[test]
     fn a_repository_is_untrusted_when_the_config_of_a_submodule_starts_programs() {
         let disk = TestFolder::new();
         disk.repository("top/.git", USUAL_CONFIG);

@@ -9,7 +9,7 @@ use crate::shell::destructive::{CHANGES, Danger, HISTORY, first_danger, has_opti
 use crate::shell::network::Network;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
-use crate::shell::read_only::options::{Argument, arguments};
+use crate::shell::read_only::options::{Argument, OptionTable, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
 use crate::shell::{SimpleCommand, Word};
 
@@ -83,7 +83,7 @@ const DESCRIBE: &str = "--dirty? --broken? --all --tags --contains --abbrev? --c
 const CONFIG: &str = "-l -z --global --system --local --worktree --get --get-all --get-regexp \
     --get-urlmatch --list --type: --bool --int --bool-or-int --path --expiry-date --null \
     --name-only --show-origin --show-scope --includes --no-includes --default: --all --regexp \
-    --show-names --no-show-names --value: --fixed-value -f< --file< --blob:";
+    --show-names --no-show-names --value: --fixed-value -f< --file<";
 
 const REFS: &str = "-q -s -d --count: --sort: --format: --points-at: --merged? --no-merged? --contains? \
     --no-contains? --ignore-case --color? --exclude: --include-root-refs --shell --omit-empty \
@@ -131,8 +131,8 @@ const SUBCOMMANDS: &[Program] = &[
         Any,
     ),
     program("cat-file").reads(
-        &["-t -s -e -p --batch? --batch-check? --batch-all-objects --allow-unknown-type \
-           --unordered -z -Z --buffer"],
+        &["-t -s -e -p --batch-check? --batch-all-objects --allow-unknown-type --unordered -z -Z \
+           --buffer"],
         Any,
     ),
     program("rev-parse").reads(&[REV_PARSE], Any),
@@ -283,6 +283,9 @@ fn reads(words: &[Word]) -> FilesRead {
     }
     match subcommand(&sub.text).reads {
         Reads::Options(options, operands) => {
+            if may_show_kept_secret(&sub.text, options, words) {
+                return None;
+            }
             let mut reads = repository();
             reads.0.extend(words.iter().filter_map(secret_file));
             operands.files(options, words, reads)
@@ -291,6 +294,56 @@ fn reads(words: &[Word]) -> FilesRead {
         Reads::Unknown => None,
     }
 }
+
+/// True if git may show a secret that it keeps in a revision or the index although no word is its name:
+/// by a pattern, by the name of an object, or among all files of a revision. What has changed it may
+/// show.
+fn may_show_kept_secret(sub: &str, options: OptionTable, words: &[Word]) -> bool {
+    const NAMES_ONLY: &str = "status ls-files ls-tree rev-list shortlog check-ignore check-attr branch \
+        tag remote show-ref for-each-ref describe name-rev rev-parse";
+    let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
+    let (before, after) = words.split_at(end);
+    let mut operands = Vec::new();
+    let (mut has_pattern, mut is_kept, mut tells_kind) = (false, false, false);
+    for argument in arguments(options, before).flatten() {
+        match argument {
+            Argument::Option(option) => {
+                has_pattern |= is_in("e f", option);
+                is_kept |= option == "--cached";
+                tells_kind |= is_in("t s e --batch-check", option);
+            }
+            Argument::Operand(word) => operands.push(word),
+            Argument::FileValue(..) => {}
+        }
+    }
+    if sub == "grep" {
+        operands.drain(..usize::from(!has_pattern && !operands.is_empty()));
+        let is_revision = |it: &&Word| !after.is_empty() || !looks_like_path(&it.text);
+        // The sandbox hides the secrets among the files of the working tree.
+        return is_kept || operands.iter().any(is_revision);
+    }
+    let is_name = |it: &&Word| it.text.bytes().all(|it| it.is_ascii_hexdigit());
+    let shows_object = sub == "cat-file" && !tells_kind && operands.iter().any(is_name);
+    let named = operands.into_iter().chain(after);
+    shows_object || !is_in(NAMES_ONLY, sub) && named.into_iter().any(may_be_secret)
+}
+
+/// True for a pattern or for magic that could name a secret file: git looks such words up by itself, in
+/// any revision. `*.rs` and the like could not.
+fn may_be_secret(word: &Word) -> bool {
+    let is_pattern = |it: char| "*?[]\\".contains(it);
+    let Some(at) = word.text.rfind(is_pattern) else { return word.text.starts_with(":(") };
+    let end = &word.text[at + 1..];
+    let mut extension = end.strip_prefix('.').unwrap_or_default().bytes();
+    let is_extension = extension.len() > 0 && extension.all(|it| it.is_ascii_alphanumeric());
+    let can_be = |it: &&str| is_secret_path(Path::new(&format!("{it}{end}")));
+    !is_extension || SECRET_NAMES.iter().any(can_be) || ENVIRONMENTS.contains(&end)
+}
+
+/// Beginnings of the names of secret files, and ends of those such as `.env.local`.
+const SECRET_NAMES: [&str; 3] = ["x", "secrets", "credentials"];
+const ENVIRONMENTS: [&str; 8] =
+    [".local", ".production", ".prod", ".development", ".dev", ".staging", ".test", ".vault"];
 
 /// The secret file that a word names, maybe as it was in a revision: `HEAD:.env`.
 fn secret_file(word: &Word) -> Option<PathBuf> {

@@ -186,7 +186,6 @@ fn git_runs_nothing_of_a_repository_that_only_the_history_names() {
     let folder = agent.workspace().to_path_buf();
     let inner = folder.join("inner");
     std::fs::create_dir(&inner).unwrap();
-    std::fs::copy(folder.join("trap"), inner.join("trap")).unwrap();
     let author = ["-c", "user.name=a", "-c", "user.email=a@b"];
     let commit = ["commit", "-q", "--allow-empty", "-m", "more"];
     for place in [&inner, &folder] {
@@ -203,10 +202,12 @@ fn git_runs_nothing_of_a_repository_that_only_the_history_names() {
     git(&folder, &[&author[..], &commit].concat());
     git(&folder, &["config", "diff.submodule", "diff"]);
     git(&folder, &["config", "status.submoduleSummary", "true"]);
-    set_traps(&inner);
+    git(&inner, &["config", "diff.external", "echo sprung; true"]);
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(cards::questions(&agent), 0);
-    assert!(!has_sprung(&inner));
+    let results = cards::results(&agent, 1).concat();
+    // Otherwise the git that runs there fails because it may not write.
+    assert!(results.contains("Subproject commit") && !results.contains("failed"), "{results}");
 }
 
 #[test]

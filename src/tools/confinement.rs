@@ -226,7 +226,7 @@ impl ConfinementBuilder<'_> {
         }
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
-        let uses_ssh = self.network && is_certain && only_runs(&self.command.script, SSH_PROGRAMS);
+        let uses_ssh = self.network && is_certain && only_connects(&self.command.script);
         let environment = base_environment(self.env, self.is_silent);
         let profile = self.profile(write, uses_ssh, &environment)?;
         let snapshot = self.may_write.then(|| {
@@ -403,19 +403,36 @@ fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
     configs.filter(|_| script.ambiguity.is_none()).unwrap_or_default()
 }
 
-/// Whether a command line runs only these programs.
-fn only_runs(script: &shell::Script, programs: &[&str]) -> bool {
+/// Whether a command line runs only programs that need the SSH agent.
+fn only_connects(script: &shell::Script) -> bool {
+    let connects = |it: &shell::SimpleCommand| {
+        let is_known = SSH_PROGRAMS.contains(&it.program()) && it.wrappers.is_empty();
+        is_known && (it.program() != "git" || shell::classify(it).starts_no_other)
+    };
     script.ambiguity.is_none()
         && !script.commands.is_empty()
-        && script
-            .commands
-            .iter()
-            .all(|it| programs.contains(&it.program()) && it.wrappers.is_empty())
+        && script.commands.iter().all(connects)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn git_gets_the_ssh_agent_only_if_its_words_start_no_other_program() {
+        for (line, expected) in [
+            ("git push", true),
+            ("git add -A && git commit -m x && git push -u origin x", true),
+            ("ssh host ls", true),
+            ("git -c alias.x='!cat ~/.ssh/id' x", false),
+            ("git -C sub fetch", false),
+            ("git clone -c core.sshCommand=./x host:y", false),
+            ("git push && sh x", false),
+        ] {
+            let script = shell::parse(line, turnwright_workspace::exec::dialect());
+            assert_eq!(only_connects(&script), expected, "{line}");
+        }
+    }
 
     #[cfg(unix)]
     #[test]

@@ -50,8 +50,9 @@ pub struct Classification {
     pub reads_unknown_files: bool,
     /// It is git, whose behaviour depends on the settings of the repository in which it runs.
     pub is_git: bool,
-    /// It is git, may note which remote branch another one follows, and its arguments start no other
-    /// program.
+    /// It is git, and its arguments start no other program.
+    pub starts_no_other: bool,
+    /// The same, and it may note which remote branch another one follows.
     pub tracks_branches: bool,
     /// It may be run by rustup, which selects the toolchain that a file in the folder names.
     pub uses_rustup: bool,
@@ -110,6 +111,7 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         tracks_branches: programs::tracks_branches(command),
         uses_rustup: programs::find(name).is_rustup_proxy,
         danger: destructive::danger(command),
+        starts_no_other: programs::starts_no_other(command),
         catastrophe: destructive::catastrophe(command),
         needs_network: network::needs_network(command),
     }

@@ -9,7 +9,7 @@ use crate::shell::destructive::{CHANGES, Danger, HISTORY, first_danger, has_opti
 use crate::shell::network::Network;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
-use crate::shell::read_only::options::{Argument, OptionTable, arguments};
+use crate::shell::read_only::options::{self, Argument, OptionTable, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
 use crate::shell::{SimpleCommand, Word};
 
@@ -245,27 +245,55 @@ fn needs_network(words: Args<'_>) -> bool {
 /// Global options that change neither what runs nor where.
 const GLOBAL: &str = "--no-pager -P --no-optional-locks --no-lazy-fetch --no-replace-objects";
 
-/// Subcommands that set the remote branch that another one follows.
+/// Subcommands of git itself that start nothing but git, hooks, and what the settings name.
+const PLAIN: &str = "add branch checkout clone commit diff fetch init lfs log ls-remote merge mv pull push \
+    rebase remote restore rev-parse rm show stash status submodule switch tag worktree";
+/// Those that set the remote branch that another one follows.
 const TRACKING: &str = "branch checkout fetch pull push switch worktree";
-/// Their options that name a program or start an editor.
-const STARTING: [&str; 5] =
-    ["--exec", "--receive-pack", "--upload-pack", "--strategy", "--edit-description"];
+/// Options that name a program, settings or a folder of hooks, or start an editor.
+const STARTING: [&str; 7] = [
+    "--exec",
+    "--receive-pack",
+    "--upload-pack",
+    "--strategy",
+    "--edit-description",
+    "--config",
+    "--template",
+];
 
-/// True for git with such a subcommand, and with no arguments that start another program: by an option,
-/// by an alias, or by the hooks of another repository.
+/// True for git with arguments that start no other program: by an option, by an alias, or by the settings
+/// and hooks of another repository.
+pub(in crate::shell) fn starts_no_other(command: &SimpleCommand) -> bool {
+    plain_subcommand(command).is_some()
+}
+
+/// The same with a subcommand that sets the remote branch that another one follows.
 pub(in crate::shell) fn tracks_branches(command: &SimpleCommand) -> bool {
-    let is_whole = command.program() == "git" && command.wrappers.is_empty();
-    if !is_whole || command.has_unknown_args || command.words.iter().any(|it| it.is_glob) {
-        return false;
+    plain_subcommand(command).is_some_and(|it| is_in(TRACKING, it))
+}
+
+fn plain_subcommand(command: &SimpleCommand) -> Option<&str> {
+    let (program, words) = command.words.split_first()?;
+    let is_whole = program.text == "git" && command.wrappers.is_empty();
+    if !is_whole || command.has_unknown_args {
+        return None;
     }
-    let words = &command.words[1..];
     let words = &words[words.iter().take_while(|it| is_in(GLOBAL, &it.text)).count()..];
-    let Some((sub, words)) = words.split_first() else { return false };
-    let starts = |it: &Word| {
-        let is_named = STARTING.iter().any(|name| is_option(&it.text, '\0', name));
-        is_named || it.text.starts_with("-s") || it.text.contains("::") || it.text.contains("//")
+    let (sub, words) = words.split_first()?;
+    let letters = match sub.text.as_str() {
+        "clone" => "cu",
+        "merge" | "pull" | "rebase" => "s",
+        _ => "",
     };
-    is_in(TRACKING, &sub.text) && !words.iter().any(starts)
+    let starts = |it: &Word| {
+        let is_short = |letter| is_option(&it.text, letter, "");
+        options::may_be_option(it)
+            || STARTING.iter().any(|name| is_option(&it.text, '\0', name))
+            || letters.chars().any(is_short)
+            || it.text.contains("::")
+            || it.text.starts_with("file:")
+    };
+    (is_in(PLAIN, &sub.text) && !words.iter().any(starts)).then_some(&sub.text)
 }
 
 /// The files that git reads; `None` if it may do more than read.
@@ -452,43 +480,62 @@ fn push(words: Args<'_>) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use crate::shell::{classify, parse};
+    use crate::shell::{Classification, classify, parse};
     use turnwright_types::dialect::ShellDialect;
 
     #[test]
-    fn git_tracks_branches_only_if_its_arguments_start_no_other_program() {
-        for (line, expected) in [
-            ("git checkout -b x origin/x", true),
-            ("git switch -c x", true),
-            ("git push -u origin feature/x", true),
-            ("git --no-pager branch -u origin/x", true),
-            ("git -c alias.x='!sh s.sh' x", false),
-            ("git -c core.hooksPath=h checkout -b x", false),
-            ("git --config-env=alias.x=X x", false),
-            ("git --exec-path=. branch", false),
-            ("git -C sub checkout -b x", false),
-            ("git --git-dir=x/.git checkout -b x", false),
-            ("git x", false),
-            ("git commit -m x", false),
-            ("git submodule foreach sh s.sh", false),
-            ("git rebase -x 'sh s.sh' main", false),
-            ("git push --receive-pack='sh s.sh' origin", false),
-            ("git push --exe='sh s.sh' origin", false),
-            ("git fetch --upload-pack s.sh origin", false),
-            ("git pull -sours origin", false),
-            ("git pull --strategy=evil origin", false),
-            ("git branch --edit-description", false),
-            ("git fetch ext::s.sh", false),
-            ("git push file:///tmp/x", false),
-            ("nohup git checkout -b x > /dev/null", false),
-            ("./git checkout -b x", false),
-            ("GIT_EXEC_PATH=. git checkout -b x", false),
-            ("env GIT_EXEC_PATH=. git checkout -b x", false),
-        ] {
-            let script = parse(line, ShellDialect::Bash);
-            let tracks = script.ambiguity.is_none()
-                && script.commands.iter().all(|it| classify(it).tracks_branches);
-            assert_eq!(tracks, expected, "{line}");
+    fn git_with_arguments_that_may_start_other_programs_is_not_only_git() {
+        let both = [
+            "git checkout -b x origin/x",
+            "git switch -c x",
+            "git push -u origin feature/x",
+            "git --no-pager branch -u origin/x",
+        ];
+        let not_tracking = [
+            "git add src/*.rs",
+            "git commit -s -m x",
+            "git clone ssh://host/x",
+            "git submodule update --init",
+        ];
+        let neither = [
+            "git -c alias.x='!sh s.sh' x",
+            "git -c core.hooksPath=h checkout -b x",
+            "git --config-env=alias.x=X x",
+            "git --exec-path=. branch",
+            "git -C sub checkout -b x",
+            "git --git-dir=x/.git checkout -b x",
+            "git x",
+            "git submodule foreach sh s.sh",
+            "git rebase -x 'sh s.sh' main",
+            "git push --receive-pack='sh s.sh' origin",
+            "git push --exe='sh s.sh' origin",
+            "git fetch --upload-pack s.sh origin",
+            "git pull -sours origin",
+            "git pull --strategy=evil origin",
+            "git branch --edit-description",
+            "git fetch ext::s.sh",
+            "git push file:///tmp/x",
+            "git fetch *",
+            "git clone -c core.sshCommand=s.sh x",
+            "git clone --conf core.sshCommand=s.sh x",
+            "git clone -qu s.sh x",
+            "git clone --template=hooks x",
+            "nohup git checkout -b x > /dev/null",
+            "./git checkout -b x",
+            "GIT_EXEC_PATH=. git checkout -b x",
+            "env GIT_EXEC_PATH=. git checkout -b x",
+        ];
+        for (lines, expected) in
+            [(&both[..], (true, true)), (&not_tracking, (true, false)), (&neither, (false, false))]
+        {
+            for line in lines {
+                let script = parse(line, ShellDialect::Bash);
+                let all = |is: fn(&Classification) -> bool| {
+                    script.ambiguity.is_none() && script.commands.iter().all(|it| is(&classify(it)))
+                };
+                let found = (all(|it| it.starts_no_other), all(|it| it.tracks_branches));
+                assert_eq!(found, expected, "{line}");
+            }
         }
     }
 }

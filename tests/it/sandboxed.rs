@@ -258,6 +258,37 @@ fn a_command_cannot_read_secret_files_that_it_does_not_name() {
 }
 
 #[test]
+fn a_secret_behind_many_files_is_hidden_and_with_too_many_secrets_nothing_runs() {
+    if !has_sandbox("a_secret_behind_many_files_is_hidden_and_with_too_many_secrets_nothing_runs") {
+        return;
+    }
+    let builder =
+        TestAgent::builder().file("zz/deep/.env", "KEY=hush-hush\n").file("aa/note", "KEY=plain\n");
+    let mut agent = builder.permission("reject_once").start();
+    let folder = agent.path("aa");
+    let files = |count: usize, ending: &str| {
+        for number in 0..count {
+            std::fs::write(folder.join(format!("{number}{ending}")), "").unwrap();
+        }
+    };
+    files(10_100, "");
+    let mut run = |command: &str| {
+        agent.model().push(calls("exec", &exec(command))).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        let result = cards::turn(&mut agent);
+        assert_eq!(cards::questions(&agent), 0, "{command}");
+        result
+    };
+    for command in ["grep -r KEY .", "find . -type f -size +0 -exec cat {} +"] {
+        let result = run(command);
+        assert!(result.contains("KEY=plain") && !result.contains("hush-hush"), "{result}");
+    }
+    files(4_100, ".pem");
+    let result = run("grep -r KEY .");
+    assert!(result.contains("Nothing was run") && !result.contains("KEY="), "{result}");
+}
+
+#[test]
 fn a_hook_cannot_be_changed_through_a_hard_link() {
     if !has_sandbox("a_hook_cannot_be_changed_through_a_hard_link") {
         return;

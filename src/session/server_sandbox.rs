@@ -46,7 +46,8 @@ impl ServerSite<'_> {
         let mut hidden = confinement.read_only.clone();
         hidden.extend(self.home.map(build_credential_paths).unwrap_or_default());
         if self.has_servers {
-            hidden.extend(hidden_below(roots.folders(), &denied_paths, &[]));
+            let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
+            hidden.extend(hidden_below(&folders, &denied_paths, &[]).paths);
         }
         // Sessions share a server only if their profiles are equal.
         hidden.sort();

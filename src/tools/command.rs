@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{repository, toolchain};
 use turnwright_policy::shell::{self, NamedFile};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
-use turnwright_workspace::exec::dialect;
+use turnwright_workspace::exec::{Environment, dialect};
 use turnwright_workspace::files::Roots;
 
 /// The values of `escalate` that are not a path.
@@ -35,18 +35,33 @@ pub(super) fn paths_in_script(
 }
 
 /// Why a line may run more than its words tell: git obeys the config of the repository that it runs
-/// in, and rustup the toolchain file of a folder. Reads the disk.
-pub(super) fn uncertainty_of(script: &shell::Script, workdir: &Path) -> Option<String> {
+/// in, and rustup and other version managers the files of a folder. Reads the disk.
+pub(super) fn uncertainty_of(
+    script: &shell::Script,
+    workdir: &Path,
+    environment: &Environment,
+) -> Option<String> {
     let mut known: Vec<(PathBuf, bool)> = Vec::new();
     for simple in &script.commands {
         let nature = shell::classify(simple);
-        if !nature.is_git && !nature.uses_rustup {
+        let has_versions = nature.is_read_only && nature.has_versions;
+        if !nature.is_git && !nature.uses_rustup && !has_versions {
             continue;
         }
         let Some(folder) = &simple.folder else {
             return Some("nobody knows in which folder it will run".to_owned());
         };
         let folder = std::fs::canonicalize(workdir.join(folder)).unwrap_or(workdir.to_path_buf());
+        let version = || {
+            let program = simple.program();
+            toolchain::untrusted_version_reason(program, &folder, environment)
+        };
+        if let Some(uncertainty) = has_versions.then(version).flatten() {
+            return Some(uncertainty);
+        }
+        if !nature.is_git && !nature.uses_rustup {
+            continue;
+        }
         let place = (folder, nature.is_git);
         if known.contains(&place) {
             continue;
@@ -71,7 +86,7 @@ pub(crate) fn command_line_effects(line: &str, roots: &Roots) -> Vec<Effect> {
     let command = shell::command(line, &workdir.path, dialect());
     let named = paths_in_script(&command.script, Path::new("."), None);
     let targets: Vec<_> = named.iter().map(|it| roots.resolve(it.path())).collect();
-    let uncertainty = uncertainty_of(&command.script, &workdir.path);
+    let uncertainty = uncertainty_of(&command.script, &workdir.path, &Environment::default());
     effects(command, &workdir, None, uncertainty, named.into_iter().zip(targets))
 }
 

@@ -1,6 +1,7 @@
 //! The confinement of one command: its permission and the session's sandbox settings → a sandbox
 //! profile, environment variables, and a snapshot of the protected paths.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,8 @@ const SAFE_GIT_VARIABLES: &[(&str, &str)] = &[
     (
         "GIT_CONFIG_PARAMETERS",
         "'safe.bareRepository=explicit' 'core.fsmonitor=false' 'core.hooksPath=/dev/null' \
-         'core.pager=cat' 'log.showSignature=false' 'diff.ignoreSubmodules=dirty'",
+         'core.pager=cat' 'log.showSignature=false' 'diff.ignoreSubmodules=dirty' \
+         'diff.submodule=short' 'status.submoduleSummary=false'",
     ),
 ];
 
@@ -224,9 +226,9 @@ impl ConfinementBuilder<'_> {
         }
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
-        let uses_ssh = self.network && is_certain && only_runs(&self.command.script, SSH_PROGRAMS);
+        let uses_ssh = self.network && is_certain && only_connects(&self.command.script);
         let environment = base_environment(self.env, self.is_silent);
-        let profile = self.profile(write, uses_ssh, &environment);
+        let profile = self.profile(write, uses_ssh, &environment)?;
         let snapshot = self.may_write.then(|| {
             let repositories = self.env.checkpoint.repositories();
             self.env.guard.take_snapshot(&confinement.protected, repositories)
@@ -270,13 +272,13 @@ impl ConfinementBuilder<'_> {
         writable: Vec<PathBuf>,
         uses_ssh: bool,
         environment: &Environment,
-    ) -> SandboxProfile {
+    ) -> Result<SandboxProfile, ToolRefusal> {
         let allowed = self.allowed_protected_paths();
         // git itself legitimately writes its config, for example to set a branch's upstream. The
         // snapshot is checked after the command has ended.
-        let is_git = only_runs(&self.command.script, &["git"]);
+        let configs = tracking_configs(self.command);
         let may_write_protected = |path: &Path| {
-            (is_git && path.ends_with(".git/config"))
+            configs.contains(path)
                 || allowed.iter().any(|it| it.starts_with(path) || path.starts_with(it))
         };
         let mut profile = self.session_access().profile(ProgramAccess {
@@ -295,14 +297,31 @@ impl ConfinementBuilder<'_> {
             let list = profile.readable.get_or_insert_default();
             list.extend(places.into_iter().chain(named));
         }
-        // The user was not asked about files that the command does not name, so secrets among them
-        // are hidden.
-        if !self.may_write && hidden_paths::reads_unnamed_files(&self.command.script) {
-            let named: Vec<_> = self.command.reads.iter().map(|it| it.path.clone()).collect();
-            let roots = self.env.files.roots().folders();
-            profile.hidden.extend(hidden_paths::hidden_below(roots, &self.denied_paths, &named));
+        if !self.may_write {
+            profile.hidden.extend(self.hidden_paths(environment)?);
         }
-        profile
+        Ok(profile)
+    }
+
+    /// The secrets that a command might come across which only reads. The user was not asked about
+    /// files that it does not name.
+    fn hidden_paths(&self, environment: &Environment) -> Result<Vec<PathBuf>, ToolRefusal> {
+        let reads = &self.command.reads;
+        if !hidden_paths::reads_unnamed_files(&self.command.script, reads) {
+            return Ok(Vec::new());
+        }
+        let named: Vec<_> = reads.iter().map(|it| it.path.clone()).collect();
+        let folders = silent_reads::project_folders(self.env.files.roots(), environment);
+        let found = hidden_paths::hidden_below(&folders, &self.denied_paths, &named);
+        if !found.is_complete {
+            return Err(
+                "Nothing was run: the project has too many files to hide those with secrets \
+                        from a command that runs without a question. Use the file tools, or call \
+                        again with \"escalate\", so that the user is asked."
+                    .into(),
+            );
+        }
+        Ok(found.paths)
     }
 
     /// The protected paths that the user has explicitly allowed. A folder that contains the whole
@@ -369,19 +388,52 @@ fn ssh_agents(environment: &Environment) -> Vec<PathBuf> {
     named.into_iter().chain(usual).filter_map(|it| fs::canonicalize(it).ok()).collect()
 }
 
-/// Whether a command line runs only these programs.
-fn only_runs(script: &shell::Script, programs: &[&str]) -> bool {
+/// The settings of the repositories in which a command line does nothing but what may make git note which
+/// remote branch another one follows. Looks files up: not for the runtime's thread.
+fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
+    let script = &command.script;
+    // Another repository that is given by its folder has hooks of its own.
+    let config = |it: &shell::SimpleCommand| {
+        let folder = fs::canonicalize(command.workdir.join(it.folder.as_ref()?)).ok()?;
+        let mut words = it.argv().skip(2);
+        let tracks = shell::classify(it).tracks_branches;
+        let config = || repository::config_of(&folder);
+        (tracks && !words.any(|word| folder.join(word).is_dir())).then(config)?
+    };
+    let configs: Option<_> = script.commands.iter().map(config).collect();
+    configs.filter(|_| script.ambiguity.is_none()).unwrap_or_default()
+}
+
+/// Whether a command line runs only programs that need the SSH agent.
+fn only_connects(script: &shell::Script) -> bool {
+    let connects = |it: &shell::SimpleCommand| {
+        let is_known = SSH_PROGRAMS.contains(&it.program()) && it.wrappers.is_empty();
+        is_known && (it.program() != "git" || shell::classify(it).starts_no_other)
+    };
     script.ambiguity.is_none()
         && !script.commands.is_empty()
-        && script
-            .commands
-            .iter()
-            .all(|it| programs.contains(&it.program()) && it.wrappers.is_empty())
+        && script.commands.iter().all(connects)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn git_gets_the_ssh_agent_only_if_its_words_start_no_other_program() {
+        for (line, expected) in [
+            ("git push", true),
+            ("git add -A && git commit -m x && git push -u origin x", true),
+            ("ssh host ls", true),
+            ("git -c alias.x='!cat ~/.ssh/id' x", false),
+            ("git -C sub fetch", false),
+            ("git clone -c core.sshCommand=./x host:y", false),
+            ("git push && sh x", false),
+        ] {
+            let script = shell::parse(line, turnwright_workspace::exec::dialect());
+            assert_eq!(only_connects(&script), expected, "{line}");
+        }
+    }
 
     #[cfg(unix)]
     #[test]

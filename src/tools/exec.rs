@@ -117,9 +117,10 @@ impl Tool for Exec {
         args.script();
     }
 
-    fn inspect(&self, args: &mut ExecArgs, targets: &[ResolvedPath], _: &ToolEnv) {
-        args.uncertainty =
-            targets.first().and_then(|it| command::uncertainty_of(args.script(), &it.path));
+    fn inspect(&self, args: &mut ExecArgs, targets: &[ResolvedPath], env: &ToolEnv) {
+        args.uncertainty = targets.first().and_then(|it| {
+            command::uncertainty_of(args.script(), &it.path, &env.command_environment)
+        });
     }
 
     fn view(&self, args: &ExecArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {

@@ -67,13 +67,13 @@ type FileId = (u64, u64);
 
 /// The identity of the regular file at a path, and how many names it has.
 #[cfg(unix)]
-fn file_id(path: &Path) -> Option<(FileId, u64)> {
+pub(super) fn file_id(path: &Path) -> Option<(FileId, u64)> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::symlink_metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     Some(((metadata.dev(), metadata.ino()), metadata.nlink()))
 }
 
 #[cfg(not(unix))]
-fn file_id(_: &Path) -> Option<(FileId, u64)> {
+pub(super) fn file_id(_: &Path) -> Option<(FileId, u64)> {
     None
 }

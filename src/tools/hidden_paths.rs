@@ -1,67 +1,133 @@
 //! Hides from a command the files that it may read without naming them, and that nobody was asked
 //! about: secrets and denied paths below the session's folders.
 
-use std::collections::VecDeque;
-use std::fs;
+use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 
+use super::hard_links::file_id;
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell;
-use turnwright_types::effect::is_secret_path;
+use turnwright_types::effect::{ResolvedPath, is_secret_path};
 
 /// The search visits at most this many files and folders.
-const MAX_VISITED: usize = 10_000;
+const MAX_VISITED: usize = 500_000;
 /// At most this many paths are hidden.
-const MAX_HIDDEN: usize = 256;
-/// Large folders of generated or third-party files, which are searched last.
-const LARGE_FOLDERS: &[&str] = &["node_modules", "target", ".venv", "venv", "dist", "build"];
-/// Programs that read everything below the folders they are given.
-const RECURSIVE_PROGRAMS: &[&str] = &["grep", "egrep", "fgrep", "rg", "git", "diff"];
+const MAX_HIDDEN: usize = 4_096;
+/// The names in the longest place of credentials below a home folder.
+const LONGEST_PLACE: usize = 4;
+/// Programs that, without further options, read no content but that of the files they name.
+const NAMING_PROGRAMS: &[&str] = &[
+    "[", "basename", "cat", "cd", "command", "date", "dirname", "echo", "false", "head", "ls",
+    "printf", "pwd", "sed", "stat", "tail", "test", "true", "wc", "which",
+];
 
-/// Whether a command line may read files that it does not name.
-pub(super) fn reads_unnamed_files(script: &shell::Script) -> bool {
-    let is_wide = |it: &shell::SimpleCommand| {
-        RECURSIVE_PROGRAMS.contains(&it.program())
-            || it.has_unknown_args
-            || it.words.iter().any(|word| word.is_glob)
-    };
-    script.commands.iter().any(is_wide)
+/// The paths to hide.
+#[derive(Debug, Default)]
+pub(crate) struct HiddenPaths {
+    pub(crate) paths: Vec<PathBuf>,
+    /// Whether these are all. If not, there are too many files or too many secrets.
+    pub(crate) is_complete: bool,
 }
 
-/// The secret and denied paths below these folders, except those in `named`.
-pub(crate) fn hidden_below<'a>(
-    roots: impl Iterator<Item = &'a Path>,
+/// Whether a command that only reads may read files that it does not name. `named` are the files that
+/// it does. Looks them up: not for the runtime's thread.
+pub(super) fn reads_unnamed_files(script: &shell::Script, named: &[ResolvedPath]) -> bool {
+    let names_all = |it: &shell::SimpleCommand| {
+        NAMING_PROGRAMS.contains(&it.program())
+            && !it.has_unknown_args
+            && !it.words.iter().any(|word| word.is_glob)
+    };
+    // Another name of a file may be that of a secret.
+    let has_other_names = |it: &ResolvedPath| file_id(&it.path).is_some_and(|(_, count)| count > 1);
+    script.ambiguity.is_some()
+        || !script.commands.iter().all(names_all)
+        || named.iter().any(has_other_names)
+}
+
+/// The secret and denied paths below these folders, except those in `named`, with all their names
+/// there. Looks files up: not for the runtime's thread.
+pub(crate) fn hidden_below(
+    roots: &[PathBuf],
     denied: &DeniedPaths,
     named: &[PathBuf],
-) -> Vec<PathBuf> {
-    let mut folders: VecDeque<PathBuf> = roots.map(Path::to_path_buf).collect();
-    let mut large = VecDeque::new();
-    let (mut hidden, mut seen) = (Vec::new(), 0);
-    while let Some(folder) = folders.pop_front().or_else(|| large.pop_front()) {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            seen += 1;
-            if seen > MAX_VISITED || hidden.len() >= MAX_HIDDEN {
-                return hidden;
+) -> HiddenPaths {
+    search(roots, denied, named, Limits { visited: MAX_VISITED, hidden: MAX_HIDDEN })
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    visited: usize,
+    hidden: usize,
+}
+
+fn search(
+    roots: &[PathBuf],
+    denied: &DeniedPaths,
+    named: &[PathBuf],
+    limits: Limits,
+) -> HiddenPaths {
+    let mut paths = Vec::new();
+    let mut is_complete = walk(roots, limits.visited, |path, kind| {
+        let is_hidden = is_secret_path(last_names(path)) || denied.contains(path);
+        if is_hidden && !kind.is_symlink() && !named.iter().any(|it| it == path) {
+            paths.push(path.to_path_buf());
+        }
+        !is_hidden
+    });
+    let mut linked = Vec::new();
+    is_complete &= walk(&paths, limits.visited, |path, kind| {
+        linked.extend(kind.is_file().then(|| file_id(path)).flatten());
+        true
+    });
+    linked.extend(paths.iter().filter_map(|it| file_id(it)));
+    linked.retain(|(_, names)| *names > 1);
+    if !linked.is_empty() {
+        is_complete &= walk(roots, limits.visited, |path, kind| {
+            if kind.is_file() && file_id(path).is_some_and(|it| linked.contains(&it)) {
+                paths.push(path.to_path_buf());
             }
-            let (path, name) = (entry.path(), entry.file_name());
+            true
+        });
+        paths.sort();
+        paths.dedup();
+    }
+    is_complete &= paths.len() <= limits.hidden;
+    paths.truncate(limits.hidden);
+    HiddenPaths { paths, is_complete }
+}
+
+/// The end of a path that tells whether it is secret, given that the folder above is not.
+fn last_names(path: &Path) -> &Path {
+    let before = path.ancestors().nth(LONGEST_PLACE);
+    before.and_then(|it| path.strip_prefix(it).ok()).unwrap_or(path)
+}
+
+/// Visits at most `limit` entries below these folders, not those below `.git`. `visit` tells whether to
+/// visit what is below a folder. Returns whether all was visited.
+fn walk(roots: &[PathBuf], limit: usize, mut visit: impl FnMut(&Path, FileType) -> bool) -> bool {
+    let mut folders = roots.to_vec();
+    let mut count = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            count += 1;
+            if count > limit {
+                return false;
+            }
             let Ok(kind) = entry.file_type() else { continue };
-            let is_large = LARGE_FOLDERS.iter().any(|it| name == *it);
-            if is_secret_path(&path) || denied.contains(&path) {
-                if !kind.is_symlink() && !named.contains(&path) {
-                    hidden.push(path);
-                }
-            } else if kind.is_dir() && name != ".git" {
-                if is_large { &mut large } else { &mut folders }.push_back(path);
+            let path = entry.path();
+            if visit(&path, kind) && kind.is_dir() && entry.file_name() != ".git" {
+                folders.push(path);
             }
         }
     }
-    hidden
+    true
 }
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
     use super::*;
+    use turnwright_types::effect::{PathScope, build_credential_paths, credential_paths};
 
     #[test]
     fn secrets_below_a_folder_are_hidden_unless_named() {
@@ -72,8 +138,9 @@ mod tests {
             fs::write(base.join(name), "x").unwrap();
         }
         let hidden = |named: &[PathBuf]| {
-            let mut all =
-                hidden_below([base.as_path()].into_iter(), &DeniedPaths::default(), named);
+            let found = hidden_below(std::slice::from_ref(&base), &DeniedPaths::default(), named);
+            assert!(found.is_complete);
+            let mut all = found.paths;
             all.sort();
             all
         };
@@ -81,20 +148,64 @@ mod tests {
         let names = names.map(|it| base.join(it));
         assert_eq!(hidden(&[]), names);
         assert_eq!(hidden(&[base.join(".env")]), names[1..]);
+        // All names of a file that is hidden are.
+        let other = base.join("other");
+        for (secret, expected) in [("sub/prod.env", true), ("sub/.ssh/id", true), ("a", false)] {
+            fs::hard_link(base.join(secret), &other).unwrap();
+            assert_eq!(hidden(std::slice::from_ref(&other)).contains(&other), expected, "{secret}");
+            fs::remove_file(&other).unwrap();
+        }
     }
 
     #[test]
-    fn only_recursive_programs_and_globs_read_unnamed_files() {
+    fn the_end_of_a_path_tells_whether_it_is_a_place_of_credentials() {
+        let home = Path::new("/home/of/a/user");
+        for place in [credential_paths(home), build_credential_paths(home)].concat() {
+            assert!(is_secret_path(last_names(&place)), "{}", place.display());
+        }
+    }
+
+    #[test]
+    fn a_search_that_ends_early_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(folder.path()).unwrap();
+        for name in ["a.pem", "b.pem", "c", "d"] {
+            fs::write(base.join(name), "x").unwrap();
+        }
+        for (visited, hidden, expected) in [(4, 2, true), (3, 2, false), (4, 1, false)] {
+            let limits = Limits { visited, hidden };
+            let found = search(std::slice::from_ref(&base), &DeniedPaths::default(), &[], limits);
+            assert_eq!(found.is_complete, expected, "{limits:?}");
+        }
+    }
+
+    #[test]
+    fn only_known_programs_that_name_their_files_read_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        fs::write(&one, "x").unwrap();
+        let named = [ResolvedPath { path: one.clone(), scope: PathScope::Workspace }];
         for (line, expected) in [
             ("cat .env", false),
             ("ls && wc -l a", false),
             ("cat *.env", true),
             ("grep -r x .", true),
+            ("/usr/bin/grep -r x .", true),
+            ("timeout 5 /usr/bin/diff -r . sub", true),
+            ("/usr/bin/cat a", true),
             ("ls | rg x", true),
+            ("ls | xargs cat", true),
+            ("find . -exec cat {} +", true),
             ("git log -p", true),
+            ("sha256sum -c sums", true),
+            ("unknown", true),
         ] {
             let script = shell::parse(line, turnwright_workspace::exec::dialect());
-            assert_eq!(reads_unnamed_files(&script), expected, "{line}");
+            assert_eq!(reads_unnamed_files(&script, &named), expected, "{line}");
         }
+        let script = shell::parse("cat one", turnwright_workspace::exec::dialect());
+        assert!(!reads_unnamed_files(&script, &named));
+        fs::hard_link(one, other).unwrap();
+        assert!(reads_unnamed_files(&script, &named), "the other name could be that of a secret");
     }
 }

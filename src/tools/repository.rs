@@ -126,11 +126,25 @@ pub(super) fn top(folder: &Path) -> Option<PathBuf> {
     folders.find_map(Result::transpose)?.ok().map(|it| it.top)
 }
 
+/// The settings of the repository that git uses in a folder; `None` if another repository's hooks may
+/// run there.
+pub(super) fn config_of(folder: &Path) -> Option<PathBuf> {
+    let found = folder.ancestors().find_map(|it| match GitRepository::at(it) {
+        Ok(None) if !is_git_folder(it) => None,
+        found => Some(found.ok().flatten()),
+    })??;
+    if found.is_elsewhere && verified_git_folder(&found).is_none() {
+        return None;
+    }
+    fs::canonicalize(common_folder(&found)?.join("config")).ok()
+}
+
 /// The user's own git settings, in these two folders, and the files that they name.
 pub(super) fn user_settings(home: &Path, config: &Path) -> Vec<PathBuf> {
     const NAMING_FILES: [&str; 4] =
         ["include.path", "includeif.path", "core.excludesfile", "core.attributesfile"];
-    let mut all = vec![home.join(".gitconfig"), config.join("git")];
+    let mut all = vec![home.join(".gitconfig")];
+    all.extend(["config", "ignore", "attributes"].map(|it| config.join("git").join(it)));
     for file in [home.join(".gitconfig"), config.join("git/config")] {
         let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
         let named = settings::parse(&text).unwrap_or_default().into_iter();
@@ -383,6 +397,26 @@ mod tests {
         assert!(disk.reason("borrower").contains("alternates"));
         for folder in ["odd", "bare", "bare/sub", "worse", "lost", "noise", "plain/.git"] {
             assert_ne!(disk.reason(folder), "", "{folder}");
+        }
+    }
+
+    #[test]
+    fn the_settings_of_a_folder_are_those_of_the_repository_that_git_uses_there() {
+        let disk = TestFolder::new();
+        disk.repository("own/.git", USUAL_CONFIG);
+        disk.repository("own/bare", "");
+        disk.file("own/forged/.git", "gitdir: ../bare\n");
+        disk.repository("own/inner/.git", "");
+        for (folder, expected) in [
+            ("own/sub", Some("own/.git/config")),
+            ("own/inner/sub", Some("own/inner/.git/config")),
+            ("own/bare/sub", None),
+            ("own/forged", None),
+            ("elsewhere", None),
+        ] {
+            fs::create_dir_all(disk.base.join(folder)).unwrap();
+            let expected = expected.map(|it| disk.base.join(it));
+            assert_eq!(config_of(&disk.base.join(folder)), expected, "{folder}");
         }
     }
 

@@ -8,26 +8,26 @@ use super::repository;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::Roots;
 
-/// Folders of programs: beside them, a toolchain keeps what they need.
-const PROGRAM_FOLDERS: [&str; 3] = ["bin", "sbin", "shims"];
+/// Folders of programs.
+const PROGRAM_FOLDERS: [&str; 2] = ["bin", "sbin"];
+/// What a toolchain keeps beside them that they need. Whatever else is there may be the user's, such as
+/// a login.
+const BESIDE_PROGRAMS: [&str; 8] =
+    ["bin", "sbin", "lib", "lib32", "lib64", "libexec", "share", "go.env"];
 /// Where programs in the search path that choose a version find the one that they run, below the home
 /// folder.
 const TOOLCHAINS: [&str; 8] =
     [".rustup", ".nvm", ".pyenv", ".rbenv", ".asdf", ".volta", ".sdkman", ".local/share/mise"];
 /// Variables that name such a folder.
-const TOOLCHAIN_VARIABLES: [&str; 7] =
-    ["CARGO_HOME", "RUSTUP_HOME", "GOROOT", "JAVA_HOME", "NVM_DIR", "PYENV_ROOT", "RBENV_ROOT"];
+const TOOLCHAIN_VARIABLES: [&str; 6] =
+    ["RUSTUP_HOME", "GOROOT", "JAVA_HOME", "NVM_DIR", "PYENV_ROOT", "RBENV_ROOT"];
 
 /// The places besides those of the system: the session's folders with their repositories, the user's git
 /// settings, and the programs that `environment` names. Looks files up: not for the runtime's thread.
 pub(super) fn readable(roots: &Roots, environment: &Environment) -> Vec<PathBuf> {
     let home = environment.get("HOME").map(Path::new);
-    let folders = roots.folders().map(Path::to_path_buf);
-    let mut all: Vec<_> = folders.chain(roots.readable_folders()).collect();
+    let mut all = project_folders(roots, environment);
     all.extend(roots.folders().flat_map(repository::git_folders));
-    // The project may lie in a repository of the whole home folder.
-    let tops = roots.folders().filter_map(repository::top);
-    all.extend(tops.filter(|it| is_below_home(it, home)));
     if let Some(home) = home {
         let config = environment.get("XDG_CONFIG_HOME");
         let config = config.map_or_else(|| home.join(".config"), PathBuf::from);
@@ -37,19 +37,37 @@ pub(super) fn readable(roots: &Roots, environment: &Environment) -> Vec<PathBuf>
     let named = TOOLCHAIN_VARIABLES.iter().filter_map(|it| environment.get(it));
     all.extend(named.map(PathBuf::from).filter(|it| is_below_home(it, home)));
     let programs = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
-    all.extend(programs.map(|it| installation(&it, home)));
+    all.extend(programs.flat_map(|it| installation(&it, home)));
     // Seatbelt knows a file only by its real path.
     let real = all.iter().filter(|it| it.is_absolute()).map(fs::canonicalize);
     real.filter_map(Result::ok).collect()
 }
 
-/// The folder that holds all of a toolchain, given one of its programs' folder.
-fn installation(programs: &Path, home: Option<&Path>) -> PathBuf {
+/// The folders among these that hold the user's own files: those of the session and of the repositories
+/// around them. None lies in another.
+pub(super) fn project_folders(roots: &Roots, environment: &Environment) -> Vec<PathBuf> {
+    let home = environment.get("HOME").map(Path::new);
+    let folders = roots.folders().map(Path::to_path_buf);
+    // The project may lie in a repository of the whole home folder.
+    let tops = roots.folders().filter_map(repository::top);
+    let tops = tops.filter(|it| is_below_home(it, home));
+    let all: Vec<_> = folders.chain(roots.readable_folders()).chain(tops).collect();
+    let is_inner = |it: &PathBuf| all.iter().any(|other| it != other && it.starts_with(other));
+    let mut outer: Vec<_> = all.iter().filter(|it| !is_inner(it)).cloned().collect();
+    outer.sort();
+    outer.dedup();
+    outer
+}
+
+/// What belongs to a toolchain, given the folder of its programs.
+fn installation(programs: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let is_named =
         programs.file_name().is_some_and(|it| PROGRAM_FOLDERS.iter().any(|name| it == *name));
     match programs.parent() {
-        Some(folder) if is_named && is_below_home(folder, home) => folder.to_path_buf(),
-        _ => programs.to_path_buf(),
+        Some(folder) if is_named && is_below_home(folder, home) => {
+            BESIDE_PROGRAMS.iter().map(|it| folder.join(it)).collect()
+        }
+        _ => vec![programs.to_path_buf()],
     }
 }
 
@@ -61,27 +79,46 @@ fn is_below_home(folder: &Path, home: Option<&Path>) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_programs_of_a_toolchain_may_read_it_and_others_only_their_folder() {
+    fn programs_may_read_what_belongs_to_them_and_not_what_else_lies_beside_them() {
         let home = Path::new("/home/a");
-        for (folder, expected) in [
-            ("/home/a/.cargo/bin", "/home/a/.cargo"),
-            ("/home/a/.nvm/versions/node/v20/bin", "/home/a/.nvm/versions/node/v20"),
-            ("/home/a/.pyenv/shims", "/home/a/.pyenv"),
-            ("/home/a/bin", "/home/a/bin"),
-            ("/home/a/.local/bin", "/home/a/.local/bin"),
-            ("/home/bin", "/home/bin"),
-            ("/bin", "/bin"),
-            ("/srv/tools", "/srv/tools"),
+        for (folder, opened, closed) in [
+            ("/home/a/.cargo/bin", "/home/a/.cargo/lib", "/home/a/.cargo/credentials.toml"),
+            ("/home/a/.pulumi/bin", "/home/a/.pulumi/bin", "/home/a/.pulumi/credentials.json"),
+            ("/home/a/node/v20/bin", "/home/a/node/v20/lib", "/home/a/node/v20"),
+            ("/srv/tool/bin", "/srv/tool/share", "/srv/tool/etc"),
+            ("/home/a/x/shims", "/home/a/x/shims", "/home/a/x/lib"),
+            ("/home/a/bin", "/home/a/bin", "/home/a/lib"),
+            ("/home/a/.local/bin", "/home/a/.local/bin", "/home/a/.local/share"),
+            ("/home/bin", "/home/bin", "/home/lib"),
+            ("/bin", "/bin", "/lib"),
+            ("/srv/tools", "/srv/tools", "/srv"),
         ] {
-            assert_eq!(
-                installation(Path::new(folder), Some(home)),
-                Path::new(expected),
-                "{folder}"
-            );
+            let all = installation(Path::new(folder), Some(home));
+            let is_open = |path: &str| all.iter().any(|it| Path::new(path).starts_with(it));
+            assert!(is_open(opened) && !is_open(closed), "{folder}: {all:?}");
         }
+    }
+
+    #[test]
+    fn secrets_are_searched_in_the_whole_repository_that_may_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(folder.path()).unwrap().join("repository");
+        fs::create_dir_all(top.join("sub/er")).unwrap();
+        let session = Roots::new(&top.join("sub/er")).unwrap();
+        let environment = Environment::default();
+        assert_eq!(project_folders(&session, &environment), [top.join("sub/er")]);
+        for name in ["HEAD", "objects/x", "refs/x", "config"] {
+            let file = top.join(".git").join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        assert_eq!(project_folders(&session, &environment), std::slice::from_ref(&top));
+        let places = readable(&session, &environment);
+        assert!(places.contains(&top));
     }
 }

@@ -1,28 +1,70 @@
-//! Detects a project-provided Rust toolchain: rustup runs the programs of the toolchain that a
-//! folder's file names, even for `--version`.
+//! Detects programs that a project provides: rustup and other version managers run those that a folder's
+//! file names, even for `--version`.
 
 use std::path::Path;
 
+use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::read_head;
 
 const TOOLCHAIN_FILES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];
+/// Files of asdf and mise that name versions, and those of mise that can name anything to run.
+const VERSION_FILE: &str = ".tool-versions";
+const MISE_FILES: [&str; 8] = [
+    "mise.toml",
+    "mise.local.toml",
+    ".mise.toml",
+    ".mise.local.toml",
+    "mise",
+    ".mise",
+    ".config/mise",
+    ".config/mise.toml",
+];
 const MAX_FILE_BYTES: usize = 16 * 1024;
 
 /// Why `cargo` or `rustc` in this real folder may not be the user's own program; `None` if it is.
 /// Reads the disk.
 pub(super) fn untrusted_toolchain_reason(folder: &Path) -> Option<String> {
+    // With a TOML escape, the key `path` could be spelled in another way.
     let may_set_path = |folder: &Path| {
-        TOOLCHAIN_FILES.iter().map(|name| folder.join(name)).any(|file| {
-            file.symlink_metadata().is_ok()
-                && read_head(&file, None, MAX_FILE_BYTES).is_none_or(|head| {
-                    // With a TOML escape, the key `path` could be spelled in another way.
-                    !head.is_complete || head.text.contains("path") || head.text.contains('\\')
-                })
-        })
+        TOOLCHAIN_FILES.iter().any(|name| may_contain(&folder.join(name), &["path", "\\"]))
     };
     folder.ancestors().any(may_set_path).then(|| {
         "the project's `rust-toolchain` file may select a toolchain inside the project".to_owned()
     })
+}
+
+/// Why a program in this real folder may be one of the project if a version manager provides it; `None` if
+/// it is not, or none does. Reads the disk.
+pub(super) fn untrusted_version_reason(
+    program: &str,
+    folder: &Path,
+    environment: &Environment,
+) -> Option<String> {
+    let path = environment.get("PATH")?;
+    let found = std::env::split_paths(path).find(|it| it.join(program).exists())?;
+    let is_volta = found.ends_with(".volta/bin");
+    if !is_volta && !found.ends_with("shims") {
+        return None;
+    }
+    let home = environment.get("HOME").map(Path::new);
+    let names_it = |folder: &Path| {
+        // Volta prefers the programs that the project has installed.
+        is_volta && folder.join("node_modules/.bin").join(program).exists()
+            || may_contain(&folder.join(VERSION_FILE), &["path:"])
+            || MISE_FILES.iter().any(|name| folder.join(name).symlink_metadata().is_ok())
+    };
+    // What is in the home folder are the user's own settings.
+    let mut folders = folder.ancestors().take_while(|it| Some(*it) != home);
+    folders.any(names_it).then(|| {
+        format!("a version manager may run the project's `{program}` ({})", found.display())
+    })
+}
+
+/// Whether there is a file with one of these texts, or one that cannot be read as a whole.
+fn may_contain(file: &Path, texts: &[&str]) -> bool {
+    file.symlink_metadata().is_ok()
+        && read_head(file, None, MAX_FILE_BYTES)
+            .is_none_or(|head| !head.is_complete || texts.iter().any(|it| head.text.contains(it)))
 }
 
 #[cfg(test)]
@@ -48,6 +90,40 @@ mod tests {
                 expected,
                 "{name}: {text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_program_of_a_version_manager_is_untrusted_if_the_project_may_provide_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        let file = |name: &str, text: &str| {
+            let path = home.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        for program in [".asdf/shims/node", ".volta/bin/tsc", "bin/node", "bin/tsc"] {
+            file(program, "");
+        }
+        file(".config/mise/config.toml", "[env]");
+        for (path, program, text, expected) in [
+            (".asdf/shims", "node", (".tool-versions", "nodejs path:./evil"), true),
+            (".asdf/shims", "node", (".tool-versions", "nodejs 20.1.0"), false),
+            (".asdf/shims", "node", ("mise.toml", "[env]"), true),
+            (".asdf/shims", "node", ("package.json", "{}"), false),
+            (".asdf/shims", "tsc", ("mise.toml", "[env]"), false),
+            ("bin", "node", ("mise.toml", "[env]"), false),
+            (".volta/bin", "tsc", ("node_modules/.bin/tsc", "evil"), true),
+            (".volta/bin", "tsc", ("node_modules/.bin/x", "evil"), false),
+            ("bin", "tsc", ("node_modules/.bin/tsc", "evil"), false),
+        ] {
+            file(&format!("project/{}", text.0), text.1);
+            std::fs::create_dir_all(home.join("project/sub")).unwrap();
+            let path = home.join(path).into_os_string();
+            let environment = Environment::default().with("PATH", path).with("HOME", home);
+            let reason = untrusted_version_reason(program, &home.join("project/sub"), &environment);
+            assert_eq!(reason.is_some(), expected, "{program} {text:?}");
+            std::fs::remove_dir_all(home.join("project")).unwrap();
         }
     }
 }

@@ -178,6 +178,39 @@ fn git_runs_nothing_of_a_repository_inside_the_repository() {
 }
 
 #[test]
+fn git_runs_nothing_of_a_repository_that_only_the_history_names() {
+    let lines = ["git log -p", "git diff HEAD~2 HEAD~1", "git show HEAD~1", "git status"];
+    let calls: Vec<_> = lines.iter().map(|it| call("exec", &json!({ "command": it }))).collect();
+    let replies = json!([calls, says("Done.")]);
+    let mut agent = repository().model(replies).permission("reject_once").start();
+    let folder = agent.workspace().to_path_buf();
+    let inner = folder.join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let author = ["-c", "user.name=a", "-c", "user.email=a@b"];
+    let commit = ["commit", "-q", "--allow-empty", "-m", "more"];
+    for place in [&inner, &folder] {
+        git(place, &["init", "-q"]);
+    }
+    for content in ["one", "two"] {
+        std::fs::write(inner.join("file"), content).unwrap();
+        git(&inner, &["add", "file"]);
+        git(&inner, &[&author[..], &commit].concat());
+        git(&folder, &["-c", "advice.addEmbeddedRepo=false", "add", "inner"]);
+        git(&folder, &[&author[..], &commit].concat());
+    }
+    git(&folder, &["rm", "-q", "--cached", "inner"]);
+    git(&folder, &[&author[..], &commit].concat());
+    git(&folder, &["config", "diff.submodule", "diff"]);
+    git(&folder, &["config", "status.submoduleSummary", "true"]);
+    git(&inner, &["config", "diff.external", "echo sprung; true"]);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(cards::questions(&agent), 0);
+    let results = cards::results(&agent, 1).concat();
+    // Otherwise the git that runs there fails because it may not write.
+    assert!(results.contains("Subproject commit") && !results.contains("failed"), "{results}");
+}
+
+#[test]
 fn programs_of_the_project_are_not_run_without_a_permission_request() {
     use std::os::unix::fs::PermissionsExt;
     let replies = json!([calls("exec", &json!({ "command": "ls src" })), says("Done.")]);

@@ -241,6 +241,10 @@ fn a_command_cannot_read_secret_files_that_it_does_not_name() {
         "cat ./n*",
         "rg --hidden --no-ignore hush",
         "grep -rn hush . ; true",
+        "/usr/bin/grep -r hush .",
+        "timeout 5 /usr/bin/grep -r hush .",
+        "/usr/bin/diff -r . sub",
+        "cat other",
     ] {
         let builder = TestAgent::builder()
             .file("prod.env", "KEY=hush-hush\n")
@@ -249,10 +253,42 @@ fn a_command_cannot_read_secret_files_that_it_does_not_name() {
         let replies = json!([calls("exec", &json!({ "command": command })), says("Done.")]);
         let mut agent = builder.model(replies).permission("reject_once").start();
         std::os::unix::fs::symlink("prod.env", agent.path("next")).unwrap();
+        std::fs::hard_link(agent.path("prod.env"), agent.path("other")).unwrap();
         let result = cards::turn(&mut agent);
         assert!(!result.contains("hush-hush"), "{command}: {result}");
         assert_eq!(cards::questions(&agent), 0, "{command}");
     }
+}
+
+#[test]
+fn a_secret_behind_many_files_is_hidden_and_with_too_many_secrets_nothing_runs() {
+    if !has_sandbox("a_secret_behind_many_files_is_hidden_and_with_too_many_secrets_nothing_runs") {
+        return;
+    }
+    let builder =
+        TestAgent::builder().file("zz/deep/.env", "KEY=hush-hush\n").file("aa/note", "KEY=plain\n");
+    let mut agent = builder.permission("reject_once").start();
+    let folder = agent.path("aa");
+    let files = |count: usize, ending: &str| {
+        for number in 0..count {
+            std::fs::write(folder.join(format!("{number}{ending}")), "").unwrap();
+        }
+    };
+    files(10_100, "");
+    let mut run = |command: &str| {
+        agent.model().push(calls("exec", &exec(command))).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        let result = cards::turn(&mut agent);
+        assert_eq!(cards::questions(&agent), 0, "{command}");
+        result
+    };
+    for command in ["grep -r KEY .", "find . -type f -size +0 -exec cat {} +"] {
+        let result = run(command);
+        assert!(result.contains("KEY=plain") && !result.contains("hush-hush"), "{result}");
+    }
+    files(4_100, ".pem");
+    let result = run("grep -r KEY .");
+    assert!(result.contains("Nothing was run") && !result.contains("KEY="), "{result}");
 }
 
 #[test]
@@ -323,6 +359,66 @@ fn a_pattern_of_a_silent_command_leads_nowhere_through_a_link() {
             "{mode}: {result}"
         );
         assert!(!result.contains("elsewhere"), "{mode}: {result}");
+    }
+}
+
+#[test]
+fn a_silent_command_cannot_read_a_login_beside_the_programs_in_the_search_path() {
+    if !has_sandbox("a_silent_command_cannot_read_a_login_beside_the_programs_in_the_search_path") {
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::create_dir(outside.path().join("bin")).unwrap();
+    std::fs::write(outside.path().join("credentials.json"), "hush-hush").unwrap();
+    let path = format!("{}/bin:{}", outside.path().display(), std::env::var("PATH").unwrap());
+    for command in
+        ["cat docs/*", "find docs -exec cat {} +", "for f in docs/*; do cat \"$f\"; done"]
+    {
+        let builder = TestAgent::builder().file("docs/note", "plain\n").variable("PATH", &path);
+        let replies = json!([calls("exec", &exec(command)), says("Done.")]);
+        let mut agent = builder.model(replies).permission("reject_once").start();
+        let login = outside.path().join("credentials.json");
+        std::os::unix::fs::symlink(login, agent.path("docs/login")).unwrap();
+        let result = cards::turn(&mut agent);
+        assert!(result.contains("plain") && !result.contains("hush-hush"), "{command}: {result}");
+        assert_eq!(cards::questions(&agent), 0, "{command}");
+    }
+}
+
+#[test]
+fn git_may_change_its_settings_only_if_its_arguments_start_no_other_program() {
+    if !turnwright_sandbox::namespace_support().mounts {
+        eprintln!("SKIPPED: this machine has no mount namespaces");
+        return;
+    }
+    let head = "ref: refs/heads/main\n";
+    for (command, is_written) in [
+        ("git -c alias.x='!echo \"; note\" >> .git/config; cp .git/config copy' x", false),
+        ("git checkout -q -b x --track origin/main && cp .git/config copy", false),
+        ("git branch -q --track x origin/main", true),
+    ] {
+        let settings = "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = a\n\t\
+                        fetch = +refs/heads/*:refs/remotes/origin/*\n";
+        let builder = auto()
+            .file(".git/HEAD", head)
+            .file(".git/config", settings)
+            .file(".git/objects/x", "")
+            .file(".git/refs/heads/x", "");
+        let mut agent = builder.start();
+        std::fs::remove_file(agent.path(".git/refs/heads/x")).unwrap();
+        std::fs::remove_file(agent.path(".git/objects/x")).unwrap();
+        let mut setup = Command::new("sh");
+        let line = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && \
+                    git update-ref refs/remotes/origin/main HEAD";
+        setup.args(["-c", line]).current_dir(agent.workspace());
+        assert!(process_waits::output(&mut setup).unwrap().status.success());
+        agent.model().push(calls("exec", &exec(command))).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        let result = cards::turn(&mut agent);
+        let copy = std::fs::read_to_string(agent.path("copy")).unwrap_or_default();
+        assert!(!copy.contains("note") && !copy.contains("branch"), "{command}: {copy}");
+        let is_there = agent.read(".git/config").contains("[branch \"x\"]");
+        assert_eq!(is_there, is_written, "{command}: {result}");
     }
 }
 

@@ -273,7 +273,9 @@ impl Decider<'_> {
         }
         let default = self.default_for_command();
         // The settings of the repository, or a toolchain file, may make it run another program.
-        let uncertain = command.uncertainty.as_ref().filter(|_| class.is_git || class.uses_rustup);
+        let is_chosen =
+            class.is_git || class.uses_rustup || class.is_read_only && class.has_versions;
+        let uncertain = command.uncertainty.as_ref().filter(|_| is_chosen);
         let always_ask = uncertain
             .filter(|_| self.mode != Mode::Full && !is_granted)
             .cloned()
@@ -401,6 +403,23 @@ mod tests {
             for (mode, expected) in modes.into_iter().zip(expected.split(' ')) {
                 check(mode, "", "", tried, expected);
             }
+        }
+    }
+
+    #[test]
+    fn a_program_that_the_project_may_provide_is_asked_about() {
+        for (line, expected) in [
+            ("git status", Verdict::Ask),
+            ("cargo --version", Verdict::Ask),
+            ("node --version", Verdict::Ask),
+            ("ls", Verdict::Allow),
+        ] {
+            let mut command = shell::command(line, "/ws", ShellDialect::Bash);
+            command.uncertainty = Some("the project may provide it".to_owned());
+            let effects = [Effect::Exec(Box::new(command))];
+            let policy = PolicyRules::default();
+            let decision = decide(&policy, Mode::Ask, &Grants::default(), &effects);
+            assert_eq!(decision.verdict(), expected, "{line}");
         }
     }
 

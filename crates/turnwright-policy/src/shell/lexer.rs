@@ -146,14 +146,27 @@ impl<'a> Lexer<'a> {
     }
 
     pub(super) fn skip_newlines(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n')) {
-            self.position += 1;
+        self.skip_blanks();
+        while self.eat("\n") {
+            self.skip_blanks();
         }
     }
 
+    /// Skips blanks, with ends of lines that a backslash after a blank takes away, and, since a word would
+    /// begin here, a comment. A backslash does not continue one.
     fn skip_blanks(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t')) {
-            self.position += 1;
+        loop {
+            let before = self.text.as_bytes()[..self.position].last();
+            let is_after_blank = matches!(before, Some(b' ' | b'\t' | b'\n'));
+            if matches!(self.peek(), Some(b' ' | b'\t')) {
+                self.position += 1;
+            } else if !is_after_blank || !self.eat("\\\n") {
+                break;
+            }
+        }
+        if self.peek() == Some(b'#') {
+            let rest = &self.text[self.position..];
+            self.position += rest.find('\n').unwrap_or(rest.len());
         }
     }
 
@@ -249,7 +262,6 @@ impl<'a> Lexer<'a> {
                 b'(' | b')' => return Err(GROUP),
                 b'$' => self.dollar(&mut raw, false)?,
                 b'`' => return Err(SUBSTITUTION),
-                b'#' if self.position == start => return Err("it contains a comment"),
                 b'~' if self.position == start || raw.text.ends_with(['=', ':']) => {
                     return Err("it contains `~`");
                 }
@@ -289,9 +301,25 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Reads `$(…)`, or a variable that the line has set.
+    /// Reads `$(…)`, `$?`, a variable that the line has set, or a `$` that stands for itself because a word or
+    /// quote ends after it.
     fn dollar(&mut self, raw: &mut RawWord, is_quoted: bool) -> Result<(), Ambiguity> {
-        let value = if self.text[self.position..].starts_with("$(") {
+        let next = self.text.as_bytes().get(self.position + 1);
+        let is_last = match next {
+            Some(b'"') => is_quoted,
+            None | Some(b' ' | b'\t' | b'\n') => !is_quoted,
+            _ => false,
+        };
+        if is_last {
+            raw.text.push('$');
+            self.position += 1;
+            return Ok(());
+        }
+        let value = if next == Some(&b'?') {
+            self.expansion.get_or_insert(VARIABLE);
+            self.position += 2;
+            None
+        } else if next == Some(&b'(') {
             self.position += 2;
             self.substitution()?;
             None

@@ -50,8 +50,15 @@ pub struct Classification {
     pub reads_unknown_files: bool,
     /// It is git, whose behaviour depends on the settings of the repository in which it runs.
     pub is_git: bool,
+    /// It is git, and its arguments start no other program.
+    pub starts_no_other: bool,
+    /// The same, and it may note which remote branch another one follows.
+    pub tracks_branches: bool,
     /// It may be run by rustup, which selects the toolchain that a file in the folder names.
     pub uses_rustup: bool,
+    /// It is a language's program that can print its version. A version manager may run another one for
+    /// it, which a file in the folder names.
+    pub has_versions: bool,
     /// What it destroys or publishes irrecoverably, to be asked about in every mode that asks at
     /// all. The text completes a sentence that begins with "it".
     pub danger: Option<&'static str>,
@@ -104,7 +111,10 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         reads: reads.unwrap_or_default(),
         reads_unknown_files: read_only::reads_unknown_files(command),
         is_git: name == "git",
+        starts_no_other: programs::starts_no_other(command),
+        tracks_branches: programs::tracks_branches(command),
         uses_rustup: programs::find(name).is_rustup_proxy,
+        has_versions: !programs::find(name).version.is_empty(),
         danger: destructive::danger(command),
         catastrophe: destructive::catastrophe(command),
         needs_network: network::needs_network(command),

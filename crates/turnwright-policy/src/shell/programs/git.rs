@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use turnwright_types::effect::is_secret_path;
 
-use crate::shell::Word;
 use crate::shell::args::{Args, first_operand, git_subcommand, is_option, operands};
 use crate::shell::destructive::{CHANGES, Danger, HISTORY, first_danger, has_option};
 use crate::shell::network::Network;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
-use crate::shell::read_only::options::{Argument, arguments};
+use crate::shell::read_only::options::{self, Argument, OptionTable, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
+use crate::shell::{SimpleCommand, Word};
 
 use super::{Program, is_in, program};
 
@@ -83,7 +83,7 @@ const DESCRIBE: &str = "--dirty? --broken? --all --tags --contains --abbrev? --c
 const CONFIG: &str = "-l -z --global --system --local --worktree --get --get-all --get-regexp \
     --get-urlmatch --list --type: --bool --int --bool-or-int --path --expiry-date --null \
     --name-only --show-origin --show-scope --includes --no-includes --default: --all --regexp \
-    --show-names --no-show-names --value: --fixed-value -f< --file< --blob:";
+    --show-names --no-show-names --value: --fixed-value -f< --file<";
 
 const REFS: &str = "-q -s -d --count: --sort: --format: --points-at: --merged? --no-merged? --contains? \
     --no-contains? --ignore-case --color? --exclude: --include-root-refs --shell --omit-empty \
@@ -131,8 +131,8 @@ const SUBCOMMANDS: &[Program] = &[
         Any,
     ),
     program("cat-file").reads(
-        &["-t -s -e -p --batch? --batch-check? --batch-all-objects --allow-unknown-type \
-           --unordered -z -Z --buffer"],
+        &["-t -s -e -p --batch-check? --batch-all-objects --allow-unknown-type --unordered -z -Z \
+           --buffer"],
         Any,
     ),
     program("rev-parse").reads(&[REV_PARSE], Any),
@@ -245,6 +245,57 @@ fn needs_network(words: Args<'_>) -> bool {
 /// Global options that change neither what runs nor where.
 const GLOBAL: &str = "--no-pager -P --no-optional-locks --no-lazy-fetch --no-replace-objects";
 
+/// Subcommands of git itself that start nothing but git, hooks, and what the settings name.
+const PLAIN: &str = "add branch checkout clone commit diff fetch init lfs log ls-remote merge mv pull push \
+    rebase remote restore rev-parse rm show stash status submodule switch tag worktree";
+/// Those that set the remote branch that another one follows.
+const TRACKING: &str = "branch checkout fetch pull push switch worktree";
+/// Options that name a program, settings or a folder of hooks, or start an editor.
+const STARTING: [&str; 7] = [
+    "--exec",
+    "--receive-pack",
+    "--upload-pack",
+    "--strategy",
+    "--edit-description",
+    "--config",
+    "--template",
+];
+
+/// True for git with arguments that start no other program: by an option, by an alias, or by the settings
+/// and hooks of another repository.
+pub(in crate::shell) fn starts_no_other(command: &SimpleCommand) -> bool {
+    plain_subcommand(command).is_some()
+}
+
+/// The same with a subcommand that sets the remote branch that another one follows.
+pub(in crate::shell) fn tracks_branches(command: &SimpleCommand) -> bool {
+    plain_subcommand(command).is_some_and(|it| is_in(TRACKING, it))
+}
+
+fn plain_subcommand(command: &SimpleCommand) -> Option<&str> {
+    let (program, words) = command.words.split_first()?;
+    let is_whole = program.text == "git" && command.wrappers.is_empty();
+    if !is_whole || command.has_unknown_args {
+        return None;
+    }
+    let words = &words[words.iter().take_while(|it| is_in(GLOBAL, &it.text)).count()..];
+    let (sub, words) = words.split_first()?;
+    let letters = match sub.text.as_str() {
+        "clone" => "cu",
+        "merge" | "pull" | "rebase" => "s",
+        _ => "",
+    };
+    let starts = |it: &Word| {
+        let is_short = |letter| is_option(&it.text, letter, "");
+        options::may_be_option(it)
+            || STARTING.iter().any(|name| is_option(&it.text, '\0', name))
+            || letters.chars().any(is_short)
+            || it.text.contains("::")
+            || it.text.starts_with("file:")
+    };
+    (is_in(PLAIN, &sub.text) && !words.iter().any(starts)).then_some(&sub.text)
+}
+
 /// The files that git reads; `None` if it may do more than read.
 fn reads(words: &[Word]) -> FilesRead {
     let is_global = |it: &&Word| is_in(GLOBAL, &it.text);
@@ -260,6 +311,9 @@ fn reads(words: &[Word]) -> FilesRead {
     }
     match subcommand(&sub.text).reads {
         Reads::Options(options, operands) => {
+            if may_show_kept_secret(&sub.text, options, words) {
+                return None;
+            }
             let mut reads = repository();
             reads.0.extend(words.iter().filter_map(secret_file));
             operands.files(options, words, reads)
@@ -268,6 +322,56 @@ fn reads(words: &[Word]) -> FilesRead {
         Reads::Unknown => None,
     }
 }
+
+/// True if git may show a secret that it keeps in a revision or the index although no word is its name:
+/// by a pattern, by the name of an object, or among all files of a revision. What has changed it may
+/// show.
+fn may_show_kept_secret(sub: &str, options: OptionTable, words: &[Word]) -> bool {
+    const NAMES_ONLY: &str = "status ls-files ls-tree rev-list shortlog check-ignore check-attr branch \
+        tag remote show-ref for-each-ref describe name-rev rev-parse";
+    let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
+    let (before, after) = words.split_at(end);
+    let mut operands = Vec::new();
+    let (mut has_pattern, mut is_kept, mut tells_kind) = (false, false, false);
+    for argument in arguments(options, before).flatten() {
+        match argument {
+            Argument::Option(option) => {
+                has_pattern |= is_in("e f", option);
+                is_kept |= option == "--cached";
+                tells_kind |= is_in("t s e --batch-check", option);
+            }
+            Argument::Operand(word) => operands.push(word),
+            Argument::FileValue(..) => {}
+        }
+    }
+    if sub == "grep" {
+        operands.drain(..usize::from(!has_pattern && !operands.is_empty()));
+        let is_revision = |it: &&Word| !after.is_empty() || !looks_like_path(&it.text);
+        // The sandbox hides the secrets among the files of the working tree.
+        return is_kept || operands.iter().any(is_revision);
+    }
+    let is_name = |it: &&Word| it.text.bytes().all(|it| it.is_ascii_hexdigit());
+    let shows_object = sub == "cat-file" && !tells_kind && operands.iter().any(is_name);
+    let named = operands.into_iter().chain(after);
+    shows_object || !is_in(NAMES_ONLY, sub) && named.into_iter().any(may_be_secret)
+}
+
+/// True for a pattern or for magic that could name a secret file: git looks such words up by itself, in
+/// any revision. `*.rs` and the like could not.
+fn may_be_secret(word: &Word) -> bool {
+    let is_pattern = |it: char| "*?[]\\".contains(it);
+    let Some(at) = word.text.rfind(is_pattern) else { return word.text.starts_with(":(") };
+    let end = &word.text[at + 1..];
+    let mut extension = end.strip_prefix('.').unwrap_or_default().bytes();
+    let is_extension = extension.len() > 0 && extension.all(|it| it.is_ascii_alphanumeric());
+    let can_be = |it: &&str| is_secret_path(Path::new(&format!("{it}{end}")));
+    !is_extension || SECRET_NAMES.iter().any(can_be) || ENVIRONMENTS.contains(&end)
+}
+
+/// Beginnings of the names of secret files, and ends of those such as `.env.local`.
+const SECRET_NAMES: [&str; 3] = ["x", "secrets", "credentials"];
+const ENVIRONMENTS: [&str; 8] =
+    [".local", ".production", ".prod", ".development", ".dev", ".staging", ".test", ".vault"];
 
 /// The secret file that a word names, maybe as it was in a revision: `HEAD:.env`.
 fn secret_file(word: &Word) -> Option<PathBuf> {
@@ -372,4 +476,66 @@ fn push(words: Args<'_>) -> Option<&'static str> {
             || text.starts_with(['+', ':'])
     });
     is_forced.then_some("overwrites or deletes what others may have pulled")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::shell::{Classification, classify, parse};
+    use turnwright_types::dialect::ShellDialect;
+
+    #[test]
+    fn git_with_arguments_that_may_start_other_programs_is_not_only_git() {
+        let both = [
+            "git checkout -b x origin/x",
+            "git switch -c x",
+            "git push -u origin feature/x",
+            "git --no-pager branch -u origin/x",
+        ];
+        let not_tracking = [
+            "git add src/*.rs",
+            "git commit -s -m x",
+            "git clone ssh://host/x",
+            "git submodule update --init",
+        ];
+        let neither = [
+            "git -c alias.x='!sh s.sh' x",
+            "git -c core.hooksPath=h checkout -b x",
+            "git --config-env=alias.x=X x",
+            "git --exec-path=. branch",
+            "git -C sub checkout -b x",
+            "git --git-dir=x/.git checkout -b x",
+            "git x",
+            "git submodule foreach sh s.sh",
+            "git rebase -x 'sh s.sh' main",
+            "git push --receive-pack='sh s.sh' origin",
+            "git push --exe='sh s.sh' origin",
+            "git fetch --upload-pack s.sh origin",
+            "git pull -sours origin",
+            "git pull --strategy=evil origin",
+            "git branch --edit-description",
+            "git fetch ext::s.sh",
+            "git push file:///tmp/x",
+            "git fetch *",
+            "git clone -c core.sshCommand=s.sh x",
+            "git clone --conf core.sshCommand=s.sh x",
+            "git clone -qu s.sh x",
+            "git clone --template=hooks x",
+            "nohup git checkout -b x > /dev/null",
+            "./git checkout -b x",
+            "GIT_EXEC_PATH=. git checkout -b x",
+            "env GIT_EXEC_PATH=. git checkout -b x",
+        ];
+        for (lines, expected) in
+            [(&both[..], (true, true)), (&not_tracking, (true, false)), (&neither, (false, false))]
+        {
+            for line in lines {
+                let script = parse(line, ShellDialect::Bash);
+                let all = |is: fn(&Classification) -> bool| {
+                    script.ambiguity.is_none() && script.commands.iter().all(|it| is(&classify(it)))
+                };
+                let found = (all(|it| it.starts_no_other), all(|it| it.tracks_branches));
+                assert_eq!(found, expected, "{line}");
+            }
+        }
+    }
 }

@@ -19,6 +19,8 @@ use super::prefix::{Form, Grant};
 use super::read_only::options::OptionTable;
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
 
+pub(super) use git::{starts_no_other, tracks_branches};
+
 /// Words that are separated by blanks.
 pub(super) type WordList = &'static str;
 

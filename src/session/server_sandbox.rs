@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::tools::{ConfinementSettings, ProgramAccess, SessionAccess, hidden_below};
+use crate::tools::{ConfinementSettings, KnownFolders, ProgramAccess, SessionAccess, hidden_below};
 use turnwright_mcp::{LoginStore, ServerEnv};
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_sandbox::SandboxProfile;
@@ -47,7 +47,8 @@ impl ServerSite<'_> {
         hidden.extend(self.home.map(build_credential_paths).unwrap_or_default());
         if self.has_servers {
             let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
-            hidden.extend(hidden_below(&folders, &denied_paths, &[]).paths);
+            hidden
+                .extend(hidden_below(&folders, &denied_paths, &[], &KnownFolders::default()).paths);
         }
         // Sessions share a server only if their profiles are equal.
         hidden.sort();

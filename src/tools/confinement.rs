@@ -312,7 +312,12 @@ impl ConfinementBuilder<'_> {
         }
         let named: Vec<_> = reads.iter().map(|it| it.path.clone()).collect();
         let folders = silent_reads::project_folders(self.env.files.roots(), environment);
-        let found = hidden_paths::hidden_below(&folders, &self.denied_paths, &named);
+        let found = hidden_paths::hidden_below(
+            &folders,
+            &self.denied_paths,
+            &named,
+            self.env.guard.known_folders(),
+        );
         if !found.is_complete {
             return Err(
                 "Nothing was run: the project has too many files to hide those with secrets \

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::confinement::CommandConfinement;
+use super::hidden_paths::KnownFolders;
 use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
@@ -40,6 +41,7 @@ pub struct ConfinementGuard {
     temp: Mutex<Option<PrivateTempFolder>>,
     watches: Mutex<HashMap<String, Arc<CommandWatch>>>,
     last_snapshot: Mutex<Option<Arc<ProtectedSnapshot>>>,
+    known_folders: KnownFolders,
     /// Whether the use of the private caches was noted.
     has_noted_caches: AtomicBool,
     tracker: TaskTracker,
@@ -92,6 +94,11 @@ impl ConfinementGuard {
             }
         }
         temp.as_ref().and_then(|it| fs::canonicalize(it.path()).ok())
+    }
+
+    /// What searches for secrets have found in the session's folders.
+    pub(super) fn known_folders(&self) -> &KnownFolders {
+        &self.known_folders
     }
 
     /// Takes a snapshot of the protected paths before a command runs. Blocks.

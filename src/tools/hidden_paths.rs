@@ -1,6 +1,8 @@
 //! Hides from a command the files that it may read without naming them, and that nobody was asked
 //! about: secrets and denied paths below the session's folders.
 
+mod known_folders;
+
 use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +10,8 @@ use super::hard_links::file_id;
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell;
 use turnwright_types::effect::{ResolvedPath, is_secret_path};
+
+pub(crate) use known_folders::KnownFolders;
 
 /// The search visits at most this many files and folders.
 const MAX_VISITED: usize = 500_000;
@@ -45,13 +49,15 @@ pub(super) fn reads_unnamed_files(script: &shell::Script, named: &[ResolvedPath]
 }
 
 /// The secret and denied paths below these folders, except those in `named`, with all their names
-/// there. Looks files up: not for the runtime's thread.
+/// there. `known` has what earlier searches have found. Looks files up: not for the runtime's thread.
 pub(crate) fn hidden_below(
     roots: &[PathBuf],
     denied: &DeniedPaths,
     named: &[PathBuf],
+    known: &KnownFolders,
 ) -> HiddenPaths {
-    search(roots, denied, named, Limits { visited: MAX_VISITED, hidden: MAX_HIDDEN })
+    let limits = Limits { visited: MAX_VISITED, hidden: MAX_HIDDEN };
+    search(roots, denied, named, known, limits)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,16 +70,18 @@ fn search(
     roots: &[PathBuf],
     denied: &DeniedPaths,
     named: &[PathBuf],
+    known: &KnownFolders,
     limits: Limits,
 ) -> HiddenPaths {
-    let mut paths = Vec::new();
-    let mut is_complete = walk(roots, limits.visited, |path, kind| {
-        let is_hidden = is_secret_path(last_names(path)) || denied.contains(path);
-        if is_hidden && !kind.is_symlink() && !named.iter().any(|it| it == path) {
-            paths.push(path.to_path_buf());
-        }
-        !is_hidden
-    });
+    let (mut paths, mut is_complete) = known.search(roots, limits.visited);
+    if !denied.is_empty() {
+        is_complete &= walk(roots, limits.visited, |path, kind| {
+            let is_denied = denied.contains(path);
+            paths.extend((is_denied && !kind.is_symlink()).then(|| path.to_path_buf()));
+            !is_denied && !is_secret(path)
+        });
+    }
+    paths.retain(|it| !named.contains(it));
     let mut linked = Vec::new();
     is_complete &= walk(&paths, limits.visited, |path, kind| {
         linked.extend(kind.is_file().then(|| file_id(path)).flatten());
@@ -94,6 +102,11 @@ fn search(
     is_complete &= paths.len() <= limits.hidden;
     paths.truncate(limits.hidden);
     HiddenPaths { paths, is_complete }
+}
+
+/// Whether a path is secret, given that the folder above is not.
+fn is_secret(path: &Path) -> bool {
+    is_secret_path(last_names(path))
 }
 
 /// The end of a path that tells whether it is secret, given that the folder above is not.
@@ -138,7 +151,8 @@ mod tests {
             fs::write(base.join(name), "x").unwrap();
         }
         let hidden = |named: &[PathBuf]| {
-            let found = hidden_below(std::slice::from_ref(&base), &DeniedPaths::default(), named);
+            let (roots, denied) = (std::slice::from_ref(&base), DeniedPaths::default());
+            let found = hidden_below(roots, &denied, named, &KnownFolders::default());
             assert!(found.is_complete);
             let mut all = found.paths;
             all.sort();
@@ -174,7 +188,8 @@ mod tests {
         }
         for (visited, hidden, expected) in [(4, 2, true), (3, 2, false), (4, 1, false)] {
             let limits = Limits { visited, hidden };
-            let found = search(std::slice::from_ref(&base), &DeniedPaths::default(), &[], limits);
+            let (roots, denied) = (std::slice::from_ref(&base), DeniedPaths::default());
+            let found = search(roots, &denied, &[], &KnownFolders::default(), limits);
             assert_eq!(found.is_complete, expected, "{limits:?}");
         }
     }

@@ -72,7 +72,7 @@ pub(crate) use command::command_line_effects;
 pub(crate) use confinement::ConfinementSettings;
 pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard};
 use hard_links::OtherNames;
-pub(crate) use hidden_paths::hidden_below;
+pub(crate) use hidden_paths::{KnownFolders, hidden_below};
 pub(crate) use project_context::{describe_notes, describe_skills, read_project_context};
 pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::RemoteTools;

@@ -40,6 +40,11 @@ impl DeniedPaths {
         DeniedPaths { rules, bases: policy.bases.clone() }
     }
 
+    /// Whether no rule closes any path.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// What the rules deny regardless of any call, for a program that is started outside of calls.
     pub fn from_rules(policy: &PolicyRules) -> DeniedPaths {
         let denied = policy.rules.iter().filter(|it| it.action == RuleAction::Deny);

@@ -15,7 +15,9 @@ const NAMES: &[&str] = &[
     ".htpasswd",
     ".git-credentials",
     ".dockercfg",
+    "credentials.json",
     "credentials.toml",
+    ".dev.vars",
     "master.key",
     "secrets.yml",
     "secrets.yaml",
@@ -115,20 +117,30 @@ pub fn build_credential_paths(home: &Path) -> Vec<PathBuf> {
     HOME_BUILD_CREDENTIALS.iter().map(|it| home.join(it)).collect()
 }
 
-fn is_below(parts: &[String], place: &str) -> bool {
-    let is_there = |at: &[String]| {
-        at.iter().zip(place.split('/')).all(|(one, other)| one.eq_ignore_ascii_case(other))
+/// Whether the path is a place of credentials, or below one, in any folder.
+fn is_in_credential_place(path: &Path) -> bool {
+    // The names of all these places begin so, and those of most others do not.
+    let may_begin = |name: &[u8]| name.starts_with(b".") || name.eq_ignore_ascii_case(b"library");
+    if !path.components().any(|it| may_begin(it.as_os_str().as_encoded_bytes())) {
+        return false;
+    }
+    let parts: Vec<_> = path.components().map(|it| it.as_os_str().to_string_lossy()).collect();
+    let is_below = |place: &&str| {
+        let names = || place.split('/');
+        parts
+            .windows(names().count())
+            .any(|at| at.iter().zip(names()).all(|(one, other)| one.eq_ignore_ascii_case(other)))
     };
-    parts.windows(place.split('/').count()).any(is_there)
+    [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS].into_iter().flatten().any(is_below)
 }
 
 /// True if a file at this path is likely to hold keys or passwords, judging by its name alone.
 pub fn is_secret_path(path: &Path) -> bool {
-    let parts: Vec<String> =
-        path.components().map(|it| it.as_os_str().to_string_lossy().to_lowercase()).collect();
-    let Some(name) = parts.last().map(|it| without_copy_suffixes(it)) else { return false };
-    let places = [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS];
-    let at_path = places.iter().copied().flatten().any(|it| is_below(&parts, it));
+    let Some(name) = path.file_name().map(|it| it.to_string_lossy().to_lowercase()) else {
+        return false;
+    };
+    let name = without_copy_suffixes(&name);
+    let at_path = is_in_credential_place(path);
     // Public keys are meant to be shared.
     let extension = name.rsplit_once('.').map(|it| it.1);
     let is_public = extension == Some("pub") || name == "known_hosts";
@@ -149,11 +161,13 @@ fn without_copy_suffixes(name: &str) -> &str {
     name
 }
 
-/// `.env`, `.env.local`, `prod.env`; not `.env.example`.
+/// `.env`, `.env.local`, `.env-prod`, `prod.env`; not `.env.example`.
 fn is_env_file(name: &str) -> bool {
-    let is_template = TEMPLATE_MARKERS.iter().any(|it| name.split('.').any(|part| part == *it));
+    let is_template =
+        TEMPLATE_MARKERS.iter().any(|it| name.split(['.', '-', '_']).any(|part| part == *it));
     let extension = name.rsplit_once('.').map(|it| it.1);
-    let is_env = extension == Some("env") || name.starts_with(".env.");
+    let is_env = extension == Some("env")
+        || [".env.", ".env-", ".env_"].iter().any(|it| name.starts_with(it));
     (is_env || name == ".envrc") && !is_template
 }
 
@@ -167,6 +181,10 @@ mod tests {
             "/ws/.env",
             "/ws/.env.local",
             "/ws/prod.env",
+            "/ws/.env-prod",
+            "/ws/.dev.vars",
+            "/ws/credentials.json",
+            "/ws/library/keychains/x",
             "/ws/.envrc",
             "/ws/certs/server.PEM",
             "/ws/id_rsa",
@@ -189,6 +207,8 @@ mod tests {
         let open = [
             "/ws/.env.example",
             "/ws/sample.env",
+            "/ws/.env-example",
+            "/ws/.environment",
             "/ws/id_rsa.pub",
             "/ws/a.txt~",
             "/ws/.old",
@@ -203,6 +223,14 @@ mod tests {
         }
         for path in open {
             assert!(!is_secret_path(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_names_of_all_places_begin_alike() {
+        for place in [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS].into_iter().flatten() {
+            assert!(place.starts_with('.') || place.starts_with("Library/"), "{place}");
+            assert!(is_secret_path(&Path::new("/ws").join(place)), "{place}");
         }
     }
 }

@@ -125,7 +125,8 @@ fn changes_of_a_cancelled_command_are_found() {
     let mut agent = builder.permission("allow_once").start();
     let id = agent.prompt("go");
     agent.wait_for_status("in_progress");
-    eventually("the command has started", || agent.path("a").exists());
+    let is_written = || std::fs::read(agent.path("a")).is_ok_and(|it| it == b"x\n");
+    eventually("the command has started", is_written);
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");
     eventually("the change is stored", || file_changes(&agent) == [r#"a: absent → "x\n""#]);

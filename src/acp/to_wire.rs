@@ -188,7 +188,7 @@ pub(super) fn permission_request(
 fn option(choice: &PermissionChoice) -> PermissionOption {
     let kind = match choice.kind {
         ChoiceKind::AllowOnce => PermissionOptionKind::AllowOnce,
-        ChoiceKind::AllowSession | ChoiceKind::AllowProject => PermissionOptionKind::AllowAlways,
+        ChoiceKind::AllowSession => PermissionOptionKind::AllowAlways,
         ChoiceKind::RejectOnce => PermissionOptionKind::RejectOnce,
         ChoiceKind::RejectSession => PermissionOptionKind::RejectAlways,
     };
@@ -200,7 +200,6 @@ pub(super) fn option_id(kind: ChoiceKind) -> &'static str {
     match kind {
         ChoiceKind::AllowOnce => "allow_once",
         ChoiceKind::AllowSession => "allow_always",
-        ChoiceKind::AllowProject => "allow_project",
         ChoiceKind::RejectOnce => "reject_once",
         ChoiceKind::RejectSession => "reject_always",
     }

@@ -185,10 +185,8 @@ impl Client for ClientCalls {
 }
 
 /// Makes questions of different rounds comparable: the same call has another id in the next round.
-/// Project-wide permission is not offered here; it is given in the project's settings.
 fn normalized(mut question: PermissionRequest) -> PermissionRequest {
     question.call = CallId::from("");
-    question.choices.retain(|it| it.kind != ChoiceKind::AllowProject);
     question
 }
 

@@ -14,7 +14,8 @@ use turnwright_types::message::StopReason;
 
 const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add a rule for this \
                      project, such as `exec(cargo test)`; `/permissions revoke ID` removes one; \
-                     `/permissions forget` clears the answers of this session.";
+                     `/permissions keep` makes rules of the answers of this session, so that they last; \
+                     `/permissions forget` clears them.";
 
 /// Runs the command and shows the answer.
 pub(super) async fn run(
@@ -27,27 +28,41 @@ pub(super) async fn run(
     if arguments == "forget" {
         grants = Grants::default();
     }
+    let keeps = arguments == "keep";
     let (own_services, own_grants) = (services.clone(), grants.clone());
     let working =
         tokio::task::spawn_blocking(move || execute(&own_services, &own_grants, &arguments));
     let Some(done) = cancel.run_until_cancelled(working).await else {
         return (grants, StopReason::Cancelled);
     };
-    let text = done.unwrap_or_else(|error| format!("This failed: {error}."));
+    let text = match done.map_err(|error| RuleChangeError::Failed(error.to_string())) {
+        Ok(Ok(text)) => {
+            if keeps {
+                grants.forget_kept();
+            }
+            text
+        }
+        Ok(Err(error)) | Err(error) => error.to_string(),
+    };
     services.say(message, text);
     (grants, StopReason::EndTurn)
 }
 
-fn execute(services: &TurnServices, grants: &Grants, arguments: &str) -> String {
+fn execute(
+    services: &TurnServices,
+    grants: &Grants,
+    arguments: &str,
+) -> Result<String, RuleChangeError> {
     let (verb, rest) = arguments.split_once(char::is_whitespace).unwrap_or((arguments, ""));
-    match (verb, rest.trim()) {
+    Ok(match (verb, rest.trim()) {
         ("", _) => show(services, grants),
+        ("keep", "") => keep(services, grants)?,
         ("forget", "") => "The answers of this session were cleared.".to_owned(),
         ("allow", rule) if !rule.is_empty() => add(services, RuleAction::Allow, rule),
         ("deny", rule) if !rule.is_empty() => add(services, RuleAction::Deny, rule),
         ("revoke", ids) if !ids.is_empty() => revoke(services, ids),
         _ => USAGE.to_owned(),
-    }
+    })
 }
 
 /// Why the rules of the project were not changed.
@@ -55,6 +70,8 @@ fn execute(services: &TurnServices, grants: &Grants, arguments: &str) -> String 
 enum RuleChangeError {
     #[error("There is no state folder, so rules cannot be saved.")]
     NoStateFolder,
+    #[error("This failed: {0}.")]
+    Failed(String),
     #[error("Nothing was changed: {0}.")]
     Store(#[from] RuleStoreError),
 }
@@ -84,6 +101,24 @@ fn add(services: &TurnServices, tier: RuleAction, rule: &str) -> String {
         }
         Err(error) => error.to_string(),
     }
+}
+
+/// Makes what was allowed for this session last for the project.
+fn keep(services: &TurnServices, grants: &Grants) -> Result<String, RuleChangeError> {
+    if grants.project_rules().is_empty() {
+        return Ok("No answer of this session can be kept for the project.".to_owned());
+    }
+    let mut kept = String::new();
+    for (rule, origin) in grants.project_rules() {
+        let rules = [(rule.action, rule.pattern.clone())];
+        kept.extend(book(services)?.add(&rules, origin)?.iter().map(row));
+    }
+    let mut policy = PolicyRules::clone(&services.policy.get());
+    let rules = grants.project_rules().iter().map(|it| it.0.clone());
+    let new: Vec<_> = rules.filter(|it| !policy.rules.contains(it)).collect();
+    policy.rules.extend(new);
+    services.policy.set(policy);
+    Ok(format!("Allowed in this project from now on:\n{}", fenced(&kept)))
 }
 
 fn revoke(services: &TurnServices, ids: &str) -> String {

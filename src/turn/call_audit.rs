@@ -1,15 +1,11 @@
 //! Records what was decided about calls: lines in the audit log, and rules for the project.
 
 use super::call_runner::{CallEnd, CallOrigin, CallRunner, sandboxed_command};
-use tokio_util::sync::CancellationToken;
 use turnwright_policy::permission::{
-    self, ApprovalRequest, AuditEntry, AuditEvent, Decision, Denial, Mode, Pass, PolicyRules,
-    ProjectRuleStore, Rule, Verdict, decide, describe_effect,
+    self, ApprovalRequest, AuditEntry, AuditEvent, Decision, Denial, Mode, Pass, Verdict, decide,
 };
 use turnwright_types::client::{ChoiceKind, PermissionAnswer};
 use turnwright_types::effect::Effect;
-use turnwright_types::redact;
-use turnwright_types::update::Update;
 
 impl CallRunner {
     /// Records a denial and makes it the end of the call.
@@ -52,37 +48,6 @@ impl CallRunner {
         self.env.report_audit_loss();
     }
 
-    /// Applies the rules of an answer from now on, and saves them for later sessions of the project. They are written even
-    /// if a cancel ends the wait.
-    pub(super) async fn save_project_rules(
-        &self,
-        rules: Vec<Rule>,
-        effects: &[Effect],
-        cancel: &CancellationToken,
-    ) {
-        if rules.is_empty() {
-            return;
-        }
-        let mut policy = PolicyRules::clone(&self.policy.get());
-        policy.rules.extend(rules.iter().cloned());
-        let described = effects.first().map(|effect| describe_effect(effect, &policy.bases));
-        let mut origin = described.unwrap_or_default();
-        redact::redact_in_place(&mut origin);
-        self.policy.set(policy);
-        let state = &self.env.shared.folders.state;
-        // Without a state folder the rules end with the process.
-        if !state.is_absolute() {
-            return;
-        }
-        let store = ProjectRuleStore::new(state, self.env.files.roots().real_cwd());
-        let rules: Vec<_> = rules.into_iter().map(|rule| (rule.action, rule.pattern)).collect();
-        let writing = tokio::task::spawn_blocking(move || store.add(&rules, &origin));
-        if let Some(Ok(Err(error))) = cancel.run_until_cancelled(writing).await {
-            let text = format!("The permission applies to this session only: {error}.");
-            self.env.client.update(Update::Notice(text));
-        }
-    }
-
     /// The mode or rule that would have allowed the call, as a hint for the user of an MCP client that cannot ask.
     pub(super) fn allow_hint(&self, request: &ApprovalRequest) -> String {
         let (policy, now) = (self.policy.get(), self.mode.get());
@@ -113,7 +78,6 @@ fn answer_word(answer: &PermissionAnswer) -> &'static str {
     match answer {
         PermissionAnswer::Chosen(ChoiceKind::AllowOnce) => permission::ALLOW_ONCE_ANSWER,
         PermissionAnswer::Chosen(ChoiceKind::AllowSession) => "allow in this session",
-        PermissionAnswer::Chosen(ChoiceKind::AllowProject) => "allow in this project",
         PermissionAnswer::Chosen(ChoiceKind::RejectOnce) => "reject",
         PermissionAnswer::Chosen(ChoiceKind::RejectSession) => "reject in this session",
         PermissionAnswer::Cancelled => "withdrawn",

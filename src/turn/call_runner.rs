@@ -17,8 +17,7 @@ use super::cards::{abridged_arguments, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
 use crate::tools::{AnyTool, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::{
-    self, Approval, ApprovalRequest, Confinement, Grants, Judgement, Mode, Pass, PolicyRules,
-    SharedMode,
+    self, ApprovalRequest, Confinement, Grants, Judgement, Mode, Pass, PolicyRules, SharedMode,
 };
 use turnwright_store::CallOutcome;
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
@@ -235,7 +234,7 @@ impl CallRunner {
             if cancel.is_cancelled() && self.origin == CallOrigin::Conversation {
                 return Err(CallEnd::Cancelled);
             }
-            return Ok((self.resolve(request, answer, cancel).await?, true));
+            return Ok((self.resolve(request, answer)?, true));
         }
     }
 
@@ -243,11 +242,10 @@ impl CallRunner {
         permission::judge(&self.policy.get(), self.mode.get(), &self.grants.lock(), effects)
     }
 
-    async fn resolve(
+    fn resolve(
         &self,
         request: ApprovalRequest,
         answer: PermissionAnswer,
-        cancel: &CancellationToken,
     ) -> Result<Pass, ToolRefusal> {
         self.audit_answer(&request, &answer);
         let hint = match answer {
@@ -258,13 +256,10 @@ impl CallRunner {
         };
         let (policy, mode) = (self.policy.get(), self.mode.get());
         let resolved = request.resolve(answer, &policy, mode, &mut self.grants.lock());
-        let approval = resolved.map_err(|refusal| ToolRefusal {
+        resolved.map_err(|refusal| ToolRefusal {
             for_model: refusal.for_model + &hint,
             for_user: refusal.for_user + &hint,
-        })?;
-        let Approval { pass, project_rules } = approval;
-        self.save_project_rules(project_rules, pass.effects(), cancel).await;
-        Ok(pass)
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use turnwright_testing::questions::{
-    ask_and_answer, option_names, project_rules, run_without_question,
+    ask_and_answer, ask_and_keep, option_names, project_rules, run_without_question,
 };
 use turnwright_testing::{cards, process_waits};
 
@@ -38,9 +38,7 @@ fn a_command_that_cannot_be_analysed_can_only_be_allowed_once() {
         assert!(text.contains("sandbox"), "{text}");
     }
     // An answer that was not offered does not run the command.
-    for option in ["allow_always", "allow_project"] {
-        ask_and_answer(&mut agent, exec("x=2; touch \"$x\""), option);
-    }
+    ask_and_answer(&mut agent, exec("x=2; touch \"$x\""), "allow_always");
     assert!(agent.path("1").exists() && !agent.path("2").exists());
 }
 
@@ -122,9 +120,13 @@ fn two_agents_can_store_rules_for_the_same_project() {
         requests.push((id, agent.wait_for_request("session/request_permission")));
     }
     for (agent, (_, question)) in agents.iter_mut().zip(&requests) {
-        agent.choose(question, "allow_project");
+        agent.choose(question, "allow_always");
     }
     for (agent, (id, _)) in agents.iter_mut().zip(&requests) {
+        assert_eq!(agent.stop_reason(id), "end_turn");
+    }
+    let keeping: Vec<_> = agents.iter_mut().map(|it| it.prompt("/permissions keep")).collect();
+    for (agent, id) in agents.iter_mut().zip(&keeping) {
         assert_eq!(agent.stop_reason(id), "end_turn");
     }
     let listed = policy(shared.path(), shared.path(), &["list", "--json"]);
@@ -158,9 +160,9 @@ fn a_session_pattern_covers_the_command_with_more_arguments_but_no_other_command
 #[test]
 fn a_lasting_answer_to_a_pipeline_covers_each_of_its_commands() {
     let mut agent = TestAgent::builder().start();
-    let question = ask_and_answer(&mut agent, exec("npm run a | npm run b"), "allow_project");
+    let question = ask_and_keep(&mut agent, exec("npm run a | npm run b"));
     let offered = option_names(&question);
-    assert_eq!(offered[2], "Always allow `npm run a …` and `npm run b …` in this project");
+    assert_eq!(offered[1], "Allow `npm run a …` and `npm run b …` in this session");
     let text = cards::card_text(&question["params"]["toolCall"]);
     assert!(text.contains("? `npm run a` – no rule allows it"), "{text}");
     run_without_question(&mut agent, exec("npm run b"));

@@ -150,7 +150,7 @@ fn answers(calls: &[Value]) -> Value {
 
 #[test]
 fn in_plan_mode_no_call_changes_a_file_even_if_it_is_allowed() {
-    for option in ["allow_once", "allow_always", "allow_project"] {
+    for option in ["allow_once", "allow_always"] {
         let outside = tempfile::tempdir().unwrap();
         let mut agent = workspace()
             .variable("TURNWRIGHT_MODE", "plan")

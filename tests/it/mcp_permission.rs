@@ -93,7 +93,6 @@ fn m_20_a_permission_request_shows_the_tool_its_arguments_its_server_and_the_opt
     let expected = [
         "Allow once",
         "Allow mcp(notes/echo) in this session",
-        "Always allow mcp(notes/echo) in this project",
         "Reject",
         "Reject calls of this tool in this session",
     ];
@@ -127,6 +126,12 @@ fn m_19_annotations_of_a_tool_do_not_avoid_a_permission_request() {
     assert!(agent.path("mark").exists());
 }
 
+/// Allows the tool for the project.
+fn keep(agent: &mut TestAgent) {
+    assert!(call(agent, ECHO, "allow_always").is_some());
+    assert_eq!(agent.turn("/permissions keep"), "end_turn");
+}
+
 #[test]
 fn an_answer_covers_one_tool_for_as_long_as_it_says() {
     let mut agent = project();
@@ -137,7 +142,7 @@ fn an_answer_covers_one_tool_for_as_long_as_it_says() {
     assert_eq!(agent.turn("/permissions"), "end_turn");
     assert!(agent.text().contains("allow  mcp(notes/echo)"), "{}", agent.text());
     agent.session = agent.new_session();
-    assert!(call(&mut agent, ECHO, "allow_project").is_some());
+    keep(&mut agent);
     agent.session = agent.new_session();
     assert!(call(&mut agent, ECHO, "reject_once").is_none());
     assert!(call(&mut agent, "mcp__notes__swap", "reject_always").is_some());
@@ -148,7 +153,7 @@ fn an_answer_covers_one_tool_for_as_long_as_it_says() {
 #[test]
 fn d_10_a_changed_tool_asks_and_shows_the_difference() {
     let mut agent = project();
-    assert!(call(&mut agent, ECHO, "allow_project").is_some());
+    keep(&mut agent);
     assert!(call(&mut agent, ECHO, "reject_once").is_none());
     assert!(call(&mut agent, "mcp__notes__swap", "allow_once").is_some());
     await_words(&mut agent, "Sends it");
@@ -158,7 +163,7 @@ fn d_10_a_changed_tool_asks_and_shows_the_difference() {
         assert!(shown.lines().any(|it| it == line), "{line}: {shown}");
     }
     assert!(shown.contains("it has changed since it was allowed"), "{shown}");
-    assert!(!names(&question).concat().to_lowercase().contains("always"), "{question}");
+    assert!(!names(&question).concat().contains("Allow mcp"), "{question}");
     // A rejection keeps the old definition. An approval accepts the new one, and then the rule
     // applies again.
     assert!(call(&mut agent, ECHO, "allow_once").is_some());
@@ -169,7 +174,7 @@ fn d_10_a_changed_tool_asks_and_shows_the_difference() {
 #[test]
 fn d_10_a_rule_does_not_cover_another_server_with_the_same_name() {
     let mut agent = project();
-    assert!(call(&mut agent, ECHO, "allow_project").is_some());
+    keep(&mut agent);
     let mut other = notes();
     other["version"] = json!("2");
     agent.servers[0]["args"] = json!([other.to_string()]);
@@ -203,7 +208,7 @@ fn d_10_a_tool_that_changes_during_its_permission_request_does_not_run() {
 #[test]
 fn in_full_mode_a_changed_tool_runs_and_the_user_is_told_once() {
     let mut agent = project();
-    assert!(call(&mut agent, ECHO, "allow_project").is_some());
+    keep(&mut agent);
     set_mode(&mut agent, "full");
     assert!(call(&mut agent, "mcp__notes__swap", "reject_once").is_none());
     await_words(&mut agent, "Sends it");

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 use turnwright_testing::questions::{
-    ask_and_answer, option_names, project_rules, run_without_question,
+    ask_and_answer, ask_and_keep, option_names, project_rules, run_without_question,
 };
 
 use crate::agent::{TestAgent, calls, says};
@@ -35,7 +35,6 @@ fn each_option_names_what_it_covers() {
         [
             "Allow once".to_owned(),
             format!("Allow {pattern} in this session"),
-            format!("Always allow {pattern} in this project"),
             "Reject".to_owned(),
             "Reject changes to this file in this session".to_owned(),
         ]
@@ -45,7 +44,7 @@ fn each_option_names_what_it_covers() {
 #[test]
 fn a_rule_kept_for_a_project_applies_in_its_next_session_and_names_its_origin() {
     let mut agent = TestAgent::builder().start();
-    ask_and_answer(&mut agent, write("a.txt"), "allow_project");
+    ask_and_keep(&mut agent, write("a.txt"));
     run_without_question(&mut agent, write("a.txt"));
     agent.session = agent.new_session();
     run_without_question(&mut agent, write("a.txt"));
@@ -63,7 +62,7 @@ fn a_rule_kept_for_a_project_applies_in_its_next_session_and_names_its_origin() 
 #[test]
 fn the_permissions_command_shows_revokes_and_adds_rules() {
     let mut agent = TestAgent::builder().start();
-    ask_and_answer(&mut agent, write("a.txt"), "allow_project");
+    ask_and_keep(&mut agent, write("a.txt"));
     ask_and_answer(&mut agent, write("b.txt"), "allow_always");
     let text = command_output(&mut agent, "/permissions");
     for part in ["Mode: Ask", "Sandbox:", "edit(/a.txt)", "change b.txt", "/permissions revoke"] {
@@ -95,13 +94,13 @@ fn the_permissions_command_shows_revokes_and_adds_rules() {
 fn a_rule_file_that_is_broken_or_newer_is_ignored() {
     for (text, is_kept) in [("{", true), ("{ \"version\": 99 }", false)] {
         let mut agent = TestAgent::builder().start();
-        ask_and_answer(&mut agent, write("a.txt"), "allow_project");
+        ask_and_keep(&mut agent, write("a.txt"));
         let folder = std::fs::read_dir(agent.home().join("state/projects")).unwrap().next();
         let file = folder.unwrap().unwrap().path().join("permissions.json");
         std::fs::write(&file, text).unwrap();
         agent.session = agent.new_session();
         assert!(command_output(&mut agent, "/permissions").contains("its rules are ignored"));
-        ask_and_answer(&mut agent, write("a.txt"), "allow_project");
+        ask_and_keep(&mut agent, write("a.txt"));
         run_without_question(&mut agent, write("a.txt"));
         assert_eq!(std::fs::read_to_string(&file).unwrap() != text, is_kept, "{text}");
     }

@@ -27,14 +27,8 @@ fn r_perm_1_and_2_a_permission_request_shows_the_call_and_offers_all_options() {
     let options: Vec<_> = question["params"]["options"].as_array().unwrap().clone();
     let ids: Vec<_> = options.iter().map(|it| it["optionId"].as_str().unwrap()).collect();
     let kinds: Vec<_> = options.iter().map(|it| it["kind"].as_str().unwrap()).collect();
-    assert_eq!(
-        kinds,
-        ["allow_once", "allow_always", "allow_always", "reject_once", "reject_always"]
-    );
-    assert_eq!(
-        ids,
-        ["allow_once", "allow_always", "allow_project", "reject_once", "reject_always"]
-    );
+    assert_eq!(kinds, ["allow_once", "allow_always", "reject_once", "reject_always"]);
+    assert_eq!(ids, ["allow_once", "allow_always", "reject_once", "reject_always"]);
     agent.choose(&question, "allow_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
     cards::check(&agent);

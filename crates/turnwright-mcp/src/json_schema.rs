@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use regex_automata::meta::{Config, Regex};
 use serde_json::{Map, Number, Value};
 
-use super::model_schema::resolve;
+use super::model_schema::{resolve, resolve_below};
 
 /// The most steps of one validation; a step is about the work of applying an empty schema. Alternatives
 /// that refer to alternatives could take exponential time.
@@ -118,6 +118,8 @@ impl<'a> Validation<'a> {
             self.spend_on(reference)?;
             if let Some(target) = resolve(self.root, reference) {
                 self.object_schema(target, value)?;
+            } else if let Some(target) = resolve_below(self.root, reference) {
+                self.schema(target, value)?;
             }
         }
         self.type_names(schema, value)?;
@@ -482,6 +484,11 @@ mod tests {
     fn an_error_says_where_it_is_and_what_is_expected() {
         let table = [
             (json!({ "type": "integer" }), json!("x"), ": the value is not of type \"integer\""),
+            (
+                json!({ "$ref": "#/$defs/no", "$defs": { "no": false } }),
+                json!(1),
+                ": nothing is allowed here",
+            ),
             (
                 json!({ "type": ["string", "null"] }),
                 json!(1),

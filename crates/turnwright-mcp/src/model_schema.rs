@@ -264,15 +264,20 @@ impl<'a> SchemaWalk<'a> {
     }
 }
 
-/// Resolves a reference within the schema.
+/// Resolves a reference within the schema to an object.
 pub(crate) fn resolve<'a>(
     root: &'a Map<String, Value>,
     reference: &str,
 ) -> Option<&'a Map<String, Value>> {
-    let pointer = reference.strip_prefix('#')?;
-    let Some(pointer) = pointer.strip_prefix('/') else {
-        return pointer.is_empty().then_some(root);
-    };
+    if reference == "#" { Some(root) } else { resolve_below(root, reference)?.as_object() }
+}
+
+/// Resolves a reference to a part of the schema.
+pub(crate) fn resolve_below<'a>(
+    root: &'a Map<String, Value>,
+    reference: &str,
+) -> Option<&'a Value> {
+    let pointer = reference.strip_prefix("#/")?;
     let mut steps = pointer.split('/').take(MAX_POINTER_SEGMENTS);
     let step = |it: &str| it.replace("%24", "$").replace("~1", "/").replace("~0", "~");
     let mut found = root.get(&step(steps.next()?))?;
@@ -283,7 +288,7 @@ pub(crate) fn resolve<'a>(
             _ => return None,
         };
     }
-    found.as_object()
+    Some(found)
 }
 
 /// Makes a server's text safe to show: hidden characters are escaped, and it is cut after `max_chars`.

@@ -19,6 +19,13 @@ pub fn ask_and_answer<T: Transport>(agent: &mut TestAgent<T>, reply: Value, opti
     question
 }
 
+/// Allows a call for the session, and keeps that for the project. Returns the permission request.
+pub fn ask_and_keep<T: Transport>(agent: &mut TestAgent<T>, reply: Value) -> Value {
+    let question = ask_and_answer(agent, reply, "allow_always");
+    assert_eq!(agent.turn("/permissions keep"), "end_turn");
+    question
+}
+
 /// Runs a turn with one call that must run without a permission request.
 pub fn run_without_question<T: Transport>(agent: &mut TestAgent<T>, reply: Value) {
     let before = cards::questions(agent);

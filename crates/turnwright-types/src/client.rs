@@ -91,8 +91,6 @@ pub enum ChoiceKind {
     AllowOnce,
     /// Also allows everything that the choice's name describes, for the rest of the session.
     AllowSession,
-    /// Also allows everything that the choice's name describes, in all sessions of the project.
-    AllowProject,
     RejectOnce,
     /// Also rejects exactly the same call for the rest of the session.
     RejectSession,

@@ -4,9 +4,10 @@ use super::decide::decide;
 use super::decision::{Decision, Finding, Verdict};
 use super::describe::{self, QuestionText, truncate};
 use super::lasting_grant::{LastingGrant, find_lasting_grant};
-use super::{Grants, Mode, Pass, PolicyRules, Rule, refusal};
+use super::{Grants, Mode, Pass, PolicyRules, refusal};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer, PermissionChoice};
 use turnwright_types::effect::Effect;
+use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 
 /// The maximum length of the text on a button in characters.
@@ -20,15 +21,6 @@ pub struct ApprovalRequest {
     /// What a lasting approval would cover. It is determined once, so that exactly what was offered
     /// is granted.
     lasting: Option<LastingGrant>,
-}
-
-/// An approved call.
-#[derive(Debug)]
-pub struct Approval {
-    /// The permission to run it.
-    pub pass: Pass,
-    /// The rules to store for the project, if the user chose that.
-    pub project_rules: Vec<Rule>,
 }
 
 impl ApprovalRequest {
@@ -66,8 +58,10 @@ impl ApprovalRequest {
         all.filter(|(index, _)| is_asked(*index)).map(|(_, it)| it.clone()).collect()
     }
 
-    /// The choices to offer. "Allow once" comes first, because some clients use the first option as
-    /// the default. A lasting approval names what it covers, and is not offered where it cannot.
+    /// The choices to offer, one of each kind, because some clients show the kind and not the name.
+    /// "Allow once" comes first, because some use the first option as the default. A lasting approval
+    /// names what it covers, and is not offered where it cannot. That of the project is given by
+    /// `/permissions keep`.
     pub fn choices(&self) -> Vec<PermissionChoice> {
         let choice = |kind, name: String| PermissionChoice { kind, name };
         let button = |before: &str, names: &[String], after: &str| {
@@ -77,13 +71,9 @@ impl ApprovalRequest {
             format!("{before}{}{after}", truncate(&labels.join(" and "), space))
         };
         let mut choices = vec![choice(ChoiceKind::AllowOnce, "Allow once".to_owned())];
-        if let Some(LastingGrant { names, for_project, .. }) = &self.lasting {
+        if let Some(LastingGrant { names, .. }) = &self.lasting {
             let session = button("Allow ", names, " in this session");
             choices.push(choice(ChoiceKind::AllowSession, session));
-            if *for_project {
-                let project = button("Always allow ", names, " in this project");
-                choices.push(choice(ChoiceKind::AllowProject, project));
-            }
         }
         choices.push(choice(ChoiceKind::RejectOnce, "Reject".to_owned()));
         let never = format!("Reject {} in this session", self.rejection_subject());
@@ -134,8 +124,7 @@ impl ApprovalRequest {
         self.lasting.as_ref().map(|lasting| lasting.names.join(" and "))
     }
 
-    /// Applies the user's answer. An answer for the session is added to `grants`; rules for the project
-    /// are returned.
+    /// Applies the user's answer. An answer for the session is added to `grants`.
     ///
     /// # Errors
     /// When the answer is anything but a clear yes.
@@ -145,26 +134,22 @@ impl ApprovalRequest {
         policy: &PolicyRules,
         mode: Mode,
         grants: &mut Grants,
-    ) -> Result<Approval, ToolRefusal> {
+    ) -> Result<Pass, ToolRefusal> {
         tracing::trace!(target: "turnwright::judge", effects = self.effects.len());
         // The mode and the rules may have become stricter while the user was asked.
         let now = decide(policy, mode, grants, &self.effects);
         if now.verdict() == Verdict::Deny {
             return Err(refusal::refusal(&now, mode));
         }
-        let mut project_rules = Vec::new();
         match answer {
             PermissionAnswer::Chosen(ChoiceKind::AllowOnce) => {}
-            PermissionAnswer::Chosen(
-                kind @ (ChoiceKind::AllowSession | ChoiceKind::AllowProject),
-            ) => {
-                let is_project = kind == ChoiceKind::AllowProject;
-                match &self.lasting {
-                    Some(it) if is_project && it.for_project => project_rules.extend(it.rules()),
-                    Some(it) if !is_project => it.grant(grants),
-                    _ => return Err(refusal::unclear("that answer was not offered")),
+            PermissionAnswer::Chosen(ChoiceKind::AllowSession) => match &self.lasting {
+                Some(lasting) => {
+                    lasting.grant(grants);
+                    self.note_project_rules(lasting, policy, grants);
                 }
-            }
+                None => return Err(refusal::unclear("that answer was not offered")),
+            },
             PermissionAnswer::Chosen(ChoiceKind::RejectOnce) => return Err(refusal::rejected()),
             PermissionAnswer::Chosen(ChoiceKind::RejectSession) => {
                 grants.reject(&self.asked_effects());
@@ -173,8 +158,22 @@ impl ApprovalRequest {
             PermissionAnswer::Cancelled => return Err(refusal::withdrawn()),
             PermissionAnswer::Unclear(what) => return Err(refusal::unclear(&what)),
         }
-        let pass = Pass::new(policy, mode, self.decision, self.effects);
-        Ok(Approval { pass, project_rules })
+        Ok(Pass::new(policy, mode, self.decision, self.effects))
+    }
+
+    /// Notes what the user may keep for the project of what was allowed for the session.
+    fn note_project_rules(
+        &self,
+        lasting: &LastingGrant,
+        policy: &PolicyRules,
+        grants: &mut Grants,
+    ) {
+        let described = self.effects.first().map(|it| describe::describe_effect(it, &policy.bases));
+        let mut origin = described.unwrap_or_default();
+        redact::redact_in_place(&mut origin);
+        if lasting.for_project {
+            grants.note_project_rules(lasting.rules(), lasting.exact_effects(), &origin);
+        }
     }
 }
 
@@ -192,7 +191,7 @@ fn button_label(rule: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permission::{Judgement, Pattern, RuleAction, Scope, judge};
+    use crate::permission::{Judgement, Pattern, Rule, RuleAction, Scope, judge};
     use turnwright_types::dialect::ShellDialect;
     use turnwright_types::effect::{ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 
@@ -311,8 +310,8 @@ mod tests {
         let table = [
             (
                 vec![Effect::Write(inside("/ws/src/[a].rs"))],
-                "Allow edit(/src/\\[a\\].rs) in this session | Always allow edit(/src/\\[a\\].rs) \
-                 in this project | Reject | Reject changes to this file in this session",
+                "Allow edit(/src/\\[a\\].rs) in this session | Reject | Reject \
+                 changes to this file in this session",
             ),
             (
                 vec![Effect::Write(outside("/etc/hosts"))],
@@ -335,13 +334,13 @@ mod tests {
             ),
             (
                 vec![Effect::Fetch { host: "docs.rs".to_owned() }],
-                "Allow fetch(domain:docs.rs) in this session | Always allow fetch(domain:docs.rs) \
-                 in this project | Reject | Reject requests to this host in this session",
+                "Allow fetch(domain:docs.rs) in this session | Reject | Reject requests to this host \
+                 in this session",
             ),
             (
                 vec![remote("notes", "read", None)],
-                "Allow mcp(notes/read) in this session | Always allow mcp(notes/read) in this \
-                 project | Reject | Reject calls of this tool in this session",
+                "Allow mcp(notes/read) in this session | Reject | Reject calls of this tool in this \
+                 session",
             ),
             // A name that no rule can express is granted exactly, and only for the session.
             (
@@ -381,7 +380,7 @@ mod tests {
         let write = |path| Effect::Write(inside(path));
         assert!(!choices(&policy, vec![write("/ws/a")]).contains("Allow"));
         assert!(!choices(&policy, vec![write("/ws/b"), write("/ws/a")]).contains("Allow"));
-        assert!(choices(&policy, vec![write("/ws/b")]).contains("Always allow edit(/b)"));
+        assert!(choices(&policy, vec![write("/ws/b")]).contains("Allow edit(/b) in this session"));
     }
 
     #[test]
@@ -396,23 +395,23 @@ mod tests {
     }
 
     #[test]
-    fn for_the_project_means_the_rules_that_were_named_and_an_answer_that_was_not_offered_is_a_no()
-    {
+    fn what_was_allowed_for_the_session_can_be_kept_as_the_rules_that_were_named() {
         let (policy, mut grants) = (policy(), Grants::default());
         let write = vec![Effect::Write(inside("/ws/a"))];
-        let project = PermissionAnswer::Chosen(ChoiceKind::AllowProject);
+        let always = PermissionAnswer::Chosen(ChoiceKind::AllowSession);
         let asked = ask(&policy, &grants, write.clone());
-        let settled = asked.resolve(project.clone(), &policy, Mode::Ask, &mut grants).unwrap();
-        let rules: Vec<_> = settled.project_rules.iter().map(|it| it.pattern.to_string()).collect();
-        assert_eq!(rules, ["edit(/a)"]);
-        assert_eq!(settled.pass.effects(), write);
-        let tomorrow = PolicyRules { rules: settled.project_rules, ..policy.clone() };
+        let pass = asked.resolve(always.clone(), &policy, Mode::Ask, &mut grants).unwrap();
+        assert_eq!(pass.effects(), write);
+        let rules: Vec<_> = grants.project_rules().iter().map(|it| it.0.clone()).collect();
+        assert!(matches!(&rules[..], [one] if one.pattern.to_string() == "edit(/a)"), "{rules:?}");
+        let tomorrow = PolicyRules { rules, ..policy.clone() };
         let again = judge(&tomorrow, Mode::Ask, &Grants::default(), write);
         assert!(matches!(again, Judgement::Allowed(_)), "{again:?}");
-        for answer in [project, PermissionAnswer::Chosen(ChoiceKind::AllowSession)] {
-            let asked = ask(&policy, &grants, vec![exec("make \"$X\"", ExtraAccess::None)]);
-            asked.resolve(answer, &policy, Mode::Ask, &mut grants).unwrap_err();
-        }
+        let asked = ask(&policy, &grants, vec![Effect::Write(outside("/etc/hosts"))]);
+        asked.resolve(always.clone(), &policy, Mode::Ask, &mut grants).unwrap();
+        assert_eq!(grants.project_rules().len(), 1, "only for the session");
+        let asked = ask(&policy, &grants, vec![exec("make \"$X\"", ExtraAccess::None)]);
+        asked.resolve(always, &policy, Mode::Ask, &mut grants).unwrap_err();
     }
 
     #[test]

@@ -13,6 +13,10 @@ pub struct Grants {
     /// Effects that the user has allowed exactly, without a pattern.
     exact: HashSet<Effect>,
     rejected: HashSet<Effect>,
+    /// The rules that allow the same in later sessions of the project, with what was asked.
+    project_rules: Vec<(Rule, String)>,
+    /// The exact effects that these rules allow too.
+    covered: Vec<Effect>,
 }
 
 impl Grants {
@@ -31,6 +35,35 @@ impl Grants {
     /// Rejects exactly these effects.
     pub fn reject(&mut self, effects: &[Effect]) {
         self.rejected.extend(effects.iter().map(without_claims));
+    }
+
+    /// Notes rules that would allow these effects for the project. `origin` is what was asked.
+    pub(crate) fn note_project_rules(
+        &mut self,
+        rules: impl Iterator<Item = Rule>,
+        covered: &[Effect],
+        origin: &str,
+    ) {
+        for rule in rules {
+            if !self.project_rules.iter().any(|it| it.0 == rule) {
+                self.project_rules.push((rule, origin.to_owned()));
+            }
+        }
+        self.covered.extend_from_slice(covered);
+    }
+
+    /// Forgets the answers that have become rules of the project, which can be revoked.
+    pub fn forget_kept(&mut self) {
+        let kept = std::mem::take(&mut self.project_rules);
+        self.allowed.retain(|it| !kept.iter().any(|(rule, _)| rule.pattern == it.pattern));
+        for effect in std::mem::take(&mut self.covered) {
+            self.exact.remove(&effect);
+        }
+    }
+
+    /// The rules that the user may keep for the project, with what was asked when they were allowed.
+    pub fn project_rules(&self) -> &[(Rule, String)] {
+        &self.project_rules
     }
 
     /// The allowed patterns.

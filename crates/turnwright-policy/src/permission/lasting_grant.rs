@@ -64,6 +64,11 @@ impl LastingGrant {
         self.patterns.iter().map(rule)
     }
 
+    /// The effects that are allowed exactly.
+    pub(super) fn exact_effects(&self) -> &[Effect] {
+        &self.exact
+    }
+
     /// Adds it to the grants of the session.
     pub(super) fn grant(&self, grants: &mut Grants) {
         let is_needed = |it: &Rule| {

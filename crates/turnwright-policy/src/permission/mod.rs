@@ -37,7 +37,7 @@ use std::path::PathBuf;
 use turnwright_types::effect::{Effect, ExtraAccess};
 use turnwright_types::refusal::ToolRefusal;
 
-pub use approval::{Approval, ApprovalRequest};
+pub use approval::ApprovalRequest;
 pub use audit_log::{ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, AuditLoss};
 pub use decide::decide;
 pub use decision::{Decision, Finding, Reason, Verdict};

@@ -1,5 +1,6 @@
-//! Questions of the model, and forms of MCP servers, to the user. A question is shown as an elicitation
-//! form if the client supports those, else as the buttons of a permission request.
+//! Questions of the model, and forms of MCP servers, to the user, as elicitation forms. A permission
+//! request would be no substitute: clients answer some by themselves, and show several options of one
+//! kind alike.
 
 use std::time::Duration;
 
@@ -7,19 +8,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::wire::schema::{
-    Content, ContentBlock, CreateElicitationRequest, ElicitationFormMode, ElicitationSchema,
-    ElicitationSessionScope, MultiSelectPropertySchema, PermissionOption, PermissionOptionKind,
-    RequestPermissionRequest, SessionId, StringPropertySchema, TextContent, ToolCallContent,
-    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+    CreateElicitationRequest, ElicitationFormMode, ElicitationSchema, ElicitationSessionScope,
+    MultiSelectPropertySchema, SessionId, StringPropertySchema,
 };
 use turnwright_rpc::{Peer, RequestError};
 use turnwright_types::client::{FormOutcome, ServerForm, UserQuestion, UserReply};
-use turnwright_types::effect::{escape_hidden, shorten_title, terminal_safe};
+use turnwright_types::effect::terminal_safe;
 
 /// The name of the form's only field.
 const ANSWER_FIELD: &str = "answer";
-/// The option id of the button that chooses none of the options.
-const NONE_OPTION: &str = "none";
 
 /// Asks the user in the best way that the client supports.
 pub(super) async fn ask_user(
@@ -29,23 +26,16 @@ pub(super) async fn ask_user(
     question: UserQuestion,
     timeout: Duration,
 ) -> UserReply {
-    if supports_forms {
-        let params = form_request(session.clone(), &question);
-        match peer.request("elicitation/create", &params, timeout).await {
-            Ok(result) => return form_reply(&result, &question),
-            Err(RequestError::ErrorResponse(error)) => {
-                tracing::warn!(%error.message, "the client refused a form");
-            }
-            Err(_) => return UserReply::Cancelled,
+    if !supports_forms {
+        return UserReply::InConversation;
+    }
+    let params = form_request(session, &question);
+    match peer.request("elicitation/create", &params, timeout).await {
+        Ok(result) => form_reply(&result, &question),
+        Err(RequestError::ErrorResponse(error)) => {
+            tracing::warn!(%error.message, "the client refused a form");
+            UserReply::InConversation
         }
-    }
-    if question.options.is_empty() {
-        return UserReply::Unsupported;
-    }
-    let params = button_request(session, &question);
-    match peer.request("session/request_permission", &params, timeout).await {
-        Ok(result) => button_reply(&result, &question),
-        Err(RequestError::ErrorResponse(_)) => UserReply::Unsupported,
         Err(_) => UserReply::Cancelled,
     }
 }
@@ -107,7 +97,7 @@ pub(super) fn form_reply(result: &RawValue, question: &UserQuestion) -> UserRepl
         Some("accept") => {}
         Some("decline") => return UserReply::Declined,
         Some("cancel") => return UserReply::Cancelled,
-        _ => return UserReply::Unsupported,
+        _ => return UserReply::InConversation,
     }
     let words: Vec<String> = match value.pointer(&format!("/content/{ANSWER_FIELD}")) {
         Some(Value::String(text)) => vec![text.trim().to_owned()],
@@ -116,55 +106,17 @@ pub(super) fn form_reply(result: &RawValue, question: &UserQuestion) -> UserRepl
         }
         // The form was submitted without an answer.
         None | Some(Value::Null) => Vec::new(),
-        Some(_) => return UserReply::Unsupported,
+        Some(_) => return UserReply::InConversation,
     };
     let words: Vec<_> = words.into_iter().filter(|it| !it.is_empty()).collect();
     if words.is_empty() {
         return UserReply::Declined;
     }
     let is_offered = |it: &String| question.options.is_empty() || question.options.contains(it);
-    if words.iter().all(is_offered) { UserReply::Answered(words) } else { UserReply::Unsupported }
-}
-
-fn button_request(session: SessionId, question: &UserQuestion) -> RequestPermissionRequest {
-    let title: String = question.question.split_whitespace().collect::<Vec<_>>().join(" ");
-    let title = shorten_title(escape_hidden(&title));
-    let text = ContentBlock::Text(TextContent::new(terminal_safe(question.question.clone())));
-    let fields = ToolCallUpdateFields::new()
-        .title(title)
-        .kind(ToolKind::Think)
-        .status(ToolCallStatus::InProgress)
-        .content(vec![ToolCallContent::Content(Content::new(text))])
-        .raw_input(
-            serde_json::json!({ "question": question.question, "options": question.options }),
-        );
-    let option = |(index, name): (usize, &String)| {
-        PermissionOption::new(option_id(index), name.clone(), PermissionOptionKind::AllowOnce)
-    };
-    let none =
-        PermissionOption::new(NONE_OPTION, "None of these", PermissionOptionKind::RejectOnce);
-    let options = question.options.iter().enumerate().map(option).chain([none]).collect();
-    let call = ToolCallUpdate::new(question.call.to_arc(), fields);
-    RequestPermissionRequest::new(session, call, options)
-}
-
-fn option_id(index: usize) -> String {
-    format!("option_{}", index + 1)
-}
-
-/// Reads the answer from a pressed button.
-pub(super) fn button_reply(result: &RawValue, question: &UserQuestion) -> UserReply {
-    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
-    match (text("/outcome/outcome"), text("/outcome/optionId")) {
-        (Some("cancelled"), _) => UserReply::Cancelled,
-        (Some("selected"), Some(NONE_OPTION)) => UserReply::Declined,
-        (Some("selected"), Some(chosen)) => {
-            let found =
-                question.options.iter().enumerate().find(|(index, _)| option_id(*index) == chosen);
-            found.map_or(UserReply::Unsupported, |(_, it)| UserReply::Answered(vec![it.clone()]))
-        }
-        _ => UserReply::Unsupported,
+    if words.iter().all(is_offered) {
+        UserReply::Answered(words)
+    } else {
+        UserReply::InConversation
     }
 }
 
@@ -199,34 +151,22 @@ mod tests {
             (&free, accept(json!(" yes ")), answered(&["yes"])),
             (&free, accept(json!("")), UserReply::Declined),
             (&free, accept(json!(null)), UserReply::Declined),
-            (&free, accept(json!(3)), UserReply::Unsupported),
-            (&free, accept(json!(["a"])), UserReply::Unsupported),
+            (&free, accept(json!(3)), UserReply::InConversation),
+            (&free, accept(json!(["a"])), UserReply::InConversation),
             (&free, json!({ "action": "accept" }), UserReply::Declined),
             (&free, json!({ "action": "decline" }), UserReply::Declined),
             (&free, json!({ "action": "cancel" }), UserReply::Cancelled),
-            (&free, json!({ "action": "shrug" }), UserReply::Unsupported),
-            (&free, json!("yes"), UserReply::Unsupported),
+            (&free, json!({ "action": "shrug" }), UserReply::InConversation),
+            (&free, json!("yes"), UserReply::InConversation),
             (&one, accept(json!("a")), answered(&["a"])),
-            (&one, accept(json!("c")), UserReply::Unsupported),
+            (&one, accept(json!("c")), UserReply::InConversation),
             (&multiple, accept(json!(["a", "b"])), answered(&["a", "b"])),
             (&multiple, accept(json!("b")), answered(&["b"])),
             (&multiple, accept(json!([])), UserReply::Declined),
-            (&multiple, accept(json!(["a", "c"])), UserReply::Unsupported),
+            (&multiple, accept(json!(["a", "c"])), UserReply::InConversation),
         ];
         for (question, result, expected) in table {
             assert_eq!(form_reply(&to_raw_value(&result).unwrap(), question), expected, "{result}");
-        }
-        let pressed = |id: &str| json!({ "outcome": { "outcome": "selected", "optionId": id } });
-        let table = [
-            (pressed("option_2"), answered(&["b"])),
-            (pressed("option_3"), UserReply::Unsupported),
-            (pressed("allow_once"), UserReply::Unsupported),
-            (pressed("none"), UserReply::Declined),
-            (json!({ "outcome": { "outcome": "cancelled" } }), UserReply::Cancelled),
-            (json!({}), UserReply::Unsupported),
-        ];
-        for (result, expected) in table {
-            assert_eq!(button_reply(&to_raw_value(&result).unwrap(), &one), expected, "{result}");
         }
     }
 }

@@ -55,6 +55,7 @@ impl Tool for AskUser {
         }
         let options = clean_options(args.options);
         let several = args.several && !options.is_empty();
+        let shown = numbered(&question, &options, several);
         let inquiry =
             UserQuestion { call: ctx.call.clone(), question, options, allows_multiple: several };
         match ctx.env.client.ask_user(inquiry).await {
@@ -68,10 +69,41 @@ impl Tool for AskUser {
             UserReply::Cancelled => {
                 ToolOutcome::failed("The question was withdrawn; there is no answer.")
             }
+            UserReply::InConversation => {
+                ctx.env.ask_in_conversation(shown.clone());
+                ToolOutcome {
+                    ok: true,
+                    text: format!(
+                        "The user is asked this; the turn ends, and the next message is the \
+                         answer:\n{shown}"
+                    ),
+                    view: None,
+                    raw: json!({ "asked": shown }),
+                    content: vec![CallContent::Text(shown)],
+                    images: Vec::new(),
+                }
+            }
             UserReply::Unsupported => ToolOutcome::failed(
                 "This client cannot show the question. Ask it in the text of your answer and end \
                  your turn there.",
             ),
+        }
+    }
+}
+
+/// The question as it is asked in the conversation.
+fn numbered(question: &str, options: &[String], several: bool) -> String {
+    let listed = options.iter().enumerate().map(|(index, it)| format!("{}. {it}", index + 1));
+    let listed = listed.collect::<Vec<_>>().join("\n");
+    match (options.is_empty(), several) {
+        (true, _) => question.to_owned(),
+        (false, false) => {
+            format!("{question}\n\n{listed}\n\nAnswer with a number or in your own words.")
+        }
+        (false, true) => {
+            format!(
+                "{question}\n\n{listed}\n\nAnswer with one or more numbers or in your own words."
+            )
         }
     }
 }

@@ -19,6 +19,11 @@ const MAX_PLAN_CHARS: usize = 40_000;
 const ASK: &str = "Go on, ask me each time";
 const EDIT: &str = "Go on, edit freely";
 const KEEP: &str = "Keep planning";
+/// What follows the plan where it is shown in the conversation.
+const HOW_TO_AGREE: &str = "To carry this out, switch the mode and say so. Or say what to change.";
+/// What the model is told then.
+const SHOWN: &str = "The plan is shown to the user; the turn ends, and the next message is the answer. Plan \
+                     mode goes on until the user switches it.";
 
 #[derive(Debug)]
 pub(super) struct ExitPlan;
@@ -69,6 +74,19 @@ impl Tool for ExitPlan {
             allows_multiple: false,
         };
         let reply = ctx.env.client.ask_user(inquiry).await;
+        if reply == UserReply::InConversation
+            && let CallContent::Text(plan) = &shown
+        {
+            ctx.env.ask_in_conversation(format!("{plan}\n\n{HOW_TO_AGREE}"));
+            return ToolOutcome {
+                ok: true,
+                text: SHOWN.to_owned(),
+                view: None,
+                raw: json!({ "mode": Mode::Plan.id() }),
+                content: vec![shown],
+                images: Vec::new(),
+            };
+        }
         let mut outcome = apply_answer(reply, ctx);
         outcome.content.insert(0, shown);
         outcome
@@ -95,7 +113,7 @@ fn apply_answer(reply: UserReply, ctx: &ToolCtx) -> ToolOutcome {
         UserReply::Cancelled => {
             return ToolOutcome::failed("The question was withdrawn; plan mode goes on.");
         }
-        UserReply::Unsupported => {
+        UserReply::InConversation | UserReply::Unsupported => {
             return ToolOutcome::failed(
                 "This client cannot show the question. Put the plan into the text of your answer \
                  and end your turn; the user switches the mode.",

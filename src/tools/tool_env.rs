@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
+
 use super::confinement::ConfinementSettings;
 use super::confinement_guard::ConfinementGuard;
 use turnwright_policy::permission::{AuditLog, SharedMode};
@@ -71,6 +73,8 @@ pub struct ToolEnv {
     pub log: SessionLog,
     /// Records the file changes of calls, so that they can be undone.
     pub checkpoint: ChangeTracker,
+    /// Questions to ask in the conversation, which end the turn.
+    open_questions: Mutex<Vec<String>>,
     has_reported_audit_loss: AtomicBool,
 }
 
@@ -105,8 +109,19 @@ impl ToolEnv {
             guard: ConfinementGuard::default(),
             log: SessionLog::default(),
             checkpoint: ChangeTracker::default(),
+            open_questions: Mutex::default(),
             has_reported_audit_loss: AtomicBool::new(false),
         }
+    }
+
+    /// Has this asked in the conversation once the running calls have ended, and the turn end with it.
+    pub(super) fn ask_in_conversation(&self, question: String) {
+        self.open_questions.lock().push(question);
+    }
+
+    /// The questions to ask now, each returned once.
+    pub fn take_open_questions(&self) -> Vec<String> {
+        std::mem::take(&mut *self.open_questions.lock())
     }
 
     /// News of commands that no call waits for, each returned once: their output and end, and what

@@ -13,6 +13,7 @@ use super::cards::{final_update, settled_call};
 use super::{Turn, TurnStep};
 use crate::tools::ToolOutcome;
 use turnwright_store::CallOutcome;
+use turnwright_types::ids::MessageId;
 use turnwright_types::message::{Arguments, Message, StopReason, ToolCall};
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
@@ -50,10 +51,15 @@ impl Turn {
         }
         self.settle_unsettled(&results, "cancelled").await;
         self.push_results(results);
+        let questions = self.services.env.take_open_questions();
         if self.cancel.is_cancelled() {
             TurnStep::End(Ok(StopReason::Cancelled))
-        } else {
+        } else if questions.is_empty() {
             TurnStep::Sample
+        } else {
+            let id = MessageId::from(format!("msg-{}", self.history.mint()));
+            self.services.say(id, questions.join("\n\n"));
+            TurnStep::End(Ok(StopReason::EndTurn))
         }
     }
 

@@ -1,5 +1,5 @@
-//! `ask_user` (R-EL): the question is shown as a form, as buttons or as text, depending on what the
-//! client supports.
+//! `ask_user` (R-EL): the question is shown as a form, or asked in the conversation if the client has no
+//! forms.
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -75,8 +75,6 @@ fn a_form_without_an_answer_fails_the_call() {
         json!({ "action": "cancel" }),
         json!({ "action": "accept", "content": { "answer": " " } }),
         json!({ "action": "accept" }),
-        json!({ "action": "shrug" }),
-        json!({}),
     ] {
         let mut agent = start(forms(), &json!({ "question": "Well?" }));
         let prompt = agent.prompt("go");
@@ -89,40 +87,55 @@ fn a_form_without_an_answer_fails_the_call() {
 }
 
 #[test]
-fn a_client_without_forms_gets_buttons() {
-    for (option, expected) in
-        [("option_1", "The user answers: SQLite"), ("none", "The user does not want to answer")]
-    {
-        let mut agent = start(json!({}), &which());
-        let prompt = agent.prompt("go");
-        let request = agent.wait_for_request("session/request_permission");
-        let options = request["params"]["options"].as_array().unwrap();
-        let names: Vec<_> = options.iter().map(|it| it["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["SQLite", "Postgres", "None of these"]);
-        agent.choose(&request, option);
-        let result = end(&mut agent, &prompt);
-        assert!(result.starts_with(expected), "{result}");
+fn without_forms_the_question_is_asked_in_the_conversation_and_ends_the_turn() {
+    let mut several = which();
+    several["several"] = json!(true);
+    for (arguments, expected) in [
+        (json!({ "question": "Well?" }), "Well?"),
+        (
+            which(),
+            "Which database?\n\n1. SQLite\n2. Postgres\n\nAnswer with a number or in your own words.",
+        ),
+        (
+            several,
+            "Which database?\n\n1. SQLite\n2. Postgres\n\nAnswer with one or more numbers or in \
+             your own words.",
+        ),
+    ] {
+        let mut agent = start(json!({}), &arguments);
+        assert_eq!(agent.turn("go"), "end_turn");
+        cards::check(&agent);
+        assert_eq!(agent.text(), expected);
+        assert_eq!(cards::card(&agent, 0)["status"], "completed");
+        assert_eq!(cards::requests(&agent), [""; 0], "it is no permission request");
+        assert_eq!(agent.model().requests().len(), 1, "the answer is awaited");
+
+        assert_eq!(agent.turn("2"), "end_turn");
+        let transcript = agent.model_transcript(1);
+        let [.., result, answer] = &transcript[..] else { panic!("{transcript:?}") };
+        assert!(
+            result.contains("the next message is the answer") && result.contains('?'),
+            "{result}"
+        );
+        assert!(answer.ends_with('2'), "{answer}");
     }
 }
 
 #[test]
-fn a_client_that_answers_a_form_with_an_error_gets_buttons() {
-    let mut agent = start(forms(), &which());
-    let prompt = agent.prompt("go");
-    let request = agent.wait_for_request("elicitation/create");
-    agent.refuse(&request, -32601, "no such method");
-    let request = agent.wait_for_request("session/request_permission");
-    agent.choose(&request, "option_2");
-    assert_eq!(end(&mut agent, &prompt), "The user answers: Postgres");
-}
-
-#[test]
-fn without_forms_and_options_the_model_is_told_to_ask_in_its_text() {
-    let mut agent = start(json!({ "elicitation": {} }), &json!({ "question": "Well?" }));
-    let prompt = agent.prompt("go");
-    let result = end(&mut agent, &prompt);
-    assert!(result.contains("in the text of your answer"), "{result}");
-    assert_eq!(cards::requests(&agent), [""; 0]);
+fn a_client_that_answers_a_form_with_an_error_or_nonsense_is_asked_in_the_conversation() {
+    let nonsense = json!({ "action": "accept", "content": { "answer": "MySQL" } });
+    for answer in [None, Some(nonsense)] {
+        let mut agent = start(forms(), &which());
+        let prompt = agent.prompt("go");
+        let request = agent.wait_for_request("elicitation/create");
+        match &answer {
+            Some(answer) => agent.respond(&request, answer),
+            None => agent.refuse(&request, -32601, "no such method"),
+        }
+        assert_eq!(agent.stop_reason(&prompt), "end_turn");
+        assert!(agent.text().contains("2. Postgres"), "{}", agent.text());
+        assert_eq!(agent.model().requests().len(), 1);
+    }
 }
 
 #[test]

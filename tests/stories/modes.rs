@@ -157,16 +157,18 @@ fn an_answer_that_is_not_an_offered_choice_keeps_plan_mode() {
         assert_eq!(agent.stop_reason(&id), "end_turn");
         assert!(!agent.path("b.txt").exists(), "{answer}");
     }
-    // The first option stays in plan mode, because a client may choose it by itself.
-    let mut agent = plan_mode(json!([exit(), write(), says("Ok.")])).start();
-    let id = agent.prompt("go");
-    let request = agent.wait_for_request("session/request_permission");
-    let options: Vec<_> = request["params"]["options"].as_array().unwrap().iter().collect();
-    assert_eq!(options[0]["name"], "Keep planning");
-    agent.refuse(&request, -32603, "no");
-    assert_eq!(agent.stop_reason(&id), "end_turn");
-    assert!(cards::results(&agent, 1)[0].contains("Put the plan into the text"));
-    assert!(!agent.path("b.txt").exists());
+}
+
+#[test]
+fn without_forms_the_plan_is_shown_in_the_conversation_and_the_user_switches_the_mode() {
+    let exit = calls("exit_plan", &json!({ "plan": "Write b.txt" }));
+    let write = calls("write_file", &json!({ "path": "b.txt", "content": "x" }));
+    let mut agent = plan_mode(json!([exit, write, says("Done.")])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(agent.text().starts_with("Write b.txt\n\nTo carry this out"), "{}", agent.text());
+    assert_eq!(cards::requests(&agent), [""; 0]);
+    assert_eq!(agent.turn("go on"), "end_turn");
+    assert!(!agent.path("b.txt").exists(), "the mode is still plan");
 }
 
 #[test]

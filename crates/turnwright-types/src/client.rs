@@ -129,8 +129,10 @@ pub enum UserReply {
     Declined,
     /// The question was withdrawn, usually because the turn is being cancelled.
     Cancelled,
-    /// The client cannot show such a question, or its answer was malformed. The model should ask
-    /// in its message instead.
+    /// The client cannot show such a question, or its answer was malformed. The question is to be
+    /// asked in the conversation, so that the next prompt is the answer.
+    InConversation,
+    /// There is no conversation in which it could be asked.
     Unsupported,
 }
 

@@ -29,6 +29,22 @@ fn r_cont_1_text_blocks_are_sent_in_order() {
 }
 
 #[test]
+fn r_cont_1_empty_text_is_no_part_of_a_prompt() {
+    let mut agent = TestAgent::builder().model(json!([says("Yes.")])).start();
+    let empty = json!({ "type": "text", "text": "" });
+    assert_eq!(send(&mut agent, &json!([empty, empty]))["error"]["code"], -32602);
+    let blocks = json!([empty, { "type": "text", "text": "hi" }, empty]);
+    assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
+    assert_eq!(agent.model_transcript(0), ["user hi"]);
+    let session = agent.session.clone();
+    agent.load(&session);
+    let updates = agent.updates();
+    let shown = updates.iter().filter(|it| it["sessionUpdate"] == "user_message_chunk");
+    let shown: Vec<_> = shown.map(|it| &it["content"]["text"]).collect();
+    assert_eq!(shown, ["hi"]);
+}
+
+#[test]
 fn r_cont_2_the_model_can_read_a_linked_file() {
     let mut agent = TestAgent::builder().file("src/lib.rs", "fn main() {}\n").start();
     let path = agent.path("src/lib.rs").display().to_string();

@@ -324,6 +324,9 @@ pub fn omitted_media_note(kind: &str, mime: &str) -> String {
     format!("[{kind} omitted ({mime}): this model does not accept {kind} input]")
 }
 
+/// The text of an attached file that is a picture. The picture follows it, for models that take pictures.
+pub const ATTACHED_PICTURE: &str = "[picture]";
+
 /// What a link or an attachment refers to, as the model reads it: for a file its path and what the
 /// user has chosen in it.
 fn link_target(uri: &str) -> (Cow<'_, str>, Option<FileLink>) {

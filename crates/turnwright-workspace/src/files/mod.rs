@@ -36,7 +36,7 @@ pub use entries::EntryInfo;
 pub use error::FileError;
 pub use excerpt::{Excerpt, ExcerptLine, LineWindow};
 pub use file_head::{FileHead, read_head};
-pub use file_kind::FileKind;
+pub use file_kind::{FileKind, image_mime};
 pub use restore::RestorePrecondition;
 pub use roots::Roots;
 pub use seen_files::Freshness;

@@ -1,6 +1,8 @@
 //! Implements the client traits of a session over ACP: updates, questions and unsaved files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -34,6 +36,31 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// does not have. In both cases the file is read from disk instead.
 const RESOURCE_NOT_FOUND: i32 = -32002;
 const METHOD_NOT_FOUND: i32 = -32601;
+/// The error code of a client that has failed, which is not a refusal unless its text says so.
+const INTERNAL_ERROR: i32 = -32603;
+
+/// Words of an error, in lower case, by which a client denies access to a file.
+const DENIALS: [&str; 10] = [
+    "permission",
+    "denied",
+    "deny",
+    "outside",
+    "not allowed",
+    "not permitted",
+    "forbidden",
+    "refused",
+    "eacces",
+    "eperm",
+];
+/// Words of an error, in lower case, by which a client says that it does not have a file, or cannot
+/// serve files.
+const ABSENCES: [&str; 6] =
+    ["not found", "no such file", "enoent", "does not exist", "not supported", "not implemented"];
+
+/// Whether the client has left a request for a file unanswered. All sessions of a connection share
+/// one: after the first time-out no file is requested any more.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SilentReads(Arc<AtomicBool>);
 
 /// The client of one session.
 #[derive(Debug)]
@@ -45,6 +72,7 @@ pub(super) struct AcpClient {
     pub(super) terminal_cards: TerminalCards,
     /// One permit: the user is shown one question at a time, of whatever kind.
     question_slot: Semaphore,
+    silent_reads: SilentReads,
 }
 
 impl AcpClient {
@@ -53,6 +81,7 @@ impl AcpClient {
         session: &ids::SessionId,
         caps: ClientCaps,
         cwd: PathBuf,
+        silent_reads: SilentReads,
     ) -> AcpClient {
         let session = SessionId::new(session.to_arc());
         AcpClient {
@@ -62,6 +91,7 @@ impl AcpClient {
             cwd,
             terminal_cards: TerminalCards::default(),
             question_slot: Semaphore::new(1),
+            silent_reads,
         }
     }
 }
@@ -145,7 +175,7 @@ pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> Pe
 
 impl EditorBuffers for AcpClient {
     fn can_read(&self) -> bool {
-        self.caps.read
+        self.caps.read && !self.silent_reads.0.load(Ordering::Relaxed)
     }
 
     fn can_write(&self) -> bool {
@@ -157,16 +187,25 @@ impl EditorBuffers for AcpClient {
             // Always the whole file, because some clients get `line` and `limit` wrong.
             let params = ReadTextFileRequest::new(self.session.clone(), path);
             let result = self.peer.request("fs/read_text_file", &params, READ_TIMEOUT).await;
-            let value: Value =
-                serde_json::from_str(result.map_err(|it| to_buffer_error(&it))?.get())
-                    .unwrap_or_default();
+            let result = result.map_err(|error| {
+                let error = read_error(&error, path);
+                if error == BufferError::TimedOut
+                    && !self.silent_reads.0.swap(true, Ordering::Relaxed)
+                {
+                    tracing::warn!(
+                        "the client does not answer fs/read_text_file; files are read from the disk"
+                    );
+                }
+                error
+            })?;
+            let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
             match value {
                 Value::String(text) => Ok(text),
                 other => other
                     .get("content")
                     .and_then(Value::as_str)
                     .map(str::to_owned)
-                    .ok_or_else(|| BufferError::Refused("it sent no content".to_owned())),
+                    .ok_or_else(|| BufferError::Failed("it sent no content".to_owned())),
             }
         })
     }
@@ -179,7 +218,7 @@ impl EditorBuffers for AcpClient {
         Box::pin(async move {
             let params = WriteTextFileRequest::new(self.session.clone(), path, text);
             let result = self.peer.request("fs/write_text_file", &params, WRITE_TIMEOUT).await;
-            match serde_json::from_str(result.map_err(|it| to_buffer_error(&it))?.get()) {
+            match serde_json::from_str(result.map_err(|it| to_buffer_error(&it, path))?.get()) {
                 // One client reports a failed write as a string result.
                 Ok(Value::String(text)) if !text.is_empty() => Err(BufferError::Refused(text)),
                 _ => Ok(()),
@@ -188,13 +227,71 @@ impl EditorBuffers for AcpClient {
     }
 }
 
-fn to_buffer_error(error: &RequestError) -> BufferError {
+fn to_buffer_error(error: &RequestError, path: &Path) -> BufferError {
     let RequestError::ErrorResponse(error) = error else { return BufferError::TimedOut };
-    if matches!(error.code, RESOURCE_NOT_FOUND | METHOD_NOT_FOUND) {
-        return BufferError::NotFound;
-    }
     // Some clients say in `data` what to do instead.
     let details = error.data.as_ref().filter(|it| !it.is_null()).map(ToString::to_string);
     let text = [Some(error.message.clone()), details].into_iter().flatten().collect::<Vec<_>>();
-    BufferError::Refused(text.join(" "))
+    let text = text.join(" ");
+    match error.code {
+        METHOD_NOT_FOUND => BufferError::NotFound,
+        _ if mentions(&text, path, &DENIALS) => BufferError::Refused(text),
+        RESOURCE_NOT_FOUND => BufferError::NotFound,
+        INTERNAL_ERROR => BufferError::Failed(text),
+        _ => BufferError::Refused(text),
+    }
+}
+
+/// The error of a read. With any code, words may say that there is no such file.
+fn read_error(error: &RequestError, path: &Path) -> BufferError {
+    match to_buffer_error(error, path) {
+        BufferError::Refused(text)
+            if !mentions(&text, path, &DENIALS) && mentions(&text, path, &ABSENCES) =>
+        {
+            BufferError::NotFound
+        }
+        error => error,
+    }
+}
+
+/// True if the text of an error contains one of these words outside the names of files.
+fn mentions(text: &str, path: &Path, words: &[&str]) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let text = text.to_lowercase();
+    let parts = text.split(|it: char| it.is_whitespace() || "\"'`{}(),".contains(it));
+    let plain = parts.filter(|it| !it.contains(['/', '\\']) && !it.contains(name.as_str()));
+    let plain = plain.collect::<Vec<_>>().join(" ");
+    words.iter().any(|it| plain.contains(it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_is_told_from_a_missing_file_and_from_a_failure() {
+        let refused = |text: &str| BufferError::Refused(text.to_owned());
+        let table = [
+            (-32603, "Permission denied", refused("Permission denied")),
+            (-32002, "Path is outside allowed cwd", refused("Path is outside allowed cwd")),
+            (-32602, "Notebooks have a tool", refused("Notebooks have a tool")),
+            (
+                -32000,
+                "EACCES: open '/ws/permission.rs'",
+                refused("EACCES: open '/ws/permission.rs'"),
+            ),
+            (-32002, "Resource not found: /ws/permission.rs", BufferError::NotFound),
+            (-32002, "no buffer for permission.rs", BufferError::NotFound),
+            (-32000, "ENOENT: no such file or directory", BufferError::NotFound),
+            (-32000, "reading is not supported", BufferError::NotFound),
+            (-32601, "Method not allowed", BufferError::NotFound),
+            (-32603, "Internal error", BufferError::Failed("Internal error".to_owned())),
+        ];
+        for (code, message, expected) in table {
+            let answer = serde_json::json!({ "code": code, "message": message });
+            let error = RequestError::ErrorResponse(serde_json::from_value(answer).unwrap());
+            let path = Path::new("/ws/permission.rs");
+            assert_eq!(read_error(&error, path), expected, "{code} {message}");
+        }
+    }
 }

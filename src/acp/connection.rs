@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::capabilities::ClientCaps;
+use super::client::SilentReads;
 use super::offer::{self, PendingOffer};
 use crate::completion::Completion;
 use crate::config::Config;
@@ -35,6 +36,7 @@ pub(super) struct Connection {
     pub(super) peer: Peer,
     /// `None` until `initialize` (R-INIT-13).
     pub(super) client: Option<ClientCaps>,
+    pub(super) silent_reads: SilentReads,
     /// What `initialize` has offered, once it and every `authenticate` since are answered. Requests that
     /// depend on it wait for it in their tasks.
     pub(super) offer: PendingOffer,
@@ -73,6 +75,7 @@ async fn serve(
         host: Arc::new(SessionHost::new(config, stop.clone())),
         peer: Peer::new(outbox.clone()),
         client: None,
+        silent_reads: SilentReads::default(),
         offer: offer::none(),
         sessions: HashMap::new(),
         busy: HashMap::new(),

@@ -145,7 +145,8 @@ fn open<M: RequestMethod + 'static>(
     });
     let after = connection.close_session(&id);
     let caps = connection.client.unwrap_or_default();
-    let client = Arc::new(AcpClient::new(connection.peer.clone(), &id, caps, cwd.clone()));
+    let (peer, silent_reads) = (connection.peer.clone(), connection.silent_reads.clone());
+    let client = Arc::new(AcpClient::new(peer, &id, caps, cwd.clone(), silent_reads));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
     let offer = connection.offer.clone();
     let display = client.display();

@@ -17,7 +17,7 @@ use super::announcements::Announcements;
 use super::early_messages::EarlyMessages;
 use super::lifecycle::Lifecycle;
 use super::model_choice::ModelChoice;
-use super::pending_context::PendingContext;
+use super::pending_context::{PendingContext, UnfinishedTurn};
 use super::prompt_queue::{self, PromptQueue, QueuedPrompt};
 use super::trust::ShownPrints;
 use super::{PromptKey, SessionHost, SessionMessage, settings};
@@ -342,6 +342,7 @@ impl SessionActor {
                 Err(Error::Internal { place: "the turn" })
             }
         };
+        self.context.unfinished = UnfinishedTurn::from_result(&result).or(self.context.unfinished);
         let has_answered = matches!(result, Ok(StopReason::EndTurn));
         // The answer is queued before the next turn can send an update.
         turn.done.complete(result);

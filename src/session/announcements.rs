@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::error::Error;
 use turnwright_llm::{Modalities, ReasoningEffort};
 use turnwright_policy::permission::Mode;
-use turnwright_types::message::{PromptPart, UserMessage};
+use turnwright_types::message::{ATTACHED_PICTURE, PromptPart, UserMessage};
 use turnwright_types::update::{ConfigOption, SlashCommand, Update};
 
 /// The delay between the answer to the session's opening and the list of commands. Some editors
@@ -130,7 +130,12 @@ impl Announcements {
         supported: Modalities,
     ) -> Result<(), Error> {
         let advertised = self.advertised;
-        let refused = prompt.parts.iter().find_map(|it| match it {
+        let own = prompt.parts.iter().enumerate().filter(|(at, _)| {
+            let before = at.checked_sub(1).and_then(|it| prompt.parts.get(it));
+            // An attached picture is replaced by a note if the model takes no images.
+            !matches!(before, Some(PromptPart::Resource { text, .. }) if text == ATTACHED_PICTURE)
+        });
+        let refused = own.map(|it| it.1).find_map(|it| match it {
             PromptPart::Image(_) if !advertised.images && !supported.images => Some("images"),
             PromptPart::Audio(_) if !advertised.audio && !supported.audio => Some("audio"),
             _ => None,

@@ -149,7 +149,10 @@ impl SessionActor {
     ) -> BoxFuture<'static, FinishedTurn> {
         let mut context = UserMessage::default();
         self.add_session_context(&mut context);
-        let titled = self.suggest_title(title::from_prompt(&prompt));
+        // The words behind the command say more than its name.
+        let words = typed.trim().split_once(char::is_whitespace).map_or("", |it| it.1);
+        let title = title::from_text(words).or_else(|| title::from_prompt(&prompt));
+        let titled = self.suggest_title(title);
         let (services, unsent_context) = (self.services.clone(), self.context.unsent.clone());
         let (mut history, grants) = (self.history.clone(), self.grants.clone());
         Box::pin(async move {

@@ -6,17 +6,52 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::undo::UndoNews;
-use turnwright_types::message::{PromptPart, UserMessage};
+use crate::error::Error;
+use turnwright_types::message::{Message, PromptPart, StopReason, UserMessage};
 
 /// What the model is told after an interrupted turn.
 const INTERRUPTED: &str = "The last turn was interrupted: the agent ended in the middle of it. What \
                            was under way then may be done in part.\n";
 
+/// What the model is told after an answer that the user has cancelled.
+const CANCELLED: &str = "[Your last answer is incomplete: the user cancelled it.]\n";
+/// What the model is told after an answer that an error has ended.
+const FAILED: &str = "[Your last answer is incomplete: it was cut off by an error.]\n";
+
+/// How a turn ended that did not finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnfinishedTurn {
+    /// The process ended in the middle of it.
+    Interrupted,
+    Cancelled,
+    Failed,
+}
+
+impl UnfinishedTurn {
+    pub(super) fn from_result(result: &Result<StopReason, Error>) -> Option<UnfinishedTurn> {
+        match result {
+            Ok(StopReason::Cancelled) => Some(UnfinishedTurn::Cancelled),
+            Ok(_) => None,
+            Err(_) => Some(UnfinishedTurn::Failed),
+        }
+    }
+
+    /// Reads the stop reason that is stored for a turn.
+    pub(super) fn from_stored(stop: &str) -> Option<UnfinishedTurn> {
+        match stop {
+            "interrupted" => Some(UnfinishedTurn::Interrupted),
+            "cancelled" => Some(UnfinishedTurn::Cancelled),
+            "error" => Some(UnfinishedTurn::Failed),
+            _ => None,
+        }
+    }
+}
+
 /// What the model has yet to be told.
 #[derive(Debug, Default)]
 pub(super) struct PendingContext {
-    /// The last turn was interrupted by the end of the process.
-    pub(super) was_interrupted: bool,
+    /// How the last turn ended, if it did not finish.
+    pub(super) unfinished: Option<UnfinishedTurn>,
     /// The session's folders differ from those that the model was told.
     pub(super) folders_changed: bool,
     /// What the user has undone.
@@ -39,9 +74,16 @@ impl PendingContext {
         context
     }
 
-    /// Takes the note about an interrupted turn.
-    pub(super) fn take_interruption(&mut self) -> Option<&'static str> {
-        take(&mut self.was_interrupted).then_some(INTERRUPTED)
+    /// Takes the note about the last turn if it did not finish. `last` is the conversation's last
+    /// message. After a cancel or an error only an answer without its end needs the note: of
+    /// anything else the turn itself has said so.
+    pub(super) fn take_unfinished(&mut self, last: Option<&Message>) -> Option<&'static str> {
+        let is_cut = matches!(last?, Message::Assistant(it) if it.interrupted);
+        match self.unfinished.take()? {
+            UnfinishedTurn::Interrupted => Some(INTERRUPTED),
+            UnfinishedTurn::Cancelled => is_cut.then_some(CANCELLED),
+            UnfinishedTurn::Failed => is_cut.then_some(FAILED),
+        }
     }
 }
 
@@ -84,7 +126,11 @@ mod tests {
             assert_eq!(pending.take_lead(is_first, "F\n"), expected);
             assert_eq!(pending.take_lead(false, "F\n"), "");
         }
-        let mut pending = PendingContext { was_interrupted: true, ..PendingContext::default() };
-        assert!(pending.take_interruption().is_some() && pending.take_interruption().is_none());
+        let unfinished = Some(UnfinishedTurn::Interrupted);
+        let mut pending = PendingContext { unfinished, ..PendingContext::default() };
+        let prompt = Message::User(UserMessage::text("hi"));
+        assert!(pending.take_unfinished(None).is_none());
+        assert_eq!(pending.take_unfinished(Some(&prompt)), Some(INTERRUPTED));
+        assert!(pending.take_unfinished(Some(&prompt)).is_none());
     }
 }

@@ -163,7 +163,8 @@ impl SessionActor {
             );
             self.services.announced_mode.forget();
         }
-        context.extend(self.context.take_interruption());
+        let last = self.history.messages.last().map(AsRef::as_ref);
+        context.extend(self.context.take_unfinished(last));
         context.extend(self.services.mode_context());
         context.extend(self.services.env.command_news());
         context.extend(self.context.undo_news.take());

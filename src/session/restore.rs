@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::pending_context::UnfinishedTurn;
 use super::recovery::recover;
 use super::replay::{self, HistoryBuilder};
 use crate::error::Error;
 use crate::turn::TurnServices;
-use turnwright_store::recovery::was_interrupted;
+use turnwright_store::recovery::last_stop;
 use turnwright_store::{RewoundEntries, SessionRow, Store, StoreError, read};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::History;
@@ -22,8 +23,8 @@ const PAGE_SIZE: usize = 64;
 pub(super) struct RestoredSession {
     pub(super) row: SessionRow,
     pub(super) history: History,
-    /// Whether the last turn that the model knows of was interrupted.
-    pub(super) was_interrupted: bool,
+    /// How the last prompt's turn ended, if it did not finish.
+    pub(super) unfinished: Option<UnfinishedTurn>,
 }
 
 /// Restores a session. With `replay`, the client is sent the whole conversation.
@@ -53,13 +54,13 @@ async fn read_session(
     store.flush().await?;
     let minted = recover(store, services).await?;
     let name = id.clone();
-    let (row, key, rewound, usage, was_interrupted) = store
+    let (row, key, rewound, usage, stop) = store
         .read(move |connection| {
             let row = read::session(connection, &name)?;
             let key = read::session_key(connection, &name)?;
             let (rewound, usage) =
                 (RewoundEntries::load(connection, key)?, read::last_usage(connection, key)?);
-            Ok((row, key, rewound, usage, was_interrupted(connection, key)?))
+            Ok((row, key, rewound, usage, last_stop(connection, key)?))
         })
         .await?;
     let rewound = Arc::new(rewound);
@@ -87,5 +88,6 @@ async fn read_session(
         services.client().update(Update::ContextUsage { used, size, cached, cost });
     }
     let history = builder.build(minted.max(row.last_id_number), row.cost_usd);
-    Ok(RestoredSession { row, history, was_interrupted })
+    let unfinished = stop.as_deref().and_then(UnfinishedTurn::from_stored);
+    Ok(RestoredSession { row, history, unfinished })
 }

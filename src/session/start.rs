@@ -80,8 +80,8 @@ impl SessionActor {
         let (host, services) = (Arc::clone(&self.host), self.services.clone());
         let (id, stop) = (services.env.session.clone(), self.lifecycle.stop.clone());
         let restored = restore_session(host.store(), &services, &id, replay, &stop).await?;
-        let RestoredSession { row, history, was_interrupted } = restored;
-        self.context.was_interrupted = was_interrupted && !history.messages.is_empty();
+        let RestoredSession { row, history, unfinished } = restored;
+        self.context.unfinished = unfinished;
         // Job numbers continue after the last identifier, so that no number is used twice.
         self.services.env.jobs.continue_numbering_after(history.minted);
         self.history = history;

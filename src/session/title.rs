@@ -1,6 +1,7 @@
 //! Derives the title of a session from a prompt. Pure.
 
 use turnwright_types::effect::is_hidden_char;
+use turnwright_types::file_link::FileLink;
 use turnwright_types::message::{PromptPart, UserMessage};
 use turnwright_types::redact;
 
@@ -12,22 +13,59 @@ const MAX_CHOSEN_CHARS: usize = 200;
 const MAX_SCANNED_BYTES: usize = 16 * 1024;
 
 /// Returns a title for a conversation that starts with this prompt: the first line of the user's
-/// text with a meaning.
+/// words with a meaning, or else the name of the first attached file.
 pub(super) fn from_prompt(prompt: &UserMessage) -> Option<String> {
-    let texts = prompt.parts.iter().filter_map(|it| match it {
-        PromptPart::Text(text) => Some(text.as_str()),
-        _ => None,
-    });
-    texts.into_iter().find_map(from_text)
+    let named = || prompt.parts.iter().find_map(file_name).and_then(|it| normalize(&it));
+    from_text(&user_words(prompt)).or_else(named)
 }
 
-fn from_text(text: &str) -> Option<String> {
+/// The title that a text of the user suggests.
+pub(super) fn from_text(text: &str) -> Option<String> {
     let end = char_boundary(text, MAX_SCANNED_BYTES);
     // Redacted before anything is removed or cut off: half a key would not be found.
     let text = redact::text(&text[..end]);
     let is_fence = |it: &&str| it.starts_with("```") || it.starts_with("~~~");
     let mut lines = text.lines().map(str::trim).filter(|it| !is_fence(it));
     lines.find_map(|it| one_line(&without_marks(it))).map(|it| shorten(&it, MAX_CHARS))
+}
+
+/// What the user has written. A file that is attached within a sentence is a word of it.
+fn user_words(prompt: &UserMessage) -> String {
+    let (mut text, mut names) = (String::new(), Vec::new());
+    for part in &prompt.parts {
+        let PromptPart::Text(more) = part else {
+            names.extend(file_name(part));
+            continue;
+        };
+        if text.len() > MAX_SCANNED_BYTES {
+            break;
+        }
+        if text.trim().is_empty() || more.trim().is_empty() {
+            text.push_str(more);
+        } else if names.is_empty() {
+            text.push('\n');
+            text.push_str(more);
+        } else {
+            text.push_str(&format!(" {} {more}", names.join(" ")));
+        }
+        names.clear();
+    }
+    text
+}
+
+/// The name of an attached file.
+fn file_name(part: &PromptPart) -> Option<String> {
+    match part {
+        PromptPart::Link { name, .. } if !name.trim().is_empty() => Some(name.clone()),
+        PromptPart::Link { uri, .. } | PromptPart::Resource { uri, .. } => last_segment(uri),
+        _ => None,
+    }
+}
+
+fn last_segment(uri: &str) -> Option<String> {
+    let path = FileLink::from_uri(uri).map_or_else(|| uri.to_owned(), |it| it.path);
+    let name = path.trim_end_matches('/').rsplit('/').next()?;
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// Normalizes a title that the user has chosen; `None` if nothing of it is visible.
@@ -58,9 +96,21 @@ fn without_marks(line: &str) -> String {
     for mark in ["#", ">", "- ", "* ", "+ "] {
         rest = rest.trim_start_matches(mark).trim_start();
     }
-    let text = without_links(rest).replace("**", "").replace("__", "").replace('`', "");
+    let text =
+        without_uris(&without_links(rest)).replace("**", "").replace("__", "").replace('`', "");
     // A line without letters or digits has no meaning.
     if text.chars().any(char::is_alphanumeric) { text } else { String::new() }
+}
+
+/// The URI of a file becomes its name.
+fn without_uris(line: &str) -> String {
+    let word = |word: &str| {
+        let is_file = FileLink::from_uri(word.trim_start_matches('@')).is_some();
+        last_segment(word.trim_start_matches('@')).filter(|_| is_file)
+    };
+    let words: Vec<_> =
+        line.split(' ').map(|it| word(it).unwrap_or_else(|| it.to_owned())).collect();
+    words.join(" ")
 }
 
 /// `[words](target)` becomes `words`.
@@ -116,6 +166,39 @@ mod tests {
         ];
         for (text, expected) in table {
             assert_eq!(from_text(text).as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn attachments_are_words_of_a_sentence_and_name_a_prompt_without_words() {
+        let text = |it: &str| PromptPart::Text(it.to_owned());
+        let link = |name: &str| PromptPart::Link {
+            name: name.to_owned(),
+            uri: "file:///ws/src/lib.rs#L2:3".to_owned(),
+        };
+        let file = || PromptPart::Resource {
+            uri: "file:///ws/my%20notes.md".to_owned(),
+            text: "Buy milk".to_owned(),
+        };
+        let media = turnwright_types::message::Media { mime: String::new(), data: String::new() };
+        let picture = || PromptPart::Image(media.clone());
+        let table = [
+            (vec![link("lib.rs"), text(" explain this")], Some("explain this")),
+            (vec![picture(), text("What is this?")], Some("What is this?")),
+            (vec![text("Fix "), link("lib.rs"), text(" now")], Some("Fix lib.rs now")),
+            (
+                vec![text("Compare"), file(), text("with"), link("")],
+                Some("Compare my notes.md with"),
+            ),
+            (vec![text("Explain"), text("a dump")], Some("Explain")),
+            (vec![text("file:///ws/src/a.rs#L2 is odd")], Some("a.rs is odd")),
+            (vec![text(" "), link("")], Some("lib.rs")),
+            (vec![file()], Some("my notes.md")),
+            (vec![picture()], None),
+        ];
+        for (parts, expected) in table {
+            let prompt = UserMessage { parts };
+            assert_eq!(from_prompt(&prompt).as_deref(), expected, "{prompt:?}");
         }
     }
 

@@ -28,7 +28,7 @@ use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{Arguments, AssistantMessage, Message, ProviderState, ToolCall};
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
-use turnwright_workspace::files::{EditorHealth, Files, Roots};
+use turnwright_workspace::files::{Files, Roots};
 
 /// The bytes of file content after which an intent is written.
 const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
@@ -105,7 +105,7 @@ impl UndoContext {
             return;
         }
         let Ok(target) = self.files.resolve(&step.path).await else { return };
-        let unsaved = self.files.ensure_no_unsaved(&target, &EditorHealth::default()).await;
+        let unsaved = self.files.ensure_no_unsaved(&target).await;
         if unsaved.is_err() {
             let why = "it has unsaved changes in the editor".to_owned();
             step.action = UndoAction::Conflict { why };

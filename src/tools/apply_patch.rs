@@ -277,7 +277,10 @@ async fn plan_step(
             return nothing(reason);
         }
     }
-    let now = files.read(&target).await;
+    let now = match &change {
+        PatchOp::Add { .. } => files.read_existing(&target).await,
+        _ => files.read(&target).await,
+    };
     let act = match (change, now) {
         (PatchOp::Add { text }, Err(FileError::NotFound)) => {
             let spots = line_changes::diff_texts("", &text);

@@ -5,10 +5,12 @@ use serde_json::Value;
 
 mod repair;
 mod read;
+mod links;
 mod specs;
 #[cfg(test)]
 mod tests;
 
+pub(super) use links::{follow_links, linked_paths};
 pub(super) use repair::letters_and_digits;
 pub(crate) use repair::{canonical_name, repair_arguments};
 #[cfg(test)]

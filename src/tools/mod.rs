@@ -307,6 +307,13 @@ struct TypedCall<T: Tool> {
     targets: Vec<ResolvedPath>,
     other_names: OtherNames,
     preview: T::Preview,
+    literal: Option<LiteralCall<T::Args>>,
+}
+
+/// The arguments of a call with links, taken literally: a file may have such a name.
+struct LiteralCall<A> {
+    args: A,
+    links: Vec<String>,
 }
 
 impl<T: Tool> AnyTool for T {
@@ -338,19 +345,45 @@ impl<T: Tool> AnyTool for T {
         T::SHOWN_ARGUMENTS
     }
 
-    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
+    fn prepare(self: Arc<Self>, mut args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
+        // What a command line names is resolved by the shell.
+        let links = match T::KIND {
+            ToolKind::Execute => Vec::new(),
+            _ => arguments::linked_paths(&args),
+        };
+        let mut literal = None;
+        if !links.is_empty() {
+            let as_sent = arguments::parse_arguments::<T>(args.clone());
+            literal = as_sent.ok().map(|(args, _)| LiteralCall { args, links });
+            let schema = arguments::spec::<T>().parameters;
+            let takes_range = schema["properties"]["start_line"].is_object();
+            arguments::follow_links(&mut args, takes_range);
+        }
         let (args, ignored) = arguments::parse_arguments::<T>(args)?;
         self.analyse(&args);
         let (targets, preview) = (Vec::new(), T::Preview::default());
         let other_names = OtherNames::default();
-        Ok(Box::new(TypedCall { tool: self, args, ignored, targets, other_names, preview }))
+        Ok(Box::new(TypedCall {
+            tool: self,
+            args,
+            ignored,
+            targets,
+            other_names,
+            preview,
+            literal,
+        }))
     }
 }
 
 impl<T: Tool> PreparedCall for TypedCall<T> {
     fn locate(&mut self, env: &ToolEnv) {
-        let paths = self.tool.paths(&self.args, env);
         let roots = env.files.roots();
+        if let Some(LiteralCall { args, links }) = self.literal.take()
+            && links.iter().any(|it| roots.cwd().join(it).symlink_metadata().is_ok())
+        {
+            self.args = args;
+        }
+        let paths = self.tool.paths(&self.args, env);
         self.targets = paths.into_iter().map(|it| self.tool.resolve_path(it, roots)).collect();
         self.tool.inspect(&mut self.args, &self.targets, env);
         if T::KIND == ToolKind::Edit {

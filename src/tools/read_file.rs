@@ -18,9 +18,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, fenced,
 };
 use turnwright_types::message::Media;
-use turnwright_workspace::files::{
-    BinaryFile, EditorHealth, FileError, Files, LineWindow, ReadContent, Roots,
-};
+use turnwright_workspace::files::{BinaryFile, FileError, Files, LineWindow, ReadContent, Roots};
 
 /// A text of at most this many bytes is handled on the runtime's thread: a hop to another one would
 /// take longer.
@@ -136,11 +134,10 @@ impl Tool for ReadFile {
             return ToolOutcome::failed("read_file needs `path` or `paths`. Nothing was read.");
         }
         let window = show::window(args.range());
-        let editor_health = EditorHealth::default();
         let mut looks = Vec::new();
         for (name, effect) in args.files().into_iter().zip(pass.effects()) {
             if let Effect::Read(target) = effect {
-                looks.push(find(name, (pass, target), window, &editor_health, ctx));
+                looks.push(find(name, (pass, target), window, ctx));
             }
         }
         let mut found = futures_util::stream::iter(looks).buffered(CONCURRENT_READS);
@@ -168,11 +165,10 @@ async fn find<'a>(
     name: &'a str,
     (pass, target): (&Pass, &'a ResolvedPath),
     window: LineWindow,
-    editor_health: &EditorHealth,
     ctx: &ToolCtx,
 ) -> (&'a str, &'a ResolvedPath, ReadResult) {
     let files = &ctx.env.files;
-    let found = match files.read_window(target, window, editor_health, &ctx.cancel).await {
+    let found = match files.read_window(target, window, &ctx.cancel).await {
         Ok(look) => text(name, target, look, window, files).await,
         Err(FileError::Binary(_)) => files.describe_binary(target).await.map(ReadResult::Binary),
         Err(FileError::Folder) => match list_dir::tree((pass, target), 1, false, ctx).await {

@@ -76,7 +76,7 @@ impl Tool for WriteFile {
         let Some(target) = targets.first() else {
             return Err("write_file needs a `path`. Nothing was written.".into());
         };
-        let before = match ctx.env.files.read(target).await {
+        let before = match ctx.env.files.read_existing(target).await {
             Ok(text) => Some(text),
             Err(FileError::NotFound) => None,
             Err(error) => return Err(format!("{} {error}. Nothing was written.", args.path).into()),

@@ -48,7 +48,7 @@ use turnwright_types::update::Update;
 
 use call_runner::{CallOrigin, CallRunner};
 use cards::OpenCards;
-use model_failures::Nudge;
+use model_failures::{Nudge, unanswered_note};
 use next_step::TurnBudget;
 
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
@@ -333,7 +333,7 @@ impl Turn {
                 TurnStep::RunCalls(calls) => self.run_calls(calls).await,
                 TurnStep::Wait(delay, why) => self.wait(delay, why).await,
                 TurnStep::Continue(delay, why, nudge) => {
-                    self.push_hidden_message(model_failures::nudge_message(nudge));
+                    self.push_hidden_message(Message::User(model_failures::nudge_message(nudge)));
                     self.wait(delay, Some(why)).await
                 }
                 TurnStep::SkipCalls(calls) => {
@@ -360,6 +360,8 @@ impl Turn {
             self.history.messages.truncate(self.first_message);
             self.services.log().add_entry(Entry::Refused);
             self.services.env.skills.forget_loaded();
+        } else if let Some(note) = unanswered_note(&self.history, &result) {
+            self.push_hidden_message(note);
         }
         file_change_recorder::end_turn(&self.services, &self.cancel).await;
         let why = result.as_ref().map_or("error", |it| it.as_str());
@@ -400,8 +402,8 @@ impl Turn {
     }
 
     /// Adds a message that the model gets and the user does not see.
-    fn push_hidden_message(&mut self, message: UserMessage) {
-        self.history.push(Message::User(message));
+    fn push_hidden_message(&mut self, message: Message) {
+        self.history.push(message);
         let Some(message) = self.history.messages.last().cloned() else { return };
         let id = MessageId::from(format!("msg-{}", self.history.mint()));
         let audience = Audience::Model;
@@ -415,7 +417,8 @@ impl Turn {
             && let Some(line) = self.services.mode_context()
         {
             let text = format!("The user has changed the mode.\n{line}");
-            self.push_hidden_message(UserMessage { parts: vec![PromptPart::Context(text)] });
+            let message = UserMessage { parts: vec![PromptPart::Context(text)] };
+            self.push_hidden_message(Message::User(message));
         }
     }
 

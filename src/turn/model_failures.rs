@@ -4,8 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{ModelSelection, Turn};
+use crate::error::Error;
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
-use turnwright_types::message::{Message, PromptPart, TokenUsage, UserMessage};
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{
+    AssistantMessage, History, Message, PromptPart, ProviderState, StopReason, TokenUsage,
+    UserMessage,
+};
 use turnwright_types::update::Update;
 
 /// The message to the model after its answer was cut off.
@@ -35,6 +40,37 @@ pub(super) fn nudge_message(why: Nudge) -> UserMessage {
         Nudge::Leaked => LEAKED,
     };
     UserMessage { parts: vec![PromptPart::Context(text.to_owned())] }
+}
+
+/// A message in place of an answer that never came, for a turn that has ended without one. Without
+/// it servers would get this prompt and the next as one message.
+pub(super) fn unanswered_note(
+    history: &History,
+    result: &Result<StopReason, Error>,
+) -> Option<Message> {
+    let why = match result {
+        Ok(StopReason::EndTurn | StopReason::Refusal) => return None,
+        Ok(StopReason::Cancelled) => "the user cancelled the turn",
+        Ok(StopReason::MaxTokens) => "the limit of tokens was reached",
+        Ok(StopReason::MaxTurnRequests) => "the limit of requests in one turn was reached",
+        Err(_) => "the turn failed",
+    };
+    let is_visible = |it: &&Arc<Message>| match it.as_ref() {
+        Message::Assistant(it) => !it.text.trim().is_empty() || !it.calls.is_empty(),
+        Message::User(_) | Message::Tool(_) => true,
+    };
+    let last = history.messages.iter().rev().find(is_visible)?;
+    (!matches!(last.as_ref(), Message::Assistant(_))).then(|| {
+        Message::Assistant(AssistantMessage {
+            // The client never gets this message.
+            id: MessageId::from(String::new()),
+            text: format!("[Stopped here: {why}.]"),
+            thought: String::new(),
+            calls: Vec::new(),
+            interrupted: false,
+            provider_state: ProviderState::default(),
+        })
+    })
 }
 
 impl Turn {

@@ -97,7 +97,7 @@ mod tests {
     use turnwright_testing::raw_server::{
         RawServer, text_event, text_stream, wait_for_the_end, write_stream,
     };
-    use turnwright_types::message::{History, StopReason};
+    use turnwright_types::message::{History, Message, StopReason};
     use turnwright_types::update::Update;
 
     use super::*;
@@ -200,7 +200,8 @@ mod tests {
             let done = fixture.turn(History::default()).run().await;
             assert!(is_silent(&done.result), "{start:?} {beat:?}: {:?}", done.result);
             assert_eq!(server.requests().len(), 1, "{start:?} {beat:?}");
-            let has_text = done.history.messages.len() > 1;
+            let answer = done.history.messages.get(1).map(AsRef::as_ref);
+            let has_text = matches!(answer, Some(Message::Assistant(it)) if it.interrupted);
             assert_eq!(has_text, !start.is_empty(), "{start:?} {beat:?}");
         }
     }

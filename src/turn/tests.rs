@@ -94,6 +94,8 @@ impl TurnFixture {
 fn shape(history: &History) -> Vec<&'static str> {
     let word = |it: &Arc<Message>| match it.as_ref() {
         Message::User(_) => "user",
+        // The note in place of an answer.
+        Message::Assistant(it) if it.text.starts_with("[Stopped here") => "stopped",
         Message::Assistant(_) => "assistant",
         Message::Tool(it) if it.ok => "ok",
         Message::Tool(_) => "failed",
@@ -138,12 +140,12 @@ async fn a_cancel_while_a_question_is_open_settles_every_call() {
     };
     let (done, ()) = tokio::join!(fixture.turn(History::default()).run(), later);
     assert!(matches!(done.result, Ok(StopReason::Cancelled)));
-    assert_eq!(shape(&done.history), ["assistant", "failed", "failed"]);
+    assert_eq!(shape(&done.history), ["assistant", "failed", "failed", "stopped"]);
     assert_eq!(fixture.client.finals(), ["call-3 Failed", "call-4 Failed"]);
 }
 
 #[tokio::test]
-async fn a_cancel_before_the_first_word_leaves_only_the_prompt() {
+async fn a_cancel_before_the_first_word_leaves_the_prompt_and_a_note() {
     let fixture = turn_fixture(vec![ScriptedReply::Hang], false, None);
     let cancel = fixture.cancel.clone();
     let later = async {
@@ -152,7 +154,7 @@ async fn a_cancel_before_the_first_word_leaves_only_the_prompt() {
     };
     let (done, ()) = tokio::join!(fixture.turn(History::default()).run(), later);
     assert!(matches!(done.result, Ok(StopReason::Cancelled)));
-    assert_eq!(shape(&done.history), [""; 0]);
+    assert_eq!(shape(&done.history), ["stopped"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,7 +178,7 @@ async fn the_limit_of_requests_ends_the_turn_with_every_call_answered() {
     fixture.services.max_requests = 2;
     let done = fixture.turn(History::default()).run().await;
     assert!(matches!(done.result, Ok(StopReason::MaxTurnRequests)));
-    assert_eq!(shape(&done.history), ["assistant", "ok", "assistant", "failed"]);
+    assert_eq!(shape(&done.history), ["assistant", "ok", "assistant", "failed", "stopped"]);
 }
 
 /// Runs a turn with this reply for a client that stops reading once the model is asked, and cancels
@@ -208,7 +210,7 @@ async fn words_that_wait_for_the_client_are_not_lost_by_a_cancel() {
 async fn a_client_that_does_not_read_gets_no_next_call() {
     let call = ScriptedReply::Calls(vec![("list_dir", json!({}))]);
     let (_, done) = cancelled_while_nobody_reads(call).await;
-    assert_eq!(shape(&done.history), ["assistant", "failed"]);
+    assert_eq!(shape(&done.history), ["assistant", "failed", "stopped"]);
 }
 
 /// A tool whose paths are on a disk that hangs until `alive` is set.
@@ -266,7 +268,7 @@ async fn a_cancel_does_not_wait_for_a_disk_that_has_died() {
     alive.store(true, Ordering::Relaxed);
     let done = done.expect("the cancel waits");
     assert!(matches!(done.result, Ok(StopReason::Cancelled)));
-    assert_eq!(shape(&done.history), ["assistant", "failed"]);
+    assert_eq!(shape(&done.history), ["assistant", "failed", "stopped"]);
     assert_eq!(fixture.client.finals().len(), 1);
 }
 

@@ -13,7 +13,7 @@ use super::plan::{UndoAction, UndoStep, is_same_state};
 use turnwright_store::{Store, read};
 use turnwright_types::effect::ResolvedPath;
 use turnwright_types::file_change::FileState;
-use turnwright_workspace::files::{EditorHealth, FileError, Files, RestorePrecondition};
+use turnwright_workspace::files::{FileError, Files, RestorePrecondition};
 use turnwright_workspace::nofollow;
 
 /// The result of restoring one path.
@@ -46,7 +46,7 @@ pub(crate) async fn apply(
     });
     let mut all: Vec<RestoreResult> = wanted.collect();
     all.sort_by(|restore, other| restore.path.cmp(&other.path));
-    let work = RestoreWork { files, store, cancel, editor_health: EditorHealth::default() };
+    let work = RestoreWork { files, store, cancel };
     for restore in all.iter_mut().rev().filter(|it| must_be_removed(it)) {
         restore.result = work.remove(restore).await;
     }
@@ -74,7 +74,6 @@ struct RestoreWork<'a> {
     files: &'a Files,
     store: &'a Store,
     cancel: &'a CancellationToken,
-    editor_health: EditorHealth,
 }
 
 impl RestoreWork<'_> {
@@ -86,7 +85,7 @@ impl RestoreWork<'_> {
         self.check()?;
         if matches!(restore.was, FileState::File { .. }) {
             let target = self.target(&restore.path).await?;
-            let saved = self.files.ensure_no_unsaved(&target, &self.editor_health).await;
+            let saved = self.files.ensure_no_unsaved(&target).await;
             saved.map_err(|it| explain(&it))?;
             self.files.forget_seen(&target);
         }
@@ -127,8 +126,7 @@ impl RestoreWork<'_> {
                 let bytes = self.bytes(hash.clone()).await?;
                 let what = (bytes, *mode);
                 let path = &restore.path;
-                let done =
-                    self.files.restore(path, there, what, &self.editor_health, self.cancel).await;
+                let done = self.files.restore(path, there, what, self.cancel).await;
                 done.map_err(|it| explain(&it))
             }
             (_, FileState::Link { target }) => {

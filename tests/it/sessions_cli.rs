@@ -112,6 +112,8 @@ fn history_prints_a_table_or_json_lines() {
 #[test]
 fn sessions_are_listed_shown_and_deleted() {
     let mut agent = agent();
+    // A command of the agent is not a turn that a user would count.
+    assert_eq!(agent.turn("/status"), "end_turn");
     let (home, folder) = (agent.home().to_path_buf(), agent.workspace().to_path_buf());
     let sessions = |arguments: &[&str]| run(&home, &folder, &[&["sessions"], arguments].concat());
     let (text, _) = sessions(&["list"]);

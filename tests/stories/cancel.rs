@@ -133,14 +133,52 @@ fn r_cancel_7_messages_before_the_cancel_stay_in_the_history() {
 }
 
 #[test]
-fn r_cancel_7_a_prompt_cancelled_before_any_reply_is_joined_to_the_next_prompt() {
-    let mut agent = TestAgent::builder().model(json!([[{ "hang": true }], next_reply()])).start();
+fn r_cancel_7_a_prompt_cancelled_before_any_reply_is_not_joined_to_the_next_prompt() {
+    let mut agent = TestAgent::builder()
+        .model(json!([[{ "hang": true }], next_reply(), says("Yes."), says("Sure.")]))
+        .start();
     let id = agent.prompt("one");
     agent.model_request(0);
     cancel_and_go_on(&mut agent, &id);
-    let text = last_user_text(&agent.model_request(1));
-    let (one, next) = (text.find("one").unwrap(), text.find(NEXT).unwrap());
-    assert!(one < next, "{text}");
+    let told = [
+        "user one",
+        "assistant [Stopped here: the user cancelled the turn.]",
+        "user and now?",
+        "assistant All is well.",
+        "user really?",
+    ];
+    assert_eq!(agent.model_transcript(1), told[..3]);
+    assert_eq!(agent.turn("really?"), "end_turn");
+    assert_eq!(agent.model_transcript(2), told);
+    let session = agent.session.clone();
+    agent.load(&session);
+    assert!(!agent.text().contains("Stopped here"), "{}", agent.text());
+    assert_eq!(agent.turn("sure?"), "end_turn");
+    assert_eq!(agent.model_transcript(3)[..5], told);
+}
+
+#[test]
+fn r_cancel_7_the_model_is_told_once_that_its_answer_was_cancelled() {
+    for is_loaded in [false, true] {
+        let mut agent =
+            TestAgent::builder().model(json!([hangs(), next_reply(), says("Yes.")])).start();
+        let id = agent.prompt("one");
+        agent.wait_for_update("agent_message_chunk");
+        agent.cancel();
+        expect_cancelled(&mut agent, &id);
+        if is_loaded {
+            let session = agent.session.clone();
+            agent.load(&session);
+        }
+        go_on(&mut agent);
+        assert_eq!(agent.turn("more"), "end_turn");
+        for request in [1, 2] {
+            let body = agent.model_request(request).to_string();
+            let told = "[Your last answer is incomplete: the user cancelled it.]";
+            assert_eq!(body.matches(told).count(), 1, "{is_loaded} {request}: {body}");
+        }
+        assert!(last_user_text(&agent.model_request(1)).contains("the user cancelled it"));
+    }
 }
 
 #[test]
@@ -157,8 +195,7 @@ fn r_cancel_8_only_the_named_session_is_cancelled() {
     let uncancelled = agent.request("session/prompt", &prompt(&other, "stay"));
     let cancelled = agent.prompt("go away");
     agent.model().wait_for_requests(2, LIMIT).unwrap();
-    // The text must be of this session, not of the other one. Without any reply, the next prompt
-    // would be joined to this one, and the model would receive "go away" again.
+    // The text must be of this session, not of the other one.
     let session = agent.session.clone();
     agent.wait_for("a text chunk", |message| {
         message["params"]["sessionId"] == session.as_str()

@@ -23,6 +23,18 @@ fn serve(
     reply: &Value,
     answer: impl Fn(&str, &str) -> Result<Value, i64>,
 ) -> Vec<String> {
+    let answer = |method: &str, name: &str| {
+        answer(method, name).map_err(|code| (code, "the buffer is locked"))
+    };
+    serve_refusing(agent, reply, answer)
+}
+
+/// The same with the text of an error.
+fn serve_refusing(
+    agent: &mut TestAgent,
+    reply: &Value,
+    answer: impl Fn(&str, &str) -> Result<Value, (i64, &'static str)>,
+) -> Vec<String> {
     agent.model().push(reply.clone()).unwrap();
     agent.model().push(says("Done.")).unwrap();
     let before = agent.model().requests().len();
@@ -42,7 +54,7 @@ fn serve(
         assert!(message["params"]["line"].as_u64().is_none_or(|it| it >= 1), "{message}");
         match answer(method, path.rsplit('/').next().unwrap_or_default()) {
             Ok(result) => agent.respond(&message, &result),
-            Err(code) => agent.refuse(&message, code, "the buffer is locked"),
+            Err((code, text)) => agent.refuse(&message, code, text),
         }
     }
     assert_eq!(agent.stop_reason(&id), "end_turn");
@@ -165,6 +177,29 @@ fn r_fs_4_without_a_usable_answer_the_file_is_read_from_the_disk() {
 }
 
 #[test]
+fn r_fs_4_a_read_that_the_client_denies_is_not_read_from_the_disk() {
+    let mut agent = client(true, true).file("a.txt", "secret\n").start();
+    for message in ["Permission denied", "Path is outside the allowed folders", "Access forbidden"]
+    {
+        for code in [-32603, -32000, -32602, -32002] {
+            for reply in [read("a.txt"), write("a.txt", "new\n")] {
+                let results = serve_refusing(&mut agent, &reply, |_, _| Err((code, message)));
+                let told = format!("was not read: the editor refused: {message}. Do not");
+                assert!(results[0].contains(&told), "{code}: {results:?}");
+                assert!(!last_card(&agent).to_string().contains("secret"), "{code}");
+                assert_eq!(last_card(&agent)["status"], "failed", "{code}");
+            }
+        }
+    }
+    assert_eq!(agent.read("a.txt"), "secret\n");
+    // Words in the name of the file are no denial.
+    std::fs::write(agent.path("permission.txt"), "disk\n").unwrap();
+    let missing = |_: &str, _: &str| Err((-32002, "Resource not found: /ws/permission.txt"));
+    let results = serve_refusing(&mut agent, &read("permission.txt"), missing);
+    assert!(results[0].ends_with("1| disk\n"), "{results:?}");
+}
+
+#[test]
 fn r_fs_4_a_missing_file_is_missing_whatever_the_client_answers() {
     let mut agent = client(true, false).start();
     for answer in [Err(-32002), Err(-32603), Ok(json!({ "content": "" })), Ok(json!(null))] {
@@ -200,6 +235,55 @@ fn r_fs_4_a_read_that_is_never_answered_is_served_by_the_disk_after_five_seconds
     agent.respond(&question, &json!({ "content": "too late\n" }));
     agent.sync();
     cards::check(&agent);
+}
+
+#[test]
+fn r_fs_4_a_client_that_has_not_answered_a_read_is_asked_for_no_other_file_of_any_session() {
+    let mut agent = client(true, false).file("a.txt", "disk\n").file("b.txt", "other\n").start();
+    agent.model().push(read("a.txt")).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let never = |method: &str, name: &str| panic!("{method} was called for {name}");
+    let results = serve(&mut agent, &read("b.txt"), never);
+    assert!(results[0].ends_with("1| other\n"), "{results:?}");
+    agent.session = agent.new_session();
+    agent.model().push(read("b.txt")).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let methods = cards::requests(&agent);
+    assert_eq!(methods.iter().filter(|it| *it == "fs/read_text_file").count(), 1, "{methods:?}");
+}
+
+#[test]
+fn r_fs_4_a_new_file_is_not_requested_from_the_client_before_it_is_written() {
+    let add = "*** Begin Patch\n*** Add File: b.txt\n+new\n*** End Patch\n";
+    for reply in [write("a.txt", "new\n"), calls("apply_patch", &json!({ "patch": add }))] {
+        let mut agent = client(true, true).start();
+        let asked = std::cell::RefCell::new(Vec::new());
+        serve(&mut agent, &reply, |method, _| {
+            asked.borrow_mut().push(method.to_owned());
+            Ok(json!({ "content": "new\n" }))
+        });
+        // It is read back, because the editor may have formatted it.
+        assert_eq!(*asked.borrow(), ["fs/write_text_file", "fs/read_text_file"]);
+    }
+}
+
+#[test]
+fn a_missing_folder_is_made_only_after_the_approval() {
+    for can_write in [false, true] {
+        let fs = json!({ "fs": { "readTextFile": true, "writeTextFile": can_write } });
+        let mut agent = TestAgent::builder().capabilities(fs).start();
+        agent.model().push(write("new/deep/a.txt", "new\n")).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        let id = agent.prompt("go");
+        let question = agent.wait_for_request("session/request_permission");
+        assert!(!agent.path("new").exists());
+        agent.choose(&question, "reject_once");
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        assert!(!agent.path("new").exists());
+        assert!(cards::requests(&agent).iter().all(|it| it == "session/request_permission"));
+    }
 }
 
 #[test]

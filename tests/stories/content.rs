@@ -29,6 +29,22 @@ fn r_cont_1_text_blocks_are_sent_in_order() {
 }
 
 #[test]
+fn r_cont_1_empty_text_is_no_part_of_a_prompt() {
+    let mut agent = TestAgent::builder().model(json!([says("Yes.")])).start();
+    let empty = json!({ "type": "text", "text": "" });
+    assert_eq!(send(&mut agent, &json!([empty, empty]))["error"]["code"], -32602);
+    let blocks = json!([empty, { "type": "text", "text": "hi" }, empty]);
+    assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
+    assert_eq!(agent.model_transcript(0), ["user hi"]);
+    let session = agent.session.clone();
+    agent.load(&session);
+    let updates = agent.updates();
+    let shown = updates.iter().filter(|it| it["sessionUpdate"] == "user_message_chunk");
+    let shown: Vec<_> = shown.map(|it| &it["content"]["text"]).collect();
+    assert_eq!(shown, ["hi"]);
+}
+
+#[test]
 fn r_cont_2_the_model_can_read_a_linked_file() {
     let mut agent = TestAgent::builder().file("src/lib.rs", "fn main() {}\n").start();
     let path = agent.path("src/lib.rs").display().to_string();
@@ -41,6 +57,57 @@ fn r_cont_2_the_model_can_read_a_linked_file() {
     let transcript = agent.model_transcript(1);
     assert!(transcript[0].contains(&path), "the path is missing: {transcript:?}");
     assert!(transcript[2].ends_with("    1| fn main() {}"), "{transcript:?}");
+}
+
+#[test]
+fn r_cont_2_lines_and_symbols_of_links_are_words_and_not_part_of_the_path() {
+    let link = |uri: &str| json!({ "type": "resource_link", "name": "n", "uri": uri });
+    for (uri, expected) in [
+        ("file:///p/a%20b.rs?symbol=run#L10:20", "[n](/p/a b.rs) (run, lines 10-20)"),
+        ("file:///p/plain.txt#L2-3", "[n](/p/plain.txt) (lines 2-3)"),
+        ("file:///C:/Users/me/a.txt", "[n](C:/Users/me/a.txt)"),
+        ("file://server/share/a.txt", "[n](//server/share/a.txt)"),
+        ("https://h/a#L2", "[n](https://h/a#L2)"),
+    ] {
+        assert_eq!(read_by_model(&json!([link(uri)])), format!("user {expected}"));
+    }
+    let attached = json!([{ "type": "resource", "resource": {
+        "uri": "file:///p/a.rs#L2:3", "mimeType": "text/x-rust", "text": "fn a() {}" } }]);
+    let read = read_by_model(&attached);
+    assert!(read.contains("<attachment source=\"/p/a.rs\" part=\"lines 2-3\">"), "{read}");
+}
+
+#[test]
+fn a_path_argument_that_is_a_link_means_the_file_and_its_lines() {
+    let mut agent =
+        TestAgent::builder().file("plain.txt", "1\n2\n3\n4\n").permission("allow_once").start();
+    let uri = format!("file://{}", agent.path("plain.txt").display());
+    for path in ["plain.txt#L2:3", "plain.txt?symbol=x#L2-3", &format!("{uri}#L2:3")] {
+        let result = result_of(&mut agent, "read_file", &json!({ "path": path }));
+        assert!(result.ends_with("| Lines: 4]\n    2| 2\n    3| 3"), "{path}: {result}");
+    }
+    let own_range = json!({ "path": uri, "start_line": 4 });
+    let result = result_of(&mut agent, "read_file", &own_range);
+    assert!(result.ends_with("    4| 4"), "{result}");
+    let result = result_of(&mut agent, "read_file", &json!({ "paths": [uri, "plain.txt#L1"] }));
+    assert_eq!(result.matches("    1| 1\n").count(), 2, "{result}");
+    let edit = json!({ "path": "plain.txt#L2", "old_text": "2\n", "new_text": "two\n" });
+    result_of(&mut agent, "edit_file", &edit);
+    assert_eq!(agent.read("plain.txt"), "1\ntwo\n3\n4\n");
+    // A file may have such a name.
+    std::fs::write(agent.path("plain.txt#L2"), "odd\n").unwrap();
+    let result = result_of(&mut agent, "read_file", &json!({ "path": "plain.txt#L2" }));
+    assert!(result.ends_with("    1| odd"), "{result}");
+}
+
+/// Runs a turn with one call, and returns its result.
+fn result_of(agent: &mut TestAgent, tool: &str, arguments: &Value) -> String {
+    agent.model().push(calls(tool, arguments)).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let last = agent.model().requests().pop().unwrap();
+    let messages = last.body["messages"].as_array().unwrap();
+    messages.last().unwrap()["content"].as_str().unwrap().trim_end().to_owned()
 }
 
 #[test]

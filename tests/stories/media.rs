@@ -11,14 +11,17 @@ use crate::provider::{
 };
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nnot much of a picture";
+/// The signature of PNG and a zero.
+const PNG_BASE64: &str = "iVBORw0KGgoA";
 const SEES: &str = "models = ['eye', 'blind']\n[providers.p.model.eye]\nquirks = { images = true }";
 
 fn settings(provider: &Provider, model: &str) -> String {
     format!("model = 'p/{model}'\n{}", provider.section("p", SEES))
 }
 
-fn image(data: &str) -> Value {
-    json!({ "type": "image", "data": data, "mimeType": "image/png" })
+/// A PNG that ends with these four characters of base64.
+fn image(end: &str) -> Value {
+    json!({ "type": "image", "data": format!("{PNG_BASE64}{end}"), "mimeType": "image/png" })
 }
 
 fn text(text: &str) -> Value {
@@ -80,9 +83,54 @@ fn r_init_12_an_image_is_sent_in_its_position_between_the_texts() {
         _ => block["image_url"]["url"].as_str().unwrap().to_owned(),
     };
     let parts: Vec<_> = content.as_array().unwrap().iter().map(part).collect();
-    let url = |data: &str| format!("data:image/png;base64,{data}");
+    let url = |end: &str| format!("data:image/png;base64,{PNG_BASE64}{end}");
     assert_eq!(parts, ["Compare", &url("AAAA"), "and", &url("BBBB"), ""]);
     assert_eq!(notices(&agent), "");
+}
+
+#[test]
+fn r_turn_11_a_broken_or_mislabelled_picture_is_refused_in_words() {
+    let provider = Provider::of(&["eye"]);
+    let mut agent = configured(&settings(&provider, "eye")).start();
+    for (mime, data, expected) in [
+        ("image/png", "", "its data is not base64"),
+        ("image/png", "iVBORw0KGgo", "its data is not base64"),
+        ("image/png", "iVBO rw0K", "its data is not base64"),
+        ("image/png", "AAAA", "its data is not PNG, JPEG, GIF or WebP"),
+        ("image/png", "/9j/4AAQ", "it is labelled `image/png`, but its data is image/jpeg"),
+        ("text/plain", "R0lGODlh", "it is labelled `text/plain`, but its data is image/gif"),
+    ] {
+        let block = json!({ "type": "image", "data": data, "mimeType": mime });
+        let answer = send(&mut agent, &[text("Look"), block]);
+        assert_eq!(answer["error"]["code"], -32602, "{mime} {data}: {answer}");
+        let told = format!("An image of the prompt cannot be used: {expected}");
+        assert!(answer["error"].to_string().contains(&told), "{mime} {data}: {answer}");
+    }
+    let jpg = json!({ "type": "image", "data": "/9j/4AAQ", "mimeType": "image/jpg" });
+    assert_eq!(send(&mut agent, &[jpg])["result"]["stopReason"], "end_turn");
+    assert_eq!(provider.chat_requests().len(), 1);
+    assert!(provider.chat_requests()[0].to_string().contains("data:image/jpeg;base64,/9j/4AAQ"));
+}
+
+#[test]
+fn an_attached_picture_is_shown_to_a_model_that_takes_pictures() {
+    let provider = Provider::of(&["eye", "blind"]);
+    let mut agent = configured(&settings(&provider, "eye")).start();
+    let attached = |blob: &str| {
+        let uri = "file:///ws/shot.png";
+        json!({ "type": "resource", "resource": { "uri": uri, "blob": blob } })
+    };
+    let blocks = [text("Look"), attached(&format!("{PNG_BASE64}AAAA")), attached("AAAA")];
+    assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
+    let body = provider.chat_requests()[0].clone();
+    assert_eq!(pictures(&body), 1, "{body}");
+    assert!(body.to_string().contains("/ws/shot.png"), "{body}");
+    assert_eq!(body.to_string().matches("[binary content, unknown type").count(), 1, "{body}");
+    let mut agent = configured(&settings(&provider, "blind")).start();
+    assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
+    let body = provider.chat_requests()[1].clone();
+    assert_eq!(pictures(&body), 0, "{body}");
+    assert!(body.to_string().contains("image omitted (image/png)"), "{body}");
 }
 
 #[test]
@@ -178,7 +226,7 @@ fn images_that_a_setting_allows_but_the_server_refuses_are_left_out() {
 #[test]
 fn an_unusable_image_is_left_out_and_the_next_image_is_sent() {
     let provider = Provider::answering(|body| {
-        let is_broken = body.to_string().contains("base64,BROKEN");
+        let is_broken = body.to_string().contains("GgoABROK");
         if is_broken {
             refuses("Invalid 'messages[1].content[1].image_url.url'. Expected a base64-encoded URL")
         } else {
@@ -186,7 +234,7 @@ fn an_unusable_image_is_left_out_and_the_next_image_is_sent() {
         }
     });
     let mut agent = configured(&settings(&provider, "eye")).start();
-    let answer = send(&mut agent, &[text("Look"), image("BROKEN")]);
+    let answer = send(&mut agent, &[text("Look"), image("BROK")]);
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     assert!(provider.chat_requests()[1].to_string().contains("image left out"));
     assert!(notices(&agent).contains("could not use an image"), "{}", notices(&agent));

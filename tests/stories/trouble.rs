@@ -144,6 +144,18 @@ fn r_turn_12_an_unknown_model_or_path_says_what_to_check() {
 }
 
 #[test]
+fn r_turn_12_a_prompt_that_has_failed_is_not_joined_to_the_next_prompt() {
+    let error = json!({ "error": { "message": "No." } });
+    let mut agent = TestAgent::builder().model(json!([status(400, &error), next_reply()])).start();
+    failure(&mut agent, "bad_request", Some(400));
+    go_on(&mut agent);
+    assert_eq!(
+        agent.model_transcript(1),
+        ["user one", "assistant [Stopped here: the turn failed.]", "user and now?"]
+    );
+}
+
+#[test]
 fn r_turn_12_a_permanent_error_is_not_retried() {
     let quota = json!({ "error": { "message": "You exceeded your current quota.",
         "type": "insufficient_quota", "code": "insufficient_quota" } });

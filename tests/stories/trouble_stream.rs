@@ -82,6 +82,11 @@ fn r_turn_12_an_answer_that_is_cut_again_is_an_error_and_keeps_its_text() {
     go_on(&mut agent);
     let transcript = agent.model_transcript(2);
     assert_eq!(transcript.last().unwrap(), "user and now?");
+    let told = agent.model_request(2).to_string();
+    assert!(
+        told.contains("[Your last answer is incomplete: it was cut off by an error.]"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -150,7 +150,7 @@ async fn load(store: &Store, id: &str) -> Result<Vec<StoredEntry>, StoreError> {
             let key = read::session_key(connection, &id)?;
             let rewound = RewoundEntries::load(connection, key)?;
             recovery::find_unfinished(connection, key)?;
-            recovery::was_interrupted(connection, key)?;
+            recovery::last_stop(connection, key)?;
             read::last_usage(connection, key)?;
             file_versions::undoable_turns(connection, key)?;
             Ok(read::entries_page(connection, key, (0, 1_000), &rewound)?.0)

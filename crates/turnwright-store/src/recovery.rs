@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::read::{self, path_from_value, time_from_millis, to_millis};
 use super::retained_size::{entry_size, outcome_size};
@@ -155,17 +155,17 @@ fn load_drafts(connection: &Connection, session: i64) -> Result<Vec<AnswerDraft>
     Ok(drafts)
 }
 
-/// True if the last prompt turn was interrupted by the end of its process.
+/// The stop reason of the last prompt's turn, `interrupted` if its process has ended.
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn was_interrupted(connection: &Connection, session: i64) -> Result<bool, StoreError> {
-    Ok(connection.query_row(
-        "SELECT coalesce((SELECT stop = 'interrupted' FROM turns WHERE session = ? AND \
-         kind = 'prompt' ORDER BY number DESC LIMIT 1), 0)",
+pub fn last_stop(connection: &Connection, session: i64) -> Result<Option<String>, StoreError> {
+    let stop = connection.query_row(
+        "SELECT stop FROM turns WHERE session = ? AND kind = 'prompt' ORDER BY number DESC LIMIT 1",
         [session],
         |it| it.get(0),
-    )?)
+    );
+    Ok(stop.optional()?.flatten())
 }
 
 impl SessionLog {

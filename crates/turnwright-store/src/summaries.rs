@@ -9,7 +9,7 @@ use super::{SessionRow, StoreError};
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionSummary {
     pub row: SessionRow,
-    /// The number of turns.
+    /// The number of prompts to the model.
     pub turns: u64,
     /// The beginning of the first prompt.
     pub words: String,
@@ -21,9 +21,10 @@ pub struct SessionSummary {
 /// If the store cannot be read.
 pub fn session_summaries(connection: &Connection) -> Result<Vec<SessionSummary>, StoreError> {
     let query = format!(
-        "SELECT {SESSION_COLUMNS}, (SELECT count(*) FROM turns WHERE session = sessions.key), \
-         coalesce((SELECT words FROM turns WHERE session = sessions.key ORDER BY number LIMIT 1), \
-         '') FROM sessions ORDER BY updated_at DESC, key DESC"
+        "SELECT {SESSION_COLUMNS}, \
+         (SELECT count(*) FROM turns WHERE session = sessions.key AND kind = 'prompt'), \
+         coalesce((SELECT words FROM turns WHERE session = sessions.key \
+         ORDER BY kind = 'prompt' DESC, number LIMIT 1), '') FROM sessions ORDER BY updated_at DESC, key DESC"
     );
     let mut find = connection.prepare_cached(&query)?;
     let rows = find.query_map([], |row| {

@@ -226,9 +226,12 @@ pub trait EditorBuffers: Send + Sync + 'static {
 pub enum BufferError {
     #[error("the editor has no such file")]
     NotFound,
-    /// With the client's explanation.
+    /// With the client's explanation. What a client refuses is not done in another way.
     #[error("the editor refused: {}", .0.chars().take(1_000).collect::<String>())]
     Refused(String),
+    /// The client failed, or its answer has no content.
+    #[error("the editor failed: {}", .0.chars().take(1_000).collect::<String>())]
+    Failed(String),
     #[error("the editor did not answer")]
     TimedOut,
 }

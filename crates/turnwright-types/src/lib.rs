@@ -16,6 +16,7 @@ pub mod client;
 pub mod dialect;
 pub mod shell_script;
 pub mod file_change;
+pub mod file_link;
 pub mod timestamp;
 pub mod redact;
 pub mod line_diff;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::file_link::FileLink;
 use crate::ids::{CallId, MessageId};
 
 /// One entry of a conversation.
@@ -302,11 +303,17 @@ pub fn render_part(part: &PromptPart, text: &mut String) {
         }
         PromptPart::Image(media) => text.push_str(&omitted_media_note("image", &media.mime)),
         PromptPart::Audio(media) => text.push_str(&omitted_media_note("audio", &media.mime)),
-        PromptPart::Link { name, uri } => text.push_str(&format!("[{name}]({})", link_target(uri))),
+        PromptPart::Link { name, uri } => {
+            let (target, link) = link_target(uri);
+            text.push_str(&format!("[{name}]({target})"));
+            text.extend(chosen_part(link.as_ref()).map(|it| format!(" ({it})")));
+        }
         PromptPart::Resource { uri, text: content } => {
-            let source = link_target(uri);
+            let (source, link) = link_target(uri);
+            let chosen = chosen_part(link.as_ref()).map(|it| format!(" part=\"{it}\""));
+            let chosen = chosen.unwrap_or_default();
             text.push_str(&format!(
-                "\n<attachment source=\"{source}\">\n{content}\n</attachment>\n"
+                "\n<attachment source=\"{source}\"{chosen}>\n{content}\n</attachment>\n"
             ));
         }
     }
@@ -317,19 +324,24 @@ pub fn omitted_media_note(kind: &str, mime: &str) -> String {
     format!("[{kind} omitted ({mime}): this model does not accept {kind} input]")
 }
 
-/// Turns a `file://` URI into a percent-decoded path that a tool can open. Other URIs, and paths that
-/// would not be UTF-8, stay as they are.
-fn link_target(uri: &str) -> Cow<'_, str> {
-    let Some(path) = uri.strip_prefix("file://") else { return uri.into() };
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let code = tail.get(..2).filter(|_| *first == b'%');
-        let code = code.and_then(|it| u8::from_str_radix(std::str::from_utf8(it).ok()?, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = &tail[if code.is_some() { 2 } else { 0 }..];
+/// The text of an attached file that is a picture. The picture follows it, for models that take pictures.
+pub const ATTACHED_PICTURE: &str = "[picture]";
+
+/// What a link or an attachment refers to, as the model reads it: for a file its path and what the
+/// user has chosen in it.
+fn link_target(uri: &str) -> (Cow<'_, str>, Option<FileLink>) {
+    match FileLink::from_uri(uri) {
+        Some(link) => (link.path.clone().into(), Some(link)),
+        None => (uri.into(), None),
     }
-    String::from_utf8(bytes).map_or(path.into(), Cow::Owned)
+}
+
+/// What the user has chosen in a linked file, in words.
+fn chosen_part(link: Option<&FileLink>) -> Option<String> {
+    let link = link?;
+    let lines = link.line_range().map(|it| format!("lines {it}"));
+    let parts: Vec<_> = link.symbol.iter().cloned().chain(lines).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 #[cfg(test)]
@@ -337,16 +349,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_to_a_file_is_a_path_that_a_tool_can_open() {
+    fn a_link_is_a_path_that_a_tool_can_open_and_what_was_chosen() {
         let table = [
-            ("file:///ws/my%20notes%C3%A9.md", "/ws/my notesé.md"),
-            ("file:///ws/100%.md", "/ws/100%.md"),
-            ("file:///ws/%ff", "/ws/%ff"),
-            ("https://h/a%20b", "https://h/a%20b"),
+            ("file:///ws/my%20notes.md", "[n](/ws/my notes.md)"),
+            ("file:///ws/a.rs?symbol=run#L2:3", "[n](/ws/a.rs) (run, lines 2-3)"),
+            ("https://h/a%20b#L2", "[n](https://h/a%20b#L2)"),
         ];
-        for (uri, path) in table {
+        for (uri, expected) in table {
             let part = PromptPart::Link { name: "n".to_owned(), uri: uri.to_owned() };
-            assert_eq!(UserMessage { parts: vec![part] }.render(), format!("[n]({path})"));
+            assert_eq!(UserMessage { parts: vec![part] }.render(), expected);
         }
+        let (uri, text) = ("file:///ws/a.rs#L2".to_owned(), "x".to_owned());
+        let message = UserMessage { parts: vec![PromptPart::Resource { uri, text }] };
+        let expected = "\n<attachment source=\"/ws/a.rs\" part=\"lines 2\">\nx\n</attachment>\n";
+        assert_eq!(message.render(), expected);
     }
 }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::session;
+use crate::session::pending_context::UnfinishedTurn;
 use crate::session::restore::{RestoredSession, restore_session};
 use crate::turn::Turn;
 use crate::turn::fixture::store_with_session;
@@ -122,7 +123,7 @@ async fn a_restored_session_looks_as_it_was_shown() {
     assert_eq!(fold(&updates), live);
     assert_eq!(restored_session.history.messages, finished.history.messages);
     assert_eq!(restored_session.history.minted, finished.history.minted);
-    assert!(!restored_session.was_interrupted);
+    assert_eq!(restored_session.unfinished, None);
 }
 
 #[tokio::test]
@@ -338,7 +339,8 @@ async fn identifiers_are_skipped_only_after_an_interrupted_turn() {
     }
     let (restored_session, _) = restored(&fixture, &store).await;
     assert!(
-        restored_session.was_interrupted && restored_session.history.minted > writer.minted + 1_000
+        restored_session.unfinished == Some(UnfinishedTurn::Interrupted)
+            && restored_session.history.minted > writer.minted + 1_000
     );
     assert_eq!(restored(&fixture, &store).await.0.history.minted, restored_session.history.minted);
     assert!(SystemTime::now() >= restored_session.row.created_at);

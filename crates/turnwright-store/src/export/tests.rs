@@ -413,6 +413,24 @@ fn the_time_of_a_turn_goes_to_the_tools_the_waiting_and_the_model() {
 }
 
 #[test]
+fn the_time_until_the_user_answers_a_question_of_the_model_is_no_tool_time() {
+    for tool in ["ask_user", "exit_plan"] {
+        let mut clock = TurnClock::default();
+        let question = CallRow {
+            tool: tool.to_owned(),
+            requested_at: at(1_000),
+            started_at: Some(at(1_000)),
+            ended_at: Some(at(8_000)),
+            ..call("x", Some(7_000))
+        };
+        let (entry, calls) = (Entry::Cleared, vec![question]);
+        clock.note(&StoredEntry { seq: 1, turn: 1, at: at(0), entry, calls });
+        let TimeSpent { tools, waiting, model } = clock.time_spent(&turn());
+        assert_eq!([tools, waiting, model].map(|it| it.as_secs()), [0, 7, 3], "{tool}");
+    }
+}
+
+#[test]
 fn a_length_of_time_is_short() {
     for (millis, expected) in
         [(0, "0 ms"), (999, "999 ms"), (1_250, "1.2 s"), (59_999, "59.9 s"), (61_000, "1 min 1 s")]

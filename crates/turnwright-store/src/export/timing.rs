@@ -9,11 +9,15 @@ use crate::{CallRow, StoredEntry, TurnRow};
 pub struct TimeSpent {
     /// At least one tool was running.
     pub tools: Duration,
-    /// No tool was running, but a call was waiting for permission or for another call.
+    /// No tool was running, but a call was waiting for permission, for an answer of the user, or for
+    /// another call.
     pub waiting: Duration,
     /// The rest, in which the model was answering.
     pub model: Duration,
 }
+
+/// The tools that do nothing but wait for an answer of the user.
+const ASKING_TOOLS: [&str; 2] = ["ask_user", "exit_plan"];
 
 impl TimeSpent {
     pub fn total(self) -> Duration {
@@ -41,7 +45,9 @@ impl TurnClock {
             let Some(ended) = call.ended_at else { continue };
             self.last = self.last.max(Some(ended));
             self.call_spans.push((call.requested_at, ended));
-            self.tool_spans.extend(started_at(call).map(|it| (it, ended)));
+            if !ASKING_TOOLS.contains(&call.tool.as_str()) {
+                self.tool_spans.extend(started_at(call).map(|it| (it, ended)));
+            }
         }
     }
 

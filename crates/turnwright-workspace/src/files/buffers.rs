@@ -2,7 +2,6 @@
 //! on the disk.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
@@ -12,17 +11,6 @@ use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, WriteOutc
 use turnwright_types::client::{BufferError, EditorBuffers};
 use turnwright_types::effect::{PathScope, ResolvedPath};
 
-/// Whether the editor still answers. One is used for each call: after one timeout the editor is not
-/// asked again.
-#[derive(Debug, Default)]
-pub struct EditorHealth(AtomicBool);
-
-impl EditorHealth {
-    fn is_unresponsive(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// A text that was read, and how the editor shows it.
 pub(super) struct LoadedText {
     pub(super) text: FileText,
@@ -31,13 +19,23 @@ pub(super) struct LoadedText {
 }
 
 impl Files {
-    pub(super) async fn load(
+    pub(super) async fn load(&self, target: &ResolvedPath) -> Result<LoadedText, FileError> {
+        let on_disk = self.read_disk(target).await;
+        self.prefer_editor(target, on_disk).await
+    }
+
+    /// Like [`Files::load`], but the editor is not asked for a file that is not on the disk, unless
+    /// it has shown a text for it.
+    pub(super) async fn load_existing(
         &self,
         target: &ResolvedPath,
-        editor_health: &EditorHealth,
     ) -> Result<LoadedText, FileError> {
-        let on_disk = self.read_disk(target).await;
-        self.prefer_editor(target, on_disk, editor_health).await
+        match self.read_disk(target).await {
+            Err(FileError::NotFound) if !self.unsaved.contains(&target.path) => {
+                Err(FileError::NotFound)
+            }
+            on_disk => self.prefer_editor(target, on_disk).await,
+        }
     }
 
     /// The text of a file as the editor has it, or else as it is on the disk.
@@ -45,7 +43,6 @@ impl Files {
         &self,
         target: &ResolvedPath,
         on_disk: Result<FileText, FileError>,
-        editor_health: &EditorHealth,
     ) -> Result<LoadedText, FileError> {
         let has_buffer = match &on_disk {
             Ok(text) => text.text.len() <= EDITOR_TEXT_LIMIT && !text.is_lossy_in_editor(),
@@ -53,9 +50,7 @@ impl Files {
             // it could block the editor.
             Err(error) => *error == FileError::NotFound,
         };
-        if let Some(editor) =
-            self.readable_editor(target).filter(|_| has_buffer && !editor_health.is_unresponsive())
-        {
+        if let Some(editor) = self.readable_editor(target).filter(|_| has_buffer) {
             match editor.read(&self.roots.client_path(target)).await {
                 // Some editors answer with an empty text for a file that does not exist.
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}
@@ -64,9 +59,11 @@ impl Files {
                     self.unsaved.update(&target.path, saved, &text);
                     return Ok(with_disk_line_endings(on_disk.ok(), text));
                 }
+                Err(error @ BufferError::Refused(_)) if on_disk.is_ok() => {
+                    return Err(FileError::ReadRefused(error.to_string()));
+                }
                 Err(error) => {
                     tracing::debug!(%error, "the editor cannot serve this file; reading it from the disk");
-                    editor_health.0.fetch_or(error == BufferError::TimedOut, Ordering::Relaxed);
                 }
             }
         }
@@ -84,8 +81,13 @@ impl Files {
         after: &str,
         cancel: &CancellationToken,
     ) -> Result<WriteOutcome, FileError> {
-        let editor_health = EditorHealth::default();
-        let now = match cancel.run_until_cancelled(self.load(target, &editor_health)).await {
+        let loading = async {
+            match before {
+                Some(_) => self.load(target).await,
+                None => self.load_existing(target).await,
+            }
+        };
+        let now = match cancel.run_until_cancelled(loading).await {
             Some(Ok(found)) => Some(found),
             Some(Err(FileError::NotFound)) => None,
             Some(Err(error)) => return Err(error),
@@ -159,8 +161,7 @@ impl Files {
         after: &str,
         cancel: &CancellationToken,
     ) -> WriteOutcome {
-        let editor_health = EditorHealth::default();
-        let found = cancel.run_until_cancelled(self.load(target, &editor_health)).await;
+        let found = cancel.run_until_cancelled(self.load(target)).await;
         match found {
             Some(Ok(LoadedText { text, .. }))
                 if text.text == after || before.is_none_or(|it| it.text != text.text) =>
@@ -187,7 +188,13 @@ impl Files {
         let Some(shown) = cancel.run_until_cancelled(editor.read(&path)).await else {
             return Err(FileError::Cancelled);
         };
-        let Ok(shown) = shown else { return Ok(()) };
+        let shown = match shown {
+            Ok(shown) => shown,
+            Err(error @ BufferError::Refused(_)) => {
+                return Err(FileError::ReadRefused(error.to_string()));
+            }
+            Err(_) => return Ok(()),
+        };
         let plain = |it: &str| with_lf(it.trim_start_matches('\u{feff}'));
         // Not every editor supports the encoding: it may show the bytes as if they were UTF-8.
         let bytes = text.encoding.encode(&text.text).unwrap_or_default();

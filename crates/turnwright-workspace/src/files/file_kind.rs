@@ -65,6 +65,11 @@ pub(super) fn detect(bytes: &[u8]) -> Option<FileKind> {
     Some(FileKind { name, image_mime, size })
 }
 
+/// The MIME type of an image that begins with these bytes, if models accept its format.
+pub fn image_mime(bytes: &[u8]) -> Option<&'static str> {
+    detect(bytes)?.image_mime
+}
+
 /// Reads a big-endian number of `count` bytes.
 fn read_be(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
     Some(bytes.get(at..at + count)?.iter().fold(0, |sum, it| sum << 8 | u32::from(*it)))

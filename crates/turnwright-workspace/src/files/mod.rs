@@ -31,13 +31,12 @@ use turnwright_types::client::EditorBuffers;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::message::Media;
 
-pub use buffers::EditorHealth;
 pub use disk::BinaryFile;
 pub use entries::EntryInfo;
 pub use error::FileError;
 pub use excerpt::{Excerpt, ExcerptLine, LineWindow};
 pub use file_head::{FileHead, read_head};
-pub use file_kind::FileKind;
+pub use file_kind::{FileKind, image_mime};
 pub use restore::RestorePrecondition;
 pub use roots::Roots;
 pub use seen_files::Freshness;
@@ -124,7 +123,16 @@ impl Files {
     /// # Errors
     /// If the file cannot be read as text.
     pub async fn read(&self, target: &ResolvedPath) -> Result<FileText, FileError> {
-        Ok(self.load(target, &EditorHealth::default()).await?.text)
+        Ok(self.load(target).await?.text)
+    }
+
+    /// Like [`Files::read`], for a file that will be created if it does not exist: the editor is
+    /// not asked for a file that is not on the disk, unless it has shown a text for it.
+    ///
+    /// # Errors
+    /// If the file cannot be read as text.
+    pub async fn read_existing(&self, target: &ResolvedPath) -> Result<FileText, FileError> {
+        Ok(self.load_existing(target).await?.text)
     }
 
     /// Reads text to be shown. Of a file that is too large only the lines in the window are read,
@@ -136,11 +144,10 @@ impl Files {
         &self,
         target: &ResolvedPath,
         window: LineWindow,
-        editor_health: &EditorHealth,
         cancel: &CancellationToken,
     ) -> Result<ReadContent, FileError> {
         let whole = async |on_disk| {
-            let loaded = self.prefer_editor(target, on_disk, editor_health).await?;
+            let loaded = self.prefer_editor(target, on_disk).await?;
             Ok(ReadContent::Whole(loaded.text))
         };
         let part = async || {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::disk::{map_io_error, map_open_error, run_blocking};
 use super::entries::rename_no_replace;
 use super::save::{self, WritePrecondition};
-use super::{EDITOR_TEXT_LIMIT, EditorHealth, FileError, FileText, Files, TextSource, replacement};
+use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, replacement};
 use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 
@@ -33,7 +33,6 @@ impl Files {
         path: &Path,
         expected: RestorePrecondition,
         (bytes, mode): (Vec<u8>, u32),
-        editor_health: &EditorHealth,
         cancel: &CancellationToken,
     ) -> Result<(), FileError> {
         let target = self.resolve(path).await?;
@@ -41,21 +40,20 @@ impl Files {
             return Err(FileError::Moved);
         }
         self.forget_seen(&target);
-        self.ensure_no_unsaved(&target, editor_health).await?;
+        self.ensure_no_unsaved(&target).await?;
         let was = match expected {
             RestorePrecondition::Absent => None,
             RestorePrecondition::Sha256(_) => Some(make_writable(path).await?),
         };
-        let written =
-            match self.restore_in_editor(&target, expected, &bytes, editor_health, cancel).await {
-                Ok(false) => match expected {
-                    RestorePrecondition::Absent => create_file(path, bytes, mode).await,
-                    RestorePrecondition::Sha256(sha256) => {
-                        save::write(path, WritePrecondition::Sha256(sha256), bytes).await
-                    }
-                },
-                result => result.map(drop),
-            };
+        let written = match self.restore_in_editor(&target, expected, &bytes, cancel).await {
+            Ok(false) => match expected {
+                RestorePrecondition::Absent => create_file(path, bytes, mode).await,
+                RestorePrecondition::Sha256(sha256) => {
+                    save::write(path, WritePrecondition::Sha256(sha256), bytes).await
+                }
+            },
+            result => result.map(drop),
+        };
         match (&written, was) {
             (Ok(()), _) => set_mode(path, mode).await,
             (Err(_), Some(was)) => set_mode(path, was).await.and(written),
@@ -68,16 +66,12 @@ impl Files {
     ///
     /// # Errors
     /// [`FileError::Unsaved`] if the editor has.
-    pub async fn ensure_no_unsaved(
-        &self,
-        target: &ResolvedPath,
-        editor_health: &EditorHealth,
-    ) -> Result<(), FileError> {
+    pub async fn ensure_no_unsaved(&self, target: &ResolvedPath) -> Result<(), FileError> {
         let has_editor = self.buffers.as_ref().is_some_and(|it| it.can_read());
         if !has_editor || target.scope != PathScope::Workspace {
             return Ok(());
         }
-        let Ok(shown) = self.load(target, editor_health).await else { return Ok(()) };
+        let Ok(shown) = self.load(target).await else { return Ok(()) };
         if shown.text.source == TextSource::Disk {
             return Ok(());
         }
@@ -95,7 +89,6 @@ impl Files {
         target: &ResolvedPath,
         expected: RestorePrecondition,
         bytes: &[u8],
-        editor_health: &EditorHealth,
         cancel: &CancellationToken,
     ) -> Result<bool, FileError> {
         let can_write = self.buffers.as_ref().is_some_and(|it| it.can_write());
@@ -106,10 +99,11 @@ impl Files {
         else {
             return Ok(false);
         };
-        let now = match self.load(target, editor_health).await {
+        let now = match self.load(target).await {
             Ok(found) if found.text.is_lossy_in_editor() => return Ok(false),
             Ok(found) => Some(found.text),
             Err(FileError::NotFound) => None,
+            Err(error @ FileError::ReadRefused(_)) => return Err(error),
             Err(_) => return Ok(false),
         };
         if let RestorePrecondition::Sha256(sha256) = expected

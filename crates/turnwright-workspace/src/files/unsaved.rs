@@ -30,6 +30,10 @@ impl UnsavedFiles {
         }
     }
 
+    pub(super) fn contains(&self, path: &Path) -> bool {
+        self.0.lock().contains(path)
+    }
+
     fn below(&self, folder: Option<&Path>) -> Vec<PathBuf> {
         let files = self.0.lock();
         let is_below = |it: &&PathBuf| folder.is_none_or(|folder| it.starts_with(folder));

@@ -22,9 +22,9 @@ const MAX_INPUT_BYTES: usize = 64 * 1024;
 const MAX_STRING_BYTES: usize = 1024;
 
 /// The error of a call whose turn has died.
-const TURN_DIED: &str = "Failed: the turn crashed";
+const TURN_DIED: &str = "Failed: The turn crashed";
 /// The error of a call whose process has ended.
-const AGENT_ENDED: &str = "Failed: the agent ended before the call was complete";
+const AGENT_ENDED: &str = "Failed: The agent ended before the call was complete";
 
 /// The open cards of a turn.
 pub(super) struct OpenCards {

@@ -504,7 +504,7 @@ fn a_card_that_was_open_at_a_kill_has_failed_when_the_session_is_loaded() {
             let loaded = cards(&second.received[start..]);
             assert_eq!(keys(&loaded), keys(&live));
             assert_eq!(loaded[0].shown["status"], "failed", "{loaded:?}");
-            assert!(loaded[0].shown.to_string().contains("the agent ended"), "{loaded:?}");
+            assert!(loaded[0].shown.to_string().contains("The agent ended"), "{loaded:?}");
             second.end();
         }
     }

@@ -238,6 +238,7 @@ impl Turn {
     fn report_usage(&mut self, model: &dyn Model, usage: Option<TokenUsage>) {
         // Zero tokens means that the server does not count.
         let Some(usage) = usage.filter(|it| it.input + it.output > 0) else { return };
+        self.history.tokens = Some(usage.input + usage.output);
         if let Some(price) = model.price() {
             *self.history.cost.get_or_insert_default() += price.cost(&usage);
         }

@@ -44,8 +44,9 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
         Update::AgentThought { message, text } => {
             SessionUpdate::AgentThoughtChunk(chunk(text).message_id(message_id(&message)))
         }
-        Update::ToolCall { id, name, view } => {
-            SessionUpdate::ToolCall(new_call(id.to_arc(), name, view, caps, cwd))
+        Update::ToolCall { id, name, view, raw_input } => {
+            let call = new_call(id.to_arc(), name, view, caps, cwd);
+            SessionUpdate::ToolCall(call.raw_input(raw_input))
         }
         Update::CallUpdate(update) => SessionUpdate::ToolCallUpdate(call_update(*update)),
         Update::Plan(entries) => {
@@ -235,6 +236,7 @@ fn kind(kind: ToolKind) -> schema::ToolKind {
         ToolKind::Fetch => schema::ToolKind::Fetch,
         ToolKind::Execute => schema::ToolKind::Execute,
         ToolKind::Think => schema::ToolKind::Think,
+        ToolKind::SwitchMode => schema::ToolKind::SwitchMode,
         ToolKind::Other => schema::ToolKind::Other,
     }
 }

@@ -179,7 +179,12 @@ impl SessionActor {
         }
     }
 
-    fn set(&mut self, setting: ConfigOptionId, value: String, done: Completion<Vec<ConfigOption>>) {
+    pub(super) fn set(
+        &mut self,
+        setting: ConfigOptionId,
+        value: String,
+        done: Completion<Vec<ConfigOption>>,
+    ) {
         match setting {
             ConfigOptionId::Model => return self.choose_model(value, done),
             ConfigOptionId::Effort if !self.services.selection.get().model.supports_effort() => {

@@ -129,10 +129,18 @@ impl CheckpointTask {
                     .to_owned(),
             });
         };
+        let missing = match request {
+            UndoRequest::Undo(count) => count.saturating_sub(planned.turns.len()),
+            UndoRequest::Since(_) | UndoRequest::Redo => 0,
+        };
         let client = Arc::clone(self.services.client());
         let report = context.execute(planned, move |it| client.update(it)).await;
         self.news.set(undo_news(&context.store, &context.session).await);
-        Ok(report.text(context.files.roots()))
+        let mut text = report.text(context.files.roots());
+        if missing > 0 {
+            text.push_str("\nNo earlier turn has file changes to undo.\n");
+        }
+        Ok(text)
     }
 
     async fn diff(&self) -> Result<String, StoreError> {

@@ -9,21 +9,28 @@ use super::checkpoint_commands::CheckpointCommand;
 use crate::error::error_chain;
 use crate::tools::{self, ToolEnv};
 use crate::turn::TurnServices;
+use turnwright_policy::permission::Mode;
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, StopReason};
-use turnwright_types::update;
+use turnwright_types::update::{self, ConfigOptionId};
 
 /// A built-in slash command.
 struct BuiltInCommand {
     name: &'static str,
     description: &'static str,
+    /// Describes the argument; `None` if there is none.
+    hint: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CommandAction {
     /// Acts on the session at once and returns the answer.
     Immediate(fn(&mut History, &TurnServices) -> String),
+    /// Says that this command takes no argument.
+    UnexpectedArgument(&'static str),
+    /// Shows or changes a setting.
+    Setting(ConfigOptionId),
     /// Lists the provider's models.
     Models,
     /// Reads files and returns the answer.
@@ -38,77 +45,90 @@ pub(super) enum CommandAction {
     Checkpoint(CheckpointCommand),
 }
 
+const fn command(
+    name: &'static str,
+    description: &'static str,
+    hint: Option<&'static str>,
+) -> BuiltInCommand {
+    BuiltInCommand { name, description, hint }
+}
+
 const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
+    (command("help", "Show what I can do and all commands", None), CommandAction::Immediate(help)),
     (
-        BuiltInCommand { name: "help", description: "Show what I can do and all commands" },
-        CommandAction::Immediate(help),
-    ),
-    (
-        BuiltInCommand {
-            name: "status",
-            description: "Show model, mode, folders and length of this session",
-        },
+        command("status", "Show model, mode, folders, tokens and cost of this session", None),
         CommandAction::Immediate(status),
     ),
     (
-        BuiltInCommand { name: "models", description: "List the available models" },
-        CommandAction::Models,
+        command("cost", "Show the tokens and the cost of this session", None),
+        CommandAction::Immediate(usage),
     ),
     (
-        BuiltInCommand { name: "memory", description: "Show the notes for later sessions" },
+        command("mode", "Show or change the mode", Some("plan, ask, auto-edit, auto or full")),
+        CommandAction::Setting(ConfigOptionId::Mode),
+    ),
+    (
+        command("model", "Show or change the model", Some("name of a model")),
+        CommandAction::Setting(ConfigOptionId::Model),
+    ),
+    (command("models", "List the available models", None), CommandAction::Models),
+    (
+        command("memory", "Show the notes for later sessions", None),
         CommandAction::ReadFiles(tools::describe_notes),
     ),
     (
-        BuiltInCommand { name: "skills", description: "List the available skills" },
+        command("skills", "List the available skills", None),
         CommandAction::ReadFiles(tools::describe_skills),
     ),
     (
-        BuiltInCommand { name: "trust", description: "Review and trust this project's settings" },
+        command("trust", "Review and trust this project's settings", Some("the code shown")),
         CommandAction::Trust,
     ),
     (
-        BuiltInCommand { name: "permissions", description: "Show or change what is allowed here" },
+        command(
+            "permissions",
+            "Show or change what is allowed here",
+            Some("allow RULE, deny RULE, revoke ID or forget"),
+        ),
         CommandAction::Permissions,
     ),
     (
-        BuiltInCommand {
-            name: "mcp",
-            description: "List MCP servers; `/mcp NAME` shows one, `/mcp restart NAME` restarts it",
-        },
+        command(
+            "mcp",
+            "List MCP servers; `/mcp NAME` shows one, `/mcp restart NAME` restarts it",
+            Some("NAME or restart NAME"),
+        ),
         CommandAction::Servers,
     ),
     (
-        BuiltInCommand {
-            name: "undo",
-            description: "Undo the file changes of the last turn, or of the last N",
-        },
+        command(
+            "undo",
+            "Undo the file changes of the last turn, or of the last N",
+            Some("number of turns"),
+        ),
         CommandAction::Checkpoint(CheckpointCommand::Undo),
     ),
     (
-        BuiltInCommand {
-            name: "redo",
-            description: "Redo what the last /undo or /rewind reverted",
-        },
+        command("redo", "Redo what the last /undo or /rewind reverted", None),
         CommandAction::Checkpoint(CheckpointCommand::Redo),
     ),
     (
-        BuiltInCommand {
-            name: "diff",
-            description: "Show the file changes of the last turn; `/diff all` of the session",
-        },
+        command(
+            "diff",
+            "Show the file changes of the last turn; `/diff all` of the session",
+            Some("all"),
+        ),
         CommandAction::Checkpoint(CheckpointCommand::Diff),
     ),
     (
-        BuiltInCommand {
-            name: "rewind",
-            description: "Go back N prompts; `/rewind N files` restores files, too",
-        },
+        command(
+            "rewind",
+            "Go back N prompts; `/rewind N files` restores files, too",
+            Some("N or N files"),
+        ),
         CommandAction::Checkpoint(CheckpointCommand::Rewind),
     ),
-    (
-        BuiltInCommand { name: "clear", description: "Clear the conversation" },
-        CommandAction::Immediate(clear),
-    ),
+    (command("clear", "Clear the conversation", None), CommandAction::Immediate(clear)),
 ];
 
 /// All built-in commands, for the client's menu.
@@ -116,17 +136,21 @@ pub(super) fn all() -> Vec<update::SlashCommand> {
     let entry = |command: &BuiltInCommand| update::SlashCommand {
         name: command.name.to_owned(),
         description: command.description.to_owned(),
-        hint: None,
+        hint: command.hint.map(str::to_owned),
     };
     COMMANDS.iter().map(|(command, _)| entry(command)).collect()
 }
 
 /// Returns the command that a prompt starts with and the rest of its line. An unknown `/word` is
-/// ordinary text.
+/// ordinary text. What follows `/help` is ignored, because the answer helps all the same.
 pub(super) fn find(prompt: &str) -> Option<(CommandAction, &str)> {
     let line = prompt.trim().strip_prefix('/')?;
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let (_, run) = COMMANDS.iter().find(|(command, _)| command.name == word)?;
+    let (command, run) = COMMANDS.iter().find(|(command, _)| command.name == word)?;
+    let has_usage = matches!(run, CommandAction::Checkpoint(_)) || word == "help";
+    if command.hint.is_none() && !rest.trim().is_empty() && !has_usage {
+        return Some((CommandAction::UnexpectedArgument(command.name), ""));
+    }
     Some((*run, rest.trim()))
 }
 
@@ -160,14 +184,41 @@ fn status(history: &mut History, services: &TurnServices) -> String {
     let roots = services.env.files.roots();
     let others =
         roots.additional_folders().map(|it| format!("* Additional folder: `{}`\n", it.display()));
+    let can_confine = services.policy.get().can_confine;
     format!(
-        "* Model: `{}`\n* Mode: {} – {}\n* Folder: `{}`\n{}* Prompts so far: {prompts}",
+        "* Session: `{}`\n* Model: `{}`\n* Mode: {} – {}\n* Sandbox: {}\n* Folder: `{}`\n{}* Prompts \
+         so far: {prompts}\n{}",
+        services.env.session,
         services.selection.get().model.name(),
         mode.name(),
-        mode.description(services.policy.get().can_confine),
+        mode.description(can_confine),
+        sandbox_state(mode, can_confine),
         roots.cwd().display(),
         others.collect::<String>(),
+        usage(history, services),
     )
+}
+
+/// The tokens in use and the cost.
+fn usage(history: &mut History, services: &TurnServices) -> String {
+    let window = services.selection.get().model.window();
+    let context = match (history.tokens, window) {
+        (Some(used), Some(window)) => format!("{used} of {window} tokens"),
+        (Some(used), None) => format!("{used} tokens; the window's size is not known"),
+        (None, Some(window)) => format!("a window of {window} tokens; not counted yet"),
+        (None, None) => "not counted yet".to_owned(),
+    };
+    let cost = history.cost.map_or("not known".to_owned(), |it| format!("${it:.4}"));
+    format!("* Context: {context}\n* Cost: {cost}")
+}
+
+/// What the sandbox does in this mode.
+pub(super) fn sandbox_state(mode: Mode, can_confine: bool) -> &'static str {
+    match (mode, can_confine) {
+        (Mode::Full, _) => "off in this mode",
+        (_, true) => "commands run in it unless you allow one without",
+        (_, false) => "not available, so no command is allowed because of it",
+    }
 }
 
 /// Lists the models of the session's provider. A cancel ends it.
@@ -227,6 +278,7 @@ pub(super) async fn read_files(
 
 fn clear(history: &mut History, services: &TurnServices) -> String {
     history.messages.clear();
+    history.tokens = None;
     services.log().add_entry(Entry::Cleared);
     "Conversation cleared. Files were not changed.".to_owned()
 }

@@ -26,6 +26,7 @@ mod replay;
 mod undo_report;
 mod restore;
 mod checkpoint_commands;
+mod setting_commands;
 mod settings;
 mod server_sandbox;
 mod effective_policy;

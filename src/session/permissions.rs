@@ -3,6 +3,7 @@
 
 use tokio_util::sync::CancellationToken;
 
+use super::commands::sandbox_state;
 use crate::turn::TurnServices;
 use turnwright_policy::permission::{
     Grants, Pattern, PolicyRules, ProjectRuleStore, Rule, RuleAction, RuleStoreError, Scope,
@@ -161,11 +162,7 @@ fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {
 fn show(services: &TurnServices, grants: &Grants) -> String {
     let (policy, mode) = (services.policy.get(), services.mode.get());
     let mut text = format!("* Mode: {} – {}\n", mode.name(), mode.description(policy.can_confine));
-    text.push_str(if policy.can_confine {
-        "* Sandbox: commands run in it unless you allow one without\n"
-    } else {
-        "* Sandbox: not available, so no command is allowed because of it\n"
-    });
+    text.push_str(&format!("* Sandbox: {}\n", sandbox_state(mode, policy.can_confine)));
     let page = book(services).map(|it| it.load()).unwrap_or_default();
     let given = answer_rows(grants, &policy);
     text.push_str(&section("Answers of this session", &given));

@@ -87,6 +87,13 @@ impl SessionActor {
                 services.say(message, text);
                 Box::pin(std::future::ready(StopReason::EndTurn))
             }
+            CommandAction::UnexpectedArgument(name) => {
+                services.say(message, format!("Nothing was done: `/{name}` takes no argument."));
+                Box::pin(std::future::ready(StopReason::EndTurn))
+            }
+            CommandAction::Setting(setting) => {
+                Box::pin(self.setting_command(setting, arguments, message, cancel))
+            }
             CommandAction::Permissions => {
                 let history = self.history.clone();
                 return Box::pin(async move {

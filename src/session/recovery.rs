@@ -14,6 +14,7 @@ use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind, escape_h
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{Arguments, AssistantMessage, Message, ProviderState};
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::current_state;
 
 /// The identifiers that an interrupted turn may have used without a trace.
@@ -129,12 +130,12 @@ fn interrupted_call(
     view: Option<CallView>,
 ) -> CallOutcome {
     if row.status != CallStatus::Running {
-        return turn::not_run(row.tool.clone(), view, NEVER_RAN);
+        return turn::not_run(row.tool.clone(), view, NEVER_RAN.into());
     }
     if !is_edit || files.is_empty() {
         return CallOutcome {
             file_changes: files,
-            ..turn::not_run(row.tool.clone(), view, UNKNOWN)
+            ..turn::not_run(row.tool.clone(), view, UNKNOWN.into())
         };
     }
     let mut text = FILES_CHECKED.to_owned();
@@ -149,7 +150,8 @@ fn interrupted_call(
         known.push(change);
     }
     if !ok {
-        return CallOutcome { file_changes: known, ..turn::not_run(row.tool.clone(), view, &text) };
+        let why = ToolRefusal::new(text.clone(), text);
+        return CallOutcome { file_changes: known, ..turn::not_run(row.tool.clone(), view, why) };
     }
     let content = vec![CallContent::Text(text.clone())];
     let raw = serde_json::json!({ "applied": known.len() });

@@ -23,7 +23,10 @@ pub(super) fn updates(stored: &StoredEntry, last_plan: Option<u64>) -> Vec<Updat
         Entry::IncompleteCall { call, name, view, reason: why } => {
             let (id, name, view) = (call.clone(), name.clone(), view.clone());
             let last = turn::failed_update(&id, why);
-            vec![Update::ToolCall { id, name, view }, Update::CallUpdate(Box::new(last))]
+            vec![
+                Update::ToolCall { id, name, view, raw_input: None },
+                Update::CallUpdate(Box::new(last)),
+            ]
         }
         // Each plan update replaces the whole plan, so only the last one is sent.
         Entry::Plan { entries } if last_plan == Some(stored.seq) => {
@@ -68,12 +71,12 @@ fn number(id: &CallId) -> Option<u64> {
 /// The first and the last update of a call; none if it has no card.
 fn card_updates(row: &CallRow) -> Vec<Update> {
     let Some(view) = row.outcome.view.clone() else { return Vec::new() };
-    let first = Update::ToolCall { id: row.call.clone(), name: row.tool.clone(), view };
-    let mut last = turn::final_update(&row.call, &row.outcome);
-    last.raw_input = match &row.arguments {
+    let raw_input = match &row.arguments {
         Arguments::Object(value) => Some(turn::abridged_arguments(value)),
         Arguments::Unusable { .. } => None,
     };
+    let first = Update::ToolCall { id: row.call.clone(), name: row.tool.clone(), view, raw_input };
+    let last = turn::final_update(&row.call, &row.outcome);
     vec![first, Update::CallUpdate(Box::new(last))]
 }
 

@@ -132,9 +132,9 @@ impl UndoContext {
             id: card.id.clone(),
             name: card.name.into(),
             view: card.view.clone(),
+            raw_input: Some(card.arguments.clone()),
         });
-        let mut under_way = CallUpdate::new(card.id.clone(), ToolCallStatus::InProgress);
-        under_way.raw_input = Some(card.arguments.clone());
+        let under_way = CallUpdate::new(card.id.clone(), ToolCallStatus::InProgress);
         tell(Update::CallUpdate(Box::new(under_way)));
         let diffs = self.log_intent(&card.id, &wanted).await;
         self.log.set_target_turns(&numbers).written().await;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::undo::{UndoPlan, one_line_excerpt, short_path};
 use crate::undo::{RestoreResult, UndoAction, UndoStep};
 use turnwright_types::effect::escape_hidden;
+use turnwright_types::file_change::FileState;
 use turnwright_workspace::files::Roots;
 
 /// The most files of each kind that are listed.
@@ -19,6 +20,8 @@ pub(crate) struct UndoReport {
     pub is_redo: bool,
     /// Files that were restored.
     pub restored: Vec<PathBuf>,
+    /// Files that were removed, because they were not there before.
+    pub removed: Vec<PathBuf>,
     /// Files that were already as they should be.
     pub already: Vec<PathBuf>,
     /// Files that were changed since the turn, and how that is known.
@@ -44,6 +47,7 @@ impl UndoReport {
         }
         for one in outcomes {
             match one.result {
+                Ok(()) if one.to == FileState::Absent => report.removed.push(one.path),
                 Ok(()) => report.restored.push(one.path),
                 Err(why) => report.failed.push((one.path, why)),
             }
@@ -53,9 +57,17 @@ impl UndoReport {
 
     /// Makes the report of a plan as if it had succeeded.
     pub(crate) fn dry_run(planned: UndoPlan) -> UndoReport {
-        let is_wanted = |it: &&UndoStep| matches!(it.action, UndoAction::Restore { .. });
-        let wanted = planned.steps.iter().filter(is_wanted).map(|it| it.path.clone()).collect();
-        UndoReport { restored: wanted, ..UndoReport::new(planned, Vec::new()) }
+        let wanted = |it: &UndoStep| match &it.action {
+            UndoAction::Restore { to } => Some(RestoreResult {
+                path: it.path.clone(),
+                was: it.now.clone(),
+                to: to.clone(),
+                result: Ok(()),
+            }),
+            _ => None,
+        };
+        let outcomes = planned.steps.iter().filter_map(wanted).collect();
+        UndoReport::new(planned, outcomes)
     }
 
     /// Whether every file is as it should be.
@@ -66,7 +78,7 @@ impl UndoReport {
     /// The report as Markdown.
     pub(crate) fn text(&self, roots: &Roots) -> String {
         let verb = if self.is_redo { "Redone" } else { "Undone" };
-        let is_nothing = self.restored.is_empty() && !self.is_complete();
+        let is_nothing = self.restored.is_empty() && self.removed.is_empty() && !self.is_complete();
         let head = if is_nothing { "Nothing could be restored of" } else { verb };
         let mut text = format!("{head}: {}.\n", turn_list(&self.turns));
         let plain = |all: &[PathBuf]| -> Vec<(PathBuf, String)> {
@@ -74,6 +86,7 @@ impl UndoReport {
         };
         for (title, files) in [
             ("Restored", &plain(&self.restored)),
+            ("Removed", &plain(&self.removed)),
             ("Already as it was", &plain(&self.already)),
             ("Conflicts, left untouched", &self.conflicts),
             ("Cannot be restored", &self.lost),

@@ -11,6 +11,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
     shorten_title,
 };
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::Roots;
 
 /// Limits on what the model may send: options, and characters of each text.
@@ -62,13 +63,14 @@ impl Tool for AskUser {
             UserReply::Answered(words) if words.iter().any(|it| !it.trim().is_empty()) => {
                 answer_outcome(&words)
             }
-            UserReply::Answered(_) | UserReply::Declined => ToolOutcome::failed(
+            UserReply::Answered(_) | UserReply::Declined => ToolOutcome::refused(ToolRefusal::new(
                 "The user does not want to answer this. Do not ask again: decide yourself and say \
                  how, or stop and say what is open.",
-            ),
-            UserReply::Cancelled => {
-                ToolOutcome::failed("The question was withdrawn; there is no answer.")
-            }
+                "Not answered",
+            )),
+            UserReply::Cancelled => ToolOutcome::refused(ToolRefusal::cancelled(
+                "The question was withdrawn; there is no answer.",
+            )),
             UserReply::InConversation => {
                 ctx.env.ask_in_conversation(shown.clone());
                 ToolOutcome {

@@ -255,7 +255,7 @@ async fn begin<'a>(
             let place = spec.workdir.display();
             Err(format!("The command could not be started: {error} (in {place})").into())
         }
-        None => Err("cancelled by the user".into()),
+        None => Err(ToolRefusal::cancelled("Cancelled by the user.")),
     }
 }
 
@@ -291,7 +291,7 @@ impl Drop for StopOnDrop {
 /// a background command.
 fn running_outcome(job: &Job, limit: Option<Duration>) -> ToolOutcome {
     let id = job.id();
-    let (how, note) = match limit {
+    let (how, shown, note) = match limit {
         Some(limit) => {
             let seconds = limit.as_secs();
             let how = format!("still running as {id} after {seconds} s");
@@ -299,16 +299,19 @@ fn running_outcome(job: &Job, limit: Option<Duration>) -> ToolOutcome {
                 "Still running after {seconds} s as {id} (partial output above). Use exec_output \
                  id={id}, or signal=\"term\"."
             );
-            (how, note)
+            (how, format!("Still running as {id}"), note)
         }
         None => {
             let note = format!("Use exec_output id={id} for its output, input and signals.");
-            (format!("running in the background as {id}"), note)
+            let how = format!("running in the background as {id}");
+            (how, format!("Running in the background as {id}"), note)
         }
     };
     let report =
         CommandReport { job, how: &how, head: format!("[{how}]"), code: None, notes: vec![note] };
-    report.outcome(true)
+    let mut outcome = report.outcome(true);
+    outcome.content.push(CallContent::Text(shown));
+    outcome
 }
 
 /// The outcome of a command that has ended.
@@ -337,8 +340,10 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
         _ => None,
     };
     let mut notes = Vec::new();
-    if end.leftover == Leftover::Stopped && matches!(end.reason, EndReason::Exited(_)) && !cancelled
-    {
+    let leaves_processes = end.leftover == Leftover::Stopped
+        && matches!(end.reason, EndReason::Exited(_))
+        && !cancelled;
+    if leaves_processes {
         notes.push(
             "[left running in the background and stopped; use background=true for servers]"
                 .to_owned(),
@@ -346,8 +351,14 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
     }
     let head = format!("[{how} · {:.1} s]", end.duration.as_secs_f32());
     let mut outcome = CommandReport { job, how: &how, head, code, notes }.outcome(ok);
-    if !ok {
-        outcome.content.push(CallContent::Text(how));
+    if leaves_processes {
+        let stopped = "What it left running in the background was stopped";
+        outcome.content.push(CallContent::Text(stopped.to_owned()));
+    }
+    if cancelled {
+        outcome.content.push(CallContent::Text("Cancelled".to_owned()));
+    } else if !ok {
+        outcome.content.push(CallContent::Text(format!("Failed: {how}")));
     }
     outcome
 }
@@ -360,7 +371,7 @@ pub(super) struct CommandReport<'a> {
     /// The first line of the text for the model.
     pub(super) head: String,
     pub(super) code: Option<i32>,
-    /// Lines below the output.
+    /// Lines below the output, for the model.
     pub(super) notes: Vec<String>,
 }
 
@@ -370,12 +381,11 @@ impl CommandReport<'_> {
         let OutputExcerpt { text: output, truncated } = self.job.take_output();
         let took = u64::try_from(self.job.age().as_millis()).unwrap_or(u64::MAX);
         let mut text = format!("{}\n{output}", self.head);
-        let mut content = vec![CallContent::Text(fenced(&output))];
         for note in self.notes {
             text.push_str(if text.ends_with('\n') { "" } else { "\n" });
             text.push_str(&note);
-            content.push(CallContent::Text(note));
         }
+        let shown = if output.is_empty() { "No output".to_owned() } else { fenced(&output) };
         let raw = json!({
             "exitCode": self.code,
             "ended": self.how,
@@ -385,6 +395,7 @@ impl CommandReport<'_> {
             "job": self.job.id(),
             "output": Value::String(output),
         });
+        let content = vec![CallContent::Text(shown)];
         ToolOutcome { ok, text, view: None, content, raw, images: Vec::new() }
     }
 }

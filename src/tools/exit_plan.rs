@@ -11,6 +11,7 @@ use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden,
 };
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 use turnwright_workspace::files::Roots;
 
@@ -37,7 +38,7 @@ pub(super) struct ExitPlanArgs {
 
 impl Tool for ExitPlan {
     const NAME: &'static str = "exit_plan";
-    const KIND: ToolKind = ToolKind::Think;
+    const KIND: ToolKind = ToolKind::SwitchMode;
     const PENDING_TITLE: &'static str = "The plan";
     type Args = ExitPlanArgs;
     type Preview = ();
@@ -99,19 +100,23 @@ fn apply_answer(reply: UserReply, ctx: &ToolCtx) -> ToolOutcome {
             Some(ASK) => Mode::Ask,
             Some(EDIT) => Mode::AutoEdit,
             _ => {
-                return ToolOutcome::failed(
+                return ToolOutcome::refused(ToolRefusal::new(
                     "The user wants to keep planning: plan mode goes on. Ask what to change, or end \
                      your turn.",
-                );
+                    KEEP,
+                ));
             }
         },
         UserReply::Declined => {
-            return ToolOutcome::failed(
+            return ToolOutcome::refused(ToolRefusal::new(
                 "The user has not agreed: plan mode goes on. Ask what to change, or end your turn.",
-            );
+                "Rejected",
+            ));
         }
         UserReply::Cancelled => {
-            return ToolOutcome::failed("The question was withdrawn; plan mode goes on.");
+            return ToolOutcome::refused(ToolRefusal::cancelled(
+                "The question was withdrawn; plan mode goes on.",
+            ));
         }
         UserReply::InConversation | UserReply::Unsupported => {
             return ToolOutcome::failed(
@@ -122,7 +127,8 @@ fn apply_answer(reply: UserReply, ctx: &ToolCtx) -> ToolOutcome {
     };
     // A mode that the user has set while the question was open wins.
     if ctx.cancel.is_cancelled() || ctx.env.mode.get() != Mode::Plan {
-        return ToolOutcome::failed("The user has changed the mode meanwhile; it stays.");
+        let why = "The user has changed the mode meanwhile; it stays.";
+        return ToolOutcome::refused(ToolRefusal::new(why, "The mode was changed meanwhile"));
     }
     ctx.env.mode.choose(mode);
     let text = format!("The user agrees. The mode is `{}` now: carry out the plan.", mode.id());

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::search_common::{self, count};
 use super::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, shown_result};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -144,7 +144,7 @@ fn report(
     if !near.is_empty() {
         text.push_str(&format!("Similar names: {near}\n"));
     }
-    let content = search_common::card_content(&text);
+    let content = shown_result::card_content(&text);
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::search_common::{self, count};
 use super::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, shown_result};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -168,7 +168,7 @@ fn report(
         "searched": found.files_searched,
         "truncated": found.next_offset.is_some() || found.is_incomplete,
     });
-    let content = search_common::card_content(&text);
+    let content = shown_result::card_content(&text);
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::search_common::{self, count};
 use super::shown_argument::{PATH, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, shown_result};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
@@ -85,7 +85,7 @@ impl Tool for ListDir {
         };
         let text = show(&tree);
         let raw = json!({ "entries": tree.entries.len(), "truncated": tree.omitted > 0 });
-        let content = search_common::card_content(&text);
+        let content = shown_result::card_content(&text);
         ToolOutcome { ok: true, text, view: None, content, raw, images: Vec::new() }
     }
 }

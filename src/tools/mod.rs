@@ -34,6 +34,7 @@ mod remote_tools;
 mod repository;
 mod search_common;
 mod shown_argument;
+mod shown_result;
 mod silent_reads;
 mod advertised_tools;
 mod skill;
@@ -80,6 +81,7 @@ pub(crate) use remote_tools::ServerStatus;
 pub(crate) use repository::{git_folders, obeyed_paths};
 pub(crate) use sandbox_profile::{ProgramAccess, SessionAccess};
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
+pub(crate) use shown_result::raw_output;
 pub(crate) use tool_env::{SharedToolEnv, ToolEnv, UserFolders};
 pub(crate) use tool_index::ToolIndex;
 
@@ -219,14 +221,15 @@ pub struct ToolOutcome {
     pub view: Option<CallView>,
     /// The content of the card.
     pub content: Vec<CallContent>,
-    /// The result as a few JSON fields, for clients that show nothing else.
+    /// The result as a few JSON fields, for clients that show nothing else. [`raw_output`] adds the
+    /// text unless a field holds the result.
     pub raw: Value,
     /// Pictures, for models that accept them.
     pub images: Vec<Media>,
 }
 
 impl ToolOutcome {
-    /// A failed call. The model and the user read the same reason.
+    /// A failed call. The user reads the first sentence of the reason.
     pub fn failed(reason: impl Into<ToolRefusal>) -> ToolOutcome {
         ToolOutcome::refused(reason.into())
     }

@@ -11,13 +11,14 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::shown_argument::{PATH, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, list_dir};
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, list_dir, shown_result};
 use show::{MAX_CALL_BYTES, ShownText};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
-    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, fenced,
+    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind,
 };
 use turnwright_types::message::Media;
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{BinaryFile, FileError, Files, LineWindow, ReadContent, Roots};
 
 /// A text of at most this many bytes is handled on the runtime's thread: a hop to another one would
@@ -27,7 +28,6 @@ const MAX_FILES: usize = 20;
 const MAX_PICTURES: usize = 4;
 /// Files that are read concurrently; few, because an editor may serve one request after the other.
 const CONCURRENT_READS: usize = 4;
-const MAX_CARD_BYTES: usize = 8 * 1024;
 
 #[derive(Debug)]
 pub(super) struct ReadFile;
@@ -211,8 +211,8 @@ struct ReadReport {
     numbered: bool,
     failures: usize,
     images: Vec<Media>,
-    /// What the card shows: only what the user cannot see by opening the file.
-    card: String,
+    /// The first error, for the user.
+    error: Option<String>,
 }
 
 impl ReadReport {
@@ -222,10 +222,8 @@ impl ReadReport {
         }
         let begin = self.text.len();
         let room = MAX_CALL_BYTES.saturating_sub(begin);
-        let mut is_plain = false;
         match found {
             ReadResult::Text(ShownText::Lines(excerpt)) => {
-                is_plain = target.scope == PathScope::Workspace;
                 show::show_lines(&mut self.text, name, &excerpt, self.numbered, room);
             }
             ReadResult::Text(ShownText::Outline { lines, bytes, text }) => {
@@ -234,52 +232,41 @@ impl ReadReport {
             ReadResult::Folder(entries) => {
                 self.text.push_str(&format!("[Folder: {name}]\n{entries}"));
             }
-            ReadResult::Binary(binary) => {
-                is_plain = self.add_binary(name, target, &binary, ctx).await;
-            }
+            ReadResult::Binary(binary) => self.add_binary(name, target, &binary, ctx).await,
             ReadResult::Failed(error) => self.fail(name, target, &error, ctx).await,
-        }
-        if !is_plain && self.card.len() < MAX_CARD_BYTES {
-            self.card.push_str(&self.text[begin..]);
         }
     }
 
-    /// Adds a picture as such and any other binary file by a description. Returns whether it was a
-    /// picture.
+    /// Adds a picture as such and any other binary file by a description.
     async fn add_binary(
         &mut self,
         name: &str,
         target: &ResolvedPath,
         binary: &BinaryFile,
         ctx: &ToolCtx,
-    ) -> bool {
+    ) {
         let Some(mime) = binary.kind.as_ref().and_then(|it| it.image_mime) else {
-            self.text.push_str(&show::describe_binary(name, binary));
-            return false;
+            return self.text.push_str(&show::describe_binary(name, binary));
         };
         if self.images.len() == MAX_PICTURES {
-            self.text.push_str(&format!(
+            return self.text.push_str(&format!(
                 "[File: {name} | {}; not shown: a call shows {MAX_PICTURES} pictures, ask for it \
                  in another]\n",
                 show::binary_kind(binary)
             ));
-            return false;
         }
         match ctx.env.files.read_image(target).await {
             Ok(picture) => {
                 self.text.push_str(&format!("[File: {name} | {mime}, {} bytes]\n", binary.size));
                 self.images.push(picture);
-                true
             }
-            Err(error) => {
-                self.fail(name, target, &error, ctx).await;
-                false
-            }
+            Err(error) => self.fail(name, target, &error, ctx).await,
         }
     }
 
     async fn fail(&mut self, name: &str, target: &ResolvedPath, error: &FileError, ctx: &ToolCtx) {
         self.failures += 1;
+        self.error.get_or_insert_with(|| format!("Failed: {name} {error}"));
         self.text.push_str(&format!("[File: {name} | Error: {error}]\n"));
         if *error == FileError::NotFound {
             let files = &ctx.env.files;
@@ -302,21 +289,14 @@ impl ReadReport {
             ));
         }
         if self.failures == files {
-            return ToolOutcome::failed(self.text.trim_end());
+            let why = self.error.unwrap_or_default();
+            return ToolOutcome::refused(ToolRefusal::new(self.text.trim_end(), why));
         }
-        // The card does not repeat the text, because the client can open the file.
         let raw = json!({ "files": files, "failed": self.failures, "bytes": self.text.len() });
         let mut content: Vec<_> = self.images.iter().cloned().map(CallContent::Image).collect();
-        if !self.card.is_empty() {
-            content.push(CallContent::Text(fenced(clip(&self.card))));
-        }
+        content.extend(shown_result::card_content(&self.text));
         ToolOutcome { ok: true, text: self.text, view: None, content, raw, images: self.images }
     }
-}
-
-fn clip(text: &str) -> &str {
-    let end = (0..=MAX_CARD_BYTES.min(text.len())).rev().find(|it| text.is_char_boundary(*it));
-    &text[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]

@@ -8,16 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ToolCtx;
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{
-    CallContent, CallView, Location, ResolvedPath, ToolKind, escape_hidden_line, fenced,
-};
+use turnwright_types::effect::{CallView, Location, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{FileError, Roots};
 use turnwright_workspace::search::{
     ExcludedPaths, Glob, HiddenMatches, SearchDeadline, SearchScope, TIME_LIMIT,
 };
 
-const MAX_CARD_BYTES: usize = 4 * 1024;
 const MAX_TITLE_CHARS: usize = 60;
 pub(super) const MAX_LOCATIONS: usize = 10;
 
@@ -87,7 +84,7 @@ pub(super) async fn run_search<T: Send + 'static>(
     match ctx.cancel.run_until_cancelled(work).await {
         Some(Ok(result)) => Ok(result),
         Some(Err(error)) => Err(format!("The search failed: {error}.").into()),
-        None => Err("Cancelled by the user.".into()),
+        None => Err(ToolRefusal::cancelled("Cancelled by the user.")),
     }
 }
 
@@ -153,16 +150,6 @@ pub(super) fn title_pattern(pattern: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
-}
-
-/// The beginning of a result, for a card.
-pub(super) fn card_content(text: &str) -> Vec<CallContent> {
-    let mut end = text.len().min(MAX_CARD_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let end = if end < text.len() { text[..end].rfind('\n').map_or(end, |it| it + 1) } else { end };
-    vec![CallContent::Text(fenced(&text[..end]))]
 }
 
 /// A number with its noun in the singular or plural.

@@ -96,7 +96,7 @@ impl Tool for WebFetch {
         let fetched = match ctx.cancel.run_until_cancelled(fetching).await {
             Some(Ok(fetched)) => fetched,
             Some(Err(error)) => return ToolOutcome::failed(fetch_failure(&error)),
-            None => return ToolOutcome::failed("cancelled by the user"),
+            None => return ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
         };
         if let Some(target) = &fetched.redirect {
             return redirect_outcome(&fetched, target);
@@ -109,7 +109,7 @@ impl Tool for WebFetch {
         let page = match ctx.cancel.run_until_cancelled(unfolding).await {
             Some(Ok(page)) => Arc::new(page),
             Some(Err(error)) => return ToolOutcome::failed(error.to_string()),
-            None => return ToolOutcome::failed("cancelled by the user"),
+            None => return ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
         };
         if !(200..300).contains(&page.status) {
             return bad_status_outcome(&page);

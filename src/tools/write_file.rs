@@ -30,6 +30,19 @@ pub(super) struct WriteFileArgs {
     content: String,
     #[serde(default)]
     mode: WriteMode,
+    /// There is no such file yet; set by [`Tool::inspect`].
+    #[serde(skip)]
+    is_new: bool,
+}
+
+impl WriteFileArgs {
+    fn verb(&self) -> &'static str {
+        match self.mode {
+            _ if self.is_new => "Create",
+            WriteMode::Append => "Append to",
+            WriteMode::Overwrite => "Edit",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
@@ -59,8 +72,11 @@ impl Tool for WriteFile {
     }
 
     fn view(&self, args: &WriteFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        let verb = if args.mode == WriteMode::Append { "Append to" } else { "Write" };
-        view(verb, targets, roots)
+        view(args.verb(), targets, roots)
+    }
+
+    fn inspect(&self, args: &mut WriteFileArgs, targets: &[ResolvedPath], _: &ToolEnv) {
+        args.is_new = targets.first().is_some_and(|it| !it.path.exists());
     }
 
     fn effects(&self, _: &WriteFileArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
@@ -123,10 +139,10 @@ impl Tool for WriteFile {
             Ok(written) => written,
             Err(error) => return edit_common::write_failure(&args.path, &error),
         };
-        let (verb, done) = match (&planned.before, args.mode) {
-            (None, _) => ("Create", "Created"),
-            (Some(_), WriteMode::Append) => ("Append to", "Appended to"),
-            (Some(_), WriteMode::Overwrite) => ("Write", "Replaced"),
+        let done = match (&planned.before, args.mode) {
+            (None, _) => "Created",
+            (Some(_), WriteMode::Append) => "Appended to",
+            (Some(_), WriteMode::Overwrite) => "Replaced",
         };
         let bytes = now.text.len();
         let path = ctx.env.files.roots().client_path(target);
@@ -157,7 +173,7 @@ impl Tool for WriteFile {
             ok: true,
             raw: json!({ "result": text, "lines": lines, "bytes": bytes }),
             text,
-            view: Some(view(verb, std::slice::from_ref(target), ctx.env.files.roots())),
+            view: Some(view(args.verb(), std::slice::from_ref(target), ctx.env.files.roots())),
             content: vec![diff],
             images: Vec::new(),
         }

@@ -1,17 +1,18 @@
 //! Records what was decided about calls: lines in the audit log, and rules for the project.
 
-use super::call_runner::{CallEnd, CallOrigin, CallRunner, sandboxed_command};
+use super::call_runner::{CallOrigin, CallRunner, sandboxed_command};
 use turnwright_policy::permission::{
     self, ApprovalRequest, AuditEntry, AuditEvent, Decision, Denial, Mode, Pass, Verdict, decide,
 };
 use turnwright_types::client::{ChoiceKind, PermissionAnswer};
 use turnwright_types::effect::Effect;
+use turnwright_types::refusal::ToolRefusal;
 
 impl CallRunner {
-    /// Records a denial and makes it the end of the call.
-    pub(super) fn deny(&self, denial: Denial) -> CallEnd {
+    /// Records a denial.
+    pub(super) fn deny(&self, denial: Denial) -> ToolRefusal {
         self.record(AuditEvent::Denied, &denial.effects, &denial.decision, |_| {});
-        CallEnd::Refused(denial.refusal)
+        denial.refusal
     }
 
     /// Records a call that is about to run. Of a conversation's calls only commands and remote tools are recorded; the store has the

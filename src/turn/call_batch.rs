@@ -13,11 +13,12 @@ use super::cards::{final_update, settled_call};
 use super::{Turn, TurnStep};
 use crate::tools::ToolOutcome;
 use turnwright_store::CallOutcome;
+use turnwright_types::effect::CallContent;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{Arguments, Message, StopReason, ToolCall};
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
+use turnwright_types::update::CallUpdate;
 
 /// The calls that are queued or running, by their index in the answer.
 type RunningCalls = FuturesUnordered<BoxFuture<'static, (usize, CallEnd)>>;
@@ -34,9 +35,10 @@ impl Turn {
                     running.push(run.map(move |end| (index, end)).boxed());
                 }
                 // The turn goes on and the model can correct the call (R-TOOL-14).
-                Err(refusal) => self.refuse(&mut results, index, refusal).await,
+                Err(refusal) => self.refuse(&mut results, index, refusal, Vec::new()).await,
             }
         }
+        let mut cancelled = Vec::new();
         while let Some((index, end)) = running.next().await {
             match end {
                 CallEnd::Ran(outcome, took) => {
@@ -45,11 +47,18 @@ impl Turn {
                         self.cards.finish(update);
                     }
                 }
-                CallEnd::Refused(refusal) => self.refuse(&mut results, index, refusal).await,
-                CallEnd::Cancelled => {}
+                CallEnd::NotRun(refusal, shown) if self.cancel.is_cancelled() => {
+                    cancelled.push((index, refusal, shown));
+                }
+                CallEnd::NotRun(refusal, shown) => {
+                    self.refuse(&mut results, index, refusal, shown).await;
+                }
             }
         }
-        self.settle_unsettled(&results, "cancelled").await;
+        cancelled.sort_by_key(|it| it.0);
+        for (index, refusal, shown) in cancelled {
+            self.refuse(&mut results, index, refusal, shown).await;
+        }
         self.push_results(results);
         let questions = self.services.env.take_open_questions();
         if self.cancel.is_cancelled() {
@@ -80,26 +89,20 @@ impl Turn {
     }
 
     /// Settles calls that will not run with this reason as their result.
-    pub(super) async fn abandon_calls(&mut self, calls: Vec<ToolCall>, why: &str) {
-        let results = CallResults::open(calls);
-        self.settle_unsettled(&results, why).await;
-        for result in results.close(why) {
-            self.history.push(Message::Tool(result));
-        }
-    }
-
-    async fn settle_unsettled(&mut self, results: &CallResults, why: &str) {
-        if results.unsettled().next().is_none() {
-            return;
-        }
-        for call in results.unsettled() {
-            let outcome = ToolOutcome::failed(why);
+    pub(super) async fn abandon_calls(&mut self, calls: Vec<ToolCall>, why: ToolRefusal) {
+        let outcome = ToolOutcome::refused(why.clone());
+        for call in &calls {
             let settled = self.settled(call, &outcome, None);
             drop(self.services.log().finish_call(&call.id, settled));
         }
-        self.services.log().flush().written().await;
-        for call in results.unsettled() {
-            self.cards.fail(&call.id, why);
+        if !calls.is_empty() {
+            self.services.log().flush().written().await;
+        }
+        for call in &calls {
+            self.cards.fail(&call.id, &why.for_user);
+        }
+        for result in CallResults::open(calls).close(&why.for_model) {
+            self.history.push(Message::Tool(result));
         }
     }
 
@@ -119,18 +122,23 @@ impl Turn {
         let view = catch_panic_sync(|| pending.prepared.view(env.files.roots()))?;
         if pending.view.is_some() {
             self.cards.set_view(&pending.id, &view);
-            pending.view = Some(view.clone());
-            let mut update = CallUpdate::new(pending.id.clone(), ToolCallStatus::Pending);
-            update.view = Some(view);
-            update.raw_input = Some(pending.raw_input.clone());
-            env.client.update(Update::CallUpdate(Box::new(update)));
+            pending.view = Some(view);
+            self.cards.show_arguments(&pending.id, pending.raw_input.clone());
         }
         Ok((pending, ticket))
     }
 
-    /// Gives a call that has not run its result. Its card ends once that is stored.
-    async fn refuse(&mut self, results: &mut CallResults, index: usize, refusal: ToolRefusal) {
-        let outcome = ToolOutcome::refused(refusal);
+    /// Gives a call that has not run its result. Its card keeps what it shows of the call, and ends
+    /// once the result is stored.
+    async fn refuse(
+        &mut self,
+        results: &mut CallResults,
+        index: usize,
+        refusal: ToolRefusal,
+        shown: Vec<CallContent>,
+    ) {
+        let mut outcome = ToolOutcome::refused(refusal);
+        outcome.content.splice(..0, shown);
         if let Some((update, settled)) = self.settle(results, index, &outcome, None) {
             drop(self.services.log().finish_call(&update.id, settled));
             self.services.log().flush().written().await;

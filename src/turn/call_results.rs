@@ -30,11 +30,6 @@ impl CallResults {
         CallResults { entries: calls.into_iter().map(|call| (call, None)).collect() }
     }
 
-    /// The calls that have no result yet.
-    pub(super) fn unsettled(&self) -> impl Iterator<Item = &ToolCall> {
-        self.entries.iter().filter(|(_, result)| result.is_none()).map(|(call, _)| call)
-    }
-
     /// Sets the result of a call unless it has one: a tool that finishes while it is being
     /// cancelled may report twice. Returns the call if the result was set.
     pub(super) fn settle(&mut self, number: usize, result: CallResult) -> Option<&ToolCall> {

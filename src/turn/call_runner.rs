@@ -21,7 +21,7 @@ use turnwright_policy::permission::{
 };
 use turnwright_store::CallOutcome;
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
-use turnwright_types::effect::{CallContent, CallView, Effect};
+use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind};
 use turnwright_types::ids::CallId;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
@@ -61,16 +61,19 @@ pub(super) struct PendingCall {
 pub(super) enum CallEnd {
     /// It has run, and its result is stored.
     Ran(ToolOutcome, Duration),
-    /// It was denied or impossible, and has not run.
-    Refused(ToolRefusal),
-    /// It has not run because the turn was cancelled.
-    Cancelled,
+    /// It was denied, impossible or cancelled, and has not run. Its card keeps this content.
+    NotRun(ToolRefusal, Vec<CallContent>),
 }
 
 impl From<ToolRefusal> for CallEnd {
     fn from(refusal: ToolRefusal) -> CallEnd {
-        CallEnd::Refused(refusal)
+        CallEnd::NotRun(refusal, Vec::new())
     }
+}
+
+/// A call that did not run because the user cancelled.
+pub(super) fn cancelled() -> ToolRefusal {
+    ToolRefusal::cancelled(CANCELLED)
 }
 
 /// Runs calls under one policy and one set of grants. Clones share them.
@@ -139,7 +142,9 @@ impl CallRunner {
         let end = self.attempt(call, ticket).await.unwrap_or_else(|end| end);
         match end {
             // What a cancelled step says of itself is of no interest.
-            CallEnd::Refused(_) if cancel.is_cancelled() => CallEnd::Cancelled,
+            CallEnd::NotRun(_, shown) if cancel.is_cancelled() => {
+                CallEnd::NotRun(cancelled(), shown)
+            }
             end => end,
         }
     }
@@ -152,21 +157,30 @@ impl CallRunner {
         let cancel = call.ctx.cancel.clone();
         let mut call = self.admit(call, &ticket).await?;
         let needs_approval = match self.judge(call.effects()?) {
-            Judgement::Denied(denial) => return Err(self.deny(denial)),
+            Judgement::Denied(denial) => return Err(self.deny(denial).into()),
             Judgement::Allowed(_) => false,
             Judgement::NeedsApproval(_) => true,
         };
-        let content = call.preview().await?;
-        let (pass, was_asked) = self.authorise(&call, content, &ticket, needs_approval).await?;
+        let preview = call.preview().await?;
+        let authorised = self.authorise(&call, &preview, &ticket, needs_approval).await;
+        let planned = planned_change(&call, preview);
+        let (pass, was_asked) = match authorised {
+            Ok(authorised) => authorised,
+            Err(refusal) => return Err(CallEnd::NotRun(refusal, planned)),
+        };
         ticket.start_running();
         // A call that has not started by now never runs, even if a yes arrives late (R-CANCEL-5).
         if cancel.is_cancelled() {
-            return Err(CallEnd::Cancelled);
+            return Err(CallEnd::NotRun(cancelled(), planned));
         }
         self.audit_run(&pass);
         let started = Instant::now();
         let (id, name, view) = (call.id.clone(), call.name.clone(), call.view.clone());
-        let (outcome, changes) = call.execute(pass, was_asked).await;
+        let (mut outcome, changes) = call.execute(pass, was_asked).await;
+        let is_diff = |it: &CallContent| matches!(it, CallContent::Diff { .. });
+        if !outcome.ok && !outcome.content.iter().any(is_diff) {
+            outcome.content.splice(..0, planned);
+        }
         let took = started.elapsed();
         let settled = settled_call(&outcome, (&name, view.as_ref()), Some(took));
         let settled =
@@ -185,11 +199,11 @@ impl CallRunner {
         let cancel = call.ctx.cancel.clone();
         loop {
             let admission = unless_cancelled(&cancel, ticket.wait_for_admission());
-            let has_waited = admission.await.ok_or(CallEnd::Cancelled)?;
+            let has_waited = admission.await.ok_or_else(cancelled)?;
             // A diff is as large as its file, and an answer may have many calls: while the client
             // does not read, no further call starts.
             let room = unless_cancelled(&cancel, self.env.client.wait_for_capacity());
-            room.await.ok_or(CallEnd::Cancelled)?;
+            room.await.ok_or_else(cancelled)?;
             if !has_waited {
                 return Ok(call);
             }
@@ -205,15 +219,15 @@ impl CallRunner {
     async fn authorise(
         &self,
         call: &PendingCall,
-        content: Vec<CallContent>,
+        preview: &[CallContent],
         ticket: &AdmissionTicket,
         mut needs_approval: bool,
-    ) -> Result<(Pass, bool), CallEnd> {
+    ) -> Result<(Pass, bool), ToolRefusal> {
         let cancel = &call.ctx.cancel;
         loop {
             if needs_approval {
                 let turn = unless_cancelled(cancel, ticket.wait_to_ask());
-                turn.await.ok_or(CallEnd::Cancelled)?;
+                turn.await.ok_or_else(cancelled)?;
             }
             // The answer to an earlier question may decide this call.
             let request = match self.judge(call.effects()?) {
@@ -227,12 +241,13 @@ impl CallRunner {
                 }
             };
             let (policy, mode) = (self.policy.get(), self.mode.get());
+            let content = preview.to_vec();
             let question = catch_panic_sync(|| call.question(&request, content, &policy, mode))?;
             let asking = self.env.client.request_permission(question);
             let answer = unless_cancelled(cancel, asking).await;
             let answer = answer.unwrap_or(PermissionAnswer::Cancelled);
             if cancel.is_cancelled() && self.origin == CallOrigin::Conversation {
-                return Err(CallEnd::Cancelled);
+                return Err(cancelled());
             }
             return Ok((self.resolve(request, answer)?, true));
         }
@@ -274,7 +289,7 @@ impl PendingCall {
         let previewing = async { self.prepared.preview(&self.ctx).await };
         match cancel.run_until_cancelled(catch_panic(previewing)).await {
             Some(content) => Ok(content??),
-            None => Err(CANCELLED.into()),
+            None => Err(cancelled()),
         }
     }
 
@@ -340,11 +355,18 @@ impl PendingCall {
         let mut outcome = match outcome {
             Some(Ok(outcome)) => outcome,
             Some(Err(refusal)) => ToolOutcome::refused(refusal),
-            None => ToolOutcome::failed("cancelled by the user"),
+            None => ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
         };
         let changes = recorder.end(&ctx, &mut outcome).await;
         (outcome, changes)
     }
+}
+
+/// The change that the call was going to make, which its card keeps if it is not made.
+fn planned_change(call: &PendingCall, preview: Vec<CallContent>) -> Vec<CallContent> {
+    let kind = call.view.as_ref().map(|it| it.kind);
+    let is_change = matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move));
+    if is_change { preview } else { Vec::new() }
 }
 
 /// Resolves the call's paths on a blocking thread. A cancel does not wait for a disk that does not
@@ -360,7 +382,7 @@ async fn locate(call: PendingCall) -> Result<PendingCall, ToolRefusal> {
     match ctx.cancel.run_until_cancelled(locating).await {
         Some(Ok(prepared)) => Ok(PendingCall { id, name, raw_input, prepared, ctx, view }),
         Some(Err(_)) => Err(CRASHED.into()),
-        None => Err(CANCELLED.into()),
+        None => Err(cancelled()),
     }
 }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::tools::ToolOutcome;
+use crate::tools::{ToolOutcome, raw_output};
 use turnwright_store::{CallOutcome, Entry, SessionLog};
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallContent, CallView, fenced};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::ToolCall;
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
 /// The most bytes of arguments that a card shows in full.
@@ -21,9 +22,9 @@ const MAX_INPUT_BYTES: usize = 64 * 1024;
 const MAX_STRING_BYTES: usize = 1024;
 
 /// The error of a call whose turn has died.
-const TURN_DIED: &str = "The turn crashed.";
+const TURN_DIED: &str = "Failed: The turn crashed";
 /// The error of a call whose process has ended.
-const AGENT_ENDED: &str = "The agent ended before the call was complete. Nothing was done.";
+const AGENT_ENDED: &str = "Failed: The agent ended before the call was complete";
 
 /// The open cards of a turn.
 pub(super) struct OpenCards {
@@ -40,6 +41,8 @@ struct OpenCard {
     view: CallView,
     /// The number of the log entry that stands for the call until its answer is recorded.
     seq: Option<u64>,
+    /// Whether the client shows it.
+    is_shown: bool,
 }
 
 impl fmt::Debug for OpenCards {
@@ -53,20 +56,52 @@ impl OpenCards {
         OpenCards { client, log, open: Vec::new() }
     }
 
-    /// Opens a card in the client.
+    /// Opens a card. The client shows it from the first call of [`OpenCards::show`],
+    /// [`OpenCards::show_arguments`] or [`OpenCards::finish`] on.
     pub(super) fn open(&mut self, id: &CallId, name: String, view: CallView) {
-        self.open.push(OpenCard {
-            id: id.clone(),
-            name: name.clone(),
-            view: view.clone(),
-            seq: None,
-        });
-        self.client.update(Update::ToolCall { id: id.clone(), name, view });
+        self.open.push(OpenCard { id: id.clone(), name, view, seq: None, is_shown: false });
     }
 
-    /// Records that the client shows the card like this.
+    /// Shows a card whose arguments are not complete.
+    pub(super) fn show(&mut self, id: &CallId) {
+        self.show_up_to(id, None);
+    }
+
+    /// Shows a card with its complete arguments.
+    pub(super) fn show_arguments(&mut self, id: &CallId, raw_input: Value) {
+        match self.find(id) {
+            Some(card) if card.is_shown => {
+                let mut update = CallUpdate::new(id.clone(), ToolCallStatus::Pending);
+                update.view = Some(card.view.clone());
+                update.raw_input = Some(raw_input);
+                self.client.update(Update::CallUpdate(Box::new(update)));
+            }
+            _ => {
+                self.show_up_to(id, Some(raw_input));
+            }
+        }
+    }
+
+    /// Shows a card after those that were opened before it, so that a replay can keep the order.
+    /// Returns its place.
+    fn show_up_to(&mut self, id: &CallId, mut raw_input: Option<Value>) -> Option<usize> {
+        let place = self.open.iter().position(|it| it.id == *id)?;
+        for card in self.open.iter_mut().take(place + 1).filter(|it| !it.is_shown) {
+            card.is_shown = true;
+            let (name, view) = (card.name.clone(), card.view.clone());
+            let raw_input = raw_input.take_if(|_| card.id == *id);
+            self.client.update(Update::ToolCall { id: card.id.clone(), name, view, raw_input });
+        }
+        Some(place)
+    }
+
+    fn find(&mut self, id: &CallId) -> Option<&mut OpenCard> {
+        self.open.iter_mut().find(|it| it.id == *id)
+    }
+
+    /// Sets how the client shows the card, or will show it.
     pub(super) fn set_view(&mut self, id: &CallId, view: &CallView) {
-        if let Some(card) = self.open.iter_mut().find(|it| it.id == *id) {
+        if let Some(card) = self.find(id) {
             card.view.clone_from(view);
         }
     }
@@ -100,13 +135,13 @@ impl OpenCards {
 
     /// Sends the final status of a card. Does nothing if the card is not open.
     pub(super) fn finish(&mut self, last: CallUpdate) {
-        if let Some(place) = self.open.iter().position(|it| it.id == last.id) {
-            self.open.swap_remove(place);
+        if let Some(place) = self.show_up_to(&last.id, None) {
+            self.open.remove(place);
             self.client.update(Update::CallUpdate(Box::new(last)));
         }
     }
 
-    /// Closes the card of a call that has not run.
+    /// Closes the card of a call that has not run. `why` is for the user.
     pub(super) fn fail(&mut self, id: &CallId, why: &str) {
         self.finish(failed_update(id, why));
     }
@@ -117,8 +152,9 @@ impl Drop for OpenCards {
         while let Some(card) = self.open.last() {
             let (id, name, view) = (card.id.clone(), card.name.clone(), card.view.clone());
             let seq = card.seq.unwrap_or_else(|| self.log.reserve_seq());
-            self.log.abort_call(&id, seq, name.clone(), not_run(name, Some(view), TURN_DIED));
+            let why = ToolRefusal::new(TURN_DIED, TURN_DIED);
             self.fail(&id, TURN_DIED);
+            self.log.abort_call(&id, seq, name.clone(), not_run(name, Some(view), why));
         }
     }
 }
@@ -132,14 +168,14 @@ pub(crate) fn failed_update(id: &CallId, why: &str) -> CallUpdate {
 }
 
 /// The stored outcome of a call that has not run; matches [`failed_update`].
-pub(crate) fn not_run(tool: String, view: Option<CallView>, why: &str) -> CallOutcome {
-    let (content, raw) = (vec![CallContent::Text(why.to_owned())], json!({ "error": why }));
+pub(crate) fn not_run(tool: String, view: Option<CallView>, why: ToolRefusal) -> CallOutcome {
+    let raw = json!({ "error": why.for_user });
     CallOutcome {
         tool,
         view,
-        content,
+        content: vec![CallContent::Text(why.for_user)],
         raw_output: raw,
-        text: why.to_owned(),
+        text: why.for_model,
         ..CallOutcome::default()
     }
 }
@@ -176,7 +212,7 @@ pub(super) fn settled_call(
         images: outcome.images.clone(),
         view: view.is_some().then(|| outcome.view.as_ref().or(view).cloned()).flatten(),
         content,
-        raw_output: outcome.raw.clone(),
+        raw_output: raw_output(outcome),
         duration: took,
         file_changes: Vec::new(),
         file_contents: Vec::new(),

@@ -337,7 +337,7 @@ impl Turn {
                     self.wait(delay, Some(why)).await
                 }
                 TurnStep::SkipCalls(calls) => {
-                    self.abandon_calls(calls, next_step::REPEATED_CALL).await;
+                    self.abandon_calls(calls, next_step::repeated_call()).await;
                     TurnStep::Sample
                 }
                 TurnStep::End(result) => break result,
@@ -346,7 +346,7 @@ impl Turn {
             // interrupted work has returned (R-CANCEL-2).
             if self.cancel.is_cancelled() {
                 if let TurnStep::RunCalls(calls) | TurnStep::SkipCalls(calls) = step {
-                    self.abandon_calls(calls, "cancelled by the user").await;
+                    self.abandon_calls(calls, call_runner::cancelled()).await;
                 }
                 break Ok(StopReason::Cancelled);
             }

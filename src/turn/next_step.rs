@@ -8,6 +8,7 @@ use super::model_failures::Nudge;
 use crate::error::{Error, error_chain};
 use turnwright_llm::{EndReason, ErrorKind, LlmError, MAX_RETRY_WAIT};
 use turnwright_types::message::{Arguments, StopReason, ToolCall};
+use turnwright_types::refusal::ToolRefusal;
 
 /// Maximum number of retries of a request after a transient failure.
 const MAX_RETRIES: u32 = 4;
@@ -37,9 +38,14 @@ pub(super) fn max_repeats(is_watched: bool, reads: bool) -> u32 {
 /// How often repeated calls are skipped before the turn ends.
 const MAX_SKIPS: u32 = 2;
 /// The result of a skipped call.
-pub(super) const REPEATED_CALL: &str = "Not executed: you have just made exactly this call, and its \
-                                     result stands above. Use it, do something else, or say what \
-                                     is missing.";
+pub(super) fn repeated_call() -> ToolRefusal {
+    ToolRefusal::new(
+        "Not executed: you have just made exactly this call, and its result stands above. Use it, \
+         do something else, or say what is missing.",
+        "Skipped: the model has just made exactly this call",
+    )
+}
+
 /// The interval at which the user is told how much of a wait is left.
 const COUNTDOWN_INTERVAL: Duration = Duration::from_secs(10);
 

@@ -30,8 +30,12 @@ use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::{
     AssistantMessage, History, Message, ProviderState, StopReason, TokenUsage, ToolCall,
 };
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::Update;
 
+/// How long a card waits for complete arguments before it is shown without them. Few arguments
+/// arrive in less, and their card then appears once, with its final title.
+const SHOW_CARD_AFTER: Duration = Duration::from_millis(150);
 /// The most characters of a tool name that are kept.
 const MAX_NAME_CHARS: usize = 200;
 
@@ -100,7 +104,8 @@ impl Turn {
         let jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
         let step = next_step::after_sample(sampled, &mut self.budget, jitter);
         if !matches!(step, TurnStep::RunCalls(_) | TurnStep::SkipCalls(_)) {
-            self.abandon_calls(calls, "Not executed: the turn ended here.").await;
+            let why = "Not executed: the turn ended here.";
+            self.abandon_calls(calls, ToolRefusal::new(why, why)).await;
         }
         step
     }
@@ -153,7 +158,7 @@ impl Turn {
                 Some(card) => card.id.clone(),
                 None => {
                     let tools = &self.services.tools;
-                    announce_call(&mut self.cards, tools, &mut self.history, &call.name).id
+                    open_card(&mut self.cards, tools, &mut self.history, &call.name).id
                 }
             };
             let mut provider_id =
@@ -180,9 +185,9 @@ impl Turn {
         calls: &[ToolCall],
     ) {
         let why = if self.cancel.is_cancelled() {
-            "cancelled"
+            "Cancelled"
         } else {
-            "the answer broke off before the call was complete"
+            "Failed: the answer broke off before the call was complete"
         };
         let left = |card: &&StreamingCall| !calls.iter().any(|it| it.id == card.id);
         let lost: Vec<_> = cards.iter().flatten().filter(left).collect();
@@ -233,6 +238,7 @@ impl Turn {
     fn report_usage(&mut self, model: &dyn Model, usage: Option<TokenUsage>) {
         // Zero tokens means that the server does not count.
         let Some(usage) = usage.filter(|it| it.input + it.output > 0) else { return };
+        self.history.tokens = Some(usage.input + usage.output);
         if let Some(price) = model.price() {
             *self.history.cost.get_or_insert_default() += price.cost(&usage);
         }
@@ -318,7 +324,9 @@ impl AnswerListener<'_> {
         let mut batch = DeltaBatch::default();
         loop {
             let kept = self.draft_writer.due(&self.text, &self.thought);
-            let due = self.coalescer.due().into_iter().chain(kept).fold(self.silence.due(), min);
+            let card = self.next_card();
+            let due = self.coalescer.due().into_iter().chain(kept).chain(card);
+            let due = due.fold(self.silence.due(), min);
             let reply = tokio::select! {
                 biased;
                 reply = stream.next(&mut batch) => reply?,
@@ -331,6 +339,10 @@ impl AnswerListener<'_> {
             }
             for delta in batch.deltas.drain(..) {
                 self.on_delta(delta);
+            }
+            // With the rest of the answer come the complete arguments, with which the card begins.
+            if reply.is_none() {
+                self.show_due_cards(Instant::now());
             }
             self.draft_writer.write_due(&self.text, &self.thought, Instant::now());
             if self.coalescer.due().is_some_and(|it| it <= Instant::now()) {
@@ -391,7 +403,7 @@ impl AnswerListener<'_> {
                 self.thought.push_str(&words);
                 self.queue_text(TextKind::Thought, words);
             }
-            Delta::CallNamed { slot, name } => self.show_card(slot, &name),
+            Delta::CallNamed { slot, name } => self.open_card(slot, &name),
             Delta::CallArguments { slot, text } => self.on_arguments(slot, &text),
         }
     }
@@ -401,6 +413,9 @@ impl AnswerListener<'_> {
     fn on_arguments(&mut self, slot: usize, text: &str) {
         let Some(card) = self.cards.get_mut(slot).and_then(Option::as_mut) else { return };
         let mut update = card.push(text, self.cwd);
+        if !card.is_shown {
+            return;
+        }
         let now = Instant::now();
         // A client that does not read misses progress, but no complete value.
         if update.is_none()
@@ -422,7 +437,7 @@ impl AnswerListener<'_> {
 
     /// Opens the card of a call whose name is known. A later piece of the same name changes
     /// nothing.
-    fn show_card(&mut self, slot: usize, name: &str) {
+    fn open_card(&mut self, slot: usize, name: &str) {
         if let Some(words) = self.coalescer.take() {
             self.client.update(words);
         }
@@ -430,10 +445,28 @@ impl AnswerListener<'_> {
             self.cards.resize_with(slot + 1, || None);
         }
         if self.cards[slot].is_none() && self.tools.find(name).is_ok() {
-            let card = announce_call(self.open, self.tools, self.history, name);
-            self.draft_writer.reserve_seq();
-            self.open.log_announced(&card.id);
-            self.cards[slot] = Some(card);
+            self.cards[slot] = Some(open_card(self.open, self.tools, self.history, name));
+        }
+    }
+
+    /// When the next card is shown although its arguments are not complete.
+    fn next_card(&self) -> Option<Instant> {
+        let hidden = self.cards.iter().flatten().filter(|it| !it.is_shown);
+        hidden.map(|it| it.opened + SHOW_CARD_AFTER).min()
+    }
+
+    fn show_due_cards(&mut self, now: Instant) {
+        if self.next_card().is_none_or(|it| it > now) {
+            return;
+        }
+        for card in self.cards.iter_mut().flatten().filter(|it| !it.is_shown) {
+            card.is_shown = true;
+            if let Some(view) = &card.view {
+                self.open.set_view(&card.id, view);
+                self.open.show(&card.id);
+                self.draft_writer.reserve_seq();
+                self.open.log_announced(&card.id);
+            }
         }
     }
 
@@ -463,7 +496,7 @@ fn clip_name(name: &str) -> String {
 }
 
 /// Opens a card for a call. The plan is displayed differently and gets none.
-fn announce_call(
+fn open_card(
     cards: &mut OpenCards,
     tools: &Toolbox,
     history: &mut History,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::SharedRules;
-use super::call_runner::{CANCELLED, CallEnd, CallOrigin, CallRunner};
+use super::call_runner::{CallEnd, CallOrigin, CallRunner};
 use crate::tools::{AnyTool, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::{Grants, SharedMode};
 use turnwright_types::ids::CallId;
@@ -37,8 +37,7 @@ impl StandaloneCalls {
     ) -> ToolOutcome {
         let mut outcome = match self.attempt(id, tool, arguments, cancel).await {
             Ok(CallEnd::Ran(outcome, _)) => outcome,
-            Ok(CallEnd::Refused(refusal)) | Err(refusal) => ToolOutcome::refused(refusal),
-            Ok(CallEnd::Cancelled) => ToolOutcome::failed(CANCELLED),
+            Ok(CallEnd::NotRun(refusal, _)) | Err(refusal) => ToolOutcome::refused(refusal),
         };
         if let Some(news) = self.env().command_news() {
             outcome.text.push_str(if outcome.text.ends_with('\n') { "" } else { "\n" });

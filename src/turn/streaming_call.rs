@@ -29,6 +29,10 @@ pub(super) struct StreamingCall {
     arguments: PartialArguments,
     pattern: Option<String>,
     path: Option<String>,
+    /// When the call was named.
+    pub(super) opened: Instant,
+    /// Whether the client shows the card.
+    pub(super) is_shown: bool,
     counted: Instant,
     previewed: Instant,
     /// The length of the last preview in bytes.
@@ -51,6 +55,8 @@ impl StreamingCall {
             arguments: PartialArguments::new(shown),
             pattern: None,
             path: None,
+            opened: now,
+            is_shown: false,
             counted: now,
             previewed: now,
             shown: 0,

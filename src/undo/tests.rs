@@ -230,8 +230,13 @@ async fn later_changes_of_the_user_are_left_alone_and_reported() {
         ["the user's", "1", "the user's", "the user's", ""]
     );
     let text = report.text(fixture.desk.files.roots());
-    for part in ["Restored (2)", "* `b`", "Conflicts, left untouched (2)", "* `a` – it was changed"]
-    {
+    for part in [
+        "Restored (1)",
+        "Removed (1)",
+        "* `b`",
+        "Conflicts, left untouched (2)",
+        "* `a` – it was changed",
+    ] {
         assert!(text.contains(part), "{text}");
     }
 }

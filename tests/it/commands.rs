@@ -33,6 +33,14 @@ fn s4_6_a_command_gives_its_output_and_its_exit_code() {
 }
 
 #[test]
+fn a_card_says_that_a_command_has_no_output_and_how_it_failed() {
+    for (command, shown) in [("true", "No output"), ("exit 3", "No output\nFailed: exit 3")] {
+        let (agent, _) = run(TestAgent::builder(), command);
+        assert_eq!(cards::card_text(&cards::card(&agent, 0)), shown, "{command}");
+    }
+}
+
+#[test]
 fn a_failing_command_is_a_failed_card_and_the_turn_goes_on() {
     for (command, how, code) in [
         ("echo half; exit 3", "exit 3", json!(3)),

@@ -87,8 +87,7 @@ fn r_tool_5_a_call_is_in_progress_after_the_permission_and_before_it_runs() {
     assert_eq!(
         transcript,
         [
-            format!("tool_call {id} execute Run a command"),
-            format!("tool_call_update {id} pending execute echo hi > x"),
+            format!("tool_call {id} execute echo hi > x"),
             "session/request_permission echo hi > x".to_owned(),
             format!("tool_call_update {id} in_progress"),
             format!("tool_call_update {id} completed"),
@@ -160,7 +159,7 @@ fn a_call_after_a_change_sees_the_change() {
     assert!(results[3].ends_with("1| newer\n"), "{results:?}");
     let statuses = |id: &str| updates_of(&agent, id).len();
     assert!(
-        cards::ids(&agent).iter().all(|it| statuses(it) >= 4),
+        cards::ids(&agent).iter().all(|it| statuses(it) >= 3),
         "a card lacks some of its updates"
     );
 }

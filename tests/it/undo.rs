@@ -37,7 +37,8 @@ fn undo_restores_files_that_a_command_changed() {
     assert_eq!(agent.turn("run it"), "end_turn");
     assert_eq!(mode(&agent), 0o755);
     let answer_text = answer(&mut agent, "/undo");
-    assert!(answer_text.contains("Restored (4)"), "{answer_text}");
+    assert!(answer_text.contains("Restored (3)"), "{answer_text}");
+    assert!(answer_text.contains("Removed (1):\n\n* `d.txt`"), "{answer_text}");
     assert_eq!((agent.read("a.txt"), agent.read("b.txt")), ("1\n".into(), "1\n".into()));
     assert_eq!(mode(&agent), mode_before);
     assert!(!agent.path("d.txt").exists());

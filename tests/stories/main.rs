@@ -63,6 +63,7 @@ mod skills;
 mod slash_commands;
 mod store;
 mod strict;
+mod tool_cards;
 mod tools;
 mod trouble;
 mod trouble_bytes;

@@ -19,7 +19,7 @@ fn r_perm_1_and_2_a_permission_request_shows_the_call_and_offers_all_options() {
     let call = &question["params"]["toolCall"];
     assert_eq!(question["params"]["sessionId"], agent.session.as_str());
     assert_eq!(call["toolCallId"], cards::ids(&agent)[0].as_str());
-    assert_eq!(call["title"], "Write a.txt");
+    assert_eq!(call["title"], "Edit a.txt");
     assert_eq!(call["kind"], "edit");
     let diff = json!({ "type": "diff", "path": agent.path("a.txt"),
         "oldText": "old\n", "newText": "new\n" });

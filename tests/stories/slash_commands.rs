@@ -74,6 +74,14 @@ fn r_cmd_1_every_command_has_a_name_and_a_description() {
     for name in ["help", "status", "clear"] {
         assert!(names.contains(&name), "{names:?}");
     }
+    for (name, hint) in [
+        ("mode", json!("plan, ask, auto-edit, auto or full")),
+        ("undo", json!("number of turns")),
+        ("status", Value::Null),
+    ] {
+        let command = commands.iter().find(|it| it["name"] == name).unwrap();
+        assert_eq!(command["input"]["hint"], hint, "{command}");
+    }
     for command in commands {
         assert!(!command["name"].as_str().unwrap().starts_with('/'), "{command}");
         assert!(!command["description"].as_str().unwrap().is_empty(), "{command}");
@@ -121,6 +129,54 @@ fn r_cmd_2_clear_discards_the_conversation_and_status_shows_it() {
     // The first prompt after `/clear` gets the same context as the first prompt of a session.
     let body = agent.model_request(1).to_string();
     assert!(body.contains("Project folder"), "{body}");
+}
+
+/// Sends a command, and returns its answer.
+fn answer(agent: &mut TestAgent, command: &str) -> String {
+    let before = agent.text().len();
+    assert_eq!(agent.turn(command), "end_turn", "{command}");
+    agent.text()[before..].to_owned()
+}
+
+#[test]
+fn an_argument_that_a_command_does_not_take_is_not_ignored() {
+    let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
+    agent.turn("remember the number 7");
+    for command in ["memory add x", "clear all", "status now", "models gpt"] {
+        let name = command.split(' ').next().unwrap();
+        let expected = format!("Nothing was done: `/{name}` takes no argument.");
+        assert_eq!(answer(&mut agent, &format!("/{command}")), expected);
+    }
+    assert!(answer(&mut agent, "/status").contains("Prompts so far: 1"));
+}
+
+#[test]
+fn status_shows_the_session_its_tokens_its_cost_and_the_sandbox() {
+    let counted = json!([{ "text": "One." },
+        { "usage": { "prompt_tokens": 1200, "completion_tokens": 34 } }]);
+    let mut agent = TestAgent::builder().model(json!([counted])).start();
+    assert!(answer(&mut agent, "/cost").contains("not counted yet"));
+    agent.turn("hi");
+    let status = answer(&mut agent, "/status");
+    let session = format!("* Session: `{}`", agent.session);
+    for line in [session.as_str(), "* Sandbox: ", "* Context: 1234 ", "* Cost: not known"] {
+        assert!(status.contains(line), "{line}: {status}");
+    }
+}
+
+#[test]
+fn mode_and_model_are_commands_for_clients_without_a_menu() {
+    let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
+    let shown = answer(&mut agent, "/mode");
+    assert!(shown.starts_with("Mode: `ask`. `/mode NAME` changes it:"), "{shown}");
+    assert_eq!(answer(&mut agent, "/mode full"), "Mode: `full`");
+    let is_mode = |it: &Value| it["currentModeId"] == "full";
+    assert!(agent.updates().iter().any(is_mode), "the client was not told");
+    assert!(answer(&mut agent, "/permissions").contains("* Sandbox: off in this mode"));
+    let wrong = answer(&mut agent, "/mode fast");
+    assert!(wrong.starts_with("Nothing was changed: Unknown mode `fast`"), "{wrong}");
+    assert!(answer(&mut agent, "/model").starts_with("Model: `scripted`"));
+    assert_eq!(answer(&mut agent, "/model scripted"), "Model: `scripted`");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn r_tool_7_the_updates_of_a_card_form_the_complete_card() {
         cards::run(TestAgent::builder().file("a.txt", "old\n"), "write_file", &arguments);
     let card = cards::card(&agent, 0);
     let path = agent.path("a.txt");
-    assert_eq!(card["title"], "Write a.txt");
+    assert_eq!(card["title"], "Edit a.txt");
     assert_eq!(card["locations"], json!([{ "path": path, "line": 1 }]));
     let diff = json!({ "type": "diff", "path": path, "oldText": "old\n", "newText": "new\n" });
     assert_eq!(card["content"], json!([diff]));

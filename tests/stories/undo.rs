@@ -91,6 +91,33 @@ fn redo_brings_back_what_rewind_has_removed_until_the_next_prompt() {
 }
 
 #[test]
+fn rewind_with_files_takes_back_what_was_undone_and_redone() {
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "0\n")
+        .permission("allow_once")
+        .model(json!([write("a.txt", "1\n"), says("One."), write("a.txt", "2\n"), says("Two.")]))
+        .start();
+    assert_eq!(agent.turn("first"), "end_turn");
+    assert_eq!(agent.turn("second"), "end_turn");
+    answer(&mut agent, "/undo");
+    answer(&mut agent, "/redo");
+    let output = answer(&mut agent, "/rewind 2 files");
+    assert!(output.contains("Restored (1)"), "{output}");
+    assert_eq!(agent.read("a.txt"), "0\n");
+}
+
+#[test]
+fn undo_says_that_there_are_fewer_turns_than_asked_for() {
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .model(json!([write("a.txt", "1\n"), says("One.")]))
+        .start();
+    assert_eq!(agent.turn("first"), "end_turn");
+    let output = answer(&mut agent, "/undo 99");
+    assert!(output.contains("No earlier turn has file changes to undo."), "{output}");
+}
+
+#[test]
 fn redo_after_undo_and_rewind_redoes_the_later_one_first() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "0\n")
@@ -135,7 +162,8 @@ fn undo_restores_files_shows_a_card_and_tells_the_model() {
     assert!(diff.contains("-old\n+new\n") && diff.contains("+made\n"), "{diff}");
     let output = answer(&mut agent, "/undo");
     assert!(output.contains("Undone: turn 1 (change things)"), "{output}");
-    assert!(output.contains("`a.txt`") && output.contains("`gone.txt`"), "{output}");
+    let restored = output.contains("Restored (2):\n\n* `a.txt`\n* `gone.txt`\n\nRemoved (2):\n");
+    assert!(restored && output.contains("* `made/b.txt`"), "{output}");
     assert_eq!((agent.read("a.txt"), agent.read("gone.txt")), ("old\n".into(), "here\n".into()));
     assert!(!agent.path("made/b.txt").exists());
     let is_undo_card = |it: &&Value| it["sessionUpdate"] == "tool_call" && it["name"] == "undo";

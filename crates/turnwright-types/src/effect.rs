@@ -170,6 +170,8 @@ pub enum ToolKind {
     Execute,
     /// Serves the model's own reasoning, such as a plan.
     Think,
+    /// Asks the user for another mode.
+    SwitchMode,
     Other,
 }
 

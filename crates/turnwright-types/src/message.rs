@@ -240,6 +240,8 @@ pub struct History {
     pub minted: u64,
     /// The cost so far in US dollars, if prices are known.
     pub cost: Option<f64>,
+    /// The tokens of the last request and its answer, if they were counted.
+    pub tokens: Option<u64>,
     /// True if any message has ever contained an image or audio. Kept as a flag because scanning
     /// all messages is the slowest part of making a request late in a session.
     pub has_media: bool,

@@ -13,17 +13,47 @@ impl ToolRefusal {
     pub fn new(for_model: impl Into<String>, for_user: impl Into<String>) -> ToolRefusal {
         ToolRefusal { for_model: for_model.into(), for_user: for_user.into() }
     }
+
+    /// The user has cancelled the call.
+    pub fn cancelled(for_model: impl Into<String>) -> ToolRefusal {
+        ToolRefusal::new(for_model, "Cancelled")
+    }
 }
 
-/// The same text serves both.
+/// A failure. The user reads the first sentence, which says what has happened; what follows tells the
+/// model what to do.
 impl From<String> for ToolRefusal {
     fn from(text: String) -> ToolRefusal {
-        ToolRefusal { for_model: text.clone(), for_user: text }
+        ToolRefusal { for_user: failure(&text), for_model: text }
     }
+}
+
+/// How a card states a failure that was described to the model.
+pub fn failure(for_model: &str) -> String {
+    let line = for_model.trim().lines().next().unwrap_or_default();
+    let sentence = line.split_once(". ").map_or(line, |it| it.0);
+    format!("Failed: {}", sentence.trim_end_matches(['.', ':']))
 }
 
 impl From<&str> for ToolRefusal {
     fn from(text: &str) -> ToolRefusal {
         ToolRefusal::from(text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_reads_what_has_happened_and_not_what_the_model_is_to_do() {
+        for (for_model, for_user) in [
+            ("a.txt does not exist. Nothing was read. Use find_files.", "a.txt does not exist"),
+            ("exec needs a `command`.", "exec needs a `command`"),
+            ("1 of 2 edits does not fit:\n2: not found", "1 of 2 edits does not fit"),
+        ] {
+            assert_eq!(ToolRefusal::from(for_model).for_user, format!("Failed: {for_user}"));
+            assert_eq!(ToolRefusal::from(for_model).for_model, for_model);
+        }
     }
 }

@@ -28,6 +28,8 @@ pub enum Update {
         name: String,
         /// The title, the kind and the locations of its card.
         view: CallView,
+        /// The arguments, if they are complete.
+        raw_input: Option<Value>,
     },
     /// New values for some fields of a tool call.
     CallUpdate(Box<CallUpdate>),

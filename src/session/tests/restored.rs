@@ -56,7 +56,7 @@ fn fold(updates: &[Update]) -> Vec<(String, Value)> {
             Update::AgentThought { message, text } => {
                 (format!("thought {message}"), json!({ "+": text }))
             }
-            Update::ToolCall { id, view, name } => {
+            Update::ToolCall { id, view, name, .. } => {
                 (format!("card {id}"), json!({ "name": name, "view": format!("{view:?}") }))
             }
             Update::CallUpdate(it) => {

@@ -56,10 +56,7 @@ pub(super) fn rejected() -> ToolRefusal {
 
 /// The question was taken back before it was answered.
 pub(super) fn withdrawn() -> ToolRefusal {
-    ToolRefusal::new(
-        "The question about this call was withdrawn; it was not executed.",
-        "The question was withdrawn",
-    )
+    ToolRefusal::cancelled("The question about this call was withdrawn; it was not executed.")
 }
 
 /// The answer was neither yes nor no.

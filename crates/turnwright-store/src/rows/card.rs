@@ -52,6 +52,7 @@ enum ToolKindJson {
     Fetch,
     Execute,
     Think,
+    SwitchMode,
     Other,
 }
 

@@ -1,0 +1,57 @@
+//! The slash commands `/mode` and `/model`: a setting for clients without a menu for it.
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::actor::SessionActor;
+use super::settings;
+use crate::completion::Completion;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::StopReason;
+use turnwright_types::update::{ConfigOption, ConfigOptionId};
+
+impl SessionActor {
+    /// Shows the setting, or changes it if there is a value. A cancel ends the wait for a change.
+    pub(super) fn setting_command(
+        &mut self,
+        setting: ConfigOptionId,
+        value: String,
+        message: MessageId,
+        cancel: CancellationToken,
+    ) -> impl Future<Output = StopReason> + Send + 'static {
+        let (send, changed) = oneshot::channel();
+        let is_question = value.is_empty();
+        let done = Completion::new(move |result| drop(send.send(result)));
+        if is_question {
+            done.complete(Ok(settings::all(&self.host, &self.services)));
+        } else {
+            self.set(setting, value, done);
+        }
+        let services = self.services.clone();
+        async move {
+            let text = match cancel.run_until_cancelled(changed).await {
+                Some(Ok(Ok(all))) => describe(&all, setting, is_question),
+                Some(Ok(Err(error))) => format!("Nothing was changed: {error}."),
+                Some(Err(_)) | None => return StopReason::Cancelled,
+            };
+            services.say(message, text);
+            StopReason::EndTurn
+        }
+    }
+}
+
+/// The current value, with the possible ones if that was the question.
+fn describe(all: &[ConfigOption], setting: ConfigOptionId, with_choices: bool) -> String {
+    let Some(option) = all.iter().find(|it| it.id == setting) else { return String::new() };
+    let mut text = format!("{}: `{}`", setting.name(), escape_hidden_line(&option.current));
+    if with_choices {
+        text.push_str(&format!(". `/{} NAME` changes it:\n\n", setting.id()));
+        for choice in &option.choices {
+            let about = choice.description.as_ref().map(|it| format!(" – {it}"));
+            let value = escape_hidden_line(&choice.value);
+            text.push_str(&format!("* `{value}`{}\n", about.unwrap_or_default()));
+        }
+    }
+    text
+}

@@ -6,10 +6,16 @@ use tokio_util::sync::CancellationToken;
 use super::actor::SessionActor;
 use super::settings;
 use crate::completion::Completion;
+use crate::error::Error;
+use turnwright_policy::permission::Mode;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::StopReason;
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
+
+/// A program may pass on as a prompt what somebody else has written.
+const NOT_BY_MESSAGE: &str = "a message does not set the mode `full`, which has no sandbox. Choose it in the \
+                              editor, or start with TURNWRIGHT_MODE=full";
 
 impl SessionActor {
     /// Shows the setting, or changes it if there is a value. A cancel ends the wait for a change.
@@ -25,6 +31,8 @@ impl SessionActor {
         let done = Completion::new(move |result| drop(send.send(result)));
         if is_question {
             done.complete(Ok(settings::all(&self.host, &self.services)));
+        } else if setting == ConfigOptionId::Mode && value == Mode::Full.id() {
+            done.complete(Err(Error::InvalidState(NOT_BY_MESSAGE.to_owned())));
         } else {
             self.set(setting, value, done);
         }

@@ -12,7 +12,8 @@ use turnwright_testing::process_waits;
 use crate::agent::{TestAgent, says};
 
 const DATABASE: &[u8] = include_bytes!("../data/database-937d324/sessions.db.gz");
-/// The output of `sessions list --all --archived --json` at that commit.
+/// The output of `sessions list --all --archived --json` at that commit, but for slash commands, which
+/// do not count as turns any more.
 const SESSIONS: &str = include_str!("../data/database-937d324/sessions.jsonl");
 /// The output of `sessions export --json` at that commit, by session.
 const EXPORTS: &str = include_str!("../data/database-937d324/exports.json");

@@ -169,9 +169,13 @@ fn mode_and_model_are_commands_for_clients_without_a_menu() {
     let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
     let shown = answer(&mut agent, "/mode");
     assert!(shown.starts_with("Mode: `ask`. `/mode NAME` changes it:"), "{shown}");
-    assert_eq!(answer(&mut agent, "/mode full"), "Mode: `full`");
-    let is_mode = |it: &Value| it["currentModeId"] == "full";
+    assert_eq!(answer(&mut agent, "/mode auto"), "Mode: `auto`");
+    let is_mode = |it: &Value| it["currentModeId"] == "auto";
     assert!(agent.updates().iter().any(is_mode), "the client was not told");
+    let full = answer(&mut agent, "/mode full");
+    assert!(full.starts_with("Nothing was changed: a message does not set"), "{full}");
+    let params = json!({ "sessionId": agent.session, "modeId": "full" });
+    agent.call("session/set_mode", &params);
     assert!(answer(&mut agent, "/permissions").contains("* Sandbox: off in this mode"));
     let wrong = answer(&mut agent, "/mode fast");
     assert!(wrong.starts_with("Nothing was changed: Unknown mode `fast`"), "{wrong}");

@@ -82,6 +82,7 @@ fn search(
         });
     }
     paths.retain(|it| !named.contains(it));
+    outermost(&mut paths);
     let mut linked = Vec::new();
     is_complete &= walk(&paths, limits.visited, |path, kind| {
         linked.extend(kind.is_file().then(|| file_id(path)).flatten());
@@ -96,12 +97,17 @@ fn search(
             }
             true
         });
-        paths.sort();
-        paths.dedup();
+        outermost(&mut paths);
     }
     is_complete &= paths.len() <= limits.hidden;
     paths.truncate(limits.hidden);
     HiddenPaths { paths, is_complete }
+}
+
+/// Leaves out what is below another of the paths: it is hidden with that.
+fn outermost(paths: &mut Vec<PathBuf>) {
+    paths.sort();
+    paths.dedup_by(|it, outer| it.starts_with(outer));
 }
 
 /// Whether a path is secret, given that the folder above is not.
@@ -162,6 +168,11 @@ mod tests {
         let names = names.map(|it| base.join(it));
         assert_eq!(hidden(&[]), names);
         assert_eq!(hidden(&[base.join(".env")]), names[1..]);
+        // What is below a hidden folder is hidden with it.
+        let (one, other) = (base.join("sub/.ssh/id"), base.join("sub/.ssh/other"));
+        fs::hard_link(one, &other).unwrap();
+        assert_eq!(hidden(&[]), names);
+        fs::remove_file(other).unwrap();
         // All names of a file that is hidden are.
         let other = base.join("other");
         for (secret, expected) in [("sub/prod.env", true), ("sub/.ssh/id", true), ("a", false)] {

@@ -197,6 +197,20 @@ fn the_sandbox_enforces_deny_rules_for_commands_that_cannot_be_analysed() {
 }
 
 #[test]
+fn a_secret_below_a_denied_folder_is_hidden_with_it() {
+    if !has_sandbox("a_secret_below_a_denied_folder_is_hidden_with_it") {
+        return;
+    }
+    let builder = auto()
+        .own_file("config/config.toml", "[permissions]\ndeny = ['read(/closed)']")
+        .file("closed/.env", "canary-71")
+        .file("closed/key", "canary-71")
+        .file("open", "canary-72");
+    let (_agent, result) = unasked(builder, "grep -r canary .");
+    assert!(result.contains("canary-72") && !result.contains("canary-71"), "{result}");
+}
+
+#[test]
 fn a_process_in_another_group_with_an_empty_environment_ends_with_the_command() {
     if !has_sandbox("a_process_in_another_group_with_an_empty_environment_ends_with_the_command") {
         return;

@@ -12,6 +12,7 @@ mod context;
 mod next_step;
 mod standalone_calls;
 mod admission_queue;
+mod answer_listener;
 mod first_prompt;
 mod streaming_call;
 mod partial_arguments;

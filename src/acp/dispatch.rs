@@ -11,7 +11,7 @@ use super::responder::Responder;
 use super::wire::{
     ArchiveSession, Authenticate, CloseSession, DeleteSession, ForkSession, GetMessages,
     GetSessionStatus, Initialize, ListSessions, LoadSession, NewSession, Prompt, RequestMethod,
-    ResumeSession, SetConfigOption, SetMode, SetSessionTitle, UnarchiveSession,
+    ResumeSession, SetConfigOption, SetMode, SetModel, SetSessionTitle, UnarchiveSession,
 };
 use super::{saved_sessions, sessions};
 use crate::error::Error;
@@ -40,6 +40,7 @@ impl Connection {
             .on::<SetSessionTitle>(saved_sessions::set_title)
             .on::<Prompt>(handlers::prompt)
             .on::<SetMode>(handlers::set_mode)
+            .on::<SetModel>(handlers::set_model)
             .on::<SetConfigOption>(handlers::set_option)
             .on::<GetMessages>(extensions::history)
             .finish();

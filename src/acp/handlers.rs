@@ -1,13 +1,13 @@
 //! Handlers of connection and prompt methods. None of them waits.
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::connection::{CancelTarget, Connection};
 use super::responder::Responder;
 use super::wire::{
-    Authenticate, Initialize, Prompt, SetConfigOption, SetMode,
+    Authenticate, Initialize, Prompt, SetConfigOption, SetMode, SetModel,
     schema::{
         AuthenticateRequest, CancelNotification, PromptRequest, PromptResponse,
         SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
@@ -120,6 +120,26 @@ pub(super) fn set_option(
     };
     let convert = |all| SetSessionConfigOptionResponse::new(to_wire::settings(all));
     handle.set(setting, value.0.to_string(), reply.done(convert));
+}
+
+/// The parameters of `session/set_model`, which version 0.13.5 of the protocol removed.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SetModelRequest {
+    session_id: String,
+    model_id: String,
+}
+
+pub(super) fn set_model(
+    connection: &mut Connection,
+    _: &RequestId,
+    SetModelRequest { session_id, model_id }: SetModelRequest,
+    reply: Responder<SetModel>,
+) {
+    let Some(handle) = connection.session(&SessionId::from(session_id.as_str())) else {
+        return reply.fail(&Error::SessionNotFound(session_id));
+    };
+    handle.set(ConfigOptionId::Model, model_id, reply.done(|_| json!({})));
 }
 
 pub(super) fn cancel(connection: &mut Connection, params: &Params) {

@@ -32,7 +32,6 @@ pub(crate) use file::SessionRetention;
 pub(crate) use layers::{ManagedSettings, ProjectSettings};
 pub(crate) use paths::Paths;
 pub(crate) use permissions::{PermissionSection, RuleEntry};
-pub(crate) use presets::is_well_known;
 pub(crate) use profiles::ModelProfiles;
 pub(crate) use provider::{Api, EndpointSettings, Provider};
 pub(crate) use sandbox::{NetworkSetting, SandboxSettings};

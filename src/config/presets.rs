@@ -62,12 +62,6 @@ const PRESETS: &[ProviderPreset] = &[
     local("sglang", "http://localhost:30000/v1"),
 ];
 
-/// Whether that is the base URL of a well-known provider.
-pub(crate) fn is_well_known(base_url: &str) -> bool {
-    let base_url = base_url.trim_end_matches('/');
-    PRESETS.iter().any(|it| it.base_url == Some(base_url))
-}
-
 /// The well-known provider of this name.
 pub(super) fn preset(name: &str) -> Option<&'static ProviderPreset> {
     PRESETS.iter().find(|it| it.name == name)

@@ -19,13 +19,14 @@ use super::lifecycle::Lifecycle;
 use super::model_choice::ModelChoice;
 use super::pending_context::{PendingContext, UnfinishedTurn};
 use super::prompt_queue::{self, PromptQueue, QueuedPrompt};
+use super::settings::{self, ChosenModel};
 use super::trust::ShownPrints;
-use super::{PromptKey, SessionHost, SessionMessage, settings};
+use super::{PromptKey, SessionHost, SessionMessage};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::mcp::SessionServers;
 use crate::turn::{FinishedTurn, TurnServices};
-use turnwright_llm::{Model, ReasoningEffort};
+use turnwright_llm::ReasoningEffort;
 use turnwright_policy::permission::{Grants, Mode};
 use turnwright_store::Entry;
 use turnwright_types::message::{History, StopReason};
@@ -40,7 +41,7 @@ type PendingModelChange = BoxFuture<'static, Option<ModelChange>>;
 /// The result of a model change, and the request that waits for it.
 struct ModelChange {
     number: u64,
-    model: Result<Arc<dyn Model>, Error>,
+    model: Result<ChosenModel, Error>,
     done: Completion<Vec<ConfigOption>>,
 }
 
@@ -139,6 +140,7 @@ impl SessionActor {
                     self.announce_commands();
                     // The client has its answer, and the user is not typing yet.
                     self.host.probe_sandbox();
+                    self.prefetch_model_list();
                 }
             }
         }
@@ -245,10 +247,14 @@ impl SessionActor {
     fn on_model_change(&mut self, ModelChange { number, model, done }: ModelChange) {
         let is_applied = self.model_choice.end_change(number, model.is_ok());
         match model {
-            Ok(model) => {
+            Ok(ChosenModel { model, doubt }) => {
                 if is_applied {
                     self.services.selection.set_model(model);
                     self.send_settings();
+                    self.announcements.add_notices(doubt);
+                    if self.running.is_some() {
+                        self.send_notices();
+                    }
                 }
                 self.report_when_saved(done, Ok(self.announcements.settings()));
             }
@@ -353,20 +359,23 @@ impl SessionActor {
         turn.done.complete(result);
         // The model list or the model's capabilities may have changed.
         self.send_settings();
-        if has_answered && self.model_choice.needs_list() {
+        if has_answered {
             self.prefetch_model_list();
         }
         self.start_next();
     }
 
-    /// Fetches the provider's model list for the client, once the provider has answered a prompt.
+    /// Fetches the provider's model list for the client if it is not known. It never delays an
+    /// answer.
     fn prefetch_model_list(&mut self) {
         let model = self.services.selection.get().model;
         if self.host.should_prefetch_list(&model) {
             let (host, stop) = (Arc::clone(&self.host), self.lifecycle.stop.clone());
             self.model_choice.begin_list();
             self.pending_model_changes.push(Box::pin(async move {
-                if let Some(Err(error)) = stop.run_until_cancelled(host.list_models(&model)).await {
+                if let Some(Err(error)) =
+                    stop.run_until_cancelled(host.refresh_model_list(&model)).await
+                {
                     tracing::debug!(%error, "the models could not be listed");
                 }
                 None

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::load::{LoadedProject, ServerLaunch};
 use super::model_cache::ModelCache;
-use crate::config::{Config, ModelProfiles, Provider, is_well_known};
+use crate::config::{Config, ModelProfiles, Provider};
 use crate::error::Error;
 use crate::mcp::SessionServers;
 use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
@@ -280,12 +280,9 @@ impl SessionHost {
         self.offered.lock().clone()
     }
 
-    /// Whether the model list of this provider should be fetched unasked. Only well-known providers
-    /// have one for certain; for any other server an unexpected request would be a surprise.
+    /// Whether the model list of this provider should be fetched unasked.
     pub(super) fn should_prefetch_list(&self, model: &Arc<dyn Model>) -> bool {
-        is_well_known(&model.server_id())
-            && self.may_list_models()
-            && self.models.listed(model.as_ref()).is_none()
+        model.has_model_list() && self.models.should_prefetch(model.as_ref())
     }
 
     /// Returns the model with this name. Reads files, so it must not run on the runtime's thread.

@@ -4,7 +4,7 @@
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
@@ -22,6 +22,8 @@ use turnwright_llm::{
 const MAX_CACHED: usize = 16;
 /// How long a model list is used before it is fetched again.
 const LIST_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a provider is not asked unasked after it was asked in vain.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// The models in use and the providers' model lists.
 #[derive(Debug)]
@@ -30,9 +32,18 @@ pub(super) struct ModelCache {
     cached: Mutex<Vec<(Provider, Arc<dyn Model>)>>,
     /// The models that each provider has listed, by the provider's own names: several of the user's
     /// names may refer to one.
-    lists: Mutex<BTreeMap<String, Vec<String>>>,
+    lists: Mutex<BTreeMap<String, ModelList>>,
     profiles: ModelProfiles,
     tracker: TaskTracker,
+}
+
+/// What is known of a provider's models.
+#[derive(Debug)]
+struct ModelList {
+    /// Empty if the provider has not answered yet.
+    names: Vec<String>,
+    /// From when on the provider is to be asked again.
+    outdated_at: Instant,
 }
 
 impl ModelCache {
@@ -82,10 +93,10 @@ impl ModelCache {
             Api::Responses => Protocol::Responses,
         };
         let model = RemoteModel::new(protocol, server, settings);
-        if let Some((names, asked_at)) = self.profiles.load_model_list(&base_url)
-            && asked_at.elapsed().is_ok_and(|it| it < LIST_AGE)
-        {
-            self.remember(&model, names);
+        if let Some((names, asked_at)) = self.profiles.load_model_list(&base_url) {
+            // An old list is better than none until the provider has answered.
+            let age = asked_at.elapsed().unwrap_or(LIST_AGE);
+            self.remember(&model, names, LIST_AGE.saturating_sub(age));
         }
         Ok(Arc::new(model))
     }
@@ -151,10 +162,28 @@ impl ModelCache {
 
     /// All models of this model's provider, by the names under which they can be chosen.
     pub(super) async fn list(&self, model: &dyn Model) -> Result<Vec<String>, LlmError> {
-        match self.listed(model) {
+        match self.listed(model).filter(|_| !self.is_outdated(model)) {
             Some(names) => Ok(names),
             None => self.refresh(model).await,
         }
+    }
+
+    /// Whether the provider's list should be fetched now. If so, nobody else is told so for some
+    /// minutes.
+    pub(super) fn should_prefetch(&self, model: &dyn Model) -> bool {
+        let is_outdated = self.is_outdated(model);
+        if is_outdated {
+            let known = ModelList { names: Vec::new(), outdated_at: Instant::now() };
+            let mut lists = self.lists.lock();
+            let list = lists.entry(model.server_id()).or_insert(known);
+            list.outdated_at = Instant::now() + RETRY_INTERVAL;
+        }
+        is_outdated
+    }
+
+    fn is_outdated(&self, model: &dyn Model) -> bool {
+        let lists = self.lists.lock();
+        lists.get(&model.server_id()).is_none_or(|it| it.outdated_at <= Instant::now())
     }
 
     /// Like [`ModelCache::list`], but always asks the provider.
@@ -163,7 +192,7 @@ impl ModelCache {
         let full = names.iter().map(|it| model.qualified_name(it)).collect();
         // An empty list may be a mistake of the provider.
         if !names.is_empty() {
-            self.remember(model, names.clone());
+            self.remember(model, names.clone(), LIST_AGE);
             let (profiles, provider) = (self.profiles.clone(), model.server_id());
             self.tracker.spawn_blocking(move || {
                 if let Err(error) = profiles.store_model_list(&provider, &names) {
@@ -177,13 +206,13 @@ impl ModelCache {
     /// The models that this model's provider has listed, if it was asked.
     pub(super) fn listed(&self, model: &dyn Model) -> Option<Vec<String>> {
         let lists = self.lists.lock();
-        let names = lists.get(&model.server_id())?;
-        Some(names.iter().map(|it| model.qualified_name(it)).collect())
+        let list = lists.get(&model.server_id()).filter(|it| !it.names.is_empty())?;
+        Some(list.names.iter().map(|it| model.qualified_name(it)).collect())
     }
 
-    fn remember(&self, model: &dyn Model, names: Vec<String>) {
-        let mut lists = self.lists.lock();
-        lists.insert(model.server_id(), names);
+    fn remember(&self, model: &dyn Model, names: Vec<String>, valid_for: Duration) {
+        let list = ModelList { names, outdated_at: Instant::now() + valid_for };
+        self.lists.lock().insert(model.server_id(), list);
     }
 
     /// All models that the providers in use have listed.

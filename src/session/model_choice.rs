@@ -15,7 +15,6 @@ pub(super) struct ModelChoice {
     applied: u64,
     /// How many queries of the provider have not ended, for changes and for its list.
     pending: usize,
-    is_list_requested: bool,
 }
 
 impl ModelChoice {
@@ -42,11 +41,6 @@ impl ModelChoice {
             self.applied = number;
         }
         is_newer
-    }
-
-    /// Whether the provider's list is to be fetched now. It is fetched once.
-    pub(super) fn needs_list(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_list_requested, true)
     }
 
     pub(super) fn begin_list(&mut self) {
@@ -80,9 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit_and_the_list_is_fetched_once() {
+    fn the_number_of_pending_queries_is_limited() {
         let mut choice = ModelChoice::default();
-        assert_eq!([choice.needs_list(), choice.needs_list()], [true, false]);
         choice.begin_list();
         while choice.begin_change().is_ok() {}
         assert_eq!((choice.requested, choice.pending), (7, MAX_PENDING));

@@ -48,7 +48,7 @@ impl SessionActor {
     }
 
     /// Sends the notices that could not be sent before a prompt.
-    fn send_notices(&mut self) {
+    pub(super) fn send_notices(&mut self) {
         let notices = self.announcements.take_notices(turnwright_sandbox::known_limitation());
         let news = self.services.log().take_notices();
         for notice in notices.into_iter().chain(news) {

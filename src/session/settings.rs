@@ -7,6 +7,7 @@ use crate::error::{Error, error_chain};
 use crate::turn::TurnServices;
 use turnwright_llm::{Model, ReasoningEffort, closest_names};
 use turnwright_policy::permission::Mode;
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::update::{ConfigChoice, ConfigOption, ConfigOptionId};
 
 /// All settings of a session, the most important first.
@@ -72,9 +73,17 @@ pub(super) fn unknown_value(what: &str, value: &str, known: &[&str]) -> Error {
     Error::InvalidParams(format!("Unknown {what} `{value}`. Valid: {}", known.join(", ")))
 }
 
-/// Returns the model with this name. A model that its provider does not list is refused with
-/// similar names as a hint; where there is no list, the first request will show whether it exists.
-pub(super) async fn choose(host: Arc<SessionHost>, name: String) -> Result<Arc<dyn Model>, Error> {
+/// A model that the user has chosen.
+#[derive(Debug)]
+pub(super) struct ChosenModel {
+    pub(super) model: Arc<dyn Model>,
+    /// For the user, if the provider does not list the model.
+    pub(super) doubt: Option<String>,
+}
+
+/// Returns the model with this name. The provider need not list it, because many lists are
+/// incomplete: the first request will show whether it exists.
+pub(super) async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Error> {
     if name.len() > 500 {
         return Err(Error::InvalidParams("The name of the model is too long".to_owned()));
     }
@@ -85,22 +94,22 @@ pub(super) async fn choose(host: Arc<SessionHost>, name: String) -> Result<Arc<d
     let found = found.map_err(|_| Error::Internal { place: "the choice of a model" })?;
     let model = found.map_err(|it| Error::InvalidParams(error_chain(&it)))?;
     if host.model_choices().contains(&name) || !host.may_list_models() {
-        return Ok(model);
+        return Ok(ChosenModel { model, doubt: None });
     }
     let names = match host.refresh_model_list(&model).await {
         Ok(names) => names,
         Err(error) => {
             tracing::info!(%error, "the models could not be listed");
-            return Ok(model);
+            return Ok(ChosenModel { model, doubt: None });
         }
     };
-    if names.is_empty() || names.contains(&name) {
-        return Ok(model);
-    }
-    let meant = closest_names(&name, &names);
-    let hint = match meant.as_slice() {
-        [] => "`/models` lists them".to_owned(),
-        meant => format!("did you mean {}?", meant.join(", ")),
-    };
-    Err(Error::InvalidParams(format!("The provider has no model `{name}`; {hint}")))
+    let is_unlisted = !names.is_empty() && !names.contains(&name);
+    let doubt = is_unlisted.then(|| {
+        let hint = match closest_names(&name, &names).as_slice() {
+            [] => "`/models` shows its list.".to_owned(),
+            meant => format!("Did you mean {}?", meant.join(", ")),
+        };
+        format!("The provider does not list the model `{}`. {hint}", escape_hidden_line(&name))
+    });
+    Ok(ChosenModel { model, doubt })
 }

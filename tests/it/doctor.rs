@@ -122,7 +122,7 @@ fn a_working_server_passes_and_its_abilities_are_stored() {
     let rain = says("It is 17 °C and it rains.");
     let replies = [counts(), weather("Paris"), rain, two_cities(), says("Orange.")];
     let setup = Setup::new(&json!(replies));
-    assert_eq!(setup.takes_images(), false);
+    assert_eq!((setup.takes_images(), setup.profiles()), (json!(true), 0));
     let findings = setup.doctor(&[]);
     assert_eq!(findings.status, 0, "{}", findings.text);
     for name in ["answer", "streaming", "usage", "tools", "result", "parallel", "images", "models"]
@@ -132,11 +132,10 @@ fn a_working_server_passes_and_its_abilities_are_stored() {
     assert!(findings.has("–", "reasoning") && findings.has("?", "window"), "{}", findings.text);
     assert!(findings.text.contains("The agent can work with this model."), "{}", findings.text);
     assert!(findings.text.contains("set, from OPENAI_API_KEY"), "{}", findings.text);
-    assert_eq!(setup.takes_images(), true);
+    assert_eq!((setup.takes_images(), setup.profiles()), (json!(true), 1));
 
     let forgotten = setup.doctor(&["--forget"]);
     assert_eq!((forgotten.status, setup.profiles()), (0, 0), "{}", forgotten.text);
-    assert_eq!(setup.takes_images(), false);
     assert_eq!(setup.doctor(&["--forget"]).status, 0);
 }
 

@@ -82,7 +82,7 @@ fn r_err_2_a_notification_is_never_answered() {
 fn r_err_3_an_unknown_method_is_not_found() {
     let mut agent = TestAgent::builder().start();
     let session = json!({ "sessionId": agent.session });
-    for method in ["foo/bar", "_foo/bar", "session/set_model", "", "Initialize", "session/update"] {
+    for method in ["foo/bar", "_foo/bar", "", "Initialize", "session/update"] {
         assert_eq!(code(&agent.call(method, &session)), -32601, "{method}");
     }
     // The client serves these methods, not the agent.
@@ -255,7 +255,7 @@ fn r_err_10_one_invalid_required_value_makes_the_whole_request_invalid() {
 
 #[test]
 fn r_turn_11_and_15_content_that_was_not_offered_is_refused_and_the_session_goes_on() {
-    let mut agent = TestAgent::builder().initialize();
+    let mut agent = TestAgent::builder().variable("TURNWRIGHT_MODEL", "o3-mini").initialize();
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     let offered = answer["result"]["agentCapabilities"]["promptCapabilities"].clone();
     agent.session = agent.new_session();

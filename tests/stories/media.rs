@@ -13,7 +13,8 @@ use crate::provider::{
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nnot much of a picture";
 /// The signature of PNG and a zero.
 const PNG_BASE64: &str = "iVBORw0KGgoA";
-const SEES: &str = "models = ['eye', 'blind']\n[providers.p.model.eye]\nquirks = { images = true }";
+const SEES: &str = "models = ['eye', 'blind']\n[providers.p.model.eye]\nquirks = { images = true }\n\
+                    [providers.p.model.blind]\nquirks = { images = false }";
 
 fn settings(provider: &Provider, model: &str) -> String {
     format!("model = 'p/{model}'\n{}", provider.section("p", SEES))
@@ -55,7 +56,8 @@ fn advertised(agent: crate::agent::TestAgentBuilder) -> (Value, Value) {
 #[test]
 fn r_init_12_the_media_that_the_configured_model_accepts_are_advertised() {
     for (model, quirks, expected) in [
-        ("unknown", "", (false, false)),
+        ("unknown", "", (true, false)),
+        ("deepseek-chat", "", (false, false)),
         ("unknown", "quirks = { images = true, audio = true }", (true, true)),
         ("gpt-4o", "", (true, false)),
         ("gpt-4o", "quirks = { images = false }", (false, false)),
@@ -192,6 +194,22 @@ fn a_request_that_is_refused_for_its_images_is_sent_without_them() {
 }
 
 #[test]
+fn an_image_that_an_unknown_model_refuses_in_unknown_words_costs_only_the_image() {
+    let provider = Provider::answering(|body| match pictures(body) {
+        0 => says("I see nothing."),
+        _ => Answer::Refuses(422, "the request could not be understood".to_owned()),
+    });
+    let settings = format!("model = 'p/my-own'\n{}", provider.section("p", ""));
+    let mut agent = configured(&settings).start();
+    let answer = send(&mut agent, &[text("Look"), image("AAAA")]);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert!(notices(&agent).contains("p/my-own does not accept images"), "{}", notices(&agent));
+    assert_eq!(agent.turn("And now?"), "end_turn");
+    assert_eq!(provider.chat_requests().len(), 3);
+    assert_eq!(pictures(&provider.chat_requests()[2]), 0);
+}
+
+#[test]
 fn refused_images_are_not_advertised_by_the_next_process_unless_the_user_sets_it() {
     let provider = Provider::answering(|body| match pictures(body) {
         0 => says("I see nothing."),
@@ -316,7 +334,7 @@ fn a_file_that_is_too_large_or_not_an_image_is_not_sent_as_an_image() {
 #[test]
 fn audio_is_sent_to_a_model_that_accepts_it() {
     let provider = Provider::of(&[]);
-    let section = provider.section("p", "quirks = { audio = true }");
+    let section = provider.section("p", "quirks = { images = false, audio = true }");
     let mut agent = configured(&format!("model = 'p/ear'\n{section}")).initialize();
     open(&mut agent);
     let audio = json!({ "type": "audio", "data": "AAAA", "mimeType": "audio/mpeg" });

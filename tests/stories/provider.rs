@@ -82,7 +82,7 @@ impl Provider {
     ) -> Provider {
         let list = Arc::new(Mutex::new(list));
         let shared = Arc::clone(&list);
-        let server = RawServer::reading(move |_, request, stream| {
+        let server = RawServer::with_models(move |_, request, stream| {
             let body = request.split_once("\r\n\r\n").map_or("", |it| it.1);
             match serde_json::from_str(body) {
                 Ok(body) => reply(&answer(&body), stream),

@@ -141,7 +141,11 @@ fn a_connection_is_reused_when_its_last_chunk_comes_after_the_answer() {
             wait_for_more(stream);
         }
     });
-    let mut agent = start(&server);
+    // A request for the models would take the connection.
+    let mut agent = TestAgent::builder()
+        .variable("OPENAI_BASE_URL", &server.base_url())
+        .own_file("config/config.toml", "list_models = false")
+        .start();
     for _ in 0..2 {
         // The turn ends before the end of the body.
         assert_eq!(agent.turn("hello"), "end_turn");

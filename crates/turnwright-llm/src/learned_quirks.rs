@@ -32,7 +32,7 @@ const MAX_STREAM_PATCHES: u32 = 3;
 
 /// The quirks of one model at one server as they are currently known.
 pub(super) struct LearnedQuirks {
-    table: Quirks,
+    table: QuirkPatch,
     overrides: QuirkPatch,
     // Held only to copy a few bytes.
     profile: Mutex<ModelProfile>,
@@ -53,7 +53,7 @@ impl fmt::Debug for LearnedQuirks {
 
 impl LearnedQuirks {
     pub(super) fn new(
-        table: Quirks,
+        table: QuirkPatch,
         profile: ModelProfile,
         overrides: QuirkPatch,
         profile_store: Option<Arc<dyn ProfileStore>>,
@@ -76,7 +76,13 @@ impl LearnedQuirks {
     /// The quirks with one more patch applied, below the overrides.
     pub(super) fn quirks_with(&self, patch: QuirkPatch) -> Quirks {
         let profile = self.profile.lock();
-        self.table.with(profile.quirks).with(patch).with(self.overrides)
+        Quirks::default().with(self.table).with(profile.quirks).with(patch).with(self.overrides)
+    }
+
+    /// Whether nothing is known about images: they are accepted only because most models take them.
+    fn are_images_assumed(&self) -> bool {
+        let learned = self.profile.lock().quirks.images;
+        self.table.images.or(learned).or(self.overrides.images).is_none()
     }
 
     pub(super) fn profile(&self) -> ModelProfile {
@@ -119,6 +125,14 @@ impl LearnedQuirks {
             return Vec::new();
         }
         let mut patches = patches_for_refusal(status, message, refused, media);
+        if patches.is_empty()
+            && media.images
+            && matches!(status, 400 | 415 | 422)
+            && self.are_images_assumed()
+        {
+            // A refusal in unknown words. Otherwise the image would fail every later request too.
+            patches.push(QuirkPatch { images: Some(false), ..QuirkPatch::NONE });
+        }
         // Patches that the user's overrides would undo are useless.
         patches.retain(|it| refused.with(*it).with(self.overrides) != *refused);
         patches
@@ -163,7 +177,7 @@ mod tests {
     #[test]
     fn a_parameter_named_in_an_unrelated_error_teaches_nothing() {
         let learned_quirks =
-            LearnedQuirks::new(Quirks::default(), ModelProfile::default(), QuirkPatch::NONE, None);
+            LearnedQuirks::new(QuirkPatch::NONE, ModelProfile::default(), QuirkPatch::NONE, None);
         let refusal = |kind| LlmError::Status {
             host: "h".to_owned(),
             status: 400,
@@ -177,7 +191,8 @@ mod tests {
         assert!(candidates(ErrorKind::ContextOverflow { limit: None, used: None }).is_empty());
         assert!(!candidates(ErrorKind::BadRequest).is_empty());
         let overrides = QuirkPatch { limit: Some(quirks.limit), ..QuirkPatch::NONE };
-        let learned_quirks = LearnedQuirks::new(quirks, ModelProfile::default(), overrides, None);
+        let learned_quirks =
+            LearnedQuirks::new(QuirkPatch::NONE, ModelProfile::default(), overrides, None);
         let candidates =
             learned_quirks.candidate_patches(&refusal(ErrorKind::BadRequest), &quirks, none);
         assert!(candidates.is_empty(), "what the user wishes is not unlearned");
@@ -198,7 +213,7 @@ mod tests {
     /// C.2 #17: an error about the model's output is not about the request.
     #[test]
     fn a_failed_generation_teaches_nothing() {
-        let table = Quirks::lookup("api.groq.com", "llama-3.3-70b-versatile");
+        let table = QuirkPatch::lookup("api.groq.com", "llama-3.3-70b-versatile");
         let learned_quirks =
             LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
         let message = "tool call validation failed: parameters for tool write_file did not match \
@@ -211,10 +226,30 @@ mod tests {
         assert_eq!(patches, []);
     }
 
+    #[test]
+    fn a_refusal_in_unknown_words_is_blamed_on_an_image_only_if_images_are_assumed() {
+        let images = Modalities { images: true, audio: false };
+        let wish = QuirkPatch { images: Some(true), ..QuirkPatch::NONE };
+        for (model, overrides, media, is_blamed) in [
+            ("my-own", QuirkPatch::NONE, images, true),
+            ("my-own", QuirkPatch::NONE, Modalities::default(), false),
+            ("my-own", wish, images, false),
+            ("gpt-4o", QuirkPatch::NONE, images, false),
+        ] {
+            let table = QuirkPatch::lookup("localhost", model);
+            let learned = LearnedQuirks::new(table, ModelProfile::default(), overrides, None);
+            let error = refused(ErrorKind::BadRequest, "the template could not be applied");
+            let patches = learned.candidate_patches(&error, &learned.quirks(), media);
+            let expected = QuirkPatch { images: Some(false), ..QuirkPatch::NONE };
+            let expected = if is_blamed { vec![expected] } else { Vec::new() };
+            assert_eq!(patches, expected, "{model} {overrides:?} {media:?}");
+        }
+    }
+
     /// The default model supports low, medium and high.
     #[test]
     fn a_rejected_effort_does_not_disable_all_efforts() {
-        let table = Quirks::lookup("api.openai.com", "gpt-5-mini");
+        let table = QuirkPatch::lookup("api.openai.com", "gpt-5-mini");
         let learned_quirks =
             LearnedQuirks::new(table, ModelProfile::default(), QuirkPatch::NONE, None);
         let message = "Unsupported value: 'reasoning_effort' does not support 'none' with this \

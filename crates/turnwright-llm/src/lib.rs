@@ -45,7 +45,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use learned_quirks::LearnedQuirks;
-use quirks::{QuirkPatch, Quirks};
+use quirks::QuirkPatch;
 
 pub use turnwright_types::message::ReasoningEffort;
 use turnwright_types::message::{Arguments, Message, ProviderState, TokenUsage, ToolSpecs};
@@ -127,7 +127,7 @@ impl ModelSettings {
     }
 
     fn learned_quirks(&self, host: &str) -> LearnedQuirks {
-        let table = Quirks::lookup(host, &self.model);
+        let table = QuirkPatch::lookup(host, &self.model);
         LearnedQuirks::new(table, self.profile.clone(), self.overrides, self.profile_store.clone())
     }
 }
@@ -244,6 +244,11 @@ pub trait Model: Debug + Send + Sync + 'static {
     /// Lists the models of the server by the server's names for them.
     fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {
         Box::pin(std::future::ready(Ok(vec![self.name().to_owned()])))
+    }
+
+    /// Whether there is a server that may be asked for its models.
+    fn has_model_list(&self) -> bool {
+        false
     }
 
     /// Prepares what is slow to create, such as the TLS client. May be called repeatedly.

@@ -25,8 +25,28 @@ const WINDOW_POINTERS: [&str; 6] = [
     "/loaded_context_length",
 ];
 
+/// Words in the names of models that answer no prompts: those for embeddings, speech, pictures,
+/// videos, moderation and ranking.
+const OTHER_PURPOSES: [&str; 14] = [
+    "embedding",
+    "embeddings",
+    "embed",
+    "rerank",
+    "reranker",
+    "moderation",
+    "whisper",
+    "transcribe",
+    "tts",
+    "realtime",
+    "dall",
+    "sora",
+    "davinci",
+    "babbage",
+];
+
 /// Parses the response to `GET /models` in all known shapes: a list under `data` or `models`, or a
-/// bare list, of objects with an `id`, `name` or `model`, or of names.
+/// bare list, of objects with an `id`, `name` or `model`, or of names. Models that by their names
+/// answer no prompts are left out.
 pub(super) fn parse_model_list(body: &[u8]) -> Vec<ListedModel> {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let list = ["data", "models"].iter().find_map(|it| value.get(*it)?.as_array());
@@ -41,10 +61,16 @@ pub(super) fn parse_model_list(body: &[u8]) -> Vec<ListedModel> {
     };
     let mut models: Vec<_> =
         list.iter().filter_map(read).filter(|it| is_displayable(&it.name)).collect();
+    models.retain(|it| answers_prompts(&it.name));
     models.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     models.dedup_by(|one, other| one.name == other.name);
     models.truncate(MAX_MODELS);
     models
+}
+
+fn answers_prompts(name: &str) -> bool {
+    let mut words = name.split(|it: char| !it.is_ascii_alphanumeric());
+    !words.any(|it| OTHER_PURPOSES.iter().any(|other| it.eq_ignore_ascii_case(other)))
 }
 
 /// True if the name is neither empty, nor too long, nor contains hidden characters.
@@ -95,6 +121,16 @@ mod tests {
         }
         assert!(parse_model_list(b"<html>").is_empty());
         assert!(parse_model_list(b"{}").is_empty());
+    }
+
+    #[test]
+    fn models_for_other_purposes_are_left_out() {
+        let body = r#"["gpt-5", "text-embedding-3-small", "nomic-embed-text:latest", "tts-1-hd",
+            "whisper-1", "dall-e-3", "gpt-4o-mini-transcribe", "omni-moderation-latest",
+            "embedder-chat", "gemini-2.5-flash-image"]"#;
+        let models = parse_model_list(body.as_bytes());
+        let names: Vec<_> = models.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["embedder-chat", "gemini-2.5-flash-image", "gpt-5"]);
     }
 
     #[test]

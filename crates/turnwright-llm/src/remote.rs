@@ -418,6 +418,10 @@ impl Model for RemoteModel {
         Box::pin(self.fetch_model_names())
     }
 
+    fn has_model_list(&self) -> bool {
+        !self.settings.listing_disabled
+    }
+
     fn warm_up(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.endpoint.warm_up())
     }

@@ -19,7 +19,8 @@ pub struct RawServer {
 
 impl RawServer {
     /// Starts a server. It calls `handle` with the number of each request, counted from 0, and with
-    /// the connection, which is closed afterwards.
+    /// the connection, which is closed afterwards. A request for the list of models, which the agent
+    /// may send at any time, is answered with 404 and not counted.
     pub fn start(handle: impl Fn(usize, &mut TcpStream) + Send + Sync + 'static) -> RawServer {
         RawServer::reading(move |number, _, stream| handle(number, stream))
     }
@@ -32,9 +33,25 @@ impl RawServer {
         RawServer::on(TcpListener::bind("127.0.0.1:0").unwrap(), handle)
     }
 
+    /// Starts a server like [`RawServer::reading`], whose `handle` also answers requests for the list of
+    /// models.
+    pub fn with_models(
+        handle: impl Fn(usize, &str, &mut TcpStream) + Send + Sync + 'static,
+    ) -> RawServer {
+        RawServer::run(TcpListener::bind("127.0.0.1:0").unwrap(), true, handle)
+    }
+
     /// Starts a server like [`RawServer::reading`], on this listener.
     pub fn on(
         listener: TcpListener,
+        handle: impl Fn(usize, &str, &mut TcpStream) + Send + Sync + 'static,
+    ) -> RawServer {
+        RawServer::run(listener, false, handle)
+    }
+
+    fn run(
+        listener: TcpListener,
+        lists_models: bool,
         handle: impl Fn(usize, &str, &mut TcpStream) + Send + Sync + 'static,
     ) -> RawServer {
         let address = listener.local_addr().unwrap();
@@ -50,6 +67,9 @@ impl RawServer {
                 let (requests, finished) = (Arc::clone(&requests), Arc::clone(&finished));
                 std::thread::spawn(move || {
                     if let Some(request) = read_request(&stream) {
+                        if !lists_models && request.starts_with("GET /v1/models ") {
+                            return write_no_list(&mut stream);
+                        }
                         let number = {
                             let mut requests = requests.lock().unwrap();
                             requests.push(request.clone());
@@ -114,6 +134,12 @@ fn read_request(stream: &TcpStream) -> Option<String> {
     reader.read_exact(&mut body).ok()?;
     text.push_str(&String::from_utf8(body).unwrap());
     Some(text)
+}
+
+fn write_no_list(stream: &mut TcpStream) {
+    let answer = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    // The write fails if the client has disconnected, which is allowed.
+    stream.write_all(answer.as_bytes()).ok();
 }
 
 /// Blocks until the client has closed the connection.

@@ -205,13 +205,14 @@ pub(super) fn images(observed: &Result<ObservedReply, ProbeError>, taken: bool) 
         Ok(observed) if observed.text.to_lowercase().contains(EXPECTED_COLOUR) => {
             check(CheckState::Ok, "it recognises what is in an image")
         }
-        Ok(_) => {
-            check(CheckState::Unknown, "accepted, but it doesn't recognise what is in the image")
-                .advise(
-                    "If the model supports images, set `quirks = { images = true }` for it in the \
-                 settings",
-                )
-        }
+        Ok(_) => check(
+            CheckState::Unknown,
+            "accepted, but it doesn't recognise what is in the image",
+        )
+        .advise(
+            "If the model does not support images, set `quirks = { images = false }` for it in \
+                     the settings",
+        ),
         Err(ProbeError::Model(error)) if is_about_images(error) => refused(),
         Err(problem) => Check { state: CheckState::Unknown, ..failed_check("images", problem) },
     }

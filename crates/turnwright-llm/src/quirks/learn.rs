@@ -284,8 +284,9 @@ mod tests {
             (500, "something with max_tokens", "nothing"),
             (429, "max_tokens", "nothing"),
         ];
+        let text_only = Quirks { images: false, ..Quirks::default() };
         for (status, message, expected) in table {
-            assert_eq!(patch(&Quirks::default(), status, message), expected, "{message}");
+            assert_eq!(patch(&text_only, status, message), expected, "{message}");
         }
     }
 

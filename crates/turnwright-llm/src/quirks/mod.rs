@@ -78,7 +78,7 @@ define_quirks! {
     /// Whether calls without a signature need the well-known placeholder (C.3 #11).
     signature: bool = false;
     /// Whether the model accepts images.
-    images: bool = false;
+    images: bool = true;
     /// Whether the model accepts audio.
     audio: bool = false;
     /// Whether images may be part of a tool result (C.4 #17).
@@ -227,7 +227,7 @@ quirk_values! {
 impl Quirks {
     /// The quirks of a model at a host according to the built-in table.
     pub fn lookup(host: &str, model: &str) -> Quirks {
-        Quirks::default().with(table::find(host, model))
+        Quirks::default().with(QuirkPatch::lookup(host, model))
     }
 
     /// True if a reasoning effort can be chosen.
@@ -237,6 +237,11 @@ impl Quirks {
 }
 
 impl QuirkPatch {
+    /// What the built-in table says of a model at a host.
+    pub fn lookup(host: &str, model: &str) -> QuirkPatch {
+        table::find(host, model)
+    }
+
     /// Parses configured quirks. Returns the valid ones and a message for each invalid one.
     pub fn parse(fields: &serde_json::Map<String, serde_json::Value>) -> (QuirkPatch, Vec<String>) {
         let mut patch = QuirkPatch::NONE;

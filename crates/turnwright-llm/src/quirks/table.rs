@@ -24,11 +24,42 @@ const fn host_row(host: &'static str, patch: QuirkPatch) -> TableRow {
     TableRow { host, model: ANY_MODEL, patch }
 }
 
-const SEES_IMAGES: QuirkPatch = QuirkPatch { images: Some(true), ..QuirkPatch::NONE };
 const NONE: QuirkPatch = QuirkPatch::NONE;
 
 const ROWS: &[TableRow] = &[
-    // Families with image input. Audio input is rarer.
+    // Families without image input. All others are assumed to have it, because a refusal costs one
+    // request and is remembered.
+    model_row(
+        &[
+            "gpt-3.5",
+            "gpt-oss",
+            "deepseek",
+            "qwen2.5-coder",
+            "qwen3-coder",
+            "qwen-coder",
+            "qwq",
+            "codestral",
+            "devstral",
+            "mixtral",
+            "llama-3",
+            "llama3",
+            "codellama",
+            "kimi-k2",
+            "glm-4",
+            "minimax-m1",
+            "minimax-m2",
+            "phi-3",
+            "phi-4",
+            "granite",
+            "command-r",
+            "starcoder",
+            "hermes",
+            "grok-3",
+            "grok-code",
+        ],
+        QuirkPatch { images: Some(false), ..NONE },
+    ),
+    // Families with image input, where a model of the same name may have none. Audio input is rarer.
     model_row(
         &[
             "gpt-4o",
@@ -52,6 +83,10 @@ const ROWS: &[TableRow] = &[
             "grok-4",
             "grok-2-vision",
             "llama-4",
+            "llama-3.2-11b-vision",
+            "llama-3.2-90b-vision",
+            "llama3.2-vision",
+            "deepseek-vl",
             "llava",
             "internvl",
             "minicpm-v",
@@ -71,11 +106,14 @@ const ROWS: &[TableRow] = &[
             "glm-4.1v",
             "glm-4.5v",
             "glm-4.6v",
+            "granite-vision",
+            "phi-3-vision",
+            "phi-3.5-vision",
             "nova-lite",
             "nova-pro",
             "phi-4-multimodal",
         ],
-        SEES_IMAGES,
+        QuirkPatch { images: Some(true), ..NONE },
     ),
     model_row(&["o1-mini", "o3-mini"], QuirkPatch { images: Some(false), ..NONE }),
     model_row(

@@ -1,6 +1,6 @@
 //! A scripted model: an OpenAI-compatible HTTP server on loopback that plays a scenario. A `POST` to
 //! `…/chat/completions` is answered with the next reply, always as a stream, whatever else the request
-//! contains. A `GET` of `…/models` lists one model, `scripted`. All other requests get a 404.
+//! contains. A `GET` of `…/models` lists one model, `scripted`, and is not recorded. All other requests get a 404.
 //!
 //! A scenario is `{"replies": [REPLY, …], "loop": false}`. A reply is a list of steps. Each chat request
 //! consumes the next reply. After the last one, every reply is the text "The scenario is over."; with

@@ -58,7 +58,12 @@ impl Connection {
     fn answer(&self, method: &str, request: Recorded) -> Result<(), Over> {
         let route = request.path.split('?').next().unwrap_or_default();
         let is_chat = method == "POST" && route.ends_with("/chat/completions");
-        let is_models = method == "GET" && route.ends_with("/models");
+        if method == "GET" && route.ends_with("/models") {
+            let model =
+                json!({ "id": "scripted", "object": "model", "created": 0, "owned_by": "nobody" });
+            let list = json!({ "object": "list", "data": [model] });
+            return self.send(&http::json_answer(200, &list));
+        }
         let body = request.body.clone();
         let (number, steps) = self.shared.update(|state| {
             state.requests.push(request);
@@ -72,11 +77,6 @@ impl Connection {
                 .play(&steps)
         } else if is_chat {
             self.send(&http::error_answer(400, "the body is not a JSON object"))
-        } else if is_models {
-            let model =
-                json!({ "id": "scripted", "object": "model", "created": 0, "owned_by": "nobody" });
-            let list = json!({ "object": "list", "data": [model] });
-            self.send(&http::json_answer(200, &list))
         } else {
             self.send(&http::error_answer(404, "there is only chat/completions and models here"))
         }

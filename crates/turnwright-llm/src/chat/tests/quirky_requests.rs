@@ -253,7 +253,8 @@ fn images_are_placed_where_allowed_and_named_elsewhere() {
         tool_result(1, "a", vec![media("image/png")]),
         tool_result(2, "b", vec![]),
     ];
-    let without_media = body(&Quirks::default(), ReasoningEffort::Default, &history);
+    let text_only = Quirks { images: false, ..Quirks::default() };
+    let without_media = body(&text_only, ReasoningEffort::Default, &history);
     let text = without_media["messages"][1]["content"].as_str().unwrap();
     assert!(text.contains("image omitted") && text.contains("audio omitted"), "{text}");
     assert!(without_media["messages"][3]["content"].as_str().unwrap().contains("image omitted"));

@@ -206,7 +206,7 @@ fn images_are_placed_where_allowed_or_named() {
         {"type":"function_call","call_id":"b","name":"f","arguments":"{}"}
         {"type":"function_call_output","call_id":"a","output":"Here.\n[image omitted (image/png): this model does not accept image input]"}
         {"type":"function_call_output","call_id":"b","output":"[image omitted (image/png): this model does not accept image input]"}
-    "#]].assert_eq(&items(&history, &Quirks::default()));
+    "#]].assert_eq(&items(&history, &Quirks { images: false, ..Quirks::default() }));
 }
 
 #[test]

@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 
 use super::client::AcpClient;
 use super::connection::Connection;
-use super::mcp_servers;
 use super::responder::Responder;
 use super::to_wire;
 use super::wire::schema::{
     CloseSessionRequest, CloseSessionResponse, ForkSessionRequest, ForkSessionResponse,
-    LoadSessionRequest, LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse,
-    ResumeSessionRequest, ResumeSessionResponse,
+    LoadSessionRequest, LoadSessionResponse, McpServer, Meta, NewSessionRequest,
+    NewSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
 };
 use super::wire::{
     CloseSession, ForkSession, LoadSession, NewSession, RequestMethod, ResumeSession,
 };
+use super::{client_options, mcp_servers};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::{self, OpenRequest, SessionOrigin};
@@ -34,6 +34,7 @@ struct OpenParams {
     cwd: PathBuf,
     folders: Vec<PathBuf>,
     servers: Vec<McpServer>,
+    meta: Option<Meta>,
     origin: SessionOrigin,
 }
 
@@ -44,9 +45,11 @@ pub(super) fn new(
     reply: Responder<NewSession>,
 ) {
     let id = SessionId::random();
-    let NewSessionRequest { cwd, additional_directories: folders, mcp_servers: servers, .. } =
-        params;
-    let wanted = OpenParams { id: id.clone(), cwd, folders, servers, origin: SessionOrigin::New };
+    let NewSessionRequest {
+        cwd, additional_directories: folders, mcp_servers: servers, meta, ..
+    } = params;
+    let origin = SessionOrigin::New;
+    let wanted = OpenParams { id: id.clone(), cwd, folders, servers, meta, origin };
     open(connection, request, wanted, reply, move |settings| {
         let modes = to_wire::modes(&settings);
         NewSessionResponse::new(id.to_arc())
@@ -73,10 +76,11 @@ pub(super) fn load(
         }
     };
     let id = SessionId::from(params.session_id.0.as_ref());
-    let LoadSessionRequest { cwd, additional_directories: folders, mcp_servers: servers, .. } =
-        params;
-    let wanted =
-        OpenParams { id, cwd, folders, servers, origin: SessionOrigin::Stored { replay: true } };
+    let LoadSessionRequest {
+        cwd, additional_directories: folders, mcp_servers: servers, meta, ..
+    } = params;
+    let origin = SessionOrigin::Stored { replay: true };
+    let wanted = OpenParams { id, cwd, folders, servers, meta, origin };
     open(connection, request, wanted, reply, |settings| {
         let modes = to_wire::modes(&settings);
         LoadSessionResponse::new().modes(modes).config_options(to_wire::settings(settings))
@@ -90,10 +94,15 @@ pub(super) fn resume(
     reply: Responder<ResumeSession>,
 ) {
     let id = SessionId::from(params.session_id.0.as_ref());
-    let ResumeSessionRequest { cwd, additional_directories: folders, mcp_servers: servers, .. } =
-        params;
-    let wanted =
-        OpenParams { id, cwd, folders, servers, origin: SessionOrigin::Stored { replay: false } };
+    let ResumeSessionRequest {
+        cwd,
+        additional_directories: folders,
+        mcp_servers: servers,
+        meta,
+        ..
+    } = params;
+    let origin = SessionOrigin::Stored { replay: false };
+    let wanted = OpenParams { id, cwd, folders, servers, meta, origin };
     open(connection, request, wanted, reply, |settings| {
         let modes = to_wire::modes(&settings);
         ResumeSessionResponse::new().modes(modes).config_options(to_wire::settings(settings))
@@ -108,15 +117,11 @@ pub(super) fn fork(
 ) {
     let id = SessionId::random();
     let source = SessionId::from(params.session_id.0.as_ref());
-    let ForkSessionRequest { cwd, additional_directories: folders, mcp_servers: servers, .. } =
-        params;
-    let wanted = OpenParams {
-        id: id.clone(),
-        cwd,
-        folders,
-        servers,
-        origin: SessionOrigin::Fork { source },
-    };
+    let ForkSessionRequest {
+        cwd, additional_directories: folders, mcp_servers: servers, meta, ..
+    } = params;
+    let origin = SessionOrigin::Fork { source };
+    let wanted = OpenParams { id: id.clone(), cwd, folders, servers, meta, origin };
     open(connection, request, wanted, reply, move |settings| {
         let modes = to_wire::modes(&settings);
         ForkSessionResponse::new(id.to_arc())
@@ -133,11 +138,12 @@ fn open<M: RequestMethod + 'static>(
     reply: Responder<M>,
     convert: impl FnOnce(Vec<ConfigOption>) -> M::Result + Send + 'static,
 ) {
-    let OpenParams { id, cwd, folders, servers, origin } = wanted;
+    let OpenParams { id, cwd, folders, servers, meta, origin } = wanted;
     let servers = match mcp_servers::server_specs(servers) {
         Ok(servers) => servers,
         Err(error) => return reply.fail(&error),
     };
+    let options = client_options::read(meta.as_ref());
     let (cancel, in_flight) = connection.in_flight.register(request.clone());
     let opened: Completion<Vec<ConfigOption>> = reply.done(move |settings| {
         drop(in_flight);
@@ -159,6 +165,7 @@ fn open<M: RequestMethod + 'static>(
         display,
         servers,
         advertised_modalities: offer.map(|it| it.modalities).boxed(),
+        options,
         origin,
         start_after: after.clone(),
         cancel,

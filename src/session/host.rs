@@ -18,7 +18,7 @@ use crate::mcp::SessionServers;
 use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
 use crate::trust::TrustStore;
 use crate::turn::{
-    AnnouncedMode, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
+    AnnouncedMode, SYSTEM_PROMPT, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -161,6 +161,7 @@ impl SessionHost {
         max_requests: u32,
     ) -> TurnServices {
         TurnServices {
+            system_prompt: SYSTEM_PROMPT.into(),
             selection,
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
             mode: env.mode.clone(),

@@ -3,6 +3,7 @@
 
 mod actor;
 mod announcements;
+mod client_options;
 mod commands;
 mod early_messages;
 mod history;
@@ -53,6 +54,7 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::message::{StopReason, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
+pub(crate) use client_options::{ClientOptions, SystemPrompt};
 pub(crate) use effective_policy::{PROJECT_FILE, ProjectFile, resolve_policy, rule_problems};
 pub(crate) use history::history;
 pub(crate) use host::SessionHost;
@@ -92,6 +94,8 @@ pub(crate) struct OpenRequest {
     /// The kinds of prompt content that were advertised to the client, once that is known. The session
     /// is loaded then.
     pub advertised_modalities: BoxFuture<'static, Modalities>,
+    /// What the client asks for besides the protocol, if anything.
+    pub options: Option<ClientOptions>,
     /// Whether the session is new, stored or a copy.
     pub origin: SessionOrigin,
     /// Cancelled when the previous task of the same session has ended; the session starts only

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::SessionActor;
 use super::announcements::Announcements;
+use super::client_options::ClientOptions;
 use super::early_messages::EarlyMessages;
 use super::lifecycle::{CancelFlag, Lifecycle};
 use super::load::{LoadRequest, LoadedSession, ServerLaunch};
@@ -40,7 +41,8 @@ pub(super) async fn open_and_run(
     cancelling: CancelFlag,
 ) {
     let OpenRequest { id, cwd, folders, client, buffers, display, servers, .. } = request;
-    let OpenRequest { advertised_modalities, origin, start_after, cancel, opened, .. } = request;
+    let OpenRequest { advertised_modalities, options, origin, start_after, cancel, opened, .. } =
+        request;
     let mut opening =
         Opening::new(inbox, cancelling.clone(), host.stop_token(), start_after, cancel);
     let wanted = LoadRequest {
@@ -70,7 +72,7 @@ pub(super) async fn open_and_run(
     let announcements = Announcements::new(notices, advertised, settings::all(&host, &services));
     let lifecycle = Lifecycle::new(opening.stop.clone(), cancelling, lock);
     let actor = SessionActor::new(host, services, announcements, lifecycle);
-    opening.start_and_run(actor, origin, servers, opened).await;
+    opening.start_and_run(actor, (origin, options), servers, opened).await;
 }
 
 impl Opening {
@@ -89,7 +91,7 @@ impl Opening {
     pub(super) async fn start_and_run(
         mut self,
         mut actor: SessionActor,
-        origin: SessionOrigin,
+        (origin, options): (SessionOrigin, Option<ClientOptions>),
         servers: ServerLaunch,
         opened: Completion<Vec<ConfigOption>>,
     ) {
@@ -97,7 +99,7 @@ impl Opening {
         let start_after = self.start_after.clone();
         let starting = async {
             start_after.cancelled().await;
-            actor.start(origin).await
+            actor.start(origin, options).await
         };
         if let Err(error) = self.wait_for(starting).await {
             // From now on the session is not found.

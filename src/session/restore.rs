@@ -11,7 +11,7 @@ use super::replay::{self, HistoryBuilder};
 use crate::error::Error;
 use crate::turn::TurnServices;
 use turnwright_store::recovery::last_stop;
-use turnwright_store::{RewoundEntries, SessionRow, Store, StoreError, read};
+use turnwright_store::{RewoundEntries, SessionRow, Store, StoreError, read, sessions};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::History;
 use turnwright_types::update::Update;
@@ -25,6 +25,8 @@ pub(super) struct RestoredSession {
     pub(super) history: History,
     /// How the last prompt's turn ended, if it did not finish.
     pub(super) unfinished: Option<UnfinishedTurn>,
+    /// What the client asked for when the session was created, as JSON.
+    pub(super) client_options: Option<String>,
 }
 
 /// Restores a session. With `replay`, the client is sent the whole conversation.
@@ -54,13 +56,14 @@ async fn read_session(
     store.flush().await?;
     let minted = recover(store, services).await?;
     let name = id.clone();
-    let (row, key, rewound, usage, stop) = store
+    let (row, key, rewound, usage, stop, client_options) = store
         .read(move |connection| {
             let row = read::session(connection, &name)?;
             let key = read::session_key(connection, &name)?;
             let (rewound, usage) =
                 (RewoundEntries::load(connection, key)?, read::last_usage(connection, key)?);
-            Ok((row, key, rewound, usage, last_stop(connection, key)?))
+            let client_options = sessions::client_options(connection, &name)?;
+            Ok((row, key, rewound, usage, last_stop(connection, key)?, client_options))
         })
         .await?;
     let rewound = Arc::new(rewound);
@@ -89,5 +92,5 @@ async fn read_session(
     }
     let history = builder.build(minted.max(row.last_id_number), row.cost_usd);
     let unfinished = stop.as_deref().and_then(UnfinishedTurn::from_stored);
-    Ok(RestoredSession { row, history, unfinished })
+    Ok(RestoredSession { row, history, unfinished, client_options })
 }

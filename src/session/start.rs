@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::SessionOrigin;
 use super::actor::SessionActor;
+use super::client_options::ClientOptions;
 use super::restore::{RestoredSession, restore_session};
 use crate::error::{Error, error_chain};
 use turnwright_llm::ReasoningEffort;
@@ -15,7 +16,11 @@ use turnwright_types::update::Update;
 impl SessionActor {
     /// Creates or loads the session. All updates that this sends precede the answer to the opening
     /// request.
-    pub(super) async fn start(&mut self, origin: SessionOrigin) -> Result<(), Error> {
+    pub(super) async fn start(
+        &mut self,
+        origin: SessionOrigin,
+        options: Option<ClientOptions>,
+    ) -> Result<(), Error> {
         let host = Arc::clone(&self.host);
         if !self.lifecycle.is_locked() {
             let taking = host.store().lock_session_when_released(&self.services.env.session);
@@ -27,10 +32,10 @@ impl SessionActor {
                 // Nobody has said anything yet that could be lost. Whoever lists the sessions waits
                 // for this write.
                 drop(self.services.log().create_session(row));
-                Ok(())
+                options.map_or(Ok(()), |it| self.set_client_options(&it))
             }
             SessionOrigin::Stored { replay } => {
-                self.restore(replay).await?;
+                self.restore(replay, options).await?;
                 self.announce_commands();
                 Ok(())
             }
@@ -39,7 +44,7 @@ impl SessionActor {
                 let from = source.clone();
                 let copy = move |connection: &_| sessions::fork(connection, &from, &to);
                 match host.store().write(Durability::ProcessCrash, copy).await {
-                    Ok(()) => self.restore(false).await,
+                    Ok(()) => self.restore(false, options).await,
                     Err(StoreError::NoSuchSession) => {
                         Err(Error::SessionNotFound(source.to_string()))
                     }
@@ -76,16 +81,21 @@ impl SessionActor {
         drop(self.host.store().write(Durability::ProcessCrash, delete).await);
     }
 
-    async fn restore(&mut self, replay: bool) -> Result<(), Error> {
+    async fn restore(&mut self, replay: bool, options: Option<ClientOptions>) -> Result<(), Error> {
         let (host, services) = (Arc::clone(&self.host), self.services.clone());
         let (id, stop) = (services.env.session.clone(), self.lifecycle.stop.clone());
         let restored = restore_session(host.store(), &services, &id, replay, &stop).await?;
-        let RestoredSession { row, history, unfinished } = restored;
+        let RestoredSession { row, history, unfinished, client_options } = restored;
         self.context.unfinished = unfinished;
         // Job numbers continue after the last identifier, so that no number is used twice.
         self.services.env.jobs.continue_numbering_after(history.minted);
         self.history = history;
         self.services.log().set_session_row(row.clone());
+        match (options, client_options) {
+            (Some(options), _) => self.set_client_options(&options)?,
+            (None, Some(stored)) => self.restore_client_options(&stored)?,
+            (None, None) => {}
+        }
         self.has_title = row.title.is_some();
         self.save_new_folders(&row).await;
         self.context.undo_news.set(super::undo::undo_news(host.store(), &id).await);

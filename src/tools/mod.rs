@@ -37,6 +37,7 @@ mod shown_argument;
 mod shown_result;
 mod silent_reads;
 mod advertised_tools;
+mod allowed_tools;
 mod skill;
 mod tool_index;
 mod toolchain;
@@ -68,6 +69,7 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::files::Roots;
 
+pub(crate) use allowed_tools::AllowedTools;
 pub(crate) use arguments::{canonical_name, repair_arguments};
 pub(crate) use command::command_line_effects;
 pub(crate) use confinement::ConfinementSettings;

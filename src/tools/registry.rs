@@ -2,13 +2,13 @@
 //! advertised.
 
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::advertised_tools::schema_budget;
 use super::arguments::letters_and_digits;
 use super::tool_index::LooseMatch;
-use super::{AnyTool, RemoteTools, ToolIndex, tool_search};
+use super::{AllowedTools, AnyTool, RemoteTools, ToolIndex, tool_search};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{History, Message, ToolSpecs};
 use turnwright_types::refusal::ToolRefusal;
@@ -113,6 +113,8 @@ pub struct Toolbox {
     remote: RemoteTools,
     search: Arc<dyn AnyTool>,
     has_loaded_called_tools: AtomicBool,
+    /// The only tools of the session, if it is restricted.
+    allowed: OnceLock<AllowedTools>,
     // Held only to look at one list.
     advertised: Mutex<Option<AdvertisedSpecs>>,
 }
@@ -134,6 +136,7 @@ impl Toolbox {
             remote,
             search,
             has_loaded_called_tools: AtomicBool::default(),
+            allowed: OnceLock::new(),
             advertised: Mutex::default(),
         }
     }
@@ -142,10 +145,31 @@ impl Toolbox {
         &self.remote
     }
 
+    /// Restricts the session to these tools. Must be called before its first request; only the first
+    /// call has an effect.
+    pub(crate) fn restrict(&self, allowed: AllowedTools) {
+        drop(self.allowed.set(allowed));
+    }
+
+    /// Whether the tool of that name may be used in this session.
+    fn is_allowed(&self, name: &str) -> bool {
+        let foreign = FOREIGN_NAMES.iter().find(|it| it.0 == name).map_or(&[][..], |it| it.1);
+        self.allowed.get().is_none_or(|it| it.contains(name, foreign))
+    }
+
+    /// The specs of the built-in tools that may be used.
+    fn built_in_specs(&self, offer: &OfferContext) -> ToolSpecs {
+        let all = self.built_in.specs(offer);
+        if self.allowed.get().is_none() {
+            return all;
+        }
+        Arc::new(all.iter().filter(|it| self.is_allowed(&it.name)).cloned().collect())
+    }
+
     /// The specs to advertise to a model with this context window (in tokens). MCP tools are last,
     /// so that the built-in ones before them stay in the provider's cache.
     pub fn specs(&self, offer: &OfferContext, window: Option<u64>) -> ToolSpecs {
-        let built_in = self.built_in.specs(offer);
+        let built_in = self.built_in_specs(offer);
         let budget = schema_budget(window);
         let mut advertised = self.advertised.lock();
         let revision = self.remote.revision();
@@ -160,6 +184,7 @@ impl Toolbox {
             built_in
         } else {
             let remote = remote.iter().filter_map(|it| it.spec(offer));
+            let remote = remote.filter(|it| self.is_search(&it.name) || self.is_allowed(&it.name));
             Arc::new(built_in.iter().cloned().chain(remote).collect())
         };
         let offer = offer.clone();
@@ -169,7 +194,7 @@ impl Toolbox {
 
     /// The names of the advertised built-in tools, and the number of MCP tools.
     pub fn overview(&self, offer: &OfferContext) -> (Vec<String>, usize) {
-        let names = self.built_in.specs(offer).iter().map(|it| it.name.to_string()).collect();
+        let names = self.built_in_specs(offer).iter().map(|it| it.name.to_string()).collect();
         (names, self.remote.index().tools().len())
     }
 
@@ -221,6 +246,14 @@ impl Toolbox {
     /// # Errors
     /// The error text for the model.
     pub fn find(&self, name: &str) -> Result<Arc<dyn AnyTool>, ToolRefusal> {
+        let tool = self.find_any(name)?;
+        if self.is_search(tool.name()) || self.is_allowed(tool.name()) {
+            return Ok(tool);
+        }
+        Err(format!("The tool \"{}\" is not allowed in this session.", tool.name()).into())
+    }
+
+    fn find_any(&self, name: &str) -> Result<Arc<dyn AnyTool>, ToolRefusal> {
         let bare = bare_name(name);
         let (built_in, remote) = (&self.built_in.index, self.remote.index());
         if let Some(tool) = built_in.get(bare).or_else(|| remote.get(bare)) {

@@ -1,18 +1,25 @@
 //! Builds the request from the history. Pure. Repairs the history where necessary: for every prefix
 //! of every history the request is one that a strict server accepts.
 
+use std::sync::Arc;
+
 use turnwright_llm::{ReasoningEffort, Request};
 use turnwright_types::message::{History, Message, ToolSpecs};
 use turnwright_types::repair::repair;
 
-/// The system prompt. It is always the same bytes, so that it can be cached; everything that
-/// changes is sent with the user's messages.
+/// The system prompt unless the client has set another. It is always the same bytes, so that it can be
+/// cached; everything that changes is sent with the user's messages.
 pub(crate) const SYSTEM_PROMPT: &str = include_str!("system.md");
 
-pub(super) fn request(history: &History, tools: ToolSpecs, effort: ReasoningEffort) -> Request {
+pub(super) fn request(
+    system: Arc<str>,
+    history: &History,
+    tools: ToolSpecs,
+    effort: ReasoningEffort,
+) -> Request {
     let messages = repair(&history.messages);
     let has_media = history.has_media;
-    Request { system: SYSTEM_PROMPT.into(), messages, tools, effort, has_media }
+    Request { system, messages, tools, effort, has_media }
 }
 
 /// Returns an identifier that no other call of the conversation has. The model's own is kept if

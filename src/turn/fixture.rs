@@ -241,6 +241,7 @@ pub(crate) fn turn_fixture(
     );
     env.mode = mode.clone();
     let services = TurnServices {
+        system_prompt: super::context::SYSTEM_PROMPT.into(),
         selection: SharedModelSelection::new(
             Arc::new(ScriptedModel(Mutex::new(replies.into()))),
             ReasoningEffort::Default,

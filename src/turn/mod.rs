@@ -53,6 +53,7 @@ use model_failures::{Nudge, unanswered_note};
 use next_step::TurnBudget;
 
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
+pub(crate) use context::SYSTEM_PROMPT;
 pub(crate) use standalone_calls::StandaloneCalls;
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
@@ -71,6 +72,8 @@ pub(crate) struct TurnServices {
     pub announced_mode: AnnouncedMode,
     /// The permission rules. A change applies from the next effect on.
     pub policy: SharedRules,
+    /// The instructions for the model.
+    pub system_prompt: Arc<str>,
     /// The most requests to the model that one turn may make.
     pub max_requests: u32,
     /// Whether the user was told that the server truncates prompts.

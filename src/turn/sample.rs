@@ -27,6 +27,7 @@ impl Turn {
         self.cancel.run_until_cancelled(services.client().wait_for_capacity()).await;
         let selection = services.selection.get();
         let request = context::request(
+            Arc::clone(&services.system_prompt),
             &self.history,
             services.tools.specs(&services.offer(), selection.model.window()),
             selection.effort,

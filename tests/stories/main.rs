@@ -24,6 +24,7 @@ mod cancel_phases;
 mod cancel_request;
 mod checkpoint;
 mod client_files;
+mod client_options;
 mod config;
 mod content;
 mod edit_file;

@@ -12,7 +12,11 @@ use super::health::StorageFault;
 /// The migration from each version to the next. A published migration never changes. An older
 /// program must be able to ignore what a migration adds; one that it could not cope with sets
 /// `usable_from` in `meta` to its own number.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("fewer_indexes.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("fewer_indexes.sql"),
+    include_str!("client_options.sql"),
+];
 
 /// The `application_id` of our databases, which is set by the first migration.
 const APPLICATION_ID: i32 = 0x5457_5253;
@@ -130,6 +134,11 @@ fn version(connection: &Connection) -> Result<usize, StoreError> {
     Ok(connection.pragma_query_value(None, "user_version", |it| it.get(0))?)
 }
 
+/// Whether the table of sessions has the column of the third migration.
+pub(super) fn has_client_options(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(version(connection)? > 2)
+}
+
 /// True if a newer database declares that a program of version `own` may use it.
 fn accepts_version(connection: &Connection, own: usize) -> bool {
     let query = "SELECT value FROM meta WHERE name = 'usable_from'";
@@ -190,7 +199,7 @@ mod tests {
     }
 
     /// The version of a database with all migrations.
-    const CURRENT: i64 = 2;
+    const CURRENT: i64 = 3;
 
     fn open(path: &Path) -> Connection {
         let connection = Connection::open(path).unwrap();

@@ -170,6 +170,16 @@ impl SessionLog {
         self.submit(Durability::ProcessCrash, |_, _| Ok(()))
     }
 
+    /// Stores what the client has asked for when it opened the session, as JSON.
+    pub fn set_client_options(&self, options: String) -> PendingWrite {
+        self.submit(Durability::ProcessCrash, move |connection, session| {
+            connection
+                .prepare_cached("UPDATE sessions SET client_options = ? WHERE key = ?")?
+                .execute(params![options, session])?;
+            Ok(())
+        })
+    }
+
     /// Begins a turn. What is written from now on belongs to it, and the next write stores its
     /// beginning. Returns its number.
     pub fn begin_turn(&self, kind: TurnKind, words: String) -> u64 {

@@ -9,7 +9,7 @@ use super::read::{
     SESSION_COLUMNS, path_to_value, session_key, session_row, to_millis, unfinished_calls,
 };
 use super::rows::finish_call;
-use super::{CallOutcome, CallRow, CallStatus, SessionRow, StoreError};
+use super::{CallOutcome, CallRow, CallStatus, SessionRow, StoreError, schema};
 use turnwright_types::ids::SessionId;
 
 /// Which sessions to list.
@@ -175,6 +175,22 @@ pub fn set_folders(
     require_row(connection.execute(update, values)?)
 }
 
+/// What the client has asked for when it opened the session, as JSON.
+///
+/// # Errors
+/// If there is no such session, or it cannot be read.
+pub fn client_options(
+    connection: &Connection,
+    id: &SessionId,
+) -> Result<Option<String>, StoreError> {
+    // A reader may see the database before its migration.
+    if !schema::has_client_options(connection)? {
+        return Ok(None);
+    }
+    let query = "SELECT client_options FROM sessions WHERE id = ?";
+    Ok(connection.prepare_cached(query)?.query_row([id.as_str()], |it| it.get(0))?)
+}
+
 /// The additional folders as they are stored.
 pub(super) fn folders_json(folders: &[PathBuf]) -> Result<String, StoreError> {
     let folders: Vec<_> = folders.iter().map(|it| it.to_string_lossy()).collect();
@@ -230,8 +246,9 @@ pub fn fork(connection: &Connection, from: &SessionId, to: &SessionId) -> Result
     let now = to_millis(SystemTime::now());
     connection.execute(
         "INSERT INTO sessions (id, cwd, real_cwd, folders, title, title_is_final, created_at, \
-         updated_at, parent, mode, model, effort, minted) SELECT ?, cwd, real_cwd, folders, title, \
-         title_is_final, ?, ?, id, mode, model, effort, minted FROM sessions WHERE key = ?",
+         updated_at, parent, mode, model, effort, minted, client_options) SELECT ?, cwd, real_cwd, \
+         folders, title, title_is_final, ?, ?, id, mode, model, effort, minted, client_options \
+         FROM sessions WHERE key = ?",
         params![to.as_str(), now, now, original],
     )?;
     let copy = connection.last_insert_rowid();

@@ -1,0 +1,86 @@
+//! What a client may ask of a session besides what the protocol has words for: other instructions, fewer
+//! tools, fewer requests. It is stored with the session, because some clients open a session in one
+//! process and prompt it in the next.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::actor::SessionActor;
+use crate::error::Error;
+use crate::tools::AllowedTools;
+use crate::turn::SYSTEM_PROMPT;
+use turnwright_store::StoreError;
+
+/// What a client has asked for when it opened a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClientOptions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<SystemPrompt>,
+    /// The only tools that the model may use, by our names or those of other agents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_tools: Option<Vec<String>>,
+    /// The most requests to the model in one turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_requests: Option<NonZeroU32>,
+    /// What the user has to be told about the client's wishes.
+    #[serde(skip)]
+    pub notices: Vec<String>,
+}
+
+/// Instructions for the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SystemPrompt {
+    /// They stand in place of ours.
+    Replace(String),
+    /// They follow ours.
+    Append(String),
+}
+
+impl SystemPrompt {
+    fn text(&self) -> Arc<str> {
+        match self {
+            SystemPrompt::Replace(text) => text.as_str().into(),
+            SystemPrompt::Append(text) => format!("{SYSTEM_PROMPT}\n{text}\n").into(),
+        }
+    }
+}
+
+impl SessionActor {
+    /// Applies and stores what the client asks for.
+    ///
+    /// # Errors
+    /// If it cannot be represented as JSON.
+    pub(super) fn set_client_options(&mut self, options: &ClientOptions) -> Result<(), Error> {
+        let text = serde_json::to_string(options).map_err(StoreError::from)?;
+        drop(self.services.log().set_client_options(text));
+        self.apply_client_options(options);
+        self.announcements.add_notices(options.notices.iter().cloned());
+        Ok(())
+    }
+
+    /// Applies what the client asked for when the session was created.
+    ///
+    /// # Errors
+    /// If it cannot be read: without it the session would have more tools than it may have.
+    pub(super) fn restore_client_options(&mut self, stored: &str) -> Result<(), Error> {
+        let options = serde_json::from_str(stored).map_err(StoreError::from)?;
+        self.apply_client_options(&options);
+        Ok(())
+    }
+
+    fn apply_client_options(&mut self, options: &ClientOptions) {
+        if let Some(prompt) = &options.system_prompt {
+            self.services.system_prompt = prompt.text();
+        }
+        if let Some(most) = options.max_requests {
+            self.services.max_requests = most.get();
+        }
+        if let Some(names) = &options.allowed_tools {
+            self.services.tools.restrict(AllowedTools::new(names));
+        }
+    }
+}

@@ -72,7 +72,7 @@ pub(super) async fn open_and_run(
     let announcements = Announcements::new(notices, advertised, settings::all(&host, &services));
     let lifecycle = Lifecycle::new(opening.stop.clone(), cancelling, lock);
     let actor = SessionActor::new(host, services, announcements, lifecycle);
-    opening.start_and_run(actor, (origin, options), servers, opened).await;
+    opening.start_and_run(actor, origin, options, servers, opened).await;
 }
 
 impl Opening {
@@ -91,7 +91,8 @@ impl Opening {
     pub(super) async fn start_and_run(
         mut self,
         mut actor: SessionActor,
-        (origin, options): (SessionOrigin, Option<ClientOptions>),
+        origin: SessionOrigin,
+        options: Option<ClientOptions>,
         servers: ServerLaunch,
         opened: Completion<Vec<ConfigOption>>,
     ) {

@@ -51,7 +51,8 @@ fn session(fixture: &TurnFixture) -> TestSession {
     start_after.cancel();
     let opening = Opening::new(inbox, cancelling.clone(), stop, start_after, cancel.clone());
     let servers = ServerLaunch::default();
-    host.spawn(opening.start_and_run(actor, SessionOrigin::New, servers, Completion::new(drop)));
+    let opened = Completion::new(drop);
+    host.spawn(opening.start_and_run(actor, SessionOrigin::New, None, servers, opened));
     TestSession { handle: SessionHandle { mailbox, cancelling, opening: cancel }, next: 0 }
 }
 

@@ -170,6 +170,7 @@ mod tests {
             message: "input length and `max_tokens` exceed context limit".to_owned(),
             retry_after: None,
             kind,
+            key_advice: None,
             failed_generation: None,
         };
         let (quirks, none) = (Quirks::default(), Modalities::default());
@@ -191,6 +192,7 @@ mod tests {
             message,
             retry_after: None,
             kind,
+            key_advice: None,
             failed_generation: None,
         }
     }

@@ -23,6 +23,15 @@ impl Config {
         if last.is_default_endpoint() { None } else { last.full_model_name() }
     }
 
+    /// The models that were chosen with logins, as far as they can be used, the last one first.
+    pub(super) fn login_models(&self) -> Vec<String> {
+        let logins = self.logins();
+        let default = self.endpoint_login(&logins);
+        let is_reachable = |it: &&StoredLogin| !it.is_default_endpoint() || Some(*it) == default;
+        let reachable = logins.all().iter().rev().filter(is_reachable);
+        reachable.filter_map(StoredLogin::full_model_name).collect()
+    }
+
     /// The login for the endpoint without a name. If the environment or a flag defines the endpoint, that is
     /// a login for the very same server, because a key is sent only to the server that it was given for.
     pub(super) fn endpoint_login<'a>(&self, logins: &'a Logins) -> Option<&'a StoredLogin> {
@@ -68,7 +77,7 @@ impl Config {
     ) -> Vec<(&'static str, String)> {
         let key = |it: &'static ProviderPreset| {
             let variable = it.key_env.filter(|it| self.variables.keys.contains_key(*it));
-            let login = || logins.provider_key(it.name).map(|_| "login");
+            let login = || logins.provider_key(it.name).map(|_| "stored login");
             Some((it.name, variable.or_else(login)?.to_owned()))
         };
         PRESETS.iter().filter_map(key).collect()
@@ -205,6 +214,18 @@ mod tests {
     }
 
     #[test]
+    fn the_models_of_all_logins_are_offered() {
+        let logins = [
+            login("groq", Some("g")),
+            login("http://mine/v1", Some("m")),
+            login("mistral", None),
+            login("deepseek", Some("chat")),
+        ];
+        let (_home, config) = with_logins(EnvironmentVariables::default(), &logins, "");
+        assert_eq!(config.offered_models(), ["deepseek/chat", "m", "groq/g"]);
+    }
+
+    #[test]
     fn a_login_says_what_is_in_force_and_what_takes_precedence() {
         let none = EnvironmentVariables::default;
         let model = |it: &str| EnvironmentVariables { model: Some(it.to_owned()), ..none() };
@@ -257,7 +278,7 @@ mod tests {
                 login("deepseek", None),
                 none(),
                 "",
-                "No model is chosen. There is a key for deepseek (login): run `turnwright login \
+                "No model is chosen. There is a key for deepseek (stored login): run `turnwright login \
                  --provider deepseek`, which lists its models, or set TURNWRIGHT_MODEL, or `model` in \
                  CONFIG, for example to deepseek/MODEL.",
             ),

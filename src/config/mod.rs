@@ -297,8 +297,8 @@ impl Config {
         }
     }
 
-    /// The models that can be offered without asking an endpoint: the default first, then those that
-    /// the file lists.
+    /// The models that can be offered without asking an endpoint: the default first, then those of the
+    /// logins and those that the file lists.
     pub(crate) fn offered_models(&self) -> Vec<String> {
         let mut names = Vec::new();
         let file = self.file.load();
@@ -311,13 +311,9 @@ impl Config {
             Ok(Provider::Offline) => names.push("offline".to_owned()),
             Ok(Provider::Unconfigured) | Err(_) => {}
         }
-        let logins = self.logins();
-        let chosen = logins.all().iter().rev().filter(|it| !it.is_default_endpoint());
-        for name in chosen.filter_map(StoredLogin::full_model_name) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
+        let new: Vec<_> =
+            self.login_models().into_iter().filter(|it| !names.contains(it)).collect();
+        names.extend(new);
         for (name, section) in file.iter().flat_map(|it| &it.providers) {
             let listed = section.models.iter().map(|model| format!("{name}/{model}"));
             let new: Vec<_> = listed.filter(|it| !names.contains(it)).collect();

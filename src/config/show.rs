@@ -140,11 +140,11 @@ impl Config {
 
     fn login_setting(&self, login: &StoredLogin) -> EffectiveSetting {
         let server = login.server().map_or("an unknown server".to_owned(), redacted_url);
-        let key = if login.key.is_some() { "set" } else { "not set" };
+        let key = if login.key.is_some() { "key set" } else { "no key" };
         let model = login.model.as_deref().map(|it| format!(", model {it}")).unwrap_or_default();
         EffectiveSetting::new(
             &format!("login.{}", login.name()),
-            &format!("{server}, key {key}{model}"),
+            &format!("{server}, {key}{model}"),
             self.login_path(),
         )
     }

@@ -284,6 +284,17 @@ fn a_piped_key_that_the_server_refuses_is_not_stored() {
     }
 }
 
+#[test]
+fn a_key_that_the_server_does_not_look_at_is_not_called_good() {
+    let (home, server) = (home(), model_server_without_keys());
+    let arguments = ["login", "--base-url", &server.base_url()];
+    let mut terminal = PseudoTerminal::start(command(home.path(), &arguments));
+    terminal.answer("API key for ", "sk-any");
+    terminal.wait_for("lists its models without a key, too, so the key itself was not tried.");
+    terminal.answer("empty for qwen3): ", "");
+    assert!(terminal.end("turnwright now starts with qwen3.").0.success());
+}
+
 fn model_server_without_keys() -> RawServer {
     RawServer::start(|_, stream| respond(stream, 200, r#"{ "data": [{ "id": "qwen3" }] }"#))
 }

@@ -7,8 +7,8 @@ use turnwright_llm::{Endpoint, ErrorKind, LlmError, Model, ModelSettings, Protoc
 use turnwright_types::effect::escape_hidden_line;
 
 use super::super::{CliError, block_on};
-use super::Login;
 use super::target::LoginTarget;
+use super::{Login, prompt};
 
 /// The outcome of trying a key.
 #[derive(Debug)]
@@ -36,7 +36,14 @@ impl Login<'_> {
             )));
         }
         let listed = block_on(list_models(&target.base_url, key))?;
-        Ok(Trial::of(target.name(), listed))
+        let trial = Trial::of(target.name(), listed);
+        if matches!(trial, Trial::Models(_)) && key.is_some() && is_public(target)? {
+            prompt::say(&format!(
+                "{} lists its models without a key, too, so the key itself was not tried.\n",
+                target.name()
+            ))?;
+        }
+        Ok(trial)
     }
 }
 
@@ -53,6 +60,12 @@ impl Trial {
             }
         }
     }
+}
+
+/// Whether the server lists its models to everybody, as OpenRouter does.
+fn is_public(target: &LoginTarget) -> Result<bool, CliError> {
+    let listed = block_on(list_models(&target.base_url, None))?;
+    Ok(listed.is_ok_and(|it| !it.is_empty()))
 }
 
 /// The models that a server lists.

@@ -97,7 +97,7 @@ fn auth_methods(is_configured: bool, caps: ClientCaps) -> Vec<AuthMethod> {
             .to_owned(),
     );
     let mut methods = vec![AuthMethod::Agent(offline)];
-    let description = "Store an API key for OpenAI or a compatible provider".to_owned();
+    let description = "Choose a provider and a model, and store the key".to_owned();
     match caps.login {
         LoginSupport::Unsupported => {}
         LoginSupport::Terminal => {

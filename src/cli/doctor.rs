@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::doctor_servers;
+use super::{doctor_servers, runtime};
 use crate::config::{Config, EndpointSettings, ModelProfiles, Provider};
 use crate::session::SessionHost;
 use turnwright_llm::probe::{self, Check, CheckState, ProbeOptions};
@@ -68,7 +68,7 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
         }
         Err(error) => return report.unusable(&error.to_string()),
     };
-    report.introduce(&endpoint, &config);
+    report.introduce(&endpoint);
     let profiles = ModelProfiles::new(&config.paths);
     if args.forget {
         return report.forget(&profiles, &endpoint);
@@ -83,10 +83,6 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
     // A blocking call that hangs must not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(50));
     status
-}
-
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 async fn check_model(
@@ -163,13 +159,11 @@ impl DoctorReport {
         report
     }
 
-    fn introduce(&mut self, endpoint: &EndpointSettings, config: &Config) {
+    fn introduce(&mut self, endpoint: &EndpointSettings) {
         let provider = endpoint.name.as_deref().unwrap_or("default");
         let model = endpoint.model.as_deref().unwrap_or("none");
-        let settings = config.settings();
-        let from = settings.iter().find(|it| it.name == "key").map_or("", |it| it.from.as_str());
-        let is_set = endpoint.key.is_some();
-        let key = if is_set { format!("set, from {from}") } else { "not set".to_owned() };
+        let from = endpoint.key.as_ref().map(|it| it.origin.to_string());
+        let key = from.as_ref().map_or("not set".to_owned(), |from| format!("set, from {from}"));
         self.print_field("provider", provider);
         self.print_field("base URL", &endpoint.redacted_url());
         self.print_field("model", model);
@@ -182,13 +176,13 @@ impl DoctorReport {
         self.set("provider", provider);
         self.set("base_url", endpoint.redacted_url());
         self.set("model", endpoint.model.as_deref().map_or(Value::Null, Value::from));
-        let from = if is_set { Value::from(from) } else { Value::Null };
-        self.set("key", json!({ "set": is_set, "from": from, "headers": headers }));
+        self.set("key", json!({ "set": from.is_some(), "from": from, "headers": headers }));
     }
 
     fn check(&mut self, mut check: Check, has_key: bool) {
         if check.kind == Some(ErrorKind::Auth) && !has_key {
-            let advice = "No key is set. Set OPENAI_API_KEY, or `key_env` in the settings";
+            let advice = "No key is set. Run `turnwright login`, or set OPENAI_API_KEY, or `key_env` in \
+                          the settings";
             check.advice = Some(advice.to_owned());
         }
         let mark = match check.state {

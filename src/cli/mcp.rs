@@ -50,8 +50,7 @@ pub(super) fn run(action: McpCommand, config: &Config) -> ExitCode {
 fn login(config: &Config, server: &str, options: LoginOptions) -> Result<String, String> {
     super::deny_memory_inspection();
     let login = find_login(config, server)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
+    let runtime = super::runtime().map_err(|error| error.to_string())?;
     let show = |address: &str| {
         drop(super::write_stdout(&format!("Open this URL in your browser:\n\n{address}\n\n")));
     };

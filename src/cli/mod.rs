@@ -70,13 +70,17 @@ enum CliCommand {
     /// Speak ACP on stdin and stdout (the default)
     #[command(after_help = "Example: turnwright acp --model gpt-5-mini")]
     Acp,
-    /// Store an API key for OpenAI or a compatible provider
-    #[command(after_help = "Example: turnwright login --base-url https://api.deepseek.com/v1 \
-                            --model deepseek-chat")]
-    Login,
-    /// Remove the stored API key
-    #[command(after_help = "Example: turnwright logout")]
-    Logout,
+    /// Choose a provider and a model, and store the key
+    ///
+    /// Asks on a terminal. From a pipe, the first line is the key of --provider; without --provider,
+    /// the lines are base URL, key and model, as far as flags do not give them.
+    #[command(after_help = "Example: turnwright login --provider deepseek\n\
+                            turnwright login --base-url https://example.com/v1 --model llama-4\n\
+                            Exit status: 0 only if the login was stored.")]
+    Login(login::LoginCliArgs),
+    /// Remove stored API keys
+    #[command(after_help = "Example: turnwright logout --provider deepseek")]
+    Logout(login::LogoutCliArgs),
     /// Check the sandbox and the model
     ///
     /// Tries to break out of the sandbox, sends the model a few short prompts, starts the configured
@@ -184,8 +188,8 @@ pub fn run() -> ExitCode {
 fn run_command(command: CliCommand, config: Config) -> ExitCode {
     match command {
         CliCommand::Acp => acp::run(config),
-        CliCommand::Login => login::login(&config.flags, &config.paths),
-        CliCommand::Logout => login::logout(&config.paths),
+        CliCommand::Login(args) => login::login(&args, config),
+        CliCommand::Logout(args) => login::logout(&args, &config),
         CliCommand::Doctor(args) => doctor::run(&args, config),
         #[cfg(unix)]
         CliCommand::Sandbox(args) => sandbox::run(&args, &config),
@@ -202,6 +206,20 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::McpServer(args) => mcp_server::run(args, config),
         CliCommand::Config { action } => config::run(&action, &config),
     }
+}
+
+/// The runtime of a subcommand that makes requests.
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Waits for requests on a runtime of their own. What still blocks a thread afterwards, such as looking up
+/// a name, is not waited for.
+fn block_on<T>(requests: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = runtime()?;
+    let result = runtime.block_on(requests);
+    runtime.shutdown_background();
+    Ok(result)
 }
 
 /// Writes the output of a subcommand that speaks no protocol on stdout.

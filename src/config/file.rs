@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::permissions::{PERMISSION_KEYS, RULE_KEYS};
-use super::presets::preset;
+use super::presets::{ProviderPreset, preset};
 use super::provider::Price;
 use super::sandbox::{SANDBOX_KEYS, SandboxSection};
 use super::servers::McpSection;
@@ -199,9 +199,15 @@ impl ConfigFile {
 /// so that its key must not be sent there.
 pub(super) fn withheld_key_variable(name: &str, section: &ProviderSection) -> Option<&'static str> {
     let known = preset(name)?;
-    let usual = known.base_url?;
-    let own = section.base_url.as_deref()?;
-    (own.trim_end_matches('/') != usual).then_some(known.key_env)?
+    leads_elsewhere(known, section).then_some(known.key_env)?
+}
+
+/// Whether the section's `base_url` is not that of its well-known provider.
+pub(super) fn leads_elsewhere(known: &ProviderPreset, section: &ProviderSection) -> bool {
+    match (known.base_url, section.base_url.as_deref()) {
+        (Some(usual), Some(own)) => own.trim_end_matches('/') != usual,
+        _ => false,
+    }
 }
 
 fn subtables<'a>(

@@ -1,10 +1,12 @@
 //! The settings, merged from flags, environment, the user's file and the stored login. No other module
 //! reads the environment.
 
-mod credentials;
 mod environment;
 mod file;
+mod key;
 mod layers;
+mod login_precedence;
+mod logins;
 mod paths;
 mod permissions;
 mod presets;
@@ -26,14 +28,16 @@ use std::str::FromStr;
 use turnwright_policy::permission::Mode;
 use turnwright_workspace::private_file;
 
-pub(crate) use credentials::Credentials;
 pub(crate) use environment::take_environment;
 pub(crate) use file::SessionRetention;
+pub(crate) use key::{KeyOrigin, ProviderKey};
 pub(crate) use layers::{ManagedSettings, ProjectSettings};
+pub(crate) use logins::{Logins, StoredLogin};
 pub(crate) use paths::Paths;
 pub(crate) use permissions::{PermissionSection, RuleEntry};
+pub(crate) use presets::{PRESETS, ProviderPreset, is_openai_url, preset};
 pub(crate) use profiles::ModelProfiles;
-pub(crate) use provider::{Api, EndpointSettings, Provider};
+pub(crate) use provider::{Api, EndpointSettings, Provider, redacted_url};
 pub(crate) use sandbox::{NetworkSetting, SandboxSettings};
 pub(crate) use secret::Secret;
 pub(crate) use servers::{McpServerSettings, McpSettings, McpTransport};
@@ -41,14 +45,16 @@ pub(crate) use turnwright_types::message::ReasoningEffort;
 pub(crate) use user_file::UserFile;
 
 use file::ConfigFile;
-use resolve::{DefaultEndpoint, ProviderSources};
+use resolve::ProviderSources;
 
+/// The name of OpenAI among the well-known providers.
+const OPENAI_PROVIDER: &str = "openai";
 /// The base URL of OpenAI's own API.
 const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 /// The variable that holds OpenAI's key, or the key of the endpoint in `OPENAI_BASE_URL`.
 const OPENAI_KEY_VARIABLE: &str = "OPENAI_API_KEY";
 /// The model that is used at OpenAI if none is named.
-const OPENAI_DEFAULT_MODEL: &str = "gpt-5-mini";
+pub(crate) const OPENAI_DEFAULT_MODEL: &str = "gpt-5-mini";
 /// The most requests to the model in one turn, if not set.
 const DEFAULT_MAX_TURN_REQUESTS: u32 = 100;
 /// The most bytes that are read of a key file.
@@ -243,11 +249,13 @@ impl Config {
     }
 
     fn default_provider(&self, file: &ConfigFile) -> Result<Provider, ConfigError> {
-        let wanted = self.process_model().or(file.model.as_deref());
-        let mut provider = self.sources(file).provider(wanted)?;
+        let sources = self.sources(file);
+        let wanted = self.process_model().or(file.model.as_deref()).map(str::to_owned);
+        let wanted = wanted.or_else(|| self.login_model(&sources.logins));
+        let mut provider = sources.provider(wanted.as_deref())?;
         if provider == Provider::Unconfigured {
             // The login may be what is missing.
-            Credentials::load(&self.paths)?;
+            Logins::load(&self.paths)?;
         }
         if let Provider::Endpoint(endpoint) = &mut provider {
             // TURNWRIGHT_CONTEXT_WINDOW is about the model that the process was started with.
@@ -258,17 +266,15 @@ impl Config {
 
     /// What is missing where no model is configured.
     pub(crate) fn missing_model(&self) -> String {
-        let keys = presets::with_key(|it| self.variables.keys.contains_key(it));
-        let found: Vec<_> = keys.iter().map(|it| format!("{} ({})", it.0, it.1)).collect();
-        match keys.first() {
-            None => NO_MODEL.to_owned(),
-            Some((name, _)) => format!(
-                "No model is chosen. There is a key for {}: set TURNWRIGHT_MODEL, or `model` in {}, for \
-                 example to {name}/MODEL",
-                found.join(", "),
-                self.user_file_path().display()
-            ),
-        }
+        let found = self.keys_of_well_known_providers(&self.logins());
+        let Some((name, _)) = found.first() else { return NO_MODEL.to_owned() };
+        let places: Vec<_> = found.iter().map(|(name, key)| format!("{name} ({key})")).collect();
+        format!(
+            "No model is chosen. There is a key for {}: run `turnwright login --provider {name}`, which \
+             lists its models, or set TURNWRIGHT_MODEL, or `model` in {}, for example to {name}/MODEL",
+            places.join(", "),
+            self.user_file_path().display()
+        )
     }
 
     /// The provider of a model, by the name that the settings or [`Config::offered_models`] use.
@@ -291,8 +297,8 @@ impl Config {
         }
     }
 
-    /// The models that can be offered without asking an endpoint: the default first, then those that
-    /// the file lists.
+    /// The models that can be offered without asking an endpoint: the default first, then those of the
+    /// logins and those that the file lists.
     pub(crate) fn offered_models(&self) -> Vec<String> {
         let mut names = Vec::new();
         let file = self.file.load();
@@ -305,6 +311,9 @@ impl Config {
             Ok(Provider::Offline) => names.push("offline".to_owned()),
             Ok(Provider::Unconfigured) | Err(_) => {}
         }
+        let new: Vec<_> =
+            self.login_models().into_iter().filter(|it| !names.contains(it)).collect();
+        names.extend(new);
         for (name, section) in file.iter().flat_map(|it| &it.providers) {
             let listed = section.models.iter().map(|model| format!("{name}/{model}"));
             let new: Vec<_> = listed.filter(|it| !names.contains(it)).collect();
@@ -317,7 +326,7 @@ impl Config {
     pub(crate) fn secrets(&self) -> Vec<String> {
         let mut secrets: Vec<String> =
             self.variables.keys.values().map(|it| it.expose().to_owned()).collect();
-        secrets.extend(Credentials::load(&self.paths).ok().flatten().and_then(|it| it.key));
+        secrets.extend(self.logins().all().iter().filter_map(|it| it.key.clone()));
         let Ok(file) = self.file.load() else { return secrets };
         for section in file.providers.values() {
             let kept = section.key_file.as_ref().and_then(|it| self.read_key_file(it).ok());
@@ -347,32 +356,24 @@ impl Config {
     }
 
     fn sources<'a>(&'a self, file: &'a ConfigFile) -> ProviderSources<'a> {
+        let logins = self.logins();
         ProviderSources {
             file,
             path: self.file.path(),
-            default: self.default_endpoint(),
+            default: self.default_endpoint(&logins),
             keys: &self.variables.keys,
-            read_key_file: Box::new(|name| self.read_key_file(name)),
+            logins,
+            login_path: Logins::path(&self.paths),
+            read_key_file: Box::new(|name| {
+                let origin = KeyOrigin::File(self.key_file_path(name));
+                Ok(ProviderKey { secret: self.read_key_file(name)?, origin })
+            }),
         }
     }
 
-    /// The endpoint without a name. Environment and flags replace the stored login as a whole, so that
-    /// a key is sent only to the server that it was given for.
-    fn default_endpoint(&self) -> Option<DefaultEndpoint> {
-        let key = self.variables.keys.get(OPENAI_KEY_VARIABLE);
-        let base_url = self.flags.base_url.as_ref().or(self.variables.base_url.as_ref());
-        let is_set = key.is_some() || base_url.is_some();
-        let stored = if is_set { None } else { Credentials::load(&self.paths).ok().flatten() };
-        let stored = stored.unwrap_or_default();
-        let key = key.cloned().or(stored.key.map(Secret::from));
-        let base_url = base_url.cloned().or(stored.base_url);
-        if key.is_none() && base_url.is_none() {
-            return None;
-        }
-        let base_url = base_url.unwrap_or_else(|| OPENAI_BASE_URL.to_owned());
-        let is_openai = base_url.trim_end_matches('/') == OPENAI_BASE_URL;
-        let model = stored.model.or_else(|| is_openai.then(|| OPENAI_DEFAULT_MODEL.to_owned()));
-        Some(DefaultEndpoint { base_url, key, model })
+    /// The stored logins; none if they cannot be read, which [`Config::wrong_values`] reports.
+    pub(crate) fn logins(&self) -> Logins {
+        Logins::load(&self.paths).unwrap_or_default()
     }
 
     /// The path of a key file. `~` is the home folder; a relative path is relative to the user's file.
@@ -468,16 +469,17 @@ mod tests {
     fn a_key_goes_only_to_the_server_that_it_was_given_for() {
         let home = tempfile::tempdir().unwrap();
         let paths = Paths::below(home.path());
-        let login = Credentials {
+        let login = StoredLogin {
             key: Some("stored".to_owned()),
             base_url: Some("https://api.deepseek.com/v1".to_owned()),
             model: Some("deepseek-chat".to_owned()),
+            ..StoredLogin::default()
         };
-        login.store(&paths).unwrap();
+        Logins::default().add(login, &paths).unwrap();
         let provider = |variables| match config(home.path(), variables, Flags::default()).provider()
         {
             Ok(Provider::Endpoint(it)) => {
-                let key = it.key.as_ref().map_or("no key", Secret::expose);
+                let key = it.key.as_ref().map_or("no key", |it| it.secret.expose());
                 format!("{key} to {}", it.base_url)
             }
             other => format!("{other:?}"),
@@ -606,7 +608,7 @@ mod tests {
             let config = config(home.path(), variables, Flags::default());
             write(&config, &format!("[providers.openai]\n{section}"));
             let key = match config.provider_for("openai/gpt-5") {
-                Ok(Provider::Endpoint(it)) => it.key.map(|it| it.expose().to_owned()),
+                Ok(Provider::Endpoint(it)) => it.key.map(|it| it.secret.expose().to_owned()),
                 _ => None,
             };
             assert_eq!(key.as_deref(), expected, "{base_url:?} {section}");
@@ -629,7 +631,8 @@ mod tests {
         assert!(config.provider_for("x/m").unwrap_err().to_string().contains("is empty"));
         private_file::write(&file, b"in-file\n").unwrap();
         let Ok(Provider::Endpoint(endpoint)) = config.provider_for("x/m") else { panic!() };
-        assert_eq!(endpoint.key, Some("in-file".into()));
+        let origin = KeyOrigin::File(file);
+        assert_eq!(endpoint.key, Some(ProviderKey { secret: "in-file".into(), origin }));
         assert_eq!(config.secrets(), ["in-variable", "in-file", "in-header"]);
         assert!(!format!("{endpoint:?} {config:?}").contains("in-"), "{endpoint:?} {config:?}");
     }

@@ -4,13 +4,13 @@ use super::provider::Api;
 
 /// A well-known provider.
 #[derive(Debug)]
-pub(super) struct ProviderPreset {
+pub(crate) struct ProviderPreset {
     /// The name, as in `NAME/model`.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// The base URL; `None` if every account has its own.
-    pub(super) base_url: Option<&'static str>,
+    pub(crate) base_url: Option<&'static str>,
     /// The variable that its own documentation uses for the key; none for local servers.
-    pub(super) key_env: Option<&'static str>,
+    pub(crate) key_env: Option<&'static str>,
     pub(super) api: Api,
 }
 
@@ -28,8 +28,9 @@ const fn local(name: &'static str, base_url: &'static str) -> ProviderPreset {
     ProviderPreset { name, base_url: Some(base_url), key_env: None, api: Api::Chat }
 }
 
-const PRESETS: &[ProviderPreset] = &[
-    hosted("openai", super::OPENAI_BASE_URL, "OPENAI_API_KEY"),
+/// The well-known providers, hosted ones first.
+pub(crate) const PRESETS: &[ProviderPreset] = &[
+    hosted(super::OPENAI_PROVIDER, super::OPENAI_BASE_URL, "OPENAI_API_KEY"),
     ProviderPreset {
         name: "azure",
         base_url: None,
@@ -62,20 +63,19 @@ const PRESETS: &[ProviderPreset] = &[
     local("sglang", "http://localhost:30000/v1"),
 ];
 
+/// Whether that is the base URL of OpenAI's own API.
+pub(crate) fn is_openai_url(base_url: &str) -> bool {
+    base_url.trim_end_matches('/') == super::OPENAI_BASE_URL
+}
+
 /// The well-known provider of this name.
-pub(super) fn preset(name: &str) -> Option<&'static ProviderPreset> {
+pub(crate) fn preset(name: &str) -> Option<&'static ProviderPreset> {
     PRESETS.iter().find(|it| it.name == name)
 }
 
 /// The names of the well-known providers.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     PRESETS.iter().map(|it| it.name)
-}
-
-/// The well-known providers whose variable is among these, with the variable.
-pub(super) fn with_key(has_key: impl Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
-    let with_variable = PRESETS.iter().filter_map(|it| Some((it.name, it.key_env?)));
-    with_variable.filter(|it| has_key(it.1)).collect()
 }
 
 /// Whether a well-known provider keeps its key in this variable.

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
+use super::key::ProviderKey;
 use super::secret::Secret;
 use turnwright_llm::DEFAULT_SILENCE_LIMIT;
 
@@ -32,7 +33,7 @@ pub(crate) struct EndpointSettings {
     /// The name of the settings section or the well-known provider; `None` for the default endpoint.
     pub name: Option<String>,
     pub base_url: String,
-    pub key: Option<Secret>,
+    pub key: Option<ProviderKey>,
     /// The model's name as the endpoint knows it, if one is known.
     pub model: Option<String>,
     pub api: Api,
@@ -57,23 +58,28 @@ impl EndpointSettings {
             .unwrap_or_else(|| if is_local() { LOCAL_SILENCE_LIMIT } else { DEFAULT_SILENCE_LIMIT })
     }
 
-    /// The base URL without user info, query and fragment, which may contain a secret.
+    /// The base URL without anything that may contain a secret.
     pub(crate) fn redacted_url(&self) -> String {
-        let url = self.base_url.split(['?', '#']).next().unwrap_or_default();
-        match url.split_once("://") {
-            Some((scheme, rest)) => {
-                let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-                let host = place.rsplit('@').next().unwrap_or_default();
-                format!("{scheme}://{host}{path}")
-            }
-            None => url.to_owned(),
-        }
+        redacted_url(&self.base_url)
     }
 
     /// The name of the model in the settings: `NAME/model`, or `model` at the default endpoint.
     pub(crate) fn full_name(&self) -> Option<String> {
         let model = self.model.as_ref()?;
         Some(self.name.as_ref().map_or_else(|| model.clone(), |name| format!("{name}/{model}")))
+    }
+}
+
+/// A base URL without user info, query and fragment, which may contain a secret.
+pub(crate) fn redacted_url(base_url: &str) -> String {
+    let url = base_url.split(['?', '#']).next().unwrap_or_default();
+    match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let host = place.rsplit('@').next().unwrap_or_default();
+            format!("{scheme}://{host}{path}")
+        }
+        None => url.to_owned(),
     }
 }
 

@@ -2,30 +2,31 @@
 //! variables; this module only defines their precedence.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::ConfigError;
 use super::file::{
-    ConfigFile, ModelSection, ProviderSection, referenced_variable, withheld_key_variable,
+    ConfigFile, ModelSection, ProviderSection, leads_elsewhere, referenced_variable,
 };
+use super::key::{KeyOrigin, ProviderKey};
 use super::presets::{self, ProviderPreset, preset};
 use super::provider::{Api, EndpointSettings, Provider};
 use super::secret::Secret;
+use super::{ConfigError, Logins};
 
 /// The endpoint that flags, environment or login define.
 #[derive(Clone, Debug)]
 pub(super) struct DefaultEndpoint {
     pub(super) base_url: String,
-    pub(super) key: Option<Secret>,
+    pub(super) key: Option<ProviderKey>,
     /// The model to use if none is named.
     pub(super) model: Option<String>,
 }
 
 /// Reads a key file.
-type KeyFileReader<'a> = dyn Fn(&str) -> Result<Secret, ConfigError> + 'a;
+type KeyFileReader<'a> = dyn Fn(&str) -> Result<ProviderKey, ConfigError> + 'a;
 
 /// Everything in which a name is looked up.
 pub(super) struct ProviderSources<'a> {
@@ -34,6 +35,9 @@ pub(super) struct ProviderSources<'a> {
     pub(super) path: &'a Path,
     pub(super) default: Option<DefaultEndpoint>,
     pub(super) keys: &'a BTreeMap<String, Secret>,
+    pub(super) logins: Logins,
+    /// The path of the stored logins.
+    pub(super) login_path: PathBuf,
     pub(super) read_key_file: Box<KeyFileReader<'a>>,
 }
 
@@ -72,12 +76,12 @@ impl DefaultServer<'_> {
     /// Whether a name with the prefix of a well-known provider means that provider. On a server of the
     /// user's own it may be one of its models (`openai/gpt-oss-20b`), unless the provider runs on this
     /// machine or has a key.
-    fn yields_to(self, known: &ProviderPreset, has_key: impl Fn(&str) -> bool) -> bool {
+    fn yields_to(self, known: &ProviderPreset, has_key: impl Fn(&ProviderPreset) -> bool) -> bool {
         match self {
             DefaultServer::None | DefaultServer::OpenAi => true,
             DefaultServer::Other(_) if known.base_url == Some(super::OPENAI_BASE_URL) => false,
             DefaultServer::Other(base_url) => match known.key_env {
-                Some(variable) => known.base_url != Some(base_url) && has_key(variable),
+                Some(_) => known.base_url != Some(base_url) && has_key(known),
                 None => true,
             },
         }
@@ -92,7 +96,7 @@ fn resolve_name<'a>(
     requested: Option<&'a str>,
     file: &'a ConfigFile,
     default: DefaultServer<'_>,
-    has_key: impl Fn(&str) -> bool,
+    has_key: impl Fn(&ProviderPreset) -> bool,
 ) -> ProviderRef<'a> {
     if requested == Some("offline") {
         return ProviderRef::Offline;
@@ -141,7 +145,7 @@ fn sole_section_with_models(file: &ConfigFile) -> ProviderRef<'_> {
 impl ProviderSources<'_> {
     /// The provider that a name refers to; without a name, the default.
     pub(super) fn provider(&self, requested: Option<&str>) -> Result<Provider, ConfigError> {
-        let has_key = |variable: &str| self.keys.contains_key(variable);
+        let has_key = |known: &ProviderPreset| self.usual_key(known).is_some();
         let endpoint = match resolve_name(requested, self.file, self.default_server(), has_key) {
             ProviderRef::Offline => return Ok(Provider::Offline),
             ProviderRef::Unknown { name } => return Err(self.unknown_provider(name)),
@@ -231,23 +235,29 @@ impl ProviderSources<'_> {
     }
 
     /// The key of a provider. A key is sent only to the server that it was given for: the well-known
-    /// variable applies to the well-known base URL, and to another one only if the file says so.
+    /// variable and the login apply to the well-known base URL, and to another one only the variable, if
+    /// the file says so.
     fn key(
         &self,
         name: &str,
         section: &ProviderSection,
         known: Option<&ProviderPreset>,
         headers: &[(String, Secret)],
-    ) -> Result<Option<Secret>, ConfigError> {
-        let set = section.key_env.as_ref().and_then(|it| self.keys.get(it));
-        if let Some(key) = set {
-            return Ok(Some(key.clone()));
+    ) -> Result<Option<ProviderKey>, ConfigError> {
+        if let Some(key) = section.key_env.as_ref().and_then(|it| self.variable_key(it)) {
+            return Ok(Some(key));
         }
         if let Some(file) = &section.key_file {
             return (self.read_key_file)(file).map(Some);
         }
+        let usual = known.filter(|it| !leads_elsewhere(it, section));
         if let Some(variable) = &section.key_env {
-            return Err(self.unset_variable_error(variable, &format!("`providers.{name}.key_env`")));
+            // Where the login could be meant by the name of the usual variable, it is.
+            let is_usual = |it: &&ProviderPreset| it.key_env == Some(variable);
+            let key = usual.filter(is_usual).and_then(|it| self.login_key(it));
+            return key.map(Some).ok_or_else(|| {
+                self.unset_variable_error(variable, &format!("`providers.{name}.key_env`"))
+            });
         }
         if section.holds_key() {
             return Err(self.error_in_file(&format!(
@@ -255,20 +265,33 @@ impl ProviderSources<'_> {
                  `key_file` instead"
             )));
         }
-        let usual = known
-            .and_then(|it| it.key_env)
-            .filter(|_| withheld_key_variable(name, section).is_none());
         // A header that authenticates replaces the key: two credentials could contradict each other.
         let usual = usual.filter(|_| !headers.iter().any(|(name, _)| is_auth_header(name)));
-        let Some(variable) = usual else { return Ok(None) };
-        match self.keys.get(variable).filter(|_| !self.belongs_to_other_server(variable)) {
-            Some(key) => Ok(Some(key.clone())),
-            None => Err(ConfigError::new(format!(
-                "No key for {name}. Set {variable} in the agent's environment, or add `key_env` or \
-                 `key_file` to [providers.{name}] in {}",
+        let key = usual.and_then(|it| self.usual_key(it));
+        match usual.and_then(|it| it.key_env) {
+            Some(variable) if key.is_none() => Err(ConfigError::new(format!(
+                "No key for {name}. Run `turnwright login --provider {name}`, set {variable} in the \
+                 agent's environment, or add `key_env` or `key_file` to [providers.{name}] in {}",
                 self.path.display()
             ))),
+            _ => Ok(key),
         }
+    }
+
+    /// The key for the base URL of a well-known provider: that in its variable, or that of a login.
+    pub(super) fn usual_key(&self, known: &ProviderPreset) -> Option<ProviderKey> {
+        let variable = known.key_env.filter(|it| !self.belongs_to_other_server(it));
+        variable.and_then(|it| self.variable_key(it)).or_else(|| self.login_key(known))
+    }
+
+    fn variable_key(&self, variable: &str) -> Option<ProviderKey> {
+        let secret = self.keys.get(variable)?.clone();
+        Some(ProviderKey { secret, origin: KeyOrigin::Variable(variable.to_owned()) })
+    }
+
+    fn login_key(&self, known: &ProviderPreset) -> Option<ProviderKey> {
+        let secret = self.logins.provider_key(known.name)?.into();
+        Some(ProviderKey { secret, origin: KeyOrigin::Login(self.login_path.clone()) })
     }
 
     /// True for `OPENAI_API_KEY` if `OPENAI_BASE_URL` names another server than OpenAI's: the key is for
@@ -337,6 +360,7 @@ fn merged_quirks(provider: &Map<String, Value>, model: &Map<String, Value>) -> M
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Paths, StoredLogin};
     use super::*;
 
     const FILE: &str = r#"
@@ -410,7 +434,7 @@ mod tests {
             (None, Nothing, section("deepseek", "deepseek-chat")),
         ];
         for (requested, server, expected) in table {
-            let has_key = |it: &str| ["MISTRAL_API_KEY", "OPENAI_API_KEY"].contains(&it);
+            let has_key = |it: &ProviderPreset| ["mistral", "openai"].contains(&it.name);
             let found = resolve_name(requested, &file, server, has_key);
             assert_eq!(found, expected, "{requested:?} {server:?}");
         }
@@ -420,8 +444,8 @@ mod tests {
     fn a_known_server_that_the_user_names_gets_the_whole_name() {
         let server = DefaultServer::Other("https://openrouter.ai/api/v1");
         let file = file("");
-        for (name, keys) in [("openrouter/auto", "OPENROUTER_API_KEY"), ("deepseek/r1", "")] {
-            let found = resolve_name(Some(name), &file, server, |it| it == keys);
+        for (name, keys) in [("openrouter/auto", "openrouter"), ("deepseek/r1", "")] {
+            let found = resolve_name(Some(name), &file, server, |it| it.name == keys);
             assert_eq!(found, ProviderRef::Default { model: Some(name) });
         }
     }
@@ -445,19 +469,77 @@ mod tests {
     }
 
     fn resolved(requested: &str, keys: &[&str]) -> Result<EndpointSettings, String> {
+        resolved_with(requested, keys, Logins::default(), FILE)
+    }
+
+    fn resolved_with(
+        requested: &str,
+        keys: &[&str],
+        logins: Logins,
+        text: &str,
+    ) -> Result<EndpointSettings, String> {
         let keys = keys.iter().map(|it| ((*it).to_owned(), format!("of {it}").into())).collect();
         let sources = ProviderSources {
-            file: &file(FILE),
+            file: &file(text),
             path: Path::new("c.toml"),
             default: None,
             keys: &keys,
-            read_key_file: Box::new(|name| Ok(format!("in {name}").into())),
+            logins,
+            login_path: "login.json".into(),
+            read_key_file: Box::new(|name| {
+                let origin = KeyOrigin::File(name.into());
+                Ok(ProviderKey { secret: format!("in {name}").into(), origin })
+            }),
         };
         match sources.provider(Some(requested)) {
             Ok(Provider::Endpoint(endpoint)) => Ok(*endpoint),
             Ok(other) => Err(format!("{other:?}")),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    fn exposed(endpoint: &EndpointSettings) -> Option<&str> {
+        endpoint.key.as_ref().map(|it| it.secret.expose())
+    }
+
+    #[test]
+    fn a_login_gives_the_key_exactly_where_the_usual_variable_would() {
+        let home = tempfile::tempdir().unwrap();
+        let mut logins = Logins::default();
+        for name in ["groq", "deepseek"] {
+            let (provider, key) = (Some(name.to_owned()), Some(format!("login of {name}")));
+            let login = StoredLogin { provider, key, ..StoredLogin::default() };
+            logins.add(login, &Paths::below(home.path())).unwrap();
+        }
+        let usual = "key_env = 'DEEPSEEK_API_KEY'";
+        let elsewhere = "base_url = 'http://elsewhere/v1'";
+        let both = format!("{usual}\n{elsewhere}");
+        let table = [
+            // The settings of [providers.deepseek], the variables that are set, and the key.
+            ("", &[][..], Ok(Some("login of deepseek"))),
+            ("", &["DEEPSEEK_API_KEY"][..], Ok(Some("of DEEPSEEK_API_KEY"))),
+            (usual, &[], Ok(Some("login of deepseek"))),
+            ("base_url = 'https://api.deepseek.com/v1/'", &[], Ok(Some("login of deepseek"))),
+            (elsewhere, &[], Ok(None)),
+            (&both, &[], Err("names the variable DEEPSEEK_API_KEY")),
+            (&both, &["DEEPSEEK_API_KEY"], Ok(Some("of DEEPSEEK_API_KEY"))),
+            ("key_env = 'GROQ_API_KEY'", &[], Err("names the variable GROQ_API_KEY")),
+            ("key_file = 'f'", &["DEEPSEEK_API_KEY"], Ok(Some("in f"))),
+            ("headers = { Authorization = 'mine' }", &[], Ok(None)),
+        ];
+        for (section, keys, expected) in table {
+            let text = format!("[providers.deepseek]\n{section}");
+            let endpoint = resolved_with("deepseek/m", keys, logins.clone(), &text);
+            match expected {
+                Ok(key) => assert_eq!(exposed(&endpoint.unwrap()), key, "{section} {keys:?}"),
+                Err(why) => assert!(endpoint.unwrap_err().contains(why), "{section} {keys:?}"),
+            }
+        }
+        let error = resolved("mistral/m", &[]).unwrap_err();
+        assert!(
+            error.contains("Run `turnwright login --provider mistral`, set MISTRAL"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -477,7 +559,7 @@ mod tests {
         for (requested, base_url, key) in table {
             let endpoint = resolved(requested, &all).unwrap();
             assert_eq!(endpoint.base_url, base_url, "{requested}");
-            assert_eq!(endpoint.key.as_ref().map(Secret::expose), key, "{requested}");
+            assert_eq!(exposed(&endpoint), key, "{requested}");
             assert_eq!(endpoint.full_name().as_deref(), Some(requested));
         }
     }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::file::ConfigFile;
 use super::{
-    Config, Credentials, EndpointSettings, OPENAI_KEY_VARIABLE, Provider, SessionRetention,
+    Config, EndpointSettings, Logins, Provider, SessionRetention, StoredLogin, redacted_url,
 };
 
 /// A setting with its effective value.
@@ -28,7 +28,7 @@ impl EffectiveSetting {
     }
 }
 
-const BUILT_IN: &str = "built in";
+pub(super) const BUILT_IN: &str = "built in";
 
 impl Config {
     /// All effective settings. The value of an invalid one is the error message.
@@ -56,6 +56,7 @@ impl Config {
                 self.file_path(),
             ));
         }
+        settings.extend(self.logins().all().iter().map(|it| self.login_setting(it)));
         if let Some(seconds) = file.mcp.wait() {
             settings.push(EffectiveSetting::new("mcp.wait_seconds", &seconds, self.file_path()));
         }
@@ -96,7 +97,7 @@ impl Config {
                 &endpoint.redacted_url(),
                 self.base_url_origin(file, &endpoint),
             ),
-            EffectiveSetting::new("key", key_state(&endpoint), self.key_origin(&endpoint)),
+            EffectiveSetting::new("key", key_state(&endpoint), key_origin(&endpoint)),
         ];
         if let Some(window) = endpoint.window {
             let variable = (self.context_window().is_some(), "TURNWRIGHT_CONTEXT_WINDOW");
@@ -110,12 +111,16 @@ impl Config {
     }
 
     fn model_origin(&self, file: &ConfigFile, is_section: bool) -> String {
+        let logins = self.logins();
+        let is_from_login = self.login_model(&logins).is_some()
+            || !is_section && self.endpoint_login(&logins).is_some_and(|it| it.model.is_some());
         first_match(&[
             (self.flags.model.is_some(), "--model"),
             (self.variables.model.is_some(), "TURNWRIGHT_MODEL"),
+            (file.model.is_some(), &self.file_path()),
+            (is_from_login, &self.login_path()),
             // Without a name, the model is the first of a section.
-            (file.model.is_some() || is_section, &self.file_path()),
-            (self.active_login().is_some_and(|it| it.model.is_some()), &self.login_path()),
+            (is_section, &self.file_path()),
         ])
     }
 
@@ -124,34 +129,28 @@ impl Config {
             let own = file.providers.get(name).is_some_and(|it| it.base_url.is_some());
             return first_match(&[(own, &self.file_path())]);
         }
+        let logins = self.logins();
+        let is_from_login = self.endpoint_login(&logins).is_some_and(|it| it.base_url.is_some());
         first_match(&[
             (self.flags.base_url.is_some(), "--base-url"),
             (self.variables.base_url.is_some(), "OPENAI_BASE_URL"),
-            (self.active_login().is_some_and(|it| it.base_url.is_some()), &self.login_path()),
+            (is_from_login, &self.login_path()),
         ])
     }
 
-    /// The origin of the effective key.
-    fn key_origin(&self, endpoint: &EndpointSettings) -> String {
-        let Some(key) = &endpoint.key else { return BUILT_IN.to_owned() };
-        if endpoint.name.is_none() {
-            let is_login = self.active_login().is_some();
-            return first_match(&[(is_login, &self.login_path()), (true, OPENAI_KEY_VARIABLE)]);
-        }
-        let held = self.variables.keys.iter().find(|it| it.1 == key);
-        held.map_or_else(|| self.file_path(), |(variable, _)| variable.clone())
-    }
-
-    /// The stored login, if it defines the default endpoint.
-    fn active_login(&self) -> Option<Credentials> {
-        let is_set = self.flags.base_url.is_some()
-            || self.variables.base_url.is_some()
-            || self.variables.keys.contains_key(OPENAI_KEY_VARIABLE);
-        if is_set { None } else { Credentials::load(&self.paths).ok().flatten() }
+    fn login_setting(&self, login: &StoredLogin) -> EffectiveSetting {
+        let server = login.server().map_or("an unknown server".to_owned(), redacted_url);
+        let key = if login.key.is_some() { "key set" } else { "no key" };
+        let model = login.model.as_deref().map(|it| format!(", model {it}")).unwrap_or_default();
+        EffectiveSetting::new(
+            &format!("login.{}", login.name()),
+            &format!("{server}, {key}{model}"),
+            self.login_path(),
+        )
     }
 
     fn login_path(&self) -> String {
-        Credentials::path(&self.paths).display().to_string()
+        Logins::path(&self.paths).display().to_string()
     }
 
     fn other_settings(&self, file: &ConfigFile) -> Vec<EffectiveSetting> {
@@ -207,14 +206,19 @@ impl Config {
         settings
     }
 
-    fn file_path(&self) -> String {
+    pub(super) fn file_path(&self) -> String {
         self.user_file_path().display().to_string()
     }
 }
 
 /// The first origin that applies, or `built in`.
-fn first_match(places: &[(bool, &str)]) -> String {
+pub(super) fn first_match(places: &[(bool, &str)]) -> String {
     places.iter().find(|it| it.0).map_or(BUILT_IN, |it| it.1).to_owned()
+}
+
+/// The origin of the effective key.
+pub(super) fn key_origin(endpoint: &EndpointSettings) -> String {
+    endpoint.key.as_ref().map_or(BUILT_IN.to_owned(), |it| it.origin.to_string())
 }
 
 fn key_state(endpoint: &EndpointSettings) -> &'static str {

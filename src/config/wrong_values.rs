@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::file::ConfigFile;
-use super::{Config, Credentials, parse_number};
+use super::{Config, Logins, parse_number};
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
@@ -16,7 +16,7 @@ impl Config {
     /// the place, the value and what is allowed.
     pub(crate) fn wrong_values(&self) -> Vec<String> {
         let mut wrong = self.wrong_variables();
-        wrong.extend(Credentials::load(&self.paths).err().map(|it| it.to_string()));
+        wrong.extend(Logins::load(&self.paths).err().map(|it| it.to_string()));
         if let Ok(file) = self.file.load() {
             let place = self.user_file_path().display().to_string();
             wrong.extend(file.wrong_values().into_iter().map(|it| format!("{place}: {it}")));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Api, EndpointSettings, ModelProfiles, NO_MODEL, Provider, Secret};
+use crate::config::{Api, EndpointSettings, ModelProfiles, NO_MODEL, Provider};
 use crate::error::Error;
 use turnwright_llm::offline::OfflineModel;
 use turnwright_llm::quirks::QuirkPatch;
@@ -85,7 +85,10 @@ impl ModelCache {
         let (api, base_url) = (endpoint.api, endpoint.base_url.clone());
         let headers =
             endpoint.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_inner()));
-        let server = Endpoint::new(&base_url, endpoint.key.clone().map(Secret::into_inner))?
+        let key = endpoint.key.clone();
+        let advice = key.as_ref().map(|it| it.origin.advice());
+        let server = Endpoint::new(&base_url, key.map(|it| it.secret.into_inner()))?
+            .with_key_advice(advice)
             .with_headers(headers)?;
         let settings = ModelSettings { listing_disabled: !may_list, ..self.settings(endpoint)? };
         let protocol = match api {

@@ -90,6 +90,7 @@ fn failure(status: u16) -> LlmError {
         message: "no".to_owned(),
         retry_after: None,
         kind: ErrorKind::Unavailable,
+        key_advice: None,
         failed_generation: None,
     }
 }

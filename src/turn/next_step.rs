@@ -285,6 +285,7 @@ mod tests {
                 429 => ErrorKind::RateLimit,
                 _ => ErrorKind::Unavailable,
             },
+            key_advice: None,
             failed_generation: None,
         };
         SampleOutcome::Failed { error, shown: ShownSoFar::Nothing }

@@ -195,7 +195,7 @@ fn r_auth_7_the_login_does_not_prompt_for_values_of_flags() {
     let text = std::fs::read_to_string(agent.home().join("config/login.json")).unwrap();
     let stored: Value = serde_json::from_str(&text).unwrap();
     let expected = json!({ "key": "sk-flags", "base_url": "http://127.0.0.1:9/v1", "model": "m" });
-    assert_eq!(stored, expected);
+    assert_eq!(stored, json!({ "logins": [expected] }));
 }
 
 #[test]
@@ -210,7 +210,10 @@ fn r_auth_3_a_second_login_replaces_the_first_in_a_running_agent() {
     login(&agent, "sk-mistyped");
     agent.session = agent.new_session();
     let id = agent.prompt("hi");
-    assert_eq!(code(&agent.answer_to(&id)), -32000);
+    let answer = agent.answer_to(&id);
+    assert_eq!(code(&answer), -32000);
+    let place = format!("Check the key in {}/config/login.json, or run", home(&agent));
+    assert!(answer["error"]["message"].as_str().unwrap().contains(&place), "{answer}");
     login(&agent, "sk-right");
     agent.session = agent.new_session();
     assert_eq!(agent.turn("hi"), "end_turn");

@@ -192,7 +192,7 @@ fn a_server_without_tools_fails() {
 fn a_failure_of_the_first_request_is_explained_and_not_stored() {
     let page = json!([{ "status": 200, "body": "<html>hi</html>", "content_type": "text/html" }]);
     let table = [
-        (refuses(401, "Incorrect API key provided: sk-test-0123456789"), "Check the key"),
+        (refuses(401, "Incorrect API key provided: sk-test-0123456789"), "Check the key in OPENAI"),
         (page, "/v1"),
         (refuses(429, "You exceeded your current quota: insufficient_quota"), "the credit"),
     ];

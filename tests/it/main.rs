@@ -43,6 +43,7 @@ mod initialize;
 mod jail;
 mod jail_proof;
 mod jobs;
+mod login;
 mod mcp;
 mod mcp_attack;
 mod mcp_command;

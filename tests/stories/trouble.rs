@@ -71,7 +71,7 @@ fn r_turn_12_a_refused_key_is_an_authentication_error_that_does_not_show_the_key
             TestAgent::builder().model(json!([status(code, &body), next_reply()])).start();
         let error = failure(&mut agent, "auth", Some(code));
         assert!(message(&error).contains("Incorrect API key provided"), "{error}");
-        assert!(message(&error).contains("Check the key"), "{error}");
+        assert!(message(&error).contains("Check the key in OPENAI_API_KEY"), "{error}");
         assert!(message(&error).contains("turnwright login"), "{error}");
         assert_eq!(agent.model().requests().len(), 1, "the request must not be repeated");
         go_on(&mut agent);

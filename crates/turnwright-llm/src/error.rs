@@ -18,7 +18,10 @@ pub enum LlmError {
         source: reqwest::Error,
     },
     /// The provider answered with an HTTP error.
-    #[error("{host} answered {status}: {}", with_advice(message, *.kind, *.retry_after))]
+    #[error(
+        "{host} answered {status}: {}",
+        with_advice(message, *.kind, *.retry_after, .key_advice.as_deref().map(String::as_str))
+    )]
     Status {
         host: String,
         status: u16,
@@ -27,13 +30,15 @@ pub enum LlmError {
         /// The delay that the provider asks for.
         retry_after: Option<Duration>,
         kind: ErrorKind,
+        /// What to do if the key is refused; `None` if nothing is known about the key.
+        key_advice: Option<Box<String>>,
         /// The model's output that the server failed to parse (quirk C.1 #23).
         failed_generation: Option<Box<String>>,
     },
     /// An error inside a stream that started successfully.
     #[error(
         "{host} reported an error while answering: {}",
-        with_advice(message, *.kind, *.retry_after)
+        with_advice(message, *.kind, *.retry_after, None)
     )]
     InStream {
         host: String,
@@ -118,9 +123,14 @@ fn hint(message: &str) -> Option<&'static str> {
 }
 
 /// The provider's message, followed by the next step.
-fn with_advice(message: &str, kind: ErrorKind, wait: Option<Duration>) -> String {
+fn with_advice(
+    message: &str,
+    kind: ErrorKind,
+    wait: Option<Duration>,
+    key_advice: Option<&str>,
+) -> String {
     let advice = hint(message).unwrap_or(match kind {
-        ErrorKind::Auth => "Check the key, or run `turnwright login`",
+        ErrorKind::Auth => key_advice.unwrap_or("Check the key, or run `turnwright login`"),
         ErrorKind::Quota => "Retrying won't help: check the plan and the credit of the account",
         ErrorKind::ContextOverflow { .. } => {
             "The conversation is too long: `/clear` starts a new one"

@@ -42,6 +42,8 @@ pub struct Endpoint {
     headers: HeaderMap,
     /// Values that must never be repeated in messages.
     secrets: Vec<SecretString>,
+    /// What to do about a key that the server refuses, for messages.
+    key_advice: Option<String>,
     client: OnceCell<Client>,
     drains: DrainTasks,
 }
@@ -97,6 +99,7 @@ impl Endpoint {
             key_header: KeyHeader::Bearer,
             headers,
             secrets,
+            key_advice: None,
             client,
             drains: DrainTasks::default(),
         })
@@ -104,6 +107,13 @@ impl Endpoint {
 
     pub(super) fn with_key_header(mut self, key_header: KeyHeader) -> Endpoint {
         self.key_header = key_header;
+        self
+    }
+
+    /// Sets what errors advise if the server refuses the key, such as where the key comes from.
+    #[must_use]
+    pub fn with_key_advice(mut self, advice: Option<String>) -> Endpoint {
+        self.key_advice = advice;
         self
     }
 
@@ -280,6 +290,7 @@ impl Endpoint {
             message,
             retry_after,
             kind,
+            key_advice: self.key_advice.clone().map(Box::new),
             failed_generation,
         }
     }

@@ -94,6 +94,7 @@ mod tests {
                 message: message.to_owned(),
                 retry_after: None,
                 kind: ErrorKind::BadRequest,
+                key_advice: None,
                 failed_generation: None,
             };
             assert_eq!(error.is_about_one_image(), expected, "{message}");

@@ -184,6 +184,7 @@ mod tests {
             message: "input length and `max_tokens` exceed context limit".to_owned(),
             retry_after: None,
             kind,
+            key_advice: None,
             failed_generation: None,
         };
         let (quirks, none) = (Quirks::default(), Modalities::default());
@@ -206,6 +207,7 @@ mod tests {
             message,
             retry_after: None,
             kind,
+            key_advice: None,
             failed_generation: None,
         }
     }

@@ -622,6 +622,7 @@ fn errors_name_the_next_step() {
             message: report.message,
             retry_after: None,
             kind: report.kind,
+            key_advice: None,
             failed_generation: None,
         };
         let step = error.next_step().unwrap_or_default();

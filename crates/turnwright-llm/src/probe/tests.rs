@@ -42,6 +42,7 @@ fn status(status: u16, kind: ErrorKind, message: &str) -> ProbeError {
         message,
         retry_after: None,
         kind,
+        key_advice: None,
         failed_generation: None,
     })
 }

@@ -1,0 +1,106 @@
+//! A program on a pseudo-terminal, whose questions a test answers.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
+
+use crate::process_waits::{self, LIMIT};
+
+/// A running program whose stdin and stderr are a terminal.
+pub struct PseudoTerminal {
+    child: Child,
+    /// The side of the test.
+    controller: File,
+    /// The side of the program.
+    terminal: File,
+    shown: Arc<Mutex<String>>,
+    /// How much of `shown` has been waited for.
+    read: usize,
+}
+
+impl PseudoTerminal {
+    /// Starts a program.
+    pub fn start(mut command: Command) -> PseudoTerminal {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&controller).unwrap();
+        unlockpt(&controller).unwrap();
+        let name = ptsname(&controller, Vec::new()).unwrap().into_string().unwrap();
+        let no_controlling_terminal = i32::try_from(OFlags::NOCTTY.bits()).unwrap();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(no_controlling_terminal);
+        let terminal = options.open(name).unwrap();
+        let controller = File::from(controller);
+        let shown = Arc::<Mutex<String>>::default();
+        thread::spawn({
+            let (mut source, shown) = (controller.try_clone().unwrap(), Arc::clone(&shown));
+            // Linux reports the end as an error.
+            move || {
+                let mut bytes = [0; 1024];
+                while let Ok(count @ 1..) = source.read(&mut bytes) {
+                    shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+                }
+            }
+        });
+        command.stdin(terminal.try_clone().unwrap()).stderr(terminal.try_clone().unwrap());
+        let child = command.spawn().unwrap();
+        PseudoTerminal { child, controller, terminal, shown, read: 0 }
+    }
+
+    /// Waits until the text is shown, after everything that was waited for before.
+    pub fn wait_for(&mut self, text: &str) {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let shown = self.shown.lock().unwrap().clone();
+            if let Some(at) = shown[self.read..].find(text) {
+                self.read += at + text.len();
+                return;
+            }
+            assert!(
+                Instant::now() < end,
+                "{text:?} is not shown after byte {}: {shown}",
+                self.read
+            );
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Types a text; `\n` is the Enter key.
+    pub fn type_in(&mut self, text: &str) {
+        self.controller.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits for a question and types the answer.
+    pub fn answer(&mut self, question: &str, answer: &str) {
+        self.wait_for(question);
+        self.type_in(&format!("{answer}\n"));
+    }
+
+    /// Whether the terminal shows what is typed.
+    pub fn echoes(&self) -> bool {
+        tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ECHO)
+    }
+
+    /// Waits until the program has written the text and has ended. Returns its status and everything that was
+    /// shown.
+    pub fn end(mut self, text: &str) -> (ExitStatus, String) {
+        self.wait_for(text);
+        let status = process_waits::wait(&mut self.child);
+        assert!(self.echoes(), "the program has left the terminal without echo");
+        let shown = self.shown.lock().unwrap().clone();
+        (status, shown)
+    }
+}
+
+impl Drop for PseudoTerminal {
+    fn drop(&mut self) {
+        process_waits::kill(&mut self.child);
+    }
+}

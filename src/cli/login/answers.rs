@@ -1,0 +1,151 @@
+//! What the answers to the questions mean. Nothing is read or written here.
+
+/// The most models that are shown.
+pub(super) const MAX_SHOWN: usize = 30;
+
+/// Parts of the names of models that do not chat.
+const OTHER_MODELS: [&str; 16] = [
+    "audio",
+    "babbage",
+    "dall-e",
+    "davinci",
+    "embed",
+    "guard",
+    "image",
+    "moderation",
+    "ocr",
+    "realtime",
+    "rerank",
+    "sora",
+    "speech",
+    "transcribe",
+    "tts",
+    "whisper",
+];
+
+/// Finds the one of `names` that an answer means: the number of one of the first `shown`, the name, or the
+/// beginning of only one name.
+pub(super) fn choose(answer: &str, names: &[&str], shown: usize) -> Result<usize, String> {
+    let answer = answer.trim().to_lowercase();
+    if answer.is_empty() {
+        return Err(format!("Enter a number from 1 to {shown}, or a name"));
+    }
+    if let Ok(number) = answer.parse::<usize>() {
+        let is_shown = (1..=shown).contains(&number);
+        return is_shown
+            .then(|| number - 1)
+            .ok_or_else(|| format!("Enter a number from 1 to {shown}, or a name"));
+    }
+    if let Some(exact) = names.iter().position(|it| it.to_lowercase() == answer) {
+        return Ok(exact);
+    }
+    let begins = |it: &&usize| names[**it].to_lowercase().starts_with(&answer);
+    let all: Vec<usize> = (0..names.len()).collect();
+    match all.iter().filter(begins).collect::<Vec<_>>()[..] {
+        [one] => Ok(*one),
+        [] => Err(format!("Nothing here is called `{}`", answer.escape_debug())),
+        ref several => {
+            let several: Vec<_> = several.iter().map(|it| names[**it]).collect();
+            Err(format!("`{}` may be {}", answer.escape_debug(), several.join(" or ")))
+        }
+    }
+}
+
+/// The model that an answer means: the number of one of the first models, or any name, because servers do
+/// not list all that they have. Empty for `usual`.
+pub(super) fn choose_model(
+    answer: &str,
+    models: &[String],
+    usual: Option<&str>,
+) -> Result<Option<String>, String> {
+    let answer = answer.trim();
+    if answer.is_empty() {
+        return Ok(usual.map(str::to_owned));
+    }
+    let shown = models.len().min(MAX_SHOWN);
+    match answer.parse::<usize>() {
+        Ok(number) if (1..=shown).contains(&number) => Ok(Some(models[number - 1].clone())),
+        Ok(_) if shown > 0 => Err(format!("Enter a number from 1 to {shown}, or a name")),
+        _ => Ok(Some(answer.to_owned())),
+    }
+}
+
+/// Moves models that do not chat, by their names, behind the others.
+pub(super) fn chat_models_first(models: Vec<String>) -> Vec<String> {
+    let is_other = |name: &String| {
+        let name = name.to_lowercase();
+        OTHER_MODELS.iter().any(|part| name.contains(part))
+    };
+    let (others, mut sorted): (Vec<_>, Vec<_>) = models.into_iter().partition(is_other);
+    sorted.extend(others);
+    sorted
+}
+
+/// Whether the answer is a yes.
+pub(super) fn is_yes(answer: &str) -> bool {
+    ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_number_a_name_or_the_beginning_of_one() {
+        let names = ["ollama", "openai", "openrouter", "xai", "vllm"];
+        for (answer, expected) in [
+            ("1", Ok(0)),
+            (" 4\n", Ok(3)),
+            ("openai", Ok(1)),
+            ("OpenRouter", Ok(2)),
+            ("ol", Ok(0)),
+            // Not shown, but known.
+            ("vllm", Ok(4)),
+            ("5", Err("from 1 to 4")),
+            ("0", Err("from 1 to 4")),
+            ("", Err("from 1 to 4")),
+            ("open", Err("`open` may be openai or openrouter")),
+            ("nobody", Err("Nothing here is called `nobody`")),
+        ] {
+            let found = choose(answer, &names, 4);
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{answer}"),
+                (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
+                (found, _) => panic!("{answer}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn any_name_of_a_model_can_be_typed() {
+        let models: Vec<_> = (1..=40).map(|it| format!("m{it}")).collect();
+        for (answer, expected) in [
+            ("", Some("m3")),
+            ("2", Some("m2")),
+            ("30", Some("m30")),
+            ("31", None),
+            ("0", None),
+            ("m40", Some("m40")),
+            (" org/other:7b ", Some("org/other:7b")),
+        ] {
+            let found = choose_model(answer, &models, Some("m3")).ok().flatten();
+            assert_eq!(found.as_deref(), expected, "{answer}");
+        }
+        assert_eq!(choose_model("", &[], None), Ok(None));
+        assert_eq!(choose_model("7", &[], None), Ok(Some("7".to_owned())));
+    }
+
+    #[test]
+    fn models_that_do_not_chat_come_last() {
+        let models = ["text-embedding-3", "gpt-5", "Whisper-1", "o3"].map(str::to_owned);
+        let sorted = chat_models_first(models.into());
+        assert_eq!(sorted, ["gpt-5", "o3", "text-embedding-3", "Whisper-1"]);
+    }
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        for (answer, expected) in [("y", true), (" YES\n", true), ("", false), ("no", false)] {
+            assert_eq!(is_yes(answer), expected, "{answer}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Finds model servers on this machine, at the usual ports of the well-known ones.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::net::TcpStream;
+use url::Url;
+
+use super::trial::list_models;
+
+/// How long all servers together may take to answer.
+pub(super) const LOOK_LIMIT: Duration = Duration::from_millis(500);
+
+/// Asks all these servers at once for their models. Returns, in the same order, how many each has that
+/// answers in time and has any.
+pub(super) async fn find(base_urls: &[&str], limit: Duration) -> Vec<Option<usize>> {
+    let look = |base_url| async move {
+        tokio::time::timeout(limit, count_models(base_url)).await.ok().flatten()
+    };
+    join_all(base_urls.iter().map(|it| look(*it))).await
+}
+
+async fn count_models(base_url: &str) -> Option<usize> {
+    let port = Url::parse(base_url).ok()?.port_or_known_default()?;
+    let loopback: [SocketAddr; 2] =
+        [(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()];
+    // Where a proxy is set, the request below may leave the machine.
+    TcpStream::connect(&loopback[..]).await.ok()?;
+    let models = list_models(base_url, None).await.ok()?;
+    Some(models.len()).filter(|it| *it > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use turnwright_testing::scripted_model::{Scenario, Server};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn servers_that_answer_are_found_and_the_others_do_not_delay_them() {
+        let scenario = Scenario::from_value(serde_json::json!({ "replies": [] })).unwrap();
+        let server = Server::start(scenario, 0).unwrap();
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = |it: &TcpListener| format!("http://{}/v1", it.local_addr().unwrap());
+        let (silent_url, closed_url) = (url(&silent), url(&closed));
+        drop(closed);
+        let base_urls = [&silent_url, &server.base_url(), &closed_url, "http://localhost:x"];
+        let found = find(&base_urls, Duration::from_secs(5)).await;
+        assert_eq!(found, [None, Some(1), None, None]);
+    }
+}

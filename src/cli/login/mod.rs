@@ -1,0 +1,122 @@
+//! `turnwright login` and `turnwright logout`: store and remove keys and the models that were chosen with
+//! them. Questions and answers are written to stderr.
+
+mod answers;
+mod dialog;
+mod local_servers;
+mod logout;
+mod piped;
+mod prompt;
+mod target;
+mod trial;
+
+use std::process::ExitCode;
+
+use crate::config::{
+    Config, Flags, KeyOrigin, Logins, OPENAI_DEFAULT_MODEL, ProviderKey, StoredLogin,
+};
+use target::LoginTarget;
+
+pub(super) use logout::{LogoutCliArgs, logout};
+
+use super::CliError;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct LoginCliArgs {
+    /// Provider to log in to, such as `deepseek`; without it, a list is shown
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+}
+
+/// Asks for a provider, its key and a model, and stores them. Exits with 0 only if they were stored, because
+/// clients rely on the status (R-AUTH-7).
+pub(super) fn login(args: &LoginCliArgs, mut config: Config) -> ExitCode {
+    super::deny_memory_inspection();
+    // The flags are part of this login, and not of what it takes effect beside.
+    let flags = std::mem::take(&mut config.flags);
+    match run(args, &flags, &config) {
+        Ok(effect) => {
+            let path = Logins::path(&config.paths);
+            prompt::finish(&format!("Stored in {}.\n{effect}\n", path.display()), true)
+        }
+        Err(error) => prompt::finish(&format!("Nothing was stored: {error}\n"), false),
+    }
+}
+
+/// Returns what the login changes.
+fn run(args: &LoginCliArgs, flags: &Flags, config: &Config) -> Result<String, CliError> {
+    let mut logins = Logins::load(&config.paths).unwrap_or_else(|error| {
+        prompt::say(&format!("{error}. This login replaces it.\n")).ok();
+        Logins::default()
+    });
+    let login = Login { config, flags, logins: &logins };
+    let new = if prompt::is_terminal() {
+        login.ask(args.provider.as_deref())?
+    } else if let Some(provider) = &args.provider {
+        login.read_key_of(provider)?
+    } else {
+        login.read_all()?
+    };
+    logins.add(new, &config.paths)?;
+    Ok(logins.last().map(|it| config.effect_of(it)).unwrap_or_default())
+}
+
+/// A login that is being made.
+struct Login<'a> {
+    config: &'a Config,
+    flags: &'a Flags,
+    /// The logins that are already stored.
+    logins: &'a Logins,
+}
+
+impl Login<'_> {
+    /// The server that the flags and this provider name; `None` if they leave it open.
+    fn named_target(&self, provider: Option<&str>) -> Result<Option<LoginTarget>, CliError> {
+        LoginTarget::named(provider, self.flags.base_url.as_deref()).map_err(CliError::Other)
+    }
+
+    /// The key for this server that is already in the environment or stored.
+    fn known_key(&self, target: &LoginTarget) -> Option<ProviderKey> {
+        if let Some(preset) = target.provider {
+            return self.config.key_of_provider(preset);
+        }
+        let secret = self.logins.for_server(&target.base_url)?.key.as_deref()?.into();
+        Some(self.new_key(secret))
+    }
+
+    /// A key that will be in the file of the logins.
+    fn new_key(&self, secret: crate::config::Secret) -> ProviderKey {
+        ProviderKey { secret, origin: KeyOrigin::Login(Logins::path(&self.config.paths)) }
+    }
+
+    /// The model that is used if none is named: the one that was chosen before, or the usual one.
+    fn usual_model<'a>(&'a self, target: &LoginTarget, listed: &'a [String]) -> Option<&'a str> {
+        let before = self.logins.for_server(&target.base_url).and_then(|it| it.model.as_deref());
+        let is_offered = |it: &&str| listed.is_empty() || listed.iter().any(|name| name == it);
+        let openai = target.is_openai().then_some(OPENAI_DEFAULT_MODEL);
+        before.filter(is_offered).or(openai).or(listed.first().map(String::as_str))
+    }
+
+    /// The model of `--model`, as the server knows it.
+    fn named_model(&self, target: &LoginTarget, listed: &[String]) -> Option<String> {
+        let named = self.flags.model.as_ref()?;
+        let full = target.provider.and_then(|it| named.strip_prefix(it.name)?.strip_prefix('/'));
+        let is_listed = listed.iter().any(|it| it == named);
+        Some(full.filter(|_| !is_listed).unwrap_or(named).to_owned())
+    }
+
+    /// What is stored. A key in the environment stays there.
+    fn stored(
+        target: &LoginTarget,
+        key: Option<ProviderKey>,
+        model: Option<String>,
+    ) -> StoredLogin {
+        let key = key.filter(|it| !matches!(it.origin, KeyOrigin::Variable(_)));
+        StoredLogin {
+            provider: target.provider.map(|it| it.name.to_owned()),
+            base_url: target.provider.is_none().then(|| target.base_url.clone()),
+            key: key.map(|it| it.secret.expose().to_owned()),
+            model,
+        }
+    }
+}

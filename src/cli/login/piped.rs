@@ -1,0 +1,64 @@
+//! A login whose answers come from a pipe: scripts and clients rely on their order.
+
+use crate::config::StoredLogin;
+
+use super::super::CliError;
+use super::target::LoginTarget;
+use super::trial::Trial;
+use super::{Login, answers, prompt};
+
+impl Login<'_> {
+    /// Reads the key of a well-known provider, which is the first line, and tries it.
+    pub(super) fn read_key_of(&self, provider: &str) -> Result<StoredLogin, CliError> {
+        let target = self.named_target(Some(provider))?;
+        let target = target.ok_or_else(|| {
+            CliError::Other(format!(
+                "each account of {provider} has its own server: add --base-url"
+            ))
+        })?;
+        let typed = if target.is_local() { String::new() } else { prompt::read_line()? };
+        let key = match typed.as_str() {
+            "" => self.known_key(&target),
+            typed => Some(self.new_key(typed.into())),
+        };
+        if key.is_none() && target.needs_key() {
+            return Err(CliError::Other(format!("{} needs a key", target.name())));
+        }
+        let models = match self.try_key(&target, key.as_ref().map(|it| &it.secret))? {
+            Trial::Models(models) => answers::chat_models_first(models),
+            Trial::Refused(why) => return Err(CliError::Other(why)),
+            Trial::Unknown(why) => {
+                // There is nobody to ask.
+                prompt::say(&format!("The key could not be tried: {why}\n"))?;
+                Vec::new()
+            }
+        };
+        let model = self.named_model(&target, &models);
+        let model = model.or_else(|| self.usual_model(&target, &models).map(str::to_owned));
+        Ok(Login::stored(&target, key, model))
+    }
+
+    /// Reads the base URL, the key and the model, each in a line, as far as flags do not give them.
+    pub(super) fn read_all(&self) -> Result<StoredLogin, CliError> {
+        let base_url = match &self.flags.base_url {
+            Some(base_url) => base_url.clone(),
+            None => prompt::ask("Base URL (empty for OpenAI): ")?,
+        };
+        let key = prompt::ask("API key (empty if the server needs none): ")?;
+        let model = match &self.flags.model {
+            Some(model) => model.clone(),
+            None => prompt::ask("Model (empty for the default): ")?,
+        };
+        let non_empty = |text: String| Some(text.trim().to_owned()).filter(|it| !it.is_empty());
+        let (key, model) = (non_empty(key), non_empty(model));
+        match non_empty(base_url) {
+            None if key.is_none() => Err(CliError::Other("enter a key or a base URL".to_owned())),
+            None => Ok(StoredLogin { key, model, ..StoredLogin::default() }),
+            Some(base_url) => {
+                let target = LoginTarget::server(&base_url).map_err(CliError::Other)?;
+                let key = key.map(|it| self.new_key(it.into()));
+                Ok(Login::stored(&target, key, model))
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Questions on the terminal, or their answers from a pipe. Keys are read with echo off.
+
+use std::io::{self, BufRead, IsTerminal, Read, Write, stderr, stdin};
+use std::process::ExitCode;
+
+/// The longest answer, in bytes.
+const MAX_ANSWER: u64 = 64 * 1024;
+
+/// Whether somebody can answer questions.
+pub(super) fn is_terminal() -> bool {
+    stdin().is_terminal()
+}
+
+pub(super) fn say(text: &str) -> io::Result<()> {
+    stderr().write_all(text.as_bytes())
+}
+
+/// Writes the last text of the subcommand, and returns its status.
+pub(super) fn finish(text: &str, is_done: bool) -> ExitCode {
+    if say(text).is_ok() && is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Asks a question and reads a line.
+pub(super) fn ask(question: &str) -> io::Result<String> {
+    say(question)?;
+    read_line()
+}
+
+/// Reads a line, without the white space around it.
+pub(super) fn read_line() -> io::Result<String> {
+    let mut text = String::new();
+    if stdin().lock().take(MAX_ANSWER).read_line(&mut text)? == 0 {
+        return Err(io::Error::other("the input ended"));
+    }
+    Ok(text.trim().to_owned())
+}
+
+/// Asks for a key and reads it with the terminal's echo off.
+#[cfg(unix)]
+pub(super) fn ask_hidden(question: &str) -> io::Result<String> {
+    if !is_terminal() {
+        return ask(question);
+    }
+    // Before the question: what is typed in between would be shown.
+    let hidden = HiddenInput::start()?;
+    let answer = say(question).and_then(|()| read_hidden());
+    drop(hidden);
+    say("\n")?;
+    answer
+}
+
+#[cfg(not(unix))]
+pub(super) fn ask_hidden(question: &str) -> io::Result<String> {
+    ask(question)
+}
+
+/// A terminal that neither echoes what is typed nor turns control characters into signals: a signal would
+/// end the process with the echo off. Dropping it restores the terminal.
+#[cfg(unix)]
+struct HiddenInput {
+    original: rustix::termios::Termios,
+}
+
+#[cfg(unix)]
+impl HiddenInput {
+    fn start() -> io::Result<HiddenInput> {
+        use rustix::termios::{
+            LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr,
+        };
+        let original = tcgetattr(stdin())?;
+        let mut hidden = original.clone();
+        hidden
+            .local_modes
+            .remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN);
+        hidden.special_codes[SpecialCodeIndex::VMIN] = 1;
+        hidden.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(stdin(), OptionalActions::Flush, &hidden)?;
+        Ok(HiddenInput { original })
+    }
+}
+
+#[cfg(unix)]
+impl Drop for HiddenInput {
+    fn drop(&mut self) {
+        use rustix::termios::{OptionalActions, tcsetattr};
+        tcsetattr(stdin(), OptionalActions::Now, &self.original).ok();
+    }
+}
+
+/// Reads what is typed up to the end of the line, with the usual keys for corrections.
+#[cfg(unix)]
+fn read_hidden() -> io::Result<String> {
+    let mut typed = HiddenLine::default();
+    for byte in stdin().lock().bytes().take(usize::try_from(MAX_ANSWER).unwrap_or(usize::MAX)) {
+        if typed.push(byte?)? {
+            return typed.text();
+        }
+    }
+    Err(io::Error::other("the input ended"))
+}
+
+/// A line that is typed without echo.
+#[cfg(unix)]
+#[derive(Default)]
+struct HiddenLine(Vec<u8>);
+
+#[cfg(unix)]
+impl HiddenLine {
+    /// Adds a byte. Returns whether the line has ended.
+    fn push(&mut self, byte: u8) -> io::Result<bool> {
+        match byte {
+            b'\r' | b'\n' => return Ok(true),
+            // Ctrl-C.
+            0x03 => return Err(io::Error::other("it was interrupted")),
+            // Ctrl-D ends the input if nothing has been typed.
+            0x04 if self.0.is_empty() => return Err(io::Error::other("the input ended")),
+            0x04 => return Ok(true),
+            // Backspace, as either of its codes.
+            0x08 | 0x7f => drop(self.0.pop()),
+            // Ctrl-U.
+            0x15 => self.0.clear(),
+            byte if byte.is_ascii_control() => {}
+            byte => self.0.push(byte),
+        }
+        Ok(false)
+    }
+
+    fn text(self) -> io::Result<String> {
+        let text = String::from_utf8(self.0).map_err(|_| io::Error::other("it is not UTF-8"))?;
+        Ok(text.trim().to_owned())
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// What a line means, typed byte by byte.
+    fn typed(bytes: &[u8]) -> Result<String, String> {
+        let mut line = HiddenLine::default();
+        for byte in bytes {
+            match line.push(*byte) {
+                Ok(true) => return line.text().map_err(|it| it.to_string()),
+                Ok(false) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Err("no end".to_owned())
+    }
+
+    #[test]
+    fn a_hidden_line_can_be_corrected_and_interrupted() {
+        for (bytes, expected) in [
+            (&b"sk-1\n"[..], Ok("sk-1")),
+            (b" sk-1 \r", Ok("sk-1")),
+            (b"skk\x7f-2\x08\x081\n", Ok("sk1")),
+            (b"wrong\x15sk-1\n", Ok("sk-1")),
+            (b"\x7f\x1a\n", Ok("")),
+            (b"sk-1\x04", Ok("sk-1")),
+            (b"\x04", Err("the input ended")),
+            (b"sk\x03", Err("it was interrupted")),
+            (b"\xff\n", Err("it is not UTF-8")),
+        ] {
+            assert_eq!(typed(bytes), expected.map(str::to_owned).map_err(str::to_owned));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Tries a key by asking the server for its models.
+
+use std::error::Error;
+
+use crate::config::Secret;
+use turnwright_llm::{Endpoint, ErrorKind, LlmError, Model, ModelSettings, Protocol, RemoteModel};
+use turnwright_types::effect::escape_hidden_line;
+
+use super::super::{CliError, block_on};
+use super::target::LoginTarget;
+use super::{Login, prompt};
+
+/// The outcome of trying a key.
+#[derive(Debug)]
+pub(super) enum Trial {
+    /// The key works. The models that the server has listed.
+    Models(Vec<String>),
+    /// The server refuses the key.
+    Refused(String),
+    /// Whether the key works could not be found out.
+    Unknown(String),
+}
+
+impl Login<'_> {
+    /// Asks the server for its models. The wait has a limit.
+    pub(super) fn try_key(
+        &self,
+        target: &LoginTarget,
+        key: Option<&Secret>,
+    ) -> Result<Trial, CliError> {
+        if !self.config.list_models() {
+            let file = self.config.user_file_path().display();
+            return Ok(Trial::Unknown(format!(
+                "{} was not asked for its models, because {file} forbids it",
+                target.name()
+            )));
+        }
+        let listed = block_on(list_models(&target.base_url, key))?;
+        let trial = Trial::of(target.name(), listed);
+        if matches!(trial, Trial::Models(_)) && key.is_some() && is_public(target)? {
+            prompt::say(&format!(
+                "{} lists its models without a key, too, so the key itself was not tried.\n",
+                target.name()
+            ))?;
+        }
+        Ok(trial)
+    }
+}
+
+impl Trial {
+    fn of(name: &str, listed: Result<Vec<String>, LlmError>) -> Trial {
+        match listed {
+            Ok(models) if models.is_empty() => Trial::Unknown(format!("{name} lists no models")),
+            Ok(models) => Trial::Models(models),
+            Err(error) => {
+                let text = escape_hidden_line(&with_cause(&error));
+                let is_refusal = matches!(error.status(), Some(401 | 403))
+                    || matches!(error.kind(), ErrorKind::Auth | ErrorKind::Config);
+                if is_refusal { Trial::Refused(text) } else { Trial::Unknown(text) }
+            }
+        }
+    }
+}
+
+/// Whether the server lists its models to everybody, as OpenRouter does.
+fn is_public(target: &LoginTarget) -> Result<bool, CliError> {
+    let listed = block_on(list_models(&target.base_url, None))?;
+    Ok(listed.is_ok_and(|it| !it.is_empty()))
+}
+
+/// The models that a server lists.
+pub(super) async fn list_models(
+    base_url: &str,
+    key: Option<&Secret>,
+) -> Result<Vec<String>, LlmError> {
+    let key = key.cloned().map(Secret::into_inner);
+    let endpoint = Endpoint::new(base_url, key)?.with_key_advice(Some("Check the key".to_owned()));
+    RemoteModel::new(Protocol::Chat, endpoint, ModelSettings::default()).list_models().await
+}
+
+/// The error with its deepest cause.
+fn with_cause(error: &LlmError) -> String {
+    let mut cause = error.source();
+    while let Some(deeper) = cause.and_then(Error::source) {
+        cause = Some(deeper);
+    }
+    let text = error.to_string();
+    cause.map_or(text.clone(), |it| format!("{text} ({it})"))
+}

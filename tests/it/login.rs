@@ -1,0 +1,338 @@
+//! `turnwright login` and `logout` on a terminal and from a pipe, with servers that accept, refuse and do not
+//! know the key. `tests/it/auth.rs` tests their effect on agents.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use turnwright_testing::process_waits;
+use turnwright_testing::pseudo_terminal::PseudoTerminal;
+use turnwright_testing::raw_server::RawServer;
+
+/// Ctrl-C on a terminal.
+const INTERRUPT: &str = "\u{3}";
+
+/// The command with its folders below `home` and no other variables. No request leaves this machine.
+fn command(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    command.args(arguments).env_clear().env("TURNWRIGHT_HOME", home);
+    command.env("https_proxy", closed_port());
+    command
+}
+
+/// The URL of a port at which nobody listens.
+fn closed_port() -> String {
+    format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
+}
+
+/// Runs the command with `input` in a pipe.
+fn piped(mut command: Command, input: &str) -> Output {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // The subcommand may exit before it has read all of its input.
+    child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
+    process_waits::wait_with_output(child)
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn file(home: &Path) -> PathBuf {
+    home.join("config/login.json")
+}
+
+/// The stored logins.
+fn stored(home: &Path) -> Value {
+    let text = std::fs::read_to_string(file(home)).unwrap();
+    serde_json::from_str::<Value>(&text).unwrap()["logins"].clone()
+}
+
+/// A server that lists two models to whoever has the key `sk-right`.
+fn model_server() -> RawServer {
+    RawServer::reading(|_, request, stream| {
+        let is_right = request.to_lowercase().contains("authorization: bearer sk-right\r\n");
+        let (status, body) = if is_right {
+            (
+                200,
+                json!({ "data": [{ "id": "beta" }, { "id": "an-embedding" }, { "id": "alpha" }] }),
+            )
+        } else {
+            (401, json!({ "error": { "message": "Who is there?" } }))
+        };
+        respond(stream, status, &body.to_string());
+    })
+}
+
+/// A server without a list of models.
+fn server_without_a_list() -> RawServer {
+    RawServer::start(|_, stream| respond(stream, 404, "not found"))
+}
+
+fn respond(stream: &mut impl std::io::Write, status: u16, body: &str) {
+    let length = body.len();
+    write!(stream, "HTTP/1.1 {status} \r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+}
+
+fn home() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn a_refused_key_is_asked_for_again_and_a_model_is_chosen_from_the_list() {
+    let (home, server) = (home(), model_server());
+    let base_url = server.base_url();
+    let mut terminal =
+        PseudoTerminal::start(command(home.path(), &["login", "--base-url", &base_url]));
+    terminal.answer("empty if the server needs none): ", "sk-wrong");
+    terminal.wait_for("answered 401: Who is there? Check the key. Nothing was stored.");
+    assert!(!file(home.path()).exists());
+    terminal.answer("(hidden; empty if the server needs none): ", "sk-right");
+    terminal.wait_for("1  alpha\r\n   2  beta\r\n   3  an-embedding\r\n");
+    terminal.answer("Model (number or name; empty for alpha): ", "9");
+    terminal.wait_for("Enter a number from 1 to 3, or a name.");
+    terminal.answer("empty for alpha): ", "2");
+    let (status, shown) = terminal.end("turnwright now starts with beta.");
+    assert!(status.success() && !shown.contains("sk-"), "{status} {shown}");
+    let expected = json!([{ "base_url": base_url, "key": "sk-right", "model": "beta" }]);
+    assert_eq!(stored(home.path()), expected);
+
+    // The stored key is offered, and the model that was chosen is the usual one.
+    let mut terminal =
+        PseudoTerminal::start(command(home.path(), &["login", "--base-url", &base_url]));
+    terminal.answer("login.json): ", "");
+    terminal.answer("empty for beta): ", "of-my-own");
+    assert!(terminal.end("turnwright now starts with of-my-own.").0.success());
+    assert_eq!(stored(home.path())[0]["key"], "sk-right");
+}
+
+#[test]
+fn after_three_refused_keys_nothing_is_stored() {
+    let (home, server) = (home(), model_server());
+    let arguments = ["login", "--base-url", &server.base_url()];
+    let mut terminal = PseudoTerminal::start(command(home.path(), &arguments));
+    for key in ["sk-1", "sk-2", "sk-3"] {
+        terminal.answer("API key for ", key);
+    }
+    let (status, shown) = terminal.end("Nothing was stored: there was no valid key in 3 attempts");
+    assert_eq!(status.code(), Some(1), "{shown}");
+    assert_eq!(server.requests().len(), 3);
+    assert!(!file(home.path()).exists());
+}
+
+#[test]
+fn a_key_that_cannot_be_tried_is_stored_only_after_a_yes() {
+    let (home, server) = (home(), server_without_a_list());
+    let closed = closed_port();
+    for (base_url, why) in [(server.base_url(), "answered 404"), (closed, "Could not reach")] {
+        let arguments = ["login", "--base-url", &base_url, "--model", "m"];
+        let mut terminal = PseudoTerminal::start(command(home.path(), &arguments));
+        terminal.answer("API key for ", "");
+        terminal.wait_for(why);
+        terminal.answer("Store it nevertheless? [y/N] ", "");
+        let (status, shown) = terminal.end("Nothing was stored");
+        assert!(!status.success() && !file(home.path()).exists(), "{shown}");
+
+        let mut terminal = PseudoTerminal::start(command(home.path(), &arguments));
+        terminal.answer("API key for ", "");
+        terminal.answer("Store it nevertheless? [y/N] ", "yes");
+        assert!(terminal.end("turnwright now starts with m.").0.success());
+        assert_eq!(stored(home.path()), json!([{ "base_url": base_url, "model": "m" }]));
+        std::fs::remove_file(file(home.path())).unwrap();
+    }
+}
+
+#[test]
+fn an_interrupt_while_the_key_is_typed_restores_the_echo() {
+    let home = home();
+    let arguments = ["login", "--provider", "deepseek"];
+    let mut terminal = PseudoTerminal::start(command(home.path(), &arguments));
+    terminal.wait_for("API key for deepseek (hidden): ");
+    assert!(!terminal.echoes());
+    terminal.type_in("sk-half");
+    terminal.type_in(INTERRUPT);
+    let (status, shown) = terminal.end("Nothing was stored: it was interrupted");
+    assert!(!status.success() && !shown.contains("sk-half"), "{shown}");
+    assert!(!file(home.path()).exists());
+}
+
+#[test]
+fn a_provider_is_chosen_from_the_list_by_number_or_name() {
+    let (home, server) = (home(), model_server());
+    let mut command = command(home.path(), &["login"]);
+    command.env("GROQ_API_KEY", "sk-groq");
+    let mut terminal = PseudoTerminal::start(command);
+    terminal.wait_for("  openai\r\n");
+    terminal.wait_for("  groq            key in GROQ_API_KEY\r\n");
+    terminal.wait_for("  another server\r\n");
+    terminal.answer("Provider (number or name", "open");
+    terminal.wait_for("`open` may be openai or openrouter.");
+    terminal.answer("Provider (number or name", "nobody");
+    terminal.wait_for("Nothing here is called `nobody`.");
+    terminal.answer("Provider (number or name", "ANOTHER");
+    terminal.answer("Base URL, such as https://example.com/v1: ", "localhost");
+    terminal.wait_for("is not an http or https URL");
+    terminal.answer("Base URL, such as https://example.com/v1: ", &server.base_url());
+    terminal.answer("API key for ", "sk-right");
+    terminal.answer("empty for alpha): ", "");
+    let (status, shown) = terminal.end("turnwright now starts with alpha.");
+    assert!(status.success() && !shown.contains("sk-"), "{shown}");
+}
+
+#[test]
+fn a_key_in_the_environment_is_not_stored_with_the_model() {
+    let home = home();
+    let mut command = command(home.path(), &["login", "--provider", "deepseek"]);
+    command.env("DEEPSEEK_API_KEY", "sk-variable");
+    let mut terminal = PseudoTerminal::start(command);
+    terminal.answer("(hidden; empty for the one in DEEPSEEK_API_KEY): ", "");
+    terminal.answer("Store it nevertheless? [y/N] ", "y");
+    terminal.answer("Model (name): ", "deepseek-chat");
+    assert!(terminal.end("turnwright now starts with deepseek/deepseek-chat.").0.success());
+    let expected = json!([{ "provider": "deepseek", "model": "deepseek-chat" }]);
+    assert_eq!(stored(home.path()), expected);
+}
+
+#[test]
+fn several_logins_are_kept_shown_and_removed_one_by_one() {
+    let home = home();
+    let login = |provider, key: &str, model| {
+        let arguments = ["login", "--provider", provider, "--model", model];
+        let output = piped(command(home.path(), &arguments), key);
+        assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+        stderr(&output)
+    };
+    let said = login("groq", "sk-groq\n", "g");
+    assert!(said.contains("The key could not be tried: Could not reach api.groq.com"), "{said}");
+    assert!(said.contains("turnwright now starts with groq/g."), "{said}");
+    let said = login("DeepSeek", "sk-deepseek", "deepseek/chat");
+    assert!(said.ends_with("turnwright now starts with deepseek/chat.\n"), "{said}");
+    let expected = json!([
+        { "provider": "groq", "key": "sk-groq", "model": "g" },
+        { "provider": "deepseek", "key": "sk-deepseek", "model": "chat" },
+    ]);
+    assert_eq!(stored(home.path()), expected);
+
+    let shown = process_waits::output(&mut command(home.path(), &["config", "show", "--json"]));
+    let shown: Value = serde_json::from_slice(&shown.unwrap().stdout).unwrap();
+    let path = file(home.path()).display().to_string();
+    for (name, value) in [
+        ("model", "deepseek/chat"),
+        ("key", "set"),
+        ("login.groq", "https://api.groq.com/openai/v1, key set, model g"),
+        ("login.deepseek", "https://api.deepseek.com/v1, key set, model chat"),
+    ] {
+        let row = json!({ "name": name, "value": value, "from": path });
+        assert!(shown["settings"].as_array().unwrap().contains(&row), "{row} {shown}");
+    }
+
+    let logout = |arguments: &[&str]| {
+        let output = piped(command(home.path(), &[&["logout"], arguments].concat()), "");
+        (output.status.success(), stderr(&output))
+    };
+    let (done, said) = logout(&[]);
+    assert!(!done && said.contains("Add --all, or --provider with one of groq, deep"), "{said}");
+    let (done, said) = logout(&["--provider", "mistral"]);
+    assert!(!done && said.contains("there is no login of `mistral`. Stored are: groq"), "{said}");
+
+    let mut terminal = PseudoTerminal::start(command(home.path(), &["logout"]));
+    terminal.wait_for("1  groq\r\n   2  deepseek\r\n   3  all\r\n");
+    terminal.answer("Log out of (number or name): ", "deep");
+    let (status, shown) =
+        terminal.end("Removed the login of deepseek.\r\nThere is still a key for groq");
+    assert!(status.success(), "{shown}");
+    let (done, said) = logout(&[]);
+    assert!(done && said == "Removed the login of groq.\n", "{said}");
+    assert!(!file(home.path()).exists());
+    assert_eq!(logout(&["--all"]), (true, "There was no stored login.\n".to_owned()));
+}
+
+#[test]
+fn logout_names_the_variable_that_still_gives_a_key() {
+    let home = home();
+    let arguments = ["login", "--provider", "groq"];
+    assert!(piped(command(home.path(), &arguments), "sk-groq\n").status.success());
+    let mut command = command(home.path(), &["logout", "--provider", "groq"]);
+    command.env("GROQ_API_KEY", "sk-other");
+    let said = stderr(&piped(command, ""));
+    let expected = "Removed the login of groq.\nThere is still a key for groq (GROQ_API_KEY).\n";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_piped_key_that_the_server_refuses_is_not_stored() {
+    let home = home();
+    // The server plays the proxy through which the requests go.
+    for (server, expected) in [
+        (RawServer::start(|_, stream| respond(stream, 403, "No.")), None),
+        (model_server_without_keys(), Some(json!([{ "provider": "ollama", "model": "qwen3" }]))),
+    ] {
+        let mut command = command(home.path(), &["login", "--provider", "ollama"]);
+        command.env("http_proxy", format!("http://{}", server.host()));
+        let output = piped(command, "");
+        assert_eq!(output.status.success(), expected.is_some(), "{output:?}");
+        match expected {
+            Some(expected) => assert_eq!(stored(home.path()), expected),
+            None => {
+                assert!(stderr(&output).starts_with("Nothing was stored: "), "{output:?}");
+                assert!(!file(home.path()).exists());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_that_the_server_does_not_look_at_is_not_called_good() {
+    let (home, server) = (home(), model_server_without_keys());
+    let arguments = ["login", "--base-url", &server.base_url()];
+    let mut terminal = PseudoTerminal::start(command(home.path(), &arguments));
+    terminal.answer("API key for ", "sk-any");
+    terminal.wait_for("lists its models without a key, too, so the key itself was not tried.");
+    terminal.answer("empty for qwen3): ", "");
+    assert!(terminal.end("turnwright now starts with qwen3.").0.success());
+}
+
+fn model_server_without_keys() -> RawServer {
+    RawServer::start(|_, stream| respond(stream, 200, r#"{ "data": [{ "id": "qwen3" }] }"#))
+}
+
+#[test]
+fn a_provider_that_nobody_knows_is_answered_with_the_known_ones() {
+    let home = home();
+    for (arguments, expected) in [
+        (
+            &["--provider", "deepsek"][..],
+            "no provider is called `deepsek`. Known are openai, azure",
+        ),
+        (&["--provider", "groq", "--base-url", "http://h/v1"], "groq has a base URL of its own"),
+        (&["--provider", "azure"], "each account of azure has its own server: add --base-url"),
+        (&["--provider", "groq"], "groq needs a key"),
+    ] {
+        let output = piped(command(home.path(), &[&["login"], arguments].concat()), "\n");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = stderr(&output);
+        assert!(said.starts_with("Nothing was stored: ") && said.contains(expected), "{said}");
+        assert!(!file(home.path()).exists());
+    }
+}
+
+#[test]
+fn a_damaged_file_is_replaced_by_the_next_login_and_removed_by_a_logout() {
+    let home = home();
+    let damage = || {
+        std::fs::create_dir_all(home.path().join("config")).unwrap();
+        std::fs::write(file(home.path()), "{").unwrap();
+    };
+    damage();
+    let arguments = ["login", "--base-url", "http://127.0.0.1:9/v1", "--model", "m"];
+    let said = stderr(&piped(command(home.path(), &arguments), "sk-new\n"));
+    assert!(said.contains("login.json is damaged") && said.contains("replaces it"), "{said}");
+    assert_eq!(stored(home.path())[0]["key"], "sk-new");
+    damage();
+    let said = stderr(&piped(command(home.path(), &["logout"]), ""));
+    assert_eq!(said, "Removed the stored logins, which were damaged.\n");
+    assert!(!file(home.path()).exists());
+}

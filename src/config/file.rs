@@ -85,7 +85,7 @@ pub(super) struct ModelSection {
     pub(super) price: Option<Price>,
 }
 
-const TOP_KEYS: &[&str] = &[
+pub(super) const TOP_KEYS: &[&str] = &[
     "model",
     "mode",
     "max_turn_requests",
@@ -99,14 +99,14 @@ const TOP_KEYS: &[&str] = &[
     "providers",
     "mcp",
 ];
-const WEB_KEYS: &[&str] = &["allow"];
-const SESSIONS_KEYS: &[&str] = &["keep_days", "max_size"];
-const PROVIDER_KEYS: &[&str] = &[
+pub(super) const WEB_KEYS: &[&str] = &["allow"];
+pub(super) const SESSIONS_KEYS: &[&str] = &["keep_days", "max_size"];
+pub(super) const PROVIDER_KEYS: &[&str] = &[
     "base_url", "api", "key_env", "key_file", "key", "api_key", "headers", "models", "quirks",
     "model",
 ];
-const MODEL_KEYS: &[&str] = &["window", "max_output", "quirks", "price"];
-const PRICE_KEYS: &[&str] = &["input", "cached", "output"];
+pub(super) const MODEL_KEYS: &[&str] = &["window", "max_output", "quirks", "price"];
+pub(super) const PRICE_KEYS: &[&str] = &["input", "cached", "output"];
 
 impl ProviderSection {
     /// True if the section contains a key itself, which is refused.

@@ -215,3 +215,14 @@ fn config_show_prints_settings_with_their_origin_and_without_keys() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).contains("line 1"), "{output:?}");
 }
+
+#[test]
+fn the_schema_is_printed_as_it_is_in_the_manual() {
+    let agent = unconfigured("model = ").initialize();
+    let output = turnwright(&agent, &["config", "schema"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        include_str!("../../docs/config.schema.json")
+    );
+}

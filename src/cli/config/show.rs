@@ -1,48 +1,23 @@
-//! `turnwright config`: shows the settings and where each of them comes from.
+//! `turnwright config show`: the effective settings, and what is wrong with them.
 
-use std::io::{self, Write, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Subcommand;
 use serde_json::json;
 
+use crate::cli::write_stdout;
 use crate::config::Config;
 use crate::session::rule_problems;
 use turnwright_types::redact;
 
-#[derive(Debug, Subcommand)]
-pub(super) enum ConfigCommand {
-    /// Print the path of the settings file
-    #[command(after_help = "Example: $EDITOR \"$(turnwright config path)\"")]
-    Path,
-    /// Show the effective settings and where each comes from (keys are not shown)
-    #[command(after_help = "Example: turnwright config show --json")]
-    Show {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-}
-
 /// Unusable settings are shown as well, and make the exit status 1.
-pub(super) fn run(action: &ConfigCommand, config: &Config) -> ExitCode {
-    let text = match action {
-        ConfigCommand::Path => format!("{}\n", config.user_file_path().display()),
-        ConfigCommand::Show { json: true } => as_json(config),
-        ConfigCommand::Show { json: false } => as_text(config),
-    };
-    let is_usable = matches!(action, ConfigCommand::Path)
-        || config.provider().is_ok() && errors(config).is_empty();
-    match write_stdout(&text) {
+pub(super) fn run(is_json: bool, config: &Config) -> ExitCode {
+    let text = if is_json { as_json(config) } else { as_text(config) };
+    let is_usable = config.provider().is_ok() && errors(config).is_empty();
+    match write_stdout(&redact::text(&text)) {
         Ok(()) if is_usable => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-fn write_stdout(text: &str) -> io::Result<()> {
-    stdout().write_all(redact::text(text).as_bytes())
 }
 
 /// Wrong values and invalid rules, one sentence each.

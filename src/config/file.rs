@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::permissions::{PERMISSION_KEYS, RULE_KEYS};
 use super::presets::preset;
 use super::provider::Price;
+use super::resolve::is_credential;
 use super::sandbox::{SANDBOX_KEYS, SandboxSection};
 use super::servers::McpSection;
 use super::{ConfigError, PermissionSection};
@@ -167,6 +168,16 @@ impl ConfigFile {
     /// The variables that the file refers to. They hold keys.
     pub(super) fn variables(&self) -> Vec<String> {
         self.providers.values().flat_map(ProviderSection::variables).map(str::to_owned).collect()
+    }
+
+    /// The values in the file that are credentials by the name of their header or variable.
+    pub(super) fn literal_credentials(&self) -> Vec<String> {
+        let headers = self.providers.values().flat_map(|it| &it.headers);
+        let literal =
+            headers.filter(|it| is_credential(it.0) && referenced_variable(it.1).is_none());
+        // The last word: the value may be `Bearer KEY`.
+        let values = literal.filter_map(|it| it.1.split_whitespace().next_back());
+        values.map(str::to_owned).chain(self.mcp.secrets(is_credential)).collect()
     }
 
     fn warn_ineffective_values(&self, notes: &mut Vec<String>) {

@@ -1,8 +1,115 @@
 //! The JSON Schema of the settings file: the key, type, allowed words, default and description of each
 //! setting. Editors complete and check the file with it; `config init` and `config set` are based on it.
 
+use serde_json::Value;
+use toml::de::{DeArray, DeValue};
+
+use super::document::string_text;
+
 /// The schema, as it is printed.
 pub(crate) const SETTINGS_SCHEMA: &str = include_str!("../../docs/config.schema.json");
+
+/// The schema of all settings.
+pub(super) fn root() -> Value {
+    // A test reads it.
+    serde_json::from_str(SETTINGS_SCHEMA).unwrap_or_default()
+}
+
+/// A setting that does not exist.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct UnknownSetting {
+    /// How many parts of the key are known.
+    pub(super) depth: usize,
+    /// The keys that may follow them.
+    pub(super) known: Vec<String>,
+}
+
+/// The schema of one setting. `true` allows anything.
+pub(super) fn find<'a>(root: &'a Value, path: &[String]) -> Result<&'a Value, UnknownSetting> {
+    let mut node = root;
+    for (depth, key) in path.iter().enumerate() {
+        let (named, others) = (&node["properties"], &node["additionalProperties"]);
+        node = match named.get(key) {
+            Some(found) => found,
+            None if others.is_object() => others,
+            None if named.is_null() && (node["type"] == "object" || node == &ANYTHING) => &ANYTHING,
+            None => {
+                let known = named.as_object().into_iter().flatten();
+                let known = known.map(|it| it.0.clone()).collect();
+                return Err(UnknownSetting { depth, known });
+            }
+        };
+    }
+    Ok(node)
+}
+
+static ANYTHING: Value = Value::Bool(true);
+
+/// What is allowed, as a phrase.
+pub(super) fn expected(node: &Value) -> String {
+    if let Some(words) = node["enum"].as_array() {
+        let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
+        return format!("one of {}", words.join(", "));
+    }
+    match node["type"].as_str() {
+        Some("integer") => format!("a whole number ≥ {}", node["minimum"]),
+        Some("number") => "a number".to_owned(),
+        Some("boolean") => "true or false".to_owned(),
+        Some("array") if node["items"]["type"] == "string" => "a list of texts".to_owned(),
+        Some("array") => "a list of tables".to_owned(),
+        Some("object") => "a table".to_owned(),
+        _ => "a text".to_owned(),
+    }
+}
+
+/// The TOML text of a value that was typed: itself if it is TOML of the right type, else what it says. Several
+/// values are a list.
+///
+/// # Errors
+/// What is expected instead, as a phrase.
+pub(super) fn value_text(node: &Value, typed: &[String]) -> Result<String, String> {
+    let is_list = node["type"] == "array" && node["items"]["type"] == "string";
+    let [one] = typed else {
+        let all: Vec<_> = typed.iter().map(|it| string_text(it)).collect();
+        let list = format!("[{}]", all.join(", "));
+        return if is_list { Ok(list) } else { Err(format!("{}, and only one", expected(node))) };
+    };
+    let parsed = DeValue::parse(one).ok().filter(|it| fits(node, it.get_ref()));
+    let word = parsed.as_ref().and_then(|it| it.get_ref().as_str()).unwrap_or(one).trim();
+    if let Some(words) = node["enum"].as_array() {
+        let mut words = words.iter().filter_map(Value::as_str);
+        let found = words.find(|it| it.eq_ignore_ascii_case(word));
+        return found.map(string_text).ok_or_else(|| expected(node));
+    }
+    match parsed {
+        Some(parsed) => Ok(one.get(parsed.span()).unwrap_or(one).to_owned()),
+        None if is_list && !one.trim_start().starts_with('[') => {
+            Ok(format!("[{}]", string_text(one)))
+        }
+        None if node["type"] == "string" || node == &ANYTHING => Ok(string_text(one)),
+        None => Err(expected(node)),
+    }
+}
+
+/// Whether a value has the type of a setting.
+fn fits(node: &Value, value: &DeValue<'_>) -> bool {
+    let of_items = |all: &DeArray<'_>| all.iter().all(|it| fits(&node["items"], it.get_ref()));
+    let number = |it: &str| it.parse::<i64>().ok();
+    match (node["type"].as_str(), value) {
+        (Some("string"), DeValue::String(_)) | (Some("boolean"), DeValue::Boolean(_)) => true,
+        (Some("object"), DeValue::Table(_)) | (Some("number"), DeValue::Float(_)) => true,
+        (Some("integer"), DeValue::Integer(it)) => {
+            let (least, most) = (node["minimum"].as_i64(), node["maximum"].as_i64());
+            let is_within =
+                |it| least.is_none_or(|least| it >= least) && most.is_none_or(|most| it <= most);
+            it.radix() != 10 || number(it.as_str()).is_some_and(is_within)
+        }
+        (Some("number"), DeValue::Integer(_)) => true,
+        (Some("array"), DeValue::Array(all)) => of_items(all),
+        (None, _) => true,
+        _ => false,
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -51,7 +51,7 @@ impl Config {
 }
 
 impl ConfigFile {
-    fn wrong_values(&self) -> Vec<String> {
+    pub(super) fn wrong_values(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         if let Some(word) = self.mode.as_ref().filter(|it| Mode::parse_lenient(it).is_none()) {
             wrong.push(format!("`mode` {}. Sessions begin in `ask`", expected_mode(word)));

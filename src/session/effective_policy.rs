@@ -228,6 +228,16 @@ pub(crate) fn rule_problems(config: &Config, folder: &Path) -> Vec<String> {
         .unwrap_or_default()
 }
 
+/// What is wrong with these rules of the user's file.
+pub(crate) fn user_rule_problems(config: &Config, rules: &PermissionSection) -> Vec<String> {
+    let here = std::path::absolute(".").into_iter();
+    let bases = PathBases { roots: here.collect(), home: config.home() };
+    let dialect = turnwright_workspace::exec::dialect();
+    let context = RuleContext { bases: &bases, dialect, resolve_links: &Path::to_path_buf };
+    let loaded = load_rules(&drafts(rules), Scope::User, context);
+    loaded.problems.into_iter().chain(loaded.notes).collect()
+}
+
 /// The rules and problems that were collected so far.
 struct PolicyLayers<'a> {
     site: RuleContext<'a>,

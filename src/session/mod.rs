@@ -53,7 +53,9 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::message::{StopReason, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
-pub(crate) use effective_policy::{PROJECT_FILE, ProjectFile, resolve_policy, rule_problems};
+pub(crate) use effective_policy::{
+    PROJECT_FILE, ProjectFile, resolve_policy, rule_problems, user_rule_problems,
+};
 pub(crate) use history::history;
 pub(crate) use host::SessionHost;
 pub(crate) use mcp_servers::ServerCheck;

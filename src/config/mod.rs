@@ -45,6 +45,7 @@ pub(crate) use sandbox::{NetworkSetting, SandboxSettings};
 pub(crate) use schema::SETTINGS_SCHEMA;
 pub(crate) use secret::Secret;
 pub(crate) use servers::{McpServerSettings, McpSettings, McpTransport};
+pub(crate) use show::EffectiveSetting;
 pub(crate) use template::settings_template;
 pub(crate) use turnwright_types::message::ReasoningEffort;
 pub(crate) use user_file::UserFile;

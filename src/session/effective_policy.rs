@@ -220,14 +220,6 @@ pub(super) fn command_confinement(
     }
 }
 
-/// The problems of the rules that apply in a folder.
-pub(crate) fn rule_problems(config: &Config, folder: &Path) -> Vec<String> {
-    let roots = Roots::new(folder);
-    roots
-        .map(|it| resolve_policy(config, &TrustStore::new(&config.paths.state), &it).problems)
-        .unwrap_or_default()
-}
-
 /// What is wrong with these rules of the user's file.
 pub(crate) fn user_rule_problems(config: &Config, rules: &PermissionSection) -> Vec<String> {
     let here = std::path::absolute(".").into_iter();

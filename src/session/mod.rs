@@ -54,7 +54,7 @@ use turnwright_types::message::{StopReason, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 pub(crate) use effective_policy::{
-    PROJECT_FILE, ProjectFile, resolve_policy, rule_problems, user_rule_problems,
+    EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy, user_rule_problems,
 };
 pub(crate) use history::history;
 pub(crate) use host::SessionHost;

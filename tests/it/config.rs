@@ -350,3 +350,87 @@ fn config_edit_opens_the_editor_and_tells_what_is_wrong_with_its_line() {
     let output = edit(&agent, "exit 7");
     assert!(String::from_utf8_lossy(&output.stderr).contains("ended with exit status: 7"));
 }
+
+/// What `config show --json`, run in the agent's folder, says of the project.
+fn project_settings(agent: &TestAgent) -> Vec<String> {
+    let output = process_waits::output(
+        Command::new(env!("CARGO_BIN_EXE_turnwright"))
+            .args(["config", "show", "--json"])
+            .current_dir(agent.workspace())
+            .env_clear()
+            .env("TURNWRIGHT_HOME", agent.home()),
+    );
+    let shown: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let line = |it: &Value| {
+        let text = |key: &str| it[key].as_str().unwrap().to_owned();
+        let place = text("from").replace(agent.workspace().to_str().unwrap(), "ws");
+        format!("{}: {} from {place}", text("name"), text("value"))
+    };
+    shown["project"].as_array().unwrap().iter().map(line).collect()
+}
+
+/// Runs a subcommand in the agent's folder.
+fn run_in_project(agent: &TestAgent, arguments: &[&str]) -> String {
+    let output = process_waits::output(
+        Command::new(env!("CARGO_BIN_EXE_turnwright"))
+            .args(arguments)
+            .current_dir(agent.workspace())
+            .env_clear()
+            .env("TURNWRIGHT_HOME", agent.home()),
+    );
+    String::from_utf8(output.unwrap().stdout).unwrap()
+}
+
+#[test]
+fn config_show_names_what_the_project_changes_and_whether_it_is_trusted() {
+    const SETTINGS: &str = ".turnwright/config.toml";
+    let wishes = "mode = 'auto'\n[permissions]\nallow = ['exec(ls)']\ndeny = ['read(x)']\n\
+                  [sandbox]\nnetwork = 'on'\nhide = ['secret']\n";
+    let servers = r#"{ "mcpServers": { "a": { "command": "a-server" } } }"#;
+    let agent = unconfigured("[permissions]\nask = ['exec(rm)']")
+        .file(SETTINGS, wishes)
+        .file(".mcp.json", servers)
+        .file("AGENTS.md", "Be brief.")
+        .file(".agents/skills/greet/SKILL.md", "---\nname: greet\ndescription: Greets.\n---\nHi.\n")
+        .initialize();
+    run_in_project(&agent, &["policy", "deny", "exec(git push)"]);
+    let shown = project_settings(&agent);
+    let has = |shown: &[String], expected: &str| {
+        assert!(shown.iter().any(|it| it.starts_with(expected)), "{expected}: {shown:#?}");
+    };
+    has(&shown, "permissions: 1 rule that you have kept for this project from ");
+    has(&shown, "permissions: 1 rule of the project from ws/.turnwright/config.toml");
+    has(
+        &shown,
+        ".turnwright/config.toml: not trusted: 1 allow rule, mode = \"auto\", sandbox.network = \"on\" \
+         ignored until you run `turnwright trust` from ws/.turnwright/config.toml",
+    );
+    has(&shown, ".mcp.json: not trusted: 1 MCP server not started until");
+    has(&shown, "instructions: AGENTS.md from ws/AGENTS.md");
+    has(&shown, "skill: greet from ws/.agents/skills/greet");
+    has(&shown, "sandbox.hide: ");
+    assert!(!shown.iter().any(|it| it.starts_with("mode") || it.starts_with("sandbox.network")));
+
+    let asked = run_in_project(&agent, &["trust"]);
+    for code in asked.split("--yes ").skip(1).map(|it| it.split('`').next().unwrap()) {
+        run_in_project(&agent, &["trust", "--yes", code]);
+    }
+    let shown = project_settings(&agent);
+    has(&shown, "permissions: 2 rules of the project from ws/.turnwright/config.toml");
+    has(&shown, ".turnwright/config.toml: trusted: 1 allow rule");
+    has(&shown, ".mcp.json: trusted: 1 MCP server from ws/.mcp.json");
+    has(&shown, "mode: auto from ws/.turnwright/config.toml");
+    has(&shown, "sandbox.network: on from ws/.turnwright/config.toml");
+    let text = run_in_project(&agent, &["config", "show"]);
+    assert!(text.contains("\nin this folder:\npermissions"), "{text}");
+
+    std::fs::write(agent.workspace().join(SETTINGS), format!("{wishes}# more")).unwrap();
+    has(
+        &project_settings(&agent),
+        ".turnwright/config.toml: changed since it was trusted: 1 allow",
+    );
+    std::fs::write(agent.workspace().join(SETTINGS), "mode = 'plan'").unwrap();
+    let shown = project_settings(&agent);
+    has(&shown, ".turnwright/config.toml: needs no trust");
+    has(&shown, "mode: plan from ws/.turnwright/config.toml");
+}

@@ -2,6 +2,7 @@
 
 mod change;
 mod edit;
+mod project;
 mod show;
 
 use std::process::ExitCode;

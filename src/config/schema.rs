@@ -74,8 +74,9 @@ pub(super) fn value_text(node: &Value, typed: &[String]) -> Result<String, Strin
         let list = format!("[{}]", all.join(", "));
         return if is_list { Ok(list) } else { Err(format!("{}, and only one", expected(node))) };
     };
-    let parsed = DeValue::parse(one).ok().filter(|it| fits(node, it.get_ref()));
-    let word = parsed.as_ref().and_then(|it| it.get_ref().as_str()).unwrap_or(one).trim();
+    let value = DeValue::parse(one).ok();
+    let word = value.as_ref().and_then(|it| it.get_ref().as_str()).unwrap_or(one).trim();
+    let parsed = value.as_ref().filter(|it| fits(node, it.get_ref()));
     if let Some(words) = node["enum"].as_array() {
         let mut words = words.iter().filter_map(Value::as_str);
         let found = words.find(|it| it.eq_ignore_ascii_case(word));
@@ -84,7 +85,7 @@ pub(super) fn value_text(node: &Value, typed: &[String]) -> Result<String, Strin
     match parsed {
         Some(parsed) => Ok(one.get(parsed.span()).unwrap_or(one).to_owned()),
         None if is_list && !one.trim_start().starts_with('[') => {
-            Ok(format!("[{}]", string_text(one)))
+            Ok(format!("[{}]", string_text(word)))
         }
         None if node["type"] == "string" || node == &ANYTHING => Ok(string_text(one)),
         None => Err(expected(node)),

@@ -43,6 +43,7 @@ fn a_value_is_typed_as_toml_or_as_a_text() {
         ("list_models", &["false"], "list_models = false\n"),
         ("sessions.keep_days", &["0"], "[sessions]\nkeep_days = 0\n"),
         ("web.allow", &["localhost:3000"], "[web]\nallow = [\"localhost:3000\"]\n"),
+        ("web.allow", &["'a'"], "[web]\nallow = [\"a\"]\n"),
         ("web.allow", &["a", "b:1"], "[web]\nallow = [\"a\", \"b:1\"]\n"),
         ("web.allow", &["['a']"], "[web]\nallow = ['a']\n"),
         ("providers.x.base_url", &["http://h/v1"], "[providers.x]\nbase_url = \"http://h/v1\"\n"),

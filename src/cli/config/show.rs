@@ -35,7 +35,7 @@ pub(super) fn run(is_json: bool, config: &Config) -> ExitCode {
 
 impl ShownSettings {
     fn read(config: &Config) -> ShownSettings {
-        let (project, errors) = match Roots::new(Path::new(".")) {
+        let (project, mut errors) = match Roots::new(Path::new(".")) {
             Ok(roots) => {
                 let trust = TrustStore::new(&config.paths.state);
                 let policy = resolve_policy(config, &trust, &roots);
@@ -43,7 +43,9 @@ impl ShownSettings {
             }
             Err(_) => (Vec::new(), config.wrong_values()),
         };
-        let (settings, warnings) = (config.settings(), config.warnings());
+        errors.extend(unusable_servers(config));
+        let (settings, mut warnings) = (config.settings(), config.warnings());
+        warnings.retain(|it| !errors.contains(it));
         ShownSettings { settings, project, errors, warnings }
     }
 
@@ -67,6 +69,14 @@ impl ShownSettings {
         text.extend(errors.chain(warnings));
         text
     }
+}
+
+/// The MCP servers of the user's file that cannot be used. Sessions name them in a notice of their own.
+fn unusable_servers(config: &Config) -> impl Iterator<Item = String> {
+    let path = config.user_file_path().display().to_string();
+    config.mcp_settings().broken.into_iter().map(move |(name, why)| {
+        format!("{path}: `mcp.servers.{}` is not used: {why}", name.escape_debug())
+    })
 }
 
 fn table(settings: &[EffectiveSetting]) -> String {

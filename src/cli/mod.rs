@@ -146,7 +146,7 @@ enum CliCommand {
                             gets a refusal. There is no undo.\n\
                             Example: turnwright mcp-server --root . --mode auto-edit")]
     McpServer(mcp_server::McpServerCliArgs),
-    /// Show the settings and where they come from
+    /// Show, check and change the settings
     Config {
         #[command(subcommand)]
         action: config::ConfigCommand,

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::permissions::{PERMISSION_KEYS, RULE_KEYS};
 use super::presets::{ProviderPreset, preset};
 use super::provider::Price;
+use super::resolve::is_credential;
 use super::sandbox::{SANDBOX_KEYS, SandboxSection};
 use super::servers::McpSection;
 use super::{ConfigError, PermissionSection};
@@ -85,7 +86,7 @@ pub(super) struct ModelSection {
     pub(super) price: Option<Price>,
 }
 
-const TOP_KEYS: &[&str] = &[
+pub(super) const TOP_KEYS: &[&str] = &[
     "model",
     "mode",
     "max_turn_requests",
@@ -99,14 +100,14 @@ const TOP_KEYS: &[&str] = &[
     "providers",
     "mcp",
 ];
-const WEB_KEYS: &[&str] = &["allow"];
-const SESSIONS_KEYS: &[&str] = &["keep_days", "max_size"];
-const PROVIDER_KEYS: &[&str] = &[
+pub(super) const WEB_KEYS: &[&str] = &["allow"];
+pub(super) const SESSIONS_KEYS: &[&str] = &["keep_days", "max_size"];
+pub(super) const PROVIDER_KEYS: &[&str] = &[
     "base_url", "api", "key_env", "key_file", "key", "api_key", "headers", "models", "quirks",
     "model",
 ];
-const MODEL_KEYS: &[&str] = &["window", "max_output", "quirks", "price"];
-const PRICE_KEYS: &[&str] = &["input", "cached", "output"];
+pub(super) const MODEL_KEYS: &[&str] = &["window", "max_output", "quirks", "price"];
+pub(super) const PRICE_KEYS: &[&str] = &["input", "cached", "output"];
 
 impl ProviderSection {
     /// True if the section contains a key itself, which is refused.
@@ -146,7 +147,6 @@ impl ConfigFile {
         if let Some(sandbox) = table.get("sandbox").and_then(toml::Value::as_table) {
             warn_unknown_keys(sandbox, "sandbox.", SANDBOX_KEYS, &mut notes);
         }
-        notes.extend(file.sandbox.warnings(false));
         for (name, section) in subtables(&table, "providers") {
             let at = format!("providers.{name}.");
             warn_unknown_keys(section, &at, PROVIDER_KEYS, &mut notes);
@@ -169,14 +169,17 @@ impl ConfigFile {
         self.providers.values().flat_map(ProviderSection::variables).map(str::to_owned).collect()
     }
 
+    /// The values in the file that are credentials by the name of their header or variable.
+    pub(super) fn literal_credentials(&self) -> Vec<String> {
+        let headers = self.providers.values().flat_map(|it| &it.headers);
+        let literal =
+            headers.filter(|it| is_credential(it.0) && referenced_variable(it.1).is_none());
+        // The last word: the value may be `Bearer KEY`.
+        let values = literal.filter_map(|it| it.1.split_whitespace().next_back());
+        values.map(str::to_owned).chain(self.mcp.secrets(is_credential)).collect()
+    }
+
     fn warn_ineffective_values(&self, notes: &mut Vec<String>) {
-        let is_host = |it: &str| !it.is_empty() && !it.contains(['/', '@', '*', ' ']);
-        for entry in self.web.allow.iter().filter(|it| !is_host(it)) {
-            notes.push(format!(
-                "`web.allow` contains `{}`, expected HOST or HOST:PORT",
-                entry.escape_debug()
-            ));
-        }
         for (name, section) in &self.providers {
             if section.holds_key() {
                 notes.push(format!(
@@ -256,18 +259,29 @@ pub(super) fn parse_error_message(error: &toml::de::Error, text: &str, path: &Pa
     )
 }
 
+/// What the library calls a type, and what it is in a settings file.
+const TYPE_NAMES: &[(&str, &str)] = &[
+    ("expected a nonzero u32", "expected a whole number ≥ 1"),
+    ("expected u32", "expected a whole number ≥ 0"),
+    ("expected u64", "expected a whole number ≥ 0"),
+    ("expected a boolean", "expected true or false"),
+    ("expected a string", "expected a text"),
+    ("expected a sequence", "expected a list"),
+    ("expected a map", "expected a table"),
+    ("invalid type: sequence", "invalid type: list"),
+    ("invalid type: map", "invalid type: table"),
+    ("invalid type: string", "invalid type: text"),
+];
+
 /// The message of a TOML error in one line, without the quoted value, which may be a secret.
 pub(super) fn redacted_message(message: &str) -> String {
-    if message.contains("expected a nonzero u32") {
-        return "must be a whole number ≥ 1".to_owned();
-    }
     let mut message = message.trim().replace(['\n', '\r'], " ");
     if let (Some(first), Some(last)) = (message.find('"'), message.rfind('"'))
         && first < last
     {
         message.replace_range(first..=last, "\"…\"");
     }
-    message
+    TYPE_NAMES.iter().fold(message, |message, (theirs, ours)| message.replace(theirs, ours))
 }
 
 #[cfg(test)]
@@ -415,13 +429,10 @@ mod tests {
                 "`providers.x.model.\"m\".price.tax`",
             ),
             ("[web]\nalow = []", "`web.alow`"),
-            ("[web]\nallow = ['http://localhost:3000/']", "`http://localhost:3000/`"),
             ("[sessions]\nkeep = 3", "`sessions.keep`"),
             ("[permissions]\nalways = []", "`permissions.always`"),
             ("[[permissions.rule]]\nif = 'x'", "`permissions.rule.if`"),
             ("[sandbox]\nwalls = []", "`sandbox.walls`"),
-            ("[sandbox]\nnetwork = 'maybe'", "`maybe`"),
-            ("[sandbox]\nwrite = ['here']", "`here`"),
             ("[providers.x]\nkey = 'sk-1'", "key_env"),
             ("[providers.x]\napi_key = 'sk-1'", "key_env"),
             ("[providers.groq]\nbase_url = 'http://h/v1'", "key_env = \"GROQ_API_KEY\""),

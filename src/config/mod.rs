@@ -1,6 +1,9 @@
 //! The settings, merged from flags, environment, the user's file and the stored login. No other module
 //! reads the environment.
 
+mod change;
+mod check;
+mod document;
 mod environment;
 mod file;
 mod key;
@@ -14,9 +17,11 @@ mod profiles;
 mod provider;
 mod resolve;
 mod sandbox;
+mod schema;
 mod secret;
 mod servers;
 mod show;
+mod template;
 mod user_file;
 mod wrong_values;
 
@@ -28,6 +33,7 @@ use std::str::FromStr;
 use turnwright_policy::permission::Mode;
 use turnwright_workspace::private_file;
 
+pub(crate) use change::SettingChange;
 pub(crate) use environment::take_environment;
 pub(crate) use file::SessionRetention;
 pub(crate) use key::{KeyOrigin, ProviderKey};
@@ -39,8 +45,11 @@ pub(crate) use presets::{PRESETS, ProviderPreset, is_openai_url, preset};
 pub(crate) use profiles::ModelProfiles;
 pub(crate) use provider::{Api, EndpointSettings, Provider, redacted_url};
 pub(crate) use sandbox::{NetworkSetting, SandboxSettings};
+pub(crate) use schema::SETTINGS_SCHEMA;
 pub(crate) use secret::Secret;
 pub(crate) use servers::{McpServerSettings, McpSettings, McpTransport};
+pub(crate) use show::EffectiveSetting;
+pub(crate) use template::settings_template;
 pub(crate) use turnwright_types::message::ReasoningEffort;
 pub(crate) use user_file::UserFile;
 
@@ -146,6 +155,16 @@ impl Config {
     /// The user's home folder, which `~` stands for.
     pub(crate) fn home(&self) -> Option<PathBuf> {
         self.paths.home.clone().or_else(environment::home)
+    }
+
+    /// The command line of the user's editor.
+    pub(crate) fn editor(&self) -> String {
+        let value = |name: &str| {
+            let found = self.inherited.iter().find(|it| it.0 == name)?;
+            found.1.to_str().filter(|it| !it.trim().is_empty()).map(str::to_owned)
+        };
+        let usual = if cfg!(windows) { "notepad" } else { "vi" };
+        value("VISUAL").or_else(|| value("EDITOR")).unwrap_or_else(|| usual.to_owned())
     }
 
     /// The mode in which sessions start. A wrong value never gives more than `ask`.
@@ -331,14 +350,8 @@ impl Config {
         for section in file.providers.values() {
             let kept = section.key_file.as_ref().and_then(|it| self.read_key_file(it).ok());
             secrets.extend(kept.map(|it| it.expose().to_owned()));
-            let headers = section.headers.iter().filter(|it| resolve::is_credential(it.0));
-            // The last word: the value may be `Bearer KEY`.
-            let literal =
-                headers.map(|it| it.1).filter(|it| file::referenced_variable(it).is_none());
-            let values = literal.filter_map(|it| it.split_whitespace().next_back());
-            secrets.extend(values.map(str::to_owned));
         }
-        secrets.extend(file.mcp.secrets(resolve::is_credential));
+        secrets.extend(file.literal_credentials());
         secrets
     }
 

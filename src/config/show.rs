@@ -19,7 +19,7 @@ pub(crate) struct EffectiveSetting {
 }
 
 impl EffectiveSetting {
-    fn new(
+    pub(crate) fn new(
         name: &str,
         value: &(impl ToString + ?Sized),
         from: impl Into<String>,

@@ -61,6 +61,17 @@ impl UserFile {
         &self.path
     }
 
+    /// The text of the file; empty if there is none.
+    pub(super) fn text(&self) -> Result<String, ConfigError> {
+        match private_file::read(&self.path, MAX_FILE_SIZE) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            read => read.map_err(|error| {
+                let place = self.path.display();
+                ConfigError::new(format!("The settings cannot be read: {place}: {error}"))
+            }),
+        }
+    }
+
     /// The variables that hold the keys that the file refers to. Logs nothing: logging may not have started.
     pub(crate) fn key_variables(&self) -> Vec<String> {
         let named = self.read().parsed.as_ref().map(|file| file.variables()).ok();

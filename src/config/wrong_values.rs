@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use url::Url;
 
-use super::file::ConfigFile;
-use super::{Config, Logins, parse_number};
+use super::file::{ConfigFile, ProviderSection};
+use super::{Api, Config, Logins, parse_number};
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
@@ -51,7 +52,7 @@ impl Config {
 }
 
 impl ConfigFile {
-    fn wrong_values(&self) -> Vec<String> {
+    pub(super) fn wrong_values(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         if let Some(word) = self.mode.as_ref().filter(|it| Mode::parse_lenient(it).is_none()) {
             wrong.push(format!("`mode` {}. Sessions begin in `ask`", expected_mode(word)));
@@ -65,7 +66,14 @@ impl ConfigFile {
             let word = word.escape_debug();
             wrong.push(format!("`effort` is `{word}`, expected one of {}", known.join(", ")));
         }
+        let is_host = |it: &str| !it.is_empty() && !it.contains(['/', '@', '*', ' ']);
+        wrong.extend(self.web.allow.iter().filter(|it| !is_host(it)).map(|it| {
+            let entry = it.escape_debug();
+            format!("`web.allow` contains `{entry}`, expected HOST or HOST:PORT")
+        }));
+        wrong.extend(self.sandbox.warnings(false));
         for (name, provider) in &self.providers {
+            wrong.extend(wrong_endpoint(name, provider));
             wrong.extend(wrong_quirks(&format!("providers.{name}"), &provider.quirks));
             for (model, section) in &provider.model {
                 let at = format!("providers.{name}.model.\"{model}\"");
@@ -74,6 +82,20 @@ impl ConfigFile {
         }
         wrong
     }
+}
+
+fn wrong_endpoint(name: &str, provider: &ProviderSection) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if let Some(word) = provider.api.as_ref().filter(|it| Api::parse(it).is_none()) {
+        let word = word.escape_debug();
+        wrong.push(format!("`providers.{name}.api` is `{word}`, expected `chat` or `responses`"));
+    }
+    let is_url = |it: &str| Url::parse(it).is_ok_and(|it| ["http", "https"].contains(&it.scheme()));
+    if provider.base_url.as_ref().is_some_and(|it| !is_url(it)) {
+        // It is not quoted: it may contain a password.
+        wrong.push(format!("`providers.{name}.base_url` is not a URL with http or https"));
+    }
+    wrong
 }
 
 fn expected_mode(word: &str) -> String {
@@ -150,6 +172,15 @@ mod tests {
             ),
             (none(), "mode = 'alles'", "config.toml: `mode` is `alles`, expected one of ask, plan"),
             (none(), "effort = 'huge'", "config.toml: `effort` is `huge`, expected one of"),
+            (
+                none(),
+                "[web]\nallow = ['http://localhost:3000/']",
+                "`http://localhost:3000/`, expected",
+            ),
+            (none(), "[sandbox]\nnetwork = 'maybe'", "`maybe`, expected off, loopback or on"),
+            (none(), "[sandbox]\nwrite = ['here']", "`here`, which must start with / or ~/"),
+            (none(), "[providers.x]\napi = 'all'", "`providers.x.api` is `all`, expected `chat`"),
+            (none(), "[providers.x]\nbase_url = 'h:1/v1'", "`providers.x.base_url` is not a URL"),
             (
                 none(),
                 "[providers.x]\nquirks = { nonsense = 1 }",

@@ -220,12 +220,14 @@ pub(super) fn command_confinement(
     }
 }
 
-/// The problems of the rules that apply in a folder.
-pub(crate) fn rule_problems(config: &Config, folder: &Path) -> Vec<String> {
-    let roots = Roots::new(folder);
-    roots
-        .map(|it| resolve_policy(config, &TrustStore::new(&config.paths.state), &it).problems)
-        .unwrap_or_default()
+/// What is wrong with these rules of the user's file.
+pub(crate) fn user_rule_problems(config: &Config, rules: &PermissionSection) -> Vec<String> {
+    let here = std::path::absolute(".").into_iter();
+    let bases = PathBases { roots: here.collect(), home: config.home() };
+    let dialect = turnwright_workspace::exec::dialect();
+    let context = RuleContext { bases: &bases, dialect, resolve_links: &Path::to_path_buf };
+    let loaded = load_rules(&drafts(rules), Scope::User, context);
+    loaded.problems.into_iter().chain(loaded.notes).collect()
 }
 
 /// The rules and problems that were collected so far.

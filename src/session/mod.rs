@@ -55,7 +55,9 @@ use turnwright_types::message::{StopReason, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 pub(crate) use client_options::{ClientOptions, SystemPrompt};
-pub(crate) use effective_policy::{PROJECT_FILE, ProjectFile, resolve_policy, rule_problems};
+pub(crate) use effective_policy::{
+    EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy, user_rule_problems,
+};
 pub(crate) use history::history;
 pub(crate) use host::SessionHost;
 pub(crate) use mcp_servers::ServerCheck;

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::ToolEnv;
+use super::{ToolEnv, UserFolders};
 use turnwright_types::effect::{escape_hidden_line, fenced};
+use turnwright_workspace::files::Roots;
 use turnwright_workspace::memory::instructions::{self, Instructions};
 use turnwright_workspace::memory::{self, NoteFolder};
 use turnwright_workspace::skills::{self, Skill, SkillFolder};
@@ -22,8 +23,9 @@ pub(crate) fn read_project_context(
     env: &ToolEnv,
     stop: &CancellationToken,
 ) -> (String, Vec<Skill>) {
-    let projects = projects(env);
-    let mut text = instructions_text(env, &projects);
+    let (folders, roots) = (&env.shared.folders, env.files.roots());
+    let projects = projects(folders, roots);
+    let mut text = instructions_text(folders, &projects);
     let notes: Vec<_> = note_folders(env).iter().flat_map(NoteFolder::list).collect();
     if let Some(index) = memory::index(&notes) {
         text.push_str(&format!(
@@ -31,7 +33,7 @@ pub(crate) fn read_project_context(
              words and may be out of date; those under project/ may be anybody's):\n{index}"
         ));
     }
-    let found = skills::scan(&skill_folders(env, &projects), stop);
+    let found = skills::scan(&skill_folders(folders, &projects), stop);
     if let Some(catalogue) = skills::catalogue(&found) {
         text.push_str(&format!(
             "\nSkills (load one with `skill` when the work is what it is for):\n{catalogue}"
@@ -41,8 +43,8 @@ pub(crate) fn read_project_context(
     (text.trim_start().replace("</context", "< /context"), found)
 }
 
-fn instructions_text(env: &ToolEnv, projects: &[Project]) -> String {
-    let own = config_folder(env);
+fn instructions_text(folders: &UserFolders, projects: &[Project]) -> String {
+    let own = config_folder(folders);
     let mut text = String::new();
     for it in instructions::read(own, projects) {
         let Instructions { path, text: words, is_complete: is_whole, is_user: own } = it;
@@ -68,11 +70,11 @@ fn instructions_text(env: &ToolEnv, projects: &[Project]) -> String {
 }
 
 /// The folders of the session with their projects, the working folder first.
-fn projects(env: &ToolEnv) -> Vec<Project> {
-    let home = env.shared.folders.home.as_deref();
+fn projects(folders: &UserFolders, roots: &Roots) -> Vec<Project> {
+    let home = folders.home.as_deref();
     let home = home.and_then(|it| std::fs::canonicalize(it).ok());
     let project = |it: &Path| (it.to_path_buf(), project_root(it, home.as_deref()).to_path_buf());
-    env.files.roots().folders().map(project).collect()
+    roots.folders().map(project).collect()
 }
 
 /// The nearest parent with a repository, or else the working folder. A repository in the home
@@ -85,19 +87,19 @@ fn project_root<'a>(cwd: &'a Path, home: Option<&Path>) -> &'a Path {
 }
 
 /// Our configuration folder, if there is one.
-fn config_folder(env: &ToolEnv) -> Option<&Path> {
-    Some(env.shared.folders.config.as_path()).filter(|it| it.is_absolute())
+fn config_folder(folders: &UserFolders) -> Option<&Path> {
+    Some(folders.config.as_path()).filter(|it| it.is_absolute())
 }
 
 /// The folders of notes, the project's first.
 pub(super) fn note_folders(env: &ToolEnv) -> Vec<NoteFolder> {
     let cwd = env.files.roots().real_cwd();
-    let user = config_folder(env).map(NoteFolder::of_user);
+    let user = config_folder(&env.shared.folders).map(NoteFolder::of_user);
     std::iter::once(NoteFolder::of_project(cwd)).chain(user).collect()
 }
 
 /// The nearest folder first, because the first skill of a name wins.
-fn skill_folders(env: &ToolEnv, projects: &[Project]) -> Vec<SkillFolder> {
+fn skill_folders(folders: &UserFolders, projects: &[Project]) -> Vec<SkillFolder> {
     let mut places = Vec::new();
     let both = |(folder, root): &'_ Project| {
         [(folder.clone(), root.clone()), (root.clone(), root.clone())]
@@ -106,11 +108,42 @@ fn skill_folders(env: &ToolEnv, projects: &[Project]) -> Vec<SkillFolder> {
         let place = |it: &&str| SkillFolder { folder: folder.join(it), within: Some(root.clone()) };
         places.extend(SKILL_FOLDERS.iter().map(place));
     }
-    let own = config_folder(env).map(|it| it.join("skills"));
-    let home = env.shared.folders.home.iter();
+    let own = config_folder(folders).map(|it| it.join("skills"));
+    let home = folders.home.iter();
     let shared = home.flat_map(|home| SKILL_FOLDERS[1..].iter().map(|it| home.join(it)));
     places.extend(own.into_iter().chain(shared).map(|folder| SkillFolder { folder, within: None }));
     places
+}
+
+/// Something of a project that the model is told at the beginning of each session.
+#[derive(Debug)]
+pub(crate) struct ProjectSource {
+    /// `instructions`, `notes` or `skill`.
+    pub kind: &'static str,
+    pub name: String,
+    pub path: PathBuf,
+}
+
+/// What the projects of these folders add to the context of the model. Blocks.
+pub(crate) fn project_sources(folders: &UserFolders, roots: &Roots) -> Vec<ProjectSource> {
+    let projects = projects(folders, roots);
+    let mut sources = Vec::new();
+    let mut add = |kind, name: String, path| sources.push(ProjectSource { kind, name, path });
+    for Instructions { path, .. } in instructions::read(None, &projects) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        add("instructions", name, path);
+    }
+    let notes = NoteFolder::of_project(roots.real_cwd());
+    match notes.list().len() {
+        0 => {}
+        count => add("notes", count.to_string(), notes.folder),
+    }
+    let mut places = skill_folders(folders, &projects);
+    places.retain(|it| it.within.is_some());
+    for Skill { name, folder, .. } in skills::scan(&places, &CancellationToken::new()) {
+        add("skill", name, folder);
+    }
+    sources
 }
 
 /// A list of the notes, for people.
@@ -132,7 +165,8 @@ pub(crate) fn describe_notes(env: &ToolEnv) -> String {
 
 /// A list of the current skills, for people.
 pub(crate) fn describe_skills(env: &ToolEnv) -> String {
-    let places = skill_folders(env, &projects(env));
+    let folders = &env.shared.folders;
+    let places = skill_folders(folders, &projects(folders, env.files.roots()));
     let found = skills::scan(&places, &CancellationToken::new());
     if found.is_empty() {
         return format!(

@@ -173,7 +173,7 @@ fn turnwright(agent: &TestAgent, arguments: &[&str]) -> Output {
             .args(arguments)
             .env_clear()
             .env("TURNWRIGHT_HOME", agent.home())
-            .env("GROQ_API_KEY", "sk-groq")
+            .env("GROQ_API_KEY", "sk-groq-and-more")
             .env("TURNWRIGHT_MODE", "plan"),
     )
     .unwrap()
@@ -214,4 +214,223 @@ fn config_show_prints_settings_with_their_origin_and_without_keys() {
     let output = turnwright(&agent, &["config", "show"]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).contains("line 1"), "{output:?}");
+}
+
+#[test]
+fn the_schema_is_printed_as_it_is_in_the_manual() {
+    let agent = unconfigured("model = ").initialize();
+    let output = turnwright(&agent, &["config", "schema"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        include_str!("../../docs/config.schema.json")
+    );
+}
+
+/// The standard output of a subcommand that must succeed.
+fn printed(agent: &TestAgent, arguments: &[&str]) -> String {
+    let output = turnwright(agent, arguments);
+    assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The standard error of a subcommand that must fail.
+fn failure(agent: &TestAgent, arguments: &[&str]) -> String {
+    let output = turnwright(agent, arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn config_set_changes_one_value_and_a_running_agent_obeys_it() {
+    let mut agent = TestAgent::unconfigured().variable("TURNWRIGHT_MODEL", "offline").initialize();
+    let text = printed(&agent, &["config", "set", "mode", "auto-edit"]);
+    assert_eq!(
+        text,
+        "mode: not set → \"auto-edit\" (TURNWRIGHT_MODE is set and takes precedence)\n"
+    );
+    let answer = new_session(&mut agent);
+    assert_eq!(answer["result"]["modes"]["currentModeId"], "auto-edit", "{answer}");
+
+    let file = "# Mine\r\nmode = 'ask' # as usual\r\n\r\n[web] # the web\r\n";
+    write(&agent, file);
+    let text = printed(&agent, &["config", "set", "web.allow", "localhost:3000", "10.0.0.7"]);
+    assert_eq!(text, "web.allow: not set → [\"localhost:3000\", \"10.0.0.7\"]\n");
+    let now = || std::fs::read_to_string(agent.home().join(FILE)).unwrap();
+    assert_eq!(now(), format!("{file}allow = [\"localhost:3000\", \"10.0.0.7\"]\r\n"));
+    assert_eq!(
+        printed(&agent, &["config", "unset", "web.allow"]),
+        "web.allow: [\"localhost:3000\", \"10.0.0.7\"] → not set\n"
+    );
+    assert_eq!(now(), file);
+}
+
+#[test]
+fn config_set_writes_nothing_that_is_wrong() {
+    let file = "mode = 'ask'\n";
+    let agent = unconfigured(file).initialize();
+    for (key, value, expected) in [
+        ("mode", "all", "`mode` cannot be `all`, expected one of ask, plan, auto-edit, auto, full"),
+        ("mdoe", "x", "Perhaps `mode` is meant"),
+        ("permissions.allow", "exec(", "exec("),
+        ("providers.x.headers.X-Groq", "sk-groq-and-more", "looks like a key"),
+        ("providers.x.key", "letmein", "turnwright login"),
+    ] {
+        let error = failure(&agent, &["config", "set", key, value]);
+        assert!(error.starts_with("turnwright config: "), "{error}");
+        assert!(error.contains(expected) && error.ends_with("Nothing was changed\n"), "{error}");
+        assert_eq!(std::fs::read_to_string(agent.home().join(FILE)).unwrap(), file);
+    }
+    let error = failure(&agent, &["config", "unset", "effort"]);
+    assert!(error.contains("`effort` is not set in"), "{error}");
+}
+
+#[test]
+fn config_init_writes_a_file_once_and_the_schema_beside_it() {
+    let agent = TestAgent::unconfigured().initialize();
+    let path = agent.home().join(FILE);
+    assert_eq!(printed(&agent, &["config", "init"]), format!("Created {}\n", path.display()));
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("#:schema ./config.schema.json\n"), "{text}");
+    let schema = std::fs::read_to_string(path.with_file_name("config.schema.json")).unwrap();
+    assert_eq!(schema, include_str!("../../docs/config.schema.json"));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    printed(&agent, &["config", "set", "effort", "high"]);
+    let changed = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(
+        changed,
+        text.replace("#effort = \"default\"\n", "#effort = \"default\"\neffort = \"high\"\n")
+    );
+    let error = failure(&agent, &["config", "init"]);
+    assert!(error.contains(&format!("{} exists already", path.display())), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), changed);
+}
+
+/// Runs `config edit` with an editor that is a shell script with an argument of its own.
+#[cfg(unix)]
+fn edit(agent: &TestAgent, script: &str) -> Output {
+    use std::os::unix::fs::PermissionsExt;
+    let editor = agent.home().join("my editor");
+    std::fs::write(&editor, format!("#!/bin/sh\n[ \"$1\" = --wait ] || exit 3\n{script}\n"))
+        .unwrap();
+    std::fs::set_permissions(&editor, std::fs::Permissions::from_mode(0o755)).unwrap();
+    process_waits::output(
+        Command::new(env!("CARGO_BIN_EXE_turnwright"))
+            .args(["config", "edit"])
+            .env("TURNWRIGHT_HOME", agent.home())
+            .env("EDITOR", "false")
+            .env("VISUAL", format!("'{}' --wait", editor.display())),
+    )
+    .unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn config_edit_opens_the_editor_and_tells_what_is_wrong_with_its_line() {
+    let agent = TestAgent::unconfigured().initialize();
+    let output = edit(&agent, "echo 'mode = \"plan\"' > \"$2\"");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.starts_with("No problems in ") && text.contains(FILE), "{text}");
+    assert!(agent.home().join("config/config.schema.json").is_file());
+
+    let wrong = "# Mine\nmode = 'all'\nshiny = 1\n[permissions]\nallow = [\n  'exec(',\n]\n";
+    let output = edit(&agent, &format!("cat > \"$2\" <<'END'\n{wrong}END"));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    for expected in ["line 2: `mode` is `all`", "line 3: Unknown setting `shiny`", "line 6: "] {
+        assert!(error.contains(&format!("config.toml, {expected}")), "{expected}: {error}");
+    }
+    let output = edit(&agent, "echo 'mode = ' > \"$2\"");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("config.toml, line 1"), "{output:?}");
+    let output = edit(&agent, "exit 7");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("ended with exit status: 7"));
+}
+
+/// What `config show --json`, run in the agent's folder, says of the project.
+fn project_settings(agent: &TestAgent) -> Vec<String> {
+    let output = process_waits::output(
+        Command::new(env!("CARGO_BIN_EXE_turnwright"))
+            .args(["config", "show", "--json"])
+            .current_dir(agent.workspace())
+            .env_clear()
+            .env("TURNWRIGHT_HOME", agent.home()),
+    );
+    let shown: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let line = |it: &Value| {
+        let text = |key: &str| it[key].as_str().unwrap().to_owned();
+        let place = text("from").replace(agent.workspace().to_str().unwrap(), "ws");
+        format!("{}: {} from {place}", text("name"), text("value"))
+    };
+    shown["project"].as_array().unwrap().iter().map(line).collect()
+}
+
+/// Runs a subcommand in the agent's folder.
+fn run_in_project(agent: &TestAgent, arguments: &[&str]) -> String {
+    let output = process_waits::output(
+        Command::new(env!("CARGO_BIN_EXE_turnwright"))
+            .args(arguments)
+            .current_dir(agent.workspace())
+            .env_clear()
+            .env("TURNWRIGHT_HOME", agent.home()),
+    );
+    String::from_utf8(output.unwrap().stdout).unwrap()
+}
+
+#[test]
+fn config_show_names_what_the_project_changes_and_whether_it_is_trusted() {
+    const SETTINGS: &str = ".turnwright/config.toml";
+    let wishes = "mode = 'auto'\n[permissions]\nallow = ['exec(ls)']\ndeny = ['read(x)']\n\
+                  [sandbox]\nnetwork = 'on'\nhide = ['secret']\n";
+    let servers = r#"{ "mcpServers": { "a": { "command": "a-server" } } }"#;
+    let agent = unconfigured("[permissions]\nask = ['exec(rm)']")
+        .file(SETTINGS, wishes)
+        .file(".mcp.json", servers)
+        .file("AGENTS.md", "Be brief.")
+        .file(".agents/skills/greet/SKILL.md", "---\nname: greet\ndescription: Greets.\n---\nHi.\n")
+        .initialize();
+    run_in_project(&agent, &["policy", "deny", "exec(git push)"]);
+    let shown = project_settings(&agent);
+    let has = |shown: &[String], expected: &str| {
+        assert!(shown.iter().any(|it| it.starts_with(expected)), "{expected}: {shown:#?}");
+    };
+    has(&shown, "permissions: 1 rule that you have kept for this project from ");
+    has(&shown, "permissions: 1 rule of the project from ws/.turnwright/config.toml");
+    has(
+        &shown,
+        ".turnwright/config.toml: not trusted: 1 allow rule, mode = \"auto\", sandbox.network = \"on\" \
+         ignored until you run `turnwright trust` from ws/.turnwright/config.toml",
+    );
+    has(&shown, ".mcp.json: not trusted: 1 MCP server not started until");
+    has(&shown, "instructions: AGENTS.md from ws/AGENTS.md");
+    has(&shown, "skill: greet from ws/.agents/skills/greet");
+    has(&shown, "sandbox.hide: ");
+    assert!(!shown.iter().any(|it| it.starts_with("mode") || it.starts_with("sandbox.network")));
+
+    let asked = run_in_project(&agent, &["trust"]);
+    for code in asked.split("--yes ").skip(1).map(|it| it.split('`').next().unwrap()) {
+        run_in_project(&agent, &["trust", "--yes", code]);
+    }
+    let shown = project_settings(&agent);
+    has(&shown, "permissions: 2 rules of the project from ws/.turnwright/config.toml");
+    has(&shown, ".turnwright/config.toml: trusted: 1 allow rule");
+    has(&shown, ".mcp.json: trusted: 1 MCP server from ws/.mcp.json");
+    has(&shown, "mode: auto from ws/.turnwright/config.toml");
+    has(&shown, "sandbox.network: on from ws/.turnwright/config.toml");
+    let text = run_in_project(&agent, &["config", "show"]);
+    assert!(text.contains("\nin this folder:\npermissions"), "{text}");
+
+    std::fs::write(agent.workspace().join(SETTINGS), format!("{wishes}# more")).unwrap();
+    has(
+        &project_settings(&agent),
+        ".turnwright/config.toml: changed since it was trusted: 1 allow",
+    );
+    std::fs::write(agent.workspace().join(SETTINGS), "mode = 'plan'").unwrap();
+    let shown = project_settings(&agent);
+    has(&shown, ".turnwright/config.toml: needs no trust");
+    has(&shown, "mode: plan from ws/.turnwright/config.toml");
 }

@@ -53,7 +53,7 @@ fn stored(home: &Path) -> Value {
 
 /// A server that lists two models to whoever has the key `sk-right`.
 fn model_server() -> RawServer {
-    RawServer::reading(|_, request, stream| {
+    RawServer::with_models(|_, request, stream| {
         let is_right = request.to_lowercase().contains("authorization: bearer sk-right\r\n");
         let (status, body) = if is_right {
             (
@@ -69,7 +69,7 @@ fn model_server() -> RawServer {
 
 /// A server without a list of models.
 fn server_without_a_list() -> RawServer {
-    RawServer::start(|_, stream| respond(stream, 404, "not found"))
+    RawServer::with_models(|_, _, stream| respond(stream, 404, "not found"))
 }
 
 fn respond(stream: &mut impl std::io::Write, status: u16, body: &str) {
@@ -267,7 +267,7 @@ fn a_piped_key_that_the_server_refuses_is_not_stored() {
     let home = home();
     // The server plays the proxy through which the requests go.
     for (server, expected) in [
-        (RawServer::start(|_, stream| respond(stream, 403, "No.")), None),
+        (RawServer::with_models(|_, _, stream| respond(stream, 403, "No.")), None),
         (model_server_without_keys(), Some(json!([{ "provider": "ollama", "model": "qwen3" }]))),
     ] {
         let mut command = command(home.path(), &["login", "--provider", "ollama"]);
@@ -296,7 +296,7 @@ fn a_key_that_the_server_does_not_look_at_is_not_called_good() {
 }
 
 fn model_server_without_keys() -> RawServer {
-    RawServer::start(|_, stream| respond(stream, 200, r#"{ "data": [{ "id": "qwen3" }] }"#))
+    RawServer::with_models(|_, _, stream| respond(stream, 200, r#"{ "data": [{ "id": "qwen3" }] }"#))
 }
 
 #[test]

@@ -1,0 +1,29 @@
+//! `turnwright config set` and `turnwright config unset`.
+
+use super::print;
+use crate::cli::CliError;
+use crate::config::{Config, SettingChange};
+use crate::session::user_rule_problems;
+use turnwright_types::redact;
+
+/// Changes a setting of the user's file, and says what was and what is now. Nothing is written if the value is
+/// not allowed.
+pub(super) fn run(config: &Config, key: &str, values: Option<&[String]>) -> Result<(), CliError> {
+    let refused = |why: &str| CliError::Other(format!("{why}. Nothing was changed"));
+    let change = config.change_setting(key, values).map_err(|it| refused(&it.to_string()))?;
+    let [before, after] = &change.permissions;
+    let known = user_rule_problems(config, before);
+    let problems = user_rule_problems(config, after);
+    if let Some(problem) = problems.iter().find(|it| !known.contains(it)) {
+        return Err(refused(problem));
+    }
+    change.save()?;
+    print(&redact::text(&line(&change)))
+}
+
+fn line(change: &SettingChange) -> String {
+    let shown = |value: &Option<String>| value.as_deref().unwrap_or("not set").to_owned();
+    let overridden = change.overridden_by.map(|it| format!(" ({it} is set and takes precedence)"));
+    let overridden = overridden.unwrap_or_default();
+    format!("{}: {} → {}{overridden}\n", change.key, shown(&change.old), shown(&change.new))
+}

@@ -1,0 +1,92 @@
+//! `turnwright config init` and `turnwright config edit`.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+use super::print;
+use crate::cli::CliError;
+use crate::config::{Config, SETTINGS_SCHEMA, settings_template};
+use crate::session::user_rule_problems;
+use turnwright_types::redact;
+use turnwright_workspace::private_file;
+
+/// The file beside the settings to which their first line refers.
+const SCHEMA_FILE: &str = "config.schema.json";
+
+/// Writes a settings file in which everything is commented out, unless there is one.
+pub(super) fn init(config: &Config) -> Result<(), CliError> {
+    let path = config.user_file_path();
+    if exists(path) {
+        return Err(CliError::Other(format!(
+            "{} exists already. Change it with `turnwright config edit`",
+            path.display()
+        )));
+    }
+    create(path)?;
+    print(&format!("Created {}\n", path.display()))
+}
+
+/// Opens the file in the user's editor, and checks it afterwards.
+pub(super) fn edit(config: &Config) -> Result<(), CliError> {
+    let path = config.user_file_path();
+    if !exists(path) {
+        create(path)?;
+    } else if exists(&path.with_file_name(SCHEMA_FILE)) {
+        // It may be that of another version.
+        write_schema(path)?;
+    }
+    let editor = config.editor();
+    let failed = |what: String| CliError::Other(format!("The editor `{editor}` {what}"));
+    match open(&editor, path) {
+        Ok(status) if status.success() => {}
+        Ok(status) => return Err(failed(format!("ended with {status}"))),
+        Err(error) => return Err(failed(format!("cannot be started: {error}"))),
+    }
+    let problems = problems(config);
+    if problems.is_empty() {
+        return print(&format!("No problems in {}\n", path.display()));
+    }
+    let list = problems.join("\n");
+    Err(CliError::Other(format!(
+        "The file is saved, but something is wrong:\n{}",
+        redact::text(&list)
+    )))
+}
+
+fn problems(config: &Config) -> Vec<String> {
+    let mut problems = config.file_problems();
+    let rules = config.user_permissions().unwrap_or_default();
+    let of_rules = user_rule_problems(config, &rules);
+    problems.extend(of_rules.iter().map(|it| config.locate_problem(it)));
+    problems
+}
+
+/// A link that leads nowhere exists as well.
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+fn create(path: &Path) -> io::Result<()> {
+    write_schema(path)?;
+    private_file::write(path, settings_template().as_bytes())
+}
+
+fn write_schema(path: &Path) -> io::Result<()> {
+    private_file::write(&path.with_file_name(SCHEMA_FILE), SETTINGS_SCHEMA.as_bytes())
+}
+
+/// Runs the editor, which may have arguments, and waits for its end.
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "the editor has the terminal")]
+fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
+    Command::new("sh").arg("-c").arg(format!("{editor} \"$@\"")).arg(editor).arg(path).status()
+}
+
+/// Runs the editor, which may have arguments, and waits for its end.
+#[cfg(not(unix))]
+#[expect(clippy::disallowed_methods, reason = "the editor has the terminal")]
+fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
+    let mut words = editor.split_whitespace();
+    Command::new(words.next().unwrap_or(editor)).args(words).arg(path).status()
+}

@@ -1,0 +1,73 @@
+//! `turnwright config`: shows, checks and changes the settings.
+
+mod change;
+mod edit;
+mod project;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use super::{CliError, report, write_stdout};
+use crate::config::{Config, SETTINGS_SCHEMA};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Print the path of the settings file
+    #[command(after_help = "Example: $EDITOR \"$(turnwright config path)\"")]
+    Path,
+    /// Show the effective settings and where each comes from (keys are not shown)
+    #[command(after_help = "Example: turnwright config show --json")]
+    Show {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Create the settings file, with everything commented out
+    #[command(after_help = "Example: turnwright config init")]
+    Init,
+    /// Open the settings file in $VISUAL or $EDITOR, then check it
+    #[command(after_help = "Example: EDITOR=\"code --wait\" turnwright config edit\n\
+                            Exit status: 0 if the file is right, 1 otherwise.")]
+    Edit,
+    /// Set a setting in the file; its comments and order stay
+    ///
+    /// VALUE is TOML, or a text as it is. Several VALUEs are a list.
+    #[command(after_help = "Examples: turnwright config set mode plan\n\
+                            turnwright config set web.allow localhost:3000 10.0.0.7\n\
+                            turnwright config set providers.mine.base_url http://localhost:8000/v1")]
+    Set {
+        /// Key, such as `sessions.keep_days`
+        key: String,
+        /// New value
+        #[arg(required = true, value_name = "VALUE")]
+        values: Vec<String>,
+    },
+    /// Remove a setting from the file
+    #[command(after_help = "Example: turnwright config unset mode")]
+    Unset {
+        /// Key, such as `sessions.keep_days`
+        key: String,
+    },
+    /// Print the JSON Schema of the settings file, for editors
+    #[command(after_help = "Example: turnwright config schema > config.schema.json")]
+    Schema,
+}
+
+pub(super) fn run(action: &ConfigCommand, config: &Config) -> ExitCode {
+    let done = match action {
+        ConfigCommand::Path => print(&format!("{}\n", config.user_file_path().display())),
+        ConfigCommand::Show { json } => return show::run(*json, config),
+        ConfigCommand::Init => edit::init(config),
+        ConfigCommand::Edit => edit::edit(config),
+        ConfigCommand::Set { key, values } => change::run(config, key, Some(values)),
+        ConfigCommand::Unset { key } => change::run(config, key, None),
+        ConfigCommand::Schema => print(SETTINGS_SCHEMA),
+    };
+    report("config", done)
+}
+
+fn print(text: &str) -> Result<(), CliError> {
+    Ok(write_stdout(text)?)
+}

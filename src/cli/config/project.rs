@@ -1,0 +1,143 @@
+//! What applies in the current folder besides the user's own settings: permission rules of all origins, the
+//! project's files, whether they are trusted, and what they change.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::{Config, EffectiveSetting, SandboxSettings};
+use crate::session::{EffectivePolicy, PROJECT_FILE, ProjectFile, SERVERS_FILE};
+use crate::tools::{UserFolders, project_sources};
+use crate::trust::{TrustRecord, TrustStore};
+use turnwright_policy::permission::{Mode, ProjectRuleStore, Scope};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_workspace::files::Roots;
+
+/// What applies in these folders, each with its origin.
+pub(super) fn settings(
+    config: &Config,
+    policy: &EffectivePolicy,
+    roots: &Roots,
+) -> Vec<EffectiveSetting> {
+    let mut found = Vec::new();
+    add_rules(&mut found, config, policy, roots);
+    let trust = TrustStore::new(&config.paths.state);
+    for file in &policy.project_files {
+        let state = trust_state(file, &trust, roots.real_cwd());
+        add(&mut found, file.name, &state, &shown(&roots.real_cwd().join(file.name)));
+    }
+    add_mode(&mut found, config, policy, roots);
+    add_sandbox(&mut found, config, policy, roots);
+    let folders = UserFolders {
+        config: config.paths.config.clone(),
+        state: config.paths.state.clone(),
+        home: config.paths.home.clone(),
+    };
+    for source in project_sources(&folders, roots) {
+        add(&mut found, source.kind, &escape_hidden_line(&source.name), &shown(&source.path));
+    }
+    found
+}
+
+fn add(found: &mut Vec<EffectiveSetting>, name: &str, value: &str, from: &str) {
+    found.push(EffectiveSetting::new(name, value, from));
+}
+
+fn shown(path: &Path) -> String {
+    escape_hidden_line(&path.to_string_lossy())
+}
+
+fn count(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
+/// The number of rules in force of each origin but the user's file.
+fn add_rules(
+    found: &mut Vec<EffectiveSetting>,
+    config: &Config,
+    policy: &EffectivePolicy,
+    roots: &Roots,
+) {
+    let kept = ProjectRuleStore::new(&config.paths.state, roots.real_cwd()).path();
+    let project = roots.real_cwd().join(PROJECT_FILE);
+    for (scope, whose, path) in [
+        (Scope::Managed, "of the administrator", config.paths.managed.as_path()),
+        (Scope::Local, "that you have kept for this project", &kept),
+        (Scope::Project, "of the project", &project),
+    ] {
+        let number = policy.rules.rules.iter().filter(|it| it.scope == scope).count();
+        if number > 0 {
+            let value = format!("{} {whose}", count(number, "rule"));
+            add(found, "permissions", &value, &shown(path));
+        }
+    }
+    if policy.max_mode != Mode::Full {
+        add(found, "max_mode", policy.max_mode.id(), &shown(&config.paths.managed));
+    }
+}
+
+/// Whether the user trusts a file of the project, and what does not apply because of that.
+fn trust_state(file: &ProjectFile, trust: &TrustStore, folder: &Path) -> String {
+    let is_servers = file.name == SERVERS_FILE;
+    let what = match file.requests.as_slice() {
+        requests if is_servers => count(requests.len(), "MCP server"),
+        requests => requests.join(", "),
+    };
+    if file.is_trusted {
+        return match what {
+            what if what.is_empty() => "trusted".to_owned(),
+            what => format!("trusted: {what}"),
+        };
+    }
+    if !file.needs_trust() {
+        return "needs no trust: it only makes things stricter".to_owned();
+    }
+    let is_known = |it: &TrustRecord| Path::new(&it.project) == folder && it.what == file.name;
+    let was_trusted = trust.list().iter().any(is_known);
+    let state = if was_trusted { "changed since it was trusted" } else { "not trusted" };
+    let effect = if is_servers { "not started" } else { "ignored" };
+    format!("{state}: {what} {effect} until you run `turnwright trust`")
+}
+
+/// The mode in which sessions start here, if it is another one than elsewhere.
+fn add_mode(
+    found: &mut Vec<EffectiveSetting>,
+    config: &Config,
+    policy: &EffectivePolicy,
+    roots: &Roots,
+) {
+    if policy.mode == config.mode() {
+        return;
+    }
+    let is_limited = policy.mode == policy.max_mode && policy.max_mode < config.mode();
+    let project = roots.real_cwd().join(PROJECT_FILE);
+    let from = if is_limited { &config.paths.managed } else { &project };
+    add(found, "mode", policy.mode.id(), &shown(from));
+}
+
+/// The settings of the sandbox that the project changes.
+fn add_sandbox(
+    found: &mut Vec<EffectiveSetting>,
+    config: &Config,
+    policy: &EffectivePolicy,
+    roots: &Roots,
+) {
+    let from = shown(&roots.real_cwd().join(PROJECT_FILE));
+    let (own, _) = config.sandbox_settings(None);
+    for ((name, here), (_, elsewhere)) in values(&policy.sandbox).into_iter().zip(values(&own)) {
+        if here != elsewhere {
+            add(found, name, &escape_hidden_line(&here), &from);
+        }
+    }
+}
+
+/// The settings of the sandbox that a project can change.
+fn values(sandbox: &SandboxSettings) -> [(&'static str, String); 5] {
+    let paths =
+        |all: &[PathBuf]| all.iter().map(|it| it.to_string_lossy()).collect::<Vec<_>>().join(", ");
+    [
+        ("sandbox.network", sandbox.network.id().to_owned()),
+        ("sandbox.write", paths(&sandbox.write)),
+        ("sandbox.caches", paths(&sandbox.caches)),
+        ("sandbox.hide", paths(&sandbox.hide)),
+        ("sandbox.protect", sandbox.protect.join(", ")),
+    ]
+}

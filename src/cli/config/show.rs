@@ -1,0 +1,195 @@
+//! `turnwright config show`: the effective settings, what the project adds, and what is wrong with them.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::project;
+use crate::cli::write_stdout;
+use crate::config::{Config, EffectiveSetting};
+use crate::session::resolve_policy;
+use crate::trust::TrustStore;
+use turnwright_types::redact;
+use turnwright_workspace::files::Roots;
+
+/// The settings of the user, and what applies in the current folder.
+struct ShownSettings {
+    settings: Vec<EffectiveSetting>,
+    project: Vec<EffectiveSetting>,
+    /// Wrong values and invalid rules, one sentence each.
+    errors: Vec<String>,
+    warnings: Vec<String>,
+}
+
+/// Unusable settings are shown as well, and make the exit status 1.
+pub(super) fn run(is_json: bool, config: &Config) -> ExitCode {
+    let shown = ShownSettings::read(config);
+    let text = if is_json { shown.as_json() } else { shown.as_text() };
+    let is_usable = config.provider().is_ok() && shown.errors.is_empty();
+    match write_stdout(&redact::text(&text)) {
+        Ok(()) if is_usable => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+impl ShownSettings {
+    fn read(config: &Config) -> ShownSettings {
+        let (project, mut errors) = match Roots::new(Path::new(".")) {
+            Ok(roots) => {
+                let trust = TrustStore::new(&config.paths.state);
+                let policy = resolve_policy(config, &trust, &roots);
+                (project::settings(config, &policy, &roots), policy.problems)
+            }
+            Err(_) => (Vec::new(), config.wrong_values()),
+        };
+        errors.extend(unusable_servers(config));
+        let (settings, mut warnings) = (config.settings(), config.warnings());
+        warnings.retain(|it| !errors.contains(it));
+        ShownSettings { settings, project, errors, warnings }
+    }
+
+    fn as_json(&self) -> String {
+        let value = json!({
+            "settings": self.settings,
+            "project": self.project,
+            "errors": self.errors,
+            "warnings": self.warnings,
+        });
+        format!("{value:#}\n")
+    }
+
+    fn as_text(&self) -> String {
+        let mut text = table(&self.settings);
+        if !self.project.is_empty() {
+            text.push_str(&format!("\nin this folder:\n{}", table(&self.project)));
+        }
+        let errors = self.errors.iter().map(|it| format!("error: {it}\n"));
+        let warnings = self.warnings.iter().map(|it| format!("warning: {it}\n"));
+        text.extend(errors.chain(warnings));
+        text
+    }
+}
+
+/// The MCP servers of the user's file that cannot be used. Sessions name them in a notice of their own.
+fn unusable_servers(config: &Config) -> impl Iterator<Item = String> {
+    let path = config.user_file_path().display().to_string();
+    config.mcp_settings().broken.into_iter().map(move |(name, why)| {
+        format!("{path}: `mcp.servers.{}` is not used: {why}", name.escape_debug())
+    })
+}
+
+fn table(settings: &[EffectiveSetting]) -> String {
+    let name = settings.iter().map(|it| it.name.chars().count()).max().unwrap_or_default();
+    let value =
+        settings.iter().map(|it| it.value.chars().count()).max().unwrap_or_default().min(60);
+    let lines =
+        settings.iter().map(|it| format!("{:name$}  {:value$}  {}\n", it.name, it.value, it.from));
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::super::change;
+    use super::*;
+    use crate::config::{EnvironmentVariables, Flags, Paths, UserFile};
+    use turnwright_workspace::private_file;
+
+    /// Wrong entries of the file, of which each is a line, and wrong variables.
+    const WRONG: &[&str] = &[
+        "modle = \"x\"",
+        "model = 7",
+        "mode = \"all\"",
+        "max_turn_requests = 0",
+        "max_turn_requests = \"many\"",
+        "effort = \"huge\"",
+        "list_models = \"yes\"",
+        "silence_seconds = 0",
+        "web.allow = [\"http://localhost:3000/\"]",
+        "sessions.keep_days = -1",
+        "sessions.max_size = \"1 GB\"",
+        "permissions.allow = [\"exec(\"]",
+        "permissions.ask = [\"run(ls)\"]",
+        "permissions.deny = \"exec\"",
+        "permissions.rule = [{ effect = \"perhaps\", when = \"exec(ls)\" }]",
+        "permissions.rule = [{ effect = \"deny\", when = \"exec(ls)\", match = [\"rm x\"] }]",
+        "sandbox.network = \"maybe\"",
+        "sandbox.read = \"some\"",
+        "sandbox.write = [\"here\"]",
+        "sandbox.caches = [\".npm\"]",
+        "sandbox.hide = [\"secrets\"]",
+        "sandbox.protect = [\"../x\"]",
+        "providers.x.base_url = \"localhost:8000/v1\"",
+        "providers.x.api = \"completions\"",
+        "providers.x.key = \"…\"",
+        "providers.x.key_env = [\"A\"]",
+        "providers.x.headers = \"X-Title\"",
+        "providers.x.models = \"m\"",
+        "providers.x.quirks = { nonsense = 1 }",
+        "providers.x.quirks = { images = \"often\" }",
+        "providers.x.model.m.window = -1",
+        "providers.x.model.m.price = { input = 1 }",
+        "providers.groq.base_url = \"http://localhost:8000/v1\"",
+        "mcp.wait_seconds = -1",
+        "mcp.servers.a = { args = [\"x\"] }",
+        "mcp.servers.a = { command = \"x\", url = \"https://x\" }",
+        "mcp.servers.a = { command = \"x\", start_seconds = 0 }",
+        "mcp.servers.\"a b\" = { command = \"x\" }",
+        "TURNWRIGHT_MODE=all",
+        "TURNWRIGHT_MAX_TURN_REQUESTS=many",
+        "TURNWRIGHT_CONTEXT_WINDOW=0",
+    ];
+
+    /// Settings in a folder of their own, with this file.
+    fn config(home: &Path, text: &str, environment: Vec<(OsString, OsString)>) -> Config {
+        let paths = Paths::below(home);
+        let file = UserFile::at_default_path(&paths);
+        private_file::write(file.path(), text.as_bytes()).unwrap();
+        let (variables, _) = EnvironmentVariables::classify(environment, &[]);
+        Config::new(variables, Flags::default(), file, paths)
+    }
+
+    /// What is said of one of [`WRONG`].
+    fn said(wrong: &str) -> Vec<String> {
+        let home = tempfile::tempdir().unwrap();
+        let variable = wrong.split_once('=').filter(|it| it.0.starts_with("TURNWRIGHT_"));
+        let config = match variable {
+            Some((name, value)) => config(home.path(), "", vec![(name.into(), value.into())]),
+            None => config(home.path(), wrong, Vec::new()),
+        };
+        let path = config.user_file_path().display().to_string();
+        let ShownSettings { errors, warnings, .. } = ShownSettings::read(&config);
+        let errors = errors.iter().map(|it| format!("error: {it}"));
+        let all = errors.chain(warnings.iter().map(|it| format!("warning: {it}")));
+        // What is to be done if the file cannot be read is said above the table.
+        let cause = |it: &str| it.split(". Fix the file;").next().unwrap().to_owned();
+        all.map(|it| cause(&it.replace(&path, "config.toml"))).collect()
+    }
+
+    #[test]
+    fn the_manual_has_what_is_said_of_each_wrong_value() {
+        let mut table = String::new();
+        for wrong in WRONG {
+            let said = said(wrong);
+            assert_eq!(said.len(), 1, "{wrong}: {said:?}");
+            table.push_str(&format!("| `{wrong}` | {} |\n", said[0]));
+        }
+        let manual = include_str!("../../../docs/configuration.md");
+        assert!(manual.contains(&table), "docs/configuration.md must have this table:\n{table}");
+    }
+
+    #[test]
+    fn none_of_them_is_written() {
+        for (key, value) in WRONG.iter().filter_map(|it| it.split_once(" = ")) {
+            let home = tempfile::tempdir().unwrap();
+            let config = config(home.path(), "", Vec::new());
+            let outcome = change::run(&config, key, Some(&[value.to_owned()]));
+            let shown = ShownSettings::read(&config);
+            assert_eq!((shown.errors, shown.warnings), (Vec::new(), Vec::new()), "{key} = {value}");
+            let is_written = !std::fs::read_to_string(config.user_file_path()).unwrap().is_empty();
+            assert_eq!(outcome.is_ok(), is_written, "{key} = {value}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Changes one setting in the user's file. What would be wrong, or would put a key into the file, is refused
+//! before anything is written.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use url::Url;
+
+use super::document::{TomlDocument, UnchangeableValue, key_text, parse_key};
+use super::file::{ConfigFile, parse_error_message};
+use super::{Config, ConfigError, PermissionSection, schema};
+use turnwright_workspace::private_file;
+
+/// The beginnings of the keys of well-known services.
+const KEY_PREFIXES: &[&str] =
+    &["sk-", "gsk_", "xai-", "nvapi-", "hf_", "ghp_", "github_pat_", "AIza"];
+/// Shorter words are not taken for keys.
+const MIN_KEY_LENGTH: usize = 20;
+/// The shortest known key that is looked for in a value.
+const MIN_KNOWN_KEY_LENGTH: usize = 8;
+/// How similar a key must be to be what was meant.
+const MIN_SIMILARITY: f64 = 0.85;
+
+/// A change of one setting that is right and not yet saved.
+#[derive(Debug)]
+pub(crate) struct SettingChange {
+    /// The key as it is written in the file.
+    pub key: String,
+    /// The TOML text of the old value, if there was one; `"…"` if it may be a secret.
+    pub old: Option<String>,
+    /// That of the new value; none if the setting was removed.
+    pub new: Option<String>,
+    /// The variable that takes precedence.
+    pub overridden_by: Option<&'static str>,
+    /// The permission rules of the file before and after the change.
+    pub permissions: [PermissionSection; 2],
+    path: PathBuf,
+    text: String,
+}
+
+impl Config {
+    /// Prepares to set a setting to what was typed, or to remove it.
+    ///
+    /// # Errors
+    /// If there is no such setting, the value is not allowed, or the file would be wrong.
+    pub(crate) fn change_setting(
+        &self,
+        key: &str,
+        typed: Option<&[String]>,
+    ) -> Result<SettingChange, ConfigError> {
+        let path = parse_key(key).ok_or_else(|| {
+            let key = key.escape_debug();
+            ConfigError::new(format!(
+                "`{key}` is not the key of a setting, such as mode or sessions.keep_days"
+            ))
+        })?;
+        let key = key_text(&path);
+        let value = typed.map(|it| self.new_value(&key, &path, it)).transpose()?;
+        let file_path = self.user_file_path();
+        let text = self.file.text()?;
+        let document = TomlDocument::parse(&text)
+            .map_err(|it| ConfigError::new(parse_error_message(&it, &text, file_path)))?;
+        if value.is_none() && !document.contains(&path) {
+            return Err(ConfigError::new(format!("`{key}` is not set in {}", file_path.display())));
+        }
+        let changed = match &value {
+            Some(value) => document.with_value(&path, value),
+            None => document.without(&path),
+        };
+        let changed = changed.map_err(|why| unchangeable(&key, why))?;
+        let permissions = judge(&text, &changed, file_path)?;
+        let shown =
+            |value: &str| if may_be_secret(&path, value) { "\"…\"" } else { value }.to_owned();
+        Ok(SettingChange {
+            old: document.value(&path).map(shown),
+            new: value.as_deref().map(shown),
+            overridden_by: self.overriding_variable(&key),
+            key,
+            permissions,
+            path: file_path.to_path_buf(),
+            text: changed,
+        })
+    }
+
+    /// The TOML text of what was typed as the value of a setting.
+    fn new_value(
+        &self,
+        key: &str,
+        path: &[String],
+        typed: &[String],
+    ) -> Result<String, ConfigError> {
+        let schema = schema::root();
+        let node = schema::find(&schema, path).map_err(|it| unknown(key, path, &it))?;
+        if typed.iter().any(|it| looks_like_key(it) || self.holds_known_key(it)) {
+            return Err(ConfigError::new(format!(
+                "The value of `{key}` looks like a key, and keys do not belong in the file: put it into a \
+             variable or a file that `key_env` or `key_file` names"
+            )));
+        }
+        let wrong = |expected: String| {
+            let shown = typed.join(" ");
+            let shown = shown.escape_debug();
+            ConfigError::new(format!("`{key}` cannot be `{shown}`, expected {expected}"))
+        };
+        let is_name = |it: &String| {
+            !it.starts_with(|it: char| it.is_ascii_digit())
+                && it.chars().all(|it| it.is_ascii_alphanumeric() || it == '_')
+        };
+        if key.starts_with("providers.") && key.ends_with(".key_env") && !typed.iter().all(is_name)
+        {
+            // It is not quoted: it may be the key.
+            return Err(ConfigError::new(format!(
+                "`{key}` is the name of an environment variable, such as MY_API_KEY, and not the key itself"
+            )));
+        }
+        schema::value_text(node, typed).map_err(wrong)
+    }
+
+    /// Whether a text contains a key of this process.
+    fn holds_known_key(&self, text: &str) -> bool {
+        let secrets = self.secrets();
+        secrets.iter().any(|it| it.len() >= MIN_KNOWN_KEY_LENGTH && text.contains(it.as_str()))
+    }
+
+    fn overriding_variable(&self, key: &str) -> Option<&'static str> {
+        let variables = &self.variables;
+        let (value, name) = match key {
+            "model" => (&variables.model, "TURNWRIGHT_MODEL"),
+            "mode" => (&variables.mode, "TURNWRIGHT_MODE"),
+            "max_turn_requests" => (&variables.max_turn_requests, "TURNWRIGHT_MAX_TURN_REQUESTS"),
+            _ => return None,
+        };
+        value.is_some().then_some(name)
+    }
+}
+
+impl SettingChange {
+    /// Writes the file. If it is a symbolic link, the file to which it leads is written.
+    ///
+    /// # Errors
+    /// If the folder cannot be written.
+    pub(crate) fn save(&self) -> io::Result<()> {
+        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        private_file::write(&path, self.text.as_bytes())
+    }
+}
+
+fn unknown(key: &str, path: &[String], place: &schema::UnknownSetting) -> ConfigError {
+    let wanted = &path[place.depth];
+    let parent = key_text(&path[..place.depth]);
+    let full = |it: &str| match parent.as_str() {
+        "" => it.to_owned(),
+        parent => format!("{parent}.{it}"),
+    };
+    if ["key", "api_key"].contains(&wanted.as_str()) && parent.starts_with("providers.") {
+        return ConfigError::new(format!(
+            "Keys do not belong in the file: set `{}` to the name of the variable that holds the key, or \
+             run `turnwright login`",
+            full("key_env")
+        ));
+    }
+    let similarity = |it: &str| strsim::jaro_winkler(it, wanted);
+    let closest = place.known.iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let hint = match closest.filter(|it| similarity(it) >= MIN_SIMILARITY) {
+        Some(meant) => format!("Perhaps `{}` is meant", full(meant)),
+        None if place.known.is_empty() => format!("`{parent}` is not a section"),
+        None if parent.is_empty() => format!("Known are {}", place.known.join(", ")),
+        None => format!("`{parent}` has {}", place.known.join(", ")),
+    };
+    ConfigError::new(format!("Unknown setting `{key}`. {hint}"))
+}
+
+fn unchangeable(key: &str, why: UnchangeableValue) -> ConfigError {
+    ConfigError::new(match why {
+        UnchangeableValue::IsSection => format!(
+            "`{key}` is a section of the file. Name one of its settings, or use `turnwright config edit`"
+        ),
+        UnchangeableValue::NoPlace => {
+            format!("`{key}` cannot be changed here. Use `turnwright config edit`")
+        }
+    })
+}
+
+/// The permission rules before and after the change.
+///
+/// # Errors
+/// If something is wrong that was not before, or there is a credential that was not.
+fn judge(old: &str, new: &str, path: &Path) -> Result<[PermissionSection; 2], ConfigError> {
+    let (file, warnings) = ConfigFile::parse(new, path)?;
+    // What cannot be parsed has no problems to compare with.
+    let (before, known) = ConfigFile::parse(old, path).unwrap_or_default();
+    let of = |file: &ConfigFile, warnings: Vec<String>| {
+        warnings.into_iter().chain(file.wrong_values()).collect::<Vec<_>>()
+    };
+    let known = of(&before, known);
+    if let Some(problem) = of(&file, warnings).into_iter().find(|it| !known.contains(it)) {
+        let place = format!("{}: ", path.display());
+        return Err(ConfigError::new(problem.trim_start_matches(&place).to_owned()));
+    }
+    let known = before.literal_credentials();
+    if file.literal_credentials().iter().any(|it| !known.contains(it)) {
+        return Err(ConfigError::new(
+            "The value would be a credential in the file. Put it into a variable and refer to that: $NAME \
+             in the headers of a provider, ${NAME} in the settings of an MCP server"
+                .to_owned(),
+        ));
+    }
+    Ok([before.permissions, file.permissions])
+}
+
+/// Whether a text looks as if it contained a key or a password.
+fn looks_like_key(text: &str) -> bool {
+    let is_key = |word: &str| {
+        let word = word.trim_matches(['"', '\'']);
+        word.len() >= MIN_KEY_LENGTH && KEY_PREFIXES.iter().any(|it| word.starts_with(it))
+    };
+    let has_password =
+        || Url::parse(text.trim_matches(['"', '\''])).is_ok_and(|it| it.password().is_some());
+    text.split([' ', '=', ',']).any(is_key) || has_password()
+}
+
+/// Whether a value that is in the file may be a secret.
+fn may_be_secret(path: &[String], value: &str) -> bool {
+    let is_private = |it: &String| ["headers", "env", "key", "api_key"].contains(&it.as_str());
+    let has_private_part = value.contains("headers") || value.contains("env");
+    path.iter().any(is_private)
+        || value.starts_with('{') && has_private_part
+        || value.contains("://") && value.contains(['@', '?'])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! The JSON Schema of the settings file: the key, type, allowed words, default and description of each
+//! setting. Editors complete and check the file with it; `config init` and `config set` are based on it.
+
+use serde_json::Value;
+use toml::de::{DeArray, DeValue};
+
+use super::document::string_text;
+
+/// The schema, as it is printed.
+pub(crate) const SETTINGS_SCHEMA: &str = include_str!("../../docs/config.schema.json");
+
+/// The schema of all settings.
+pub(super) fn root() -> Value {
+    // A test reads it.
+    serde_json::from_str(SETTINGS_SCHEMA).unwrap_or_default()
+}
+
+/// A setting that does not exist.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct UnknownSetting {
+    /// How many parts of the key are known.
+    pub(super) depth: usize,
+    /// The keys that may follow them.
+    pub(super) known: Vec<String>,
+}
+
+/// The schema of one setting. `true` allows anything.
+pub(super) fn find<'a>(root: &'a Value, path: &[String]) -> Result<&'a Value, UnknownSetting> {
+    let mut node = root;
+    for (depth, key) in path.iter().enumerate() {
+        let (named, others) = (&node["properties"], &node["additionalProperties"]);
+        node = match named.get(key) {
+            Some(found) => found,
+            None if others.is_object() => others,
+            None if named.is_null() && (node["type"] == "object" || node == &ANYTHING) => &ANYTHING,
+            None => {
+                let known = named.as_object().into_iter().flatten();
+                let known = known.map(|it| it.0.clone()).collect();
+                return Err(UnknownSetting { depth, known });
+            }
+        };
+    }
+    Ok(node)
+}
+
+static ANYTHING: Value = Value::Bool(true);
+
+/// What is allowed, as a phrase.
+pub(super) fn expected(node: &Value) -> String {
+    if let Some(words) = node["enum"].as_array() {
+        let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
+        return format!("one of {}", words.join(", "));
+    }
+    match node["type"].as_str() {
+        Some("integer") => format!("a whole number ≥ {}", node["minimum"]),
+        Some("number") => "a number".to_owned(),
+        Some("boolean") => "true or false".to_owned(),
+        Some("array") if node["items"]["type"] == "string" => "a list of texts".to_owned(),
+        Some("array") => "a list of tables".to_owned(),
+        Some("object") => "a table".to_owned(),
+        _ => "a text".to_owned(),
+    }
+}
+
+/// The TOML text of a value that was typed: itself if it is TOML of the right type, else what it says. Several
+/// values are a list.
+///
+/// # Errors
+/// What is expected instead, as a phrase.
+pub(super) fn value_text(node: &Value, typed: &[String]) -> Result<String, String> {
+    let is_list = node["type"] == "array" && node["items"]["type"] == "string";
+    let [one] = typed else {
+        let all: Vec<_> = typed.iter().map(|it| string_text(it)).collect();
+        let list = format!("[{}]", all.join(", "));
+        return if is_list { Ok(list) } else { Err(format!("{}, and only one", expected(node))) };
+    };
+    let value = DeValue::parse(one).ok();
+    let word = value.as_ref().and_then(|it| it.get_ref().as_str()).unwrap_or(one).trim();
+    let parsed = value.as_ref().filter(|it| fits(node, it.get_ref()));
+    if let Some(words) = node["enum"].as_array() {
+        let mut words = words.iter().filter_map(Value::as_str);
+        let found = words.find(|it| it.eq_ignore_ascii_case(word));
+        return found.map(string_text).ok_or_else(|| expected(node));
+    }
+    match parsed {
+        Some(parsed) => Ok(one.get(parsed.span()).unwrap_or(one).to_owned()),
+        None if is_list && !one.trim_start().starts_with('[') => {
+            Ok(format!("[{}]", string_text(word)))
+        }
+        None if node["type"] == "string" || node == &ANYTHING => Ok(string_text(one)),
+        None => Err(expected(node)),
+    }
+}
+
+/// Whether a value has the type of a setting.
+fn fits(node: &Value, value: &DeValue<'_>) -> bool {
+    let of_items = |all: &DeArray<'_>| all.iter().all(|it| fits(&node["items"], it.get_ref()));
+    let number = |it: &str| it.parse::<i64>().ok();
+    match (node["type"].as_str(), value) {
+        (Some("string"), DeValue::String(_)) | (Some("boolean"), DeValue::Boolean(_)) => true,
+        (Some("object"), DeValue::Table(_)) | (Some("number"), DeValue::Float(_)) => true,
+        (Some("integer"), DeValue::Integer(it)) => {
+            let (least, most) = (node["minimum"].as_i64(), node["maximum"].as_i64());
+            let is_within =
+                |it| least.is_none_or(|least| it >= least) && most.is_none_or(|most| it <= most);
+            it.radix() != 10 || number(it.as_str()).is_some_and(is_within)
+        }
+        (Some("number"), DeValue::Integer(_)) => true,
+        (Some("array"), DeValue::Array(all)) => of_items(all),
+        (None, _) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::config::file::{
+        MODEL_KEYS, PRICE_KEYS, PROVIDER_KEYS, SESSIONS_KEYS, TOP_KEYS, WEB_KEYS,
+    };
+    use crate::config::permissions::{PERMISSION_KEYS, RULE_KEYS};
+    use crate::config::sandbox::SANDBOX_KEYS;
+    use crate::config::servers::{MCP_KEYS, SERVER_KEYS};
+    use crate::config::{
+        DEFAULT_MAX_TURN_REQUESTS, NetworkSetting, ReasoningEffort, SessionRetention,
+    };
+    use turnwright_policy::permission::Mode;
+
+    fn schema() -> Value {
+        serde_json::from_str(SETTINGS_SCHEMA).unwrap()
+    }
+
+    /// Nothing if the value is valid, else what is wrong with it.
+    fn errors(value: &Value) -> Vec<String> {
+        let validator = jsonschema::draft7::new(&schema()).unwrap();
+        validator.iter_errors(value).map(|it| format!("{}: {it}", it.instance_path())).collect()
+    }
+
+    const PROVIDER: &str = "/properties/providers/additionalProperties";
+    const MODEL: &str =
+        "/properties/providers/additionalProperties/properties/model/additionalProperties";
+    const SERVER: &str = "/properties/mcp/properties/servers/additionalProperties";
+
+    #[test]
+    fn the_schema_has_exactly_the_known_settings() {
+        let schema = schema();
+        let price = format!("{MODEL}/properties/price");
+        for (place, known) in [
+            ("", TOP_KEYS),
+            ("/properties/web", WEB_KEYS),
+            ("/properties/sessions", SESSIONS_KEYS),
+            ("/properties/permissions", PERMISSION_KEYS),
+            ("/properties/permissions/properties/rule/items", RULE_KEYS),
+            ("/properties/sandbox", SANDBOX_KEYS),
+            (PROVIDER, PROVIDER_KEYS),
+            (MODEL, MODEL_KEYS),
+            (&price, PRICE_KEYS),
+            ("/properties/mcp", MCP_KEYS),
+            (SERVER, SERVER_KEYS),
+        ] {
+            let node = schema.pointer(place).unwrap();
+            assert_eq!(node["additionalProperties"], json!(false), "{place}");
+            let described = node["properties"].as_object().unwrap();
+            for (key, setting) in described {
+                let description = setting["description"].as_str().unwrap();
+                assert!(description.ends_with('.') && !description.contains(". "), "{key}");
+            }
+            let described: BTreeSet<_> = described.keys().map(String::as_str).collect();
+            // Both are known only to be refused.
+            let known = known.iter().copied().filter(|it| !["key", "api_key"].contains(it));
+            assert_eq!(described, known.collect(), "{place}");
+        }
+    }
+
+    #[test]
+    fn words_and_defaults_are_those_of_the_program() {
+        let schema = schema();
+        let network = [NetworkSetting::Off, NetworkSetting::Loopback, NetworkSetting::On];
+        for (place, words) in [
+            ("/properties/mode", Mode::ALL.map(Mode::id).to_vec()),
+            ("/properties/effort", ReasoningEffort::ALL.map(ReasoningEffort::id).to_vec()),
+            ("/properties/sandbox/properties/network", network.map(NetworkSetting::id).to_vec()),
+        ] {
+            assert_eq!(schema.pointer(place).unwrap()["enum"], json!(words), "{place}");
+        }
+        let sessions = SessionRetention::default();
+        for (place, value) in [
+            ("/properties/mode", json!(Mode::default().id())),
+            ("/properties/effort", json!(ReasoningEffort::default().id())),
+            ("/properties/max_turn_requests", json!(DEFAULT_MAX_TURN_REQUESTS)),
+            ("/properties/sessions/properties/keep_days", json!(sessions.keep_days)),
+            ("/properties/sessions/properties/max_size", json!(sessions.max_size)),
+            ("/properties/sandbox/properties/network", json!(NetworkSetting::default().id())),
+        ] {
+            assert_eq!(schema.pointer(place).unwrap()["default"], value, "{place}");
+        }
+    }
+
+    #[test]
+    fn the_examples_of_the_manual_are_valid_and_mistakes_are_not() {
+        let manual = include_str!("../../docs/configuration.md");
+        for example in manual.split("```toml\n").skip(1) {
+            let text = example.split("```").next().unwrap();
+            let value: Value = toml::from_str(text).unwrap();
+            assert_eq!(errors(&value), Vec::<String>::new(), "{text}");
+        }
+        for wrong in [
+            "modle = 'x'",
+            "mode = 'all'",
+            "max_turn_requests = 0",
+            "list_models = 'yes'",
+            "[sandbox]\nnetwork = true",
+            "[providers.x]\nkey = 'sk-1'",
+            "[providers.x]\napi = 'completions'",
+            "[[permissions.rule]]\neffect = 'perhaps'\nwhen = 'exec'",
+            "[mcp.servers.x]\nstart_seconds = 0",
+        ] {
+            let value: Value = toml::from_str(wrong).unwrap();
+            assert_ne!(errors(&value), Vec::<String>::new(), "{wrong}");
+        }
+    }
+
+    /// All defaults and examples of the schema.
+    fn samples<'a>(node: &'a Value, found: &mut Vec<(&'a Value, &'a Value)>) {
+        let examples = node["examples"].as_array().into_iter().flatten();
+        found.extend(node.get("default").into_iter().chain(examples).map(|it| (node, it)));
+        let properties = node["properties"].as_object().into_iter().flatten().map(|it| it.1);
+        let inner = [&node["items"], &node["additionalProperties"]].into_iter();
+        properties.chain(inner.filter(|it| it.is_object())).for_each(|it| samples(it, found));
+    }
+
+    #[test]
+    fn defaults_and_examples_are_valid() {
+        let schema = schema();
+        let mut found = Vec::new();
+        samples(&schema, &mut found);
+        assert!(found.len() > 30, "{found:?}");
+        for (node, sample) in found {
+            assert!(jsonschema::draft7::is_valid(node, sample), "{sample}");
+        }
+    }
+}

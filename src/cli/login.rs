@@ -4,13 +4,14 @@ use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 use std::process::ExitCode;
 
 use crate::config::{Credentials, Flags, Paths};
+use turnwright_types::io_fault::io_fault;
 
 /// Asks for a key with echo off and stores it. Exits with 0 only if it was stored, because clients
 /// rely on the status (R-AUTH-7).
 pub(super) fn login(flags: &Flags, paths: &Paths) -> ExitCode {
     match ask_credentials(flags).and_then(|login| login.store(paths)) {
         Ok(()) => finish(&format!("Stored in {}.\n", Credentials::path(paths).display()), true),
-        Err(error) => finish(&format!("Nothing was stored: {error}\n"), false),
+        Err(error) => finish(&format!("Nothing was stored: {}\n", io_fault(&error)), false),
     }
 }
 
@@ -18,7 +19,7 @@ pub(super) fn logout(paths: &Paths) -> ExitCode {
     match Credentials::remove(paths) {
         Ok(true) => finish("Removed the stored key.\n", true),
         Ok(false) => finish("There was no stored key.\n", true),
-        Err(error) => finish(&format!("Could not remove the key: {error}\n"), false),
+        Err(error) => finish(&format!("Could not remove the key: {}\n", io_fault(&error)), false),
     }
 }
 

@@ -25,11 +25,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Flags, Paths, UserFile};
 use crate::log;
 use turnwright_store::StoreError;
+use turnwright_types::io_fault::io_fault;
 use turnwright_types::redact;
 
 /// How long exiting waits for unwritten log lines, in case nobody reads stderr.
@@ -152,7 +154,7 @@ enum CliCommand {
 /// Runs the command line. `main` must call this first, while the process has a single thread:
 /// it removes keys from the environment.
 pub fn run() -> ExitCode {
-    let arguments = CliArgs::parse();
+    let arguments = CliArgs::try_parse().unwrap_or_else(|error| explained(error).exit());
     #[cfg(unix)]
     if let Some(CliCommand::SandboxProbe { probe }) = &arguments.command {
         return sandbox_probe::run(probe);
@@ -179,6 +181,29 @@ pub fn run() -> ExitCode {
     };
     log::flush(LOG_FLUSH_TIMEOUT);
     exit_code
+}
+
+/// Says what this program is to somebody who has typed a command that it does not have. Clap suggests
+/// any word that is a little similar; only one that begins alike is likely to be what was meant.
+fn explained(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand).cloned()
+    else {
+        return error;
+    };
+    let is_alike = |it: &String| it.chars().next() == word.chars().next();
+    let suggested = match error.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(all)) => all.into_iter().filter(is_alike).collect(),
+        Some(ContextValue::String(one)) => vec![one].into_iter().filter(is_alike).collect(),
+        _ => Vec::new(),
+    };
+    if !suggested.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
+    } else if std::env::args_os().nth(1).is_some_and(|it| it == *word) {
+        let purpose = "turnwright is an agent for editors that speak ACP. They start it without a \
+                       command; to check that it works, run `turnwright doctor`";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![purpose.into()]));
+    }
+    error
 }
 
 fn run_command(command: CliCommand, config: Config) -> ExitCode {
@@ -225,7 +250,7 @@ fn report(command: &str, result: Result<(), CliError>) -> ExitCode {
 
 #[derive(Debug, thiserror::Error)]
 enum CliError {
-    #[error(transparent)]
+    #[error("{}", io_fault(.0))]
     Io(#[from] io::Error),
     #[error(transparent)]
     Store(#[from] StoreError),

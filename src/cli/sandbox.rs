@@ -10,6 +10,7 @@ use clap::Args;
 
 use crate::config::Config;
 use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_types::io_fault::io_fault;
 use turnwright_workspace::exec::{self, AgentAddress, DisplayTask, Environment, LaunchSpec};
 
 /// The most chunks of output that may wait to be written to the terminal.
@@ -41,7 +42,7 @@ pub(super) fn run(args: &SandboxCliArgs, config: &Config) -> ExitCode {
     match serve(args, config) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright sandbox: {error}"));
+            drop(writeln!(stderr(), "turnwright sandbox: {}", io_fault(&error)));
             ExitCode::from(125)
         }
     }

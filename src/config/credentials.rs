@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Paths};
+use turnwright_types::io_fault::io_fault;
 use turnwright_workspace::private_file;
 
 /// What `turnwright login` stores.
@@ -55,7 +56,7 @@ impl Credentials {
         };
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            text => text.map_err(|it| unusable(format!("cannot be read ({it})")))?,
+            text => text.map_err(|it| unusable(format!("cannot be read ({})", io_fault(&it))))?,
         };
         serde_json::from_str(&text).map(Some).map_err(|_| unusable("is damaged".to_owned()))
     }

@@ -14,6 +14,7 @@ use super::provider::Price;
 use super::sandbox::{SANDBOX_KEYS, SandboxSection};
 use super::servers::McpSection;
 use super::{ConfigError, PermissionSection};
+use turnwright_types::json_fault::field_fault;
 
 /// The user's settings file.
 #[derive(Debug, Default, Deserialize)]
@@ -252,10 +253,7 @@ pub(super) fn parse_error_message(error: &toml::de::Error, text: &str, path: &Pa
 
 /// The message of a TOML error in one line, without the quoted value, which may be a secret.
 pub(super) fn redacted_message(message: &str) -> String {
-    if message.contains("expected a nonzero u32") {
-        return "must be a whole number ≥ 1".to_owned();
-    }
-    let mut message = message.trim().replace(['\n', '\r'], " ");
+    let mut message = field_fault("", message.trim()).replace(['\n', '\r'], " ");
     if let (Some(first), Some(last)) = (message.find('"'), message.rfind('"'))
         && first < last
     {

@@ -43,6 +43,7 @@ pub(crate) use user_file::UserFile;
 
 use file::ConfigFile;
 use resolve::{DefaultEndpoint, ProviderSources};
+use turnwright_types::io_fault::io_fault;
 
 /// The base URL of OpenAI's own API.
 const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
@@ -395,7 +396,7 @@ impl Config {
             ))
         };
         let text = private_file::read(&path, MAX_KEY_SIZE)
-            .map_err(|error| error_with(format!("cannot be read: {error}")))?;
+            .map_err(|error| error_with(format!("cannot be read: {}", io_fault(&error))))?;
         let key = text.trim();
         if key.is_empty() {
             return Err(error_with("is empty".to_owned()));

@@ -169,6 +169,7 @@ impl SessionHost {
             policy: SharedRules::new(policy),
             max_requests,
             truncation_reported: Arc::default(),
+            base_url_reported: Arc::default(),
             context_missing: Arc::default(),
         }
     }

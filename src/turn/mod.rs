@@ -75,6 +75,8 @@ pub(crate) struct TurnServices {
     pub max_requests: u32,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
+    /// Whether the user was told that the base URL lacks its version.
+    pub base_url_reported: Arc<AtomicBool>,
     /// Whether the user was told that instructions, notes and skills could not be read.
     pub context_missing: Arc<AtomicBool>,
 }

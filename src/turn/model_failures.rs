@@ -158,6 +158,18 @@ impl Turn {
         }
     }
 
+    /// Tells the user, once per session, that the base URL lacks its version.
+    pub(super) fn report_corrected_base_url(&self, model: &dyn Model) {
+        if let Some(url) = model.corrected_base_url()
+            && !self.services.base_url_reported.swap(true, Ordering::Relaxed)
+        {
+            self.services.client().update(Update::Notice(format!(
+                "The base URL lacks `/v1`, so {url} is used. Set that as `base_url` in the \
+                 settings, or as OPENAI_BASE_URL."
+            )));
+        }
+    }
+
     /// Warns the user, once per session, if the server seems to have truncated the prompt silently
     /// (C.1 #12).
     pub(super) fn report_truncated_prompt(&self, usage: Option<TokenUsage>, request: &Request) {

@@ -6,6 +6,8 @@ mod doctor;
 mod doctor_servers;
 mod export;
 mod history;
+#[cfg(unix)]
+mod launcher;
 mod login;
 mod mcp;
 mod mcp_server;
@@ -97,6 +99,10 @@ enum CliCommand {
                             Exit status: the command's; 128 + N if signal N killed it; 125 if it \
                             could not be started.")]
     Sandbox(sandbox::SandboxCliArgs),
+    /// Run the command that the agent sends; never typed.
+    #[cfg(unix)]
+    #[command(skip)]
+    Launcher,
     /// Review and trust a project's own settings
     #[command(after_help = "Example: turnwright trust .\n\
                             Exit status: 0 if nothing is left to trust, 1 otherwise.")]
@@ -151,10 +157,23 @@ enum CliCommand {
     },
 }
 
+impl CliArgs {
+    /// Parses the arguments, or ends the process with what is wrong with them. In a terminal of the
+    /// editor they only name it, whatever they are.
+    fn read() -> CliArgs {
+        #[cfg(unix)]
+        if launcher::is_launcher() {
+            let command = Some(CliCommand::Launcher);
+            return CliArgs { model: None, base_url: None, config: None, verbose: 0, command };
+        }
+        CliArgs::try_parse().unwrap_or_else(|error| explained(error).exit())
+    }
+}
+
 /// Runs the command line. `main` must call this first, while the process has a single thread:
 /// it removes keys from the environment.
 pub fn run() -> ExitCode {
-    let arguments = CliArgs::try_parse().unwrap_or_else(|error| explained(error).exit());
+    let arguments = CliArgs::read();
     #[cfg(unix)]
     if let Some(CliCommand::SandboxProbe { probe }) = &arguments.command {
         return sandbox_probe::run(probe);
@@ -214,6 +233,8 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Doctor(args) => doctor::run(&args, config),
         #[cfg(unix)]
         CliCommand::Sandbox(args) => sandbox::run(&args, &config),
+        #[cfg(unix)]
+        CliCommand::Launcher => launcher::run(&config),
         CliCommand::Trust(args) => trust::run(&args, &config),
         #[cfg(unix)]
         CliCommand::SandboxProbe { probe } => sandbox_probe::run(&probe),

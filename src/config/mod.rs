@@ -27,7 +27,7 @@ use turnwright_policy::permission::Mode;
 use turnwright_workspace::private_file;
 
 pub(crate) use credentials::Credentials;
-pub(crate) use environment::take_environment;
+pub(crate) use environment::{has_variable, take_environment};
 pub(crate) use file::SessionRetention;
 pub(crate) use layers::{ManagedSettings, ProjectSettings};
 pub(crate) use paths::Paths;

@@ -217,9 +217,16 @@ impl Editor {
     }
 }
 
+/// The value of a variable that a terminal is to have.
+fn variable(params: &Value, name: &str) -> String {
+    let mut variables = params["env"].as_array().unwrap().iter();
+    let found = variables.find(|it| it["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+    found["value"].as_str().unwrap().to_owned()
+}
+
 /// Connects to the agent's socket, as any process of the user can, and stays connected.
 fn outrun_launcher(params: &Value, bytes: &[u8]) {
-    let mut stream = UnixStream::connect(params["args"][2].as_str().unwrap()).unwrap();
+    let mut stream = UnixStream::connect(variable(params, "TURNWRIGHT_LAUNCHER_SOCKET")).unwrap();
     stream.write_all(bytes).unwrap();
     std::thread::spawn(move || while let Ok(1..) = stream.read(&mut [0; 64]) {});
 }
@@ -251,10 +258,7 @@ fn r_term_2_and_4_and_6_a_command_runs_in_the_editors_terminal_through_the_launc
     let create = editor.agent.log.iter().find(|it| it["method"] == "terminal/create").unwrap();
     let params = &create["params"];
     assert!(params["command"].as_str().unwrap().starts_with('/'), "{params}");
-    let arguments: Vec<_> = params["args"].as_array().unwrap().iter().collect();
-    assert_eq!(arguments[..2], [&json!("sandbox"), &json!("--report")]);
-    let rest = ["--", "/bin/bash", "--noprofile", "--norc", "-c"].map(|it| json!(it));
-    assert_eq!(arguments[3..8], rest.iter().collect::<Vec<_>>());
+    assert_eq!(params["args"], json!(["echo out; echo err >&2; pwd -P; exit 3"]));
     assert_eq!(params["cwd"], folder);
     assert_eq!(params["outputByteLimit"], 1024 * 1024);
     assert!(
@@ -297,10 +301,30 @@ fn a_command_in_the_editors_terminal_sees_no_secrets_and_has_no_input() {
     assert!(result.ends_with("\nend\n") && !result.contains("a terminal"), "{result}");
     assert!(!result.contains("of-the-editor") && !result.contains("sk-test"), "{result}");
     let create = editor.agent.log.iter().find(|it| it["method"] == "terminal/create").unwrap();
-    let mut variables = create["params"]["env"].as_array().unwrap().iter();
-    let nonce = variables.find(|it| it["name"] == "TURNWRIGHT_LAUNCHER_NONCE").unwrap();
-    assert!(!result.contains(nonce["value"].as_str().unwrap()), "{result}");
+    for name in ["TURNWRIGHT_LAUNCHER_NONCE", "TURNWRIGHT_LAUNCHER_SOCKET"] {
+        let value = variable(&create["params"], name);
+        assert!(!result.contains(name) && !result.contains(&value), "{name}: {result}");
+    }
     editor.close();
+}
+
+#[test]
+fn a_terminal_is_named_after_its_command_and_the_name_is_not_what_runs() {
+    let long = format!("echo {}", "word ".repeat(1_000));
+    for (command, name) in [
+        ("true --version; echo $((20 + 2))", "true --version; echo $((20 + 2))".to_owned()),
+        ("echo one\necho 22 # \u{202e}x", "echo one\\necho 22 # \\u{202e}x".to_owned()),
+        (&long, format!("{}…", &long[..200])),
+    ] {
+        let mut editor = Editor::running(Manner::Runs, &[command]);
+        assert_eq!(editor.turn(), "end_turn");
+        let create = editor.agent.log.iter().find(|it| it["method"] == "terminal/create").unwrap();
+        assert_eq!(create["params"]["args"], json!([name]));
+        let result = editor.result();
+        let whole = if command.len() > 1_000 { long["echo ".len()..].trim_end() } else { "22" };
+        assert!(result.trim_end().ends_with(whole), "{command}: {result}");
+        editor.close();
+    }
 }
 
 #[test]

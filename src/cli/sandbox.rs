@@ -12,6 +12,7 @@ use crate::config::Config;
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::io_fault::io_fault;
 use turnwright_workspace::exec::{LaunchSource, LaunchSpec};
+use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 #[derive(Debug, Args)]
 pub(super) struct SandboxCliArgs {
@@ -68,7 +69,7 @@ fn profile(args: &SandboxCliArgs, config: &Config, temporary: &Path) -> io::Resu
 fn serve(args: &SandboxCliArgs, config: &Config) -> io::Result<u8> {
     super::deny_memory_inspection();
     // Removed when this process ends.
-    let folder = tempfile::Builder::new().prefix("turnwright-").tempdir()?;
+    let folder = PrivateTempFolder::create()?;
     let place = folder.path().canonicalize()?;
     let names = ["TMPDIR", "TMP", "TEMP"].into_iter();
     let environment = launcher::environment(config);

@@ -1,7 +1,7 @@
 //! How a client shows the output of running commands: in terminals that it opens itself (R-TERM-1 to
 //! R-TERM-7, R-TOOL-11), in terminals that it draws from `_meta`, and as text.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -586,6 +586,34 @@ fn no_process_in_a_terminal_survives_a_killed_agent() {
     editor.agent.kill();
     eventually("all processes are gone", || !is_alive("607.51"));
     editor.terminals.get_mut("t1").unwrap().wait();
+}
+
+#[test]
+fn the_folders_of_a_killed_agent_are_removed_by_the_next_start_and_no_others() {
+    let place = tempfile::tempdir().unwrap();
+    let replies = json!([calls("exec", &json!({ "command": "true" }))]);
+    let start = || {
+        let place = place.path().to_str().unwrap();
+        builder().variable("TMPDIR", place).model(replies.clone()).start()
+    };
+    let folders = || {
+        let entries = std::fs::read_dir(place.path()).unwrap();
+        entries.map(|it| it.unwrap().file_name()).collect::<BTreeSet<_>>()
+    };
+    let run = |agent: &mut TestAgent| {
+        agent.prompt("go");
+        agent.wait_for_request("terminal/create");
+    };
+    let mut living = start();
+    run(&mut living);
+    let of_the_living = folders();
+    assert!(!of_the_living.is_empty());
+    let mut killed = start();
+    run(&mut killed);
+    killed.kill();
+    assert!(folders().len() > of_the_living.len());
+    let _next = start();
+    eventually("the folders are gone", || folders() == of_the_living);
 }
 
 /// Runs a command with a client that draws terminals from `_meta`.

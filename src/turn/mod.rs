@@ -49,6 +49,7 @@ use turnwright_types::update::Update;
 
 use call_runner::{CallOrigin, CallRunner};
 use cards::OpenCards;
+pub(crate) use model_failures::stopped_note;
 use model_failures::{Nudge, unanswered_note};
 use next_step::TurnBudget;
 

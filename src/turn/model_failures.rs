@@ -55,6 +55,11 @@ pub(super) fn unanswered_note(
         Ok(StopReason::MaxTurnRequests) => "the limit of requests in one turn was reached",
         Err(_) => "the turn failed",
     };
+    stopped_note(history, why)
+}
+
+/// The same for a turn that has ended for this reason.
+pub(crate) fn stopped_note(history: &History, why: &str) -> Option<Message> {
     let is_visible = |it: &&Arc<Message>| match it.as_ref() {
         Message::Assistant(it) => !it.text.trim().is_empty() || !it.calls.is_empty(),
         Message::User(_) | Message::Tool(_) => true,

@@ -160,7 +160,7 @@ fn r_err_4_invalid_parameters_are_explained_in_words_of_their_fields() {
         (
             "session/prompt",
             json!({ "sessionId": session, "prompt": [{ "type": "song" }] }),
-            "`prompt[0]` cannot be `song`; known: text, image",
+            "`prompt[0].type` cannot be `song`; known: text, image",
         ),
         (
             "session/prompt",

@@ -18,7 +18,8 @@ pub fn json_fault(text: &str, error: &Error) -> String {
             let offset = lines.map(str::len).sum::<usize>() + error.column();
             let message = error.to_string();
             let message = message.rsplit_once(" at line ").map_or(message.as_str(), |it| it.0);
-            field_fault(&place_at(text, offset), message)
+            let is_about_list = message.starts_with("invalid length");
+            field_fault(&place_at(text, offset, is_about_list), message)
         }
         Category::Syntax | Category::Eof | Category::Io => {
             format!("it is not valid JSON at line {}, column {}", error.line(), error.column())
@@ -97,8 +98,9 @@ fn finding(found: &str) -> &str {
     }
 }
 
-/// The innermost value that contains this offset or begins or ends there.
-fn place_at(text: &str, offset: usize) -> String {
+/// The innermost value that contains this offset or begins or ends there. At the end of a list the parser
+/// may also have rejected its last item, unless the error is about the list itself.
+fn place_at(text: &str, offset: usize, is_about_list: bool) -> String {
     let (mut place, mut here, mut offset) = (String::new(), text, offset);
     loop {
         let start = |it: &RawValue| it.get().as_ptr().addr().wrapping_sub(here.as_ptr().addr());
@@ -111,6 +113,9 @@ fn place_at(text: &str, offset: usize) -> String {
         } else if let Some(number) = items.iter().position(|it| is_around(it)) {
             (format!("[{number}]"), items[number])
         } else {
+            if offset == here.len() && !items.is_empty() && !is_about_list {
+                place.push_str(&format!("[{}]", items.len() - 1));
+            }
             return place;
         };
         place.push_str(&step);

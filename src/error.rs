@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use turnwright_llm::LlmError;
 use turnwright_store::StoreError;
+use turnwright_types::io_fault::without_error_numbers;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +31,8 @@ pub(crate) enum Error {
     #[error("{}", with_next_step(.0))]
     Llm(#[from] LlmError),
     /// The stored sessions could not be read or written.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    #[error("{}", with_store_advice(.0))]
+    Store(StoreError),
     /// The model repeats the same call without progress.
     #[error(
         "The model kept repeating the same call, so the turn was stopped. Say what to do \
@@ -79,6 +80,12 @@ impl ErrorKind {
     }
 }
 
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Error {
+        Error::Store(error)
+    }
+}
+
 impl Error {
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
@@ -99,9 +106,25 @@ impl Error {
 /// The message of an error after which the user has to do something.
 fn with_next_step(error: &LlmError) -> String {
     let text = error.to_string();
-    let Some(step) = error.next_step() else { return text };
-    let stop = if text.ends_with(['.', '?', '!', '…']) { "" } else { "." };
-    format!("{text}{stop} {step}")
+    match error.next_step() {
+        Some(step) => format!("{} {step}", as_sentence(text)),
+        None => text,
+    }
+}
+
+/// The message of an error of the store, and what the user can do.
+fn with_store_advice(error: &StoreError) -> String {
+    match error {
+        StoreError::SessionLocked(_) => format!(
+            "{error}. Close it there, or fork it: a fork is a copy that goes on here by itself"
+        ),
+        error => error.to_string(),
+    }
+}
+
+/// Ends a message with a full stop, unless it ends with another mark.
+pub(crate) fn as_sentence(text: String) -> String {
+    if text.ends_with(['.', '?', '!', '…']) { text } else { text + "." }
 }
 
 /// The messages of an error and its causes, in one line.
@@ -116,5 +139,5 @@ pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
         }
         cause = error.source();
     }
-    text.replace(['\n', '\r'], " ")
+    without_error_numbers(&text).replace(['\n', '\r'], " ")
 }

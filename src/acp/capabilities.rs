@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::error::read_params;
 use super::extensions;
 use super::wire::schema::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities,
@@ -12,6 +13,8 @@ use super::wire::schema::{
     SessionDeleteCapabilities, SessionForkCapabilities, SessionListCapabilities,
     SessionResumeCapabilities, SessionStatusCapabilities, SessionTitleCapabilities,
 };
+use super::wire::{Initialize, RequestMethod};
+use crate::error::Error;
 use crate::session::Modalities;
 use agent_client_protocol_schema::ProtocolVersion;
 
@@ -49,11 +52,11 @@ pub(super) enum LoginSupport {
 ///
 /// # Errors
 /// If the parameters are malformed, for example without a usable version (R-INIT-5).
-pub(super) fn read_client_caps(params: Value) -> Result<ClientCaps, serde_json::Error> {
+pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
     let is_newer = params.get("protocolVersion").and_then(Value::as_u64).is_some_and(|it| it >= 2);
     let terminal = params.pointer("/capabilities/auth/terminal").is_some_and(Value::is_object);
     let forms = params.pointer("/capabilities/elicitation/form").is_some_and(Value::is_object);
-    let request: InitializeRequest = serde_json::from_value(params)?;
+    let request: InitializeRequest = read_params(Initialize::NAME, params)?;
     if is_newer {
         // The v1 fields of a newer client mean nothing: it offers neither files nor terminals,
         // whatever they say (R-INIT-14).

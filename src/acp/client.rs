@@ -57,6 +57,10 @@ const DENIALS: [&str; 10] = [
 const ABSENCES: [&str; 6] =
     ["not found", "no such file", "enoent", "does not exist", "not supported", "not implemented"];
 
+/// The notice to the user when the client is asked for no file any more.
+const UNANSWERED_READ: &str = "The editor does not answer when it is asked for a file, so files are \
+                               read from the disk from now on. Save your changes for them to be seen.";
+
 /// Whether the client has left a request for a file unanswered. All sessions of a connection share
 /// one: after the first time-out no file is requested any more.
 #[derive(Clone, Debug, Default)]
@@ -192,9 +196,7 @@ impl EditorBuffers for AcpClient {
                 if error == BufferError::TimedOut
                     && !self.silent_reads.0.swap(true, Ordering::Relaxed)
                 {
-                    tracing::warn!(
-                        "the client does not answer fs/read_text_file; files are read from the disk"
-                    );
+                    self.update(Update::Notice(UNANSWERED_READ.to_owned()));
                 }
                 error
             })?;

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::connection::Connection;
-use super::error::to_rpc;
+use super::error::{invalid_params, to_rpc};
 use super::extensions;
 use super::handlers;
 use super::responder::Responder;
@@ -88,10 +88,7 @@ impl Router<'_> {
                 }
             }
             Err(error) => {
-                reply.fail(&Error::InvalidParams(format!(
-                    "Invalid parameters for {}: {error}",
-                    M::NAME
-                )));
+                reply.fail(&invalid_params(M::NAME, self.params.text(), &error));
             }
         }
         self

@@ -1,15 +1,18 @@
 //! Converts errors to JSON-RPC errors; nothing else does.
 
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind, error_chain};
 use turnwright_rpc::RpcError;
+use turnwright_types::json_fault::json_fault;
 
 /// Maximum length of a message. The whole text is in `data.details` (R-ERR-8).
 const MAX_MESSAGE_CHARS: usize = 500;
 
-/// Converts an error for the client. Most clients show only the message and some only
-/// `data.details`, so both are a sentence that the user can act on.
+/// Converts an error for the client. Its message is a sentence that the user can act on. `data.details`
+/// says more where there is more to say; some clients show it in place of the message, so it is
+/// complete by itself.
 pub(super) fn to_rpc(error: &Error) -> RpcError {
     let code = match error.kind() {
         ErrorKind::InvalidParams => -32602,
@@ -19,10 +22,19 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
         ErrorKind::Cancelled => -32800,
         ErrorKind::AuthRequired | ErrorKind::Model(_) | ErrorKind::Internal => -32603,
     };
-    let message = error_chain(error);
-    let mut data = json!({ "kind": error.kind().name(), "details": message });
+    let whole = error_chain(error);
+    let message = truncated(whole.clone());
+    let mut data = json!({ "kind": error.kind().name() });
+    if whole != message {
+        data["details"] = json!(whole);
+    }
     match error {
-        Error::SessionNotFound(id) => data["sessionId"] = json!(id),
+        Error::SessionNotFound(id) => {
+            data["sessionId"] = json!(id);
+            // One client looks here for the first words, and opens another session then.
+            let details = format!("{message}. It may have been deleted, or never had a prompt");
+            data["details"] = json!(details);
+        }
         Error::Llm(error) => {
             if let Some(host) = error.host() {
                 data["provider"] = json!(host);
@@ -46,7 +58,18 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
         | Error::ModelLoop
         | Error::Internal { .. } => {}
     }
-    RpcError { code, message: truncated(message), data: Some(data) }
+    RpcError { code, message, data: Some(data) }
+}
+
+/// The error of parameters that do not fit their method.
+pub(super) fn invalid_params(method: &str, text: &str, error: &serde_json::Error) -> Error {
+    Error::InvalidParams(format!("Invalid parameters for {method}: {}", json_fault(text, error)))
+}
+
+/// Reads parameters that a handler got as JSON, because they may need a correction.
+pub(super) fn read_params<T: DeserializeOwned>(method: &str, params: &Value) -> Result<T, Error> {
+    let text = params.to_string();
+    serde_json::from_str(&text).map_err(|error| invalid_params(method, &text, &error))
 }
 
 fn truncated(mut message: String) -> String {

@@ -22,20 +22,21 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::message::StopReason;
 use turnwright_types::update::ConfigOptionId;
 
+#[expect(clippy::needless_pass_by_value, reason = "every handler gets its parameters by value")]
 pub(super) fn initialize(
     connection: &mut Connection,
     _: &RequestId,
     params: Value,
     reply: Responder<Initialize>,
 ) {
-    let client = match capabilities::read_client_caps(params) {
+    let client = match capabilities::read_client_caps(&params) {
         Ok(client) => client,
-        Err(error) => {
-            return reply.fail(&Error::InvalidParams(format!(
-                "Invalid parameters for initialize: {error}"
-            )));
-        }
+        Err(error) => return reply.fail(&error),
     };
+    let info = |field: &str| params.get("clientInfo")?.get(field)?.as_str();
+    if let Some(name) = info("title").or_else(|| info("name")) {
+        connection.host.store().set_client_name(name);
+    }
     // A second `initialize` is handled like the first; open sessions keep the old capabilities.
     connection.client = Some(client);
     let task = offer::initialize(&connection.host, client, reply);

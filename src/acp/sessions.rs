@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::client::AcpClient;
 use super::connection::Connection;
+use super::error::read_params;
 use super::responder::Responder;
 use super::to_wire;
 use super::wire::schema::{
@@ -68,12 +69,9 @@ pub(super) fn load(
     if let Some(fields) = params.as_object_mut() {
         fields.entry("mcpServers").or_insert_with(|| json!([]));
     }
-    let params: LoadSessionRequest = match serde_json::from_value(params) {
+    let params: LoadSessionRequest = match read_params(LoadSession::NAME, &params) {
         Ok(params) => params,
-        Err(error) => {
-            let text = format!("Invalid parameters for session/load: {error}");
-            return reply.fail(&Error::InvalidParams(text));
-        }
+        Err(error) => return reply.fail(&error),
     };
     let id = SessionId::from(params.session_id.0.as_ref());
     let LoadSessionRequest {

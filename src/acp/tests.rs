@@ -85,7 +85,7 @@ fn r_err_1_an_answered_request_is_not_answered_again() {
 
 #[test]
 fn capabilities_that_are_not_stated_are_not_offered() {
-    let read = |params: Value| capabilities::read_client_caps(params).unwrap();
+    let read = |params: Value| capabilities::read_client_caps(&params).unwrap();
     let none = ClientCaps::default();
     assert_eq!(read(json!({ "protocolVersion": 1 })), none);
     assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": "x" })), none);
@@ -151,8 +151,13 @@ fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
         let rpc = to_rpc(&error);
         assert_eq!(rpc.code, code, "{error}");
         assert!(!rpc.message.contains('\n') && !rpc.message.is_empty(), "{error}");
-        assert_eq!(rpc.data.unwrap()["details"], rpc.message, "{error}");
+        let details = rpc.data.unwrap()["details"].clone();
+        assert_ne!(details, rpc.message, "{error}: the details repeat the message");
     }
+    let long = "word ".repeat(200);
+    let rpc = to_rpc(&Error::InvalidState(long.clone()));
+    assert!(rpc.message.ends_with('…') && rpc.message.len() < long.len());
+    assert_eq!(rpc.data.unwrap()["details"], long, "the whole text is in the details");
     let data = to_rpc(&status(429, turnwright_llm::ErrorKind::RateLimit)).data.unwrap();
     assert_eq!(data["kind"], "rate_limit");
     assert_eq!(data["provider"], "api.example");

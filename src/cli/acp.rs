@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::acp;
 use crate::config::Config;
+use turnwright_types::io_fault::io_fault;
 
 const EXPLANATION: &str = "\
 turnwright is a coding agent that your editor starts. It speaks the Agent Client Protocol (ACP)
@@ -30,7 +31,7 @@ pub(super) fn run(config: Config) -> ExitCode {
     match serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright could not start: {error}"));
+            drop(writeln!(stderr(), "turnwright could not start: {}", io_fault(&error)));
             ExitCode::FAILURE
         }
     }

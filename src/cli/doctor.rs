@@ -17,6 +17,7 @@ use turnwright_policy::permission::AuditLog;
 #[cfg(unix)]
 use turnwright_sandbox::escape_tests::AttemptResult;
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::io_fault::io_fault;
 use turnwright_types::redact;
 
 const OFFLINE_MODEL: &str = "The offline model is built in and needs no check.";
@@ -210,7 +211,10 @@ impl DoctorReport {
             }
             Ok(None) => {}
             Err(error) => {
-                self.print_line(&format!("Could not store what the model can do: {error}"));
+                self.print_line(&format!(
+                    "Could not store what the model can do: {}",
+                    io_fault(&error)
+                ));
             }
         }
         let checks: Map<_, _> = self.checks.iter().map(as_json).collect();
@@ -322,7 +326,9 @@ impl DoctorReport {
         let (message, status) = match profiles.remove(&endpoint.base_url, model) {
             Ok(true) => (format!("Removed {path}"), ExitCode::SUCCESS),
             Ok(false) => ("Nothing is stored about this model.".to_owned(), ExitCode::SUCCESS),
-            Err(error) => (format!("Could not remove {path}: {error}"), ExitCode::FAILURE),
+            Err(error) => {
+                (format!("Could not remove {path}: {}", io_fault(&error)), ExitCode::FAILURE)
+            }
         };
         self.print_line(&message);
         self.set("forgotten", message);

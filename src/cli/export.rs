@@ -10,6 +10,7 @@ use turnwright_store::Store;
 use turnwright_store::export::{ExportError, ExportFormat, export};
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::ids::SessionId;
+use turnwright_types::io_fault::without_error_numbers;
 
 #[derive(Debug, Args)]
 pub(super) struct ExportCliArgs {
@@ -59,7 +60,10 @@ pub(super) fn run(args: &ExportCliArgs, store: &Store, id: &SessionId) -> ExitCo
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let text = format!("turnwright: {}\n", escape_hidden(&error.to_string()));
+            let text = format!(
+                "turnwright: {}\n",
+                escape_hidden(&without_error_numbers(&error.to_string()))
+            );
             stderr().write_all(text.as_bytes()).ok();
             ExitCode::FAILURE
         }

@@ -10,6 +10,7 @@ use clap::Args;
 use crate::config::Config;
 use crate::mcp_server;
 use turnwright_policy::permission::Mode;
+use turnwright_types::io_fault::io_fault;
 
 const TERMINAL_HINT: &str = "\
 turnwright mcp-server offers the built-in tools to a client of the Model Context Protocol (MCP).
@@ -44,7 +45,7 @@ pub(super) fn run(args: McpServerCliArgs, config: Config) -> ExitCode {
     match serve(args, config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright mcp-server could not start: {error}"));
+            drop(writeln!(stderr(), "turnwright mcp-server could not start: {}", io_fault(&error)));
             ExitCode::FAILURE
         }
     }

@@ -6,6 +6,8 @@ mod doctor;
 mod doctor_servers;
 mod export;
 mod history;
+#[cfg(unix)]
+mod launcher;
 mod login;
 mod mcp;
 mod mcp_server;
@@ -25,11 +27,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, Flags, Paths, UserFile};
 use crate::log;
 use turnwright_store::StoreError;
+use turnwright_types::io_fault::io_fault;
 use turnwright_types::redact;
 
 /// How long exiting waits for unwritten log lines, in case nobody reads stderr.
@@ -99,6 +103,10 @@ enum CliCommand {
                             Exit status: the command's; 128 + N if signal N killed it; 125 if it \
                             could not be started.")]
     Sandbox(sandbox::SandboxCliArgs),
+    /// Run the command that the agent sends; never typed.
+    #[cfg(unix)]
+    #[command(skip)]
+    Launcher,
     /// Review and trust a project's own settings
     #[command(after_help = "Example: turnwright trust .\n\
                             Exit status: 0 if nothing is left to trust, 1 otherwise.")]
@@ -153,10 +161,23 @@ enum CliCommand {
     },
 }
 
+impl CliArgs {
+    /// Parses the arguments, or ends the process with what is wrong with them. In a terminal of the
+    /// editor they only name it, whatever they are.
+    fn read() -> CliArgs {
+        #[cfg(unix)]
+        if launcher::is_launcher() {
+            let command = Some(CliCommand::Launcher);
+            return CliArgs { model: None, base_url: None, config: None, verbose: 0, command };
+        }
+        CliArgs::try_parse().unwrap_or_else(|error| explained(error).exit())
+    }
+}
+
 /// Runs the command line. `main` must call this first, while the process has a single thread:
 /// it removes keys from the environment.
 pub fn run() -> ExitCode {
-    let arguments = CliArgs::parse();
+    let arguments = CliArgs::read();
     #[cfg(unix)]
     if let Some(CliCommand::SandboxProbe { probe }) = &arguments.command {
         return sandbox_probe::run(probe);
@@ -185,6 +206,29 @@ pub fn run() -> ExitCode {
     exit_code
 }
 
+/// Says what this program is to somebody who has typed a command that it does not have. Clap suggests
+/// any word that is a little similar; only one that begins alike is likely to be what was meant.
+fn explained(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand).cloned()
+    else {
+        return error;
+    };
+    let is_alike = |it: &String| it.chars().next() == word.chars().next();
+    let suggested = match error.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(all)) => all.into_iter().filter(is_alike).collect(),
+        Some(ContextValue::String(one)) => vec![one].into_iter().filter(is_alike).collect(),
+        _ => Vec::new(),
+    };
+    if !suggested.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
+    } else if std::env::args_os().nth(1).is_some_and(|it| it == *word) {
+        let purpose = "turnwright is an agent for editors that speak ACP. They start it without a \
+                       command; to check that it works, run `turnwright doctor`";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![purpose.into()]));
+    }
+    error
+}
+
 fn run_command(command: CliCommand, config: Config) -> ExitCode {
     match command {
         CliCommand::Acp => acp::run(config),
@@ -193,6 +237,8 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Doctor(args) => doctor::run(&args, config),
         #[cfg(unix)]
         CliCommand::Sandbox(args) => sandbox::run(&args, &config),
+        #[cfg(unix)]
+        CliCommand::Launcher => launcher::run(&config),
         CliCommand::Trust(args) => trust::run(&args, &config),
         #[cfg(unix)]
         CliCommand::SandboxProbe { probe } => sandbox_probe::run(&probe),
@@ -243,7 +289,7 @@ fn report(command: &str, result: Result<(), CliError>) -> ExitCode {
 
 #[derive(Debug, thiserror::Error)]
 enum CliError {
-    #[error(transparent)]
+    #[error("{}", io_fault(.0))]
     Io(#[from] io::Error),
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::session::{PROJECT_FILE, ProjectFile, SERVERS_FILE, resolve_policy};
 use crate::trust::{Fingerprint, TrustStore};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
+use turnwright_types::io_fault::io_fault;
 use turnwright_workspace::files::Roots;
 
 #[derive(Debug, Args)]
@@ -36,7 +37,7 @@ pub(super) fn run(args: &TrustCliArgs, config: &Config) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright trust: {error}"));
+            drop(writeln!(stderr(), "turnwright trust: {}", io_fault(&error)));
             ExitCode::FAILURE
         }
     }

@@ -158,7 +158,10 @@ fn undo_or_redo(
     config: &Config,
 ) -> Result<ExitCode, String> {
     let mut session = StoredSession::find(session, config)?;
-    let _lock = session.lock().map_err(|it| it.to_string())?;
+    let _lock = session.lock().map_err(|error| match error {
+        StoreError::SessionLocked(_) => format!("{error}. Close it there, or use `/undo` there"),
+        error => error.to_string(),
+    })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|it| it.to_string())?;
     runtime.block_on(execute(&session, request, is_dry_run))

@@ -19,6 +19,12 @@ pub(crate) fn take_environment(named: &[String]) -> EnvironmentVariables {
     variables
 }
 
+/// True if a variable is set. It is needed before the environment is taken.
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
+pub(crate) fn has_variable(name: &str) -> bool {
+    std::env::var_os(name).is_some()
+}
+
 impl EnvironmentVariables {
     /// Sorts the variables of an environment, and returns with them the names of those that hold a key or a
     /// copy of one. Keys are the variables in `named`, those of well-known providers, and all that end in

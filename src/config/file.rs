@@ -15,6 +15,7 @@ use super::resolve::is_credential;
 use super::sandbox::{SANDBOX_KEYS, SandboxSection};
 use super::servers::McpSection;
 use super::{ConfigError, PermissionSection};
+use turnwright_types::json_fault::field_fault;
 
 /// The user's settings file.
 #[derive(Debug, Default, Deserialize)]
@@ -259,29 +260,16 @@ pub(super) fn parse_error_message(error: &toml::de::Error, text: &str, path: &Pa
     )
 }
 
-/// What the library calls a type, and what it is in a settings file.
-const TYPE_NAMES: &[(&str, &str)] = &[
-    ("expected a nonzero u32", "expected a whole number ≥ 1"),
-    ("expected u32", "expected a whole number ≥ 0"),
-    ("expected u64", "expected a whole number ≥ 0"),
-    ("expected a boolean", "expected true or false"),
-    ("expected a string", "expected a text"),
-    ("expected a sequence", "expected a list"),
-    ("expected a map", "expected a table"),
-    ("invalid type: sequence", "invalid type: list"),
-    ("invalid type: map", "invalid type: table"),
-    ("invalid type: string", "invalid type: text"),
-];
-
 /// The message of a TOML error in one line, without the quoted value, which may be a secret.
 pub(super) fn redacted_message(message: &str) -> String {
-    let mut message = message.trim().replace(['\n', '\r'], " ");
+    let mut message = field_fault("", message.trim()).replace(['\n', '\r'], " ");
     if let (Some(first), Some(last)) = (message.find('"'), message.rfind('"'))
         && first < last
     {
         message.replace_range(first..=last, "\"…\"");
     }
-    TYPE_NAMES.iter().fold(message, |message, (theirs, ours)| message.replace(theirs, ours))
+    // What JSON calls an object is a table here.
+    message.replace("an object", "a table")
 }
 
 #[cfg(test)]

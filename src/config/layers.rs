@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::file::{parse_error_message, warn_unknown_keys, warn_unknown_rule_keys};
 use super::sandbox::{SANDBOX_KEYS, SandboxSection, SandboxSettings};
 use super::{Config, ConfigError, PermissionSection};
+use turnwright_types::io_fault::io_fault;
 use turnwright_workspace::private_file;
 
 /// The most bytes that are read of the managed file.
@@ -95,7 +96,8 @@ impl Config {
                 return Ok(ManagedSettings::default());
             }
             Err(error) => {
-                let what = format!("The settings cannot be read: {}: {error}", path.display());
+                let (path, why) = (path.display(), io_fault(&error));
+                let what = format!("The settings cannot be read: {path}: {why}");
                 return Err(ConfigError::new(what));
             }
         };

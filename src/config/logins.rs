@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::presets::{is_openai_url, preset};
 use super::provider::redacted_url;
 use super::{ConfigError, OPENAI_PROVIDER, Paths};
+use turnwright_types::io_fault::io_fault;
 use turnwright_workspace::private_file;
 
 /// What `turnwright login` stores about one server.
@@ -114,7 +115,7 @@ impl Logins {
         };
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Logins::default()),
-            text => text.map_err(|it| unusable(format!("cannot be read ({it})")))?,
+            text => text.map_err(|it| unusable(format!("cannot be read ({})", io_fault(&it))))?,
         };
         let file: LoginFile =
             serde_json::from_str(&text).map_err(|_| unusable("is damaged".to_owned()))?;

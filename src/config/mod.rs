@@ -34,7 +34,7 @@ use turnwright_policy::permission::Mode;
 use turnwright_workspace::private_file;
 
 pub(crate) use change::SettingChange;
-pub(crate) use environment::take_environment;
+pub(crate) use environment::{has_variable, take_environment};
 pub(crate) use file::SessionRetention;
 pub(crate) use key::{KeyOrigin, ProviderKey};
 pub(crate) use layers::{ManagedSettings, ProjectSettings};
@@ -55,6 +55,7 @@ pub(crate) use user_file::UserFile;
 
 use file::ConfigFile;
 use resolve::ProviderSources;
+use turnwright_types::io_fault::io_fault;
 
 /// The name of OpenAI among the well-known providers.
 const OPENAI_PROVIDER: &str = "openai";
@@ -408,7 +409,7 @@ impl Config {
             ))
         };
         let text = private_file::read(&path, MAX_KEY_SIZE)
-            .map_err(|error| error_with(format!("cannot be read: {error}")))?;
+            .map_err(|error| error_with(format!("cannot be read: {}", io_fault(&error))))?;
         let key = text.trim();
         if key.is_empty() {
             return Err(error_with("is empty".to_owned()));

@@ -9,8 +9,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use url::Url;
 
-use super::file::{redacted_message, warn_unknown_keys};
+use super::file::warn_unknown_keys;
 use super::{Secret, sandbox};
+use turnwright_types::json_fault::field_fault;
 
 pub(super) const MCP_KEYS: &[&str] = &["wait_seconds", "servers"];
 pub(super) const SERVER_KEYS: &[&str] = &[
@@ -252,7 +253,7 @@ fn parse_server(name: &str, value: &toml::Value) -> Result<ServerSection, String
     let section: ServerSection = value
         .clone()
         .try_into()
-        .map_err(|error: toml::de::Error| redacted_message(&error.to_string()))?;
+        .map_err(|error: toml::de::Error| entry_fault(&error.to_string()))?;
     let wrong = match (&section.command, &section.url) {
         (Some(_), Some(_)) => "it has both `command` and `url`",
         (None, None) => "it has neither `command` nor `url`",
@@ -264,6 +265,13 @@ fn parse_server(name: &str, value: &toml::Value) -> Result<ServerSection, String
         _ => return Ok(section),
     };
     Err(wrong.to_owned())
+}
+
+/// Why an entry cannot be read. The parser names the key in a line of its own.
+fn entry_fault(message: &str) -> String {
+    let keys = message.lines().find_map(|it| it.strip_prefix("in `"));
+    let place = keys.map_or("", |it| it.trim_end().trim_end_matches('`'));
+    field_fault(place, message.lines().next().unwrap_or_default())
 }
 
 impl ServerSection {
@@ -452,10 +460,10 @@ mod tests {
             ("", "neither `command` nor `url`"),
             ("command = 'a'\nurl = 'http://x'", "both"),
             ("command = ' '", "empty"),
-            ("command = 3", "invalid type"),
+            ("command = 3", "`command` must be text, not 3"),
             ("command = 'a'\nheaders = { x = 'y' }", "`headers`"),
             ("url = 'http://x'\nargs = ['y']", "`args`"),
-            ("command = 'a'\nargs = 'sk-1 sk-2'", "…"),
+            ("command = 'a'\nargs = 'sk-1 sk-2'", "`args` must be a list, not text"),
             ("command = 'a'\nstart_seconds = 0", "≥ 1"),
         ];
         for (text, expected) in table {

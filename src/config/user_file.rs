@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::environment::read_variable;
 use super::file::ConfigFile;
 use super::{ConfigError, Paths};
+use turnwright_types::io_fault::io_fault;
 use turnwright_workspace::private_file;
 
 /// The most bytes that are read. A settings file has a few hundred lines.
@@ -101,8 +102,9 @@ impl UserFile {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
             Err(error) => Err(ConfigError::new(format!(
-                "The settings cannot be read: {}: {error}. Check --config and TURNWRIGHT_CONFIG",
-                self.path.display()
+                "The settings cannot be read: {}: {}. Check --config and TURNWRIGHT_CONFIG",
+                self.path.display(),
+                io_fault(&error)
             ))),
         };
         let mut last = self.cached.lock();

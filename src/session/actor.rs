@@ -139,7 +139,7 @@ impl SessionActor {
                 () = wait_until(announce_at) => {
                     self.announce_commands();
                     // The client has its answer, and the user is not typing yet.
-                    self.host.probe_sandbox();
+                    self.host.prepare_for_commands();
                     self.prefetch_model_list();
                 }
             }

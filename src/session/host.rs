@@ -29,6 +29,7 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::redact::{self, TooManyKeys};
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::{Files, Roots};
+use turnwright_workspace::temp_folder;
 
 /// The most models that a client is offered.
 const MAX_CHOICES: usize = 500;
@@ -52,8 +53,8 @@ pub(crate) struct SessionHost {
     offered: Mutex<OfferedModels>,
     stop: CancellationToken,
     tracker: TaskTracker,
-    /// Probes the sandbox's capabilities once.
-    sandbox_probe: Once,
+    /// Commands are prepared for once.
+    preparation: Once,
 }
 
 /// The models that the settings offer.
@@ -94,7 +95,7 @@ impl SessionHost {
             offered: Mutex::default(),
             stop,
             tracker,
-            sandbox_probe: Once::new(),
+            preparation: Once::new(),
         }
     }
 
@@ -119,12 +120,15 @@ impl SessionHost {
         self.offline.store(true, Ordering::Relaxed);
     }
 
-    /// Probes the sandbox in the background: that takes some milliseconds, which the first command
-    /// must not wait for.
-    pub(super) fn probe_sandbox(&self) {
-        self.sandbox_probe.call_once(|| {
+    /// Prepares for commands in the background, so that the first one does not wait: probes the sandbox,
+    /// which takes some milliseconds, and removes the folders of processes that were killed.
+    pub(super) fn prepare_for_commands(&self) {
+        self.preparation.call_once(|| {
             self.tracker.spawn_blocking(|| {
-                turnwright_sandbox::can_confine().then(turnwright_sandbox::namespace_support)
+                if turnwright_sandbox::can_confine() {
+                    turnwright_sandbox::namespace_support();
+                }
+                temp_folder::remove_abandoned_folders();
             });
         });
     }
@@ -170,6 +174,7 @@ impl SessionHost {
             policy: SharedRules::new(policy),
             max_requests,
             truncation_reported: Arc::default(),
+            base_url_reported: Arc::default(),
             context_missing: Arc::default(),
         }
     }
@@ -183,7 +188,7 @@ impl SessionHost {
         client: Arc<dyn Client>,
         mode: Option<Mode>,
     ) -> (StandaloneCalls, Vec<String>) {
-        self.probe_sandbox();
+        self.prepare_for_commands();
         let id = SessionId::random();
         let mut project = self.load_project(&id, roots);
         let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));

@@ -81,7 +81,7 @@ fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
     let call = server.idle_call_timeout.unwrap_or(usual.call);
     ServerSpec {
         timeouts: ServerTimeouts {
-            start: server.start_timeout.unwrap_or(usual.start),
+            start: server.start_timeout,
             call,
             call_total: server.max_call_time.unwrap_or(usual.call_total).max(call),
         },

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::trust::{self, TrustStore};
 use turnwright_mcp::{SecretValue, ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::json_fault::json_fault;
 use turnwright_workspace::exec::Environment;
 
 /// The project's file of MCP servers.
@@ -60,8 +61,8 @@ struct ServerEntry {
 /// Why a servers file, or one server of it, cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum EntryError {
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
+    #[error("{0}")]
+    Json(String),
     #[error("that is no object")]
     NotAnObject,
     #[error("its name is empty, too long or has invisible characters")]
@@ -152,8 +153,8 @@ fn problem(name: &str, why: &EntryError) -> String {
 type NamedEntries = Vec<(String, ServerEntry)>;
 
 fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
-    let whole: Value = serde_json::from_str(text)?;
-    let whole: ServersFile = from_object(whole)?;
+    let whole: Value = read_json(text)?;
+    let whole: ServersFile = from_object(&whole)?;
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     let count = whole.servers.len();
     for (name, value) in whole.servers.into_iter().take(MAX_SERVERS) {
@@ -163,7 +164,7 @@ fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
         {
             Err(EntryError::InvalidName)
         } else {
-            parse_entry(value)
+            parse_entry(&value)
         };
         match understood {
             Ok(entry) => entries.push((name, entry)),
@@ -177,14 +178,18 @@ fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
 }
 
 /// Deserializes an object. Serde would also accept an array for a struct.
-fn from_object<T: DeserializeOwned>(value: Value) -> Result<T, EntryError> {
+fn from_object<T: DeserializeOwned>(value: &Value) -> Result<T, EntryError> {
     if !value.is_object() {
         return Err(EntryError::NotAnObject);
     }
-    Ok(serde_json::from_value(value)?)
+    read_json(&value.to_string())
 }
 
-fn parse_entry(value: Value) -> Result<ServerEntry, EntryError> {
+fn read_json<T: DeserializeOwned>(text: &str) -> Result<T, EntryError> {
+    serde_json::from_str(text).map_err(|error| EntryError::Json(json_fault(text, &error)))
+}
+
+fn parse_entry(value: &Value) -> Result<ServerEntry, EntryError> {
     let entry: ServerEntry = from_object(value)?;
     let is_http = matches!(entry.kind.as_deref(), Some("http" | "streamable-http"));
     match entry.kind.as_deref() {
@@ -337,7 +342,7 @@ mod tests {
             (r#"{"url":"file:///etc/passwd"}"#, "not http"),
             (r#"{"url":"x"}"#, "address"),
             (r#"{"command":"${HOME}/x"}"#, "variables may stand"),
-            (r#"{"command":["x"]}"#, "invalid type"),
+            (r#"{"command":["x"]}"#, "`command` must be text, not a list"),
             ("7", "no object"),
             ("[\"stdio\", \"x\"]", "no object"),
         ];

@@ -28,8 +28,11 @@ const FILES_CHECKED: &str = "The agent ended while this was running, and the tur
 const INTERRUPTED: &str = "This turn was interrupted: the agent ended in the middle of it.";
 
 /// Settles what an earlier process has left unfinished. Returns the highest number used in an
-/// identifier.
-pub(super) async fn recover(store: &Store, services: &TurnServices) -> Result<u64, StoreError> {
+/// identifier, and whether a turn was interrupted.
+pub(super) async fn recover(
+    store: &Store,
+    services: &TurnServices,
+) -> Result<(u64, bool), StoreError> {
     let id = services.env.session.clone();
     let find =
         move |connection: &_| find_unfinished(connection, read::session_key(connection, &id)?);
@@ -37,14 +40,14 @@ pub(super) async fn recover(store: &Store, services: &TurnServices) -> Result<u6
     let log = services.log();
     log.resume_after(unfinished.last_numbers);
     if unfinished.is_empty() {
-        return Ok(unfinished.last_id_number);
+        return Ok((unfinished.last_id_number, false));
     }
     let own_services = services.clone();
     let repairing = tokio::task::spawn_blocking(move || plan_repairs(unfinished, &own_services));
     let repairs = repairing.await.map_err(|_| StoreError::Closed)?;
-    let minted = repairs.last_id_number;
+    let (minted, is_interrupted) = (repairs.last_id_number, !repairs.turns.is_empty());
     log.apply_repairs(repairs).written().await;
-    Ok(minted)
+    Ok((minted, is_interrupted))
 }
 
 /// The entries and outcomes to write.

@@ -9,10 +9,12 @@ use super::pending_context::UnfinishedTurn;
 use super::recovery::recover;
 use super::replay::{self, HistoryBuilder};
 use crate::error::Error;
-use crate::turn::TurnServices;
+use crate::turn::{self, TurnServices};
 use turnwright_store::recovery::last_stop;
-use turnwright_store::{RewoundEntries, SessionRow, Store, StoreError, read, sessions};
-use turnwright_types::ids::SessionId;
+use turnwright_store::{
+    Audience, Entry, RewoundEntries, SessionRow, Store, StoreError, read, sessions,
+};
+use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::message::History;
 use turnwright_types::update::Update;
 
@@ -46,6 +48,16 @@ pub(super) async fn restore_session(
     }
 }
 
+/// Answers an interrupted prompt in the history if nothing else has answered it. Without that, servers
+/// would get it and the next prompt as one message.
+fn separate_unanswered_prompt(history: &mut History, services: &TurnServices) {
+    let Some(note) = turn::stopped_note(history, "the agent ended") else { return };
+    history.push(note);
+    let Some(message) = history.messages.last().cloned() else { return };
+    let id = MessageId::from(format!("msg-{}", history.mint()));
+    services.log().add_entry(Entry::Message { id, message, audience: Audience::Model });
+}
+
 async fn read_session(
     store: &Store,
     services: &TurnServices,
@@ -54,7 +66,7 @@ async fn read_session(
 ) -> Result<RestoredSession, StoreError> {
     // The session may have been open a moment ago.
     store.flush().await?;
-    let minted = recover(store, services).await?;
+    let (minted, is_interrupted) = recover(store, services).await?;
     let name = id.clone();
     let (row, key, rewound, usage, stop, client_options) = store
         .read(move |connection| {
@@ -90,7 +102,10 @@ async fn read_session(
         let (used, cost) = (used.min(size), row.cost_usd);
         services.client().update(Update::ContextUsage { used, size, cached, cost });
     }
-    let history = builder.build(minted.max(row.last_id_number), row.cost_usd);
+    let mut history = builder.build(minted.max(row.last_id_number), row.cost_usd);
+    if is_interrupted {
+        separate_unanswered_prompt(&mut history, services);
+    }
     let unfinished = stop.as_deref().and_then(UnfinishedTurn::from_stored);
     Ok(RestoredSession { row, history, unfinished, client_options })
 }

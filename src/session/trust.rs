@@ -14,6 +14,7 @@ use crate::trust::Fingerprint;
 use crate::turn::TurnServices;
 use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::ids::MessageId;
+use turnwright_types::io_fault::io_fault;
 use turnwright_types::message::StopReason;
 
 /// The largest file that can be trusted, in bytes. Nobody would read more.
@@ -96,7 +97,10 @@ impl TrustCommand<'_> {
         let trust = &self.host.trust;
         let roots = self.services.env.files.roots();
         if let Err(error) = trust.trust(roots.real_cwd(), file.name, file.text.as_bytes()) {
-            return format!("The decision could not be saved: {error}. Nothing was trusted.");
+            return format!(
+                "The decision could not be saved: {}. Nothing was trusted.",
+                io_fault(&error)
+            );
         }
         let trusted = print_of(file);
         shown.retain(|it| *it != trusted);
@@ -126,7 +130,7 @@ impl TrustCommand<'_> {
                       From the next session on its mode and sandbox settings are ignored, and its \
                       MCP servers are not started."
                 .to_owned(),
-            Err(error) => format!("That could not be removed: {error}."),
+            Err(error) => format!("That could not be removed: {}.", io_fault(&error)),
         };
         self.services.policy.set(self.resolve().rules);
         text

@@ -18,6 +18,7 @@ pub(super) use specs::derive::spec as derive_spec;
 pub(super) use specs::spec;
 
 use super::Tool;
+use turnwright_types::json_fault::field_fault;
 use turnwright_types::refusal::ToolRefusal;
 
 /// An error lists at most this many argument names.
@@ -43,11 +44,18 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<Stri
         // its schema.
         let is_field_missing = error.contains("missing field");
         let problem = describe_problem(&repaired, &schema, "", is_field_missing);
-        let problem = problem.unwrap_or_else(|| shorten(&error, MAX_ERROR_CHARS));
+        let problem = problem.unwrap_or_else(|| shorten(&reader_fault(&error), MAX_ERROR_CHARS));
         let names = argument_names(&schema);
         let name = T::NAME;
         format!("Invalid arguments for {name}: {problem}. Nothing was executed. {names}.").into()
     })
+}
+
+/// The words for an error of the reader, which begins with the place of the value.
+fn reader_fault(error: &str) -> String {
+    let placed = error.strip_prefix('`').and_then(|it| it.split_once("`: "));
+    let (place, message) = placed.unwrap_or(("", error));
+    field_fault(place, message)
 }
 
 /// What is wrong with a value, for the model: which argument, what it must be, and what was sent.

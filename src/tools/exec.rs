@@ -19,6 +19,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
     escape_hidden, escape_hidden_line, fenced,
 };
+use turnwright_types::io_fault::io_fault;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::{
@@ -253,7 +254,8 @@ async fn begin<'a>(
         Some(Ok((started, live))) => Ok((slot.run(started, spec.temp_folder()), live)),
         Some(Err(error)) => {
             let place = spec.workdir.display();
-            Err(format!("The command could not be started: {error} (in {place})").into())
+            Err(format!("The command could not be started: {} (in {place})", io_fault(&error))
+                .into())
         }
         None => Err(ToolRefusal::cancelled("Cancelled by the user.")),
     }

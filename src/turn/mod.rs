@@ -49,6 +49,7 @@ use turnwright_types::update::Update;
 
 use call_runner::{CallOrigin, CallRunner};
 use cards::OpenCards;
+pub(crate) use model_failures::stopped_note;
 use model_failures::{Nudge, unanswered_note};
 use next_step::TurnBudget;
 
@@ -78,6 +79,8 @@ pub(crate) struct TurnServices {
     pub max_requests: u32,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
+    /// Whether the user was told that the base URL lacks its version.
+    pub base_url_reported: Arc<AtomicBool>,
     /// Whether the user was told that instructions, notes and skills could not be read.
     pub context_missing: Arc<AtomicBool>,
 }

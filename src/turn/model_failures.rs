@@ -55,6 +55,11 @@ pub(super) fn unanswered_note(
         Ok(StopReason::MaxTurnRequests) => "the limit of requests in one turn was reached",
         Err(_) => "the turn failed",
     };
+    stopped_note(history, why)
+}
+
+/// The same for a turn that has ended for this reason.
+pub(crate) fn stopped_note(history: &History, why: &str) -> Option<Message> {
     let is_visible = |it: &&Arc<Message>| match it.as_ref() {
         Message::Assistant(it) => !it.text.trim().is_empty() || !it.calls.is_empty(),
         Message::User(_) | Message::Tool(_) => true,
@@ -154,6 +159,18 @@ impl Turn {
                 "{} does not have the reasoning effort `{}`; its default is used.",
                 model.name(),
                 effort.id()
+            )));
+        }
+    }
+
+    /// Tells the user, once per session, that the base URL lacks its version.
+    pub(super) fn report_corrected_base_url(&self, model: &dyn Model) {
+        if let Some(url) = model.corrected_base_url()
+            && !self.services.base_url_reported.swap(true, Ordering::Relaxed)
+        {
+            self.services.client().update(Update::Notice(format!(
+                "The base URL lacks `/v1`, so {url} is used. Set that as `base_url` in the \
+                 settings, or as OPENAI_BASE_URL."
             )));
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::TurnStep;
 use super::model_failures::Nudge;
-use crate::error::{Error, error_chain};
+use crate::error::{Error, as_sentence, error_chain};
 use turnwright_llm::{EndReason, ErrorKind, LlmError, MAX_RETRY_WAIT};
 use turnwright_types::message::{Arguments, StopReason, ToolCall};
 use turnwright_types::refusal::ToolRefusal;
@@ -219,20 +219,21 @@ fn after_failure(
     };
     let what = match &error {
         LlmError::Truncated { host } => format!("The answer from {host} broke off"),
-        error => error_chain(error).trim_end_matches('.').to_owned(),
+        error => error_chain(error),
     };
+    let what = as_sentence(what);
     match shown {
         ShownSoFar::AnswerText => {
-            TurnStep::Continue(delay, format!("{what}. Continuing from there."), Nudge::Cut)
+            TurnStep::Continue(delay, format!("{what} Continuing from there."), Nudge::Cut)
         }
         ShownSoFar::ReasoningOrCards => {
-            TurnStep::Wait(delay, Some(format!("{what}. Trying again.")))
+            TurnStep::Wait(delay, Some(format!("{what} Trying again.")))
         }
         // A retry after an answer that was cut off or empty is not announced.
         ShownSoFar::Nothing if fragile => TurnStep::Wait(delay, None),
         ShownSoFar::Nothing => {
             let seconds = delay.as_secs_f32().ceil();
-            TurnStep::Wait(delay, Some(format!("{what}. Trying again in {seconds:.0} s.")))
+            TurnStep::Wait(delay, Some(format!("{what} Trying again in {seconds:.0} s.")))
         }
     }
 }

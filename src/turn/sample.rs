@@ -60,6 +60,7 @@ impl Turn {
         };
         let answer = listener.finish();
         self.report_missing_effort(&selection);
+        self.report_corrected_base_url(selection.model.as_ref());
         let reply = outcome.as_ref().and_then(|it| it.as_ref().ok());
         let calls = self.take_answer(message, &answer, reply).await;
         let sampled = match outcome {

@@ -471,6 +471,33 @@ fn text_that_was_shown_for_a_second_is_stored() {
 }
 
 #[test]
+fn a_prompt_that_a_kill_left_unanswered_is_not_joined_to_the_next_one() {
+    let place = Place::new();
+    let model = server(&json!([[{ "hang": true }], says("And on."), says("And on.")]));
+    let (mut victim, session, _) = place.begin(&model);
+    model.wait_for_requests(1, Duration::from_secs(20)).unwrap();
+    // Its answer waits for what was written before.
+    victim.call("session/set_mode", &json!({ "sessionId": session, "modeId": "ask" }));
+    victim.kill();
+    let roles = |body: &Value| -> Vec<String> {
+        let messages = body["messages"].as_array().unwrap().iter();
+        messages.map(|it| it["role"].as_str().unwrap().to_owned()).skip(1).collect()
+    };
+    let mut expected = vec!["user"];
+    for round in 2..4 {
+        let mut next = Victim::start(place.home.path(), &model);
+        next.call("session/load", &place.load(&session));
+        next.call("session/prompt", &prompt(&session, "Go on."));
+        let requests = model.wait_for_requests(round, Duration::from_secs(20)).unwrap();
+        expected.extend(["assistant", "user"]);
+        let body = &requests.last().unwrap().body;
+        assert_eq!(roles(body), expected, "{body}");
+        assert_eq!(body["messages"][2]["content"], "[Stopped here: the agent ended.]");
+        next.end();
+    }
+}
+
+#[test]
 fn a_card_that_was_open_at_a_kill_has_failed_when_the_session_is_loaded() {
     type Phase<'a> = (&'a str, Value, &'a dyn Fn(&Value) -> bool);
     let command = step("exec", &json!({ "command": "sleep 1000" }));

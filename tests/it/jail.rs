@@ -205,8 +205,12 @@ fn the_launcher_applies_the_profile_that_the_agent_sends() {
     let listener = UnixListener::bind(&socket).unwrap();
     let run = |profile: &str| {
         let script = "echo x > ../beside/no; echo x > here && echo wrote";
-        let arguments = ["--report", socket.to_str().unwrap(), "--", "sh", "-c", script];
-        let mut command = ground.command(&arguments);
+        let profile = format!(
+            "{{ \"program\": {}, \"input\": false, \"sandbox\": {profile} }}",
+            serde_json::json!(["sh", "-c", script])
+        );
+        let mut command = ground.command(&["true"]);
+        command.env("TURNWRIGHT_LAUNCHER_SOCKET", &socket);
         command.env("TURNWRIGHT_LAUNCHER_NONCE", "0123456789abcdef0123456789abcdef");
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut agent = process_waits::accept(&listener, &child);

@@ -296,7 +296,9 @@ fn a_key_that_the_server_does_not_look_at_is_not_called_good() {
 }
 
 fn model_server_without_keys() -> RawServer {
-    RawServer::with_models(|_, _, stream| respond(stream, 200, r#"{ "data": [{ "id": "qwen3" }] }"#))
+    RawServer::with_models(|_, _, stream| {
+        respond(stream, 200, r#"{ "data": [{ "id": "qwen3" }] }"#);
+    })
 }
 
 #[test]

@@ -45,6 +45,38 @@ fn each_server_is_listed_with_its_state_and_its_origin() {
 }
 
 #[test]
+fn a_download_that_takes_too_long_can_clean_up_and_the_user_is_told_what_to_do() {
+    use std::os::unix::fs::PermissionsExt;
+    let tools = tempfile::tempdir().unwrap();
+    let npx = tools.path().join("npx");
+    let script = "#!/bin/sh\necho begun >> download\n\
+                  trap 'sleep 0.9; echo cleaned >> download; exit 143' TERM\n\
+                  while :; do sleep 0.05; done\n";
+    std::fs::write(&npx, script).unwrap();
+    std::fs::set_permissions(&npx, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let server = format!(
+        "[mcp]\nwait_seconds = 2\n[mcp.servers.far]\ncommand = '{}'\nargs = ['-y', 'pkg', 'sk-1']\n\
+         start_seconds = 1\nsandbox = false\n",
+        npx.display()
+    );
+    let mut agent = with(&server).model(json!([says("hi")])).start();
+    agent.turn("hi");
+    let download = agent.path("download");
+    eventually("the download was ended", || {
+        let log = std::fs::read_to_string(&download).unwrap_or_default();
+        log.starts_with("begun\ncleaned\n")
+    });
+    let expected = "it was not ready within 1 s. `npx …` may still have been downloading: run it \
+                    once in a terminal, or set a higher `start_seconds` for the server";
+    // It is started again a few times.
+    eventually("the failure is told", || {
+        let text = answer(&mut agent, "/mcp");
+        assert!(!text.contains("sk-1"), "{text}");
+        text.contains(expected)
+    });
+}
+
+#[test]
 fn one_server_is_described_with_its_tools_and_their_annotations() {
     let tools = json!([
         { "name": "look", "description": "Looks.\nAt length.", "annotations": { "readOnlyHint": true } },

@@ -1,8 +1,10 @@
-//! `turnwright sandbox -- …`, the launcher: it runs a command in a terminal of the client, passes on its
-//! output and exit code, ends its processes, and reports to the agent.
+//! `turnwright sandbox -- …` runs a command in a terminal of a person, and the launcher one in a terminal of
+//! the client, for the agent. Both pass on its output and exit code and end its processes; the launcher also
+//! reports to the agent.
 
 use std::io::Read;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use turnwright_testing::process_waits;
@@ -103,25 +105,44 @@ fn a_closed_stdout_ends_the_command() {
     eventually("the command is gone", || !is_alive("yes\x00608.5"));
 }
 
-/// With this a launcher proves to its agent which one it is.
-const NONCE_VARIABLE: &str = "TURNWRIGHT_LAUNCHER_NONCE";
-const NONCE: &str = "0123456789abcdef0123456789abcdef";
+/// A launcher in a terminal that has the name of this command.
+fn launcher(socket: &Path, name: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    command.arg(name).env("TURNWRIGHT_HOME", "/nonexistent").envs([run_mark()]);
+    command.env("TURNWRIGHT_LAUNCHER_SOCKET", socket);
+    command.env("TURNWRIGHT_LAUNCHER_NONCE", "0123456789abcdef0123456789abcdef");
+    command
+}
+
+/// What an agent sends to have a command run without a sandbox.
+fn request(command: &str) -> Vec<u8> {
+    let program = ["bash", "-c", command];
+    let request = serde_json::json!({ "program": program, "input": false, "sandbox": null });
+    let request = request.to_string();
+    let length = u32::try_from(request.len()).unwrap().to_le_bytes();
+    [b"r", &length[..], request.as_bytes()].concat()
+}
 
 #[test]
 fn no_command_runs_if_the_agent_cannot_be_reached() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, ran) = (folder.path().join("line"), folder.path().join("ran"));
-    let arguments = ["--report", socket.to_str().unwrap(), "--", "touch", ran.to_str().unwrap()];
+    let name = format!("touch {}", ran.display());
     let check = |output: Output| {
         assert_eq!(output.status.code(), Some(125), "{output:?}");
-        assert!(String::from_utf8(output.stderr).unwrap().contains("Nothing was run"));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains("the agent cannot be reached") && text.contains("Nothing was run"));
         assert!(!ran.exists());
     };
-    check(run(&arguments));
-    // This agent closes the connection without sending anything.
+    check(process_waits::output(&mut launcher(&socket, &name)).unwrap());
+    // One that was started without the nonce does not even try.
     let listener = UnixListener::bind(&socket).unwrap();
-    let mut command = sandbox(&arguments);
-    command.env(NONCE_VARIABLE, NONCE);
+    check(
+        process_waits::output(launcher(&socket, &name).env_remove("TURNWRIGHT_LAUNCHER_NONCE"))
+            .unwrap(),
+    );
+    // This agent closes the connection without sending anything.
+    let mut command = launcher(&socket, &name);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     drop(process_waits::accept(&listener, &child));
@@ -135,13 +156,11 @@ fn the_end_of_the_agent_ends_the_command() {
     let (socket, ran) = (folder.path().join("line"), folder.path().join("ran"));
     let listener = UnixListener::bind(&socket).unwrap();
     let command = format!("touch {}; sleep 608.6; true", ran.display());
-    let arguments = ["--report", socket.to_str().unwrap(), "--", "bash", "-c", &command];
-    let mut command = sandbox(&arguments);
-    command.env(NONCE_VARIABLE, NONCE);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut launcher = launcher(&socket, "--version");
+    let mut child = launcher.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let mut agent = process_waits::accept(&listener, &child);
     assert!(!ran.exists(), "the launcher did not wait for the agent");
-    agent.write_all(b"r\0\0\0\0").unwrap();
+    agent.write_all(&request(&command)).unwrap();
     eventually("the command runs", || ran.exists());
     drop(agent);
     process_waits::wait(&mut child);
@@ -156,12 +175,10 @@ fn output_of_a_background_process_does_not_delay_the_report_of_the_end() {
     let listener = UnixListener::bind(&socket).unwrap();
     // The background process begins to print when the shell has ended.
     let command = "(while kill -0 $$ 2>/dev/null; do :; done; exec yes 608.7) & echo over";
-    let arguments = ["--report", socket.to_str().unwrap(), "--", "bash", "-c", command];
-    let mut command = sandbox(&arguments);
-    command.env(NONCE_VARIABLE, NONCE);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut launcher = launcher(&socket, "cargo test");
+    let mut child = launcher.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let mut agent = process_waits::accept(&listener, &child);
-    agent.write_all(b"r\0\0\0\0").unwrap();
+    agent.write_all(&request(command)).unwrap();
     let report = process_waits::all_of(agent, &child);
     assert_eq!(process_waits::wait(&mut child).code(), Some(0));
     assert!(

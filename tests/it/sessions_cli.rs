@@ -55,6 +55,18 @@ fn without_stored_sessions_the_commands_say_so() {
 }
 
 #[test]
+fn a_command_that_does_not_exist_is_answered_with_what_the_program_is() {
+    let home = tempfile::tempdir().unwrap();
+    let (text, status) = run(home.path(), home.path(), &["run"]);
+    assert!(text.contains("an agent for editors that speak ACP"), "{text}");
+    assert!(!text.contains("undo") && status == 2, "{text}");
+    let (text, _) = run(home.path(), home.path(), &["sesions"]);
+    assert!(text.contains("'sessions'") && !text.contains("an agent for editors"), "{text}");
+    let (text, _) = run(home.path(), home.path(), &["sessions", "xist"]);
+    assert!(!text.contains("similar") && !text.contains("an agent for editors"), "{text}");
+}
+
+#[test]
 fn history_prints_a_table_or_json_lines() {
     let agent = agent();
     let history = |arguments: &[&str]| {

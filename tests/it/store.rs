@@ -108,15 +108,24 @@ fn a_read_only_store_is_reported_once_and_a_load_is_a_clear_error() {
 }
 
 #[test]
-fn the_second_process_to_open_a_session_is_told_the_id_of_the_first() {
-    let mut first = agent().start();
+fn the_second_process_to_open_a_session_is_told_who_has_it_and_can_fork_it() {
+    let mut first = agent().spawn();
+    let info = json!({ "name": "editor", "title": "An Editor", "version": "1" });
+    first.call("initialize", &json!({ "protocolVersion": 1, "clientInfo": info }));
+    first.session = first.new_session();
     assert_eq!(first.turn("hello"), "end_turn");
     let session = first.session.clone();
     let home = first.home().to_string_lossy().into_owned();
     let mut second = agent().variable("TURNWRIGHT_HOME", &home).initialize();
     let answer = load(&mut second, &session);
     let message = answer["error"]["message"].as_str().unwrap();
-    assert!(message.contains(&format!("open in another process ({})", first.pid())), "{answer}");
+    let holder = format!("the session is open in An Editor (process {}, for ", first.pid());
+    assert!(message.starts_with(&holder) && message.contains("fork it"), "{answer}");
+    let params = json!({ "sessionId": session, "cwd": second.workspace(), "mcpServers": [] });
+    let fork = second.call("session/fork", &params);
+    second.session = fork["result"]["sessionId"].as_str().expect("a fork").to_owned();
+    assert_eq!(second.turn("more"), "end_turn");
+    assert_eq!(second.model_transcript(0), ["user hello", "assistant one", "user more"]);
     // The first process can load its own session again.
     assert!(load(&mut first, &session)["result"].is_object());
     first.call("session/close", &json!({ "sessionId": session }));

@@ -1,7 +1,7 @@
 //! How a client shows the output of running commands: in terminals that it opens itself (R-TERM-1 to
 //! R-TERM-7, R-TOOL-11), in terminals that it draws from `_meta`, and as text.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -217,9 +217,16 @@ impl Editor {
     }
 }
 
+/// The value of a variable that a terminal is to have.
+fn variable(params: &Value, name: &str) -> String {
+    let mut variables = params["env"].as_array().unwrap().iter();
+    let found = variables.find(|it| it["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+    found["value"].as_str().unwrap().to_owned()
+}
+
 /// Connects to the agent's socket, as any process of the user can, and stays connected.
 fn outrun_launcher(params: &Value, bytes: &[u8]) {
-    let mut stream = UnixStream::connect(params["args"][2].as_str().unwrap()).unwrap();
+    let mut stream = UnixStream::connect(variable(params, "TURNWRIGHT_LAUNCHER_SOCKET")).unwrap();
     stream.write_all(bytes).unwrap();
     std::thread::spawn(move || while let Ok(1..) = stream.read(&mut [0; 64]) {});
 }
@@ -251,10 +258,7 @@ fn r_term_2_and_4_and_6_a_command_runs_in_the_editors_terminal_through_the_launc
     let create = editor.agent.log.iter().find(|it| it["method"] == "terminal/create").unwrap();
     let params = &create["params"];
     assert!(params["command"].as_str().unwrap().starts_with('/'), "{params}");
-    let arguments: Vec<_> = params["args"].as_array().unwrap().iter().collect();
-    assert_eq!(arguments[..2], [&json!("sandbox"), &json!("--report")]);
-    let rest = ["--", "/bin/bash", "--noprofile", "--norc", "-c"].map(|it| json!(it));
-    assert_eq!(arguments[3..8], rest.iter().collect::<Vec<_>>());
+    assert_eq!(params["args"], json!(["echo out; echo err >&2; pwd -P; exit 3"]));
     assert_eq!(params["cwd"], folder);
     assert_eq!(params["outputByteLimit"], 1024 * 1024);
     assert!(
@@ -297,10 +301,30 @@ fn a_command_in_the_editors_terminal_sees_no_secrets_and_has_no_input() {
     assert!(result.ends_with("\nend\n") && !result.contains("a terminal"), "{result}");
     assert!(!result.contains("of-the-editor") && !result.contains("sk-test"), "{result}");
     let create = editor.agent.log.iter().find(|it| it["method"] == "terminal/create").unwrap();
-    let mut variables = create["params"]["env"].as_array().unwrap().iter();
-    let nonce = variables.find(|it| it["name"] == "TURNWRIGHT_LAUNCHER_NONCE").unwrap();
-    assert!(!result.contains(nonce["value"].as_str().unwrap()), "{result}");
+    for name in ["TURNWRIGHT_LAUNCHER_NONCE", "TURNWRIGHT_LAUNCHER_SOCKET"] {
+        let value = variable(&create["params"], name);
+        assert!(!result.contains(name) && !result.contains(&value), "{name}: {result}");
+    }
     editor.close();
+}
+
+#[test]
+fn a_terminal_is_named_after_its_command_and_the_name_is_not_what_runs() {
+    let long = format!("echo {}", "word ".repeat(1_000));
+    for (command, name) in [
+        ("true --version; echo $((20 + 2))", "true --version; echo $((20 + 2))".to_owned()),
+        ("echo one\necho 22 # \u{202e}x", "echo one\\necho 22 # \\u{202e}x".to_owned()),
+        (&long, format!("{}…", &long[..200])),
+    ] {
+        let mut editor = Editor::running(Manner::Runs, &[command]);
+        assert_eq!(editor.turn(), "end_turn");
+        let create = editor.agent.log.iter().find(|it| it["method"] == "terminal/create").unwrap();
+        assert_eq!(create["params"]["args"], json!([name]));
+        let result = editor.result();
+        let whole = if command.len() > 1_000 { long["echo ".len()..].trim_end() } else { "22" };
+        assert!(result.trim_end().ends_with(whole), "{command}: {result}");
+        editor.close();
+    }
 }
 
 #[test]
@@ -562,6 +586,34 @@ fn no_process_in_a_terminal_survives_a_killed_agent() {
     editor.agent.kill();
     eventually("all processes are gone", || !is_alive("607.51"));
     editor.terminals.get_mut("t1").unwrap().wait();
+}
+
+#[test]
+fn the_folders_of_a_killed_agent_are_removed_by_the_next_start_and_no_others() {
+    let place = tempfile::tempdir().unwrap();
+    let replies = json!([calls("exec", &json!({ "command": "true" }))]);
+    let start = || {
+        let place = place.path().to_str().unwrap();
+        builder().variable("TMPDIR", place).model(replies.clone()).start()
+    };
+    let folders = || {
+        let entries = std::fs::read_dir(place.path()).unwrap();
+        entries.map(|it| it.unwrap().file_name()).collect::<BTreeSet<_>>()
+    };
+    let run = |agent: &mut TestAgent| {
+        agent.prompt("go");
+        agent.wait_for_request("terminal/create");
+    };
+    let mut living = start();
+    run(&mut living);
+    let of_the_living = folders();
+    assert!(!of_the_living.is_empty());
+    let mut killed = start();
+    run(&mut killed);
+    killed.kill();
+    assert!(folders().len() > of_the_living.len());
+    let _next = start();
+    eventually("the folders are gone", || folders() == of_the_living);
 }
 
 /// Runs a command with a client that draws terminals from `_meta`.

@@ -203,4 +203,6 @@ fn a_batch_waits_once_for_a_silent_editor_and_sends_it_four_requests() {
     let sent = cards::requests(&agent);
     let sent = sent.iter().filter(|it| *it == "fs/read_text_file").count();
     assert_eq!(sent, 4);
+    let told = agent.thoughts();
+    assert_eq!(told.matches("The editor does not answer when it").count(), 1, "{told}");
 }

@@ -130,6 +130,54 @@ fn r_err_4_bad_parameters_are_invalid_params() {
 }
 
 #[test]
+fn r_err_4_invalid_parameters_are_explained_in_words_of_their_fields() {
+    let mut agent = TestAgent::builder().start();
+    let folder = agent.workspace().to_path_buf();
+    let session = agent.session.clone();
+    let text = json!({ "type": "text", "text": "hi" });
+    let server = json!({ "name": "x", "command": "/bin/true", "args": [5], "env": [] });
+    let table = [
+        ("session/new", json!([]), "the value must be an object, not a list"),
+        ("session/new", json!({ "mcpServers": [] }), "`cwd` is missing"),
+        ("session/new", json!({ "cwd": 5, "mcpServers": [] }), "`cwd` must be text, not 5"),
+        (
+            "session/new",
+            json!({ "cwd": folder, "mcpServers": "sk-secret" }),
+            "`mcpServers` must be a list, not text",
+        ),
+        (
+            "session/new",
+            json!({ "cwd": folder, "mcpServers": [server] }),
+            "`mcpServers[0]` has none of the possible forms",
+        ),
+        ("session/load", json!({ "sessionId": session }), "`cwd` is missing"),
+        ("initialize", json!({ "protocolVersion": {} }), "`protocolVersion` must be"),
+        (
+            "session/prompt",
+            json!({ "sessionId": session, "prompt": [text, { "type": "text", "text": true }] }),
+            "`prompt[1]` must be text, not true",
+        ),
+        (
+            "session/prompt",
+            json!({ "sessionId": session, "prompt": [{ "type": "song" }] }),
+            "`prompt[0].type` cannot be `song`; known: text, image",
+        ),
+        (
+            "session/prompt",
+            json!({ "sessionId": session, "prompt": [{ "text": "hi" }] }),
+            "`prompt[0].type` is missing",
+        ),
+    ];
+    for (method, params, expected) in table {
+        let answer = agent.call(method, &params);
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{method} {params}: {message}");
+        assert!(!message.contains(" column ") && !message.contains("sk-"), "{message}");
+        assert_eq!(answer["error"]["data"].get("details"), None, "nothing is said twice");
+    }
+}
+
+#[test]
 fn r_err_5_a_session_that_does_not_exist_is_not_found() {
     let mut agent = TestAgent::builder().start();
     for session in ["nobody", "", "sess-00000000-0000-0000-0000-000000000000"] {

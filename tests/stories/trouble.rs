@@ -36,7 +36,8 @@ fn r_turn_12_an_unreachable_model_server_is_reported_as_such() {
     let url = "http://127.0.0.1:9/v1";
     let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", url).start();
     let error = failure(&mut agent, "network", None);
-    assert!(message(&error).contains("Check the network and the base URL"), "{error}");
+    let expected = "Nothing answers at 127.0.0.1:9. Is the server running?";
+    assert_eq!(message(&error), expected, "{error}");
     // While the agent was waiting, it told the user why.
     assert!(agent.thoughts().contains("Trying again"), "{}", agent.thoughts());
     assert_eq!(agent.text(), "");
@@ -331,6 +332,59 @@ fn r_turn_12_a_redirect_is_not_followed_because_it_would_send_the_key() {
         go_on(&mut agent);
     }
     assert_eq!(thief.requests(), [""; 0]);
+}
+
+#[test]
+fn a_base_url_without_its_version_works_and_the_user_is_told_once() {
+    for missing in [
+        "HTTP/1.1 404 No\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 404 No\r\n\
+        content-type: text/html\r\nconnection: close\r\n\r\n<html><title>No</title></html>",
+    ] {
+        let server = RawServer::reading(move |_, request, stream| {
+            if request.starts_with("POST /v1/chat/completions ") {
+                write_stream(stream, &text_stream("Hello."));
+            } else {
+                stream.write_all(missing.as_bytes()).unwrap();
+            }
+        });
+        let url = format!("http://{}/", server.host());
+        let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
+        assert_eq!(
+            (agent.turn("one"), agent.turn("two")),
+            ("end_turn".to_owned(), "end_turn".to_owned())
+        );
+        let notice = format!("The base URL lacks `/v1`, so http://{}/v1 is used.", server.host());
+        assert_eq!(agent.thoughts().matches(&notice).count(), 1, "{}", agent.thoughts());
+        let posts = server.requests().into_iter().filter(|it| it.starts_with("POST "));
+        let paths: Vec<_> = posts.map(|it| it.split(' ').nth(1).unwrap().to_owned()).collect();
+        let (bare, whole) = ("/chat/completions", "/v1/chat/completions");
+        assert_eq!(paths, [bare, whole, whole], "the path that works is remembered");
+    }
+}
+
+#[test]
+fn r_turn_12_a_server_without_the_api_is_asked_twice_and_its_first_error_counts() {
+    let server = RawServer::reading(|_, request, stream| {
+        let number = if request.starts_with("POST /v1/") { "second" } else { "first" };
+        let body = format!("HTTP/1.1 404 No\r\nconnection: close\r\n\r\nThe {number} 404");
+        stream.write_all(body.as_bytes()).unwrap();
+    });
+    let url = format!("http://{}", server.host());
+    let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
+    let error = failure(&mut agent, "url_not_found", Some(404));
+    assert!(message(&error).contains("The first 404. Check the base URL"), "{error}");
+    assert!(!agent.thoughts().contains("/v1"), "{}", agent.thoughts());
+    let elsewhere = format!("http://{}/api", server.host());
+    let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &elsewhere).start();
+    failure(&mut agent, "url_not_found", Some(404));
+    let paths: Vec<_> = server
+        .requests()
+        .iter()
+        .filter(|it| it.starts_with("POST "))
+        .map(|it| it.split(' ').nth(1).unwrap().to_owned())
+        .collect();
+    assert_eq!(paths, ["/chat/completions", "/v1/chat/completions", "/api/chat/completions"]);
 }
 
 #[test]

@@ -1,5 +1,9 @@
-//! The shared setup of HTTP clients: the TLS provider, the proxies of the environment, and the user
-//! agent.
+//! The shared setup of HTTP clients: the TLS provider, the proxies of the environment, the user agent, and
+//! why a connection failed.
+
+mod connection_fault;
+
+pub use connection_fault::ConnectionFault;
 
 use std::sync::Arc;
 

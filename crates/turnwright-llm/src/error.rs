@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::ErrorKind;
 use super::retry_after::MAX_RETRY_WAIT;
+use turnwright_http::ConnectionFault;
 
 /// Why there is no reply. Each message names the provider's host and never contains a key. It says
 /// what to do next where that does not depend on whether the request is retried; for the rest there
@@ -11,12 +12,8 @@ use super::retry_after::MAX_RETRY_WAIT;
 #[derive(Debug, thiserror::Error)]
 pub enum LlmError {
     /// The connection failed.
-    #[error("Could not reach {host}. Check the network and the base URL")]
-    Connect {
-        host: String,
-        #[source]
-        source: reqwest::Error,
-    },
+    #[error("{}", unreachable_message(host, fault))]
+    Connect { host: String, fault: ConnectionFault },
     /// The provider answered with an HTTP error.
     #[error(
         "{host} answered {status}: {}",
@@ -116,6 +113,21 @@ const UNREADABLE_REPLY: [&str; 5] = [
     "tool call validation failed",
     "tool_use_failed",
 ];
+
+/// Why the server could not be reached, and what to check.
+fn unreachable_message(host: &str, fault: &ConnectionFault) -> String {
+    match fault {
+        ConnectionFault::Refused => format!("Nothing answers at {host}. Is the server running?"),
+        ConnectionFault::UnknownHost => {
+            format!("{host} was not found. Check the base URL and the network")
+        }
+        ConnectionFault::Tls(_) => format!(
+            "Could not reach {host}: {fault}. Check that the base URL should begin with https, and \
+             the certificates of this computer"
+        ),
+        _ => format!("Could not reach {host}: {fault}. Check the network and the base URL"),
+    }
+}
 
 /// The hint for a message that needs an explanation.
 fn hint(message: &str) -> Option<&'static str> {

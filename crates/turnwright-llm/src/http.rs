@@ -4,6 +4,7 @@
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -15,12 +16,12 @@ use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
-use turnwright_http::Tls;
+use turnwright_http::{ConnectionFault, Tls};
 
 use super::error_body::{self, ErrorReport};
 use super::model_list::{self, ListedModel};
 use super::quirks::KeyHeader;
-use super::{LlmError, retry_after};
+use super::{ErrorKind, LlmError, retry_after};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// The timeout for listing the models, from sending the request to reading the last byte.
@@ -46,7 +47,12 @@ pub struct Endpoint {
     key_advice: Option<String>,
     client: OnceCell<Client>,
     drains: DrainTasks,
+    /// True if the base URL has no path, and the API was found below `/v1`.
+    has_version_path: AtomicBool,
 }
+
+/// The path that most base URLs end in, and that is easily forgotten.
+const VERSION_PATH: &str = "/v1";
 
 /// Background tasks that read bodies to their end. The mutex is held only while a task is spawned.
 type DrainTasks = Arc<Mutex<JoinSet<()>>>;
@@ -102,6 +108,7 @@ impl Endpoint {
             key_advice: None,
             client,
             drains: DrainTasks::default(),
+            has_version_path: AtomicBool::new(false),
         })
     }
 
@@ -169,7 +176,7 @@ impl Endpoint {
                 tokio::task::spawn_blocking(move || build_client(tls))
                     .await
                     .map_err(|error| LlmError::Config(error.to_string()))?
-                    .map_err(|source| LlmError::Connect { host: self.host(), source })
+                    .map_err(|error| self.connect_error(&error))
             })
             .await
     }
@@ -182,8 +189,59 @@ impl Endpoint {
         }
     }
 
-    /// Posts a JSON body. Returns once the head of a successful response has been received.
+    /// The base URL that works in place of the configured one, which lacks the version.
+    pub(super) fn corrected_base_url(&self) -> Option<String> {
+        let is_corrected = self.has_version_path.load(Ordering::Relaxed);
+        is_corrected.then(|| {
+            let mut corrected = self.base.clone();
+            corrected.set_path(VERSION_PATH);
+            corrected.into()
+        })
+    }
+
+    /// Posts a JSON body. Returns once the head of a successful response has been received. If a base
+    /// URL without a path has no such API, tries the same host below `/v1`.
     pub(super) async fn post(
+        &self,
+        path: &str,
+        body: impl Into<reqwest::Body> + Clone,
+    ) -> Result<ReplyBody, LlmError> {
+        match self.post_once(path, body.clone()).await {
+            Err(error) if self.may_lack_version(&error) => {
+                self.has_version_path.store(true, Ordering::Relaxed);
+                let retried = self.post_once(path, body).await;
+                self.keep_version_path(error, retried)
+            }
+            result => result,
+        }
+    }
+
+    /// True if this error may come from a base URL without its version.
+    fn may_lack_version(&self, error: &LlmError) -> bool {
+        error.kind() == ErrorKind::UrlNotFound
+            && matches!(error.status(), Some(404 | 405))
+            && matches!(self.base.path(), "" | "/")
+            && !self.has_version_path.load(Ordering::Relaxed)
+    }
+
+    /// Decides by the second answer whether the API is below `/v1`. If not, the first error counts.
+    fn keep_version_path<T>(
+        &self,
+        first: LlmError,
+        second: Result<T, LlmError>,
+    ) -> Result<T, LlmError> {
+        match second {
+            Err(
+                LlmError::Status { kind: ErrorKind::UrlNotFound, .. } | LlmError::Connect { .. },
+            ) => {
+                self.has_version_path.store(false, Ordering::Relaxed);
+                Err(first)
+            }
+            answered => answered,
+        }
+    }
+
+    async fn post_once(
         &self,
         path: &str,
         body: impl Into<reqwest::Body>,
@@ -207,6 +265,17 @@ impl Endpoint {
     }
 
     async fn read_models(&self) -> Result<Vec<ListedModel>, LlmError> {
+        match self.read_models_once().await {
+            Err(error) if self.may_lack_version(&error) => {
+                self.has_version_path.store(true, Ordering::Relaxed);
+                let retried = self.read_models_once().await;
+                self.keep_version_path(error, retried)
+            }
+            result => result,
+        }
+    }
+
+    async fn read_models_once(&self) -> Result<Vec<ListedModel>, LlmError> {
         let request = self.request(Method::GET, "/models").await?;
         let mut body = self.send(request.header("accept", "application/json")).await?;
         let mut bytes = Vec::new();
@@ -222,7 +291,8 @@ impl Endpoint {
     async fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, LlmError> {
         let client = self.client().await?;
         let mut url = self.base.clone();
-        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        let version = if self.has_version_path.load(Ordering::Relaxed) { VERSION_PATH } else { "" };
+        url.set_path(&format!("{}{version}{path}", self.base.path().trim_end_matches('/')));
         // Compression would delay the pieces of a stream. A server that compresses all the same is
         // understood.
         let request = client.request(method, url).header(ACCEPT_ENCODING, "identity");
@@ -242,14 +312,15 @@ impl Endpoint {
     async fn send(&self, request: RequestBuilder) -> Result<ReplyBody, LlmError> {
         // Replaces headers of the same name that are already set.
         let request = request.headers(self.headers.clone());
-        let response = request.send().await.map_err(|source| LlmError::Connect {
-            host: self.host(),
-            source: source.without_url(),
-        })?;
+        let response = request.send().await.map_err(|error| self.connect_error(&error))?;
         if response.status().is_success() {
             return Ok(self.body(response));
         }
         Err(self.status_error(response).await)
+    }
+
+    fn connect_error(&self, error: &reqwest::Error) -> LlmError {
+        LlmError::Connect { host: self.host(), fault: ConnectionFault::of(error) }
     }
 
     fn body(&self, response: Response) -> ReplyBody {

@@ -196,6 +196,11 @@ pub trait Model: Debug + Send + Sync + 'static {
         self.name().to_owned()
     }
 
+    /// The base URL that works in place of the configured one, if that lacks its version.
+    fn corrected_base_url(&self) -> Option<String> {
+        None
+    }
+
     /// How long the model may send nothing before its reply is given up. The caller enforces this.
     fn silence_limit(&self) -> Duration {
         DEFAULT_SILENCE_LIMIT

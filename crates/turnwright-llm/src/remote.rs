@@ -414,6 +414,10 @@ impl Model for RemoteModel {
         provider.map_or_else(|| model.to_owned(), |it| format!("{it}/{model}"))
     }
 
+    fn corrected_base_url(&self) -> Option<String> {
+        self.endpoint.corrected_base_url()
+    }
+
     fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {
         Box::pin(self.fetch_model_names())
     }

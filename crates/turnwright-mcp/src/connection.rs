@@ -58,8 +58,12 @@ impl ConnectRequest<'_> {
             output = future => Ok(output),
             () = self.stop.cancelled() => Err("it was stopped".to_owned()),
             () = sleep_until(self.deadline) => {
-                let limit = self.spec.timeouts.start.as_secs_f32();
-                Err(format!("it was not ready within {limit} s"))
+                let limit = self.spec.start_timeout().as_secs_f32();
+                let download = self.spec.downloader().map(|it| format!(
+                    ". `{it} …` may still have been downloading: run it once in a terminal, or set a \
+                     higher `start_seconds` for the server"
+                ));
+                Err(format!("it was not ready within {limit} s{}", download.unwrap_or_default()))
             }
         }
     }
@@ -276,7 +280,7 @@ async fn connect(
         },
         Err(why) => LifecycleError::Other(process.with_stderr(why).into()),
     };
-    process.stop().await;
+    process.stop_starting(request.spec.downloader().is_some()).await;
     Err(error)
 }
 

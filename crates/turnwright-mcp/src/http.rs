@@ -28,7 +28,7 @@ use super::event_pacer::EventPacer;
 use super::handler::ServerMessageHandler;
 use super::login_store::{LoginStore, ServerLogin};
 use super::spec::{SecretValue, ServerTransport};
-use turnwright_http::Tls;
+use turnwright_http::{ConnectionFault, Tls};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
 
@@ -273,7 +273,7 @@ impl HttpConnection {
                 failed(format!("its login could not be renewed: {why}"))
             }
             (_, StreamableHttpError::Client(error)) if error.is_connect() => {
-                let why = format!("it cannot be reached: {}", root_cause(error));
+                let why = format!("it cannot be reached: {}", connection_fault(error));
                 conclusive(HttpFailure::Failed(why), true)
             }
             (_, StreamableHttpError::ServerDoesNotSupportSse) => None,
@@ -340,13 +340,12 @@ fn server_explanation(error: &TransportError) -> String {
     }
 }
 
-/// The innermost cause, which is the most specific.
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut last: &dyn std::error::Error = error;
-    while let Some(source) = last.source() {
-        last = source;
+/// Why the server could not be reached, and what to check.
+fn connection_fault(error: &reqwest::Error) -> String {
+    match ConnectionFault::of(error) {
+        ConnectionFault::Refused => "nothing answers there. Is the server running?".to_owned(),
+        fault => display_line(&fault.to_string()),
     }
-    display_line(&last.to_string())
 }
 
 /// The part of a header value that may be a key, as in `Bearer KEY`.

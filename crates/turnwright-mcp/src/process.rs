@@ -10,12 +10,16 @@ use turnwright_workspace::temp_folder::PrivateTempFolder;
 use super::message_io::{MessageReader, MessageWriter};
 use super::program_setup::{PreparedProgram, ProgramRequest};
 use super::stderr_tail::StderrTail;
+use turnwright_types::io_fault::io_fault;
 use turnwright_workspace::exec::{CommandExit, PipedProcess};
 
 /// How long a server may take to exit after its stdin is closed, and then after SIGTERM. Together they
 /// must be less than the agent's own shutdown timeout.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(400);
 const KILL_TIMEOUT: Duration = Duration::from_millis(400);
+/// How long a download may take to clean up after SIGTERM. What it leaves in a cache when it is killed
+/// can break each later start. At the end of the agent there is less time.
+const DOWNLOAD_KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The process of a server. Dropping it kills the process and everything that it has started.
 #[derive(Debug)]
@@ -45,7 +49,7 @@ impl ServerProcess {
         let PreparedProgram { program, temp } = prepared?;
         let (program, pipes) = PipedProcess::start(&program)
             .await
-            .map_err(|error| format!("it could not be started: {error}"))?;
+            .map_err(|error| format!("it could not be started: {}", io_fault(&error)))?;
         let running = ServerProcess {
             program,
             stderr: StderrTail::default(),
@@ -74,7 +78,16 @@ impl ServerProcess {
 
     /// Ends the process. Its stdin must be closed already.
     pub(super) async fn stop(self) {
-        self.program.stop(EXIT_TIMEOUT, KILL_TIMEOUT).await;
+        self.stop_within(KILL_TIMEOUT).await;
+    }
+
+    /// Ends a process that has not become a server, and may be downloading one.
+    pub(super) async fn stop_starting(self, may_download: bool) {
+        self.stop_within(if may_download { DOWNLOAD_KILL_TIMEOUT } else { KILL_TIMEOUT }).await;
+    }
+
+    async fn stop_within(self, kill_timeout: Duration) {
+        self.program.stop(EXIT_TIMEOUT, kill_timeout).await;
         if let Some(temp) = self.temp {
             drop(tokio::task::spawn_blocking(move || drop(temp)).await);
         }

@@ -321,9 +321,16 @@ impl ServerTask {
         stop: &CancellationToken,
         failures: &mut u32,
     ) -> (ConnectionEnd, Option<Connection>) {
+        let attempt = stop.child_token();
+        let opening = self.open(&attempt);
+        tokio::pin!(opening);
         let opened = tokio::select! {
-            opened = self.open(stop) => opened,
-            () = self.restart_requested.notified() => return (ConnectionEnd::Restart, None),
+            opened = &mut opening => opened,
+            () = self.restart_requested.notified() => {
+                // Its program is ended and not just killed.
+                attempt.cancel();
+                return (ConnectionEnd::Restart, opening.await.ok());
+            }
         };
         let mut connection = match opened {
             Ok(connection) => connection,
@@ -351,7 +358,7 @@ impl ServerTask {
             callers: self.callers.clone(),
             is_modern: &self.is_modern,
             stop,
-            deadline: Instant::now() + self.spec.timeouts.start,
+            deadline: Instant::now() + self.spec.start_timeout(),
         };
         let refused = |error: TooManyKeys| ConnectFailure {
             why: error.to_string(),
@@ -384,7 +391,7 @@ impl ServerTask {
     }
 
     async fn list(&self, peer: &Peer<RoleClient>) -> Result<Lists, String> {
-        let prompts = Box::pin(prompts::list_prompts(peer, self.spec.timeouts.start)).await;
+        let prompts = Box::pin(prompts::list_prompts(peer, self.spec.start_timeout())).await;
         Ok((list_tools(peer).await?, prompts))
     }
 
@@ -451,7 +458,7 @@ impl ServerTask {
             let started = Instant::now();
             let listed = tokio::select! {
                 why = connection.ended() => return why,
-                listed = timeout(self.spec.timeouts.start, self.list(&peer)) => listed,
+                listed = timeout(self.spec.start_timeout(), self.list(&peer)) => listed,
             };
             // A server that announces changes all the time is not listed all the time.
             let (min, factor, max) = LIST_INTERVAL;

@@ -55,6 +55,31 @@ pub struct ServerSpec {
     pub tool_filter: ToolFilter,
 }
 
+/// Programs that download what they run, which takes its time at the first start.
+const DOWNLOADERS: [&str; 15] = [
+    "bun", "bunx", "deno", "dnx", "docker", "go", "npm", "npx", "pipx", "pnpm", "pnpx", "podman",
+    "uv", "uvx", "yarn",
+];
+/// How long a server may take until it is ready.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same for one that may have to be downloaded.
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(180);
+
+impl ServerSpec {
+    /// How long it may take from its start until it is ready.
+    pub fn start_timeout(&self) -> Duration {
+        let usual = if self.downloader().is_some() { DOWNLOAD_TIMEOUT } else { START_TIMEOUT };
+        self.timeouts.start.unwrap_or(usual)
+    }
+
+    /// The name of its program, if that may have to download the server first.
+    pub(super) fn downloader(&self) -> Option<&'static str> {
+        let ServerTransport::Stdio { command, .. } = &self.transport else { return None };
+        let name = command.file_stem()?;
+        DOWNLOADERS.into_iter().find(|it| name == *it)
+    }
+}
+
 /// Selects tools of a server by name. `*` in a pattern matches any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolFilter {
@@ -116,8 +141,8 @@ pub enum ServerTransport {
 /// How long a server may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerTimeouts {
-    /// From its start until it is ready.
-    pub start: Duration,
+    /// From its start until it is ready; `None` for the usual time of its program.
+    pub start: Option<Duration>,
     /// For a call, counted anew from each progress notification.
     pub call: Duration,
     /// For a call in total, whatever its progress.
@@ -127,7 +152,7 @@ pub struct ServerTimeouts {
 impl Default for ServerTimeouts {
     fn default() -> ServerTimeouts {
         ServerTimeouts {
-            start: Duration::from_secs(30),
+            start: None,
             call: Duration::from_secs(120),
             call_total: Duration::from_secs(1800),
         }

@@ -99,7 +99,12 @@ impl Params {
     /// # Errors
     /// If the parameters do not fit `T`; to be answered with −32602.
     pub fn read<T: for<'de> Deserialize<'de>>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.0.as_deref().map_or("{}", RawValue::get))
+        serde_json::from_str(self.text())
+    }
+
+    /// The JSON text of the parameters. Missing ones are an empty object.
+    pub fn text(&self) -> &str {
+        self.0.as_deref().map_or("{}", RawValue::get)
     }
 }
 

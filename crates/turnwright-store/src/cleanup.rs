@@ -208,7 +208,7 @@ fn find_expired(
         })
         .optional()?;
     let Some((time, key, id)) = found else { return Ok(CleanupStage::DeleteBlobs(0)) };
-    match SessionLock::acquire(folder, &SessionId::from(id)) {
+    match SessionLock::acquire(folder, &SessionId::from(id), "") {
         Ok(lock) if lock.is_exclusive() => Ok(CleanupStage::DeleteSession(time, key, lock)),
         _ => Ok(CleanupStage::FindSession(time, key)),
     }

@@ -51,7 +51,7 @@ pub use entry::{
 };
 pub use health::StorageFault;
 pub use read::RewoundEntries;
-pub use session_lock::SessionLock;
+pub use session_lock::{LockHolder, SessionLock};
 pub use session_log::{PendingWrite, SessionLog};
 pub use summaries::{SessionSummary, session_summaries};
 pub use turns::TurnRow;
@@ -66,10 +66,9 @@ use writer::SubmittedJob;
 pub enum StoreError {
     #[error("no such session")]
     NoSuchSession,
-    /// Another process, or another session of this one, has the session open. Holds the process id
-    /// if it is known.
-    #[error("the session is open in another process{}", .0.map(|it| format!(" ({it})")).unwrap_or_default())]
-    SessionLocked(Option<u32>),
+    /// Another process, or another session of this one, has the session open.
+    #[error("the session is open in {0}")]
+    SessionLocked(Box<LockHolder>),
     /// The storage failed. The fault may pass.
     #[error("the session store is unavailable ({reason}). {}", fault.advice())]
     Unavailable {
@@ -132,6 +131,9 @@ struct SharedState {
     health: StoreHealth,
     // Held only to copy two numbers.
     limits: Mutex<RetentionLimits>,
+    /// The name of this process's client, for the locks of its sessions.
+    // Held only to copy a few bytes.
+    client_name: Mutex<String>,
     /// A reader found the database damaged.
     suspects_corruption: AtomicBool,
     /// The process is ending, so this is the last attempt to write.
@@ -189,13 +191,24 @@ impl Store {
         *self.0.shared.limits.lock() = limits;
     }
 
+    /// Names this process's client to other processes that try to open one of its sessions.
+    pub fn set_client_name(&self, name: &str) {
+        name.clone_into(&mut self.0.shared.client_name.lock());
+    }
+
+    fn client_name(&self) -> String {
+        self.0.shared.client_name.lock().clone()
+    }
+
     /// Locks a session, so that nobody else writes or deletes it. Accesses the disk.
     ///
     /// # Errors
     /// If the session is locked already, or if no session can have that id.
     pub fn lock_session(&self, session: &SessionId) -> Result<SessionLock, StoreError> {
-        self.folder()
-            .map_or_else(|| Ok(SessionLock::unlocked()), |it| SessionLock::acquire(it, session))
+        self.folder().map_or_else(
+            || Ok(SessionLock::unlocked()),
+            |it| SessionLock::acquire(it, session, &self.client_name()),
+        )
     }
 
     /// Like [`Store::lock_session`], but if this process has the session open, waits until it is
@@ -208,7 +221,9 @@ impl Store {
         session: &SessionId,
     ) -> Result<SessionLock, StoreError> {
         match self.folder() {
-            Some(folder) => SessionLock::acquire_when_released(folder, session).await,
+            Some(folder) => {
+                SessionLock::acquire_when_released(folder, session, &self.client_name()).await
+            }
             None => Ok(SessionLock::unlocked()),
         }
     }

@@ -1,9 +1,11 @@
 //! Locks that give each session a single writer: whoever has a session open holds a lock on a file
-//! with its name, which contains the process id.
+//! with its name, which contains the process id and the name of the client.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -15,6 +17,10 @@ use turnwright_types::ids::SessionId;
 const LOCK_FOLDER: &str = "sessions";
 /// The longest session id that is accepted.
 const MAX_ID_LENGTH: usize = 128;
+/// The most bytes of a lock file that are read.
+const MAX_LOCK_BYTES: u64 = 400;
+/// The most characters of a client's name.
+const MAX_NAME_CHARS: usize = 60;
 /// Notified whenever this process releases a session lock.
 static RELEASED: Notify = Notify::const_new();
 
@@ -23,6 +29,34 @@ static RELEASED: Notify = Notify::const_new();
 pub struct SessionLock {
     /// `None` where locking is not possible; the session then works without a lock.
     file: Option<(File, PathBuf)>,
+}
+
+/// Who has a session open, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockHolder {
+    pub pid: Option<u32>,
+    /// The client of that process; empty if it has not said its name.
+    pub client: String,
+    /// For how long.
+    pub age: Option<Duration>,
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let process = self.pid.map(|it| format!("process {it}"));
+        let age = self.age.map(|it| match it.as_secs() {
+            seconds @ ..120 => format!("for {seconds} s"),
+            seconds @ ..7200 => format!("for {} min", seconds / 60),
+            seconds @ ..172_800 => format!("for {} h", seconds / 3600),
+            seconds => format!("for {} days", seconds / 86_400),
+        });
+        let details: Vec<_> = process.into_iter().chain(age).collect();
+        let who = if self.client.is_empty() { "another turnwright" } else { &self.client };
+        match details.as_slice() {
+            [] => formatter.write_str(who),
+            details => write!(formatter, "{who} ({})", details.join(", ")),
+        }
+    }
 }
 
 impl Drop for SessionLock {
@@ -39,7 +73,11 @@ impl Drop for SessionLock {
 
 impl SessionLock {
     /// Locks a session of the store in this state folder.
-    pub(super) fn acquire(state: &Path, session: &SessionId) -> Result<SessionLock, StoreError> {
+    pub(super) fn acquire(
+        state: &Path,
+        session: &SessionId,
+        client: &str,
+    ) -> Result<SessionLock, StoreError> {
         let name = session.as_str();
         let fits = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
         if name.is_empty() || name.len() > MAX_ID_LENGTH || !name.bytes().all(fits) {
@@ -49,7 +87,7 @@ impl SessionLock {
         let path = folder.join(format!("{name}.lock"));
         match schema::create_private_folder(&folder)
             .map_err(StoreError::from)
-            .and_then(|()| lock(&path))
+            .and_then(|()| lock(&path, client))
         {
             Ok(file) => Ok(SessionLock { file: Some((file, path)) }),
             Err(error @ StoreError::SessionLocked(_)) => Err(error),
@@ -75,15 +113,19 @@ impl SessionLock {
     pub(super) async fn acquire_when_released(
         state: &Path,
         session: &SessionId,
+        client: &str,
     ) -> Result<SessionLock, StoreError> {
         loop {
             let freed = RELEASED.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
             let (state, session) = (state.to_path_buf(), session.clone());
-            let acquiring = spawn_blocking(move || SessionLock::acquire(&state, &session));
+            let client = client.to_owned();
+            let acquiring = spawn_blocking(move || SessionLock::acquire(&state, &session, &client));
             match acquiring.await.unwrap_or(Err(StoreError::Closed)) {
-                Err(StoreError::SessionLocked(Some(pid))) if pid == std::process::id() => {
+                Err(StoreError::SessionLocked(holder))
+                    if holder.pid == Some(std::process::id()) =>
+                {
                     freed.await;
                 }
                 result => return result,
@@ -93,7 +135,7 @@ impl SessionLock {
 }
 
 #[cfg(unix)]
-fn lock(path: &Path) -> Result<File, StoreError> {
+fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
     use rustix::fs::{FlockOperation, flock};
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     loop {
@@ -103,7 +145,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(StoreError::SessionLocked(lock_holder(&mut file)));
+                return Err(StoreError::SessionLocked(Box::new(lock_holder(&mut file))));
             }
             Err(error) => return Err(std::io::Error::from(error).into()),
         }
@@ -112,24 +154,44 @@ fn lock(path: &Path) -> Result<File, StoreError> {
         if fs::metadata(path).is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino())) {
             file.set_len(0)?;
             file.rewind()?;
-            file.write_all(std::process::id().to_string().as_bytes())?;
+            file.write_all(holder_text(client).as_bytes())?;
             return Ok(file);
         }
     }
 }
 
 #[cfg(not(unix))]
-fn lock(path: &Path) -> Result<File, StoreError> {
+fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
     let mut file = File::options().write(true).create(true).truncate(true).open(path)?;
-    file.write_all(std::process::id().to_string().as_bytes())?;
+    file.write_all(holder_text(client).as_bytes())?;
     Ok(file)
 }
 
+/// What a lock file of this process says: its process id, and its client on a second line.
+fn holder_text(client: &str) -> String {
+    format!("{}\n{}", std::process::id(), plain_name(client))
+}
+
+/// A name without characters that would hide or fake a part of a message.
+fn plain_name(name: &str) -> String {
+    let fits = |it: &char| it.is_alphanumeric() || " .-_+/()".contains(*it);
+    name.chars().filter(fits).take(MAX_NAME_CHARS).collect::<String>().trim().to_owned()
+}
+
 #[cfg(unix)]
-fn lock_holder(file: &mut File) -> Option<u32> {
-    let mut text = String::new();
-    file.take(20).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
+fn lock_holder(file: &mut File) -> LockHolder {
+    let written = file.metadata().and_then(|it| it.modified()).ok();
+    let mut text = Vec::new();
+    if file.take(MAX_LOCK_BYTES).read_to_end(&mut text).is_err() {
+        return LockHolder::default();
+    }
+    let text = String::from_utf8_lossy(&text);
+    let mut lines = text.lines();
+    LockHolder {
+        pid: lines.next().and_then(|it| it.trim().parse().ok()),
+        client: lines.next().map(plain_name).unwrap_or_default(),
+        age: written.and_then(|it| it.elapsed().ok()),
+    }
 }
 
 /// Blocks until this process has an exclusive lock on a file, for work that only one process may do
@@ -166,13 +228,36 @@ mod tests {
     #[test]
     fn a_second_lock_names_the_holder_and_succeeds_after_its_release() {
         let folder = tempfile::tempdir().unwrap();
-        let first = SessionLock::acquire(folder.path(), &id("a")).unwrap();
-        let own = StoreError::SessionLocked(Some(std::process::id()));
-        assert_eq!(SessionLock::acquire(folder.path(), &id("a")).unwrap_err(), own);
-        drop(SessionLock::acquire(folder.path(), &id("b")).unwrap());
+        let client = "Zed\u{202e}\n (nightly)";
+        let first = SessionLock::acquire(folder.path(), &id("a"), client).unwrap();
+        let refused = SessionLock::acquire(folder.path(), &id("a"), "").unwrap_err();
+        let pid = std::process::id();
+        let expected = format!("the session is open in Zed (nightly) (process {pid}, for 0 s)");
+        assert_eq!(refused.to_string(), expected);
+        drop(SessionLock::acquire(folder.path(), &id("b"), "").unwrap());
         drop(first);
-        drop(SessionLock::acquire(folder.path(), &id("a")).unwrap());
+        drop(SessionLock::acquire(folder.path(), &id("a"), "").unwrap());
         assert_eq!(fs::read_dir(folder.path().join(LOCK_FOLDER)).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_holder_is_described_as_far_as_it_is_known() {
+        let age = |seconds| Some(Duration::from_secs(seconds));
+        let client = "Zed".to_owned();
+        for (holder, expected) in [
+            (LockHolder::default(), "another turnwright"),
+            (
+                LockHolder { pid: Some(7), ..LockHolder::default() },
+                "another turnwright (process 7)",
+            ),
+            (LockHolder { pid: Some(7), client, age: age(7_199) }, "Zed (process 7, for 119 min)"),
+            (
+                LockHolder { age: age(300_000), ..LockHolder::default() },
+                "another turnwright (for 3 days)",
+            ),
+        ] {
+            assert_eq!(holder.to_string(), expected);
+        }
     }
 
     #[test]
@@ -182,7 +267,7 @@ mod tests {
         let is_held = AtomicBool::new(false);
         let work = || {
             for _ in 0..500 {
-                if let Ok(lock) = SessionLock::acquire(folder.path(), &id("a")) {
+                if let Ok(lock) = SessionLock::acquire(folder.path(), &id("a"), "") {
                     assert!(lock.file.is_some() && !is_held.swap(true, Ordering::SeqCst));
                     is_held.store(false, Ordering::SeqCst);
                 }
@@ -200,11 +285,11 @@ mod tests {
     fn many_sessions_can_be_locked_but_no_invalid_ids() {
         let folder = tempfile::tempdir().unwrap();
         let all: Vec<_> = (0..200)
-            .map(|it| SessionLock::acquire(folder.path(), &id(&format!("s{it}"))).unwrap())
+            .map(|it| SessionLock::acquire(folder.path(), &id(&format!("s{it}")), "").unwrap())
             .collect();
         assert!(all.iter().all(|it| it.file.is_some()));
         for bad in ["", "../a", "a/b", "a.b", &"x".repeat(200)] {
-            let refused = SessionLock::acquire(folder.path(), &id(bad)).unwrap_err();
+            let refused = SessionLock::acquire(folder.path(), &id(bad), "").unwrap_err();
             assert_eq!(refused, StoreError::NoSuchSession);
         }
     }
@@ -212,9 +297,9 @@ mod tests {
     #[tokio::test]
     async fn reopening_a_session_waits_until_it_is_closed() {
         let folder = tempfile::tempdir().unwrap();
-        let first = SessionLock::acquire(folder.path(), &id("a")).unwrap();
+        let first = SessionLock::acquire(folder.path(), &id("a"), "").unwrap();
         let session = id("a");
-        let second = SessionLock::acquire_when_released(folder.path(), &session);
+        let second = SessionLock::acquire_when_released(folder.path(), &session, "");
         tokio::pin!(second);
         assert!(futures_util::poll!(second.as_mut()).is_pending());
         drop(first);

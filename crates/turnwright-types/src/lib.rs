@@ -3,10 +3,13 @@
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
-//! [`line_diff`] compares texts line by line.
+//! [`line_diff`] compares texts line by line, and
+//! [`io_fault`] and [`json_fault`] put errors into plain words.
 
 pub mod byte_size;
 pub mod ids;
+pub mod io_fault;
+pub mod json_fault;
 pub mod message;
 pub mod refusal;
 pub mod repair;

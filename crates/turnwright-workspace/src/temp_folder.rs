@@ -3,39 +3,51 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
-use tempfile::TempDir;
-
 const PREFIX: &str = "turnwright-tmp-";
-/// A folder that is younger may not be locked yet.
+/// A folder gets its final name when it is locked.
+const NEW_PREFIX: &str = "turnwright-new-";
+/// A folder without its final name that is younger may still be about to be locked.
 const MIN_AGE: Duration = Duration::from_secs(60);
 
 /// A temporary folder that only its owner can access. It is removed on drop.
 #[derive(Debug)]
 pub struct PrivateTempFolder {
-    folder: TempDir,
+    path: PathBuf,
     /// Closed after the folder is removed.
     _lock: fs::File,
 }
 
+impl Drop for PrivateTempFolder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            tracing::debug!(%error, "a temporary folder cannot be removed");
+        }
+    }
+}
+
+/// Removes the folders of processes that were killed, once in a process. Blocks.
+pub fn remove_abandoned_folders() {
+    static ABANDONED: Once = Once::new();
+    ABANDONED.call_once(|| remove_abandoned(&std::env::temp_dir(), MIN_AGE));
+}
+
 impl PrivateTempFolder {
-    /// Creates a folder. The first call also removes folders of processes that were killed. Blocks.
+    /// Creates a folder. Blocks.
     ///
     /// # Errors
     /// If it cannot be created.
     pub fn create() -> io::Result<PrivateTempFolder> {
-        static ABANDONED: Once = Once::new();
-        let place = std::env::temp_dir();
-        ABANDONED.call_once(|| remove_abandoned(&place, MIN_AGE));
-        PrivateTempFolder::create_in(&place)
+        remove_abandoned_folders();
+        PrivateTempFolder::create_in(&std::env::temp_dir())
     }
 
     fn create_in(place: &Path) -> io::Result<PrivateTempFolder> {
         let mut builder = tempfile::Builder::new();
-        builder.prefix(PREFIX).rand_bytes(12);
+        builder.prefix(NEW_PREFIX).rand_bytes(12);
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -44,18 +56,26 @@ impl PrivateTempFolder {
         let folder = builder.tempdir_in(place)?;
         let lock = open(folder.path())?;
         lock_now(&lock)?;
-        Ok(PrivateTempFolder { folder, _lock: lock })
+        let name = folder.path().file_name().unwrap_or_default().to_string_lossy();
+        let path = place.join(name.replacen(NEW_PREFIX, PREFIX, 1));
+        fs::rename(folder.path(), &path)?;
+        // It is no longer there under its first name.
+        drop(folder.keep());
+        Ok(PrivateTempFolder { path, _lock: lock })
     }
 
     pub fn path(&self) -> &Path {
-        self.folder.path()
+        &self.path
     }
 }
 
 /// Removes the folders of this user that nobody has locked.
 fn remove_abandoned(place: &Path, min_age: Duration) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(|it| it.starts_with(PREFIX))
+        let name = entry.file_name();
+        let begins = |prefix: &str| name.to_str().is_some_and(|it| it.starts_with(prefix));
+        let min_age = if begins(NEW_PREFIX) { min_age } else { Duration::ZERO };
+        if (begins(PREFIX) || begins(NEW_PREFIX))
             && is_abandoned(&entry.path(), min_age).unwrap_or(false)
             && let Err(error) = fs::remove_dir_all(entry.path())
         {
@@ -122,16 +142,19 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let used = PrivateTempFolder::create_in(place.path()).unwrap();
         fs::write(used.path().join("a"), "x").unwrap();
-        let left = place.path().join(format!("{PREFIX}left"));
-        fs::create_dir_all(left.join("deep")).unwrap();
-        fs::write(left.join("deep/a"), "x").unwrap();
+        let [left, new] = [PREFIX, NEW_PREFIX].map(|it| place.path().join(format!("{it}left")));
+        for folder in [&left, &new] {
+            fs::create_dir_all(folder.join("deep")).unwrap();
+            fs::write(folder.join("deep/a"), "x").unwrap();
+        }
         let other = place.path().join("other");
         fs::create_dir(&other).unwrap();
         std::os::unix::fs::symlink(&other, place.path().join(format!("{PREFIX}link"))).unwrap();
         remove_abandoned(place.path(), MIN_AGE);
-        assert!(left.exists(), "it may be in use by a process that is about to lock it");
+        assert!(!left.exists(), "nobody has locked it");
+        assert!(new.exists(), "it may be in use by a process that is about to lock it");
         remove_abandoned(place.path(), Duration::ZERO);
-        assert!(!left.exists() && used.path().join("a").exists() && other.exists());
+        assert!(!new.exists() && used.path().join("a").exists() && other.exists());
         let path = used.path().to_owned();
         drop(used);
         assert!(!path.exists());

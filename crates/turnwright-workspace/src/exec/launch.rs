@@ -1,5 +1,6 @@
-//! The launcher (`turnwright sandbox`): runs a program like a command of the agent, but in a
-//! terminal of the editor or of a person, and reports its output and its end to the agent.
+//! The launcher: runs a program like a command of the agent, but in a terminal. In one of the editor, the
+//! agent tells it what to run, and it reports the program's output and end to the agent. In one of a
+//! person, it is `turnwright sandbox`.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,10 +15,11 @@ use tokio::time::timeout;
 
 use super::Environment;
 use super::group::ProcessGroup;
-use super::launcher_link::{LauncherLink, LinkEvent, LinkFrame};
+use super::launcher_link::{LaunchRequest, LauncherLink, LinkEvent, LinkFrame};
 use super::launcher_listener::NONCE_VARIABLE;
 use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
 use turnwright_sandbox::SandboxProfile;
+use turnwright_types::io_fault::io_fault;
 use turnwright_types::redact;
 
 /// How long the agent may take to tell the launcher to run the program.
@@ -36,15 +38,17 @@ const MAX_BACKLOG: usize = 256 * 1024;
 /// What the launcher runs.
 #[derive(Clone, Debug)]
 pub struct LaunchSpec {
-    /// The program and its arguments.
-    pub program: Vec<OsString>,
     pub environment: Environment,
-    /// True if the agent may write to its input; otherwise stdin is empty.
-    pub accepts_input: bool,
-    /// The agent that waits for its reports, if one does.
-    pub agent: Option<AgentAddress>,
-    /// The confinement if no agent is connected; an agent sends its own.
-    pub sandbox: Option<SandboxProfile>,
+    pub source: LaunchSource,
+}
+
+/// Who says what the launcher runs.
+#[derive(Clone, Debug)]
+pub enum LaunchSource {
+    /// The person who has typed this program and its arguments.
+    Person { program: Vec<OsString>, sandbox: Box<SandboxProfile> },
+    /// The agent that waits for its reports.
+    Agent(AgentAddress),
 }
 
 /// Where the agent listens for the launcher.
@@ -59,16 +63,16 @@ pub struct AgentAddress {
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// Without the agent nobody would learn how the program ended.
-    #[error("the agent cannot be reached at {}: {error}. Nothing was run.", .at.display())]
+    #[error("the agent cannot be reached at {}: {}. Nothing was run.", .at.display(), io_fault(.error))]
     Unreachable {
         /// The path of the agent's socket.
         at: PathBuf,
         error: io::Error,
     },
     /// The program could not be confined.
-    #[error(transparent)]
+    #[error("{}", io_fault(.0))]
     NoSandbox(io::Error),
-    #[error("{} cannot be started: {error}", .program.to_string_lossy())]
+    #[error("{} cannot be started: {}", .program.to_string_lossy(), io_fault(.error))]
     NotStarted { program: OsString, error: io::Error },
 }
 
@@ -101,14 +105,18 @@ pub struct DisplayTask {
 pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8, LaunchError> {
     // Handlers must exist before there is a program that the signals are to end.
     let signals = TerminationSignals::new();
-    let (link, sandbox) = match &launch.agent {
-        Some(agent) => {
-            let connected = connect(agent).await;
-            let (link, sandbox) = connected
+    let (link, program, accepts_input, sandbox) = match &launch.source {
+        LaunchSource::Agent(agent) => {
+            let (link, request) = connect(agent)
+                .await
                 .map_err(|error| LaunchError::Unreachable { at: agent.socket.clone(), error })?;
-            (Some(link), sandbox)
+            let LaunchRequest { program, accepts_input, sandbox } = request;
+            let program = program.into_iter().map(OsString::from).collect();
+            (Some(link), program, accepts_input, sandbox)
         }
-        None => (None, launch.sandbox.clone()),
+        LaunchSource::Person { program, sandbox } => {
+            (None, program.clone(), false, Some(SandboxProfile::clone(sandbox)))
+        }
     };
     // What a terminal of the editor shows is seen by more than the person who types there.
     let redactor = link.is_some().then(redact::StreamRedactor::default);
@@ -119,14 +127,14 @@ pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8
         redactor,
     };
     match ProcessGroup::start_program(
-        &launch.program,
+        &program,
         &launch.environment,
-        launch.accepts_input,
+        accepts_input,
         sandbox.as_ref(),
     ) {
         Ok(group) => Ok(run(group, targets, signals).await),
         Err(error) => {
-            let program = launch.program.first().cloned().unwrap_or_default();
+            let program = program.into_iter().next().unwrap_or_default();
             let error = if turnwright_sandbox::is_setup_error(&error) {
                 LaunchError::NoSandbox(error)
             } else {
@@ -246,8 +254,8 @@ async fn reap(group: &mut ProcessGroup) -> CommandExit {
     timeout(REAP_TIMEOUT, end).await.ok().flatten().unwrap_or(CommandExit::Unknown)
 }
 
-/// Connects to the agent and receives the confinement of the program.
-async fn connect(agent: &AgentAddress) -> io::Result<(LauncherLink, Option<SandboxProfile>)> {
+/// Connects to the agent and receives what is to be run.
+async fn connect(agent: &AgentAddress) -> io::Result<(LauncherLink, LaunchRequest)> {
     if agent.nonce.is_empty() {
         return Err(io::Error::other(format!("the variable {NONCE_VARIABLE} is not set")));
     }
@@ -257,9 +265,7 @@ async fn connect(agent: &AgentAddress) -> io::Result<(LauncherLink, Option<Sandb
         let mut link = LauncherLink::new(stream);
         loop {
             match link.next().await? {
-                LinkEvent::Frame(LinkFrame::Run(sandbox)) => {
-                    return Ok((link, sandbox.map(|it| *it)));
-                }
+                LinkEvent::Frame(LinkFrame::Run(request)) => return Ok((link, *request)),
                 LinkEvent::Frame(_) | LinkEvent::Drained => {}
                 LinkEvent::End => return Err(io::ErrorKind::ConnectionAborted.into()),
             }
@@ -275,9 +281,9 @@ async fn next_request(link: &mut Option<LauncherLink>) -> Option<LinkFrame> {
     let Some(link) = link else { return std::future::pending().await };
     match link.next().await {
         Ok(LinkEvent::Frame(frame)) => Some(frame),
-        // A request that does nothing, so that the caller checks again whether there is room for
+        // A frame that asks for nothing, so that the caller checks again whether there is room for
         // more output.
-        Ok(LinkEvent::Drained) => Some(LinkFrame::Run(None)),
+        Ok(LinkEvent::Drained) => Some(LinkFrame::Output(Vec::new())),
         Ok(LinkEvent::End) | Err(_) => None,
     }
 }

@@ -4,6 +4,7 @@
 use std::io;
 use std::time::Duration;
 
+use serde_json::{Map, Value, json};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
@@ -18,8 +19,8 @@ const READ_SIZE: usize = 64 * 1024;
 /// A message between the agent and the launcher.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LinkFrame {
-    /// To the launcher: run the command with this confinement.
-    Run(Option<Box<SandboxProfile>>),
+    /// To the launcher: what to run.
+    Run(Box<LaunchRequest>),
     /// To the launcher: pass this signal on.
     Signal(Signal),
     /// To the launcher: end the command, which has this long to clean up.
@@ -30,6 +31,17 @@ pub(super) enum LinkFrame {
     Output(Vec<u8>),
     /// From the launcher: the command has ended, and there is no more output.
     Exit(CommandExit, Leftover),
+}
+
+/// What the launcher is to run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LaunchRequest {
+    /// The program and its arguments.
+    pub(super) program: Vec<String>,
+    /// True if the agent may write to its input; otherwise its stdin is empty.
+    pub(super) accepts_input: bool,
+    /// Its confinement; `None` to run it unconfined.
+    pub(super) sandbox: Option<SandboxProfile>,
 }
 
 /// An event on the connection.
@@ -126,14 +138,11 @@ impl LauncherLink {
 }
 
 fn encode(frame: &LinkFrame, bytes: &mut Vec<u8>) {
-    let (number, words, profile);
+    let (number, words, request);
     let (kind, content): (u8, &[u8]) = match frame {
-        LinkFrame::Run(None) => (b'r', &[]),
-        LinkFrame::Run(Some(sandbox)) => {
-            // A profile is plain data, so this cannot fail. If it did, the launcher would reject
-            // the frame.
-            profile = serde_json::to_vec(sandbox).unwrap_or_else(|_| b"?".to_vec());
-            (b'r', &profile)
+        LinkFrame::Run(launch) => {
+            request = encode_request(launch);
+            (b'r', &request)
         }
         LinkFrame::Signal(Signal::Int) => (b's', b"i"),
         LinkFrame::Signal(Signal::Term) => (b's', b"t"),
@@ -164,8 +173,7 @@ fn decode(bytes: &mut Vec<u8>) -> io::Result<Option<LinkFrame>> {
     }
     let Some(content) = rest.get(..length) else { return Ok(None) };
     let frame = match (kind, content) {
-        (b'r', []) => LinkFrame::Run(None),
-        (b'r', profile) => LinkFrame::Run(Some(serde_json::from_slice(profile)?)),
+        (b'r', request) => LinkFrame::Run(Box::new(decode_request(request)?)),
         (b's', b"i") => LinkFrame::Signal(Signal::Int),
         (b's', b"t") => LinkFrame::Signal(Signal::Term),
         (b's', b"k") => LinkFrame::Signal(Signal::Kill),
@@ -183,6 +191,24 @@ fn decode(bytes: &mut Vec<u8>) -> io::Result<Option<LinkFrame>> {
     };
     bytes.drain(..5 + length);
     Ok(Some(frame))
+}
+
+fn encode_request(request: &LaunchRequest) -> Vec<u8> {
+    let LaunchRequest { program, accepts_input, sandbox } = request;
+    let request = json!({ "program": program, "input": accepts_input, "sandbox": sandbox });
+    request.to_string().into_bytes()
+}
+
+/// Reads a request. Every field must be there: without `sandbox` it would not be clear that none is
+/// wanted.
+fn decode_request(request: &[u8]) -> io::Result<LaunchRequest> {
+    let mut fields: Map<String, Value> = serde_json::from_slice(request)?;
+    let mut take = |name: &str| fields.remove(name).ok_or_else(invalid_frame);
+    Ok(LaunchRequest {
+        program: serde_json::from_value(take("program")?)?,
+        accepts_input: serde_json::from_value(take("input")?)?,
+        sandbox: serde_json::from_value(take("sandbox")?)?,
+    })
 }
 
 /// Encodes how a command ended and whether processes were left: a letter each, then the details.
@@ -227,12 +253,13 @@ mod tests {
 
     #[test]
     fn frames_are_decoded_however_they_are_split() {
+        let run = |sandbox| {
+            let program = ["sh", "-c", "echo \"ä\""].map(str::to_owned).to_vec();
+            LinkFrame::Run(Box::new(LaunchRequest { program, accepts_input: true, sandbox }))
+        };
         let frames = [
-            LinkFrame::Run(None),
-            LinkFrame::Run(Some(Box::new(SandboxProfile {
-                network: Network::On,
-                ..SandboxProfile::default()
-            }))),
+            run(None),
+            run(Some(SandboxProfile { network: Network::On, ..SandboxProfile::default() })),
             LinkFrame::Signal(Signal::Term),
             LinkFrame::Stop(Duration::from_millis(200)),
             LinkFrame::Input(b"yes\n".to_vec()),
@@ -263,9 +290,18 @@ mod tests {
             b"o\xff\xff\xff\xff",
             b"x\x03\0\0\0c-a",
             b"s\x01\0\0\0z",
+            b"r\0\0\0\0",
             b"r\x01\0\0\0?",
         ] {
             assert!(decode(&mut bytes.to_vec()).is_err(), "{bytes:?}");
+        }
+        // A request without a field could mean anything, and above all no sandbox.
+        for request in
+            [r#"{"program":["a"],"input":1,"sandbox":null}"#, r#"{"program":["a"],"input":false}"#]
+        {
+            let length = u32::try_from(request.len()).unwrap().to_le_bytes();
+            let mut frame = [b"r", &length[..], request.as_bytes()].concat();
+            assert!(decode(&mut frame).is_err(), "{request}");
         }
         assert_eq!(decode(&mut b"o\x05\0\0\0abc".to_vec()).unwrap(), None);
     }

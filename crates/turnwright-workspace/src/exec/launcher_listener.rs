@@ -1,6 +1,6 @@
 //! Where the agent waits for its launcher. Any process of the user may find the socket and connect
 //! first, also a command in the sandbox. So each launcher gets a nonce that it has to send before it is
-//! believed. It is in an environment variable: everybody can read the arguments of a process, but Landlock
+//! believed and told what to run. It is in an environment variable: everybody can read the arguments of a process, but Landlock
 //! keeps a sandboxed program from the environment of processes outside of its sandbox, with or without a
 //! PID namespace. What runs without a sandbox as the same user could read it, and could control the editor
 //! and the launcher as well.
@@ -17,7 +17,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::temp_folder::PrivateTempFolder;
 
-/// The variable with the launcher's nonce. The command does not get it, as it gets no variable of ours.
+/// The variable with the path of the socket, which makes a process the launcher. The command does not get
+/// it, as it gets no variable of ours.
+pub const SOCKET_VARIABLE: &str = "TURNWRIGHT_LAUNCHER_SOCKET";
+/// The variable with the launcher's nonce. The command does not get it either.
 pub const NONCE_VARIABLE: &str = "TURNWRIGHT_LAUNCHER_NONCE";
 const NONCE_LENGTH: usize = uuid::fmt::Simple::LENGTH;
 /// How long a peer may take to send the nonce. The launcher sends it at once.

@@ -43,9 +43,9 @@ pub use group::ProcessGroup;
 pub use job::{EndReason, InputError, Job, JobEnd};
 pub use jobs::{JobSlot, Jobs, TooManyJobs};
 #[cfg(unix)]
-pub use launch::{AgentAddress, DisplayTask, LaunchError, LaunchSpec, launch};
+pub use launch::{AgentAddress, DisplayTask, LaunchError, LaunchSource, LaunchSpec, launch};
 #[cfg(unix)]
-pub use launcher_listener::NONCE_VARIABLE;
+pub use launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
 pub use piped::{PipedProcess, PipedProgram, ProcessPipes};
 pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};

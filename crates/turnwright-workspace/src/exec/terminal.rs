@@ -13,14 +13,16 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::group::{ProcessGroup, shell};
-use super::launcher_link::{LauncherLink, LinkEvent, LinkFrame};
-use super::launcher_listener::{LauncherListener, NONCE_VARIABLE};
+use super::launcher_link::{LaunchRequest, LauncherLink, LinkEvent, LinkFrame};
+use super::launcher_listener::{LauncherListener, NONCE_VARIABLE, SOCKET_VARIABLE};
 use super::running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 use super::{CommandSpec, Environment};
 use turnwright_types::client::{
     ClientTerminals, TerminalCommand, TerminalError, TerminalExit, TerminalOutput,
 };
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::TerminalId;
+use turnwright_types::io_fault::io_fault;
 
 /// Bytes of output that the editor is asked to keep.
 const OUTPUT_LIMIT: u64 = 1024 * 1024;
@@ -28,6 +30,8 @@ const OUTPUT_LIMIT: u64 = 1024 * 1024;
 const LAUNCHER_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long the editor may take for each step of ending a terminal.
 const END_TIMEOUT: Duration = Duration::from_millis(500);
+/// The most characters of a terminal's name.
+const MAX_LABEL_CHARS: usize = 200;
 /// The size of one input frame.
 const INPUT_CHUNK: usize = 64 * 1024;
 
@@ -51,7 +55,7 @@ pub fn is_editor_remote() -> bool {
 #[derive(Debug, thiserror::Error)]
 pub enum TerminalStartError {
     /// The socket or the launcher is missing.
-    #[error("the launcher cannot be started in the editor's terminal: {0}")]
+    #[error("the launcher cannot be started in the editor's terminal: {}", io_fault(.0))]
     NoLauncher(#[from] io::Error),
     /// The editor did not open a terminal.
     #[error(transparent)]
@@ -144,25 +148,20 @@ impl TerminalRun {
         }
         let program = launcher_program().ok_or_else(nothing)?.to_owned();
         let listener = LauncherListener::bind().await?;
-        let mut arguments = vec!["sandbox".to_owned(), "--report".to_owned()];
         // The protocol needs text, and the name of our temporary folder is UTF-8.
-        let at = listener.socket().into_os_string().into_string();
-        arguments.push(at.map_err(|_| nothing())?);
-        if spec.accepts_input {
-            arguments.push("--input".to_owned());
-        }
-        arguments.push("--".to_owned());
-        arguments.extend(shell(&spec.command));
+        let socket = listener.socket().into_os_string().into_string().map_err(|_| nothing())?;
         let extra =
             spec.extra_variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-        let nonce = (NONCE_VARIABLE.to_owned(), listener.nonce().to_owned());
+        let launcher = [(SOCKET_VARIABLE, socket), (NONCE_VARIABLE, listener.nonce().to_owned())];
+        let launcher = launcher.map(|(name, value)| (name.to_owned(), value));
         let command = TerminalCommand {
             program,
-            arguments,
+            // Nobody runs this: editors show it as the terminal's name.
+            arguments: vec![label(&spec.command)],
             env: Environment::noninteractive_variables()
                 .into_iter()
                 .chain(extra)
-                .chain([nonce])
+                .chain(launcher)
                 .collect(),
             workdir: spec.workdir.clone(),
             output_byte_limit: OUTPUT_LIMIT,
@@ -191,7 +190,11 @@ impl TerminalRun {
                 biased;
                 stream = listener.accept() => {
                     let mut link = LauncherLink::new(stream);
-                    link.send(&LinkFrame::Run(self.spec.sandbox.clone().map(Box::new)));
+                    link.send(&LinkFrame::Run(Box::new(LaunchRequest {
+                        program: shell(&self.spec.command),
+                        accepts_input: self.spec.accepts_input,
+                        sandbox: self.spec.sandbox.clone(),
+                    })));
                     // Replacing the state removes the socket, so only one launcher can connect.
                     self.state = TerminalState::Connected(link);
                 },
@@ -371,6 +374,16 @@ impl RunningCommand for TerminalRun {
             }
             link.flush().await
         })
+    }
+}
+
+/// A command as the name of its terminal: in one line, without hidden characters, and not too long. The
+/// card has the whole command.
+fn label(command: &str) -> String {
+    let line = escape_hidden_line(command.trim());
+    match line.char_indices().nth(MAX_LABEL_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
     }
 }
 

@@ -11,6 +11,7 @@ use super::disk::{map_io_error, map_open_error, run_blocking};
 use super::{FileError, Files, Roots, replacement};
 use crate::nofollow;
 use turnwright_types::effect::ResolvedPath;
+use turnwright_types::io_fault::io_fault;
 
 /// The most entries that are counted below a folder.
 const MAX_COUNTED: usize = 100_000;
@@ -283,7 +284,8 @@ fn remove(path: &Path, recursive: bool, cancel: &CancellationToken) -> Result<us
         Ok(()) => Ok(removed),
         Err(error) if removed == 0 => Err(map_io_error(&error)),
         Err(error) => Err(FileError::System(format!(
-            "was only removed in part: {removed} files are gone, then: {error}"
+            "was only removed in part: {removed} files are gone, then: {}",
+            io_fault(&error)
         ))),
     }
 }

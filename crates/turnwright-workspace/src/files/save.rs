@@ -13,6 +13,7 @@ use super::disk::{ensure_regular, map_io_error, map_open_error, run_blocking};
 use super::entries::rename_no_replace;
 use super::{FileError, READ_LIMIT, replacement};
 use crate::nofollow;
+use turnwright_types::io_fault::io_fault;
 
 /// What must be at the path at the moment of writing.
 #[derive(Debug)]
@@ -245,7 +246,7 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let Err(error) = overwrite(&mut file, bytes) else { return Ok(()) };
     match overwrite(&mut file, &old) {
         Ok(()) => Err(map_io_error(&error)),
-        Err(_) => Err(FileError::PartialWrite(error.to_string())),
+        Err(_) => Err(FileError::PartialWrite(io_fault(&error))),
     }
 }
 

@@ -1,0 +1,87 @@
+//! Why a server could not be reached, in words.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, ErrorKind};
+
+/// Why a connection failed. The text continues a sentence, as in `it cannot be reached: …`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionFault {
+    /// No program listens at this address.
+    Refused,
+    /// The name could not be looked up.
+    UnknownHost,
+    /// No network leads to the host.
+    Unreachable,
+    TimedOut,
+    /// The other side closed the connection instead of answering.
+    Closed,
+    /// The encrypted connection could not be made, for the reason of the TLS library.
+    Tls(String),
+    /// Any other reason, in the words of the operating system or the HTTP library.
+    Other(String),
+}
+
+impl ConnectionFault {
+    /// Finds the cause in the chain of an error.
+    pub fn of(error: &reqwest::Error) -> ConnectionFault {
+        let mut reason = String::new();
+        let mut next = Some(error as &(dyn Error + 'static));
+        while let Some(error) = next {
+            reason = error.to_string();
+            if reason.starts_with("dns error") || reason.starts_with("failed to lookup address") {
+                return ConnectionFault::UnknownHost;
+            }
+            let found = error.downcast_ref::<io::Error>().and_then(of_io);
+            if let Some(fault) = found {
+                return fault;
+            }
+            next = error.source();
+        }
+        if error.is_timeout() {
+            return ConnectionFault::TimedOut;
+        }
+        if reason.starts_with("connection closed") {
+            return ConnectionFault::Closed;
+        }
+        let words = reason.split(" (os error ").next().unwrap_or_default();
+        ConnectionFault::Other(words.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+}
+
+fn of_io(error: &io::Error) -> Option<ConnectionFault> {
+    // What an I/O error wraps is not its source, and it may wrap another I/O error.
+    if let Some(inner) = error.get_ref() {
+        if let Some(error) = inner.downcast_ref::<rustls::Error>() {
+            return Some(ConnectionFault::Tls(error.to_string()));
+        }
+        if let Some(fault) = inner.downcast_ref::<io::Error>().and_then(of_io) {
+            return Some(fault);
+        }
+    }
+    match error.kind() {
+        ErrorKind::ConnectionRefused => Some(ConnectionFault::Refused),
+        ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => {
+            Some(ConnectionFault::Unreachable)
+        }
+        ErrorKind::TimedOut => Some(ConnectionFault::TimedOut),
+        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
+            Some(ConnectionFault::Closed)
+        }
+        _ => None,
+    }
+}
+
+impl fmt::Display for ConnectionFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectionFault::Refused => formatter.write_str("nothing answers there"),
+            ConnectionFault::UnknownHost => formatter.write_str("its name was not found"),
+            ConnectionFault::Unreachable => formatter.write_str("no network leads to it"),
+            ConnectionFault::TimedOut => formatter.write_str("it did not answer in time"),
+            ConnectionFault::Closed => formatter.write_str("it closed the connection"),
+            ConnectionFault::Tls(reason) => write!(formatter, "no secure connection ({reason})"),
+            ConnectionFault::Other(reason) => formatter.write_str(reason),
+        }
+    }
+}

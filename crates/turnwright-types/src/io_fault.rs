@@ -1,0 +1,51 @@
+//! Words for errors of the operating system.
+
+use std::io;
+
+/// What an I/O error says, without the numbers of the operating system, which mean nothing to people:
+/// `Permission denied` instead of `Permission denied (os error 13)`.
+pub fn io_fault(error: &io::Error) -> String {
+    without_error_numbers(&error.to_string())
+}
+
+/// Removes the numbers of operating system errors from a message.
+pub fn without_error_numbers(message: &str) -> String {
+    const START: &str = " (os error ";
+    let mut words = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some((before, after)) = rest.split_once(START) {
+        words.push_str(before);
+        let number =
+            after.find(|it: char| !it.is_ascii_digit() && it != '-').unwrap_or(after.len());
+        rest = match after[number..].strip_prefix(')') {
+            Some(rest) if number > 0 => rest,
+            _ => {
+                words.push_str(START);
+                after
+            }
+        };
+    }
+    words.push_str(rest);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_numbers_of_errors_are_left_out() {
+        for (message, expected) in [
+            ("/a: Permission denied (os error 13), sorry", "/a: Permission denied, sorry"),
+            ("x (os error 2): y (os error -5)", "x: y"),
+            ("a (os error 2", "a (os error 2"),
+            ("a (os error )", "a (os error )"),
+            ("a (os error two)", "a (os error two)"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(without_error_numbers(message), expected);
+        }
+        let missing = std::fs::File::open("/no/such/file").unwrap_err();
+        assert_eq!(io_fault(&missing), "No such file or directory");
+    }
+}

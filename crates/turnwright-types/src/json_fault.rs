@@ -1,0 +1,201 @@
+//! Says in words of its fields why a document does not have the expected form. The parsers' own
+//! messages speak of the program's types, and quote values, which may be secrets.
+
+use std::collections::BTreeMap;
+
+use serde_json::Error;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+/// A message quotes at most this many characters of a name.
+const MAX_NAME_CHARS: usize = 60;
+
+/// Why this JSON document could not be read.
+pub fn json_fault(text: &str, error: &Error) -> String {
+    match error.classify() {
+        Category::Data => {
+            let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+            let offset = lines.map(str::len).sum::<usize>() + error.column();
+            let message = error.to_string();
+            let message = message.rsplit_once(" at line ").map_or(message.as_str(), |it| it.0);
+            let is_about_list = message.starts_with("invalid length");
+            field_fault(&place_at(text, offset, is_about_list), message)
+        }
+        Category::Syntax | Category::Eof | Category::Io => {
+            format!("it is not valid JSON at line {}, column {}", error.line(), error.column())
+        }
+    }
+}
+
+/// Translates the message of a parser about the value at this place, such as `edits[0].old_text`; the
+/// place of the whole document is empty.
+pub fn field_fault(place: &str, message: &str) -> String {
+    let subject = if place.is_empty() { "the value".to_owned() } else { format!("`{place}`") };
+    let below = |name: &str| {
+        let name = shorten(name);
+        if place.is_empty() { format!("`{name}`") } else { format!("`{place}.{name}`") }
+    };
+    let quoted = |prefix: &str| message.strip_prefix(prefix)?.split_once('`');
+    if let Some((name, _)) = quoted("missing field `") {
+        return format!("{} is missing", below(name));
+    }
+    if let Some((name, _)) = quoted("unknown field `") {
+        return format!("{} is not known", below(name));
+    }
+    if let Some((name, _)) = quoted("duplicate field `") {
+        return format!("{} occurs twice", below(name));
+    }
+    if let Some((name, rest)) = quoted("unknown variant `") {
+        let known: Vec<_> = rest.split('`').skip(1).step_by(2).collect();
+        return format!("{subject} cannot be `{}`; known: {}", shorten(name), known.join(", "));
+    }
+    if message.starts_with("data did not match any variant") {
+        return format!("{subject} has none of the possible forms");
+    }
+    let kinds = ["invalid type: ", "invalid value: ", "invalid length "];
+    let mismatch = kinds.iter().find_map(|it| message.strip_prefix(it)?.rsplit_once(", expected "));
+    match mismatch {
+        // An object may also be written as the list of its fields.
+        Some((_, expected)) if message.starts_with("invalid length ") => {
+            format!("{subject} must be {}, not a list", expectation(expected))
+        }
+        Some((found, expected)) => {
+            format!("{subject} must be {}, not {}", expectation(expected), finding(found))
+        }
+        None if place.is_empty() => message.to_owned(),
+        None => format!("{subject}: {message}"),
+    }
+}
+
+/// What the parser expected, as a person would say it.
+fn expectation(expected: &str) -> &str {
+    match expected {
+        "a string" | "str" | "string" | "path string" | "a borrowed string" => "text",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        "a boolean" => "true or false",
+        "a nonzero u16" | "a nonzero u32" | "a nonzero u64" | "a nonzero usize" => {
+            "a whole number ≥ 1"
+        }
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number ≥ 0",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        it if it.starts_with("struct ") || it.contains("enum ") => "an object",
+        it => it,
+    }
+}
+
+/// What was found instead. The content of a text is not repeated.
+fn finding(found: &str) -> &str {
+    let value = || found.split('`').nth(1).unwrap_or(found);
+    match found.split(' ').next().unwrap_or_default() {
+        "string" => "text",
+        "map" => "an object",
+        "sequence" => "a list",
+        "unit" => "null",
+        "integer" | "boolean" | "floating" => value(),
+        _ => found,
+    }
+}
+
+/// The innermost value that contains this offset or begins or ends there. At the end of a list the parser
+/// may also have rejected its last item, unless the error is about the list itself.
+fn place_at(text: &str, offset: usize, is_about_list: bool) -> String {
+    let (mut place, mut here, mut offset) = (String::new(), text, offset);
+    loop {
+        let start = |it: &RawValue| it.get().as_ptr().addr().wrapping_sub(here.as_ptr().addr());
+        let is_around = |it: &RawValue| (start(it)..=start(it) + it.get().len()).contains(&offset);
+        let fields = serde_json::from_str::<BTreeMap<String, &RawValue>>(here).unwrap_or_default();
+        let items = serde_json::from_str::<Vec<&RawValue>>(here).unwrap_or_default();
+        let (step, inner) = if let Some((name, inner)) = fields.iter().find(|it| is_around(it.1)) {
+            let dot = if place.is_empty() { "" } else { "." };
+            (format!("{dot}{}", shorten(name)), *inner)
+        } else if let Some(number) = items.iter().position(|it| is_around(it)) {
+            (format!("[{number}]"), items[number])
+        } else {
+            if offset == here.len() && !items.is_empty() && !is_about_list {
+                place.push_str(&format!("[{}]", items.len() - 1));
+            }
+            return place;
+        };
+        place.push_str(&step);
+        offset -= start(inner);
+        here = inner.get();
+    }
+}
+
+fn shorten(name: &str) -> String {
+    let line = name.replace(char::is_control, " ");
+    match line.char_indices().nth(MAX_NAME_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use serde_json::from_str;
+
+    use super::*;
+
+    type Numbers = HashMap<String, Vec<HashMap<String, u32>>>;
+
+    #[test]
+    fn a_fault_names_the_field_and_what_it_must_be() {
+        for (text, expected) in [
+            (r#"{"a":[{"b":1},{"c":"sk-1"}]}"#, "`a[1].c` must be a whole number ≥ 0, not text"),
+            (r#"{"a":[{"b":1, "c": -5}]}"#, "`a[0].c` must be a whole number ≥ 0, not -5"),
+            ("{\n \"a\": [\n {\"b\": null}]}", "`a[0].b` must be a whole number ≥ 0, not null"),
+            (r#"{"a":{"b":[]}}"#, "`a` must be a list, not an object"),
+            (r#"{"a":[[1]]}"#, "`a[0]` must be an object, not a list"),
+            (r#"{"a":7}"#, "`a` must be a list, not 7"),
+            (r#"{"ä\n":[true]}"#, "`ä [0]` must be an object, not true"),
+            ("[1]", "the value must be an object, not a list"),
+            (r#"{"a":"#, "it is not valid JSON at line 1, column 5"),
+        ] {
+            let error = from_str::<Numbers>(text).unwrap_err();
+            assert_eq!(json_fault(text, &error), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_messages_of_parsers_are_translated() {
+        for (place, message, expected) in [
+            ("", "missing field `cwd`", "`cwd` is missing"),
+            ("env[0]", "missing field `value`", "`env[0].value` is missing"),
+            ("", "unknown field `x`, expected `y`", "`x` is not known"),
+            ("a", "duplicate field `x`", "`a.x` occurs twice"),
+            (
+                "kind",
+                "unknown variant `song`, expected one of `text`, `image`",
+                "`kind` cannot be `song`; known: text, image",
+            ),
+            (
+                "a",
+                "data did not match any variant of untagged enum X",
+                "`a` has none of the possible forms",
+            ),
+            (
+                "n",
+                "invalid type: floating point `1.5`, expected i64",
+                "`n` must be a whole number, not 1.5",
+            ),
+            (
+                "n",
+                "invalid value: integer `0`, expected a nonzero u32",
+                "`n` must be a whole number ≥ 1, not 0",
+            ),
+            (
+                "n",
+                "invalid type: string \"a, expected b\", expected struct Server",
+                "`n` must be an object, not text",
+            ),
+            ("a", "the list is too long", "`a`: the list is too long"),
+            ("", "the list is too long", "the list is too long"),
+        ] {
+            assert_eq!(field_fault(place, message), expected);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The launcher in a terminal of the editor: runs the command that the agent which opened the terminal
+//! sends. Its arguments are only the name of the terminal, and are never run.
+
+use std::io::{self, Write, stderr, stdout};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::config::Config;
+use turnwright_types::io_fault::io_fault;
+use turnwright_workspace::exec::{
+    self, AgentAddress, DisplayTask, Environment, LaunchSource, LaunchSpec, NONCE_VARIABLE,
+    SOCKET_VARIABLE,
+};
+
+/// The most chunks of output that may wait to be written to the terminal.
+const MAX_PENDING_CHUNKS: usize = 8;
+/// The exit status of a launcher that has run nothing.
+const FAILED: u8 = 125;
+
+/// True if an agent has had this process started. Its arguments must not be parsed then.
+pub(super) fn is_launcher() -> bool {
+    crate::config::has_variable(SOCKET_VARIABLE)
+}
+
+pub(super) fn run(config: &Config) -> ExitCode {
+    super::deny_memory_inspection();
+    let launch = LaunchSpec {
+        environment: environment(config),
+        source: LaunchSource::Agent(agent_address(config)),
+    };
+    match run_in_terminal(&launch) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            drop(writeln!(stderr(), "turnwright: {}", io_fault(&error)));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn agent_address(config: &Config) -> AgentAddress {
+    let value = |name: &str| {
+        let found = config.inherited.iter().find(|it| it.0 == name);
+        found.map(|it| it.1.clone()).unwrap_or_default()
+    };
+    AgentAddress {
+        socket: value(SOCKET_VARIABLE).into(),
+        nonce: value(NONCE_VARIABLE).into_string().unwrap_or_default(),
+    }
+}
+
+/// The environment of a command that this process runs.
+pub(super) fn environment(config: &Config) -> Environment {
+    let secrets = config.secrets();
+    let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
+    Environment::scrubbed(config.inherited.iter().cloned(), &secrets)
+}
+
+/// Runs a command and shows its output on stdout. Returns its exit status.
+pub(super) fn run_in_terminal(launch: &LaunchSpec) -> io::Result<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let code = runtime.block_on(async {
+        let (out, mut pieces) = tokio::sync::mpsc::channel::<Vec<u8>>(MAX_PENDING_CHUNKS);
+        // Writing happens on a thread, so that a blocked terminal does not delay signal handling.
+        #[expect(clippy::disallowed_methods, reason = "stdout is a terminal here, not a protocol")]
+        let shown = tokio::task::spawn_blocking(move || {
+            let mut stdout = stdout();
+            while let Some(piece) = pieces.blocking_recv() {
+                if stdout.write_all(&piece).and_then(|()| stdout.flush()).is_err() {
+                    return;
+                }
+            }
+        });
+        exec::launch(launch, DisplayTask { output: out, finished: shown }).await.unwrap_or_else(
+            |error| {
+                drop(writeln!(stderr(), "turnwright: {error}"));
+                error.exit_code()
+            },
+        )
+    });
+    runtime.shutdown_timeout(Duration::from_millis(50));
+    Ok(code)
+}

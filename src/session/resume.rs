@@ -61,7 +61,9 @@ impl ResumeTask {
                 (Some(as_sentence(format!("Nothing was done: {}", error_chain(&error)))), stop)
             }
         };
-        text.into_iter().for_each(|text| self.services.say(message.clone(), text));
+        if let Some(text) = text {
+            self.services.say(message, text);
+        }
         finish_command(log, history, grants, stop).await
     }
 

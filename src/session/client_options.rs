@@ -22,7 +22,7 @@ pub(crate) struct ClientOptions {
     /// The only tools that the model may use, by our names or those of other agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_tools: Option<Vec<String>>,
-    /// The most requests to the model in one turn.
+    /// The most requests to the model in one turn, if that is fewer than the user has set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_requests: Option<NonZeroU32>,
     /// What the user has to be told about the client's wishes.
@@ -77,7 +77,7 @@ impl SessionActor {
             self.services.system_prompt = prompt.text();
         }
         if let Some(most) = options.max_requests {
-            self.services.max_requests = most.get();
+            self.services.max_requests = self.services.max_requests.min(most.get());
         }
         if let Some(names) = &options.allowed_tools {
             self.services.tools.restrict(AllowedTools::new(names));

@@ -2,13 +2,10 @@
 
 use super::arguments::letters_and_digits;
 
-/// The prefix of MCP tools in the names that other agents use: `mcp__SERVER__TOOL`.
-const MCP_PREFIX: &str = "mcp__";
-
 /// The only tools of a session.
 #[derive(Debug)]
 pub(crate) struct AllowedTools {
-    /// Letters and digits of the names.
+    /// The names as the client has written them.
     names: Vec<String>,
 }
 
@@ -18,14 +15,20 @@ impl AllowedTools {
     /// agents, and nothing is approved here.
     pub(crate) fn new(names: &[String]) -> AllowedTools {
         let bare = names.iter().map(|it| it.split('(').next().unwrap_or_default());
-        let bare = bare.map(|it| it.trim().trim_start_matches(MCP_PREFIX));
-        AllowedTools { names: bare.map(letters_and_digits).collect() }
+        AllowedTools { names: bare.map(|it| it.trim().to_owned()).collect() }
     }
 
-    /// Whether the tool with this name, or with one of these names of other agents, is allowed.
+    /// Whether the built-in tool with this name, or with one of these names of other agents, is allowed.
     pub(super) fn contains(&self, name: &str, foreign: &[&str]) -> bool {
         let name = letters_and_digits(name);
-        self.names.iter().any(|it| *it == name || foreign.contains(&it.as_str()))
+        let mut names = self.names.iter().map(|it| letters_and_digits(it));
+        names.any(|it| it == name || foreign.contains(&it.as_str()))
+    }
+
+    /// Whether the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed. Names of MCP tools may differ
+    /// only in punctuation.
+    pub(super) fn contains_remote(&self, name: &str) -> bool {
+        self.names.iter().any(|it| it == name)
     }
 }
 
@@ -41,11 +44,17 @@ mod tests {
             ("read_file", &["read"][..], true),
             ("exec", &["bash", "shell"], true),
             ("web_fetch", &["fetch"], true),
-            ("files_list_all", &[], true),
-            ("files_list", &[], false),
             ("edit_file", &["edit"], false),
         ] {
             assert_eq!(allowed.contains(name, foreign), expected, "{name}");
+        }
+        for (name, expected) in [
+            ("mcp__files__list_all", true),
+            ("mcp__files_list__all", false),
+            ("mcp__files__list", false),
+            ("mcp__other__read", false),
+        ] {
+            assert_eq!(allowed.contains_remote(name), expected, "{name}");
         }
         assert!(!AllowedTools::new(&[]).contains("read_file", &["read"]));
     }

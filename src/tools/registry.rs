@@ -114,7 +114,7 @@ pub struct Toolbox {
     search: Arc<dyn AnyTool>,
     has_loaded_called_tools: AtomicBool,
     /// The only tools of the session, if it is restricted.
-    allowed: OnceLock<AllowedTools>,
+    allowed: OnceLock<Arc<AllowedTools>>,
     // Held only to look at one list.
     advertised: Mutex<Option<AdvertisedSpecs>>,
 }
@@ -148,10 +148,13 @@ impl Toolbox {
     /// Restricts the session to these tools. Must be called before its first request; only the first
     /// call has an effect.
     pub(crate) fn restrict(&self, allowed: AllowedTools) {
-        drop(self.allowed.set(allowed));
+        let allowed = Arc::new(allowed);
+        if self.allowed.set(Arc::clone(&allowed)).is_ok() {
+            self.remote.restrict(allowed);
+        }
     }
 
-    /// Whether the tool of that name may be used in this session.
+    /// Whether the built-in tool of that name may be used in this session.
     fn is_allowed(&self, name: &str) -> bool {
         let foreign = FOREIGN_NAMES.iter().find(|it| it.0 == name).map_or(&[][..], |it| it.1);
         self.allowed.get().is_none_or(|it| it.contains(name, foreign))
@@ -184,7 +187,6 @@ impl Toolbox {
             built_in
         } else {
             let remote = remote.iter().filter_map(|it| it.spec(offer));
-            let remote = remote.filter(|it| self.is_search(&it.name) || self.is_allowed(&it.name));
             Arc::new(built_in.iter().cloned().chain(remote).collect())
         };
         let offer = offer.clone();
@@ -247,10 +249,11 @@ impl Toolbox {
     /// The error text for the model.
     pub fn find(&self, name: &str) -> Result<Arc<dyn AnyTool>, ToolRefusal> {
         let tool = self.find_any(name)?;
-        if self.is_search(tool.name()) || self.is_allowed(tool.name()) {
-            return Ok(tool);
+        if self.built_in.index.get(tool.name()).is_some() && !self.is_allowed(tool.name()) {
+            let message = format!("The tool \"{}\" is not allowed in this session.", tool.name());
+            return Err(message.into());
         }
-        Err(format!("The tool \"{}\" is not allowed in this session.", tool.name()).into())
+        Ok(tool)
     }
 
     fn find_any(&self, name: &str) -> Result<Arc<dyn AnyTool>, ToolRefusal> {
@@ -279,19 +282,20 @@ impl Toolbox {
         }
         let lowercase = short.to_lowercase();
         let similarity = |it: &str| strsim::jaro_winkler(it, &lowercase);
-        let best = |index: &ToolIndex, threshold: f64| {
-            let names =
-                index.tools().iter().map(|it| (similarity(it.name()), it.name().to_owned()));
+        let best = |tools: &[&Arc<dyn AnyTool>], threshold: f64| {
+            let names = tools.iter().map(|it| (similarity(it.name()), it.name().to_owned()));
             let mut best: Vec<_> = names.filter(|(it, _)| *it > threshold).collect();
             best.sort_by(|one, other| other.0.total_cmp(&one.0));
             best.truncate(MAX_SUGGESTIONS);
             best
         };
-        let (built_in, similar) = (&self.built_in.index, best(remote, MIN_REMOTE_SIMILARITY));
-        let nearest = best(built_in, MIN_SIMILARITY).into_iter().chain(similar.iter().cloned());
+        let built_in = self.built_in.index.tools().iter();
+        let built_in: Vec<_> = built_in.filter(|it| self.is_allowed(it.name())).collect();
+        let similar = best(&remote.tools().iter().collect::<Vec<_>>(), MIN_REMOTE_SIMILARITY);
+        let nearest = best(&built_in, MIN_SIMILARITY).into_iter().chain(similar.iter().cloned());
         let nearest = nearest.max_by(|one, other| one.0.total_cmp(&other.0));
         let hint = nearest.map_or(String::new(), |(_, it)| format!(" Did you mean {it}?"));
-        let mut names: Vec<_> = built_in.tools().iter().map(|it| it.name().to_owned()).collect();
+        let mut names: Vec<_> = built_in.iter().map(|it| it.name().to_owned()).collect();
         let unnamed = remote.tools().len() - similar.len();
         names.extend(similar.into_iter().map(|(_, it)| it));
         let more = match unnamed {
@@ -301,7 +305,8 @@ impl Toolbox {
             }
             _ => format!(", and {unnamed} of MCP servers"),
         };
-        format!("No tool \"{short}\".{hint} Available: {}{more}.", names.join(", "))
+        let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        format!("No tool \"{short}\".{hint} Available: {available}{more}.")
     }
 }
 

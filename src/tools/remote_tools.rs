@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use super::advertised_tools::AdvertisedTools;
-use super::{AnyTool, ToolIndex};
+use super::{AllowedTools, AnyTool, ToolIndex};
 
 /// At most this many names of removed tools are remembered.
 const MAX_REMOVED: usize = 400;
@@ -37,6 +37,8 @@ struct RemoteToolsState {
     /// Counts the changes of what is advertised to the model.
     revision: u64,
     index: Arc<ToolIndex>,
+    /// The only tools of the session, if it is restricted. The index has no others.
+    allowed: Option<Arc<AllowedTools>>,
     advertised: AdvertisedTools,
     removed: VecDeque<String>,
     /// What the user knows of each server.
@@ -116,9 +118,22 @@ impl RemoteTools {
         });
     }
 
+    /// Restricts the session to these tools. Others are neither offered nor found from then on.
+    pub(super) fn restrict(&self, allowed: Arc<AllowedTools>) {
+        let tools = {
+            let mut state = self.state();
+            state.allowed = Some(allowed);
+            state.index.tools().to_vec()
+        };
+        self.set_tools(tools);
+    }
+
     /// Replaces the tools of all servers.
-    pub fn set_tools(&self, tools: Vec<Arc<dyn AnyTool>>) {
+    pub fn set_tools(&self, mut tools: Vec<Arc<dyn AnyTool>>) {
         let mut state = self.state();
+        if let Some(allowed) = &state.allowed {
+            tools.retain(|it| allowed.contains_remote(it.name()));
+        }
         let before = state.index.tools();
         let same = |(one, other): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(one, other);
         if before.len() == tools.len() && before.iter().zip(&tools).all(same) {

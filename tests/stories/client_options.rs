@@ -77,6 +77,16 @@ fn the_number_of_requests_in_one_turn_can_be_limited() {
 }
 
 #[test]
+fn the_number_of_requests_that_the_user_has_set_cannot_be_raised() {
+    let read = calls("read_file", &json!({ "path": "a.txt" }));
+    let agent = TestAgent::builder().file("a.txt", "content\n").model(json!([read, says("Done.")]));
+    let mut agent = agent.variable("TURNWRIGHT_MAX_TURN_REQUESTS", "1").initialize();
+    open_with(&mut agent, &json!({ "claudeCode": { "options": { "maxTurns": 5 } } }));
+    assert_eq!(agent.turn("go"), "max_turn_requests");
+    assert_eq!(agent.model().requests().len(), 1);
+}
+
+#[test]
 fn what_was_asked_for_holds_in_the_next_process_and_in_a_copy_until_it_is_asked_for_anew() {
     let mut agent = TestAgent::builder().initialize();
     let options = json!({ "allowedTools": ["read_file"] });

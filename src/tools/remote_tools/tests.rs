@@ -7,7 +7,8 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 use crate::tools::{
-    AnyTool, OfferContext, PreparedCall, Registry, RemoteTools, ServerStatus, Toolbox, built_in,
+    AllowedTools, AnyTool, OfferContext, PreparedCall, Registry, RemoteTools, ServerStatus,
+    Toolbox, built_in,
 };
 use turnwright_types::effect::CallView;
 use turnwright_types::message::{
@@ -151,6 +152,21 @@ fn up_to_forty_tools_are_all_advertised_and_more_need_a_search() {
     let description = &specs.last().unwrap().description;
     assert!(description.contains(" a, 41 tools mcp__a__…: t0, t1, "), "{description}");
     assert!(tools.find("tool_search").is_ok());
+}
+
+#[test]
+fn a_restricted_session_offers_and_finds_only_the_allowed_tools() {
+    let tools = toolbox();
+    set(&tools, &["mcp__a__one", "mcp__a__two"]);
+    let allowed = ["Read", "mcp__a__one", "mcp__b__t7"].map(str::to_owned);
+    tools.restrict(AllowedTools::new(&allowed));
+    assert_eq!(remote_names(&specs(&tools)), ["mcp__a__one"]);
+    tools.remote_tools().set_tools(many("b", 100));
+    assert_eq!(remote_names(&specs(&tools)), ["mcp__b__t7"]);
+    assert!(tools.find("mcp__b__t7").is_ok());
+    assert_eq!(tools.search_names("t8 t7"), ["mcp__b__t7"]);
+    let error = tools.find("mcp__b__t8").unwrap_err().for_model;
+    assert!(error.ends_with("Available: read_file, mcp__b__t7."), "{error}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Parses the list of models that a server offers, and suggests names for a misspelled one.
 
 use serde_json::Value;
+use turnwright_types::effect::is_hidden_char;
 
 /// More models than anybody can choose from.
 const MAX_MODELS: usize = 1000;
@@ -75,13 +76,9 @@ fn answers_prompts(name: &str) -> bool {
 
 /// True if the name is neither empty, nor too long, nor contains hidden characters.
 fn is_displayable(name: &str) -> bool {
-    !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.contains(is_hidden)
-}
-
-/// Control characters, and characters that change the direction of writing.
-fn is_hidden(char: char) -> bool {
-    char.is_control()
-        || matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    !name.is_empty()
+        && name.len() <= MAX_NAME_BYTES
+        && !name.contains(|it: char| it.is_control() || is_hidden_char(it))
 }
 
 /// Up to five of `names` that `wanted` may have meant, the closest first.
@@ -105,6 +102,8 @@ pub fn closest_names<'a>(wanted: &str, names: &'a [String]) -> Vec<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -121,6 +120,14 @@ mod tests {
         }
         assert!(parse_model_list(b"<html>").is_empty());
         assert!(parse_model_list(b"{}").is_empty());
+    }
+
+    #[test]
+    fn names_that_do_not_show_what_they_are_are_left_out() {
+        let body = json!(["good", "a\u{1b}[31m", "a\nb", "a\u{202e}b", "a\u{200b}", "a\u{e0041}"]);
+        let models = parse_model_list(body.to_string().as_bytes());
+        let names: Vec<_> = models.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["good"]);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! only its owner can read.
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 
@@ -13,6 +12,9 @@ use super::provider::redacted_url;
 use super::{ConfigError, OPENAI_PROVIDER, Paths};
 use turnwright_types::io_fault::io_fault;
 use turnwright_workspace::private_file;
+
+/// The largest file that is read.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// What `turnwright login` stores about one server.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -70,8 +72,12 @@ impl StoredLogin {
         }
     }
 
-    /// Names OpenAI as such: earlier versions stored no provider.
+    /// Names OpenAI as such: earlier versions stored no provider. A login with a base URL is for that server
+    /// and not for a provider, so that its key is sent nowhere else.
     fn normalized(mut self) -> StoredLogin {
+        if self.base_url.is_some() {
+            self.provider = None;
+        }
         let is_openai = self.base_url.as_deref().is_none_or(is_openai_url);
         if self.provider.is_none() && is_openai {
             self.base_url = None;
@@ -113,7 +119,7 @@ impl Logins {
                 path.display()
             ))
         };
-        let text = match fs::read_to_string(&path) {
+        let text = match private_file::read(&path, MAX_FILE_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Logins::default()),
             text => text.map_err(|it| unusable(format!("cannot be read ({})", io_fault(&it))))?,
         };
@@ -129,6 +135,8 @@ impl Logins {
     /// # Errors
     /// If the file cannot be written.
     pub(crate) fn add(&mut self, login: StoredLogin, paths: &Paths) -> io::Result<()> {
+        let _lock = paths.lock_settings()?;
+        self.reload(paths);
         let login = login.normalized();
         self.logins.retain(|it| it.server() != login.server());
         self.logins.push(login);
@@ -145,6 +153,8 @@ impl Logins {
         is_removed: impl Fn(&StoredLogin) -> bool,
         paths: &Paths,
     ) -> io::Result<Vec<StoredLogin>> {
+        let _lock = paths.lock_settings()?;
+        self.reload(paths);
         let (removed, kept) = std::mem::take(&mut self.logins).into_iter().partition(is_removed);
         self.logins = kept;
         if self.logins.is_empty() {
@@ -153,6 +163,13 @@ impl Logins {
             self.store(paths)?;
         }
         Ok(removed)
+    }
+
+    /// Takes over what other processes have stored since the file was loaded.
+    fn reload(&mut self, paths: &Paths) {
+        if let Ok(stored) = Logins::load(paths) {
+            *self = stored;
+        }
     }
 
     /// Writes the file atomically, with mode 0600.
@@ -191,6 +208,8 @@ impl Logins {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test damages a file")]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn login(provider: Option<&str>, base_url: Option<&str>, key: &str) -> StoredLogin {
@@ -288,6 +307,39 @@ mod tests {
             { "provider": "openai", "key": "k", "model": "m" }, { "provider": "groq", "key": "g" },
         ] });
         assert_eq!(file, expected);
+    }
+
+    #[test]
+    fn a_login_keeps_those_that_others_have_stored_meanwhile() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let [mut one, mut other] = [Logins::default(), Logins::default()];
+        one.add(login(Some("groq"), None, "g"), &paths).unwrap();
+        other.add(login(Some("mistral"), None, "m"), &paths).unwrap();
+        assert_eq!(stored(&paths), [pair("groq", "g"), pair("mistral", "m")]);
+        one.remove(|it| it.name() == "groq", &paths).unwrap();
+        assert_eq!(stored(&paths), [pair("mistral", "m")]);
+    }
+
+    #[test]
+    fn a_login_with_a_base_url_is_not_for_the_provider_beside_it() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let mut logins = Logins::default();
+        logins.add(login(Some("deepseek"), Some("http://mine/v1"), "mine"), &paths).unwrap();
+        assert_eq!(logins.provider_key("deepseek"), None);
+        assert_eq!(logins.for_server("http://mine/v1").unwrap().key.as_deref(), Some("mine"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_small_file_is_not_read() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        fs::create_dir_all(&paths.config).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", Logins::path(&paths)).unwrap();
+        let error = Logins::load(&paths).unwrap_err().to_string();
+        assert!(error.contains("cannot be read (it is not a regular file)"), "{error}");
     }
 
     #[test]

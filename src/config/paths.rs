@@ -1,11 +1,13 @@
 //! The folders of the agent's own files: those of the XDG Base Directory Specification, or all of them
 //! below `TURNWRIGHT_HOME`, for tests and portable installs.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use etcetera::{AppStrategy, AppStrategyArgs, app_strategy};
 
 use super::environment::read_variable;
+use turnwright_policy::permission::FileLock;
 
 /// The folders of the agent's own files.
 #[derive(Clone, Debug)]
@@ -30,7 +32,7 @@ impl Paths {
             let below = Paths::below(home);
             // A managed file that exists but cannot be inspected must not be ignored.
             return match std::fs::symlink_metadata(MANAGED) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => below,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => below,
                 _ => Paths { managed: MANAGED.into(), ..below },
             };
         }
@@ -54,6 +56,15 @@ impl Paths {
                 Paths { managed: MANAGED.into(), ..below }
             }
         }
+    }
+
+    /// Waits for other processes that change the settings or the logins, and keeps them waiting until the
+    /// lock is dropped.
+    ///
+    /// # Errors
+    /// If the state folder cannot be written, or another process holds the lock for seconds.
+    pub(crate) fn lock_settings(&self) -> io::Result<FileLock> {
+        FileLock::acquire(&self.state.join("settings.lock"))
     }
 
     /// All folders below one folder.

@@ -17,7 +17,13 @@ impl Config {
     /// the place, the value and what is allowed.
     pub(crate) fn wrong_values(&self) -> Vec<String> {
         let mut wrong = self.wrong_variables();
-        wrong.extend(Logins::load(&self.paths).err().map(|it| it.to_string()));
+        match Logins::load(&self.paths) {
+            Ok(logins) if logins.all().iter().any(|it| it.key.is_some()) => {
+                wrong.extend(exposed(&Logins::path(&self.paths)));
+            }
+            Ok(_) => {}
+            Err(error) => wrong.push(error.to_string()),
+        }
         if let Ok(file) = self.file.load() {
             let place = self.user_file_path().display().to_string();
             wrong.extend(file.wrong_values().into_iter().map(|it| format!("{place}: {it}")));
@@ -223,6 +229,23 @@ mod tests {
             let (wrong, _) = wrong(EnvironmentVariables::default(), &file);
             assert_eq!(wrong.len(), usize::from(!expected.is_empty()), "{wrong:?}");
             assert!(wrong.concat().contains(expected), "{wrong:?}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn stored_logins_that_others_can_read_are_told() {
+        use std::os::unix::fs::PermissionsExt;
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let own = UserFile::at_default_path(&paths);
+        let config = Config::new(EnvironmentVariables::default(), Flags::default(), own, paths);
+        let file = Logins::path(&config.paths);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, r#"{ "logins": [{ "provider": "groq", "key": "k" }] }"#).unwrap();
+        for (mode, expected) in [(0o644, 1), (0o600, 0)] {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(config.wrong_values().len(), expected, "{:?}", config.wrong_values());
         }
     }
 }

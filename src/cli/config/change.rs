@@ -10,6 +10,8 @@ use turnwright_types::redact;
 /// not allowed.
 pub(super) fn run(config: &Config, key: &str, values: Option<&[String]>) -> Result<(), CliError> {
     let refused = |why: &str| CliError::Other(format!("{why}. Nothing was changed"));
+    // Another change at the same time would be lost.
+    let _lock = config.paths.lock_settings()?;
     let change = config.change_setting(key, values).map_err(|it| refused(&it.to_string()))?;
     let [before, after] = &change.permissions;
     let known = user_rule_problems(config, before);

@@ -51,7 +51,7 @@ pub use grants::Grants;
 pub use lasting_grant::suggest_pattern;
 pub use mode::{Mode, SharedMode};
 pub use policy_rules::PolicyRules;
-pub use private_files::project_folder;
+pub use private_files::{FileLock, project_folder};
 pub use protected_paths::ProtectedPaths;
 pub use rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 pub use rule_error::RuleError;

@@ -81,15 +81,19 @@ pub(super) fn append(path: &Path, text: &str) -> io::Result<()> {
 
 /// An exclusive lock against other processes, held until it is dropped.
 #[derive(Debug)]
-pub(super) struct FileLock(
+pub struct FileLock(
     #[cfg(unix)]
     #[expect(dead_code, reason = "closing the file releases the lock")]
     File,
 );
 
 impl FileLock {
-    /// Waits for the lock, with a timeout.
-    pub(super) fn acquire(path: &Path) -> io::Result<FileLock> {
+    /// Waits for the lock, with a timeout. Creates the file and its folder if they are missing.
+    ///
+    /// # Errors
+    /// If the file cannot be created, or another process holds the lock for too long.
+    pub fn acquire(path: &Path) -> io::Result<FileLock> {
+        create_folder(path.parent().unwrap_or(Path::new(".")))?;
         #[cfg(unix)]
         {
             use rustix::fs::{FlockOperation, flock};

@@ -60,7 +60,7 @@ use turnwright_types::io_fault::io_fault;
 /// The name of OpenAI among the well-known providers.
 const OPENAI_PROVIDER: &str = "openai";
 /// The base URL of OpenAI's own API.
-const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
+pub(crate) const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 /// The variable that holds OpenAI's key, or the key of the endpoint in `OPENAI_BASE_URL`.
 const OPENAI_KEY_VARIABLE: &str = "OPENAI_API_KEY";
 /// The model that is used at OpenAI if none is named.
@@ -80,6 +80,10 @@ impl ConfigError {
         ConfigError(text)
     }
 }
+
+/// What to do if a model is named and no provider is configured.
+const NO_PROVIDER_ADVICE: &str = "Set OPENAI_API_KEY, or OPENAI_BASE_URL for another server, run `turnwright \
+                                  login`, or name the model as PROVIDER/MODEL";
 
 /// What is missing where there is no key of a model and no server.
 pub(crate) const NO_MODEL: &str = "No model is configured. Set OPENAI_API_KEY (and OPENAI_BASE_URL and \
@@ -284,13 +288,26 @@ impl Config {
         Ok(provider)
     }
 
+    /// The model that a flag, the environment or the file names, if no provider is configured for it.
+    pub(crate) fn model_without_provider(&self) -> Option<String> {
+        let file = self.file.load().ok()?;
+        let named = self.process_model().or(file.model.as_deref())?;
+        (self.provider() == Ok(Provider::Unconfigured)).then(|| named.escape_debug().to_string())
+    }
+
     /// What is missing where no model is configured.
     pub(crate) fn missing_model(&self) -> String {
+        let unserved = self.model_without_provider();
+        let unserved = unserved.map(|it| format!("No provider is configured for the model `{it}`"));
         let found = self.keys_of_well_known_providers(&self.logins());
-        let Some((name, _)) = found.first() else { return NO_MODEL.to_owned() };
+        let Some((name, _)) = found.first() else {
+            return unserved
+                .map_or(NO_MODEL.to_owned(), |it| format!("{it}. {NO_PROVIDER_ADVICE}"));
+        };
+        let unserved = unserved.unwrap_or_else(|| "No model is chosen".to_owned());
         let places: Vec<_> = found.iter().map(|(name, key)| format!("{name} ({key})")).collect();
         format!(
-            "No model is chosen. There is a key for {}: run `turnwright login --provider {name}`, which \
+            "{unserved}. There is a key for {}: run `turnwright login --provider {name}`, which \
              lists its models, or set TURNWRIGHT_MODEL, or `model` in {}, for example to {name}/MODEL",
             places.join(", "),
             self.user_file_path().display()

@@ -79,7 +79,12 @@ impl Config {
                 )];
             }
             Ok(Provider::Unconfigured) => {
-                return vec![EffectiveSetting::new("model", "none", BUILT_IN)];
+                let named = self.model_without_provider().unwrap_or_else(|| "none".to_owned());
+                return vec![EffectiveSetting::new(
+                    "model",
+                    &named,
+                    self.model_origin(file, false),
+                )];
             }
             Err(error) => {
                 return vec![EffectiveSetting::new("model", &error, self.model_origin(file, true))];
@@ -185,7 +190,8 @@ impl Config {
         };
         let (rules, sandbox) = (&file.permissions, &file.sandbox);
         let own_rules = rules.allow.len() + rules.ask.len() + rules.deny.len() + rules.rule.len();
-        add("permissions", format!("{own_rules} rules of your file"), own_rules > 0);
+        let plural = if own_rules == 1 { "" } else { "s" };
+        add("permissions", format!("{own_rules} rule{plural} of your file"), own_rules > 0);
         let (own_sandbox, _) = self.sandbox_settings(None);
         add("sandbox.network", own_sandbox.network.id().to_owned(), sandbox.network.is_some());
         let reads = if own_sandbox.strict_reads { "strict" } else { "all" };

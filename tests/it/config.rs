@@ -1,7 +1,7 @@
 //! The user's `config.toml`: its precedence beside the environment and the command line, warnings in the
 //! log, and `config show`. `tests/stories/config.rs` tests its effects on a conversation.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use turnwright_testing::process_waits;
@@ -166,17 +166,16 @@ fn variables_with_keys_do_not_reach_commands() {
     assert!(!output.contains("hidden-"), "{output}");
 }
 
-/// Runs a subcommand with the folders of an agent.
+/// A subcommand with the folders of an agent.
+fn command(agent: &TestAgent, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    command.args(arguments).env_clear().env("TURNWRIGHT_HOME", agent.home());
+    command.env("GROQ_API_KEY", "sk-groq-and-more").env("TURNWRIGHT_MODE", "plan");
+    command
+}
+
 fn turnwright(agent: &TestAgent, arguments: &[&str]) -> Output {
-    process_waits::output(
-        Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .args(arguments)
-            .env_clear()
-            .env("TURNWRIGHT_HOME", agent.home())
-            .env("GROQ_API_KEY", "sk-groq-and-more")
-            .env("TURNWRIGHT_MODE", "plan"),
-    )
-    .unwrap()
+    process_waits::output(&mut command(agent, arguments)).unwrap()
 }
 
 #[test]
@@ -263,6 +262,41 @@ fn config_set_changes_one_value_and_a_running_agent_obeys_it() {
         "web.allow: [\"localhost:3000\", \"10.0.0.7\"] → not set\n"
     );
     assert_eq!(now(), file);
+}
+
+#[test]
+fn changes_at_the_same_time_are_all_kept() {
+    let agent = TestAgent::unconfigured().initialize();
+    let hosts: Vec<_> = (0..12).map(|it| format!("providers.p{it}.base_url")).collect();
+    let start = |key: &String| {
+        command(&agent, &["config", "set", key, "http://h/v1"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let changes: Vec<_> = hosts.iter().map(start).collect();
+    for change in changes {
+        assert!(process_waits::wait_with_output(change).status.success());
+    }
+    let text = std::fs::read_to_string(agent.home().join(FILE)).unwrap();
+    assert_eq!(text.matches("base_url").count(), hosts.len(), "{text}");
+}
+
+#[test]
+fn a_model_for_which_there_is_no_provider_is_an_error() {
+    let agent = unconfigured("model = 'gpt-5'").initialize();
+    let output =
+        process_waits::output(command(&agent, &["config", "show"]).env_remove("GROQ_API_KEY"))
+            .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let path = agent.home().join(FILE).display().to_string();
+    assert!(text.lines().next().unwrap().ends_with(&path), "{text}");
+    let error = "error: No provider is configured for the model `gpt-5`. Set OPENAI_API_KEY";
+    assert!(text.contains(error), "{text}");
+    let output = turnwright(&agent, &["config", "show"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("`gpt-5`. There is a key for groq (GROQ_API_KEY): run"), "{text}");
 }
 
 #[test]

@@ -44,6 +44,7 @@ impl ShownSettings {
             Err(_) => (Vec::new(), config.wrong_values()),
         };
         errors.extend(unusable_servers(config));
+        errors.extend(config.model_without_provider().map(|_| config.missing_model()));
         let (settings, mut warnings) = (config.settings(), config.warnings());
         warnings.retain(|it| !errors.contains(it));
         ShownSettings { settings, project, errors, warnings }
@@ -184,7 +185,9 @@ mod tests {
     fn none_of_them_is_written() {
         for (key, value) in WRONG.iter().filter_map(|it| it.split_once(" = ")) {
             let home = tempfile::tempdir().unwrap();
-            let config = config(home.path(), "", Vec::new());
+            // With a key, any model has a provider.
+            let variable = ("OPENAI_API_KEY".into(), "k".into());
+            let config = config(home.path(), "", vec![variable]);
             let outcome = change::run(&config, key, Some(&[value.to_owned()]));
             let shown = ShownSettings::read(&config);
             assert_eq!((shown.errors, shown.warnings), (Vec::new(), Vec::new()), "{key} = {value}");

@@ -338,3 +338,18 @@ fn a_damaged_file_is_replaced_by_the_next_login_and_removed_by_a_logout() {
     assert_eq!(said, "Removed the stored logins, which were damaged.\n");
     assert!(!file(home.path()).exists());
 }
+
+#[test]
+fn a_key_that_cannot_be_sent_is_not_stored() {
+    let home = home();
+    let command =
+        command(home.path(), &["login", "--base-url", "http://127.0.0.1:9/v1?key=hidden"]);
+    let output = piped(command, "sk-\u{1}key\nm\n");
+    assert!(!output.status.success() && !file(home.path()).exists(), "{output:?}");
+    let shown = stderr(&output);
+    assert!(
+        shown.contains("Nothing was stored: The key for 127.0.0.1 contains invalid"),
+        "{shown}"
+    );
+    assert!(!shown.contains("hidden"), "{shown}");
+}

@@ -3,26 +3,6 @@
 /// The most models that are shown.
 pub(super) const MAX_SHOWN: usize = 30;
 
-/// Parts of the names of models that do not chat.
-const OTHER_MODELS: [&str; 16] = [
-    "audio",
-    "babbage",
-    "dall-e",
-    "davinci",
-    "embed",
-    "guard",
-    "image",
-    "moderation",
-    "ocr",
-    "realtime",
-    "rerank",
-    "sora",
-    "speech",
-    "transcribe",
-    "tts",
-    "whisper",
-];
-
 /// Finds the one of `names` that an answer means: the number of one of the first `shown`, the name, or the
 /// beginning of only one name.
 pub(super) fn choose(answer: &str, names: &[&str], shown: usize) -> Result<usize, String> {
@@ -68,17 +48,6 @@ pub(super) fn choose_model(
         Ok(_) if shown > 0 => Err(format!("Enter a number from 1 to {shown}, or a name")),
         _ => Ok(Some(answer.to_owned())),
     }
-}
-
-/// Moves models that do not chat, by their names, behind the others.
-pub(super) fn chat_models_first(models: Vec<String>) -> Vec<String> {
-    let is_other = |name: &String| {
-        let name = name.to_lowercase();
-        OTHER_MODELS.iter().any(|part| name.contains(part))
-    };
-    let (others, mut sorted): (Vec<_>, Vec<_>) = models.into_iter().partition(is_other);
-    sorted.extend(others);
-    sorted
 }
 
 /// Whether the answer is a yes.
@@ -133,13 +102,6 @@ mod tests {
         }
         assert_eq!(choose_model("", &[], None), Ok(None));
         assert_eq!(choose_model("7", &[], None), Ok(Some("7".to_owned())));
-    }
-
-    #[test]
-    fn models_that_do_not_chat_come_last() {
-        let models = ["text-embedding-3", "gpt-5", "Whisper-1", "o3"].map(str::to_owned);
-        let sorted = chat_models_first(models.into());
-        assert_eq!(sorted, ["gpt-5", "o3", "text-embedding-3", "Whisper-1"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::config::{PRESETS, ProviderKey, ProviderPreset, StoredLogin};
 use crate::error::as_sentence;
 
 use super::super::{CliError, block_on};
-use super::answers::{MAX_SHOWN, chat_models_first, choose, choose_model, is_yes};
+use super::answers::{MAX_SHOWN, choose, choose_model, is_yes};
 use super::target::LoginTarget;
 use super::trial::Trial;
 use super::{Login, local_servers, prompt};
@@ -101,7 +101,7 @@ impl Login<'_> {
             }
             prompt::say(&format!("Asking {} for its models…\n", target.name()))?;
             match self.try_key(target, key.as_ref().map(|it| &it.secret))? {
-                Trial::Models(models) => return Ok((key, chat_models_first(models))),
+                Trial::Models(models) => return Ok((key, models)),
                 Trial::Refused(why) => prompt::say(&format!("{why}. Nothing was stored.\n"))?,
                 Trial::Unknown(why) => {
                     let why = as_sentence(why);

@@ -13,9 +13,12 @@ mod trial;
 use std::process::ExitCode;
 
 use crate::config::{
-    Config, Flags, KeyOrigin, Logins, OPENAI_DEFAULT_MODEL, ProviderKey, StoredLogin,
+    Config, Flags, KeyOrigin, Logins, OPENAI_BASE_URL, OPENAI_DEFAULT_MODEL, ProviderKey,
+    StoredLogin,
 };
 use target::LoginTarget;
+
+use turnwright_llm::Endpoint;
 
 pub(super) use logout::{LogoutCliArgs, logout};
 
@@ -57,6 +60,9 @@ fn run(args: &LoginCliArgs, flags: &Flags, config: &Config) -> Result<String, Cl
     } else {
         login.read_all()?
     };
+    // Not every way to log in has made a request.
+    Endpoint::new(new.server().unwrap_or(OPENAI_BASE_URL), new.key.clone().map(Into::into))
+        .map_err(|it| CliError::Other(it.to_string()))?;
     logins.add(new, &config.paths)?;
     Ok(logins.last().map(|it| config.effect_of(it)).unwrap_or_default())
 }

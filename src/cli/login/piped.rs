@@ -5,7 +5,7 @@ use crate::config::StoredLogin;
 use super::super::CliError;
 use super::target::LoginTarget;
 use super::trial::Trial;
-use super::{Login, answers, prompt};
+use super::{Login, prompt};
 
 impl Login<'_> {
     /// Reads the key of a well-known provider, which is the first line, and tries it.
@@ -25,7 +25,7 @@ impl Login<'_> {
             return Err(CliError::Other(format!("{} needs a key", target.name())));
         }
         let models = match self.try_key(&target, key.as_ref().map(|it| &it.secret))? {
-            Trial::Models(models) => answers::chat_models_first(models),
+            Trial::Models(models) => models,
             Trial::Refused(why) => return Err(CliError::Other(why)),
             Trial::Unknown(why) => {
                 // There is nobody to ask.

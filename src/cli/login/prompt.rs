@@ -28,11 +28,17 @@ pub(super) fn ask(question: &str) -> io::Result<String> {
 
 /// Reads a line, without the white space around it.
 pub(super) fn read_line() -> io::Result<String> {
+    next_line(stdin().lock())
+}
+
+fn next_line(input: impl BufRead) -> io::Result<String> {
     let mut text = String::new();
-    if stdin().lock().take(MAX_ANSWER).read_line(&mut text)? == 0 {
-        return Err(io::Error::other("the input ended"));
+    match input.take(MAX_ANSWER).read_line(&mut text)? as u64 {
+        0 => Err(io::Error::other("the input ended")),
+        // The rest must not become the next answer.
+        MAX_ANSWER if !text.ends_with('\n') => Err(io::Error::other("a line is too long")),
+        _ => Ok(text.trim().to_owned()),
     }
-    Ok(text.trim().to_owned())
 }
 
 /// Asks for a key and reads it with the terminal's echo off.
@@ -134,6 +140,15 @@ impl HiddenLine {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rest_of_a_line_that_is_too_long_is_not_the_next_answer() {
+        let line = |length: usize| next_line(format!("{}\nnext", "x".repeat(length)).as_bytes());
+        assert_eq!(line(65_535).unwrap().len(), 65_535);
+        assert_eq!(line(65_536).unwrap_err().to_string(), "a line is too long");
+        assert_eq!(next_line(&b" last"[..]).unwrap(), "last");
+        assert_eq!(next_line(&b""[..]).unwrap_err().to_string(), "the input ended");
+    }
 
     /// What a line means, typed byte by byte.
     fn typed(bytes: &[u8]) -> Result<String, String> {

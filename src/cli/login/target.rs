@@ -1,6 +1,6 @@
 //! The server that a login is for.
 
-use crate::config::{PRESETS, ProviderPreset, is_openai_url, preset};
+use crate::config::{PRESETS, ProviderPreset, is_openai_url, preset, redacted_url};
 use turnwright_llm::Endpoint;
 
 /// The server that a login is for.
@@ -41,9 +41,9 @@ impl LoginTarget {
         }
     }
 
-    /// What the user calls the server.
-    pub(super) fn name(&self) -> &str {
-        self.provider.map_or(&self.base_url, |it| it.name)
+    /// What the user calls the server, without what may be secret.
+    pub(super) fn name(&self) -> String {
+        self.provider.map_or_else(|| redacted_url(&self.base_url), |it| it.name.to_owned())
     }
 
     pub(super) fn is_openai(&self) -> bool {
@@ -78,11 +78,13 @@ mod tests {
     #[test]
     fn flags_name_a_provider_or_a_server() {
         let mine = Some("http://mine/v1");
+        let with_secret = Some("http://mine/v1?key=secret");
         for (provider, base_url, expected) in [
             (None, None, Ok(None)),
             (Some("DeepSeek"), None, Ok(Some("deepseek"))),
             (Some("ollama"), None, Ok(Some("ollama"))),
             (None, mine, Ok(mine)),
+            (None, with_secret, Ok(mine)),
             (Some("azure"), mine, Ok(mine)),
             (Some("azure"), None, Ok(None)),
             (Some("deepseek"), mine, Err("deepseek has a base URL of its own")),
@@ -92,7 +94,7 @@ mod tests {
             let found = LoginTarget::named(provider, base_url);
             match (found, expected) {
                 (Ok(found), Ok(expected)) => {
-                    assert_eq!(found.as_ref().map(LoginTarget::name), expected);
+                    assert_eq!(found.map(|it| it.name()).as_deref(), expected);
                 }
                 (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
                 (found, _) => panic!("{provider:?} {base_url:?}: {found:?}"),

@@ -35,7 +35,7 @@ impl Login<'_> {
             )));
         }
         let listed = block_on(list_models(&target.base_url, key))?;
-        let trial = Trial::of(target.name(), listed);
+        let trial = Trial::of(&target.name(), listed);
         if matches!(trial, Trial::Models(_)) && key.is_some() && is_public(target)? {
             prompt::say(&format!(
                 "{} lists its models without a key, too, so the key itself was not tried.\n",

@@ -169,7 +169,7 @@ pub fn parse_line(line: &[u8]) -> ParsedLine {
             Err(error) if is_json(text) => {
                 rejected_line(None, RpcError::invalid_request(&error.to_string()))
             }
-            Err(error) => rejected_line(None, RpcError::parse_error(error)),
+            Err(error) => rejected_line(None, not_json(&error)),
         },
         // ACP has no batches. The whole array gets one error, and none of it is executed (R-TR-6).
         Some(b'[') if is_json(text) => {
@@ -177,9 +177,13 @@ pub fn parse_line(line: &[u8]) -> ParsedLine {
         }
         Some(_) => match serde_json::from_str::<IgnoredAny>(text) {
             Ok(_) => rejected_line(None, RpcError::invalid_request("a message is a JSON object")),
-            Err(error) => rejected_line(None, RpcError::parse_error(error)),
+            Err(error) => rejected_line(None, not_json(&error)),
         },
     }
+}
+
+fn not_json(error: &serde_json::Error) -> RpcError {
+    RpcError::parse_error(format_args!("it is wrong at column {}", error.column()))
 }
 
 fn is_json(text: &str) -> bool {

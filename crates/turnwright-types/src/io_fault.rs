@@ -5,6 +5,9 @@ use std::io;
 /// What an I/O error says, without the numbers of the operating system, which mean nothing to people:
 /// `Permission denied` instead of `Permission denied (os error 13)`.
 pub fn io_fault(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::InvalidData && error.to_string().ends_with(" valid UTF-8") {
+        return "it is not UTF-8".to_owned();
+    }
     without_error_numbers(&error.to_string())
 }
 
@@ -47,5 +50,7 @@ mod tests {
         }
         let missing = std::fs::File::open("/no/such/file").unwrap_err();
         assert_eq!(io_fault(&missing), "No such file or directory");
+        let binary = std::io::read_to_string(&[0xff_u8][..]).unwrap_err();
+        assert_eq!(io_fault(&binary), "it is not UTF-8");
     }
 }

@@ -21,6 +21,9 @@ pub fn json_fault(text: &str, error: &Error) -> String {
             let is_about_list = message.starts_with("invalid length");
             field_fault(&place_at(text, offset, is_about_list), message)
         }
+        Category::Syntax if error.to_string().starts_with("recursion limit") => {
+            format!("it is nested too deeply at line {}, column {}", error.line(), error.column())
+        }
         Category::Syntax | Category::Eof | Category::Io => {
             format!("it is not valid JSON at line {}, column {}", error.line(), error.column())
         }

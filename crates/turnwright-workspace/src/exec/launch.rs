@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::Environment;
 use super::group::ProcessGroup;
 use super::launcher_link::{LaunchRequest, LauncherLink, LinkEvent, LinkFrame};
-use super::launcher_listener::NONCE_VARIABLE;
+use super::launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
 use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::io_fault::io_fault;
@@ -257,7 +257,9 @@ async fn reap(group: &mut ProcessGroup) -> CommandExit {
 /// Connects to the agent and receives what is to be run.
 async fn connect(agent: &AgentAddress) -> io::Result<(LauncherLink, LaunchRequest)> {
     if agent.nonce.is_empty() {
-        return Err(io::Error::other(format!("the variable {NONCE_VARIABLE} is not set")));
+        return Err(io::Error::other(format!(
+            "{SOCKET_VARIABLE} is set and {NONCE_VARIABLE} is not; unset it if you have set it"
+        )));
     }
     let connected = async {
         let mut stream = UnixStream::connect(&agent.socket).await?;

@@ -90,7 +90,7 @@ fn what_is_wrong_or_a_key_is_refused_with_what_is_allowed() {
         ("list_models", &["perhaps"], "expected true or false"),
         ("providers.x.models", &["[1]"], "expected a list of texts"),
         ("providers.x.quirks.nonsense", &["1"], "unknown quirk `nonsense`"),
-        ("providers.x.model.m.price.input", &["1"], "missing field"),
+        ("providers.x.model.m.price.input", &["1"], "`output` is missing"),
         ("web.allow", &["http://h/"], "expected HOST or HOST:PORT"),
         ("sandbox.write", &["here"], "must start with / or ~/"),
         ("mcp.servers.n.args", &["a"], "neither `command` nor `url`"),

@@ -244,7 +244,7 @@ impl ToolOutcome {
             ok: false,
             view: None,
             content: vec![CallContent::Text(for_user.clone())],
-            raw: serde_json::json!({ "error": for_user }),
+            raw: for_user.clone().into(),
             text: for_model,
             images: Vec::new(),
         }

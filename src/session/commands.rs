@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::SessionHost;
 use super::checkpoint_commands::CheckpointCommand;
-use crate::error::error_chain;
+use crate::error::{as_sentence, error_chain};
 use crate::tools::{self, ToolEnv};
 use crate::turn::TurnServices;
 use turnwright_policy::permission::Mode;
@@ -41,6 +41,8 @@ pub(super) enum CommandAction {
     Permissions,
     /// Shows the MCP servers, or restarts one.
     Servers,
+    /// Lists the sessions of this folder, or continues one here.
+    Resume,
     /// Shows file changes, or goes back to an earlier state.
     Checkpoint(CheckpointCommand),
 }
@@ -127,6 +129,14 @@ const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
             Some("N or N files"),
         ),
         CommandAction::Checkpoint(CheckpointCommand::Rewind),
+    ),
+    (
+        command(
+            "resume",
+            "List the sessions of this folder; `/resume N` continues a copy here",
+            Some("number or id of a session"),
+        ),
+        CommandAction::Resume,
     ),
     (command("clear", "Clear the conversation", None), CommandAction::Immediate(clear)),
 ];
@@ -253,7 +263,9 @@ pub(super) async fn list_models(
             }
             names.concat()
         }
-        Err(error) => format!("The models could not be listed: {}.", error_chain(&error)),
+        Err(error) => {
+            as_sentence(format!("The models could not be listed: {}", error_chain(&error)))
+        }
     };
     services.say(message, text);
     StopReason::EndTurn

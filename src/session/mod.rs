@@ -26,6 +26,7 @@ mod recovery;
 mod replay;
 mod undo_report;
 mod restore;
+mod resume;
 mod checkpoint_commands;
 mod setting_commands;
 mod settings;

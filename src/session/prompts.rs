@@ -11,6 +11,7 @@ use super::actor::{RunningTurn, SessionActor};
 use super::checkpoint_commands::{CheckpointCommand, CheckpointTask, run_checkpoint_command};
 use super::commands::{self, CommandAction};
 use super::prompt_queue::QueuedPrompt;
+use super::resume::ResumeTask;
 use super::trust::run_trust_command;
 use super::{permissions, title};
 use crate::turn::{FinishedTurn, Turn, TurnServices};
@@ -101,6 +102,10 @@ impl SessionActor {
                         permissions::run(services, grants, arguments, message, cancel).await;
                     finish_command(&log, history, grants, stop).await
                 });
+            }
+            CommandAction::Resume => {
+                let task = ResumeTask { host, services, wanted: arguments, cancel };
+                return Box::pin(task.run(self.history.clone(), grants));
             }
             CommandAction::Checkpoint(which) => {
                 let history = self.history.clone();

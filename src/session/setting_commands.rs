@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::actor::SessionActor;
 use super::settings;
 use crate::completion::Completion;
-use crate::error::Error;
+use crate::error::{Error, as_sentence};
 use turnwright_policy::permission::Mode;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::MessageId;
@@ -40,7 +40,7 @@ impl SessionActor {
         async move {
             let text = match cancel.run_until_cancelled(changed).await {
                 Some(Ok(Ok(all))) => describe(&all, setting, is_question),
-                Some(Ok(Err(error))) => format!("Nothing was changed: {error}."),
+                Some(Ok(Err(error))) => as_sentence(format!("Nothing was changed: {error}")),
                 Some(Err(_)) | None => return StopReason::Cancelled,
             };
             services.say(message, text);

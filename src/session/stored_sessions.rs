@@ -89,7 +89,7 @@ pub(crate) fn list(
     });
 }
 
-async fn find_page(
+pub(super) async fn find_page(
     store: &turnwright_store::Store,
     request: ListRequest,
 ) -> Result<SessionPage, Error> {

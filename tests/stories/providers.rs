@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::TestAgent;
-use crate::strict::script::{BOTH, FORBIDDEN, PONDER, WAIT, WAITING};
+use crate::strict::script::{ASK, BOTH, FORBIDDEN, PONDER, WAIT, WAITING};
 use crate::strict::{
     ALL, MockProvider, ProviderDialect, deepseek, gemini, glm, groq, kimi, minimax, mistral,
 };
@@ -231,6 +231,22 @@ fn a_cancel_before_any_text_leaves_a_history_that_each_provider_accepts() {
         failures.extend(session.complaints());
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn a_question_in_the_conversation_leaves_a_history_that_each_provider_accepts() {
+    for provider in ALL {
+        let mut session = Session::start(&[provider]);
+        for number in [1, 3] {
+            let text = session.agent.text().len();
+            assert_eq!(session.agent.turn(&format!("Turn {number}: ask")), "end_turn");
+            let shown = session.agent.text().split_off(text);
+            assert!(shown.contains("1. This"), "{}: {shown}", provider.name);
+            session.read(number + 1, "").unwrap();
+        }
+        assert_eq!(session.complaints(), [""; 0], "{}", provider.name);
+        session.agent.close();
+    }
 }
 
 /// GLM ends an answer that it filters with a finish reason of its own (C.1 row 28). The agent

@@ -233,3 +233,65 @@ fn r_stat_1_the_status_says_whether_a_session_is_open_and_changes_nothing() {
     result(open(&mut agent, "session/resume", &session));
     assert_eq!(status(&mut agent, &session), "open");
 }
+
+#[test]
+fn the_resume_command_lists_the_sessions_of_the_folder_and_continues_a_copy() {
+    let read = calls("read_file", &json!({ "path": "a.txt" }));
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "content\n")
+        .model(json!([read, says("It says content."), says("Yes.")]))
+        .start();
+    agent.turn("Read a.txt");
+    let first = agent.session.clone();
+    agent.session = agent.new_session();
+    let second = agent.session.clone();
+    assert_eq!(agent.turn("/resume"), "end_turn");
+    let list = agent.text();
+    assert!(list.contains("1. Read a.txt") && list.contains(&first), "{list}");
+    assert!(!list.contains(&second), "{list}");
+    let shown = agent.updates().len();
+    assert_eq!(agent.turn("/resume 1"), "end_turn");
+    let replayed = agent.updates()[shown..].to_vec();
+    let has = |kind: &str, text: &str| {
+        replayed.iter().any(|it| it["sessionUpdate"] == kind && it.to_string().contains(text))
+    };
+    assert!(has("user_message_chunk", "Read a.txt"), "{replayed:?}");
+    assert!(has("tool_call", "a.txt"), "{replayed:?}");
+    assert!(has("agent_message_chunk", "It says content."), "{replayed:?}");
+    assert!(has("session_info_update", "Read a.txt"), "{replayed:?}");
+    assert!(agent.text().contains("continues a copy of “Read a.txt”"), "{}", agent.text());
+
+    assert_eq!(agent.turn("Is it so?"), "end_turn");
+    let transcript = agent.model_transcript(2);
+    assert_eq!(transcript[0], "user Read a.txt");
+    assert!(transcript.join("\n").contains("It says content."), "{transcript:?}");
+    assert_eq!(transcript.last().unwrap(), "user Is it so?");
+
+    // The copy is stored as a whole, and the original is as it was.
+    agent.restart();
+    for (session, last) in [(&second, "Is it so?"), (&first, "Read a.txt")] {
+        agent.session.clone_from(session);
+        let id = agent.request("session/load", &opening_params(&agent, session));
+        result(agent.answer_to(&id));
+        let words = agent.updates();
+        let words = words.iter().filter(|it| it["sessionUpdate"] == "user_message_chunk");
+        let words: Vec<_> = words.map(|it| it["content"]["text"].clone()).collect();
+        assert_eq!(words.last(), Some(&json!(last)), "{words:?}");
+        assert!(words.len() <= 2, "{words:?}");
+    }
+}
+
+#[test]
+fn the_resume_command_replaces_no_conversation() {
+    let mut agent = TestAgent::builder().start();
+    agent.turn("first");
+    agent.session = agent.new_session();
+    agent.turn("second");
+    for wanted in ["1", "9", "nothing"] {
+        assert_eq!(agent.turn(&format!("/resume {wanted}")), "end_turn");
+        assert!(agent.text().contains("Nothing was done"), "{wanted}: {}", agent.text());
+    }
+    agent.turn("/clear");
+    agent.turn("/resume 1");
+    assert!(agent.text().matches("already has a conversation").count() == 2, "{}", agent.text());
+}

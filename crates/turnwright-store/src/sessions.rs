@@ -251,7 +251,42 @@ pub fn fork(connection: &Connection, from: &SessionId, to: &SessionId) -> Result
          FROM sessions WHERE key = ?",
         params![to.as_str(), now, now, original],
     )?;
-    let copy = connection.last_insert_rowid();
+    copy_conversation(connection, original, connection.last_insert_rowid(), now)
+}
+
+/// Copies the conversation of session `from` into session `to`, with its title, and returns true. If `to`
+/// has had a prompt it is not changed.
+///
+/// # Errors
+/// If one of them does not exist, or the copy cannot be written.
+pub fn copy_into_empty(
+    connection: &Connection,
+    from: &SessionId,
+    to: &SessionId,
+) -> Result<bool, StoreError> {
+    let (original, copy) = (session_key(connection, from)?, session_key(connection, to)?);
+    let query = "SELECT EXISTS (SELECT 1 FROM turns WHERE session = ? AND kind = 'prompt')";
+    if connection.query_row(query, [copy], |it| it.get(0))? {
+        return Ok(false);
+    }
+    for (table, _) in COPIED_COLUMNS {
+        connection.execute(&format!("DELETE FROM {table} WHERE session = ?"), [copy])?;
+    }
+    connection.execute(
+        "UPDATE sessions SET (title, title_is_final, minted, parent) = \
+         (SELECT title, title_is_final, minted, id FROM sessions WHERE key = ?) WHERE key = ?",
+        [original, copy],
+    )?;
+    copy_conversation(connection, original, copy, to_millis(SystemTime::now()))?;
+    Ok(true)
+}
+
+fn copy_conversation(
+    connection: &Connection,
+    original: i64,
+    copy: i64,
+    now: i64,
+) -> Result<(), StoreError> {
     for (table, columns) in COPIED_COLUMNS {
         connection.execute(
             &format!(

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::config::{PRESETS, ProviderKey, ProviderPreset, StoredLogin};
+use crate::error::as_sentence;
 
 use super::super::{CliError, block_on};
 use super::answers::{MAX_SHOWN, chat_models_first, choose, choose_model, is_yes};
@@ -103,7 +104,8 @@ impl Login<'_> {
                 Trial::Models(models) => return Ok((key, chat_models_first(models))),
                 Trial::Refused(why) => prompt::say(&format!("{why}. Nothing was stored.\n"))?,
                 Trial::Unknown(why) => {
-                    prompt::say(&format!("{why}. So it is not known whether the login works.\n"))?;
+                    let why = as_sentence(why);
+                    prompt::say(&format!("{why} So it is not known whether the login works.\n"))?;
                     if !is_yes(&prompt::ask("Store it nevertheless? [y/N] ")?) {
                         return Err(CliError::Other("you decided not to".to_owned()));
                     }

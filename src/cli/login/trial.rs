@@ -1,8 +1,7 @@
 //! Tries a key by asking the server for its models.
 
-use std::error::Error;
-
 use crate::config::Secret;
+use crate::error::error_chain;
 use turnwright_llm::{Endpoint, ErrorKind, LlmError, Model, ModelSettings, Protocol, RemoteModel};
 use turnwright_types::effect::escape_hidden_line;
 
@@ -53,7 +52,7 @@ impl Trial {
             Ok(models) if models.is_empty() => Trial::Unknown(format!("{name} lists no models")),
             Ok(models) => Trial::Models(models),
             Err(error) => {
-                let text = escape_hidden_line(&with_cause(&error));
+                let text = escape_hidden_line(&error_chain(&error));
                 let is_refusal = matches!(error.status(), Some(401 | 403))
                     || matches!(error.kind(), ErrorKind::Auth | ErrorKind::Config);
                 if is_refusal { Trial::Refused(text) } else { Trial::Unknown(text) }
@@ -76,14 +75,4 @@ pub(super) async fn list_models(
     let key = key.cloned().map(Secret::into_inner);
     let endpoint = Endpoint::new(base_url, key)?.with_key_advice(Some("Check the key".to_owned()));
     RemoteModel::new(Protocol::Chat, endpoint, ModelSettings::default()).list_models().await
-}
-
-/// The error with its deepest cause.
-fn with_cause(error: &LlmError) -> String {
-    let mut cause = error.source();
-    while let Some(deeper) = cause.and_then(Error::source) {
-        cause = Some(deeper);
-    }
-    let text = error.to_string();
-    cause.map_or(text.clone(), |it| format!("{text} ({it})"))
 }

@@ -7,6 +7,8 @@ use super::{ProviderDialect, rules};
 
 /// The mock reads `a.txt` and `b.txt` in parallel instead of `a.txt` alone.
 pub const BOTH: &str = "both";
+/// The mock asks the user instead of reading.
+pub const ASK: &str = "ask";
 /// After the results, the mock says `WAITING` and never ends its answer.
 pub const WAIT: &str = "wait";
 /// After the results, the mock reasons and never ends its answer.
@@ -78,12 +80,17 @@ pub fn answer(
         let own = before.iter().map(|it| it.calls.len()).sum::<usize>();
         let all = rules::assistant_messages(body).flat_map(|(_, it)| rules::calls(it)).count();
         let files = if prompt.contains(BOTH) { &["a.txt", "b.txt"][..] } else { &["a.txt"] };
-        let call = |(at, path): (usize, &&str)| ScriptedCall {
+        let call = |at, name, arguments| ScriptedCall {
             id: (provider.call_id)(own + at, all + at),
-            name: "read_file",
-            arguments: json!({ "path": path }),
+            name,
+            arguments,
         };
-        answer.calls = files.iter().enumerate().map(call).collect();
+        answer.calls = if prompt.contains(ASK) {
+            vec![call(0, "ask_user", json!({ "question": "Which?", "options": ["This", "That"] }))]
+        } else {
+            let paths = files.iter().enumerate();
+            paths.map(|(at, path)| call(at, "read_file", json!({ "path": path }))).collect()
+        };
     } else if prompt.contains(WAIT) {
         answer.words = WAITING.into();
         answer.hangs = true;

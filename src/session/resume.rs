@@ -1,0 +1,147 @@
+//! The slash command `/resume`: for clients that cannot open an earlier session, the conversation of one of
+//! the same folder is continued here, as a copy.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio_util::sync::CancellationToken;
+
+use super::SessionHost;
+use super::prompts::finish_command;
+use super::restore::restore_session;
+use super::stored_sessions::{ListRequest, SessionSummary, find_page};
+use crate::error::{Error, as_sentence, error_chain};
+use crate::turn::{FinishedTurn, TurnServices};
+use turnwright_policy::permission::Grants;
+use turnwright_store::{Durability, sessions};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{History, StopReason};
+use turnwright_types::update::Update;
+
+/// The most sessions that are listed.
+const MAX_LISTED: usize = 20;
+const NOT_EMPTY: &str = "Nothing was done: this session already has a conversation. Start a new session, and \
+                         type `/resume` first.";
+
+const UNKNOWN: &str = "Nothing was done: there is no such session. `/resume` lists them.";
+
+/// What the user is told.
+enum Answer {
+    /// Of a session that now has the conversation of another one.
+    Copied(String),
+    Unchanged(String),
+}
+
+/// Everything that the command needs.
+pub(super) struct ResumeTask {
+    pub(super) host: Arc<SessionHost>,
+    pub(super) services: TurnServices,
+    /// The number or identifier of a session; empty for the list.
+    pub(super) wanted: String,
+    pub(super) cancel: CancellationToken,
+}
+
+impl ResumeTask {
+    /// Lists the sessions, or continues one.
+    pub(super) async fn run(self, mut history: History, grants: Grants) -> FinishedTurn {
+        let answer = self.answer(&mut history).await;
+        let (log, stop) = (self.services.log(), StopReason::EndTurn);
+        let message = MessageId::from(format!("msg-{}", history.mint()));
+        let (text, stop) = match answer {
+            Ok(Answer::Copied(text)) => {
+                self.services.say(message, text);
+                // The turn of this command is gone; the last one is that of the copy.
+                log.flush().written().await;
+                return FinishedTurn { history, grants, result: Ok(stop) };
+            }
+            Ok(Answer::Unchanged(text)) => (Some(text), stop),
+            Err(Error::Cancelled) => (None, StopReason::Cancelled),
+            Err(error) => {
+                (Some(as_sentence(format!("Nothing was done: {}", error_chain(&error)))), stop)
+            }
+        };
+        if let Some(text) = text {
+            self.services.say(message, text);
+        }
+        finish_command(log, history, grants, stop).await
+    }
+
+    async fn answer(&self, history: &mut History) -> Result<Answer, Error> {
+        let found = self.cancel.run_until_cancelled(self.find()).await;
+        let found = found.ok_or(Error::Cancelled)??;
+        if self.wanted.is_empty() {
+            return Ok(Answer::Unchanged(list(&found)));
+        }
+        let Some(source) = choose(&found, &self.wanted) else {
+            return Ok(Answer::Unchanged(UNKNOWN.to_owned()));
+        };
+        match self.copy(source).await? {
+            Some(copied) => {
+                *history = copied;
+                Ok(Answer::Copied(continued(source)))
+            }
+            None => Ok(Answer::Unchanged(NOT_EMPTY.to_owned())),
+        }
+    }
+
+    /// The other sessions of this folder, the newest first.
+    async fn find(&self) -> Result<Vec<SessionSummary>, Error> {
+        let cwd = self.services.env.files.roots().cwd().to_path_buf();
+        let request = ListRequest { cwd: Some(cwd), ..ListRequest::default() };
+        let mut found = find_page(self.host.store(), request).await?.sessions;
+        found.retain(|it| it.id != self.services.env.session);
+        found.truncate(MAX_LISTED);
+        Ok(found)
+    }
+
+    /// Copies the conversation into this session and shows it. `None` if this session has one already.
+    async fn copy(&self, source: &SessionSummary) -> Result<Option<History>, Error> {
+        let (store, services) = (self.host.store(), &self.services);
+        let (from, to) = (source.id.clone(), services.env.session.clone());
+        services.log().flush().written().await;
+        let copy = move |connection: &_| sessions::copy_into_empty(connection, &from, &to);
+        if !store.write(Durability::ProcessCrash, copy).await? {
+            return Ok(None);
+        }
+        let id = &services.env.session;
+        let restored = restore_session(store, services, id, true, &self.cancel).await?;
+        services.env.jobs.continue_numbering_after(restored.history.minted);
+        services.announced_mode.forget();
+        services.restore_announced_mode(&restored.history);
+        let updated = SystemTime::now();
+        services.client().update(Update::SessionInfo { title: restored.row.title, updated });
+        Ok(Some(restored.history))
+    }
+}
+
+fn list(found: &[SessionSummary]) -> String {
+    if found.is_empty() {
+        return "There are no other sessions of this folder.".to_owned();
+    }
+    let lines = (1..).zip(found).map(|(number, it)| {
+        let when = httpdate::fmt_http_date(it.updated);
+        let when = when.get(5..22).unwrap_or(&when).to_owned();
+        format!("{number}. {} – {when} UTC – `{}`\n", title(it), it.id)
+    });
+    let lines: String = lines.collect();
+    format!(
+        "Sessions of this folder, the newest first:\n\n{lines}\n`/resume 1` continues a copy of the first."
+    )
+}
+
+fn choose<'a>(found: &'a [SessionSummary], wanted: &str) -> Option<&'a SessionSummary> {
+    let by_number = wanted.parse::<usize>().ok().and_then(|it| found.get(it.checked_sub(1)?));
+    by_number.or_else(|| found.iter().find(|it| it.id.as_str() == wanted))
+}
+
+fn title(session: &SessionSummary) -> String {
+    session.title.as_deref().map_or("(no title)".to_owned(), escape_hidden_line)
+}
+
+fn continued(source: &SessionSummary) -> String {
+    format!(
+        "This session continues a copy of “{}”. The original is unchanged. Files are as they are now.",
+        title(source)
+    )
+}

@@ -80,7 +80,7 @@ impl Tool for AskUser {
                          answer:\n{shown}"
                     ),
                     view: None,
-                    raw: shown.clone().into(),
+                    raw: json!({ "message": shown }),
                     content: vec![CallContent::Text(shown)],
                     images: Vec::new(),
                 }

@@ -426,7 +426,10 @@ fn a_command_that_the_user_refuses_in_the_editor_is_not_run() {
     let mut editor = Editor::running(Manner::Refuses(-32603, why), &["touch made"]);
     assert_eq!(editor.turn(), "end_turn");
     let card = cards::card(&editor.agent, 0);
-    assert_eq!((&card["status"], &card["rawOutput"]), (&json!("failed"), &json!("Rejected")));
+    assert_eq!(
+        (&card["status"], &card["rawOutput"]),
+        (&json!("failed"), &json!({ "message": "Rejected" }))
+    );
     assert_eq!(cards::card_text(&card), "Rejected");
     assert!(editor.result().starts_with("The user rejected this call."), "{}", editor.result());
     assert!(!editor.agent.path("made").exists());

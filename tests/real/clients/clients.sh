@@ -71,12 +71,12 @@ get_agent-shell() {
 }
 
 plugin() { # REPOSITORY COMMIT
-  local folder=$cache/nvim/${1#*/}
+  local folder=$cache/nvim/${1#*/} log=$logs/install-${1#*/}
   [[ $(git -C "$folder" rev-parse HEAD 2>/dev/null) == "$2" ]] && return
   rm -rf "$folder"
-  within 180 git init -q "$folder" >>"$logs/install-$1" 2>&1 || return
-  within 180 git -C "$folder" fetch -q --depth 1 "https://github.com/$1" "$2" || return
-  git -C "$folder" checkout -q FETCH_HEAD
+  within 180 git init -q "$folder" >"$log" 2>&1 &&
+    within 180 git -C "$folder" fetch -q --depth 1 "https://github.com/$1" "$2" >>"$log" 2>&1 &&
+    git -C "$folder" checkout -q FETCH_HEAD >>"$log" 2>&1
 }
 
 try_acpx() {
@@ -100,7 +100,7 @@ try_agent-shell() {
 # Starts a scripted model and a new project, lets the client run there, and compares what it shows with
 # clients/CLIENT/SCENARIO.txt.
 plays() { # CLIENT SCENARIO COMMAND...
-  local expected=$here/clients/$1/$2.txt folder=$logs/$1/$2 server status=0
+  local client=$1 expected=$here/clients/$1/$2.txt folder=$logs/$1/$2 server status=0
   launch "$bin/examples/scripted_model" "$here/clients/$2.json" >"$logs/$1/$2-model" 2>&1
   server=$child
   address 30 "$logs/$1/$2-model" || return
@@ -114,10 +114,30 @@ plays() { # CLIENT SCENARIO COMMAND...
     problem="the client's status is $status: $folder-errors"
     return 1
   fi
-  if ! diff "$expected" "$folder-shown" >"$folder-difference"; then
+  if ! "compare_$client" "$expected" "$folder-shown" >"$folder-difference"; then
     problem="it does not show what it should: $folder-difference"
     return 1
   fi
+}
+
+compare_acpx() { # EXPECTED SHOWN
+  diff "$1" "$2"
+}
+
+compare_codecompanion() { # EXPECTED SHOWN
+  diff "$1" "$2"
+}
+
+# Which screens there are depends on timing, so each line must be on one of them.
+compare_toad() { # EXPECTED SHOWN
+  local line is_same=true
+  while IFS= read -r line; do
+    if ! grep -aqF -- "$line" "$2"; then
+      printf 'no screen has: %s\n' "$line"
+      is_same=false
+    fi
+  done <"$1"
+  $is_same
 }
 
 # Runs a command in the project with the agent's settings, and with a home of its own.
@@ -136,18 +156,18 @@ tidy() { # PROJECT
     -e 's/[0-9a-f]\{8\}-[0-9a-f]\{4\}-[0-9a-f-]\{22\}/ID/g' -e '/^\* Sandbox: /d'
 }
 
-# The exit status 5 means that a permission was denied.
 acpx_runs() { # allowed|rejected
-  local permission=--approve-all prompt
+  local permission=--approve-all prompt result
   [[ $1 == rejected ]] && permission=--deny-all
   acpx "$permission" sessions new >/dev/null
   set -- "Do it."
   [[ $permission == --approve-all ]] && set -- "$@" Ask. 2 /status '/undo 99' '/mode nonsense'
   for prompt in "$@"; do
     printf '> %s\n' "$prompt"
-    acpx "$permission" prompt "$prompt" | finished_cards
-    status=${PIPESTATUS[0]}
-    ((status == 0 || status == 5)) || return "$status"
+    result=0
+    acpx "$permission" prompt "$prompt" | finished_cards || result=$?
+    # 5 means that a permission was denied.
+    ((result == 0 || result == 5)) || return "$result"
   done
   acpx "$permission" sessions close >/dev/null
 }

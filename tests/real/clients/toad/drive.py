@@ -49,7 +49,7 @@ class Terminal:
             self.read(0.5)
             if key and QUESTION in self.shown():
                 self.answer(key)
-        self.read(0.5)
+        self.read(1.5)
 
     def answer(self, key):
         # Toad loses keys until it has drawn the question, and a second key answers the next one.
@@ -63,11 +63,11 @@ class Terminal:
     def submit(self, text):
         self.child.send(text)
         self.read(1)
-        # The first Enter completes the name of a command.
-        self.child.send("\r")
-        self.read(1)
         if text.startswith("/"):
-            self.child.send("\r")
+            # Escape closes the list of commands, from which Enter would choose.
+            self.child.send("\x1b")
+            self.read(1)
+        self.child.send("\r")
 
 
 def main():

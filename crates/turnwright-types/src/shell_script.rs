@@ -22,6 +22,8 @@ pub struct SimpleCommand {
     /// The folder in which it runs: absolute, or relative to the folder of the line. `None` if that
     /// is unknown.
     pub folder: Option<PathBuf>,
+    /// Whether a `cd` before it has gone to the user's home folder, whose path the line does not tell.
+    pub is_in_home: bool,
     /// The files that the shell opens for it.
     pub redirects: Vec<Redirect>,
     /// The wrappers that were taken off, outermost first.

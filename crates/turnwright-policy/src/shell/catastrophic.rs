@@ -12,6 +12,9 @@ const DISK: &str = "destroys the content of a disk";
 const PERMISSIONS: &str = "changes the file permissions of the whole system";
 const SHUTDOWN: &str = "shuts down the machine";
 
+/// The home folder, where its path is not known.
+pub(super) const HOME: &str = "~";
+
 /// Top-level folders that belong to the system, or to all its users.
 const SYSTEM_FOLDERS: &str = "bin boot dev etc home lib lib32 lib64 mnt media opt proc root run sbin \
     srv sys usr var Applications Library System Users Volumes private";
@@ -164,10 +167,12 @@ pub(super) fn redirects_to_machine(redirects: &[Redirect]) -> Option<&'static st
 }
 
 /// True for a home folder, and for everything in one.
-fn is_home(text: &str, folder: Option<&Path>) -> bool {
-    let rest = ["~root", "~", "$HOME", "${HOME}", "${HOME:?}"];
+pub(super) fn is_home(text: &str, folder: Option<&Path>) -> bool {
+    let rest = ["~root", HOME, "$HOME", "${HOME}", "${HOME:?}"];
     let rest = rest.iter().find_map(|it| text.strip_prefix(it));
-    if let Some(rest) = rest {
+    let in_home =
+        || text.strip_prefix("./").or(Some(text)).filter(|_| folder == Some(Path::new(HOME)));
+    if let Some(rest) = rest.or_else(in_home) {
         return rest.split('/').all(|it| ["", ".", "*", ".*"].contains(&it));
     }
     path_parts(text, folder)
@@ -339,6 +344,27 @@ mod tests {
         }
         for (line, folder) in [("rm -rf *", "/"), ("rm -rf .", "/etc"), ("rm -rf ..", "/home/u")] {
             assert!(is_catastrophic(line, folder), "{line} in {folder}");
+        }
+    }
+
+    #[test]
+    fn a_change_to_the_home_folder_before_it_counts() {
+        for (line, expected) in [
+            ("cd ~ && rm -rf *", true),
+            ("cd && rm -rf ./*", true),
+            ("cd $HOME; rm -rf .", true),
+            ("cd -- \"${HOME}\" && rm -r *", true),
+            ("cd ~/ && sudo rm -rf *", true),
+            ("cd ~ && find . -delete", true),
+            ("cd ~ && rm -rf target", false),
+            ("cd ~/project && rm -rf *", false),
+            ("cd ~ && cd project && rm -rf *", false),
+            ("cd src && rm -rf *", false),
+            ("cd ~ && rm *", false),
+        ] {
+            let script = parse(line, ShellDialect::Bash);
+            let is_found = script.commands.iter().any(|it| classify(it).catastrophe.is_some());
+            assert_eq!(is_found, expected, "{line}");
         }
     }
 

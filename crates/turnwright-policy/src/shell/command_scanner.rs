@@ -7,7 +7,7 @@ use super::args::started_by_git;
 use super::lexer::Ambiguity;
 use super::parser::redirect;
 use super::programs::{self, Starts};
-use super::{Redirect, SimpleCommand, Word, known_words};
+use super::{Redirect, SimpleCommand, Word, catastrophic, known_words};
 
 /// The maximum size of the result in bytes, counting each word as often as it is part of a command.
 const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
@@ -30,12 +30,18 @@ pub(super) fn scan(line: &str) -> Vec<SimpleCommand> {
 /// Sets the folder in which each command runs, relative to that of the line, as far as the commands
 /// before it tell. The order is that of the text, except for lines within lines.
 fn set_folders(commands: &mut [SimpleCommand]) {
-    let mut folder = Some(PathBuf::new());
+    let (mut folder, mut is_in_home) = (Some(PathBuf::new()), false);
     for simple in commands {
         simple.folder.clone_from(&folder);
+        simple.is_in_home = is_in_home;
         if matches!(simple.program(), "cd" | "chdir" | "pushd" | "popd") {
-            let target = simple.argv().nth(1).filter(|it| it.starts_with('/'));
-            folder = target.map(PathBuf::from);
+            let mut targets = simple.argv().skip(1).filter(|it| *it != "--");
+            let target = targets.next();
+            folder = target.filter(|it| it.starts_with('/')).map(PathBuf::from);
+            is_in_home = match target {
+                None => simple.program() == "cd",
+                Some(target) => catastrophic::is_home(target, None),
+            };
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::args::{Args, first_operand, is_option, operands};
-use super::catastrophic::redirects_to_machine;
+use super::catastrophic::{self, redirects_to_machine};
 use super::programs::{WordList, is_in};
 use super::{SimpleCommand, Word};
 
@@ -89,7 +89,8 @@ pub(super) fn has_operands_in_order(words: Args<'_>, all: WordList) -> bool {
 
 /// What a command does to the whole system, if anything.
 pub(super) fn catastrophe(command: &SimpleCommand) -> Option<&'static str> {
-    let folder = command.folder.as_deref();
+    let home = command.is_in_home.then_some(Path::new(catastrophic::HOME));
+    let folder = home.or(command.folder.as_deref());
     let of_redirects = redirects_to_machine(&command.redirects);
     of_redirects.or_else(|| catastrophe_of_words(command, folder))
 }

@@ -68,10 +68,10 @@ pub(super) fn shell(command: &str) -> Vec<String> {
     let shell: &[&str] = if cfg!(windows) {
         &["cmd", "/d", "/s", "/c"]
     } else if has_bash() {
-        // Startup files are slow, and a place for malicious code.
-        &["/bin/bash", "--noprofile", "--norc", "-c"]
+        // Startup files are slow, and a place for malicious code. A command may begin with `-`.
+        &["/bin/bash", "--noprofile", "--norc", "-c", "--"]
     } else {
-        &["/bin/sh", "-c"]
+        &["/bin/sh", "-c", "--"]
     };
     shell.iter().copied().chain([command]).map(str::to_owned).collect()
 }

@@ -86,6 +86,13 @@ async fn output_of_both_streams_comes_in_order_with_the_exit_code() {
 }
 
 #[tokio::test]
+async fn a_command_that_begins_with_a_dash_is_no_option_of_the_shell() {
+    let (output, end) = finish("-i; echo done").await;
+    assert!(output.contains("-i: ") && output.ends_with("done\n"), "{output}");
+    assert_eq!(end.reason, EndReason::Exited(CommandExit::Code(0)));
+}
+
+#[tokio::test]
 async fn stdin_is_empty_and_there_is_no_terminal() {
     let command = "cat; (: < /dev/tty) 2>/dev/null && echo terminal; echo end";
     assert_eq!(finish(command).await.0, "end\n");

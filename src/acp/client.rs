@@ -17,7 +17,7 @@ use super::user_question;
 use super::wire::schema::{
     ReadTextFileRequest, SessionId, SessionNotification, WriteTextFileRequest,
 };
-use turnwright_rpc::{Peer, RequestError};
+use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
     BufferError, ChoiceKind, Client, EditorBuffers, FormOutcome, PermissionAnswer,
     PermissionRequest, ServerForm, UserQuestion, UserReply,
@@ -231,16 +231,25 @@ impl EditorBuffers for AcpClient {
 
 fn to_buffer_error(error: &RequestError, path: &Path) -> BufferError {
     let RequestError::ErrorResponse(error) = error else { return BufferError::TimedOut };
-    // Some clients say in `data` what to do instead.
-    let details = error.data.as_ref().filter(|it| !it.is_null()).map(ToString::to_string);
-    let text = [Some(error.message.clone()), details].into_iter().flatten().collect::<Vec<_>>();
-    let text = text.join(" ");
+    let text = error_text(error);
     match error.code {
         METHOD_NOT_FOUND => BufferError::NotFound,
         _ if mentions(&text, path, &DENIALS) => BufferError::Refused(text),
         RESOURCE_NOT_FOUND => BufferError::NotFound,
         INTERNAL_ERROR => BufferError::Failed(text),
         _ => BufferError::Refused(text),
+    }
+}
+
+/// What an error of the client says. Some clients say in `data` what has happened, below a message that
+/// says nothing, or what to do instead.
+pub(super) fn error_text(error: &RpcError) -> String {
+    let data = error.data.as_ref().filter(|it| !it.is_null());
+    let Some(data) = data else { return error.message.clone() };
+    match data.get("details").unwrap_or(data).as_str() {
+        Some(details) if error.message == "Internal error" => details.to_owned(),
+        Some(details) => format!("{}: {details}", error.message),
+        None => format!("{} {data}", error.message),
     }
 }
 
@@ -268,6 +277,8 @@ fn mentions(text: &str, path: &Path, words: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -290,10 +301,24 @@ mod tests {
             (-32603, "Internal error", BufferError::Failed("Internal error".to_owned())),
         ];
         for (code, message, expected) in table {
-            let answer = serde_json::json!({ "code": code, "message": message });
+            let answer = json!({ "code": code, "message": message });
             let error = RequestError::ErrorResponse(serde_json::from_value(answer).unwrap());
             let path = Path::new("/ws/permission.rs");
             assert_eq!(read_error(&error, path), expected, "{code} {message}");
+        }
+    }
+
+    #[test]
+    fn the_text_of_an_error_is_what_a_person_can_read() {
+        let table = [
+            ("Internal error", json!({ "details": "Permission denied" }), "Permission denied"),
+            ("Internal error", json!(null), "Internal error"),
+            ("Invalid path", json!("it is a folder"), "Invalid path: it is a folder"),
+            ("Use a tool", json!({ "path": "x" }), r#"Use a tool {"path":"x"}"#),
+        ];
+        for (message, data, expected) in table {
+            let answer = json!({ "code": -32603, "message": message, "data": data });
+            assert_eq!(error_text(&serde_json::from_value(answer).unwrap()), expected);
         }
     }
 }

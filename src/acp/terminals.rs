@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::client::AcpClient;
+use super::client::{AcpClient, error_text};
 use super::wire::schema::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReleaseTerminalRequest, SessionId,
     TerminalId as WireId, TerminalOutputRequest, WaitForTerminalExitRequest,
@@ -29,6 +29,11 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// A command may run for a long time; a day is as good as no limit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Words of an error, in lower case, by which a client says that its user or its settings do not allow a
+/// command. A mere "permission denied" is also what the operating system says of a program that
+/// cannot be executed.
+const DENIALS: [&str; 5] =
+    ["permission denied for", "denied by", "rejected by", "declined by", "not allowed by"];
 /// The error code of a client that has no terminals.
 const METHOD_NOT_FOUND: i32 = -32601;
 
@@ -77,7 +82,7 @@ impl ClientTerminals for AcpClient {
                 }
             };
             if self.terminal_cards.are_unavailable() {
-                return Err(TerminalError("not available, although advertised".to_owned()));
+                return Err(TerminalError::Failed("not available, although advertised".to_owned()));
             }
             let response = self.peer.request_with_late_handler(
                 "terminal/create",
@@ -90,7 +95,7 @@ impl ClientTerminals for AcpClient {
                 to_terminal_error(&error)
             })?;
             let id = terminal_id(&result).map(TerminalId::from);
-            id.ok_or_else(|| TerminalError("the response has no terminal id".to_owned()))
+            id.ok_or_else(|| TerminalError::Failed("the response has no terminal id".to_owned()))
         })
     }
 
@@ -137,7 +142,13 @@ fn wire_id(id: &TerminalId) -> WireId {
 }
 
 fn to_terminal_error(error: &RequestError) -> TerminalError {
-    TerminalError(error.to_string())
+    let RequestError::ErrorResponse(response) = error else {
+        return TerminalError::Failed(error.to_string());
+    };
+    let text = error_text(response);
+    let lower = text.to_lowercase();
+    let is_denied = DENIALS.iter().any(|it| lower.contains(it));
+    if is_denied { TerminalError::Denied(text) } else { TerminalError::Failed(text) }
 }
 
 fn parse(result: &RawValue) -> Value {

@@ -80,7 +80,7 @@ impl Tool for AskUser {
                          answer:\n{shown}"
                     ),
                     view: None,
-                    raw: json!({ "asked": shown }),
+                    raw: json!({ "message": shown }),
                     content: vec![CallContent::Text(shown)],
                     images: Vec::new(),
                 }

@@ -19,7 +19,6 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
     escape_hidden, escape_hidden_line, fenced,
 };
-use turnwright_types::io_fault::io_fault;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::{
@@ -35,6 +34,9 @@ const MAX_TIMEOUT_SECS: u64 = 1_800;
 const BACKGROUND_WATCH: Duration = Duration::from_secs(1);
 /// How long it must print nothing after its first output, so that the call returns earlier.
 const QUIET_PERIOD: Duration = Duration::from_millis(100);
+
+/// What stands for the output of a command that has printed nothing.
+const NO_OUTPUT: &str = "No output";
 
 #[derive(Debug)]
 pub(super) struct Exec;
@@ -252,11 +254,7 @@ async fn begin<'a>(
     let slot = ctx.env.jobs.admit(&spec.command).map_err(|it| it.to_string())?;
     match ctx.cancel.run_until_cancelled(live_output::start(spec, ctx)).await {
         Some(Ok((started, live))) => Ok((slot.run(started, spec.temp_folder()), live)),
-        Some(Err(error)) => {
-            let place = spec.workdir.display();
-            Err(format!("The command could not be started: {} (in {place})", io_fault(&error))
-                .into())
-        }
+        Some(Err(refusal)) => Err(refusal),
         None => Err(ToolRefusal::cancelled("Cancelled by the user.")),
     }
 }
@@ -387,8 +385,11 @@ impl CommandReport<'_> {
             text.push_str(if text.ends_with('\n') { "" } else { "\n" });
             text.push_str(&note);
         }
-        let shown = if output.is_empty() { "No output".to_owned() } else { fenced(&output) };
-        let raw = json!({
+        let (shown, message) = match output.as_str() {
+            "" => (NO_OUTPUT.to_owned(), Some(NO_OUTPUT)),
+            output => (fenced(output), None),
+        };
+        let mut raw = json!({
             "exitCode": self.code,
             "ended": self.how,
             "durationMs": took,
@@ -397,6 +398,10 @@ impl CommandReport<'_> {
             "job": self.job.id(),
             "output": Value::String(output),
         });
+        if let Some(message) = message {
+            // A client that finds no text in these fields shows all of them.
+            raw["message"] = message.into();
+        }
         let content = vec![CallContent::Text(shown)];
         ToolOutcome { ok, text, view: None, content, raw, images: Vec::new() }
     }

@@ -11,9 +11,16 @@ use super::{ToolCtx, ToolOutcome};
 use turnwright_types::client::{CommandDisplay, TerminalExit};
 use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::ids::TerminalId;
+use turnwright_types::io_fault::io_fault;
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{CallUpdate, TerminalDelta, ToolCallStatus, Update};
 use turnwright_workspace::exec::{
     CommandExit, CommandSpec, EndReason, Job, JobEnd, ProcessGroup, RunningCommand,
+};
+#[cfg(unix)]
+use {
+    turnwright_types::client::TerminalError,
+    turnwright_workspace::exec::{TerminalRun, TerminalStartError},
 };
 
 /// Bytes of output that a text card shows while the command runs.
@@ -40,24 +47,28 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const ENVELOPE_BYTES: usize = 320;
 
 /// Starts a command with the best display that the client has. If the client fails to open a
-/// terminal, the command runs without it.
+/// terminal, the command runs without it, unless the user has refused it there.
 pub(super) async fn start<'a>(
     spec: &CommandSpec,
     ctx: &'a ToolCtx,
-) -> std::io::Result<(Box<dyn RunningCommand>, LiveOutput<'a>)> {
+) -> Result<(Box<dyn RunningCommand>, LiveOutput<'a>), ToolRefusal> {
     #[cfg(unix)]
     if let CommandDisplay::ClientTerminal(terminals) = &ctx.env.display {
-        match turnwright_workspace::exec::TerminalRun::start(std::sync::Arc::clone(terminals), spec)
-            .await
-        {
+        match TerminalRun::start(std::sync::Arc::clone(terminals), spec).await {
             Ok(run) => {
                 let live = LiveOutput::new(ctx, OutputDisplay::ClientTerminal(run.id().clone()));
                 return Ok((Box::new(run), live));
             }
+            Err(TerminalStartError::Refused(TerminalError::Denied(_))) => {
+                return Err(ToolRefusal::rejected());
+            }
             Err(error) => tracing::info!(%error, "a command runs without its terminal"),
         }
     }
-    let group = ProcessGroup::start(spec).await?;
+    let group = ProcessGroup::start(spec).await.map_err(|error| {
+        let (fault, place) = (io_fault(&error), spec.workdir.display());
+        format!("The command could not be started: {fault} (in {place})")
+    })?;
     let display = match ctx.env.display {
         CommandDisplay::StreamedTerminal => OutputDisplay::Drawn(DrawnTerminal::default()),
         CommandDisplay::Text | CommandDisplay::ClientTerminal(_) => OutputDisplay::Text,

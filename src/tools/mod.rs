@@ -244,7 +244,7 @@ impl ToolOutcome {
             ok: false,
             view: None,
             content: vec![CallContent::Text(for_user.clone())],
-            raw: serde_json::json!({ "error": for_user }),
+            raw: serde_json::json!({ "message": for_user }),
             text: for_model,
             images: Vec::new(),
         }

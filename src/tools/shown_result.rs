@@ -8,7 +8,8 @@ use turnwright_types::effect::{CallContent, fenced};
 /// The most bytes of a result that a card shows.
 const MAX_BYTES: usize = 16 * 1024;
 /// The fields of a raw output that hold the result.
-const RESULT_FIELDS: [&str; 6] = ["answer", "content", "error", "mode", "output", "result"];
+const RESULT_FIELDS: [&str; 7] =
+    ["answer", "content", "error", "message", "mode", "output", "result"];
 
 /// The beginning of a result, cut at the end of a line.
 pub(super) fn beginning(text: &str) -> String {

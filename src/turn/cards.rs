@@ -163,13 +163,13 @@ impl Drop for OpenCards {
 pub(crate) fn failed_update(id: &CallId, why: &str) -> CallUpdate {
     let mut last = CallUpdate::new(id.clone(), ToolCallStatus::Failed);
     last.content = Some(vec![CallContent::Text(why.to_owned())]);
-    last.raw_output = Some(json!({ "error": why }));
+    last.raw_output = Some(json!({ "message": why }));
     last
 }
 
 /// The stored outcome of a call that has not run; matches [`failed_update`].
 pub(crate) fn not_run(tool: String, view: Option<CallView>, why: ToolRefusal) -> CallOutcome {
-    let raw = json!({ "error": why.for_user });
+    let raw = json!({ "message": why.for_user });
     CallOutcome {
         tool,
         view,

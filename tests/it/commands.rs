@@ -37,6 +37,7 @@ fn a_card_says_that_a_command_has_no_output_and_how_it_failed() {
     for (command, shown) in [("true", "No output"), ("exit 3", "No output\nFailed: exit 3")] {
         let (agent, _) = run(TestAgent::builder(), command);
         assert_eq!(cards::card_text(&cards::card(&agent, 0)), shown, "{command}");
+        assert_eq!(raw(&agent)["message"], "No output", "{command}");
     }
 }
 

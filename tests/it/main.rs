@@ -35,6 +35,8 @@ mod escapes;
 mod examples;
 mod exhausted_threads;
 mod export;
+#[cfg(unix)]
+mod first_run;
 mod history;
 mod hostile;
 mod hostile_repository;

@@ -19,8 +19,8 @@ enum Manner {
     Runs,
     /// Answers no request about terminals.
     Silent,
-    /// Refuses to open a terminal, with this error code.
-    Refuses(i64),
+    /// Refuses to open a terminal, with this error code and message.
+    Refuses(i64, &'static str),
     /// Runs nothing, and answers `wait_for_exit` and `output` with these values.
     Says(Value, Value),
     /// Runs the command after another process has connected to the agent and sent these bytes.
@@ -136,8 +136,8 @@ impl Editor {
         if let Manner::Silent = self.manner {
             return;
         }
-        if let Manner::Refuses(code) = self.manner {
-            return self.agent.refuse(request, code, "no terminal today");
+        if let Manner::Refuses(code, why) = self.manner {
+            return self.agent.refuse(request, code, why);
         }
         let canned = match &self.manner {
             Manner::Says(exit, output) => Some((exit.clone(), output.clone())),
@@ -406,15 +406,34 @@ fn commands_run_without_a_terminal_if_the_client_does_not_answer() {
 }
 
 #[test]
-fn commands_run_without_a_terminal_if_the_client_refuses() {
-    for (code, request_count) in [(-32601, 1), (-32603, 2)] {
-        let mut editor = Editor::running(Manner::Refuses(code), &["echo one", "echo two"]);
+fn commands_run_without_a_terminal_if_the_client_has_none() {
+    let spawn = "spawn EACCES: permission denied";
+    for (code, why, request_count) in
+        [(-32601, "no terminal today", 1), (-32603, "no terminal today", 2), (-32603, spawn, 2)]
+    {
+        let mut editor = Editor::running(Manner::Refuses(code, why), &["echo one", "echo two"]);
         assert_eq!(editor.turn(), "end_turn");
         assert!(editor.result().ends_with("\ntwo\n"));
         assert_eq!(methods(&editor.agent).len(), request_count);
         assert!(cards::card_text(&cards::card(&editor.agent, 1)).contains("two"));
         editor.close();
     }
+}
+
+#[test]
+fn a_command_that_the_user_refuses_in_the_editor_is_not_run() {
+    let why = "Permission denied for terminal/create";
+    let mut editor = Editor::running(Manner::Refuses(-32603, why), &["touch made"]);
+    assert_eq!(editor.turn(), "end_turn");
+    let card = cards::card(&editor.agent, 0);
+    assert_eq!(
+        (&card["status"], &card["rawOutput"]),
+        (&json!("failed"), &json!({ "message": "Rejected" }))
+    );
+    assert_eq!(cards::card_text(&card), "Rejected");
+    assert!(editor.result().starts_with("The user rejected this call."), "{}", editor.result());
+    assert!(!editor.agent.path("made").exists());
+    editor.close();
 }
 
 #[test]

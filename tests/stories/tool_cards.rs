@@ -38,7 +38,7 @@ fn a_rejected_edit_says_so_and_keeps_its_diff() {
     let (mut agent, card) = card_of(&write("a.txt", "new\n"), "reject_once");
     assert_eq!(card["status"], "failed");
     assert_eq!(card["content"], diff_and(&agent, "Rejected"));
-    assert_eq!(card["rawOutput"], json!({ "error": "Rejected" }));
+    assert_eq!(card["rawOutput"], json!({ "message": "Rejected" }));
     assert!(cards::results(&agent, 1)[0].starts_with("The user rejected this call. Do not"));
     let session = agent.session.clone();
     agent.restart();

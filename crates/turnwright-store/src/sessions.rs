@@ -329,7 +329,7 @@ fn forked_outcome(call: &CallRow) -> CallOutcome {
     outcome.is_success = false;
     text.clone_into(&mut outcome.text);
     outcome.content = vec![turnwright_types::effect::CallContent::Text(text.to_owned())];
-    outcome.raw_output = serde_json::json!({ "error": text });
+    outcome.raw_output = serde_json::json!({ "message": text });
     outcome
 }
 

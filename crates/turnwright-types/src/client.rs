@@ -206,8 +206,13 @@ pub struct TerminalExit {
 
 /// Why a request about a client terminal failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the editor's terminal: {0}")]
-pub struct TerminalError(pub String);
+pub enum TerminalError {
+    /// The user, or a setting of the client, has refused the command. It must not run elsewhere.
+    #[error("the editor refused: {0}")]
+    Denied(String),
+    #[error("the editor's terminal: {0}")]
+    Failed(String),
+}
 
 /// The client's files, including the unsaved changes of open ones. `initialize` fixes whether they can
 /// be read and written (R-FS-1).

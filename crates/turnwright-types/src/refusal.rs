@@ -14,6 +14,15 @@ impl ToolRefusal {
         ToolRefusal { for_model: for_model.into(), for_user: for_user.into() }
     }
 
+    /// The user has answered no.
+    pub fn rejected() -> ToolRefusal {
+        ToolRefusal::new(
+            "The user rejected this call. Do not repeat it or work around it: ask, or choose another \
+             way.",
+            "Rejected",
+        )
+    }
+
     /// The user has cancelled the call.
     pub fn cancelled(for_model: impl Into<String>) -> ToolRefusal {
         ToolRefusal::new(for_model, "Cancelled")

@@ -261,7 +261,11 @@ pub(super) fn models(names: &Result<Vec<String>, ProbeError>, model: &str) -> Ch
         }
         Ok(names) if names.is_empty() => Check::new("models", CheckState::No, "the list is empty"),
         Ok(names) => {
-            let is_listed = names.iter().any(|it| it == model);
+            // The name that users see may begin with the provider's.
+            let is_this = |it: &String| {
+                model.strip_suffix(it.as_str()).is_some_and(|it| it.is_empty() || it.ends_with('/'))
+            };
+            let is_listed = names.iter().any(is_this);
             let including = if is_listed { "including" } else { "not including" };
             let text = format!("{} listed, {including} this one", names.len());
             Check::new("models", CheckState::Ok, text)

@@ -189,7 +189,10 @@ fn the_other_checks_are_evaluated() {
     }
     let names = Ok(vec!["p/a".to_owned(), "p/b".to_owned()]);
     assert_eq!(evaluate::models(&names, "p/a").text, "2 listed, including this one");
-    assert_eq!(evaluate::models(&names, "p/c").text, "2 listed, not including this one");
+    assert_eq!(evaluate::models(&names, "lmstudio/p/a").text, "2 listed, including this one");
+    for missing in ["p/c", "lmstudio/p/c", "xp/a"] {
+        assert_eq!(evaluate::models(&names, missing).text, "2 listed, not including this one");
+    }
     assert_eq!(evaluate::models(&Ok(Vec::new()), "p/c").state, CheckState::No);
     assert_eq!(evaluate::window(None).state, CheckState::Unknown);
 }

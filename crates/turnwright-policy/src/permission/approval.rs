@@ -150,10 +150,10 @@ impl ApprovalRequest {
                 }
                 None => return Err(refusal::unclear("that answer was not offered")),
             },
-            PermissionAnswer::Chosen(ChoiceKind::RejectOnce) => return Err(refusal::rejected()),
+            PermissionAnswer::Chosen(ChoiceKind::RejectOnce) => return Err(ToolRefusal::rejected()),
             PermissionAnswer::Chosen(ChoiceKind::RejectSession) => {
                 grants.reject(&self.asked_effects());
-                return Err(refusal::rejected());
+                return Err(ToolRefusal::rejected());
             }
             PermissionAnswer::Cancelled => return Err(refusal::withdrawn()),
             PermissionAnswer::Unclear(what) => return Err(refusal::unclear(&what)),

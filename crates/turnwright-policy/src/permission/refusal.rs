@@ -45,15 +45,6 @@ pub(super) fn refusal(decision: &Decision, mode: Mode) -> ToolRefusal {
     }
 }
 
-/// The user has answered no.
-pub(super) fn rejected() -> ToolRefusal {
-    ToolRefusal::new(
-        "The user rejected this call. Do not repeat it or work around it: ask, or choose another \
-         way.",
-        "Rejected",
-    )
-}
-
 /// The question was taken back before it was answered.
 pub(super) fn withdrawn() -> ToolRefusal {
     ToolRefusal::cancelled("The question about this call was withdrawn; it was not executed.")

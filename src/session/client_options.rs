@@ -40,6 +40,18 @@ pub(crate) enum SystemPrompt {
     Append(String),
 }
 
+impl ClientOptions {
+    /// These options, and the earlier ones where there is none.
+    fn over(self, earlier: ClientOptions) -> ClientOptions {
+        ClientOptions {
+            system_prompt: self.system_prompt.or(earlier.system_prompt),
+            allowed_tools: self.allowed_tools.or(earlier.allowed_tools),
+            max_requests: self.max_requests.or(earlier.max_requests),
+            notices: self.notices,
+        }
+    }
+}
+
 impl SystemPrompt {
     fn text(&self) -> Arc<str> {
         match self {
@@ -62,14 +74,26 @@ impl SessionActor {
         Ok(())
     }
 
-    /// Applies what the client asked for when the session was created.
+    /// Applies what the client has asked for in earlier processes, and over that what it asks for now.
     ///
     /// # Errors
     /// If it cannot be read: without it the session would have more tools than it may have.
-    pub(super) fn restore_client_options(&mut self, stored: &str) -> Result<(), Error> {
-        let options = serde_json::from_str(stored).map_err(StoreError::from)?;
-        self.apply_client_options(&options);
-        Ok(())
+    pub(super) fn restore_client_options(
+        &mut self,
+        stored: Option<&str>,
+        given: Option<ClientOptions>,
+    ) -> Result<(), Error> {
+        let stored: Option<ClientOptions> =
+            stored.map(serde_json::from_str).transpose().map_err(StoreError::from)?;
+        match (stored, given) {
+            (Some(stored), Some(given)) => self.set_client_options(&given.over(stored)),
+            (None, Some(given)) => self.set_client_options(&given),
+            (Some(stored), None) => {
+                self.apply_client_options(&stored);
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
     }
 
     fn apply_client_options(&mut self, options: &ClientOptions) {

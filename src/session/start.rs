@@ -91,11 +91,7 @@ impl SessionActor {
         self.services.env.jobs.continue_numbering_after(history.minted);
         self.history = history;
         self.services.log().set_session_row(row.clone());
-        match (options, client_options) {
-            (Some(options), _) => self.set_client_options(&options)?,
-            (None, Some(stored)) => self.restore_client_options(&stored)?,
-            (None, None) => {}
-        }
+        self.restore_client_options(client_options.as_deref(), options)?;
         self.has_title = row.title.is_some();
         self.save_new_folders(&row).await;
         self.context.undo_news.set(super::undo::undo_news(host.store(), &id).await);

@@ -239,7 +239,7 @@ fn a_question_in_the_conversation_leaves_a_history_that_each_provider_accepts() 
         let mut session = Session::start(&[provider]);
         for number in [1, 3] {
             let text = session.agent.text().len();
-            assert_eq!(session.agent.turn(&format!("Turn {number}: ask")), "end_turn");
+            assert_eq!(session.agent.turn(&format!("Turn {number}: {ASK}")), "end_turn");
             let shown = session.agent.text().split_off(text);
             assert!(shown.contains("1. This"), "{}: {shown}", provider.name);
             session.read(number + 1, "").unwrap();

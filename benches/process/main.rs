@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         ["--floor", address] => floor::run(address),
         ["--server", tools] => servers::serve(tools),
         _ if arguments.contains(&"--walk") => walk::run(),
+        _ if arguments.contains(&"--walk-start") => walk::start(),
         // `cargo bench` passes `--bench`. `cargo test` does not, and must not run the measurements.
         _ if !arguments.contains(&"--bench") || arguments.contains(&"--test") => Ok(()),
         _ if arguments.contains(&"--peers") => peers::measure(FULL),

@@ -88,8 +88,10 @@ impl Connection {
         let mut reader = BufReader::new(&self.stream);
         while let Some(body) = read_request(&mut reader)? {
             let received = Instant::now();
-            // Other requests, such as for a list of models, are not answered.
-            let Ok(request) = serde_json::from_slice::<Value>(&body) else { break };
+            let Ok(request) = serde_json::from_slice::<Value>(&body) else {
+                (&self.stream).write_all(list_of_models().as_bytes())?;
+                continue;
+            };
             let (connection, bytes) = (self.number, body.len());
             let exchange = Exchange { connection, bytes, received, writes: Vec::new() };
             lock(&self.log).push(exchange);
@@ -124,6 +126,15 @@ impl Connection {
             exchange.writes.push(Instant::now());
         }
     }
+}
+
+/// The response to the only request without a body.
+fn list_of_models() -> String {
+    let list = r#"{"object":"list","data":[{"id":"one"},{"id":"two"}]}"#;
+    let length = list.len();
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{list}"
+    )
 }
 
 /// Reads the body of the next request. Returns `None` if the agent has closed the connection.

@@ -4,8 +4,18 @@
 use std::fs;
 use std::io;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, pause};
 use crate::model::Model;
+
+/// A session that is opened and not used. The pause is long enough for what runs in the background.
+pub(crate) fn start() -> io::Result<()> {
+    let model = Model::start()?;
+    let mut agent = Agent::start(&model)?;
+    agent.new_session()?;
+    // A profiler slows the program down.
+    pause(10_000);
+    agent.end()
+}
 
 pub(crate) fn run() -> io::Result<()> {
     let model = Model::start()?;

@@ -92,7 +92,7 @@ fn m_20_a_permission_request_shows_the_tool_its_arguments_its_server_and_the_opt
     assert_eq!(question["params"]["toolCall"]["rawInput"], json!({ "text": "hi" }));
     let expected = [
         "Allow once",
-        "Allow mcp(notes/echo) in this session",
+        "Allow `echo` of notes in this session",
         "Reject",
         "Reject calls of this tool in this session",
     ];

@@ -177,13 +177,30 @@ impl ApprovalRequest {
     }
 }
 
-/// A rule as it is shown on a button: a command as it is typed, anything else as it is.
+/// A rule in words: a command as it is typed, a path as it is seen from the project.
 fn button_label(rule: &str) -> String {
-    match rule.strip_prefix("exec(").and_then(|it| it.strip_suffix(')')) {
-        Some(words) => match words.strip_prefix('=') {
+    let inside = |tool: &str| rule.strip_prefix(tool)?.strip_prefix('(')?.strip_suffix(')');
+    let path = |pattern: &str| {
+        let plain = pattern.replace('\\', "");
+        plain.strip_prefix('/').map_or(plain.clone(), str::to_owned)
+    };
+    if let Some(words) = inside("exec") {
+        return match words.strip_prefix('=') {
             Some(exact) => format!("exactly `{exact}`"),
             None => format!("`{words} …`"),
-        },
+        };
+    }
+    if let Some(pattern) = inside("edit") {
+        return format!("changes to `{}`", path(pattern));
+    }
+    if let Some(pattern) = inside("read") {
+        return format!("reading `{}`", path(pattern));
+    }
+    if let Some(host) = inside("fetch").and_then(|it| it.strip_prefix("domain:")) {
+        return format!("requests to {host}");
+    }
+    match inside("mcp").and_then(|it| it.split_once('/')) {
+        Some((server, tool)) => format!("`{tool}` of {server}"),
         None => rule.to_owned(),
     }
 }
@@ -310,36 +327,36 @@ mod tests {
         let table = [
             (
                 vec![Effect::Write(inside("/ws/src/[a].rs"))],
-                "Allow edit(/src/\\[a\\].rs) in this session | Reject | Reject \
+                "Allow changes to `src/[a].rs` in this session | Reject | Reject \
                  changes to this file in this session",
             ),
             (
                 vec![Effect::Write(outside("/etc/hosts"))],
-                "Allow edit(//etc/hosts) in this session | Reject | Reject changes to this file \
+                "Allow changes to `/etc/hosts` in this session | Reject | Reject changes to this file \
                  in this session",
             ),
             (
                 vec![Effect::Read(inside("/ws/a")), Effect::Read(outside("/etc/hosts"))],
-                "Allow read(//etc/hosts) in this session | Reject | Reject reading this in this \
+                "Allow reading `/etc/hosts` in this session | Reject | Reject reading this in this \
                  session",
             ),
             (
                 vec![Effect::Read(inside("/ws/.env"))],
-                "Allow read(/.env) in this session | Reject | Reject reading this in this session",
+                "Allow reading `.env` in this session | Reject | Reject reading this in this session",
             ),
             (
                 vec![Effect::Delete(inside("/ws/a")), Effect::Write(inside("/ws/b"))],
-                "Allow deleting /a and edit(/b) in this session | Reject | Reject exactly this in \
+                "Allow deleting /a and changes to `b` in this session | Reject | Reject exactly this in \
                  this session",
             ),
             (
                 vec![Effect::Fetch { host: "docs.rs".to_owned() }],
-                "Allow fetch(domain:docs.rs) in this session | Reject | Reject requests to this host \
+                "Allow requests to docs.rs in this session | Reject | Reject requests to this host \
                  in this session",
             ),
             (
                 vec![remote("notes", "read", None)],
-                "Allow mcp(notes/read) in this session | Reject | Reject calls of this tool in this \
+                "Allow `read` of notes in this session | Reject | Reject calls of this tool in this \
                  session",
             ),
             // A name that no rule can express is granted exactly, and only for the session.
@@ -380,7 +397,9 @@ mod tests {
         let write = |path| Effect::Write(inside(path));
         assert!(!choices(&policy, vec![write("/ws/a")]).contains("Allow"));
         assert!(!choices(&policy, vec![write("/ws/b"), write("/ws/a")]).contains("Allow"));
-        assert!(choices(&policy, vec![write("/ws/b")]).contains("Allow edit(/b) in this session"));
+        assert!(
+            choices(&policy, vec![write("/ws/b")]).contains("Allow changes to `b` in this session")
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::TestAgent;
-use crate::strict::script::{BOTH, FORBIDDEN, PONDER, WAIT, WAITING};
+use crate::strict::script::{ASK, BOTH, FORBIDDEN, PONDER, WAIT, WAITING};
 use crate::strict::{
     ALL, MockProvider, ProviderDialect, deepseek, gemini, glm, groq, kimi, minimax, mistral,
 };

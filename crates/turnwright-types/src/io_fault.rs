@@ -50,7 +50,7 @@ mod tests {
         }
         let missing = std::fs::File::open("/no/such/file").unwrap_err();
         assert_eq!(io_fault(&missing), "No such file or directory");
-        let binary = std::io::read_to_string(&[0xff_u8][..]).unwrap_err();
+        let binary = io::read_to_string(&[0xff_u8][..]).unwrap_err();
         assert_eq!(io_fault(&binary), "it is not UTF-8");
     }
 }

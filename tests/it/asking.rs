@@ -177,7 +177,10 @@ fn a_lasting_answer_to_a_pipeline_covers_each_of_its_commands() {
 fn an_answer_covers_only_the_redirect_targets_that_the_request_shows() {
     let mut agent = TestAgent::builder().start();
     let question = ask_and_answer(&mut agent, exec("npm run a > log"), "allow_always");
-    assert_eq!(option_names(&question)[1], "Allow `npm run a …` and changes to `log` in this session");
+    assert_eq!(
+        option_names(&question)[1],
+        "Allow `npm run a …` and changes to `log` in this session"
+    );
     let text = cards::card_text(&question["params"]["toolCall"]);
     assert!(text.contains("- writes ? `log`"), "{text}");
     run_without_question(&mut agent, exec("npm run a > log"));

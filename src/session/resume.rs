@@ -105,7 +105,16 @@ impl ResumeTask {
             return Ok(None);
         }
         let id = &services.env.session;
-        let restored = restore_session(store, services, id, true, &self.cancel).await?;
+        let restored = match restore_session(store, services, id, true, &self.cancel).await {
+            Ok(restored) => restored,
+            Err(error) => {
+                // Otherwise the next turn would be written into the conversation that nobody sees.
+                let id = id.clone();
+                let remove = move |connection: &_| sessions::remove_copy(connection, &id);
+                store.write(Durability::ProcessCrash, remove).await?;
+                return Err(error);
+            }
+        };
         services.env.jobs.continue_numbering_after(restored.history.minted);
         services.announced_mode.forget();
         services.restore_announced_mode(&restored.history);

@@ -269,9 +269,7 @@ pub fn copy_into_empty(
     if connection.query_row(query, [copy], |it| it.get(0))? {
         return Ok(false);
     }
-    for (table, _) in COPIED_COLUMNS {
-        connection.execute(&format!("DELETE FROM {table} WHERE session = ?"), [copy])?;
-    }
+    delete_conversation(connection, copy)?;
     connection.execute(
         "UPDATE sessions SET (title, title_is_final, minted, parent) = \
          (SELECT title, title_is_final, minted, id FROM sessions WHERE key = ?) WHERE key = ?",
@@ -279,6 +277,25 @@ pub fn copy_into_empty(
     )?;
     copy_conversation(connection, original, copy, to_millis(SystemTime::now()))?;
     Ok(true)
+}
+
+/// Takes a copied conversation out of the session again, because it could not be shown.
+///
+/// # Errors
+/// If there is no such session, or it cannot be written.
+pub fn remove_copy(connection: &Connection, id: &SessionId) -> Result<(), StoreError> {
+    let key = session_key(connection, id)?;
+    delete_conversation(connection, key)?;
+    connection.execute("DELETE FROM usage WHERE session = ?", [key])?;
+    let reset = "UPDATE sessions SET title = NULL, title_is_final = 0, parent = NULL WHERE key = ?";
+    require_row(connection.execute(reset, [key])?)
+}
+
+fn delete_conversation(connection: &Connection, session: i64) -> Result<(), StoreError> {
+    for (table, _) in COPIED_COLUMNS {
+        connection.execute(&format!("DELETE FROM {table} WHERE session = ?"), [session])?;
+    }
+    Ok(())
 }
 
 fn copy_conversation(
@@ -472,6 +489,26 @@ mod tests {
         assert!(!delete(&connection, &id(1)).unwrap());
         assert_eq!(blobs(), 0);
         assert_eq!(fork(&connection, &id(0), &id(2)), Err(StoreError::NoSuchSession));
+    }
+
+    #[test]
+    fn only_a_session_without_a_prompt_gets_a_copy_and_it_can_be_taken_out_again() {
+        let connection = filled(2);
+        suggest_title(&connection, &id(0), "first").unwrap();
+        let turns = |session: i64| -> i64 {
+            let query = "SELECT count(*) FROM turns WHERE session = ?";
+            connection.query_row(query, [session], |it| it.get(0)).unwrap()
+        };
+        let title = || super::super::read::session(&connection, &id(1)).unwrap().title;
+        let of_others = turns(0);
+        assert!(!copy_into_empty(&connection, &id(0), &id(1)).unwrap());
+        connection.execute("DELETE FROM turns WHERE session = 1", []).unwrap();
+        for _ in 0..2 {
+            assert!(copy_into_empty(&connection, &id(0), &id(1)).unwrap());
+            assert_eq!((turns(1), title().as_deref()), (of_others, Some("first")));
+            remove_copy(&connection, &id(1)).unwrap();
+            assert_eq!((turns(0), turns(1), title()), (of_others, 0, None));
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Where the agent waits for its launcher. Any process of the user may find the socket and connect
 //! first, also a command in the sandbox. So each launcher gets a nonce that it has to send before it is
-//! believed and told what to run. It is in an environment variable: everybody can read the arguments of a process, but Landlock
-//! keeps a sandboxed program from the environment of processes outside of its sandbox, with or without a
-//! PID namespace. What runs without a sandbox as the same user could read it, and could control the editor
-//! and the launcher as well.
+//! believed and told what to run. It is in an environment variable: everybody can read the arguments of a
+//! process, but Landlock keeps a sandboxed program from the environment of processes outside of its
+//! sandbox, with or without a PID namespace. What runs without a sandbox as the same user could read it,
+//! and could control the editor and the launcher as well.
 
 use std::io;
 use std::path::PathBuf;

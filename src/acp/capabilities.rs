@@ -28,6 +28,8 @@ pub(super) struct ClientCaps {
     pub(super) login: LoginSupport,
     /// The client shows `notice` updates.
     pub(super) notices: bool,
+    /// The client shows `compaction_update` and `compaction_summary_chunk` updates (R-COMP-1).
+    pub(super) compactions: bool,
     /// The client shows elicitation forms (R-EL-1).
     pub(super) forms: bool,
     /// The client runs programs in its own terminals.
@@ -79,6 +81,7 @@ fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
         write: caps.fs.write_text_file,
         login,
         notices: caps.session.as_ref().is_some_and(|it| it.notices.is_some()),
+        compactions: caps.session.as_ref().is_some_and(|it| it.compaction.is_some()),
         forms: caps.elicitation.as_ref().is_some_and(ElicitationCapabilities::supports_form),
         // The launcher that runs in the terminal talks to the agent over a Unix socket.
         terminal: caps.terminal && cfg!(unix),

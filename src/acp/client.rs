@@ -103,9 +103,10 @@ impl AcpClient {
 impl Client for AcpClient {
     fn update(&self, update: Update) {
         let released = self.terminal_cards.observe(&update);
-        let update = to_wire::update(update, self.caps, &self.cwd);
-        let params = SessionNotification::new(self.session.clone(), update);
-        self.peer.outbox().notify("session/update", &params);
+        if let Some(update) = to_wire::update(update, self.caps, &self.cwd) {
+            let params = SessionNotification::new(self.session.clone(), update);
+            self.peer.outbox().notify("session/update", &params);
+        }
         for terminal in released {
             self.release_terminal(&terminal);
         }

@@ -92,12 +92,13 @@ fn capabilities_that_are_not_stated_are_not_offered() {
     let full = json!({
         "fs": { "readTextFile": true, "writeTextFile": true },
         "auth": { "terminal": true },
-        "session": { "notices": {} },
+        "session": { "notices": {}, "compaction": {} },
         "elicitation": { "form": {} },
         "terminal": true,
         "_meta": { "terminal_output": true },
     });
     let all = ClientCaps {
+        compactions: true,
         read: true,
         write: true,
         login: LoginSupport::Terminal,

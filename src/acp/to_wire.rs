@@ -9,14 +9,14 @@ use super::capabilities::ClientCaps;
 use super::wire::schema;
 use super::wire::schema::{
     AudioContent, AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate,
-    ConfigOptionUpdate, ContentBlock, ContentChunk, Cost, CurrentModeUpdate, Diff,
-    EmbeddedResource, EmbeddedResourceResource, ImageContent, MessageId, Meta, Notice,
-    NoticeSeverity, PermissionOption, PermissionOptionKind, Plan, PlanEntryPriority,
-    PlanEntryStatus, RequestPermissionRequest, ResourceLink, SessionConfigOption,
-    SessionConfigOptionCategory, SessionConfigSelectOption, SessionId, SessionInfoUpdate,
-    SessionMode, SessionModeState, SessionUpdate, TextContent, TextResourceContents, ToolCall,
-    ToolCallContent, ToolCallLocation, ToolCallUpdate, ToolCallUpdateFields,
-    UnstructuredCommandInput, UsageUpdate,
+    CompactionStatus, CompactionSummaryChunk, CompactionUpdate, ConfigOptionUpdate, ContentBlock,
+    ContentChunk, Cost, CurrentModeUpdate, Diff, EmbeddedResource, EmbeddedResourceResource,
+    ImageContent, MessageId, Meta, Notice, NoticeSeverity, PermissionOption, PermissionOptionKind,
+    Plan, PlanEntryPriority, PlanEntryStatus, RequestPermissionRequest, ResourceLink,
+    SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption, SessionId,
+    SessionInfoUpdate, SessionMode, SessionModeState, SessionUpdate, TextContent,
+    TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation, ToolCallUpdate,
+    ToolCallUpdateFields, UnstructuredCommandInput, UsageUpdate,
 };
 use turnwright_types::client::{ChoiceKind, PermissionChoice, PermissionRequest};
 use turnwright_types::effect::{
@@ -26,14 +26,14 @@ use turnwright_types::ids;
 use turnwright_types::message::{Media, PromptPart, StopReason};
 use turnwright_types::timestamp;
 use turnwright_types::update::{
-    self, COMMAND_TOOL, CallUpdate, ConfigOption, ConfigOptionId, PlanPriority, PlanStatus,
-    SlashCommand, TerminalDelta, ToolCallStatus, Update,
+    self, COMMAND_TOOL, CallUpdate, CompactionState, ConfigOption, ConfigOptionId, PlanPriority,
+    PlanStatus, SlashCommand, TerminalDelta, ToolCallStatus, Update,
 };
 
 /// Converts an update for a client with these capabilities. `cwd` is the folder in which the session's
-/// commands run.
-pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpdate {
-    match update {
+/// commands run. `None` if the client does not show such updates.
+pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<SessionUpdate> {
+    Some(match update {
         Update::UserChunk { message, part } => {
             let chunk = ContentChunk::new(prompt_block(part)).message_id(message_id(&message));
             SessionUpdate::UserMessageChunk(chunk)
@@ -61,12 +61,7 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
             let commands = commands.into_iter().map(command).collect();
             SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
         }
-        Update::Notice(text) if caps.notices => {
-            SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, terminal_safe(text)))
-        }
-        // A client without notices shows them as thoughts, so that the user sees the reason for a
-        // delay.
-        Update::Notice(text) => SessionUpdate::AgentThoughtChunk(chunk(format!("{text}\n\n"))),
+        Update::Notice(text) => notice_update(text, caps),
         Update::SessionInfo { title, updated } => {
             let title = title.as_deref().map(escape_hidden_line);
             let update = SessionInfoUpdate::new().updated_at(timestamp::rfc3339(updated));
@@ -84,6 +79,40 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> SessionUpd
         Update::ConfigOptions(all) => {
             SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(settings(all)))
         }
+        Update::Compaction { id, state, .. } if caps.compactions => {
+            SessionUpdate::CompactionUpdate(compaction(&id, state))
+        }
+        Update::Compaction { notice, .. } => notice_update(notice?, caps),
+        Update::CompactionSummary { id, text } if caps.compactions => {
+            let chunk = CompactionSummaryChunk::new(id.to_arc(), text_block(text));
+            SessionUpdate::CompactionSummaryChunk(chunk)
+        }
+        Update::CompactionSummary { .. } => return None,
+    })
+}
+
+/// A notice. Clients without notices show thoughts, so that the user sees the reason for a delay.
+fn notice_update(text: String, caps: ClientCaps) -> SessionUpdate {
+    if caps.notices {
+        SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, terminal_safe(text)))
+    } else {
+        SessionUpdate::AgentThoughtChunk(chunk(format!("{text}\n\n")))
+    }
+}
+
+fn compaction(id: &ids::MessageId, state: CompactionState) -> CompactionUpdate {
+    let update = |status| CompactionUpdate::new(id.to_arc(), status);
+    match state {
+        CompactionState::InProgress => update(CompactionStatus::InProgress),
+        CompactionState::Completed(summary) => {
+            let summary = summary.map(|it| vec![text_block(it)]);
+            match summary {
+                Some(summary) => update(CompactionStatus::Completed).summary(summary),
+                None => update(CompactionStatus::Completed),
+            }
+        }
+        CompactionState::Failed(why) => update(CompactionStatus::Failed).error(why),
+        CompactionState::Cancelled => update(CompactionStatus::Cancelled),
     }
 }
 

@@ -27,6 +27,7 @@ pub(super) struct ConfigFile {
     pub(super) effort: Option<String>,
     pub(super) list_models: Option<bool>,
     pub(super) silence_seconds: Option<NonZeroU32>,
+    pub(super) models: ModelsSection,
     pub(super) web: WebSection,
     pub(super) sessions: SessionRetention,
     pub(super) permissions: PermissionSection,
@@ -35,6 +36,14 @@ pub(super) struct ConfigFile {
     /// Parsed separately, so that one invalid server does not make the file unusable.
     #[serde(skip)]
     pub(super) mcp: McpSection,
+}
+
+/// `[models]`: what holds for all models.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ModelsSection {
+    /// The size of a context window in tokens to assume where it is not known.
+    pub(super) assumed_window: Option<NonZeroU32>,
 }
 
 /// `[web]`.
@@ -94,6 +103,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "effort",
     "list_models",
     "silence_seconds",
+    "models",
     "web",
     "sessions",
     "permissions",
@@ -101,6 +111,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "providers",
     "mcp",
 ];
+pub(super) const MODELS_KEYS: &[&str] = &["assumed_window"];
 pub(super) const WEB_KEYS: &[&str] = &["allow"];
 pub(super) const SESSIONS_KEYS: &[&str] = &["keep_days", "max_size"];
 pub(super) const PROVIDER_KEYS: &[&str] = &[
@@ -138,6 +149,9 @@ impl ConfigFile {
         let table: toml::Table = toml::from_str(text).map_err(to_error)?;
         let mut notes = Vec::new();
         warn_unknown_keys(&table, "", TOP_KEYS, &mut notes);
+        if let Some(models) = table.get("models").and_then(toml::Value::as_table) {
+            warn_unknown_keys(models, "models.", MODELS_KEYS, &mut notes);
+        }
         if let Some(web) = table.get("web").and_then(toml::Value::as_table) {
             warn_unknown_keys(web, "web.", WEB_KEYS, &mut notes);
         }
@@ -396,6 +410,7 @@ mod tests {
             MANAGED_KEYS,
             PROJECT_KEYS,
             SESSIONS_KEYS,
+            MODELS_KEYS,
             MCP_KEYS,
             SERVER_KEYS,
         ]
@@ -416,6 +431,7 @@ mod tests {
                 "[providers.x.model.m]\nprice = { input = 1, output = 2, tax = 3 }",
                 "`providers.x.model.\"m\".price.tax`",
             ),
+            ("[models]\nwindow = 1", "`models.window`"),
             ("[web]\nalow = []", "`web.alow`"),
             ("[sessions]\nkeep = 3", "`sessions.keep`"),
             ("[permissions]\nalways = []", "`permissions.always`"),

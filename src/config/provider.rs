@@ -43,6 +43,8 @@ pub(crate) struct EndpointSettings {
     pub quirks: Map<String, Value>,
     /// The model's context window in tokens, if set.
     pub window: Option<u64>,
+    /// The size of the window to assume if it is not known, if set.
+    pub assumed_window: Option<u64>,
     /// The most output tokens of one answer, if set.
     pub max_output: Option<u64>,
     pub price: Option<Price>,

@@ -156,6 +156,7 @@ impl ProviderSources<'_> {
                     key: default.key.clone(),
                     model: model.map(str::to_owned).or_else(|| default.model.clone()),
                     silence_limit: self.silence_limit(),
+                    assumed_window: self.assumed_window(),
                     ..EndpointSettings::default()
                 },
                 None => return Ok(Provider::Unconfigured),
@@ -211,7 +212,12 @@ impl ProviderSources<'_> {
             max_output: model_section.max_output,
             price: model_section.price,
             silence_limit: self.silence_limit(),
+            assumed_window: self.assumed_window(),
         })
+    }
+
+    fn assumed_window(&self) -> Option<u64> {
+        self.file.models.assumed_window.map(|it| it.get().into())
     }
 
     fn silence_limit(&self) -> Option<Duration> {

@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
     use crate::config::file::{
-        MODEL_KEYS, PRICE_KEYS, PROVIDER_KEYS, SESSIONS_KEYS, TOP_KEYS, WEB_KEYS,
+        MODEL_KEYS, MODELS_KEYS, PRICE_KEYS, PROVIDER_KEYS, SESSIONS_KEYS, TOP_KEYS, WEB_KEYS,
     };
     use crate::config::permissions::{PERMISSION_KEYS, RULE_KEYS};
     use crate::config::sandbox::SANDBOX_KEYS;
@@ -151,6 +151,7 @@ mod tests {
         let price = format!("{MODEL}/properties/price");
         for (place, known) in [
             ("", TOP_KEYS),
+            ("/properties/models", MODELS_KEYS),
             ("/properties/web", WEB_KEYS),
             ("/properties/sessions", SESSIONS_KEYS),
             ("/properties/permissions", PERMISSION_KEYS),
@@ -192,6 +193,10 @@ mod tests {
             ("/properties/mode", json!(Mode::default().id())),
             ("/properties/effort", json!(ReasoningEffort::default().id())),
             ("/properties/max_turn_requests", json!(DEFAULT_MAX_TURN_REQUESTS)),
+            (
+                "/properties/models/properties/assumed_window",
+                json!(turnwright_llm::DEFAULT_ASSUMED_WINDOW),
+            ),
             ("/properties/sessions/properties/keep_days", json!(sessions.keep_days)),
             ("/properties/sessions/properties/max_size", json!(sessions.max_size)),
             ("/properties/sandbox/properties/network", json!(NetworkSetting::default().id())),

@@ -1,6 +1,7 @@
 //! The effective settings for display: each value with its origin. Keys are not shown.
 
 use serde::Serialize;
+use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
 
 use super::file::ConfigFile;
 use super::{
@@ -109,6 +110,10 @@ impl Config {
             let from = first_match(&[variable, (true, &self.file_path())]);
             settings.push(EffectiveSetting::new("window", &window, from));
         }
+        let assumed = endpoint.assumed_window;
+        let from = first_match(&[(assumed.is_some(), &self.file_path())]);
+        let assumed = assumed.unwrap_or(DEFAULT_ASSUMED_WINDOW);
+        settings.push(EffectiveSetting::new("models.assumed_window", &assumed, from));
         let silence = endpoint.silence_limit().as_secs();
         let from = first_match(&[(file.silence_seconds.is_some(), &self.file_path())]);
         settings.push(EffectiveSetting::new("silence_seconds", &silence, from));

@@ -8,7 +8,7 @@ use super::SessionHost;
 use super::checkpoint_commands::CheckpointCommand;
 use crate::error::{as_sentence, error_chain};
 use crate::tools::{self, ToolEnv};
-use crate::turn::TurnServices;
+use crate::turn::{self, TurnServices};
 use turnwright_policy::permission::Mode;
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
@@ -41,6 +41,8 @@ pub(super) enum CommandAction {
     Permissions,
     /// Shows the MCP servers, or restarts one.
     Servers,
+    /// Summarises the conversation.
+    Compact,
     /// Lists the sessions of this folder, or continues one here.
     Resume,
     /// Shows file changes, or goes back to an earlier state.
@@ -138,6 +140,10 @@ const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
         ),
         CommandAction::Resume,
     ),
+    (
+        command("compact", "Summarise the conversation to make room", Some("what to keep")),
+        CommandAction::Compact,
+    ),
     (command("clear", "Clear the conversation", None), CommandAction::Immediate(clear)),
 ];
 
@@ -211,12 +217,13 @@ fn status(history: &mut History, services: &TurnServices) -> String {
 
 /// The tokens in use and the cost.
 fn usage(history: &mut History, services: &TurnServices) -> String {
-    let window = services.selection.get().model.window();
-    let context = match (history.tokens, window) {
-        (Some(used), Some(window)) => format!("{used} of {window} tokens"),
-        (Some(used), None) => format!("{used} tokens; the window's size is not known"),
-        (None, Some(window)) => format!("a window of {window} tokens; not counted yet"),
-        (None, None) => "not counted yet".to_owned(),
+    let model = services.selection.get().model;
+    let window = turn::window(model.as_ref(), history);
+    let is_known = model.window().is_some() || history.window_limit.is_some();
+    let size = if is_known { "" } else { ", which is assumed" };
+    let context = match history.meter.last_count() {
+        Some(used) => format!("{used} of {window} tokens{size}"),
+        None => format!("a window of {window} tokens{size}; not counted yet"),
     };
     let cost = history.cost.map_or("not known".to_owned(), |it| format!("${it:.4}"));
     format!("* Context: {context}\n* Cost: {cost}")
@@ -290,7 +297,8 @@ pub(super) async fn read_files(
 
 fn clear(history: &mut History, services: &TurnServices) -> String {
     history.messages.clear();
-    history.tokens = None;
+    history.meter.forget_count();
+    history.window_limit = None;
     services.log().add_entry(Entry::Cleared);
     "Conversation cleared. Files were not changed.".to_owned()
 }

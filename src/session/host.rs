@@ -174,6 +174,7 @@ impl SessionHost {
             policy: SharedRules::new(policy),
             max_requests,
             truncation_reported: Arc::default(),
+            assumed_window_told: Arc::default(),
             base_url_reported: Arc::default(),
             context_missing: Arc::default(),
         }

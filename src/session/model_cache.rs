@@ -107,6 +107,7 @@ impl ModelCache {
     fn settings(&self, endpoint: EndpointSettings) -> Result<ModelSettings, Error> {
         let (name, shown) = (endpoint.full_name(), endpoint.redacted_url());
         let silence_limit = Some(endpoint.silence_limit());
+        let assumed_window = endpoint.assumed_window;
         let EndpointSettings { name: provider, base_url, model, window, mut quirks, .. } = endpoint;
         let (Some(name), Some(model)) = (name, model) else {
             return Err(Error::Llm(LlmError::Config(format!(
@@ -150,6 +151,7 @@ impl ModelCache {
         Ok(ModelSettings {
             provider,
             window: window.or_else(|| known_context_window(&model)),
+            assumed_window,
             max_output: endpoint.max_output,
             price,
             profile: learned,

@@ -14,7 +14,7 @@ use super::prompt_queue::QueuedPrompt;
 use super::resume::ResumeTask;
 use super::trust::run_trust_command;
 use super::{permissions, title};
-use crate::turn::{FinishedTurn, Turn, TurnServices};
+use crate::turn::{FinishedTurn, Turn, TurnServices, compact_on_request};
 use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Durability, Entry, SessionLog, StoreError, TurnKind, sessions};
 use turnwright_types::effect::escape_hidden_line;
@@ -100,6 +100,21 @@ impl SessionActor {
                 return Box::pin(async move {
                     let (grants, stop) =
                         permissions::run(services, grants, arguments, message, cancel).await;
+                    finish_command(&log, history, grants, stop).await
+                });
+            }
+            CommandAction::Compact => {
+                let mut history = self.history.clone();
+                return Box::pin(async move {
+                    let compacting =
+                        compact_on_request(&services, &mut history, &arguments, &cancel);
+                    let stop = match compacting.await {
+                        Some(text) => {
+                            services.say(message, text);
+                            StopReason::EndTurn
+                        }
+                        None => StopReason::Cancelled,
+                    };
                     finish_command(&log, history, grants, stop).await
                 });
             }

@@ -8,7 +8,7 @@ use crate::turn;
 use turnwright_store::{Audience, CallRow, Entry, StoredEntry};
 use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::{Arguments, History, Message, PromptPart, ToolMessage};
-use turnwright_types::update::Update;
+use turnwright_types::update::{CompactionState, Update};
 
 /// The updates for one entry. What no longer matters is left out: notices, and the steps of a card
 /// between the first and the last (R-LOAD-3, R-LOAD-6).
@@ -27,6 +27,11 @@ pub(super) fn updates(stored: &StoredEntry, last_plan: Option<u64>) -> Vec<Updat
                 Update::ToolCall { id, name, view, raw_input: None },
                 Update::CallUpdate(Box::new(last)),
             ]
+        }
+        Entry::Compacted { id, replacement, .. } => {
+            let summary = turn::summary_of(replacement).map(str::to_owned);
+            let state = CompactionState::Completed(summary);
+            vec![Update::Compaction { id: id.clone(), state, notice: None }]
         }
         // Each plan update replaces the whole plan, so only the last one is sent.
         Entry::Plan { entries } if last_plan == Some(stored.seq) => {
@@ -93,6 +98,10 @@ pub(super) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {
             }
         }
         Entry::Cleared => builder.messages.clear(),
+        Entry::Compacted { replacement, kept, max_result, .. } => {
+            builder.compact(replacement, kept, max_result);
+        }
+        Entry::Pruned { kept } => builder.prune(kept),
         Entry::Refused => builder.messages.retain(|(of, _)| *of != turn),
         _ => {}
     }
@@ -108,6 +117,20 @@ pub(super) struct HistoryBuilder {
 impl HistoryBuilder {
     fn push(&mut self, turn: u64, message: Arc<Message>) {
         self.messages.push((turn, message));
+    }
+
+    fn compact(&mut self, replacement: Arc<Message>, kept: usize, max_result: usize) {
+        let (turns, mut messages): (Vec<_>, Vec<_>) = self.messages.drain(..).unzip();
+        turn::compact(&mut messages, replacement, kept, max_result);
+        // The replacement belongs to no turn: it stays if the turn is refused.
+        let kept_turns = turns[turns.len() + 1 - messages.len()..].iter().copied();
+        self.messages = std::iter::once(0).chain(kept_turns).zip(messages).collect();
+    }
+
+    fn prune(&mut self, kept: usize) {
+        let (turns, mut messages): (Vec<_>, Vec<_>) = self.messages.drain(..).unzip();
+        turn::prune(&mut messages, kept);
+        self.messages = turns.into_iter().zip(messages).collect();
     }
 
     /// The provider's identifier and function name of a call of the last answer.

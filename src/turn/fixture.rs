@@ -254,6 +254,7 @@ pub(crate) fn turn_fixture(
         policy: SharedRules::default(),
         max_requests: 10,
         truncation_reported: Arc::default(),
+        assumed_window_told: Arc::default(),
         base_url_reported: Arc::default(),
         context_missing: Arc::default(),
     };

@@ -23,6 +23,13 @@ mod silence;
 mod draft_writer;
 mod model_failures;
 mod file_change_recorder;
+mod window_budget;
+mod prune;
+mod handoff;
+mod handoff_facts;
+mod fit;
+mod compaction;
+mod make_room;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -31,14 +38,14 @@ mod tests;
 
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::tools::{OfferContext, ToolEnv, Toolbox};
-use turnwright_llm::{Model, ReasoningEffort};
+use turnwright_llm::{LlmError, Model, ReasoningEffort};
 pub(crate) use turnwright_policy::permission::SharedMode;
 use turnwright_policy::permission::{Grants, Mode, PolicyRules};
 use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
@@ -49,12 +56,16 @@ use turnwright_types::update::Update;
 
 use call_runner::{CallOrigin, CallRunner};
 use cards::OpenCards;
+use make_room::RoomState;
 pub(crate) use model_failures::stopped_note;
 use model_failures::{Nudge, unanswered_note};
 use next_step::TurnBudget;
 
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
+pub(crate) use compaction::{compact_on_request, window};
 pub(crate) use context::SYSTEM_PROMPT;
+pub(crate) use handoff::{compact, summary_of};
+pub(crate) use prune::prune;
 pub(crate) use standalone_calls::StandaloneCalls;
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
@@ -79,6 +90,8 @@ pub(crate) struct TurnServices {
     pub max_requests: u32,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
+    /// Whether the user was told that the size of the window is only assumed.
+    pub assumed_window_told: Arc<AtomicBool>,
     /// Whether the user was told that the base URL lacks its version.
     pub base_url_reported: Arc<AtomicBool>,
     /// Whether the user was told that instructions, notes and skills could not be read.
@@ -149,6 +162,11 @@ impl TurnServices {
         }
     }
 
+    /// Returns true the first time, for the notice about an assumed window.
+    fn mark_assumed_window_told(&self) -> bool {
+        !self.assumed_window_told.swap(true, Ordering::Relaxed)
+    }
+
     /// The facts that decide which tools the model is offered.
     pub(crate) fn offer(&self) -> OfferContext {
         OfferContext {
@@ -171,23 +189,43 @@ pub(crate) struct ModelSelection {
 /// The model selection, set by the session and read by its turn.
 // Held only to copy a pointer.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedModelSelection(Arc<Mutex<ModelSelection>>);
+pub(crate) struct SharedModelSelection(Arc<Mutex<SelectionState>>);
+
+#[derive(Debug)]
+struct SelectionState {
+    current: ModelSelection,
+    /// The model before the current one, until that has answered.
+    previous: Option<Arc<dyn Model>>,
+}
 
 impl SharedModelSelection {
     pub(crate) fn new(model: Arc<dyn Model>, effort: ReasoningEffort) -> SharedModelSelection {
-        SharedModelSelection(Arc::new(Mutex::new(ModelSelection { model, effort })))
+        let current = ModelSelection { model, effort };
+        SharedModelSelection(Arc::new(Mutex::new(SelectionState { current, previous: None })))
     }
 
     pub(crate) fn get(&self) -> ModelSelection {
-        self.0.lock().clone()
+        self.0.lock().current.clone()
     }
 
     pub(crate) fn set_model(&self, model: Arc<dyn Model>) {
-        self.0.lock().model = model;
+        let mut state = self.0.lock();
+        let previous = std::mem::replace(&mut state.current.model, model);
+        state.previous.get_or_insert(previous);
     }
 
     pub(crate) fn set_effort(&self, effort: ReasoningEffort) {
-        self.0.lock().effort = effort;
+        self.0.lock().current.effort = effort;
+    }
+
+    /// The model that has the conversation so far in its cache, if it is not the current one.
+    fn previous(&self) -> Option<Arc<dyn Model>> {
+        self.0.lock().previous.clone()
+    }
+
+    /// Takes note that the current model has answered.
+    fn forget_previous(&self) {
+        self.0.lock().previous = None;
     }
 }
 
@@ -242,8 +280,9 @@ pub(crate) struct Turn {
     budget: TurnBudget,
     /// The silence of failed requests since the model last sent something.
     silence: Duration,
-    /// The index of this turn's first message, the prompt.
+    /// The index of this turn's first message: the prompt, unless a summary stands for it.
     first_message: usize,
+    room: RoomState,
     cards: OpenCards,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
@@ -282,6 +321,8 @@ enum TurnStep {
     Wait(Duration, Option<String>),
     /// Wait, tell the user why, and ask the model to continue its answer.
     Continue(Duration, String, Nudge),
+    /// Make room, because the request was too long, and ask again.
+    MakeRoom(LlmError),
     /// Ask again without running these calls: the model has repeated them too often.
     SkipCalls(Vec<ToolCall>),
     End(Result<StopReason, Error>),
@@ -316,6 +357,7 @@ impl Turn {
             budget,
             silence: Duration::ZERO,
             first_message,
+            room: RoomState::default(),
             cards,
             last_hidden: None,
         }
@@ -335,8 +377,10 @@ impl Turn {
             step = match step {
                 TurnStep::Sample => {
                     self.announce_mode_change();
+                    self.make_room().await;
                     self.sample().await
                 }
+                TurnStep::MakeRoom(error) => self.recover_from_overflow(error).await,
                 TurnStep::RunCalls(calls) => self.run_calls(calls).await,
                 TurnStep::Wait(delay, why) => self.wait(delay, why).await,
                 TurnStep::Continue(delay, why, nudge) => {

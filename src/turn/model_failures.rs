@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::compaction::window;
 use super::{ModelSelection, Turn};
 use crate::error::Error;
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
@@ -11,6 +12,7 @@ use turnwright_types::message::{
     AssistantMessage, History, Message, PromptPart, ProviderState, StopReason, TokenUsage,
     UserMessage,
 };
+use turnwright_types::token_meter::{text_weight, weight_of};
 use turnwright_types::update::Update;
 
 /// The message to the model after its answer was cut off.
@@ -89,13 +91,10 @@ impl Turn {
         }
     }
 
-    /// Tells the user about a failure that ends the turn without being an error, and remembers the
-    /// model's window if the failure states it.
-    pub(super) fn report_failure(&mut self, model: &dyn Model, error: &LlmError) {
-        match error.kind() {
-            ErrorKind::Refused => self.report_refusal(error.message().unwrap_or_default()),
-            ErrorKind::ContextOverflow { .. } => self.report_overflow(model, error),
-            _ => {}
+    /// Tells the user about a failure that ends the turn without being an error.
+    pub(super) fn report_failure(&mut self, error: &LlmError) {
+        if error.kind() == ErrorKind::Refused {
+            self.report_refusal(error.message().unwrap_or_default());
         }
     }
 
@@ -117,22 +116,17 @@ impl Turn {
         Some(format!("{host} could not use an image, so all images so far were left out. ({why})"))
     }
 
-    fn report_overflow(&mut self, model: &dyn Model, error: &LlmError) {
-        if let Some(limit) = error.context_window() {
-            model.record_window(limit);
-        }
-        let mut size = String::new();
-        if let Some(window) = model.window() {
-            // The request did not fit, so the gauge shows a full window.
-            let (cached, cost) = (0, self.history.cost);
-            let usage = Update::ContextUsage { used: window, size: window, cached, cost };
-            self.services.client().update(usage);
-            size = format!(" of {window} tokens");
-        }
+    /// Tells the user that the conversation does not fit into the window, although it was compacted.
+    pub(super) fn report_overflow(&mut self, model: &dyn Model, error: &LlmError) {
+        let size = window(model, &self.history);
+        let (cached, cost) = (0, self.history.cost);
+        let usage = Update::ContextUsage { used: size, size, cached, cost };
+        self.services.client().update(usage);
         let (host, message) = (error.host().unwrap_or_default(), error.message());
         self.say(format!(
-            "This conversation no longer fits into the model's window{size}. Use `/clear` to start \
-             a new one, or choose a model with a larger window. ({host}: {})",
+            "This conversation does not fit into the model's window, although it was compacted. Use \
+             `/clear` to start a new one, attach less, or choose a model with a larger window. \
+             ({host}: {})",
             message.unwrap_or("no explanation"),
         ));
     }
@@ -143,8 +137,8 @@ impl Turn {
         let Some((usage, window)) = usage.zip(model.window()) else { return };
         if (usage.input + usage.output) / 98 >= window / 100 {
             self.say(format!(
-                "The model's window of {window} tokens is full. Use `/clear` to start a new \
-                 conversation, or choose a model with a larger window."
+                "The answer was cut off, because the model's window of {window} tokens is full. The \
+                 conversation is compacted before the next request: say \"go on\"."
             ));
         }
     }
@@ -177,19 +171,18 @@ impl Turn {
 
     /// Warns the user, once per session, if the server seems to have truncated the prompt silently
     /// (C.1 #12).
-    pub(super) fn report_truncated_prompt(&self, usage: Option<TokenUsage>, request: &Request) {
+    pub(super) fn report_truncated_prompt(&mut self, usage: Option<TokenUsage>, request: &Request) {
         let Some(usage) = usage else { return };
-        if self.services.truncation_reported.load(Ordering::Relaxed) {
-            return;
-        }
         let estimate = estimate_tokens(request);
         if estimate <= MIN_COMPARABLE_TOKENS || usage.input == 0 || usage.input >= estimate / 3 {
             return;
         }
+        self.limit_window(usage);
         if !self.services.truncation_reported.swap(true, Ordering::Relaxed) {
             self.services.client().update(Update::Notice(format!(
                 "The server seems to have cut the prompt: it counts {} tokens where about \
-                 {estimate} were sent. With Ollama, set num_ctx or OLLAMA_CONTEXT_LENGTH.",
+                 {estimate} were sent. The conversation is kept shorter from now on. With Ollama, set \
+                 num_ctx or OLLAMA_CONTEXT_LENGTH for more.",
                 usage.input
             )));
         }
@@ -259,24 +252,5 @@ pub(super) fn empty_reply_as_overflow(
 
 /// Estimates the tokens of the conversation, without the tools, at four bytes each.
 fn estimate_tokens(request: &Request) -> u64 {
-    let bytes =
-        request.messages.iter().map(|it| message_bytes(it)).sum::<usize>() + request.system.len();
-    u64::try_from(bytes / 4).unwrap_or(u64::MAX)
-}
-
-fn message_bytes(message: &Message) -> usize {
-    match message {
-        Message::User(user) => user.parts.iter().map(part_bytes).sum(),
-        Message::Assistant(assistant) => assistant.text.len(),
-        Message::Tool(tool) => tool.text.len(),
-    }
-}
-
-fn part_bytes(part: &PromptPart) -> usize {
-    if let PromptPart::Text(text) | PromptPart::Context(text) | PromptPart::Resource { text, .. } =
-        part
-    {
-        return text.len();
-    }
-    0
+    (weight_of(&request.messages) + text_weight(&request.system)) / 4
 }

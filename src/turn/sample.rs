@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use super::answer_listener::{AnswerListener, StreamedAnswer, clip_name, open_card};
 use super::coalesce::TextCoalescer;
+use super::compaction::{fixed_weight, request_weight, window};
 use super::draft_writer::DraftWriter;
 use super::model_failures::empty_reply_as_overflow;
 use super::next_step::{self, SampleOutcome, ShownSoFar};
 use super::silence::SilenceWatch;
 use super::streaming_call::StreamingCall;
 use super::{Turn, TurnStep, context};
-use turnwright_llm::{EndReason, Model, Reply, looks_like_leaked_call};
+use turnwright_llm::{EndReason, ErrorKind, Model, Reply, Request, looks_like_leaked_call};
 use turnwright_store::{Audience, Entry};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
@@ -20,16 +21,20 @@ use turnwright_types::message::{
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::Update;
 
+/// Why a call of an answer after which the turn ends is not executed.
+const ENDED: &str = "Not executed: the turn ended here.";
+
 impl Turn {
     pub(super) async fn sample(&mut self) -> TurnStep {
         let services = self.services.clone();
         // While the client does not read the last round's updates, no new request is made.
         self.cancel.run_until_cancelled(services.client().wait_for_capacity()).await;
         let selection = services.selection.get();
+        let window = window(selection.model.as_ref(), &self.history);
         let request = context::request(
             Arc::clone(&services.system_prompt),
             &self.history,
-            services.tools.specs(&services.offer(), selection.model.window()),
+            services.tools.specs(&services.offer(), Some(window)),
             selection.effort,
         );
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
@@ -74,12 +79,19 @@ impl Turn {
                     return TurnStep::Wait(Duration::ZERO, Some(notice));
                 }
                 let error = empty_reply_as_overflow(error, &request, selection.model.window());
-                self.report_failure(selection.model.as_ref(), &error);
+                if matches!(error.kind(), ErrorKind::ContextOverflow { .. }) {
+                    self.learn_window(selection.model.as_ref(), &error, &request);
+                    self.abandon_calls(calls, ToolRefusal::new(ENDED, ENDED)).await;
+                    return TurnStep::MakeRoom(error);
+                }
+                self.report_failure(&error);
                 SampleOutcome::Failed { error, shown: answer.shown() }
             }
             Some(Ok(reply)) => {
                 let model = selection.model.as_ref();
-                self.report_usage(model, reply.usage);
+                self.room.on_answer();
+                services.selection.forget_previous();
+                self.report_usage(model, reply.usage, &request);
                 self.report_truncated_prompt(reply.usage, &request);
                 self.evaluate_reply(model, reply, &calls, &answer.text)
             }
@@ -87,8 +99,7 @@ impl Turn {
         let jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
         let step = next_step::after_sample(sampled, &mut self.budget, jitter);
         if !matches!(step, TurnStep::RunCalls(_) | TurnStep::SkipCalls(_)) {
-            let why = "Not executed: the turn ended here.";
-            self.abandon_calls(calls, ToolRefusal::new(why, why)).await;
+            self.abandon_calls(calls, ToolRefusal::new(ENDED, ENDED)).await;
         }
         step
     }
@@ -217,22 +228,24 @@ impl Turn {
     }
 
     /// Reports the tokens in use, which are those of the last request, whatever earlier ones have
-    /// used. Without a known window nothing is reported: a wrong gauge is worse than none.
-    fn report_usage(&mut self, model: &dyn Model, usage: Option<TokenUsage>) {
+    /// used.
+    fn report_usage(&mut self, model: &dyn Model, usage: Option<TokenUsage>, request: &Request) {
         // Zero tokens means that the server does not count.
-        let Some(usage) = usage.filter(|it| it.input + it.output > 0) else { return };
-        self.history.tokens = Some(usage.input + usage.output);
-        if let Some(price) = model.price() {
-            *self.history.cost.get_or_insert_default() += price.cost(&usage);
+        let counted = usage.filter(|it| it.input + it.output > 0);
+        if let Some(usage) = counted {
+            let messages = self.history.messages.len();
+            self.history.meter.record(&usage, request_weight(request), messages);
+            let cost = model.price().map(|it| it.cost(&usage));
+            if let Some(cost) = cost {
+                *self.history.cost.get_or_insert_default() += cost;
+            }
+            self.services.log().record_usage(model.name(), usage, model.window(), cost);
         }
-        let log = self.services.log();
-        let cost = model.price().map(|it| it.cost(&usage));
-        log.record_usage(model.name(), usage, model.window(), cost);
-        if let Some(size) = model.window() {
-            let used = (usage.input + usage.output).min(size);
-            let (cached, cost) = (usage.cached, self.history.cost);
-            self.services.client().update(Update::ContextUsage { used, size, cached, cost });
-        }
+        let size = window(model, &self.history);
+        let fixed = || fixed_weight(&request.system, &request.tools);
+        let used = self.history.meter.estimate(&self.history.messages, fixed).min(size);
+        let (cached, cost) = (counted.map_or(0, |it| it.cached), self.history.cost);
+        self.services.client().update(Update::ContextUsage { used, size, cached, cost });
     }
 
     /// Shows the provider's text about a refusal as a message, because some editors remove the

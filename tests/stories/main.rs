@@ -25,6 +25,7 @@ mod cancel_request;
 mod checkpoint;
 mod client_files;
 mod client_options;
+mod compaction;
 mod config;
 mod content;
 mod edit_file;

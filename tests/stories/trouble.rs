@@ -228,37 +228,42 @@ fn r_turn_12_a_long_wait_is_counted_down_and_can_be_cancelled() {
 }
 
 #[test]
-fn r_turn_6_a_full_context_window_ends_the_turn_and_its_size_is_learned() {
+fn r_turn_6_a_window_that_nothing_makes_room_in_ends_the_turn_and_its_size_is_learned() {
     let full = json!({ "error": { "code": "context_length_exceeded", "message":
         "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens." } });
     let usage = json!([{ "text": "Hi." },
         { "usage": { "prompt_tokens": 50, "completion_tokens": 5 } }]);
+    // The prompt is refused, and so are three requests for a summary. The conversation is shortened
+    // without one, and the request after that is refused, too.
+    let mut script = vec![status(400, &full); 5];
+    script.extend([usage, next_reply()]);
     let mut agent = TestAgent::builder()
-        .model(json!([status(400, &full), usage, next_reply()]))
+        .model(json!(script))
         .variable("TURNWRIGHT_CONTEXT_WINDOW", "128000")
         .start();
     assert_eq!(agent.turn("one"), "max_tokens");
-    assert!(agent.text().contains("of 4096 tokens. Use `/clear`"), "{}", agent.text());
+    assert!(agent.text().contains("does not fit into the model's window"), "{}", agent.text());
     assert_eq!(agent.turn("/clear"), "end_turn");
     assert_eq!(agent.turn("two"), "end_turn");
-    assert_eq!(agent.model_transcript(1), ["user two"]);
+    assert_eq!(agent.model_transcript(5), ["user two"]);
     let updates = agent.updates();
     let gauges = updates.iter().filter(|it| it["sessionUpdate"] == "usage_update");
     let gauges: Vec<_> = gauges.map(|it| (&it["used"], &it["size"])).collect();
-    assert_eq!(gauges, [(&json!(4096), &json!(4096)), (&json!(55), &json!(4096))]);
+    let (last, full) = (json!([55, 4096]), json!([4096, 4096]));
+    assert_eq!(gauges.last(), Some(&(&last[0], &last[1])));
+    assert!(gauges.contains(&(&full[0], &full[1])), "{gauges:?}");
     go_on(&mut agent);
 }
 
 #[test]
 fn r_turn_6_an_empty_answer_to_a_prompt_as_long_as_the_window_means_a_full_window() {
     let nothing = json!([{ "raw": "data: [DONE]\n\n" }, { "end": "eof" }]);
-    let mut agent = TestAgent::builder()
-        .model(json!([nothing, next_reply()]))
-        .variable("TURNWRIGHT_CONTEXT_WINDOW", "2000")
-        .start();
-    assert_eq!(agent.turn(&"word ".repeat(2_000)), "max_tokens");
-    assert!(agent.text().contains("no longer fits"), "{}", agent.text());
-    assert_eq!(agent.model().requests().len(), 1);
+    let script = json!([nothing, says("A summary."), says("Done."), next_reply()]);
+    let mut agent =
+        TestAgent::builder().model(script).variable("TURNWRIGHT_CONTEXT_WINDOW", "6000").start();
+    assert_eq!(agent.turn(&"word ".repeat(6_000)), "end_turn");
+    assert_eq!(agent.text(), "Done.");
+    assert_eq!(agent.model().requests().len(), 3);
     go_on(&mut agent);
 }
 

@@ -210,15 +210,19 @@ fn r_turn_9_usage_is_shown_when_the_window_is_known_and_never_exceeds_it() {
 }
 
 #[test]
-fn r_turn_9_no_usage_is_shown_when_the_window_or_the_count_is_unknown() {
+fn r_turn_9_usage_is_shown_also_where_the_window_or_the_count_is_not_known() {
     let usage = json!([{ "text": "Hi." }, { "usage": { "prompt_tokens": 9 } }]);
-    let known = TestAgent::builder().variable("TURNWRIGHT_CONTEXT_WINDOW", "1000");
+    let known = TestAgent::builder().variable("TURNWRIGHT_CONTEXT_WINDOW", "20000");
     let without_window = TestAgent::builder().model(json!([usage]));
-    for builder in [known.model(json!([says("Hi.")])), without_window] {
+    for (builder, size) in [(known.model(json!([says("Hi.")])), 20_000), (without_window, 128_000)]
+    {
         let mut agent = builder.start();
         assert_eq!(agent.turn("hi"), "end_turn");
         let updates = agent.updates();
-        assert!(updates.iter().all(|it| it["sessionUpdate"] != "usage_update"), "{updates:?}");
+        let shown = updates.iter().find(|it| it["sessionUpdate"] == "usage_update").unwrap();
+        assert_eq!(shown["size"], size);
+        let used = shown["used"].as_u64().unwrap();
+        assert!(if size == 128_000 { used == 9 } else { used > 1_000 && used < 3_000 }, "{shown}");
     }
 }
 
@@ -311,7 +315,10 @@ fn the_first_request_is_small() {
 #[test]
 fn a_long_conversation_reaches_the_model_whole_and_with_its_length() {
     let answers: Vec<_> = (0..6).map(|it| says(&format!("Answer {it}."))).collect();
-    let mut agent = TestAgent::builder().model(json!(answers)).start();
+    let mut agent = TestAgent::builder()
+        .model(json!(answers))
+        .variable("TURNWRIGHT_CONTEXT_WINDOW", "1000000")
+        .start();
     let long = |it: usize| format!("{it}{}", "ä\"\n".repeat(20_000));
     for number in 0..6 {
         assert_eq!(agent.turn(&long(number)), "end_turn");

@@ -63,6 +63,9 @@ pub use retry_after::MAX_RETRY_WAIT;
 /// How long a model may send nothing unless it is set otherwise.
 pub const DEFAULT_SILENCE_LIMIT: Duration = Duration::from_secs(300);
 
+/// The size of a context window in tokens that is assumed unless it is set otherwise.
+pub const DEFAULT_ASSUMED_WINDOW: u64 = 128_000;
+
 /// A request to a model.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -96,6 +99,8 @@ pub struct ModelSettings {
     pub provider: Option<String>,
     /// The size of the context window in tokens.
     pub window: Option<u64>,
+    /// The size to assume while it is not known; `None` for [`DEFAULT_ASSUMED_WINDOW`].
+    pub assumed_window: Option<u64>,
     /// The limit of a reply in tokens.
     pub max_output: Option<u64>,
     pub price: Option<Price>,
@@ -168,6 +173,16 @@ pub trait Model: Debug + Send + Sync + 'static {
 
     /// The size of the context window in tokens.
     fn window(&self) -> Option<u64>;
+
+    /// The size of the context window in tokens to assume while it is not known.
+    fn assumed_window(&self) -> u64 {
+        DEFAULT_ASSUMED_WINDOW
+    }
+
+    /// The limit of a reply in tokens, if one is set.
+    fn max_output(&self) -> Option<u64> {
+        None
+    }
 
     /// Records the actual size of the context window in tokens.
     fn record_window(&self, _tokens: u64) {}

@@ -16,8 +16,9 @@ use super::quirks::{LeakedCallHandling, QuirkPatch, Quirks};
 use super::reply_reader::ReplyAssembler;
 use super::request_body::RequestBody;
 use super::{
-    DEFAULT_SILENCE_LIMIT, DeltaBatch, ErrorKind, LlmError, Modalities, Model, ModelProfile,
-    ModelSettings, Price, ReasoningEffort, Reply, ReplyStream, Request, chat, responses,
+    DEFAULT_ASSUMED_WINDOW, DEFAULT_SILENCE_LIMIT, DeltaBatch, ErrorKind, LlmError, Modalities,
+    Model, ModelProfile, ModelSettings, Price, ReasoningEffort, Reply, ReplyStream, Request, chat,
+    responses,
 };
 use turnwright_types::message::ToolSpecs;
 
@@ -337,6 +338,14 @@ impl Model for RemoteModel {
 
     fn window(&self) -> Option<u64> {
         self.learned_quirks.window().or(self.settings.window)
+    }
+
+    fn assumed_window(&self) -> u64 {
+        self.settings.assumed_window.unwrap_or(DEFAULT_ASSUMED_WINDOW)
+    }
+
+    fn max_output(&self) -> Option<u64> {
+        self.settings.max_output
     }
 
     fn record_window(&self, tokens: u64) {

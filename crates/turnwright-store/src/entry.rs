@@ -55,6 +55,22 @@ pub enum Entry {
     Plan { entries: Vec<PlanEntry> },
     /// The context was cleared: the model does not see what came before.
     Cleared,
+    /// The conversation was summarised: for the model, `replacement` stands for everything before
+    /// its last `kept` messages. The user still sees all of it.
+    Compacted {
+        /// The id that the client knows the compaction by.
+        id: MessageId,
+        replacement: Arc<Message>,
+        /// The number of messages that stay.
+        kept: usize,
+        /// Longer results among these are cut to this many bytes.
+        max_result: usize,
+    },
+    /// For the model, the results before the last `kept` messages were left out.
+    Pruned {
+        /// The number of messages that stay as they were.
+        kept: usize,
+    },
     /// The turn was refused: the model does not see it.
     Refused,
     /// The conversation was rewound to just before an earlier entry.

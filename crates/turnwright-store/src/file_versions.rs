@@ -1,6 +1,8 @@
 //! Which turns have changed which files, which turns an undo or redo was about, and the prompts
 //! that a conversation can be rewound to and back.
 
+use std::path::PathBuf;
+
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::blobs;
@@ -114,6 +116,26 @@ pub fn file_versions(
     Ok(all)
 }
 
+/// The files that the calls of a session have changed, each with the number of calls, the one that
+/// was changed last first.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn changed_files(
+    connection: &Connection,
+    session: i64,
+    most: usize,
+) -> Result<Vec<(PathBuf, u64)>, StoreError> {
+    let mut find = connection.prepare_cached(
+        "SELECT path, count(*) FROM file_versions WHERE session = ? GROUP BY path \
+         ORDER BY max(id) DESC LIMIT ?",
+    )?;
+    let rows = find.query_map(params![session, most], |row| {
+        Ok((path_from_value(row.get_ref(0)?), row.get(1)?))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 fn version(row: &Row<'_>) -> Result<FileVersion, StoreError> {
     let after: Option<String> = row.get(4)?;
     Ok(FileVersion {
@@ -190,7 +212,7 @@ pub fn undoable_rewind(
 /// If there is none.
 pub fn newest_session_of(
     connection: &Connection,
-    folders: &[std::path::PathBuf],
+    folders: &[PathBuf],
 ) -> Result<turnwright_types::ids::SessionId, StoreError> {
     let mut find = connection.prepare_cached(
         "SELECT id, updated_at FROM sessions WHERE cwd = ? ORDER BY updated_at DESC, key DESC \

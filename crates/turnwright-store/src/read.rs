@@ -14,6 +14,7 @@ use super::rows::{self, CardJson};
 use super::{CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry};
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::Arguments;
+use turnwright_types::update::PlanEntry;
 
 /// A time as it is stored.
 pub(super) fn to_millis(time: SystemTime) -> i64 {
@@ -204,6 +205,21 @@ pub fn entries_page(
         page.push(StoredEntry { seq, turn: row.get(1)?, at, entry, calls });
     }
     Ok((page, last))
+}
+
+/// The current plan of a session; empty if there is none.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn current_plan(connection: &Connection, session: i64) -> Result<Vec<PlanEntry>, StoreError> {
+    let Some(seq) = RewoundEntries::load(connection, session)?.last_plan else {
+        return Ok(Vec::new());
+    };
+    let (page, _) = entries_page(connection, session, (seq - 1, 1), &RewoundEntries::default())?;
+    Ok(match page.into_iter().next().map(|it| it.entry) {
+        Some(Entry::Plan { entries }) => entries,
+        _ => Vec::new(),
+    })
 }
 
 /// An entry that cannot be interpreted is from a newer version or damaged; the other entries are

@@ -9,21 +9,24 @@ use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall}
 /// The approximate number of bytes that an entry holds in memory.
 pub(super) fn entry_size(entry: &Entry) -> usize {
     match entry {
-        Entry::Message { message, .. } => match message.as_ref() {
-            Message::User(user) => user.parts.iter().map(part_size).sum(),
-            Message::Assistant(it) => {
-                let calls: usize = it.calls.iter().map(call_size).sum();
-                let state: usize = it.provider_state.blobs.iter().map(value_size).sum();
-                it.text.len() + it.thought.len() + calls + state
+        Entry::Message { message, .. } | Entry::Compacted { replacement: message, .. } => {
+            match message.as_ref() {
+                Message::User(user) => user.parts.iter().map(part_size).sum(),
+                Message::Assistant(it) => {
+                    let calls: usize = it.calls.iter().map(call_size).sum();
+                    let state: usize = it.provider_state.blobs.iter().map(value_size).sum();
+                    it.text.len() + it.thought.len() + calls + state
+                }
+                Message::Tool(tool) => tool.text.len() + media_size(&tool.images),
             }
-            Message::Tool(tool) => tool.text.len() + media_size(&tool.images),
-        },
+        }
         Entry::Note { text, .. } => text.len(),
         Entry::IncompleteCall { name, view, reason, .. } => {
             name.len() + view_size(view) + reason.len()
         }
         Entry::Plan { entries } => entries.iter().map(|it| it.content.len()).sum(),
         Entry::Cleared
+        | Entry::Pruned { .. }
         | Entry::Refused
         | Entry::Rewound { .. }
         | Entry::RewindUndone { .. }

@@ -21,5 +21,6 @@ pub mod shell_script;
 pub mod file_change;
 pub mod file_link;
 pub mod timestamp;
+pub mod token_meter;
 pub mod redact;
 pub mod line_diff;

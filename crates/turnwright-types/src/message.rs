@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::file_link::FileLink;
 use crate::ids::{CallId, MessageId};
+use crate::token_meter::TokenMeter;
 
 /// One entry of a conversation.
 #[derive(Clone, Debug, PartialEq)]
@@ -240,8 +241,11 @@ pub struct History {
     pub minted: u64,
     /// The cost so far in US dollars, if prices are known.
     pub cost: Option<f64>,
-    /// The tokens of the last request and its answer, if they were counted.
-    pub tokens: Option<u64>,
+    /// Estimates the tokens of the messages.
+    pub meter: TokenMeter,
+    /// The size of the window in tokens, if this conversation has found out that it is smaller than
+    /// the model's is known to be.
+    pub window_limit: Option<u64>,
     /// True if any message has ever contained an image or audio. Kept as a flag because scanning
     /// all messages is the slowest part of making a request late in a session.
     pub has_media: bool,

@@ -60,6 +60,26 @@ pub enum Update {
     },
     /// Replaces the list of configuration options.
     ConfigOptions(Vec<ConfigOption>),
+    /// How far a compaction of the conversation has come.
+    Compaction {
+        id: MessageId,
+        state: CompactionState,
+        /// The same in a sentence, for a client that does not show compactions.
+        notice: Option<String>,
+    },
+    /// A piece of the summary that a compaction makes, to be appended to it.
+    CompactionSummary { id: MessageId, text: String },
+}
+
+/// The state of a compaction: the older part of a conversation is replaced by a summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompactionState {
+    InProgress,
+    /// With the whole summary, if the model has written one.
+    Completed(Option<String>),
+    /// With the reason.
+    Failed(String),
+    Cancelled,
 }
 
 /// A setting of a session that the user can change; ACP calls it a configuration option.

@@ -10,6 +10,10 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::line_diff;
 use turnwright_types::message::{Arguments, Media};
 
+/// Says that the conversation was compacted.
+pub(super) const COMPACTED: &str =
+    "The conversation was compacted: from here on, the model had a summary of what is above.";
+
 /// The title of a call's card, in one line.
 pub(super) fn call_title(call: &CallRow) -> String {
     escape_hidden_line(call.outcome.view.as_ref().map_or("", |it| &it.title))

@@ -256,7 +256,11 @@ impl Document for HtmlDocument<'_> {
             Entry::Plan { entries } => self.plan(entries),
             Entry::Cleared => self
                 .raw("<p class=\"aside\">Context cleared: from here on, the model did not see anything above.</p>\n"),
+            Entry::Compacted { .. } => {
+                self.wrapped("<p class=\"aside\">", fragments::COMPACTED, "</p>\n")
+            }
             Entry::Refused
+            | Entry::Pruned { .. }
             | Entry::Rewound { .. }
             | Entry::RewindUndone { .. }
             | Entry::Unknown => Ok(()),

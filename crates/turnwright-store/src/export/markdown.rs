@@ -148,7 +148,9 @@ impl Document for MarkdownDocument<'_> {
             Entry::Cleared => {
                 self.block("*Context cleared: from here on, the model did not see anything above.*")
             }
+            Entry::Compacted { .. } => self.block(&format!("*{}*", fragments::COMPACTED)),
             Entry::Refused
+            | Entry::Pruned { .. }
             | Entry::Rewound { .. }
             | Entry::RewindUndone { .. }
             | Entry::Unknown => Ok(()),

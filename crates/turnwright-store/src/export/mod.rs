@@ -128,8 +128,12 @@ impl DocumentWriter<'_> {
             Entry::Message { audience, .. } => *audience != Audience::Model,
             // Each plan entry holds the whole plan, so only the last one is shown.
             Entry::Plan { .. } => self.last_plan == Some(entry_row.seq),
-            Entry::Note { .. } | Entry::IncompleteCall { .. } | Entry::Cleared => true,
+            Entry::Note { .. }
+            | Entry::IncompleteCall { .. }
+            | Entry::Cleared
+            | Entry::Compacted { .. } => true,
             Entry::Refused
+            | Entry::Pruned { .. }
             | Entry::Rewound { .. }
             | Entry::RewindUndone { .. }
             | Entry::Unknown => false,

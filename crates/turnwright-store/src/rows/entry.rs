@@ -50,6 +50,17 @@ enum EntryJson {
         entries: Vec<PlanEntry>,
     },
     Cleared,
+    Compacted {
+        #[serde(with = "json")]
+        id: MessageId,
+        #[serde(with = "json")]
+        replacement: Arc<Message>,
+        kept: usize,
+        max_result: usize,
+    },
+    Pruned {
+        kept: usize,
+    },
     Refused,
     Rewound {
         to: u64,

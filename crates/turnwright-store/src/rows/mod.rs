@@ -87,7 +87,9 @@ pub(super) fn insert_entry(
         _ => return Err(StoreError::Damaged("an entry".to_owned())),
     };
     let id = match entry {
-        Entry::Message { id, .. } | Entry::Note { id, .. } => Some(id.as_str()),
+        Entry::Message { id, .. } | Entry::Note { id, .. } | Entry::Compacted { id, .. } => {
+            Some(id.as_str())
+        }
         _ => None,
     };
     let packed = pack(connection, session, body, BlobFormat::Compressed)?;

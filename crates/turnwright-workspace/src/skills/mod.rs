@@ -82,6 +82,13 @@ impl SkillSet {
         self.lock().loaded.contains(name)
     }
 
+    /// The names of the skills that the model has loaded, in order.
+    pub fn loaded_names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.lock().loaded.iter().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Records that the loaded skills are no longer in the conversation.
     pub fn forget_loaded(&self) {
         self.lock().loaded.clear();

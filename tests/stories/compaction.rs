@@ -1,0 +1,308 @@
+//! Stories about conversations that no longer fit into the model's window.
+
+use serde_json::{Value, json};
+use turnwright_testing::cancellation::go_on;
+use turnwright_testing::scripted_model::Recorded;
+
+use crate::agent::{TestAgent, calls, says};
+
+/// The window that most stories set, in tokens.
+const WINDOW: &str = "32000";
+
+/// Words of the request for a summary.
+const SUMMARY_REQUEST: &str = "Write a summary that lets you go on";
+
+/// A prompt of about this many tokens.
+fn long_prompt(start: &str, tokens: usize) -> String {
+    format!("{start} {}", "word ".repeat(tokens * 4 / 5))
+}
+
+/// The text of all messages in a request.
+fn text(request: &Value) -> String {
+    request["messages"].to_string()
+}
+
+fn is_summary_request(request: &Value) -> bool {
+    text(request).contains(SUMMARY_REQUEST)
+}
+
+fn updates(agent: &TestAgent, kind: &str) -> Vec<Value> {
+    agent.updates().into_iter().filter(|it| it["sessionUpdate"] == kind).collect()
+}
+
+/// A client that shows compactions.
+fn with_compactions() -> Value {
+    json!({ "session": { "compaction": {} } })
+}
+
+#[test]
+fn a_full_window_is_compacted_before_the_next_request() {
+    let script = json!([
+        says("Understood."),
+        says("Read it."),
+        says("# Goal\nKeep b.txt as it is."),
+        says("And on we go."),
+    ]);
+    let mut agent = TestAgent::builder()
+        .model(script)
+        .capabilities(with_compactions())
+        .variable("TURNWRIGHT_CONTEXT_WINDOW", WINDOW)
+        .start();
+    assert_eq!(agent.turn("Never touch b.txt."), "end_turn");
+    assert_eq!(agent.turn(&long_prompt("Read this:", 20_000)), "end_turn");
+    assert_eq!(agent.turn("Go on."), "end_turn");
+    assert_eq!(agent.text(), "And on we go.");
+    let requests: Vec<_> = agent.model().requests().into_iter().map(|it| it.body).collect();
+    assert_eq!(requests.len(), 4);
+    // The request for the summary begins with the bytes of the one before, so the provider has it
+    // in its cache.
+    assert!(is_summary_request(&requests[2]));
+    let (before, after) = (&requests[1]["messages"], &requests[2]["messages"]);
+    let before = before.as_array().unwrap();
+    assert_eq!(&after.as_array().unwrap()[..before.len()], before);
+    assert_eq!(requests[1]["tools"], requests[2]["tools"]);
+    let last = text(&requests[3]);
+    assert!(last.contains("Never touch b.txt.") && last.contains("Keep b.txt as it is."), "{last}");
+    assert!(last.contains("Project folder: ") && last.contains("Go on."), "{last}");
+    assert!(last.len() < 20_000, "{} bytes are left", last.len());
+    let states = updates(&agent, "compaction_update");
+    let words: Vec<_> = states.iter().map(|it| it["status"].as_str().unwrap()).collect();
+    assert_eq!(words, ["in_progress", "completed"]);
+    assert_eq!(states[1]["summary"][0]["text"], "# Goal\nKeep b.txt as it is.");
+    let chunks = updates(&agent, "compaction_summary_chunk");
+    let streamed: String =
+        chunks.iter().map(|it| it["content"]["text"].as_str().unwrap()).collect();
+    assert_eq!(streamed, "# Goal\nKeep b.txt as it is.");
+    assert!(chunks.iter().all(|it| it["compactionId"] == states[0]["compactionId"]));
+}
+
+#[test]
+fn a_client_that_shows_no_compactions_gets_a_notice() {
+    let script = json!([says("Read it."), says("A summary."), says("Done.")]);
+    let mut agent =
+        TestAgent::builder().model(script).variable("TURNWRIGHT_CONTEXT_WINDOW", WINDOW).start();
+    assert_eq!(agent.turn(&long_prompt("Read this:", 21_000)), "end_turn");
+    assert_eq!(agent.turn("Go on."), "end_turn");
+    assert!(updates(&agent, "compaction_update").is_empty());
+    assert!(updates(&agent, "compaction_summary_chunk").is_empty());
+    let thoughts = agent.thoughts();
+    assert_eq!(thoughts.matches("The conversation was compacted: about").count(), 1, "{thoughts}");
+    assert!(!agent.text().contains("summary"), "{}", agent.text());
+}
+
+#[test]
+fn a_compacted_conversation_is_loaded_whole_for_the_user_and_compacted_for_the_model() {
+    let script =
+        json!([says("One."), says("Two."), says("The summary."), says("Three."), says("Four.")]);
+    let mut agent = TestAgent::builder()
+        .model(script)
+        .capabilities(with_compactions())
+        .variable("TURNWRIGHT_CONTEXT_WINDOW", WINDOW)
+        .start();
+    assert_eq!(agent.turn("first words"), "end_turn");
+    assert_eq!(agent.turn(&long_prompt("second words", 21_000)), "end_turn");
+    assert_eq!(agent.turn("third words"), "end_turn");
+    let session = agent.session.clone();
+    agent.restart();
+    agent.load(&session);
+    let replayed: Vec<_> = agent
+        .updates()
+        .iter()
+        .filter_map(|it| match it["sessionUpdate"].as_str()? {
+            "user_message_chunk" | "agent_message_chunk" => {
+                Some(it["content"]["text"].as_str()?.chars().take(12).collect::<String>())
+            }
+            "compaction_update" => Some(it["summary"][0]["text"].as_str()?.to_owned()),
+            _ => None,
+        })
+        .collect();
+    let expected =
+        ["first words", "One.", "second words", "Two.", "third words", "The summary.", "Three."];
+    assert_eq!(replayed, expected);
+    let before = agent.model().requests().pop().unwrap().body;
+    assert_eq!(agent.turn("fourth words"), "end_turn");
+    let after = agent.model().requests().pop().unwrap().body;
+    // What the model had before is the beginning of what it has now.
+    let before = before["messages"].as_array().unwrap();
+    assert_eq!(&after["messages"].as_array().unwrap()[..before.len()], before);
+}
+
+#[test]
+fn compact_takes_a_wish_and_rewind_sees_through_it() {
+    let script = json!([says("One."), says("Two."), says("Short."), says("Three.")]);
+    let mut agent = TestAgent::builder().model(script).start();
+    assert_eq!(agent.turn("alpha"), "end_turn");
+    assert_eq!(agent.turn(&long_prompt("beta", 21_000)), "end_turn");
+    assert_eq!(agent.turn("/compact the names of the files"), "end_turn");
+    assert!(agent.text().contains("The model has a summary"), "{}", agent.text());
+    let asked = text(&agent.model_request(2));
+    assert!(asked.contains("to be kept above all: the names of the files"), "{asked}");
+    assert_eq!(agent.turn("/rewind 1"), "end_turn");
+    assert_eq!(agent.turn("gamma"), "end_turn");
+    assert_eq!(agent.model_transcript(3), ["user alpha", "assistant One.", "user gamma"]);
+}
+
+#[test]
+fn there_may_be_nothing_to_compact() {
+    let mut agent = TestAgent::builder().model(json!([says("Hi.")])).start();
+    assert_eq!(agent.turn("/compact"), "end_turn");
+    assert!(agent.text().contains("nothing to compact"), "{}", agent.text());
+    assert!(agent.model().requests().is_empty());
+    go_on(&mut agent);
+}
+
+#[test]
+fn a_cancelled_compaction_leaves_the_session_as_it_was() {
+    let hanging = json!([{ "text": "# Goal" }, { "hang": true }]);
+    let script = json!([says("One."), hanging, says("Two.")]);
+    let mut agent = TestAgent::builder().model(script).capabilities(with_compactions()).start();
+    assert_eq!(agent.turn("alpha"), "end_turn");
+    let id = agent.prompt("/compact");
+    agent.wait_for_update("compaction_summary_chunk");
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&id), "cancelled");
+    let states = updates(&agent, "compaction_update");
+    assert_eq!(states.last().unwrap()["status"], "cancelled");
+    assert_eq!(agent.turn("beta"), "end_turn");
+    assert_eq!(agent.model_transcript(2), ["user alpha", "assistant One.", "user beta"]);
+}
+
+#[test]
+fn a_compaction_that_fails_changes_nothing_and_says_why() {
+    let refused = json!([{ "status": 401, "body": { "error": "no such key" } }]);
+    let script = json!([says("One."), refused, says("Two.")]);
+    let mut agent = TestAgent::builder().model(script).capabilities(with_compactions()).start();
+    assert_eq!(agent.turn("alpha"), "end_turn");
+    assert_eq!(agent.turn("/compact"), "end_turn");
+    assert!(agent.text().contains("The conversation is as it was"), "{}", agent.text());
+    let failed = updates(&agent, "compaction_update").pop().unwrap();
+    assert_eq!(failed["status"], "failed");
+    assert!(failed["error"].as_str().unwrap().contains("no such key"), "{failed}");
+    assert_eq!(agent.turn("beta"), "end_turn");
+    assert_eq!(agent.model_transcript(2), ["user alpha", "assistant One.", "user beta"]);
+}
+
+/// What each server says about a request that is too long for a window of 32 000 tokens.
+const DIALECTS: &[(u16, &str)] = &[
+    (
+        400,
+        r#"{"error":{"code":"context_length_exceeded","message":"This model's maximum context length is 32000 tokens. However, your messages resulted in 35000 tokens."}}"#,
+    ),
+    (
+        400,
+        r#"{"error":{"type":"exceed_context_size_error","message":"the request exceeds the available context size","n_ctx":32000,"n_prompt_tokens":35000}}"#,
+    ),
+    (
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 35000 tokens > 32000 maximum"}}"#,
+    ),
+    (
+        400,
+        r#"{"object":"error","message":"This model's maximum context length is 32000 tokens. However, you requested 35000 tokens in the messages, Please reduce the length of the messages."}"#,
+    ),
+    (
+        400,
+        r#"[{"error":{"code":400,"message":"The input token count (35000) exceeds the maximum number of tokens allowed (32000).","status":"INVALID_ARGUMENT"}}]"#,
+    ),
+    (
+        400,
+        r#"{"error":"Trying to keep the first 35000 tokens when context the overflows. However, the model is loaded with context length of only 32000 tokens"}"#,
+    ),
+    (413, r#"{"error":{"message":"Request too large"}}"#),
+    (
+        422,
+        r#"{"error":"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 32000. Given: 35000 `inputs` tokens","error_type":"validation"}"#,
+    ),
+    (400, r#"{"code":"1261","message":"Prompt exceeds max length"}"#),
+    (
+        400,
+        r#"{"message":"Your input exceeds the context window of this model. Please adjust your input and try again."}"#,
+    ),
+];
+
+#[test]
+fn a_conversation_that_overflows_goes_on_in_every_dialect() {
+    for (status, body) in DIALECTS {
+        let body: Value = serde_json::from_str(body).unwrap();
+        let usage = json!({ "usage": { "prompt_tokens": 29_000, "completion_tokens": 10 } });
+        let script = json!([
+            [{ "text": "One." }, usage],
+            [{ "status": status, "body": body }],
+            says("The summary."),
+            says("Two."),
+        ]);
+        let mut agent = TestAgent::builder().model(script).start();
+        assert_eq!(agent.turn(&long_prompt("Never touch b.txt.", 27_000)), "end_turn", "{body}");
+        assert_eq!(agent.turn("Go on."), "end_turn", "{body}");
+        assert_eq!(agent.text(), "Two.", "{body}");
+        let requests = agent.model().requests();
+        assert_eq!(requests.len(), 4, "{body}");
+        assert!(is_summary_request(&requests[2].body), "{body}");
+        assert_fits(&requests[2], 32_000);
+        assert_fits(&requests[3], 24_000);
+        let last = text(&requests[3].body);
+        assert!(last.contains("Never touch b.txt.") && last.contains("Go on."), "{last}");
+    }
+}
+
+/// Asserts that a request has at most so many tokens of four bytes.
+fn assert_fits(request: &Recorded, tokens: usize) {
+    let length = request.body.to_string().len();
+    assert!(length < tokens * 4, "{length} bytes are more than {tokens} tokens");
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_by_itself_is_shortened() {
+    let full = json!({ "error": { "message":
+        "This model's maximum context length is 32000 tokens. However, you requested 60000 tokens." } });
+    let script =
+        json!([[{ "status": 400, "body": full }], says("A long text."), says("I have its ends.")]);
+    let mut agent = TestAgent::builder().model(script).start();
+    assert_eq!(agent.turn(&format!("{} the end", long_prompt("the start", 60_000))), "end_turn");
+    assert_eq!(agent.text(), "I have its ends.");
+    let last = &agent.model().requests()[2];
+    assert_fits(last, 24_000);
+    let last = text(&last.body);
+    assert!(last.contains("the start") && last.contains("the end"), "{last}");
+    assert!(last.contains("bytes are left out here"), "{last}");
+}
+
+#[test]
+fn a_summary_that_is_too_long_to_ask_for_is_asked_for_with_less_and_then_left_out() {
+    let full = json!([{ "status": 400, "body": { "message":
+        "Your input exceeds the context window of this model." } }]);
+    let script = json!([says("One."), full, full, full, full, says("Two.")]);
+    let mut agent = TestAgent::builder().model(script).capabilities(with_compactions()).start();
+    assert_eq!(agent.turn(&long_prompt("Never touch b.txt.", 20_000)), "end_turn");
+    assert_eq!(agent.turn("Go on."), "end_turn");
+    assert_eq!(agent.text(), "Two.");
+    let requests = agent.model().requests();
+    let lengths: Vec<_> = requests[2..5].iter().map(|it| text(&it.body).len()).collect();
+    assert!(lengths[0] > lengths[1] && lengths[1] > lengths[2], "{lengths:?}");
+    let last = text(&requests[5].body);
+    assert!(last.contains("Never touch b.txt.") && last.contains("was left out to make room"));
+}
+
+#[test]
+fn a_turn_of_many_steps_goes_on_after_each_compaction() {
+    let line = format!("{}\n", "x".repeat(16_000));
+    let mut script =
+        vec![json!({ "when": SUMMARY_REQUEST, "steps": [{ "text": "Some were read." }] })];
+    script.extend((1..=12).map(|it| {
+        calls("read_file", &json!({ "path": "big.txt", "start_line": it, "end_line": it }))
+    }));
+    script.push(says("All read."));
+    let mut agent = TestAgent::builder()
+        .model(json!(script))
+        .file("big.txt", &line.repeat(12))
+        .variable("TURNWRIGHT_CONTEXT_WINDOW", WINDOW)
+        .start();
+    assert_eq!(agent.turn("Never touch b.txt. Read all of big.txt."), "end_turn");
+    assert_eq!(agent.text(), "All read.");
+    let requests = agent.model().requests();
+    assert!(requests.iter().filter(|it| is_summary_request(&it.body)).count() >= 2);
+    for request in requests {
+        assert!(text(&request.body).contains("Never touch b.txt."));
+        assert_fits(&request, 32_000);
+    }
+}

@@ -80,7 +80,7 @@ pub(super) struct Compactor<'a> {
 impl Compactor<'_> {
     /// Compacts the conversation. Unless it succeeds, nothing is changed.
     pub(super) async fn run(mut self, reason: CompactionReason<'_>) -> Compacted {
-        let id = MessageId::from(format!("compaction-{}", self.history.mint()));
+        let id = MessageId::from(format!("sum-{}", self.history.mint()));
         let tools = self.tools();
         let fixed = fixed_weight(&self.services.system_prompt, &tools);
         let meter = self.history.meter;
@@ -174,13 +174,15 @@ impl Compactor<'_> {
         budget: &WindowBudget,
     ) -> Option<Result<String, LlmError>> {
         let request = summary_request(reason, handoff::is_compacted(&self.history.messages));
+        let request = Arc::new(Message::User(request));
         let mut room = budget.room();
         let mut failures = 0;
         let mut attempts = 1;
         loop {
             let mut messages = self.history.messages.clone();
-            messages.push(Arc::new(Message::User(request.clone())));
-            fit(&mut messages, self.history.meter.weight(room));
+            let max_weight = self.history.meter.weight(room);
+            fit(&mut messages, max_weight.saturating_sub(message_weight(&request)));
+            messages.push(Arc::clone(&request));
             let whole =
                 History { messages, has_media: self.history.has_media, ..History::default() };
             let system = Arc::clone(&self.services.system_prompt);

@@ -72,8 +72,10 @@ pub(crate) fn compact(
 ) {
     let tail = messages.split_off(messages.len().saturating_sub(kept));
     *messages = vec![replacement];
+    // A result without its call would make the conversation invalid.
+    let tail = tail.into_iter().skip_while(|it| matches!(it.as_ref(), Message::Tool(_)));
     // A shared message would stand for what was rendered before it.
-    messages.extend(tail.into_iter().map(|it| Arc::new(with_cut_result(&it, max_result))));
+    messages.extend(tail.map(|it| Arc::new(with_cut_result(&it, max_result))));
 }
 
 fn with_cut_result(message: &Message, max_result: usize) -> Message {
@@ -264,10 +266,10 @@ mod tests {
             (&[prompt("1"), answer(long, 1), result(9_000), answer("b", 0)], 1),
             // The model has not seen this result yet.
             (&[prompt("1"), answer("a", 1), result(9_000)], 2),
-            (&[prompt("1"), answer("a", 0), prompt(&"z".repeat(1_500))], 1),
+            (&[prompt("1"), answer("a", 0), prompt(&"z".repeat(1_770))], 1),
         ];
         for (messages, count) in table {
-            assert_eq!(KeptTail::choose(messages, &limits(1_000)).count, count, "{messages:?}");
+            assert_eq!(KeptTail::choose(messages, &limits(900)).count, count, "{messages:?}");
         }
         let messages = [prompt("1"), answer("a", 2), result(9_000), result(9_000)];
         let tail = KeptTail::choose(&messages, &limits(900));

@@ -28,13 +28,16 @@ pub(super) fn plan(
     let room = budget.room();
     let kept_weight = meter.weight(KEPT_TOKENS.min(room / 3));
     let min_gain = meter.weight(MIN_GAIN.min(room / 5));
+    // The model has not read these yet.
+    let is_result = |it: &&Arc<Message>| matches!(it.as_ref(), Message::Tool(_));
+    let unread = messages.iter().rev().take_while(is_result).count();
     let (mut newer, mut kept, mut gain) = (0, None, 0);
     for (count, message) in messages.iter().rev().enumerate() {
         let weight = message_weight(message);
         if matches!(message.as_ref(), Message::Tool(_)) {
             newer += weight;
         }
-        if newer <= kept_weight {
+        if newer <= kept_weight || count < unread {
             continue;
         }
         kept.get_or_insert(count);
@@ -73,6 +76,7 @@ fn is_prunable(message: &Message) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::message::UserMessage;
 
     fn result(name: &str, length: usize) -> Arc<Message> {
         Arc::new(Message::Tool(ToolMessage {
@@ -83,6 +87,10 @@ mod tests {
             ok: true,
             images: Vec::new(),
         }))
+    }
+
+    fn prompt() -> Arc<Message> {
+        Arc::new(Message::User(UserMessage::text("hi")))
     }
 
     fn texts(messages: &[Arc<Message>]) -> Vec<usize> {
@@ -102,14 +110,15 @@ mod tests {
             result("read_file", 100_000),
             result("read_file", 100_000),
             result("read_file", 50_000),
+            prompt(),
         ];
         let budget = WindowBudget::new(200_000, None, 0);
         let kept = plan(&messages, &budget, &TokenMeter::default()).unwrap();
-        assert_eq!(kept, 2);
+        assert_eq!(kept, 3);
         let before = messages.clone();
         prune(&mut messages, kept);
         let stub = STUB.len();
-        assert_eq!(texts(&messages), [stub, 100_000, 400, stub, 100_000, 50_000]);
+        assert_eq!(texts(&messages), [stub, 100_000, 400, stub, 100_000, 50_000, 0]);
         // A shared message would stand for what was rendered before it.
         assert!(messages.iter().zip(&before).all(|(one, other)| !Arc::ptr_eq(one, other)));
         assert_eq!(plan(&messages, &budget, &TokenMeter::default()), None);
@@ -117,8 +126,11 @@ mod tests {
 
     #[test]
     fn a_small_gain_is_not_worth_it() {
-        let messages = vec![result("exec", 30_000), result("exec", 170_000)];
+        let messages = vec![result("exec", 30_000), result("exec", 130_000), prompt()];
         let budget = WindowBudget::new(200_000, None, 0);
+        assert_eq!(plan(&messages, &budget, &TokenMeter::default()), None);
+        // The model has not read this one yet.
+        let messages = vec![result("exec", 400_000)];
         assert_eq!(plan(&messages, &budget, &TokenMeter::default()), None);
         assert_eq!(plan(&[], &budget, &TokenMeter::default()), None);
     }

@@ -249,9 +249,8 @@ fn r_turn_6_a_window_that_nothing_makes_room_in_ends_the_turn_and_its_size_is_le
     let updates = agent.updates();
     let gauges = updates.iter().filter(|it| it["sessionUpdate"] == "usage_update");
     let gauges: Vec<_> = gauges.map(|it| (&it["used"], &it["size"])).collect();
-    let (last, full) = (json!([55, 4096]), json!([4096, 4096]));
-    assert_eq!(gauges.last(), Some(&(&last[0], &last[1])));
-    assert!(gauges.contains(&(&full[0], &full[1])), "{gauges:?}");
+    assert_eq!(gauges.last(), Some(&(&json!(55), &json!(4096))));
+    assert!(gauges.iter().any(|it| it.0 == it.1), "{gauges:?}");
     go_on(&mut agent);
 }
 

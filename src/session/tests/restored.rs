@@ -159,6 +159,8 @@ enum LogOp {
     Note,
     Plan,
     Cleared,
+    Compacted(u8),
+    Pruned(u8),
     Refused,
     Rewound(u8),
     RewindUndone(u8),
@@ -175,6 +177,8 @@ fn op() -> impl Strategy<Value = LogOp> {
         2 => Just(LogOp::Note),
         1 => Just(LogOp::Plan),
         1 => Just(LogOp::Cleared),
+        2 => (0..5_u8).prop_map(LogOp::Compacted),
+        1 => (0..5_u8).prop_map(LogOp::Pruned),
         1 => Just(LogOp::Refused),
         1 => (1..9_u8).prop_map(LogOp::Rewound),
         1 => (1..30_u8).prop_map(LogOp::RewindUndone),
@@ -246,6 +250,12 @@ impl LogWriter {
                 log.add_entry(Entry::Plan { entries: vec![entry] });
             }
             LogOp::Cleared => drop(log.add_entry(Entry::Cleared)),
+            LogOp::Compacted(kept) => {
+                let replacement = Arc::new(Message::User(UserMessage::text("a summary")));
+                let (id, kept) = (self.mint("sum").into(), usize::from(*kept));
+                log.add_entry(Entry::Compacted { id, replacement, kept, max_result: 3 });
+            }
+            LogOp::Pruned(kept) => drop(log.add_entry(Entry::Pruned { kept: usize::from(*kept) })),
             LogOp::Refused => drop(log.add_entry(Entry::Refused)),
             LogOp::Rewound(to) => drop(log.add_entry(Entry::Rewound { to: u64::from(*to) })),
             LogOp::RewindUndone(rewind) => {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::SessionHost;
 use super::checkpoint_commands::CheckpointCommand;
+use super::{SessionHost, context_report};
 use crate::error::{as_sentence, error_chain};
 use crate::tools::{self, ToolEnv};
 use crate::turn::{self, TurnServices};
@@ -66,6 +66,10 @@ const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
     (
         command("cost", "Show the tokens and the cost of this session", None),
         CommandAction::Immediate(usage),
+    ),
+    (
+        command("context", "Show what fills the model's window", None),
+        CommandAction::Immediate(context_report::report),
     ),
     (
         command("mode", "Show or change the mode", Some("plan, ask, auto-edit, auto or full")),

@@ -18,7 +18,8 @@ use crate::mcp::SessionServers;
 use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
 use crate::trust::TrustStore;
 use crate::turn::{
-    AnnouncedMode, SYSTEM_PROMPT, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
+    AnnouncedMode, CacheGuard, SYSTEM_PROMPT, SharedModelSelection, SharedRules, StandaloneCalls,
+    TurnServices,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -173,6 +174,7 @@ impl SessionHost {
             announced_mode: AnnouncedMode::default(),
             policy: SharedRules::new(policy),
             max_requests,
+            cache_guard: CacheGuard::default(),
             truncation_reported: Arc::default(),
             assumed_window_told: Arc::default(),
             base_url_reported: Arc::default(),

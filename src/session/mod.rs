@@ -5,6 +5,7 @@ mod actor;
 mod announcements;
 mod client_options;
 mod commands;
+mod context_report;
 mod early_messages;
 mod history;
 mod host;

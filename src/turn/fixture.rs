@@ -12,7 +12,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{AnnouncedMode, SharedMode, SharedModelSelection, SharedRules, TurnServices};
+use super::{
+    AnnouncedMode, CacheGuard, SharedMode, SharedModelSelection, SharedRules, TurnServices,
+};
 use crate::tools::{AnyTool, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, built_in};
 use turnwright_llm::{
     Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
@@ -253,6 +255,7 @@ pub(crate) fn turn_fixture(
         announced_mode: AnnouncedMode::default(),
         policy: SharedRules::default(),
         max_requests: 10,
+        cache_guard: CacheGuard::default(),
         truncation_reported: Arc::default(),
         assumed_window_told: Arc::default(),
         base_url_reported: Arc::default(),

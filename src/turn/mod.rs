@@ -30,6 +30,7 @@ mod handoff_facts;
 mod fit;
 mod compaction;
 mod make_room;
+mod cache_guard;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -61,6 +62,7 @@ pub(crate) use model_failures::stopped_note;
 use model_failures::{Nudge, unanswered_note};
 use next_step::TurnBudget;
 
+pub(crate) use cache_guard::CacheGuard;
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use compaction::{compact_on_request, window};
 pub(crate) use context::SYSTEM_PROMPT;
@@ -88,6 +90,8 @@ pub(crate) struct TurnServices {
     pub system_prompt: Arc<str>,
     /// The most requests to the model that one turn may make.
     pub max_requests: u32,
+    /// Watches over what the provider has in its cache.
+    pub cache_guard: CacheGuard,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
     /// Whether the user was told that the size of the window is only assumed.

@@ -37,6 +37,7 @@ impl Turn {
             services.tools.specs(&services.offer(), Some(window)),
             selection.effort,
         );
+        services.cache_guard.check(selection.model.name(), &request);
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
         let mut listener = AnswerListener {
             client: services.client(),
@@ -93,6 +94,7 @@ impl Turn {
                 services.selection.forget_previous();
                 self.report_usage(model, reply.usage, &request);
                 self.report_truncated_prompt(reply.usage, &request);
+                services.cache_guard.remember(model.name(), request, reply.usage);
                 self.evaluate_reply(model, reply, &calls, &answer.text)
             }
         };

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use turnwright_testing::scripted_model::Recorded;
 
-use crate::agent::{TestAgent, says};
+use crate::agent::{TestAgent, calls, says};
+use crate::provider::{Answer, Provider, configured, set};
 
 /// The window that most stories set, in tokens.
 const WINDOW: &str = "32000";
@@ -316,4 +317,110 @@ fn a_turn_of_many_steps_goes_on_after_each_compaction() {
         assert!(text(&request.body).contains("Never touch b.txt."));
         assert_fits(&request, 16_000);
     }
+}
+
+/// The models of a provider, of which the small one has a window of 32 000 tokens.
+fn two_models(provider: &Provider) -> String {
+    let models = "models = ['large', 'small']\n[providers.p.model.large]\nwindow = 200000\n\
+                  [providers.p.model.small]\nwindow = 32000";
+    format!("model = 'p/large'\n{}", provider.section("p", models))
+}
+
+#[test]
+fn a_change_to_a_smaller_window_is_summarised_by_the_model_before_it() {
+    let provider = Provider::answering(|body| {
+        let text = if is_summary_request(body) { "The summary." } else { "Yes." };
+        let choice = json!({ "index": 0, "delta": { "content": text }, "finish_reason": "stop" });
+        Answer::Events(vec![json!({ "choices": [choice] })])
+    });
+    let mut agent = configured(&two_models(&provider)).start();
+    assert_eq!(agent.turn(&long_prompt("Never touch b.txt.", 60_000)), "end_turn");
+    set(&mut agent, "model", "p/small");
+    assert_eq!(agent.turn("Go on."), "end_turn");
+    let requests = provider.chat_requests();
+    let models: Vec<_> = requests.iter().map(|it| it["model"].as_str().unwrap()).collect();
+    assert_eq!(models, ["large", "large", "small"]);
+    assert!(is_summary_request(&requests[1]) && requests[2].to_string().len() < 60_000);
+    // The new model has answered, so it writes the next summary.
+    assert_eq!(agent.turn("/compact"), "end_turn");
+    assert_eq!(provider.chat_requests().pop().unwrap()["model"], "small");
+}
+
+#[test]
+fn a_server_that_cuts_requests_silently_gets_shorter_ones() {
+    let provider = Provider::answering(|body| {
+        let length = body["messages"].to_string().len() as u64;
+        let text = if is_summary_request(body) { "The summary." } else { "Yes." };
+        let choice = json!({ "index": 0, "delta": { "content": text }, "finish_reason": "stop" });
+        let usage = json!({ "prompt_tokens": (length / 4).min(8_100), "completion_tokens": 5 });
+        Answer::Events(vec![json!({ "choices": [choice], "usage": usage })])
+    });
+    let settings = format!("model = 'p/m'\n{}", provider.section("p", ""));
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("Never touch b.txt."), "end_turn");
+    assert_eq!(agent.turn(&long_prompt("Read this:", 40_000)), "end_turn");
+    assert_eq!(agent.turn("Go on."), "end_turn");
+    let last = provider.chat_requests().pop().unwrap();
+    assert!(last["messages"].to_string().len() < 8_192 * 4, "{}", last.to_string().len());
+    assert!(text(&last).contains("Never touch b.txt.") && text(&last).contains("Go on."));
+    assert_eq!(agent.thoughts().matches("seems to have cut the prompt").count(), 1);
+}
+
+#[test]
+fn ten_steps_begin_with_the_bytes_of_the_step_before() {
+    let mut script: Vec<_> =
+        (0..10).map(|it| calls("read_file", &json!({ "path": format!("{it}.txt") }))).collect();
+    script.push(says("All read."));
+    let mut builder = TestAgent::builder().model(json!(script));
+    for number in 0..10 {
+        builder = builder.file(&format!("{number}.txt"), "some text");
+    }
+    let mut agent = builder.start();
+    assert_eq!(agent.turn("Read them all."), "end_turn");
+    let requests = agent.model().requests();
+    for pair in requests.windows(2) {
+        let (before, after) = (&pair[0].body, &pair[1].body);
+        assert_eq!(before["tools"], after["tools"]);
+        let before = before["messages"].as_array().unwrap();
+        assert_eq!(&after["messages"].as_array().unwrap()[..before.len()], before);
+    }
+    assert_eq!(agent.turn("/context"), "end_turn");
+    assert!(!agent.text().contains("read anew"), "{}", agent.text());
+}
+
+#[test]
+fn context_names_what_fills_the_window_and_what_has_broken_the_cache() {
+    let usage = json!({ "usage": { "prompt_tokens": 2_000, "completion_tokens": 10,
+        "prompt_tokens_details": { "cached_tokens": 1_500 } } });
+    let script = json!([
+        [{ "call": { "name": "read_file", "arguments": { "path": "a.txt" } } }],
+        [{ "text": "Read." }, usage],
+        says("The summary."),
+        says("On."),
+    ]);
+    let mut agent = TestAgent::builder()
+        .model(script)
+        .file("a.txt", &"line\n".repeat(200))
+        .variable("TURNWRIGHT_CONTEXT_WINDOW", WINDOW)
+        .start();
+    assert_eq!(agent.turn("Read a.txt."), "end_turn");
+    assert_eq!(agent.turn("/context"), "end_turn");
+    let text = agent.text();
+    for part in [
+        "2010 of 32000 tokens (6 %)",
+        "* System prompt: ",
+        "* Tools: ",
+        "* Instructions, notes and other context: ",
+        "* Files: ",
+        "* Conversation: ",
+        "75 % were in the provider's cache",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("read anew"), "{text}");
+    assert_eq!(agent.turn("/compact"), "end_turn");
+    assert_eq!(agent.turn("Go on."), "end_turn");
+    assert_eq!(agent.turn("/context"), "end_turn");
+    let text = agent.text();
+    assert!(text.contains("* Request 3 of 3: message 1 of 3 is different"), "{text}");
 }

@@ -1,0 +1,168 @@
+//! Compares each request of a session with the one before. A provider has the beginning of a request in
+//! its cache as long as it has the same bytes as the one before; what breaks that costs time and
+//! money, so it is logged and shown by `/context`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use turnwright_llm::Request;
+use turnwright_types::message::{Message, TokenUsage, ToolSpecs};
+
+/// The most breaks that are kept.
+const MAX_BREAKS: usize = 5;
+
+/// What the last request of a session was, and when its beginning was not that of the one before.
+// Held only to compare pointers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CacheGuard(Arc<Mutex<GuardState>>);
+
+#[derive(Debug, Default)]
+struct GuardState {
+    last: Option<SentRequest>,
+    usage: Option<TokenUsage>,
+    requests: u64,
+    breaks: VecDeque<CacheBreak>,
+}
+
+/// The parts of a request that come before what the next one adds.
+#[derive(Debug)]
+struct SentRequest {
+    model: String,
+    system: Arc<str>,
+    tools: ToolSpecs,
+    messages: Vec<Arc<Message>>,
+}
+
+/// A request that did not begin with the bytes of the one before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CacheBreak {
+    /// The number of the request in this process, from 1.
+    pub(crate) request: u64,
+    /// What was different.
+    pub(crate) why: String,
+}
+
+impl CacheGuard {
+    /// Compares a request that is about to be made with the last one.
+    pub(super) fn check(&self, model: &str, request: &Request) {
+        let mut state = self.0.lock();
+        state.requests += 1;
+        let Some(why) = state.last.as_ref().and_then(|it| it.difference(model, request)) else {
+            return;
+        };
+        tracing::info!(request = state.requests, why, "the provider has to read the request anew");
+        let request = state.requests;
+        state.breaks.push_back(CacheBreak { request, why });
+        if state.breaks.len() > MAX_BREAKS {
+            state.breaks.pop_front();
+        }
+    }
+
+    /// Takes note of a request that was made.
+    pub(super) fn remember(&self, model: &str, request: Request, usage: Option<TokenUsage>) {
+        let Request { system, tools, messages, .. } = request;
+        let mut state = self.0.lock();
+        state.last = Some(SentRequest { model: model.to_owned(), system, tools, messages });
+        state.usage = usage.or(state.usage);
+    }
+
+    /// The number of requests, what the provider has counted last, and the last breaks.
+    pub(crate) fn report(&self) -> (u64, Option<TokenUsage>, Vec<CacheBreak>) {
+        let state = self.0.lock();
+        (state.requests, state.usage, state.breaks.iter().cloned().collect())
+    }
+}
+
+impl SentRequest {
+    /// What makes the next request begin differently; `None` if it begins with this one.
+    fn difference(&self, model: &str, next: &Request) -> Option<String> {
+        if self.model != model {
+            return Some(format!("the model was changed to {model}"));
+        }
+        if self.system != next.system {
+            return Some("the system prompt was changed".to_owned());
+        }
+        if let Some(why) = self.changed_tools(&next.tools) {
+            return Some(why);
+        }
+        let same =
+            |(one, other): (&Arc<Message>, &Arc<Message>)| Arc::ptr_eq(one, other) || one == other;
+        let equal = self.messages.iter().zip(&next.messages).position(|it| !same(it));
+        let first = equal.or_else(|| {
+            (next.messages.len() < self.messages.len()).then_some(next.messages.len())
+        })?;
+        let kind = match next.messages.get(first).map(AsRef::as_ref) {
+            Some(Message::User(_)) => "a message of the user",
+            Some(Message::Assistant(_)) => "an answer",
+            Some(Message::Tool(_)) => "a result",
+            None => "what came after it is gone",
+        };
+        Some(format!("message {} of {} is different ({kind})", first + 1, self.messages.len()))
+    }
+
+    fn changed_tools(&self, next: &ToolSpecs) -> Option<String> {
+        if Arc::ptr_eq(&self.tools, next) || self.tools == *next {
+            return None;
+        }
+        let missing_in = |these: &ToolSpecs, all: &ToolSpecs| {
+            let names = these.iter().map(|it| it.name.as_ref());
+            let names = names.filter(|name| all.iter().all(|it| it.name != *name));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let (added, removed) = (missing_in(next, &self.tools), missing_in(&self.tools, next));
+        Some(match (added.as_str(), removed.as_str()) {
+            ("", "") => "the description of a tool was changed".to_owned(),
+            (added, "") => format!("tools were added: {added}"),
+            ("", removed) => format!("tools were removed: {removed}"),
+            (added, removed) => format!("tools were added: {added}; and removed: {removed}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_llm::ReasoningEffort;
+    use turnwright_types::message::{ToolSpec, UserMessage};
+
+    fn request(messages: &[&str], tools: &[&'static str]) -> Request {
+        let spec = |name: &&'static str| {
+            let description = String::new();
+            Arc::new(ToolSpec { name: (*name).into(), description, parameters: Default::default() })
+        };
+        let message = |it: &&str| Arc::new(Message::User(UserMessage::text(*it)));
+        Request {
+            system: "s".into(),
+            messages: messages.iter().map(message).collect(),
+            tools: Arc::new(tools.iter().map(spec).collect()),
+            effort: ReasoningEffort::Default,
+            has_media: false,
+        }
+    }
+
+    #[test]
+    fn what_breaks_the_beginning_is_named() {
+        let table = [
+            (request(&["a", "b"], &["x"]), None),
+            (request(&["a", "b", "c"], &["x"]), None),
+            (request(&["a", "c"], &["x"]), Some("message 2 of 2 is different")),
+            (request(&["a"], &["x"]), Some("message 2 of 2 is different (what came after")),
+            (request(&["a", "b"], &["x", "y"]), Some("tools were added: y")),
+            (request(&["a", "b"], &[]), Some("tools were removed: x")),
+        ];
+        for (next, expected) in table {
+            let guard = CacheGuard::default();
+            let first = request(&["a", "b"], &["x"]);
+            guard.check("m", &first);
+            guard.remember("m", first, None);
+            guard.check("m", &next);
+            let why = guard.report().2.pop().map(|it| it.why);
+            match expected {
+                None => assert_eq!(why, None),
+                Some(start) => assert!(why.as_ref().unwrap().starts_with(start), "{why:?}"),
+            }
+        }
+    }
+}

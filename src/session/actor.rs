@@ -361,6 +361,8 @@ impl SessionActor {
         self.send_settings();
         if has_answered {
             self.prefetch_model_list();
+            let model = self.services.selection.get().model;
+            self.host.tracker().spawn(async move { model.refresh_window().await });
         }
         self.start_next();
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
@@ -150,7 +151,8 @@ impl ModelCache {
         };
         Ok(ModelSettings {
             provider,
-            window: window.or_else(|| known_context_window(&model)),
+            window,
+            usual_window: known_context_window(&model),
             assumed_window,
             max_output: endpoint.max_output,
             price,
@@ -234,7 +236,12 @@ impl ModelCache {
 fn read_learned(profile: &Value) -> ModelProfile {
     let quirks = profile.get("quirks").and_then(Value::as_object);
     let window = profile.get("window").and_then(Value::as_u64).filter(|it| *it > 0);
-    ModelProfile { quirks: quirks.map(|it| QuirkPatch::parse(it).0).unwrap_or_default(), window }
+    let price = profile.get("price").and_then(|it| Price::deserialize(it).ok());
+    ModelProfile {
+        quirks: quirks.map(|it| QuirkPatch::parse(it).0).unwrap_or_default(),
+        window,
+        price,
+    }
 }
 
 /// Stores what was learned about a model.

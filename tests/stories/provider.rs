@@ -171,7 +171,8 @@ fn reply(answer: &Answer, stream: &mut TcpStream) {
     }
 }
 
-fn plain(stream: &mut TcpStream, status: u16, body: &Value) {
+/// Writes a response with this status and JSON body.
+pub fn plain(stream: &mut TcpStream, status: u16, body: &Value) {
     let body = body.to_string();
     let head = format!(
         "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\

@@ -3,8 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::TestAgent;
-use crate::provider::{Answer, Provider, calls, configured, has_result, says};
+use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
+
+use crate::agent::{TestAgent, eventually};
+use crate::provider::{Answer, Provider, calls, configured, has_result, plain, says};
 
 /// Returns the updates of the gauge, which shows the use of the context window.
 fn gauges(agent: &TestAgent) -> Vec<Value> {
@@ -214,4 +216,60 @@ fn a_change_of_the_model_changes_the_window_with_the_next_request() {
     }
     let sizes: Vec<_> = gauges(&agent).iter().map(|it| it["size"].as_u64().unwrap()).collect();
     assert_eq!(sizes, [1000, 2000, 128_000]);
+}
+
+/// Starts a server that looks like Ollama, with a model that could hold 262 144 tokens.
+fn ollama() -> RawServer {
+    RawServer::with_models(|_, request, stream| {
+        let model = json!({ "id": "qwen3", "object": "model", "owned_by": "library" });
+        if request.contains("/models ") {
+            plain(stream, 200, &json!({ "object": "list", "data": [model] }));
+        } else if request.contains("/api/ps ") {
+            let running = json!({ "name": "qwen3:latest", "context_length": 8_192 });
+            plain(stream, 200, &json!({ "models": [running] }));
+        } else {
+            write_stream(stream, &text_stream("Hello."));
+        }
+    })
+}
+
+#[test]
+fn the_window_of_a_local_server_is_the_one_that_it_was_started_with() {
+    let server = ollama();
+    let settings = format!("model = 'p/qwen3'\n[providers.p]\nbase_url = '{}'", server.base_url());
+    let mut agent = configured(&settings).start();
+    eventually("the server is asked", || {
+        server.requests().iter().any(|it| it.contains("/api/ps "))
+    });
+    eventually("its size is shown", || {
+        assert_eq!(agent.turn("hi"), "end_turn");
+        gauges(&agent).pop().is_some_and(|it| it["size"] == 8_192)
+    });
+}
+
+#[test]
+fn the_cost_is_that_of_the_prices_that_the_provider_lists() {
+    let server = RawServer::with_models(|_, request, stream| {
+        if request.contains("/models ") {
+            let pricing = json!({ "prompt": "0.000002", "completion": "0.00001" });
+            plain(stream, 200, &json!({ "data": [{ "id": "m", "pricing": pricing }] }));
+            return;
+        }
+        let usage = json!({ "prompt_tokens": 1_000, "completion_tokens": 100 });
+        let event = json!({ "choices": [], "usage": usage });
+        let text = text_stream("Hello.").replace("data: [DONE]", "");
+        write_stream(stream, &format!("{text}data: {event}\n\ndata: [DONE]\n\n"));
+    });
+    let settings = format!("model = 'p/m'\n[providers.p]\nbase_url = '{}'", server.base_url());
+    let mut agent = configured(&settings).start();
+    eventually("the models are listed", || {
+        server.requests().iter().any(|it| it.contains("/models "))
+    });
+    eventually("the cost is shown", || {
+        assert_eq!(agent.turn("hi"), "end_turn");
+        gauges(&agent).pop().is_some_and(|it| it["cost"]["amount"].as_f64() > Some(0.0))
+    });
+    let shown = gauges(&agent);
+    let costs: Vec<_> = shown.iter().filter_map(|it| it["cost"]["amount"].as_f64()).collect();
+    assert!((costs[0] - 0.003).abs() < 1e-9, "{shown:?}");
 }

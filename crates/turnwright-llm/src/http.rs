@@ -14,6 +14,7 @@ use reqwest::header::{
 };
 use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use turnwright_http::{ConnectionFault, Tls};
@@ -158,6 +159,11 @@ impl Endpoint {
         self.base.to_string()
     }
 
+    /// The port, if the URL has one.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.base.port()
+    }
+
     /// The host and port, for messages.
     pub fn host(&self) -> String {
         let host = self.base.host_str().unwrap_or("the model");
@@ -277,6 +283,27 @@ impl Endpoint {
 
     async fn read_models_once(&self) -> Result<Vec<ListedModel>, LlmError> {
         let request = self.request(Method::GET, "/models").await?;
+        Ok(model_list::parse_model_list(&self.read_short(request).await?))
+    }
+
+    /// Asks for something that lies beside the versioned API, and reads the answer as JSON.
+    pub(super) async fn outside_version(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Value, LlmError> {
+        let mut url = self.base.clone();
+        let start = self.base.path().trim_end_matches('/').trim_end_matches(VERSION_PATH);
+        url.set_path(&format!("{start}{path}"));
+        let mut request = self.request_to(method, url).await?;
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        Ok(serde_json::from_slice(&self.read_short(request).await?).unwrap_or_default())
+    }
+
+    async fn read_short(&self, request: RequestBuilder) -> Result<Vec<u8>, LlmError> {
         let mut body = self.send(request.header("accept", "application/json")).await?;
         let mut bytes = Vec::new();
         while let Some(chunk) = body.chunk().await? {
@@ -285,14 +312,18 @@ impl Endpoint {
                 break;
             }
         }
-        Ok(model_list::parse_model_list(&bytes))
+        Ok(bytes)
     }
 
     async fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, LlmError> {
-        let client = self.client().await?;
         let mut url = self.base.clone();
         let version = if self.has_version_path.load(Ordering::Relaxed) { VERSION_PATH } else { "" };
         url.set_path(&format!("{}{version}{path}", self.base.path().trim_end_matches('/')));
+        self.request_to(method, url).await
+    }
+
+    async fn request_to(&self, method: Method, url: Url) -> Result<RequestBuilder, LlmError> {
+        let client = self.client().await?;
         // Compression would delay the pieces of a stream. A server that compresses all the same is
         // understood.
         let request = client.request(method, url).header(ACCEPT_ENCODING, "identity");

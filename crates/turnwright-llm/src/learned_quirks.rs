@@ -9,16 +9,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::quirks::{QuirkPatch, Quirks, patches_for_refusal};
-use super::{ErrorKind, LlmError, Modalities};
+use super::{ErrorKind, LlmError, Modalities, Price};
 
 /// What was learned about a model. It is stored on disk as its profile.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelProfile {
     pub quirks: QuirkPatch,
     /// The size of the context window in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
+    /// The price that the server lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
 }
 
 /// Saves profiles. Must not block: it is called between two requests.
@@ -156,6 +159,18 @@ impl LearnedQuirks {
     pub(super) fn record_window(&self, tokens: u64) {
         if self.window() != Some(tokens) {
             self.change(|it| it.window = Some(tokens));
+        }
+    }
+
+    /// The price that the server has listed.
+    pub(super) fn price(&self) -> Option<Price> {
+        self.profile.lock().price
+    }
+
+    /// Records the price that the server lists.
+    pub(super) fn record_price(&self, price: Price) {
+        if self.price() != Some(price) {
+            self.change(|it| it.price = Some(price));
         }
     }
 

@@ -33,6 +33,7 @@ mod think_tags;
 mod transcript;
 mod retry_after;
 mod known_windows;
+mod local_window;
 
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use learned_quirks::LearnedQuirks;
@@ -97,8 +99,10 @@ pub struct ModelSettings {
     pub model: String,
     /// The name of the provider, if several are configured.
     pub provider: Option<String>,
-    /// The size of the context window in tokens.
+    /// The size of the context window in tokens, if the user has set it.
     pub window: Option<u64>,
+    /// The size that models of this name usually have.
+    pub usual_window: Option<u64>,
     /// The size to assume while it is not known; `None` for [`DEFAULT_ASSUMED_WINDOW`].
     pub assumed_window: Option<u64>,
     /// The limit of a reply in tokens.
@@ -138,7 +142,7 @@ impl ModelSettings {
 }
 
 /// The price of a million tokens, in US dollars.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Price {
     pub input: f64,
     /// Input tokens served from the provider's cache.
@@ -179,6 +183,12 @@ pub trait Model: Debug + Send + Sync + 'static {
         DEFAULT_ASSUMED_WINDOW
     }
 
+    /// Asks a local server for the size of the window if it may know it only now, because it has
+    /// loaded the model.
+    fn refresh_window(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// The limit of a reply in tokens, if one is set.
     fn max_output(&self) -> Option<u64> {
         None
@@ -201,7 +211,7 @@ pub trait Model: Debug + Send + Sync + 'static {
         None
     }
 
-    /// The price, if it is configured.
+    /// The price, if it is configured or the server has listed it.
     fn price(&self) -> Option<Price> {
         None
     }

@@ -1,6 +1,9 @@
 //! Parses the list of models that a server offers, and suggests names for a misspelled one.
 
 use serde_json::Value;
+
+use super::Price;
+use super::local_window::LocalServer;
 use turnwright_types::effect::is_hidden_char;
 
 /// More models than anybody can choose from.
@@ -8,11 +11,15 @@ const MAX_MODELS: usize = 1000;
 /// The longest name that is accepted. Comparing names takes quadratic time.
 const MAX_NAME_BYTES: usize = 200;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct ListedModel {
     pub(super) name: String,
     /// The size of the context window in tokens, if the server reports it.
     pub(super) window: Option<u64>,
+    /// The price, if the server reports it.
+    pub(super) price: Option<Price>,
+    /// The program that serves it, if it can be asked for more.
+    pub(super) server: Option<LocalServer>,
 }
 
 /// Where servers report the context window: llama.cpp, vLLM, OpenRouter and Together, Groq,
@@ -58,7 +65,8 @@ pub(super) fn parse_model_list(body: &[u8]) -> Vec<ListedModel> {
         let name = named.or(it.as_str())?.trim();
         let name = name.strip_prefix("models/").unwrap_or(name).to_owned();
         let window = WINDOW_POINTERS.iter().find_map(|pointer| it.pointer(pointer)?.as_u64());
-        Some(ListedModel { name, window: window.filter(|it| *it > 0) })
+        let server = it.get("owned_by").and_then(Value::as_str).and_then(LocalServer::from_owner);
+        Some(ListedModel { name, window: window.filter(|it| *it > 0), price: price(it), server })
     };
     let mut models: Vec<_> =
         list.iter().filter_map(read).filter(|it| is_displayable(&it.name)).collect();
@@ -67,6 +75,18 @@ pub(super) fn parse_model_list(body: &[u8]) -> Vec<ListedModel> {
     models.dedup_by(|one, other| one.name == other.name);
     models.truncate(MAX_MODELS);
     models
+}
+
+/// The price as OpenRouter and others report it: US dollars for one token, as text or as a number.
+fn price(model: &Value) -> Option<Price> {
+    let pricing = model.get("pricing")?;
+    let of_million = |field: &str| {
+        let value = pricing.get(field)?;
+        let each = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+        (each.is_finite() && (0.0..1.0).contains(&each)).then_some(each * 1e6)
+    };
+    let (input, output) = (of_million("prompt")?, of_million("completion")?);
+    Some(Price { input, output, cached: of_million("input_cache_read").unwrap_or(input) })
 }
 
 fn answers_prompts(name: &str) -> bool {
@@ -152,6 +172,18 @@ mod tests {
             let body = format!("{{\"data\":[{model}]}}");
             assert_eq!(parse_model_list(body.as_bytes())[0].window, expected, "{model}");
         }
+    }
+
+    #[test]
+    fn prices_are_those_of_a_million_tokens() {
+        let body = r#"{"data":[{"id":"a","pricing":{"prompt":"0.000003","completion":"0.000015",
+            "input_cache_read":"0.0000003"}},{"id":"b","pricing":{"prompt":"-1","completion":"-1"}},
+            {"id":"c","pricing":{"prompt":0.000001,"completion":0.000002}},{"id":"d"}]}"#;
+        let rounded =
+            |it: Price| [it.input, it.cached, it.output].map(|it| (it * 1e3).round() / 1e3);
+        let prices: Vec<_> =
+            parse_model_list(body.as_bytes()).into_iter().map(|it| it.price.map(rounded)).collect();
+        assert_eq!(prices, [Some([3.0, 0.3, 15.0]), None, Some([1.0, 1.0, 2.0]), None]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A model behind an HTTP endpoint, in either protocol.
 
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -10,6 +11,7 @@ use super::exchange::{RenderedTools, ReplyContext, RequestStyle};
 use super::http::{Endpoint, ReplyBody};
 use super::http_stream::{HttpReplyStream, ReadyReply};
 use super::learned_quirks::LearnedQuirks;
+use super::local_window::LocalServer;
 use super::model_list::closest_names;
 use super::prefix_cache::PrefixCache;
 use super::quirks::{LeakedCallHandling, QuirkPatch, Quirks};
@@ -47,6 +49,9 @@ pub struct RemoteModel {
     origin: Arc<str>,
     learned_quirks: Arc<LearnedQuirks>,
     prefix_cache: PrefixCache,
+    local_server: OnceLock<LocalServer>,
+    /// The local server was asked for its window after an answer.
+    has_asked_window: AtomicBool,
     // Both mutexes are held only to copy a few bytes.
     /// The efforts that the model has rejected.
     rejected_efforts: Mutex<Vec<ReasoningEffort>>,
@@ -77,6 +82,8 @@ impl RemoteModel {
             origin,
             learned_quirks,
             prefix_cache: PrefixCache::default(),
+            local_server: OnceLock::new(),
+            has_asked_window: AtomicBool::new(false),
             rejected_efforts: Mutex::default(),
             tools: Mutex::default(),
         }
@@ -188,13 +195,36 @@ impl RemoteModel {
     async fn fetch_model_names(&self) -> Result<Vec<String>, LlmError> {
         let models = self.endpoint.list_models().await?;
         let listed = models.iter().find(|it| it.name == self.settings.model);
+        if let Some(server) = listed.and_then(|it| it.server) {
+            let _ = self.local_server.set(server);
+        }
+        if let Some(price) = listed.and_then(|it| it.price) {
+            self.learned_quirks.record_price(price);
+        }
         // The server's own list is more reliable than the built-in table.
         if let Some(window) = listed.and_then(|it| it.window)
             && self.window().is_none_or(|it| window < it)
         {
             self.learned_quirks.record_window(window);
         }
+        self.ask_local_window().await;
         Ok(models.into_iter().map(|it| it.name).collect())
+    }
+
+    /// The local server, if it is one whose window can be asked for.
+    fn local_server(&self) -> Option<LocalServer> {
+        let port = || LocalServer::from_port(self.endpoint.port());
+        self.local_server.get().copied().or_else(port)
+    }
+
+    /// Asks a local server for its window, unless the user has set one.
+    async fn ask_local_window(&self) {
+        if self.settings.window.is_none()
+            && let Some(server) = self.local_server()
+            && let Some(window) = server.window(&self.endpoint, &self.settings.model).await
+        {
+            self.learned_quirks.record_window(window);
+        }
     }
 
     /// Adds the names of similar models to an error about an unknown one.
@@ -337,7 +367,18 @@ impl Model for RemoteModel {
     }
 
     fn window(&self) -> Option<u64> {
-        self.learned_quirks.window().or(self.settings.window)
+        // How much the model could hold does not matter where the server decides.
+        let usual = || self.settings.usual_window.filter(|_| self.local_server().is_none());
+        self.learned_quirks.window().or(self.settings.window).or_else(usual)
+    }
+
+    fn refresh_window(&self) -> BoxFuture<'_, ()> {
+        let is_first = !self.has_asked_window.swap(true, Ordering::Relaxed);
+        Box::pin(async move {
+            if is_first {
+                self.ask_local_window().await;
+            }
+        })
     }
 
     fn assumed_window(&self) -> u64 {
@@ -372,7 +413,7 @@ impl Model for RemoteModel {
     }
 
     fn price(&self) -> Option<Price> {
-        self.settings.price
+        self.settings.price.or_else(|| self.learned_quirks.price())
     }
 
     fn host(&self) -> String {

@@ -275,13 +275,17 @@ pub(super) fn models(names: &Result<Vec<String>, ProbeError>, model: &str) -> Ch
     }
 }
 
-pub(super) fn window(window: Option<u64>) -> Check {
+pub(super) fn window(window: Option<u64>, assumed: u64) -> Check {
     match window {
         Some(tokens) => {
             Check::new("window", CheckState::Ok, format!("{tokens} tokens")).fact("tokens", tokens)
         }
-        None => Check::new("window", CheckState::Unknown, "unknown: usage can't be shown")
-            .advise("Set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW"),
+        None => Check::new(
+            "window",
+            CheckState::Unknown,
+            format!("unknown: {assumed} tokens are assumed"),
+        )
+        .advise("Set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW"),
     }
 }
 

@@ -293,7 +293,8 @@ impl Probe<'_> {
         } else {
             self.skip(&["models"], "listing is disabled in the settings");
         }
-        // The list may have reported it.
-        self.report(evaluate::window(self.model.window()));
+        // The list may have reported it, and a local server knows it by now.
+        self.model.refresh_window().await;
+        self.report(evaluate::window(self.model.window(), self.model.assumed_window()));
     }
 }

@@ -194,7 +194,7 @@ fn the_other_checks_are_evaluated() {
         assert_eq!(evaluate::models(&names, missing).text, "2 listed, not including this one");
     }
     assert_eq!(evaluate::models(&Ok(Vec::new()), "p/c").state, CheckState::No);
-    assert_eq!(evaluate::window(None).state, CheckState::Unknown);
+    assert_eq!(evaluate::window(None, 128_000).state, CheckState::Unknown);
 }
 
 #[test]

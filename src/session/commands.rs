@@ -223,8 +223,8 @@ fn status(history: &mut History, services: &TurnServices) -> String {
 fn usage(history: &mut History, services: &TurnServices) -> String {
     let model = services.selection.get().model;
     let window = turn::window(model.as_ref(), history);
-    let is_known = model.window().is_some() || history.window_limit.is_some();
-    let size = if is_known { "" } else { ", which is assumed" };
+    let is_assumed = turn::is_window_assumed(model.as_ref(), history);
+    let size = if is_assumed { ", which is assumed" } else { "" };
     let context = match history.meter.last_count() {
         Some(used) => format!("{used} of {window} tokens{size}"),
         None => format!("a window of {window} tokens{size}; not counted yet"),

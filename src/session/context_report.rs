@@ -30,8 +30,8 @@ pub(super) fn report(history: &mut History, services: &TurnServices) -> String {
     let parts = window_parts(history, services, window);
     let fixed = parts.system + parts.built_in_tools + parts.mcp_tools;
     let used = history.meter.estimate(&history.messages, || fixed);
-    let is_known = model.window().is_some() || history.window_limit.is_some();
-    let assumed = if is_known { "" } else { ", which is assumed" };
+    let is_assumed = turn::is_window_assumed(model.as_ref(), history);
+    let assumed = if is_assumed { ", which is assumed" } else { "" };
     let percent = used.saturating_mul(100) / window.max(1);
     let mut text = format!(
         "About {used} of {window} tokens ({percent} %) of the window of `{}`{assumed}:\n\n",

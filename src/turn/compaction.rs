@@ -18,7 +18,7 @@ use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Reque
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage};
-use turnwright_types::token_meter::{json_weight, message_weight, text_weight};
+use turnwright_types::token_meter::{json_weight, message_weight, text_weight, weight_of};
 use turnwright_types::update::{CompactionState, Update};
 
 /// The request for a summary. It comes after the conversation, so that the provider has that in its
@@ -33,7 +33,14 @@ const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs
 /// may have found out that it is smaller.
 pub(crate) fn window(model: &dyn Model, history: &History) -> u64 {
     let window = model.window().unwrap_or_else(|| model.assumed_window());
-    history.window_limit.map_or(window, |it| it.min(window))
+    let limit = history.window_limit.as_ref().filter(|it| it.0 == model.name());
+    limit.map_or(window, |it| it.1.min(window))
+}
+
+/// True if the size that [`window`] returns is only assumed.
+pub(crate) fn is_window_assumed(model: &dyn Model, history: &History) -> bool {
+    let limit = history.window_limit.as_ref();
+    model.window().is_none() && limit.is_none_or(|it| it.0 != model.name())
 }
 
 /// The weight of the system prompt and the tools.
@@ -89,7 +96,9 @@ impl Compactor<'_> {
             self.selection.model.max_output(),
             meter.tokens(fixed),
         );
-        let limits = HandoffLimits::new(&budget, &meter);
+        let mut limits = HandoffLimits::new(&budget, &meter);
+        // Of a short conversation, too, most is summarised.
+        limits.tail = limits.tail.min(weight_of(&self.history.messages) / 4);
         let before = meter.estimate(&self.history.messages, || fixed);
         let tail = KeptTail::choose(&self.history.messages, &limits);
         let old = self.history.messages.len() - tail.count;

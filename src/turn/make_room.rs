@@ -148,22 +148,22 @@ impl Turn {
         let sent = meter.tokens(weight);
         let fits = if fits < sent { fits } else { 0 };
         let known = compaction::window(model, &self.history);
-        self.history.window_limit = Some((sent / 2).max(fits).min(known));
+        let limit = (sent / 2).max(fits).min(known);
+        self.history.window_limit = Some((model.name().to_owned(), limit));
     }
 
     /// Takes note that the server reads only so much of a request.
-    pub(super) fn limit_window(&mut self, usage: TokenUsage) {
+    pub(super) fn limit_window(&mut self, model: &dyn Model, usage: TokenUsage) {
         let read = (usage.input + usage.output).next_multiple_of(1_024);
-        let limit = self.history.window_limit.map_or(read, |it| it.min(read));
-        self.history.window_limit = Some(limit);
+        let limit = compaction::window(model, &self.history).min(read);
+        self.history.window_limit = Some((model.name().to_owned(), limit));
         self.history.meter.forget_count();
     }
 
     /// Tells the user once that the size of the window is not known, when that begins to matter.
     fn tell_assumed_window(&self, model: &dyn Model, estimate: u64) {
         let assumed = model.assumed_window();
-        if model.window().is_some()
-            || self.history.window_limit.is_some()
+        if !compaction::is_window_assumed(model, &self.history)
             || estimate < assumed / 100 * TELL_ASSUMED_AT
         {
             return;

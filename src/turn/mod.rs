@@ -64,7 +64,7 @@ use next_step::TurnBudget;
 
 pub(crate) use cache_guard::CacheGuard;
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
-pub(crate) use compaction::{compact_on_request, window};
+pub(crate) use compaction::{compact_on_request, is_window_assumed, window};
 pub(crate) use context::SYSTEM_PROMPT;
 pub(crate) use handoff::{compact, summary_of};
 pub(crate) use prune::prune;

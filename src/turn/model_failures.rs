@@ -171,13 +171,18 @@ impl Turn {
 
     /// Warns the user, once per session, if the server seems to have truncated the prompt silently
     /// (C.1 #12).
-    pub(super) fn report_truncated_prompt(&mut self, usage: Option<TokenUsage>, request: &Request) {
+    pub(super) fn report_truncated_prompt(
+        &mut self,
+        model: &dyn Model,
+        usage: Option<TokenUsage>,
+        request: &Request,
+    ) {
         let Some(usage) = usage else { return };
         let estimate = estimate_tokens(request);
         if estimate <= MIN_COMPARABLE_TOKENS || usage.input == 0 || usage.input >= estimate / 3 {
             return;
         }
-        self.limit_window(usage);
+        self.limit_window(model, usage);
         if !self.services.truncation_reported.swap(true, Ordering::Relaxed) {
             self.services.client().update(Update::Notice(format!(
                 "The server seems to have cut the prompt: it counts {} tokens where about \

@@ -93,7 +93,7 @@ impl Turn {
                 self.room.on_answer();
                 services.selection.forget_previous();
                 self.report_usage(model, reply.usage, &request);
-                self.report_truncated_prompt(reply.usage, &request);
+                self.report_truncated_prompt(model, reply.usage, &request);
                 services.cache_guard.remember(model.name(), request, reply.usage);
                 self.evaluate_reply(model, reply, &calls, &answer.text)
             }

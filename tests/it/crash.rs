@@ -471,6 +471,32 @@ fn text_that_was_shown_for_a_second_is_stored() {
 }
 
 #[test]
+fn a_kill_in_the_middle_of_a_compaction_leaves_the_conversation_as_it_was() {
+    let place = Place::new();
+    let model = server(&json!([
+        says("One."),
+        [{ "text": "# Goal" }, { "hang": true }],
+        says("Two."),
+    ]));
+    let (mut victim, session, id) = place.begin(&model);
+    victim.answer(id);
+    victim.send("session/prompt", &prompt(&session, "/compact"));
+    model.wait_for_requests(2, Duration::from_secs(20)).unwrap();
+    victim.kill();
+    let mut next = Victim::start(place.home.path(), &model);
+    next.call("session/load", &place.load(&session));
+    next.call("session/prompt", &prompt(&session, "Go on."));
+    let requests = model.wait_for_requests(3, Duration::from_secs(20)).unwrap();
+    let body = &requests.last().unwrap().body;
+    let texts: Vec<_> = body["messages"].as_array().unwrap()[1..]
+        .iter()
+        .map(|it| it["content"].as_str().unwrap().lines().next().unwrap_or_default())
+        .collect();
+    assert_eq!(texts, [PROMPT, "One.", "Go on."], "{body}");
+    next.end();
+}
+
+#[test]
 fn a_prompt_that_a_kill_left_unanswered_is_not_joined_to_the_next_one() {
     let place = Place::new();
     let model = server(&json!([[{ "hang": true }], says("And on."), says("And on.")]));

@@ -424,3 +424,47 @@ fn context_names_what_fills_the_window_and_what_has_broken_the_cache() {
     let text = agent.text();
     assert!(text.contains("* Request 3 of 3: message 1 of 3 is different"), "{text}");
 }
+
+/// A server with one model for each dialect of [`DIALECTS`] and a window of 32 000 tokens for all of
+/// them, of which it tells only by refusing what is too long.
+fn refusing() -> Provider {
+    Provider::answering(|body| {
+        // Its tokens are shorter than ours.
+        if body.to_string().len() / 3 > 32_000 {
+            let number: usize = body["model"].as_str().unwrap()[1..].parse().unwrap();
+            let (status, body) = DIALECTS[number];
+            return Answer::Fails(status, serde_json::from_str(body).unwrap());
+        }
+        let text = if is_summary_request(body) { "Nothing was touched." } else { "Yes." };
+        crate::provider::says(text)
+    })
+}
+
+#[test]
+fn three_hundred_turns_obey_the_first_words_through_every_dialect() {
+    let provider = refusing();
+    let models: Vec<_> = (0..DIALECTS.len()).map(|it| format!("'m{it}'")).collect();
+    let section = provider.section("p", &format!("models = [{}]", models.join(", ")));
+    let mut agent = configured(&format!("model = 'p/m0'\n{section}")).start();
+    assert_eq!(agent.turn("Never touch b.txt, whatever I say later."), "end_turn");
+    for turn in 1..300 {
+        if turn % 30 == 0 {
+            set(&mut agent, "model", &format!("p/m{}", turn / 30));
+        }
+        let prompt = long_prompt(&format!("Turn {turn}."), 1_500);
+        assert_eq!(agent.turn(&prompt), "end_turn", "turn {turn}");
+    }
+    let requests = provider.chat_requests();
+    let is_refused = |it: &Value| it.to_string().len() / 3 > 32_000;
+    for pair in requests.windows(2) {
+        assert!(!(is_refused(&pair[0]) && is_refused(&pair[1])), "two refusals in a row");
+    }
+    for model in 0..DIALECTS.len() {
+        let name = format!("m{model}");
+        let refused = requests.iter().filter(|it| it["model"] == name && is_refused(it)).count();
+        assert!((1..=2).contains(&refused), "{name}: {refused} refusals");
+    }
+    for request in requests {
+        assert!(text(&request).contains("Never touch b.txt, whatever I say later."));
+    }
+}

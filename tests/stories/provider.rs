@@ -32,6 +32,8 @@ pub enum Answer {
     Events(Vec<Value>),
     /// The response has this status, and an error with this message in the usual format.
     Refuses(u16, String),
+    /// The response has this status and body.
+    Fails(u16, Value),
 }
 
 /// Returns an answer with this text.
@@ -164,6 +166,7 @@ fn reply(answer: &Answer, stream: &mut TcpStream) {
             let lines: Vec<_> = events.iter().map(|it| format!("data: {it}\n\n")).collect();
             write_stream(stream, &format!("{}data: [DONE]\n\n", lines.concat()));
         }
+        Answer::Fails(status, body) => plain(stream, *status, body),
         Answer::Refuses(status, message) => {
             let error = json!({ "error": { "message": message, "code": null } });
             plain(stream, *status, &error);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::agent::TestAgent;
-use crate::strict::script::{ASK, BOTH, FORBIDDEN, PONDER, WAIT, WAITING};
+use crate::strict::script::{ASK, BOTH, FORBIDDEN, PONDER, SUMMARISE, WAIT, WAITING};
 use crate::strict::{
     ALL, MockProvider, ProviderDialect, deepseek, gemini, glm, groq, kimi, minimax, mistral,
 };
@@ -257,4 +257,20 @@ fn content_that_glm_filters_is_a_refusal_and_the_session_goes_on() {
     assert_eq!(session.agent.turn(&format!("Turn 1: something {FORBIDDEN}")), "refusal");
     session.read(2, "").unwrap();
     assert_eq!(session.complaints(), [""; 0]);
+}
+
+#[test]
+fn every_provider_accepts_twenty_compactions() {
+    for provider in ALL {
+        let mut session = Session::start(&[provider]);
+        for number in 1..=20 {
+            session.read(number, if number % 2 == 0 { BOTH } else { "one" }).unwrap();
+            assert_eq!(session.agent.turn("/compact"), "end_turn");
+        }
+        let compacted = session.mock().requests();
+        let compacted =
+            compacted.iter().filter(|it| it["messages"].to_string().contains(SUMMARISE));
+        assert_eq!(compacted.count(), 20, "{}", provider.name);
+        assert_eq!(session.complaints(), [""; 0]);
+    }
 }

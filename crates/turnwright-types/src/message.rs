@@ -243,9 +243,9 @@ pub struct History {
     pub cost: Option<f64>,
     /// Estimates the tokens of the messages.
     pub meter: TokenMeter,
-    /// The size of the window in tokens, if this conversation has found out that it is smaller than
-    /// the model's is known to be.
-    pub window_limit: Option<u64>,
+    /// A model, and the size of its window in tokens if this conversation has found out that it is
+    /// smaller than it is known to be.
+    pub window_limit: Option<(String, u64)>,
     /// True if any message has ever contained an image or audio. Kept as a flag because scanning
     /// all messages is the slowest part of making a request late in a session.
     pub has_media: bool,

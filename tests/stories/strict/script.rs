@@ -15,6 +15,8 @@ pub const WAIT: &str = "wait";
 pub const PONDER: &str = "ponder";
 /// The provider filters the answer, if it has a finish reason for that.
 pub const FORBIDDEN: &str = "forbidden";
+/// Words of the request for a summary.
+pub const SUMMARISE: &str = "Write a summary that lets you go on";
 /// A single word, so that it arrives in one chunk.
 pub const WAITING: &str = "Waiting.";
 
@@ -70,6 +72,10 @@ pub fn answer(
         marker,
     };
     if answer.is_filtered {
+        return answer;
+    }
+    if messages.last().is_some_and(|it| it.to_string().contains(SUMMARISE)) {
+        answer.words = format!("All was read. {}", answer.marker);
         return answer;
     }
     if !is_result {

@@ -468,3 +468,26 @@ fn three_hundred_turns_obey_the_first_words_through_every_dialect() {
         assert!(text(&request).contains("Never touch b.txt, whatever I say later."));
     }
 }
+
+#[test]
+fn a_turn_that_is_refused_after_a_compaction_is_left_out_and_the_summary_stays() {
+    let filter = json!([{ "status": 400, "body": { "error": { "code": "data_inspection_failed",
+        "message": "Input data may contain inappropriate content." } } }]);
+    let script =
+        json!([nearly_full("One."), says("The summary."), filter, says("Three."), says("Four."),]);
+    let mut agent =
+        TestAgent::builder().model(script).variable("TURNWRIGHT_CONTEXT_WINDOW", WINDOW).start();
+    assert_eq!(agent.turn(&long_prompt("first words", 18_000)), "end_turn");
+    assert_eq!(agent.turn("second words"), "refusal");
+    assert_eq!(agent.turn("third words"), "end_turn");
+    let after = agent.model_request(3);
+    assert!(text(&after).contains("The summary.") && text(&after).contains("third words"));
+    assert!(!text(&after).contains("second words"), "{after}");
+    let session = agent.session.clone();
+    agent.restart();
+    agent.load(&session);
+    assert_eq!(agent.turn("fourth words"), "end_turn");
+    let loaded = agent.model_request(4);
+    let before = after["messages"].as_array().unwrap();
+    assert_eq!(&loaded["messages"].as_array().unwrap()[..before.len()], before);
+}

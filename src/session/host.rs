@@ -18,7 +18,7 @@ use crate::mcp::SessionServers;
 use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
 use crate::trust::TrustStore;
 use crate::turn::{
-    AnnouncedMode, SYSTEM_PROMPT, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
+    AnnouncedMode, Limits, SYSTEM_PROMPT, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -163,6 +163,7 @@ impl SessionHost {
         policy: PolicyRules,
         selection: SharedModelSelection,
         max_requests: u32,
+        limits: Limits,
     ) -> TurnServices {
         TurnServices {
             system_prompt: SYSTEM_PROMPT.into(),
@@ -173,6 +174,7 @@ impl SessionHost {
             announced_mode: AnnouncedMode::default(),
             policy: SharedRules::new(policy),
             max_requests,
+            limits,
             truncation_reported: Arc::default(),
             base_url_reported: Arc::default(),
             context_missing: Arc::default(),

@@ -11,7 +11,7 @@ use super::server_sandbox::ServerSite;
 use super::{SessionHost, effective_policy};
 use crate::error::Error;
 use crate::tools::ConfinementSettings;
-use crate::turn::TurnServices;
+use crate::turn::{Limits, TurnServices};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
 use turnwright_policy::permission::{Mode, PolicyRules};
@@ -58,6 +58,7 @@ pub(super) struct LoadedSession {
     pub(super) model: Arc<dyn Model>,
     pub(super) effort: ReasoningEffort,
     pub(super) max_requests: u32,
+    pub(super) limits: Limits,
     pub(super) servers: ServerLaunch,
     /// The lock of a new session. That of a stored one is taken when its previous task has ended.
     pub(super) lock: Option<SessionLock>,
@@ -87,7 +88,8 @@ impl SessionHost {
         let servers = self.load_servers(servers, project.roots.real_cwd());
         let (effort, max_requests) = (self.config().effort(), self.config().max_turn_requests());
         let lock = is_new.then(|| self.store().lock_session(&id)).transpose()?;
-        Ok(LoadedSession { project, model, effort, max_requests, servers, lock })
+        let limits = Limits::default();
+        Ok(LoadedSession { project, model, effort, max_requests, limits, servers, lock })
     }
 
     /// Loads the settings and rules for these folders. Blocks.

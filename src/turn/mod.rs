@@ -9,6 +9,9 @@ mod call_runner;
 mod cards;
 mod coalesce;
 mod context;
+mod limits;
+mod loop_detector;
+mod loop_guard;
 mod next_step;
 mod standalone_calls;
 mod admission_queue;
@@ -49,12 +52,14 @@ use turnwright_types::update::Update;
 
 use call_runner::{CallOrigin, CallRunner};
 use cards::OpenCards;
+use loop_detector::LoopDetector;
 pub(crate) use model_failures::stopped_note;
 use model_failures::{Nudge, unanswered_note};
 use next_step::TurnBudget;
 
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use context::SYSTEM_PROMPT;
+pub(crate) use limits::Limits;
 pub(crate) use standalone_calls::StandaloneCalls;
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
@@ -77,6 +82,8 @@ pub(crate) struct TurnServices {
     pub system_prompt: Arc<str>,
     /// The most requests to the model that one turn may make.
     pub max_requests: u32,
+    /// What a turn and the session may use up besides.
+    pub limits: Limits,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
     /// Whether the user was told that the base URL lacks its version.
@@ -245,6 +252,7 @@ pub(crate) struct Turn {
     /// The index of this turn's first message, the prompt.
     first_message: usize,
     cards: OpenCards,
+    loops: LoopDetector,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
 }
@@ -282,8 +290,6 @@ enum TurnStep {
     Wait(Duration, Option<String>),
     /// Wait, tell the user why, and ask the model to continue its answer.
     Continue(Duration, String, Nudge),
-    /// Ask again without running these calls: the model has repeated them too often.
-    SkipCalls(Vec<ToolCall>),
     End(Result<StopReason, Error>),
 }
 
@@ -317,6 +323,7 @@ impl Turn {
             silence: Duration::ZERO,
             first_message,
             cards,
+            loops: LoopDetector::default(),
             last_hidden: None,
         }
     }
@@ -343,16 +350,12 @@ impl Turn {
                     self.push_hidden_message(Message::User(model_failures::nudge_message(nudge)));
                     self.wait(delay, Some(why)).await
                 }
-                TurnStep::SkipCalls(calls) => {
-                    self.abandon_calls(calls, next_step::repeated_call()).await;
-                    TurnStep::Sample
-                }
                 TurnStep::End(result) => break result,
             };
             // The one place where a cancelled token becomes a stop reason, whatever error the
             // interrupted work has returned (R-CANCEL-2).
             if self.cancel.is_cancelled() {
-                if let TurnStep::RunCalls(calls) | TurnStep::SkipCalls(calls) = step {
+                if let TurnStep::RunCalls(calls) = step {
                     self.abandon_calls(calls, call_runner::cancelled()).await;
                 }
                 break Ok(StopReason::Cancelled);
@@ -416,6 +419,13 @@ impl Turn {
         let audience = Audience::Model;
         let entry = Entry::Message { id, message, audience };
         self.last_hidden = Some(self.services.log().add_entry(entry));
+    }
+
+    /// Tells the model why it was stopped, if no answer of it is the last message.
+    fn note_stop(&mut self, why: &str) {
+        if let Some(note) = stopped_note(&self.history, why) {
+            self.push_hidden_message(note);
+        }
     }
 
     /// Tells the model that the user has changed the mode during the turn.

@@ -7,8 +7,7 @@ use super::TurnStep;
 use super::model_failures::Nudge;
 use crate::error::{Error, as_sentence, error_chain};
 use turnwright_llm::{EndReason, ErrorKind, LlmError, MAX_RETRY_WAIT};
-use turnwright_types::message::{Arguments, StopReason, ToolCall};
-use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::message::{StopReason, ToolCall};
 
 /// Maximum number of retries of a request after a transient failure.
 const MAX_RETRIES: u32 = 4;
@@ -20,32 +19,6 @@ const MAX_CUT_CALLS: u32 = 2;
 /// How often per turn the model is asked to continue an answer that the user has seen a part of. It
 /// is at most once for each answer.
 const MAX_RESUMPTIONS: u32 = 2;
-/// How often in a row the same calls may be made by a model that is known to loop (quirk C.1 #28b)
-/// if they only read: the result would be the same again.
-const MAX_SAME_READS: u32 = 2;
-/// The same limit for calls that do not only read: a command may be waiting for something.
-const MAX_SAME_CALLS: u32 = 10;
-
-/// How often in a row the same calls may be made.
-pub(super) fn max_repeats(is_watched: bool, reads: bool) -> u32 {
-    match (is_watched, reads) {
-        (false, _) => u32::MAX,
-        (true, true) => MAX_SAME_READS,
-        (true, false) => MAX_SAME_CALLS,
-    }
-}
-
-/// How often repeated calls are skipped before the turn ends.
-const MAX_SKIPS: u32 = 2;
-/// The result of a skipped call.
-pub(super) fn repeated_call() -> ToolRefusal {
-    ToolRefusal::new(
-        "Not executed: you have just made exactly this call, and its result stands above. Use it, \
-         do something else, or say what is missing.",
-        "Skipped: the model has just made exactly this call",
-    )
-}
-
 /// The interval at which the user is told how much of a wait is left.
 const COUNTDOWN_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -58,9 +31,6 @@ pub(super) struct TurnBudget {
     cuts: u32,
     resumptions: u32,
     nudges: u32,
-    /// The calls of the last answer.
-    last_calls: Vec<(String, Arguments)>,
-    times_in_row: u32,
     /// Whether the model was already asked to continue the current answer.
     is_resumed: bool,
 }
@@ -75,29 +45,7 @@ impl TurnBudget {
             cuts: MAX_CUT_CALLS,
             resumptions: MAX_RESUMPTIONS,
             nudges: 1,
-            last_calls: Vec::new(),
-            times_in_row: 0,
             is_resumed: false,
-        }
-    }
-
-    /// Counts consecutive answers with the same calls, and checks whether they may run.
-    fn check_repeats(&mut self, calls: &[ToolCall], most: u32) -> RepeatCheck {
-        let same = |it: &ToolCall, (name, arguments): &(String, Arguments)| {
-            it.name == *name && it.arguments == *arguments
-        };
-        let is_same = calls.len() == self.last_calls.len()
-            && calls.iter().zip(&self.last_calls).all(|(it, last)| same(it, last));
-        if !is_same {
-            let pair = |it: &ToolCall| (it.name.clone(), it.arguments.clone());
-            self.last_calls = calls.iter().map(pair).collect();
-            self.times_in_row = 0;
-        }
-        self.times_in_row += 1;
-        match self.times_in_row {
-            times if times <= most => RepeatCheck::Allowed,
-            times if times <= most.saturating_add(MAX_SKIPS) => RepeatCheck::TooOften,
-            _ => RepeatCheck::GiveUp,
         }
     }
 
@@ -108,13 +56,6 @@ impl TurnBudget {
     }
 }
 
-/// Whether calls that repeat the last answer's may run.
-enum RepeatCheck {
-    Allowed,
-    TooOften,
-    GiveUp,
-}
-
 /// The outcome of one request to the model.
 #[derive(Debug)]
 pub(super) enum SampleOutcome {
@@ -122,8 +63,6 @@ pub(super) enum SampleOutcome {
     Reply {
         end: EndReason,
         calls: Vec<ToolCall>,
-        /// How often in a row the same calls may be made.
-        max_repeats: u32,
         /// Whether the text contains a tool call and the model is one that is told so.
         has_leaked_call: bool,
     },
@@ -155,7 +94,7 @@ pub(super) fn after_sample(
 ) -> TurnStep {
     match sampled {
         SampleOutcome::Failed { error, shown } => after_failure(error, shown, budget, jitter),
-        SampleOutcome::Reply { end, calls, max_repeats, has_leaked_call } => {
+        SampleOutcome::Reply { end, calls, has_leaked_call } => {
             budget.retries = MAX_RETRIES;
             budget.fragile_retries = MAX_FRAGILE_RETRIES;
             budget.is_resumed = false;
@@ -180,13 +119,7 @@ pub(super) fn after_sample(
                 {
                     TurnStep::End(Ok(StopReason::MaxTurnRequests))
                 }
-                EndReason::Complete | EndReason::Length => {
-                    match budget.check_repeats(&calls, max_repeats) {
-                        RepeatCheck::Allowed => TurnStep::RunCalls(calls),
-                        RepeatCheck::TooOften => TurnStep::SkipCalls(calls),
-                        RepeatCheck::GiveUp => TurnStep::End(Err(Error::ModelLoop)),
-                    }
-                }
+                EndReason::Complete | EndReason::Length => TurnStep::RunCalls(calls),
             }
         }
     }
@@ -260,6 +193,7 @@ pub(super) fn next_countdown(left: Duration) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::message::Arguments;
 
     fn reply(end: EndReason, calls: usize) -> SampleOutcome {
         let call = |number: usize| ToolCall {
@@ -270,7 +204,7 @@ mod tests {
             extra: None,
         };
         let calls = (0..calls).map(call).collect();
-        SampleOutcome::Reply { end, calls, max_repeats: u32::MAX, has_leaked_call: false }
+        SampleOutcome::Reply { end, calls, has_leaked_call: false }
     }
 
     fn status(status: u16, retry_after: Option<u64>) -> SampleOutcome {
@@ -306,7 +240,6 @@ mod tests {
         match step {
             TurnStep::Sample => "sample".to_owned(),
             TurnStep::RunCalls(calls) => format!("act {}", calls.len()),
-            TurnStep::SkipCalls(calls) => format!("spare {}", calls.len()),
             TurnStep::Wait(delay, _) => format!("pause {delay:?}"),
             TurnStep::Continue(delay, ..) => format!("continue {delay:?}"),
             TurnStep::End(Ok(reason)) => format!("{reason:?}"),
@@ -335,36 +268,10 @@ mod tests {
         let leaked_reply = || SampleOutcome::Reply {
             end: EndReason::Complete,
             calls: vec![],
-            max_repeats: 2,
             has_leaked_call: true,
         };
         assert!(next(leaked_reply(), &mut budget).starts_with("continue"));
         assert_eq!(next(leaked_reply(), &mut budget), "EndTurn");
-    }
-
-    /// C.1 #28b.
-    #[test]
-    fn the_same_calls_are_not_made_for_ever() {
-        let steps = |max_repeats: u32| {
-            let mut budget = TurnBudget::new(100);
-            let mut steps = String::new();
-            while steps.len() < 14 && !steps.ends_with('e') {
-                let SampleOutcome::Reply { end, calls, .. } = reply(EndReason::Complete, 1) else {
-                    break;
-                };
-                let sampled =
-                    SampleOutcome::Reply { end, calls, max_repeats, has_leaked_call: false };
-                steps.push(match after_sample(sampled, &mut budget, 0.5) {
-                    TurnStep::RunCalls(_) => 'a',
-                    TurnStep::SkipCalls(_) => 's',
-                    _ => 'e',
-                });
-            }
-            steps
-        };
-        assert_eq!(steps(max_repeats(true, true)), "aasse");
-        assert_eq!(steps(max_repeats(true, false)), "aaaaaaaaaasse");
-        assert_eq!(steps(max_repeats(false, true)), "aaaaaaaaaaaaaa");
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Turn {
         };
         let jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
         let step = next_step::after_sample(sampled, &mut self.budget, jitter);
-        if !matches!(step, TurnStep::RunCalls(_) | TurnStep::SkipCalls(_)) {
+        if !matches!(step, TurnStep::RunCalls(_)) {
             let why = "Not executed: the turn ended here.";
             self.abandon_calls(calls, ToolRefusal::new(why, why)).await;
         }
@@ -107,7 +107,8 @@ impl Turn {
         }
         let calls = reply.map(|it| self.identify_calls(it, &answer.cards)).unwrap_or_default();
         self.record_answer(message, answer, &calls, reply.map(|it| it.provider_state.clone()));
-        self.close_incomplete_cards(&answer.cards, &calls).await;
+        let is_whole = reply.is_some();
+        self.close_unmade_cards(&answer.cards, &calls, is_whole).await;
         calls
     }
 
@@ -125,11 +126,9 @@ impl Turn {
         if reply.end == EndReason::Length {
             self.report_full_window(model, reply.usage);
         }
-        let reads = calls.iter().all(|it| self.services.tools.is_read_only(&it.name));
-        let max_repeats = next_step::max_repeats(model.is_loop_prone(), reads);
         let has_leaked_call =
             calls.is_empty() && model.nudges_leaked_calls() && looks_like_leaked_call(text);
-        SampleOutcome::Reply { end: reply.end, calls: calls.to_vec(), max_repeats, has_leaked_call }
+        SampleOutcome::Reply { end: reply.end, calls: calls.to_vec(), has_leaked_call }
     }
 
     /// Gives each call of the answer its identifiers. A call without a card, because its name
@@ -160,15 +159,18 @@ impl Turn {
         calls
     }
 
-    /// Closes the cards of calls that were never complete. Their end is stored before the client
-    /// sees it.
-    async fn close_incomplete_cards(
+    /// Closes the cards of calls that were never complete or that only repeat another. Their end is
+    /// stored before the client sees it.
+    async fn close_unmade_cards(
         &mut self,
         cards: &[Option<StreamingCall>],
         calls: &[ToolCall],
+        is_whole: bool,
     ) {
         let why = if self.cancel.is_cancelled() {
             "Cancelled"
+        } else if is_whole {
+            "Skipped: the model repeats this call"
         } else {
             "Failed: the answer broke off before the call was complete"
         };

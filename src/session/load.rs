@@ -11,7 +11,8 @@ use super::server_sandbox::ServerSite;
 use super::{SessionHost, effective_policy};
 use crate::error::Error;
 use crate::tools::ConfinementSettings;
-use crate::turn::{Limits, TurnServices};
+use crate::config::Limits;
+use crate::turn::TurnServices;
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
 use turnwright_policy::permission::{Mode, PolicyRules};
@@ -88,7 +89,7 @@ impl SessionHost {
         let servers = self.load_servers(servers, project.roots.real_cwd());
         let (effort, max_requests) = (self.config().effort(), self.config().max_turn_requests());
         let lock = is_new.then(|| self.store().lock_session(&id)).transpose()?;
-        let limits = Limits::default();
+        let limits = self.config().limits();
         Ok(LoadedSession { project, model, effort, max_requests, limits, servers, lock })
     }
 

@@ -12,7 +12,7 @@ const LINES_SHOWN: usize = 40;
 const MAX_LINE_CHARS: usize = 300;
 
 /// The file that a call would edit, by its arguments.
-pub fn edited_path(arguments: &Value) -> Option<&str> {
+pub(crate) fn edited_path(arguments: &Value) -> Option<&str> {
     let named = ["path", "file_path", "file"].iter().find_map(|it| arguments.get(it)?.as_str());
     named.or_else(|| {
         let patch = ["patch", "input"].iter().find_map(|it| arguments.get(it)?.as_str())?;
@@ -22,7 +22,7 @@ pub fn edited_path(arguments: &Value) -> Option<&str> {
 
 /// The numbered lines around the place that a call would edit. `None` unless the model has read the
 /// file and may read it now.
-pub async fn current_place(env: &ToolEnv, arguments: &Value) -> Option<String> {
+pub(crate) async fn current_place(env: &ToolEnv, arguments: &Value) -> Option<String> {
     let path = edited_path(arguments)?;
     let target = env.files.resolve(path).await.ok()?;
     let now = env.files.read(&target).await.ok()?;

@@ -253,7 +253,7 @@ pub(crate) fn turn_fixture(
         announced_mode: AnnouncedMode::default(),
         policy: SharedRules::default(),
         max_requests: 10,
-        limits: super::Limits::default(),
+        limits: crate::config::Limits::default(),
         truncation_reported: Arc::default(),
         base_url_reported: Arc::default(),
         context_missing: Arc::default(),

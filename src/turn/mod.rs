@@ -10,6 +10,7 @@ mod cards;
 mod coalesce;
 mod context;
 mod limits;
+mod limit_end;
 mod loop_detector;
 mod loop_guard;
 mod next_step;
@@ -37,8 +38,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::{Limits, Resource};
 use crate::error::Error;
 use crate::tools::{OfferContext, ToolEnv, Toolbox};
 use turnwright_llm::{Model, ReasoningEffort};
@@ -59,7 +62,7 @@ use next_step::TurnBudget;
 
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use context::SYSTEM_PROMPT;
-pub(crate) use limits::Limits;
+use limits::{ReachedLimit, SpendingMeter};
 pub(crate) use standalone_calls::StandaloneCalls;
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
@@ -253,6 +256,8 @@ pub(crate) struct Turn {
     first_message: usize,
     cards: OpenCards,
     loops: LoopDetector,
+    meter: SpendingMeter,
+    began: Instant,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
 }
@@ -290,6 +295,8 @@ enum TurnStep {
     Wait(Duration, Option<String>),
     /// Wait, tell the user why, and ask the model to continue its answer.
     Continue(Duration, String, Nudge),
+    /// A limit is reached: ask the model for a last summary instead of running these calls.
+    Summarize(Vec<ToolCall>, ReachedLimit),
     End(Result<StopReason, Error>),
 }
 
@@ -305,6 +312,9 @@ impl Turn {
         let excerpt = excerpt(&prompt);
         history.push(Message::User(prompt));
         let budget = TurnBudget::new(services.max_requests);
+        let mut limits = services.limits;
+        limits.turn[Resource::Requests as usize] = f64::from(services.max_requests);
+        let meter = SpendingMeter::new(limits, &history);
         let cards = OpenCards::new(Arc::clone(services.client()), services.log().clone());
         services.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
         let runner = CallRunner::new(
@@ -324,6 +334,8 @@ impl Turn {
             first_message,
             cards,
             loops: LoopDetector::default(),
+            meter,
+            began: Instant::now(),
             last_hidden: None,
         }
     }
@@ -336,7 +348,7 @@ impl Turn {
         self.wait_for_servers().await;
         self.add_project_context().await;
         self.log_prompt();
-        let mut step = TurnStep::Sample;
+        let mut step = self.first_step();
         let mut result = loop {
             self.services.send_notices();
             step = match step {
@@ -350,12 +362,13 @@ impl Turn {
                     self.push_hidden_message(Message::User(model_failures::nudge_message(nudge)));
                     self.wait(delay, Some(why)).await
                 }
+                TurnStep::Summarize(calls, limit) => self.ask_for_summary(calls, limit).await,
                 TurnStep::End(result) => break result,
             };
             // The one place where a cancelled token becomes a stop reason, whatever error the
             // interrupted work has returned (R-CANCEL-2).
             if self.cancel.is_cancelled() {
-                if let TurnStep::RunCalls(calls) = step {
+                if let TurnStep::RunCalls(calls) | TurnStep::Summarize(calls, _) = step {
                     self.abandon_calls(calls, call_runner::cancelled()).await;
                 }
                 break Ok(StopReason::Cancelled);
@@ -364,7 +377,11 @@ impl Turn {
         if self.cancel.is_cancelled() {
             result = Ok(StopReason::Cancelled);
         }
+        if result.is_ok() && !self.cancel.is_cancelled() {
+            self.report_limit();
+        }
         self.remove_trailing_nudge();
+        self.history.spent.time += self.began.elapsed();
         if matches!(result, Ok(StopReason::Refusal)) {
             // The prompt and everything after it are left out of the next request (R-TURN-7).
             self.history.messages.truncate(self.first_message);

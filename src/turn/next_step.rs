@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::TurnStep;
+use super::limits::ReachedLimit;
 use super::model_failures::Nudge;
 use crate::error::{Error, as_sentence, error_chain};
 use turnwright_llm::{EndReason, ErrorKind, LlmError, MAX_RETRY_WAIT};
@@ -33,6 +34,12 @@ pub(super) struct TurnBudget {
     nudges: u32,
     /// Whether the model was already asked to continue the current answer.
     is_resumed: bool,
+    /// The most requests of the turn.
+    max_requests: u32,
+    /// Another limit that is reached by now.
+    pub(super) reached: Option<ReachedLimit>,
+    /// The limit because of which the model was asked for its last answer.
+    pub(super) ending: Option<ReachedLimit>,
 }
 
 impl TurnBudget {
@@ -46,6 +53,21 @@ impl TurnBudget {
             resumptions: MAX_RESUMPTIONS,
             nudges: 1,
             is_resumed: false,
+            max_requests: requests,
+            reached: None,
+            ending: None,
+        }
+    }
+
+    /// Counts one more request.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub(super) fn take_request(&mut self) -> Result<(), ReachedLimit> {
+        match self.reached {
+            Some(limit) => Err(limit),
+            None if TurnBudget::take(&mut self.requests) => Ok(()),
+            None => Err(ReachedLimit::turn_requests(self.max_requests)),
         }
     }
 
@@ -92,6 +114,9 @@ pub(super) fn after_sample(
     budget: &mut TurnBudget,
     jitter: f64,
 ) -> TurnStep {
+    if let Some(limit) = budget.ending {
+        return after_last_request(sampled, limit, budget, jitter);
+    }
     match sampled {
         SampleOutcome::Failed { error, shown } => after_failure(error, shown, budget, jitter),
         SampleOutcome::Reply { end, calls, has_leaked_call } => {
@@ -114,12 +139,33 @@ pub(super) fn after_sample(
                     TurnStep::Continue(Duration::ZERO, why.to_owned(), Nudge::Leaked)
                 }
                 EndReason::Complete if calls.is_empty() => TurnStep::End(Ok(StopReason::EndTurn)),
-                EndReason::Complete | EndReason::Length
-                    if !TurnBudget::take(&mut budget.requests) =>
-                {
-                    TurnStep::End(Ok(StopReason::MaxTurnRequests))
-                }
-                EndReason::Complete | EndReason::Length => TurnStep::RunCalls(calls),
+                EndReason::Complete | EndReason::Length => match budget.take_request() {
+                    Ok(()) => TurnStep::RunCalls(calls),
+                    Err(limit) => TurnStep::Summarize(calls, limit),
+                },
+            }
+        }
+    }
+}
+
+/// Decides what to do after the answer to the last request of a turn. Whatever it is, it ends the turn
+/// for the reason why it was the last.
+fn after_last_request(
+    sampled: SampleOutcome,
+    limit: ReachedLimit,
+    budget: &mut TurnBudget,
+    jitter: f64,
+) -> TurnStep {
+    let end = TurnStep::End(Ok(limit.stop_reason()));
+    match sampled {
+        SampleOutcome::Reply { end: EndReason::Refused(_), .. } => {
+            TurnStep::End(Ok(StopReason::Refusal))
+        }
+        SampleOutcome::Reply { .. } => end,
+        SampleOutcome::Failed { error, shown } => {
+            match after_failure(error, shown, budget, jitter) {
+                TurnStep::End(_) => end,
+                step => step,
             }
         }
     }
@@ -242,6 +288,9 @@ mod tests {
             TurnStep::RunCalls(calls) => format!("act {}", calls.len()),
             TurnStep::Wait(delay, _) => format!("pause {delay:?}"),
             TurnStep::Continue(delay, ..) => format!("continue {delay:?}"),
+            TurnStep::Summarize(calls, limit) => {
+                format!("{} calls, {:?}", calls.len(), limit.stop_reason())
+            }
             TurnStep::End(Ok(reason)) => format!("{reason:?}"),
             TurnStep::End(Err(error)) => format!("error {error}"),
         }
@@ -257,9 +306,26 @@ mod tests {
         assert_eq!(next(reply(EndReason::Complete, 0), &mut budget), "EndTurn");
         assert_eq!(next(reply(EndReason::Complete, 2), &mut budget), "act 2");
         assert_eq!(next(reply(EndReason::Complete, 1), &mut budget), "act 1");
-        assert_eq!(next(reply(EndReason::Complete, 1), &mut budget), "MaxTurnRequests");
+        let last = next(reply(EndReason::Complete, 1), &mut budget);
+        assert_eq!(last, "1 calls, MaxTurnRequests");
         assert_eq!(next(reply(EndReason::Refused(String::new()), 1), &mut budget), "Refusal");
         assert_eq!(next(reply(EndReason::Length, 0), &mut budget), "MaxTokens");
+    }
+
+    #[test]
+    fn after_the_last_request_the_turn_ends_whatever_comes_back() {
+        let limit = ReachedLimit::turn_requests(1);
+        for (sampled, expected) in [
+            (reply(EndReason::Complete, 2), "MaxTurnRequests"),
+            (reply(EndReason::Complete, 0), "MaxTurnRequests"),
+            (reply(EndReason::Length, 0), "MaxTurnRequests"),
+            (reply(EndReason::Refused(String::new()), 0), "Refusal"),
+            (status(400, None), "MaxTurnRequests"),
+            (status(503, None), "pause 500ms"),
+        ] {
+            let mut budget = TurnBudget { ending: Some(limit), ..TurnBudget::new(1) };
+            assert_eq!(next(sampled, &mut budget), expected);
+        }
     }
 
     #[test]

@@ -84,9 +84,10 @@ impl Turn {
                 self.evaluate_reply(model, reply, &calls, &answer.text)
             }
         };
+        self.check_limits();
         let jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
         let step = next_step::after_sample(sampled, &mut self.budget, jitter);
-        if !matches!(step, TurnStep::RunCalls(_)) {
+        if !matches!(step, TurnStep::RunCalls(_) | TurnStep::Summarize(..)) {
             let why = "Not executed: the turn ended here.";
             self.abandon_calls(calls, ToolRefusal::new(why, why)).await;
         }
@@ -221,8 +222,13 @@ impl Turn {
     /// Reports the tokens in use, which are those of the last request, whatever earlier ones have
     /// used. Without a known window nothing is reported: a wrong gauge is worse than none.
     fn report_usage(&mut self, model: &dyn Model, usage: Option<TokenUsage>) {
+        self.history.spent.requests += 1;
         // Zero tokens means that the server does not count.
-        let Some(usage) = usage.filter(|it| it.input + it.output > 0) else { return };
+        let Some(usage) = usage.filter(|it| it.input + it.output > 0) else {
+            let none = TokenUsage::default();
+            return self.services.log().record_usage(model.name(), none, None, None);
+        };
+        self.history.spent.tokens += usage.input + usage.output;
         self.history.tokens = Some(usage.input + usage.output);
         if let Some(price) = model.price() {
             *self.history.cost.get_or_insert_default() += price.cost(&usage);

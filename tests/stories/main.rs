@@ -35,6 +35,7 @@ mod history;
 mod initialize;
 mod instructions;
 mod learned;
+mod limits;
 mod loops;
 mod mcp_http;
 mod media;

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -231,6 +232,17 @@ impl StopReason {
     }
 }
 
+/// What a session has used up besides its cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spending {
+    /// Requests that were answered.
+    pub requests: u64,
+    /// The tokens of all requests and answers, as far as they were counted.
+    pub tokens: u64,
+    /// How long its turns took.
+    pub time: Duration,
+}
+
 /// The messages of a session. Cloning is cheap, because the messages are shared. A turn works on a
 /// clone, so that the session still has the previous history if the turn panics.
 #[derive(Clone, Debug, Default)]
@@ -242,6 +254,8 @@ pub struct History {
     pub cost: Option<f64>,
     /// The tokens of the last request and its answer, if they were counted.
     pub tokens: Option<u64>,
+    /// What the session has used up so far.
+    pub spent: Spending,
     /// True if any message has ever contained an image or audio. Kept as a flag because scanning
     /// all messages is the slowest part of making a request late in a session.
     pub has_media: bool,

@@ -119,7 +119,8 @@ impl Config {
     /// The limits of turns and sessions.
     pub(crate) fn limits(&self) -> Limits {
         let section = self.file.load().map(|it| it.limits).unwrap_or_default();
-        let mut limits = Limits { stops_loops: section.stop_loops.unwrap_or(true), ..Limits::default() };
+        let mut limits =
+            Limits { stops_loops: section.stop_loops.unwrap_or(true), ..Limits::default() };
         let flags = self.flags.limits.iter().map(|(name, number)| (name.as_str(), *number));
         // A flag takes precedence over the file.
         let settings = section.numbers().map(|(name, number)| -> (&str, f64) { (name, number) });
@@ -132,8 +133,7 @@ impl Config {
                 "minutes" => Resource::Minutes,
                 _ => continue,
             };
-            let amounts =
-                if scope == "session" { &mut limits.session } else { &mut limits.turn };
+            let amounts = if scope == "session" { &mut limits.session } else { &mut limits.turn };
             amounts[resource as usize] = number;
         }
         limits

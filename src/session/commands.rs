@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::SessionHost;
 use super::checkpoint_commands::CheckpointCommand;
+use super::steering;
 use crate::error::{as_sentence, error_chain};
 use crate::tools::{self, ToolEnv};
 use crate::turn::TurnServices;
@@ -64,6 +65,14 @@ const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
     (
         command("cost", "Show the tokens and the cost of this session", None),
         CommandAction::Immediate(usage),
+    ),
+    (
+        command(
+            "steer",
+            "Tell the model something while it works",
+            Some("what it should take into account"),
+        ),
+        CommandAction::Immediate(|_, _| steering::usage()),
     ),
     (
         command("mode", "Show or change the mode", Some("plan, ask, auto-edit, auto or full")),

@@ -74,8 +74,8 @@ pub(crate) use allowed_tools::AllowedTools;
 pub(crate) use arguments::{canonical_name, repair_arguments};
 pub(crate) use command::command_line_effects;
 pub(crate) use confinement::ConfinementSettings;
-pub(crate) use current_place::{current_place, edited_path};
 pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard};
+pub(crate) use current_place::{current_place, edited_path};
 use hard_links::OtherNames;
 pub(crate) use hidden_paths::{KnownFolders, hidden_below};
 pub(crate) use project_context::{

@@ -39,7 +39,10 @@ impl ReachedLimit {
             Resource::Cost => format!("${amount:.2}"),
             Resource::Minutes => format!("{amount} minutes"),
         };
-        format!("limit of {what} {}", if self.is_session { "for this session" } else { "for one turn" })
+        format!(
+            "limit of {what} {}",
+            if self.is_session { "for this session" } else { "for one turn" }
+        )
     }
 
     /// The setting that raises it.

@@ -176,7 +176,8 @@ fn word_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let end = text.char_indices().find(|(at, it)| {
-        let joins = matches!(it, '.' | ':' | '-') && is_digit(at.wrapping_sub(1)) && is_digit(at + 1);
+        let joins =
+            matches!(it, '.' | ':' | '-') && is_digit(at.wrapping_sub(1)) && is_digit(at + 1);
         !it.is_alphanumeric() && !joins
     });
     end.map_or(text.len(), |it| it.0)

@@ -25,7 +25,10 @@ pub(super) struct LoopQuestion {
 impl Turn {
     /// Tells the model in the results if it goes round in circles. Returns what the user must be asked
     /// about.
-    pub(super) async fn check_loops(&mut self, results: &mut [ToolMessage]) -> Option<LoopQuestion> {
+    pub(super) async fn check_loops(
+        &mut self,
+        results: &mut [ToolMessage],
+    ) -> Option<LoopQuestion> {
         if !self.services.limits.stops_loops {
             return None;
         }
@@ -136,8 +139,8 @@ fn description(repetition: Repetition, call: &ToolCall) -> String {
             "The model has made the same {calls} calls in turn {times} times, always with the same \
              results. The last was `{shown}`."
         ),
-        Repetition::FailedEdit { times } => format!(
-            "{times} edits of the same file have failed in a row. The last was `{shown}`."
-        ),
+        Repetition::FailedEdit { times } => {
+            format!("{times} edits of the same file have failed in a row. The last was `{shown}`.")
+        }
     }
 }

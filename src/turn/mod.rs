@@ -15,6 +15,7 @@ mod loop_detector;
 mod loop_guard;
 mod next_step;
 mod standalone_calls;
+mod steering;
 mod admission_queue;
 mod answer_listener;
 mod first_prompt;
@@ -64,6 +65,7 @@ pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run}
 pub(crate) use context::SYSTEM_PROMPT;
 use limits::{ReachedLimit, SpendingMeter};
 pub(crate) use standalone_calls::StandaloneCalls;
+pub(crate) use steering::SteeringQueue;
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
 /// for each of its turns.
@@ -258,6 +260,7 @@ pub(crate) struct Turn {
     loops: LoopDetector,
     meter: SpendingMeter,
     began: Instant,
+    steering: SteeringQueue,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
 }
@@ -336,6 +339,7 @@ impl Turn {
             loops: LoopDetector::default(),
             meter,
             began: Instant::now(),
+            steering: SteeringQueue::default(),
             last_hidden: None,
         }
     }
@@ -353,6 +357,7 @@ impl Turn {
             self.services.send_notices();
             step = match step {
                 TurnStep::Sample => {
+                    self.add_steering();
                     self.announce_mode_change();
                     self.sample().await
                 }
@@ -363,6 +368,10 @@ impl Turn {
                     self.wait(delay, Some(why)).await
                 }
                 TurnStep::Summarize(calls, limit) => self.ask_for_summary(calls, limit).await,
+                TurnStep::End(Ok(StopReason::EndTurn)) => match self.step_after_answer() {
+                    Some(step) => step,
+                    None => break Ok(StopReason::EndTurn),
+                },
                 TurnStep::End(result) => break result,
             };
             // The one place where a cancelled token becomes a stop reason, whatever error the
@@ -390,6 +399,7 @@ impl Turn {
         } else if let Some(note) = unanswered_note(&self.history, &result) {
             self.push_hidden_message(note);
         }
+        self.keep_unread_steering();
         file_change_recorder::end_turn(&self.services, &self.cancel).await;
         let why = result.as_ref().map_or("error", |it| it.as_str());
         let written = self.services.log().end_turn(why, self.history.minted, self.history.cost);

@@ -131,8 +131,11 @@ fn an_edit_that_fails_four_times_is_told_what_is_there_now() {
     };
     let edits: Vec<_> = (0..4).map(edit).collect();
     let replies = [vec![read()], edits, vec![says("Done.")]].concat();
-    let mut agent =
-        TestAgent::builder().file("a.txt", &text).permission("allow_once").model(json!(replies)).start();
+    let mut agent = TestAgent::builder()
+        .file("a.txt", &text)
+        .permission("allow_once")
+        .model(json!(replies))
+        .start();
     assert_eq!(agent.turn("go"), "end_turn");
     let results = cards::results(&agent, 5);
     assert!(!results[3].contains("in a row"), "{}", results[3]);
@@ -144,10 +147,8 @@ fn an_edit_that_fails_four_times_is_told_what_is_there_now() {
 fn an_answer_that_repeats_a_call_ends_with_the_third_and_runs_the_first() {
     let call = cards::call("read_file", &json!({ "path": "a.txt" }));
     let endless = [vec![json!({ "text": "Reading." })], vec![call; 100]].concat();
-    let mut agent = TestAgent::builder()
-        .file("a.txt", "x\n")
-        .model(json!([endless, says("Done.")]))
-        .start();
+    let mut agent =
+        TestAgent::builder().file("a.txt", "x\n").model(json!([endless, says("Done.")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
     cards::check(&agent);
     assert_eq!(cards::results(&agent, 1).len(), 1);

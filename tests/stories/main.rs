@@ -64,6 +64,7 @@ mod sessions_list;
 mod side_by_side;
 mod skills;
 mod slash_commands;
+mod steering;
 mod store;
 mod strict;
 mod tool_cards;

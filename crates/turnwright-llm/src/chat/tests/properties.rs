@@ -211,9 +211,8 @@ fn an_endless_reply_is_stopped() {
     }
     let calls = delta(&format!("\"tool_calls\":[{}{{}}]", "{},".repeat(2000)));
     assert!(error_of_endless_reply(&calls).contains("invalid chunk"));
-    let call = |name: usize| {
-        format!("{{\"function\":{{\"name\":\"f{name}\",\"arguments\":\"{{}}\"}}}}")
-    };
+    let call =
+        |name: usize| format!("{{\"function\":{{\"name\":\"f{name}\",\"arguments\":\"{{}}\"}}}}");
     let calls: Vec<_> = (0..129).map(call).collect();
     let calls = delta(&format!("\"tool_calls\":[{}]", calls.join(",")));
     assert!(error_of_endless_reply(&calls).contains("more than 128 tool calls"));

@@ -33,12 +33,6 @@ pub(crate) enum Error {
     /// The stored sessions could not be read or written.
     #[error("{}", with_store_advice(.0))]
     Store(StoreError),
-    /// The model repeats the same call without progress.
-    #[error(
-        "The model kept repeating the same call, so the turn was stopped. Say what to do \
-         differently, or choose another model"
-    )]
-    ModelLoop,
     /// A bug in this program.
     #[error("Internal error in {place}. See the log in the state folder")]
     Internal { place: &'static str },
@@ -95,7 +89,6 @@ impl Error {
             Error::InvalidState(_) => ErrorKind::InvalidState,
             Error::Cancelled => ErrorKind::Cancelled,
             Error::Llm(error) => ErrorKind::Model(error.kind()),
-            Error::ModelLoop => ErrorKind::Model(turnwright_llm::ErrorKind::Malformed),
             Error::Store(StoreError::NoSuchSession) => ErrorKind::NotFound,
             Error::Store(StoreError::SessionLocked(_)) => ErrorKind::InvalidState,
             Error::Store(_) | Error::Internal { .. } => ErrorKind::Internal,

@@ -158,6 +158,7 @@ pub(super) fn initialize_response(
     InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(capabilities)
         .auth_methods(auth_methods(is_configured, caps))
+        .meta(extensions::advertised_steering())
         .agent_info(
             Implementation::new("turnwright", env!("CARGO_PKG_VERSION"))
                 .title("turnwright".to_owned()),

@@ -11,7 +11,7 @@ use super::responder::Responder;
 use super::wire::{
     ArchiveSession, Authenticate, CloseSession, DeleteSession, ForkSession, GetMessages,
     GetSessionStatus, Initialize, ListSessions, LoadSession, NewSession, Prompt, RequestMethod,
-    ResumeSession, SetConfigOption, SetMode, SetModel, SetSessionTitle, UnarchiveSession,
+    ResumeSession, SetConfigOption, SetMode, SetModel, SetSessionTitle, Steer, UnarchiveSession,
 };
 use super::{saved_sessions, sessions};
 use crate::error::Error;
@@ -42,6 +42,7 @@ impl Connection {
             .on::<SetMode>(handlers::set_mode)
             .on::<SetModel>(handlers::set_model)
             .on::<SetConfigOption>(handlers::set_option)
+            .on::<Steer>(extensions::steer)
             .on::<GetMessages>(extensions::history)
             .finish();
     }

@@ -55,7 +55,6 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
         | Error::InvalidState(_)
         | Error::Cancelled
         | Error::Store(_)
-        | Error::ModelLoop
         | Error::Internal { .. } => {}
     }
     RpcError { code, message, data: Some(data) }

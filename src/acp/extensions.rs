@@ -4,8 +4,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::connection::Connection;
+use super::from_wire;
 use super::responder::Responder;
-use super::wire::{GetMessages, RequestMethod};
+use super::wire::schema::ContentBlock;
+use super::wire::{GetMessages, RequestMethod, Steer};
 use crate::error::Error;
 use crate::session::{self, HistoryPage, MessageRecord};
 use turnwright_rpc::RequestId;
@@ -16,9 +18,48 @@ use turnwright_types::timestamp::rfc3339_millis;
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1_000;
 
-/// The `_meta` of the response to `initialize`.
+/// The `_meta` of the agent's capabilities.
 pub(super) fn advertised_methods() -> Map<String, Value> {
-    [("turnwright/methods".to_owned(), json!([GetMessages::NAME]))].into_iter().collect()
+    let methods = json!([GetMessages::NAME, Steer::NAME]);
+    [("turnwright/methods".to_owned(), methods)].into_iter().collect()
+}
+
+/// The `_meta` of the response to `initialize`, in which other agents advertise steering.
+pub(super) fn advertised_steering() -> Map<String, Value> {
+    [("steering".to_owned(), json!({ "supported": true }))].into_iter().collect()
+}
+
+/// The parameters of `_session/steering`, as other agents have them.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SteeringRequest {
+    session_id: String,
+    prompt: Vec<ContentBlock>,
+}
+
+/// Gives the user's words to the running turn. If there is none, the client has to send them as a
+/// prompt: a turn that no prompt has asked for would have nobody to answer.
+pub(super) fn steer(
+    connection: &mut Connection,
+    _: &RequestId,
+    SteeringRequest { session_id, prompt }: SteeringRequest,
+    reply: Responder<Steer>,
+) {
+    let Some(handle) = connection.session(&SessionId::from(session_id.as_str())) else {
+        return reply.fail(&Error::SessionNotFound(session_id));
+    };
+    let words = match from_wire::prompt(prompt) {
+        Ok(words) => words,
+        Err(error) => return reply.fail(&error),
+    };
+    let done = reply.done(|taken: bool| {
+        if taken {
+            json!({ "outcome": "injected" })
+        } else {
+            json!({ "outcome": "promptRequired", "reason": "noRunningTurn" })
+        }
+    });
+    handle.steer(words, done);
 }
 
 /// The parameters of `_turnwright/history`.

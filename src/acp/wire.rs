@@ -55,6 +55,8 @@ methods! {
     SetMode "session/set_mode" (schema::SetSessionModeRequest) -> schema::SetSessionModeResponse;
     // No longer part of the protocol; older clients use it instead of the option `model`.
     SetModel "session/set_model" (super::handlers::SetModelRequest) -> serde_json::Value;
+    // An extension that several agents have: words for the running turn.
+    Steer "_session/steering" (super::extensions::SteeringRequest) -> serde_json::Value;
     // An extension of this agent: pages of a session's messages.
     GetMessages "_turnwright/history" (super::extensions::HistoryRequest) -> serde_json::Value;
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
-use crate::config::{Config, Flags, Paths, UserFile};
+use crate::config::{Config, Flags, Paths, UserFile, parse_limit};
 use crate::log;
 use turnwright_store::StoreError;
 use turnwright_types::io_fault::io_fault;
@@ -59,6 +59,9 @@ struct CliArgs {
     /// Base URL of the OpenAI-compatible API [env: OPENAI_BASE_URL]
     #[arg(long, global = true, value_name = "URL")]
     base_url: Option<String>,
+    /// Limit of a turn or session, such as session_cost=2.5; repeatable
+    #[arg(long, global = true, value_name = "NAME=NUMBER", value_parser = parse_limit)]
+    limit: Vec<(String, f64)>,
     /// Settings file [env: TURNWRIGHT_CONFIG]
     #[arg(long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
@@ -168,7 +171,14 @@ impl CliArgs {
         #[cfg(unix)]
         if launcher::is_launcher() {
             let command = Some(CliCommand::Launcher);
-            return CliArgs { model: None, base_url: None, config: None, verbose: 0, command };
+            return CliArgs {
+                model: None,
+                base_url: None,
+                limit: Vec::new(),
+                config: None,
+                verbose: 0,
+                command,
+            };
         }
         CliArgs::try_parse().unwrap_or_else(|error| explained(error).exit())
     }
@@ -193,7 +203,8 @@ pub fn run() -> ExitCode {
         _ => Some("trace".to_owned()),
     };
     log::init(log_filter.as_deref(), paths.state.clone());
-    let flags = Flags { model: arguments.model, base_url: arguments.base_url };
+    let flags =
+        Flags { model: arguments.model, base_url: arguments.base_url, limits: arguments.limit };
     let config = Config::new(variables, flags, user_file, paths);
     let exit_code = match redact::register_keys(config.secrets()) {
         Ok(()) => run_command(arguments.command.unwrap_or(CliCommand::Acp), config),

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use super::limits::{LIMITS_KEYS, LimitsSection};
 use super::permissions::{PERMISSION_KEYS, RULE_KEYS};
 use super::presets::{ProviderPreset, preset};
 use super::provider::Price;
@@ -30,6 +31,7 @@ pub(super) struct ConfigFile {
     pub(super) models: ModelsSection,
     pub(super) web: WebSection,
     pub(super) sessions: SessionRetention,
+    pub(super) limits: LimitsSection,
     pub(super) permissions: PermissionSection,
     pub(super) sandbox: SandboxSection,
     pub(super) providers: BTreeMap<String, ProviderSection>,
@@ -106,6 +108,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "models",
     "web",
     "sessions",
+    "limits",
     "permissions",
     "sandbox",
     "providers",
@@ -157,6 +160,9 @@ impl ConfigFile {
         }
         if let Some(sessions) = table.get("sessions").and_then(toml::Value::as_table) {
             warn_unknown_keys(sessions, "sessions.", SESSIONS_KEYS, &mut notes);
+        }
+        if let Some(limits) = table.get("limits").and_then(toml::Value::as_table) {
+            warn_unknown_keys(limits, "limits.", LIMITS_KEYS, &mut notes);
         }
         warn_unknown_rule_keys(&table, &mut notes);
         if let Some(sandbox) = table.get("sandbox").and_then(toml::Value::as_table) {
@@ -313,6 +319,16 @@ mod tests {
             keep_days = 30
             max_size = 512
 
+            [limits]
+            stop_loops = false
+            turn_tokens = 1000000
+            turn_cost = 2
+            turn_minutes = 60
+            session_requests = 1000
+            session_tokens = 10000000
+            session_cost = 12.5
+            session_minutes = 600
+
             [permissions]
             allow = ["exec(cargo test)"]
             ask = ["exec(git push)"]
@@ -397,6 +413,7 @@ mod tests {
             "model",
             "web",
             "sessions",
+            "limits",
             "permissions",
             "sandbox",
             "rule",
@@ -411,6 +428,7 @@ mod tests {
             PROJECT_KEYS,
             SESSIONS_KEYS,
             MODELS_KEYS,
+            LIMITS_KEYS,
             MCP_KEYS,
             SERVER_KEYS,
         ]
@@ -434,6 +452,7 @@ mod tests {
             ("[models]\nwindow = 1", "`models.window`"),
             ("[web]\nalow = []", "`web.alow`"),
             ("[sessions]\nkeep = 3", "`sessions.keep`"),
+            ("[limits]\ncost = 3", "`limits.cost`"),
             ("[permissions]\nalways = []", "`permissions.always`"),
             ("[[permissions.rule]]\nif = 'x'", "`permissions.rule.if`"),
             ("[sandbox]\nwalls = []", "`sandbox.walls`"),

@@ -8,6 +8,7 @@ mod environment;
 mod file;
 mod key;
 mod layers;
+mod limits;
 mod login_precedence;
 mod logins;
 mod paths;
@@ -38,6 +39,7 @@ pub(crate) use environment::{has_variable, take_environment};
 pub(crate) use file::SessionRetention;
 pub(crate) use key::{KeyOrigin, ProviderKey};
 pub(crate) use layers::{ManagedSettings, ProjectSettings};
+pub(crate) use limits::{Amounts, Limits, Resource, parse_limit};
 pub(crate) use logins::{Logins, StoredLogin};
 pub(crate) use paths::Paths;
 pub(crate) use permissions::{PermissionSection, RuleEntry};
@@ -97,6 +99,8 @@ pub(crate) struct Flags {
     pub model: Option<String>,
     /// `--base-url`.
     pub base_url: Option<String>,
+    /// `--limit`, each with the name of its setting.
+    pub limits: Vec<(String, f64)>,
 }
 
 /// The environment at startup: the variables that this program reads, and the rest.
@@ -193,7 +197,8 @@ impl Config {
     /// The most requests to the model in one turn.
     pub(crate) fn max_turn_requests(&self) -> u32 {
         let from_file = || Some(self.file.load().ok()?.max_turn_requests?.get());
-        self.process_max_turn_requests().or_else(from_file).unwrap_or(DEFAULT_MAX_TURN_REQUESTS)
+        let of_process = self.requests_flag().or_else(|| self.process_max_turn_requests());
+        of_process.or_else(from_file).unwrap_or(DEFAULT_MAX_TURN_REQUESTS)
     }
 
     /// The default reasoning effort.

@@ -122,6 +122,7 @@ mod tests {
     use crate::config::file::{
         MODEL_KEYS, MODELS_KEYS, PRICE_KEYS, PROVIDER_KEYS, SESSIONS_KEYS, TOP_KEYS, WEB_KEYS,
     };
+    use crate::config::limits::LIMITS_KEYS;
     use crate::config::permissions::{PERMISSION_KEYS, RULE_KEYS};
     use crate::config::sandbox::SANDBOX_KEYS;
     use crate::config::servers::{MCP_KEYS, SERVER_KEYS};
@@ -154,6 +155,7 @@ mod tests {
             ("/properties/models", MODELS_KEYS),
             ("/properties/web", WEB_KEYS),
             ("/properties/sessions", SESSIONS_KEYS),
+            ("/properties/limits", LIMITS_KEYS),
             ("/properties/permissions", PERMISSION_KEYS),
             ("/properties/permissions/properties/rule/items", RULE_KEYS),
             ("/properties/sandbox", SANDBOX_KEYS),

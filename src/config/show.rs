@@ -169,11 +169,11 @@ impl Config {
             first_match(&[(variable, name), (in_file, &place)])
         };
         let mode_from = from(self.variables.mode.is_some(), "TURNWRIGHT_MODE", file.mode.is_some());
-        let requests_from = from(
-            self.process_max_turn_requests().is_some(),
-            "TURNWRIGHT_MAX_TURN_REQUESTS",
-            file.max_turn_requests.is_some(),
-        );
+        let requests_from = first_match(&[
+            (self.requests_flag().is_some(), "--limit"),
+            (self.process_max_turn_requests().is_some(), "TURNWRIGHT_MAX_TURN_REQUESTS"),
+            (file.max_turn_requests.is_some(), &place),
+        ]);
         let effort_from = from(false, "", file.effort.is_some());
         let list_from = from(false, "", file.list_models.is_some());
         let mut settings = vec![
@@ -214,6 +214,14 @@ impl Config {
         add("sessions.keep_days", sessions.keep_days.to_string(), is_set);
         let is_set = sessions.max_size != usual.max_size;
         add("sessions.max_size", sessions.max_size.to_string(), is_set);
+        let stop_loops = file.limits.stop_loops;
+        add("limits.stop_loops", stop_loops.unwrap_or(true).to_string(), stop_loops.is_some());
+        for (name, number) in file.limits.numbers().filter(|it| !self.has_limit_flag(it.0)) {
+            add(&format!("limits.{name}"), number.to_string(), true);
+        }
+        for (name, number) in self.flags.limits.iter().filter(|it| it.0 != "max_turn_requests") {
+            settings.push(EffectiveSetting::new(&format!("limits.{name}"), number, "--limit"));
+        }
         settings
     }
 

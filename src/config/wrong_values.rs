@@ -77,6 +77,7 @@ impl ConfigFile {
             let entry = it.escape_debug();
             format!("`web.allow` contains `{entry}`, expected HOST or HOST:PORT")
         }));
+        wrong.extend(self.limits.wrong_values());
         wrong.extend(self.sandbox.warnings(false));
         for (name, provider) in &self.providers {
             wrong.extend(wrong_endpoint(name, provider));

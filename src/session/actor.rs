@@ -25,7 +25,7 @@ use super::{PromptKey, SessionHost, SessionMessage};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::mcp::SessionServers;
-use crate::turn::{FinishedTurn, TurnServices};
+use crate::turn::{FinishedTurn, SteeringQueue, TurnServices};
 use turnwright_llm::ReasoningEffort;
 use turnwright_policy::permission::{Grants, Mode};
 use turnwright_store::Entry;
@@ -53,6 +53,8 @@ pub(super) struct SessionActor {
     pub(super) grants: Grants,
     pub(super) queue: PromptQueue,
     pub(super) running: Option<RunningTurn>,
+    /// Takes words for the running turn, if it is one of the model.
+    pub(super) steering: Option<SteeringQueue>,
     pub(super) announcements: Announcements,
     pub(super) context: PendingContext,
     pub(super) lifecycle: Lifecycle,
@@ -87,6 +89,7 @@ impl SessionActor {
             grants: Grants::default(),
             queue: PromptQueue::default(),
             running: None,
+            steering: None,
             announcements,
             context: PendingContext::default(),
             lifecycle,
@@ -150,17 +153,19 @@ impl SessionActor {
     fn on_message(&mut self, msg: SessionMessage) {
         match msg {
             SessionMessage::Prompt { key, prompt, done } => {
-                if self.queue.is_full() {
-                    return done.complete(Err(prompt_queue::too_many()));
-                }
                 let supported = self.services.selection.get().model.modalities();
                 if let Err(error) = self.announcements.check_media(&prompt, supported) {
                     return done.complete(Err(error));
+                }
+                let Some((prompt, done)) = self.steer_if_asked(prompt, done) else { return };
+                if self.queue.is_full() {
+                    return done.complete(Err(prompt_queue::too_many()));
                 }
                 self.announce_commands();
                 self.queue.push(QueuedPrompt { key, prompt, done });
                 self.start_next();
             }
+            SessionMessage::Steer { words, done } => self.steer(words, done),
             SessionMessage::Cancel => {
                 self.lifecycle.cancelling.clear();
                 self.cancel();
@@ -217,7 +222,11 @@ impl SessionActor {
     }
 
     /// Reports the result once everything that was logged so far is stored.
-    fn report_when_saved<T: Send + 'static>(&self, done: Completion<T>, result: Result<T, Error>) {
+    pub(super) fn report_when_saved<T: Send + 'static>(
+        &self,
+        done: Completion<T>,
+        result: Result<T, Error>,
+    ) {
         let written = self.services.log().flush().written();
         self.host.tracker().spawn(async move {
             written.await;
@@ -346,6 +355,7 @@ impl SessionActor {
                 self.services.announced_mode.forget();
                 self.services.env.skills.forget_loaded();
                 self.services.log().add_entry(Entry::Refused);
+                self.keep_steering_of_dead_turn();
                 let ended =
                     self.services.log().end_turn(DIED, self.history.minted, self.history.cost);
                 // What the client has seen of the turn is stored before the prompt is answered.
@@ -353,6 +363,7 @@ impl SessionActor {
                 Err(Error::Internal { place: "the turn" })
             }
         };
+        self.steering = None;
         self.context.unfinished = UnfinishedTurn::from_result(&result).or(self.context.unfinished);
         let has_answered = matches!(result, Ok(StopReason::EndTurn));
         // The answer is queued before the next turn can send an update.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::checkpoint_commands::CheckpointCommand;
-use super::{SessionHost, context_report};
+use super::{SessionHost, context_report, steering};
 use crate::error::{as_sentence, error_chain};
 use crate::tools::{self, ToolEnv};
 use crate::turn::{self, TurnServices};
@@ -70,6 +70,14 @@ const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
     (
         command("context", "Show what fills the model's window", None),
         CommandAction::Immediate(context_report::report),
+    ),
+    (
+        command(
+            "steer",
+            "Tell the model something while it works",
+            Some("what it should take into account"),
+        ),
+        CommandAction::Immediate(|_, _| steering::usage()),
     ),
     (
         command("mode", "Show or change the mode", Some("plan, ask, auto-edit, auto or full")),

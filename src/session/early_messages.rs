@@ -48,6 +48,7 @@ impl EarlyMessages {
                 SessionMessage::Prompt { done, .. } => done.complete(Ok(StopReason::Cancelled)),
                 SessionMessage::SetMode { done, .. } => done.complete(Err(Error::Cancelled)),
                 SessionMessage::Set { done, .. } => done.complete(Err(Error::Cancelled)),
+                SessionMessage::Steer { done, .. } => done.complete(Ok(false)),
                 SessionMessage::Close { done } => closings.push(done),
                 SessionMessage::Cancel
                 | SessionMessage::CancelPrompt(_)
@@ -80,6 +81,7 @@ fn refuse(message: SessionMessage) {
         SessionMessage::SetMode { done, .. } => done.complete(Err(busy())),
         SessionMessage::Set { done, .. } => done.complete(Err(busy())),
         SessionMessage::Prompt { done, .. } => done.complete(Err(busy())),
+        SessionMessage::Steer { done, .. } => done.complete(Err(busy())),
         SessionMessage::Close { .. }
         | SessionMessage::Cancel
         | SessionMessage::CancelPrompt(_)

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::load::{LoadedProject, ServerLaunch};
 use super::model_cache::ModelCache;
-use crate::config::{Config, ModelProfiles, Provider};
+use crate::config::{Config, Limits, ModelProfiles, Provider};
 use crate::error::Error;
 use crate::mcp::SessionServers;
 use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
@@ -164,6 +164,7 @@ impl SessionHost {
         policy: PolicyRules,
         selection: SharedModelSelection,
         max_requests: u32,
+        limits: Limits,
     ) -> TurnServices {
         TurnServices {
             system_prompt: SYSTEM_PROMPT.into(),
@@ -175,6 +176,7 @@ impl SessionHost {
             policy: SharedRules::new(policy),
             max_requests,
             cache_guard: CacheGuard::default(),
+            limits,
             truncation_reported: Arc::default(),
             assumed_window_told: Arc::default(),
             base_url_reported: Arc::default(),

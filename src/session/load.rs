@@ -9,6 +9,7 @@ use super::mcp_servers;
 use super::project_servers::unique_by_name;
 use super::server_sandbox::ServerSite;
 use super::{SessionHost, effective_policy};
+use crate::config::Limits;
 use crate::error::Error;
 use crate::tools::ConfinementSettings;
 use crate::turn::TurnServices;
@@ -58,6 +59,7 @@ pub(super) struct LoadedSession {
     pub(super) model: Arc<dyn Model>,
     pub(super) effort: ReasoningEffort,
     pub(super) max_requests: u32,
+    pub(super) limits: Limits,
     pub(super) servers: ServerLaunch,
     /// The lock of a new session. That of a stored one is taken when its previous task has ended.
     pub(super) lock: Option<SessionLock>,
@@ -87,7 +89,8 @@ impl SessionHost {
         let servers = self.load_servers(servers, project.roots.real_cwd());
         let (effort, max_requests) = (self.config().effort(), self.config().max_turn_requests());
         let lock = is_new.then(|| self.store().lock_session(&id)).transpose()?;
-        Ok(LoadedSession { project, model, effort, max_requests, servers, lock })
+        let limits = self.config().limits();
+        Ok(LoadedSession { project, model, effort, max_requests, limits, servers, lock })
     }
 
     /// Loads the settings and rules for these folders. Blocks.

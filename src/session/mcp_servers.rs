@@ -16,7 +16,7 @@ use super::server_sandbox::ServerSite;
 use super::{SessionHost, commands, effective_policy, title};
 use crate::config::{Config, McpServerSettings, McpSettings, McpTransport, Secret};
 use crate::tools::RemoteTools;
-use crate::turn::{FinishedTurn, Turn};
+use crate::turn::{FinishedTurn, SteeringQueue, Turn};
 use turnwright_mcp::{
     ListedTool, LoginStore, PromptRequest, SecretValue, ServerEnv, ServerPhase, ServerSandbox,
     ServerSource, ServerSpec, ServerState, ServerTimeouts, ServerTransport, ToolFilter,
@@ -155,6 +155,7 @@ impl SessionActor {
         let titled = self.suggest_title(title);
         let (services, unsent_context) = (self.services.clone(), self.context.unsent.clone());
         let (mut history, grants) = (self.history.clone(), self.grants.clone());
+        let steering = self.steering.insert(SteeringQueue::default()).clone();
         Box::pin(async move {
             let log = services.log().clone();
             let mut parts = match cancel.run_until_cancelled(asked.get()).await {
@@ -171,6 +172,8 @@ impl SessionActor {
                         _ => StopReason::Cancelled,
                     };
                     titled.await;
+                    steering.close();
+                    steering.move_into(&mut history, &log, None);
                     return finish_command(&log, history, grants, stop).await;
                 }
             };
@@ -179,7 +182,7 @@ impl SessionActor {
             parts.extend(context.parts);
             let prompt = UserMessage { parts };
             report_omissions(&services, &prompt);
-            let turn = Turn::new(services, history, grants, prompt, cancel);
+            let turn = Turn::new(services, history, grants, prompt, cancel).steered_by(steering);
             join(turn.run(), titled).await.0
         })
     }

@@ -31,6 +31,7 @@ mod resume;
 mod checkpoint_commands;
 mod setting_commands;
 mod settings;
+mod steering;
 mod server_sandbox;
 mod effective_policy;
 mod title;
@@ -49,6 +50,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::completion::Completion;
 use crate::error::Error;
+use actor::SessionActor;
 use lifecycle::CancelFlag;
 use turnwright_policy::permission::Mode;
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
@@ -140,6 +142,11 @@ enum SessionMessage {
         prompt: UserMessage,
         done: Completion<StopReason>,
     },
+    /// Words for the running turn. Reported is whether it takes them.
+    Steer {
+        words: UserMessage,
+        done: Completion<bool>,
+    },
     Cancel,
     CancelPrompt(PromptKey),
     SetMode {
@@ -199,6 +206,12 @@ impl SessionHandle {
             return done.complete(Err(Error::InvalidState(TOO_MANY_REQUESTS.to_owned())));
         }
         self.send(SessionMessage::Prompt { key, prompt, done });
+    }
+
+    /// Gives words to the running turn, which the model reads with its next request. Reports whether
+    /// there is a turn that takes them.
+    pub(crate) fn steer(&self, words: UserMessage, done: Completion<bool>) {
+        self.send(SessionMessage::Steer { words, done });
     }
 
     /// Cancels the running turn and all queued prompts. A cancel with nothing to cancel is not

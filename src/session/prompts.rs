@@ -14,7 +14,7 @@ use super::prompt_queue::QueuedPrompt;
 use super::resume::ResumeTask;
 use super::trust::run_trust_command;
 use super::{permissions, title};
-use crate::turn::{FinishedTurn, Turn, TurnServices, compact_on_request};
+use crate::turn::{FinishedTurn, SteeringQueue, Turn, TurnServices, compact_on_request};
 use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Durability, Entry, SessionLog, StoreError, TurnKind, sessions};
 use turnwright_types::effect::escape_hidden_line;
@@ -66,7 +66,9 @@ impl SessionActor {
         report_omissions(&self.services, &prompt);
         self.add_session_context(&mut prompt);
         let (history, grants) = (self.history.clone(), self.grants.clone());
+        let steering = self.steering.insert(SteeringQueue::default()).clone();
         let turn = Turn::new(self.services.clone(), history, grants, prompt, cancel);
+        let turn = turn.steered_by(steering);
         let titled = self.suggest_title(title);
         // Both end before the prompt is answered.
         Box::pin(async move { futures_util::future::join(turn.run(), titled).await.0 })

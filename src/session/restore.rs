@@ -68,14 +68,16 @@ async fn read_session(
     store.flush().await?;
     let (minted, is_interrupted) = recover(store, services).await?;
     let name = id.clone();
-    let (row, key, rewound, usage, stop, client_options) = store
+    let (row, key, rewound, usage, stop, client_options, spent) = store
         .read(move |connection| {
             let row = read::session(connection, &name)?;
             let key = read::session_key(connection, &name)?;
             let (rewound, usage) =
                 (RewoundEntries::load(connection, key)?, read::last_usage(connection, key)?);
             let client_options = sessions::client_options(connection, &name)?;
-            Ok((row, key, rewound, usage, last_stop(connection, key)?, client_options))
+            let (stop, spent) =
+                (last_stop(connection, key)?, read::session_spending(connection, key)?);
+            Ok((row, key, rewound, usage, stop, client_options, spent))
         })
         .await?;
     let rewound = Arc::new(rewound);
@@ -103,6 +105,7 @@ async fn read_session(
         services.client().update(Update::ContextUsage { used, size, cached, cost });
     }
     let mut history = builder.build(minted.max(row.last_id_number), row.cost_usd);
+    history.spent = spent;
     if is_interrupted {
         separate_unanswered_prompt(&mut history, services);
     }

@@ -8,7 +8,7 @@ use turnwright_types::effect::{
 use turnwright_workspace::edit::line_changes::{self, LineChange};
 use turnwright_workspace::edit::{AppliedEdits, MatchKind};
 use turnwright_workspace::files::{
-    FileError, FileText, Freshness, TextSource, WriteOutcome, display,
+    FileError, FileText, Files, Freshness, TextSource, WriteOutcome, display,
 };
 
 use super::{ToolCtx, ToolOutcome};
@@ -124,9 +124,9 @@ pub(super) async fn changed_since_read(
 
 /// Whether an error may quote the file before the user was asked about the change: the model may
 /// read it without a question, or has read its current content.
-pub(super) async fn may_quote(ctx: &ToolCtx, target: &ResolvedPath, now: &FileText) -> bool {
+pub(super) async fn may_quote(files: &Files, target: &ResolvedPath, now: &FileText) -> bool {
     let is_free = target.scope != PathScope::Outside && !is_secret_path(&target.path);
-    is_free || ctx.env.files.freshness(target, now).await == Freshness::Same
+    is_free || files.freshness(target, now).await == Freshness::Same
 }
 
 /// The error for the model if the file must not be quoted.

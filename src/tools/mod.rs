@@ -9,6 +9,7 @@ mod tool_env;
 mod confinement;
 mod edit_common;
 mod command;
+mod current_place;
 mod delete_path;
 mod sandbox_denial;
 mod sandbox_profile;
@@ -74,6 +75,7 @@ pub(crate) use arguments::{canonical_name, repair_arguments};
 pub(crate) use command::command_line_effects;
 pub(crate) use confinement::ConfinementSettings;
 pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard};
+pub(crate) use current_place::{current_place, edited_path};
 use hard_links::OtherNames;
 pub(crate) use hidden_paths::{KnownFolders, hidden_below};
 pub(crate) use project_context::{

@@ -10,6 +10,7 @@ use super::admission_queue::AdmissionTicket;
 use super::call_results::{CallResult, CallResults};
 use super::call_runner::{CANCELLED, CallEnd, PendingCall, catch_panic_sync};
 use super::cards::{final_update, settled_call};
+use super::loop_guard::LoopQuestion;
 use super::{Turn, TurnStep};
 use crate::tools::ToolOutcome;
 use turnwright_store::CallOutcome;
@@ -59,12 +60,15 @@ impl Turn {
         for (index, refusal, shown) in cancelled {
             self.refuse(&mut results, index, refusal, shown).await;
         }
-        self.push_results(results);
+        let asked = self.push_results(results).await;
         let questions = self.services.env.take_open_questions();
         if self.cancel.is_cancelled() {
             TurnStep::End(Ok(StopReason::Cancelled))
         } else if questions.is_empty() {
-            TurnStep::Sample
+            match asked {
+                Some(asked) => self.ask_about_loop(asked).await,
+                None => TurnStep::Sample,
+            }
         } else {
             let id = MessageId::from(format!("msg-{}", self.history.mint()));
             self.services.say(id, questions.join("\n\n"));
@@ -72,8 +76,11 @@ impl Turn {
         }
     }
 
-    fn push_results(&mut self, results: CallResults) {
+    /// Adds the results to the history. Returns what the user must be asked about before the turn goes
+    /// on.
+    async fn push_results(&mut self, results: CallResults) -> Option<LoopQuestion> {
         let mut results: Vec<_> = results.close(CANCELLED).collect();
+        let asked = self.check_loops(&mut results).await;
         if let Some(last) = results.last_mut()
             && let Some(news) = self.services.env.command_news()
         {
@@ -86,6 +93,7 @@ impl Turn {
             redact::redact_in_place(&mut result.text);
             self.history.push(Message::Tool(result));
         }
+        asked
     }
 
     /// Settles calls that will not run with this reason as their result.

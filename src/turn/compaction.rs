@@ -263,13 +263,16 @@ impl Compactor<'_> {
     }
 
     fn record_usage(&mut self, reply: &Reply) {
+        self.history.spent.requests += 1;
         let Some(usage) = reply.usage.filter(|it| it.input + it.output > 0) else { return };
+        self.history.spent.tokens += usage.input + usage.output;
         let model = self.selection.model.as_ref();
         let cost = model.price().map(|it| it.cost(&usage));
         if let Some(cost) = cost {
             *self.history.cost.get_or_insert_default() += cost;
         }
-        self.services.log().record_usage(model.name(), usage, model.window(), cost);
+        // Without a window: the gauge is about the conversation.
+        self.services.log().record_usage(model.name(), usage, None, cost);
     }
 }
 

@@ -256,6 +256,7 @@ pub(crate) fn turn_fixture(
         policy: SharedRules::default(),
         max_requests: 10,
         cache_guard: CacheGuard::default(),
+        limits: crate::config::Limits::default(),
         truncation_reported: Arc::default(),
         assumed_window_told: Arc::default(),
         base_url_reported: Arc::default(),

@@ -9,8 +9,13 @@ mod call_runner;
 mod cards;
 mod coalesce;
 mod context;
+mod limits;
+mod limit_end;
+mod loop_detector;
+mod loop_guard;
 mod next_step;
 mod standalone_calls;
+mod steering;
 mod admission_queue;
 mod answer_listener;
 mod first_prompt;
@@ -42,8 +47,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::{Limits, Resource};
 use crate::error::Error;
 use crate::tools::{OfferContext, ToolEnv, Toolbox};
 use turnwright_llm::{LlmError, Model, ReasoningEffort};
@@ -57,6 +64,7 @@ use turnwright_types::update::Update;
 
 use call_runner::{CallOrigin, CallRunner};
 use cards::OpenCards;
+use loop_detector::LoopDetector;
 use make_room::RoomState;
 pub(crate) use model_failures::stopped_note;
 use model_failures::{Nudge, unanswered_note};
@@ -67,8 +75,10 @@ pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run}
 pub(crate) use compaction::{compact_on_request, is_window_assumed, window};
 pub(crate) use context::SYSTEM_PROMPT;
 pub(crate) use handoff::{compact, summary_of};
+use limits::{ReachedLimit, SpendingMeter};
 pub(crate) use prune::prune;
 pub(crate) use standalone_calls::StandaloneCalls;
+pub(crate) use steering::SteeringQueue;
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
 /// for each of its turns.
@@ -92,6 +102,8 @@ pub(crate) struct TurnServices {
     pub max_requests: u32,
     /// Watches over what the provider has in its cache.
     pub cache_guard: CacheGuard,
+    /// What a turn and the session may use up besides.
+    pub limits: Limits,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
     /// Whether the user was told that the size of the window is only assumed.
@@ -288,6 +300,10 @@ pub(crate) struct Turn {
     first_message: usize,
     room: RoomState,
     cards: OpenCards,
+    loops: LoopDetector,
+    meter: SpendingMeter,
+    began: Instant,
+    steering: SteeringQueue,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
 }
@@ -327,8 +343,8 @@ enum TurnStep {
     Continue(Duration, String, Nudge),
     /// Make room, because the request was too long, and ask again.
     MakeRoom(LlmError),
-    /// Ask again without running these calls: the model has repeated them too often.
-    SkipCalls(Vec<ToolCall>),
+    /// A limit is reached: ask the model for a last summary instead of running these calls.
+    Summarize(Vec<ToolCall>, ReachedLimit),
     End(Result<StopReason, Error>),
 }
 
@@ -344,6 +360,9 @@ impl Turn {
         let excerpt = excerpt(&prompt);
         history.push(Message::User(prompt));
         let budget = TurnBudget::new(services.max_requests);
+        let mut limits = services.limits;
+        limits.turn[Resource::Requests as usize] = f64::from(services.max_requests);
+        let meter = SpendingMeter::new(limits, &history);
         let cards = OpenCards::new(Arc::clone(services.client()), services.log().clone());
         services.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
         let runner = CallRunner::new(
@@ -363,6 +382,10 @@ impl Turn {
             first_message,
             room: RoomState::default(),
             cards,
+            loops: LoopDetector::default(),
+            meter,
+            began: Instant::now(),
+            steering: SteeringQueue::default(),
             last_hidden: None,
         }
     }
@@ -375,11 +398,12 @@ impl Turn {
         self.wait_for_servers().await;
         self.add_project_context().await;
         self.log_prompt();
-        let mut step = TurnStep::Sample;
+        let mut step = self.first_step();
         let mut result = loop {
             self.services.send_notices();
             step = match step {
                 TurnStep::Sample => {
+                    self.add_steering();
                     self.announce_mode_change();
                     self.make_room().await;
                     self.sample().await
@@ -391,16 +415,17 @@ impl Turn {
                     self.push_hidden_message(Message::User(model_failures::nudge_message(nudge)));
                     self.wait(delay, Some(why)).await
                 }
-                TurnStep::SkipCalls(calls) => {
-                    self.abandon_calls(calls, next_step::repeated_call()).await;
-                    TurnStep::Sample
-                }
+                TurnStep::Summarize(calls, limit) => self.ask_for_summary(calls, limit).await,
+                TurnStep::End(Ok(StopReason::EndTurn)) => match self.step_after_answer() {
+                    Some(step) => step,
+                    None => break Ok(StopReason::EndTurn),
+                },
                 TurnStep::End(result) => break result,
             };
             // The one place where a cancelled token becomes a stop reason, whatever error the
             // interrupted work has returned (R-CANCEL-2).
             if self.cancel.is_cancelled() {
-                if let TurnStep::RunCalls(calls) | TurnStep::SkipCalls(calls) = step {
+                if let TurnStep::RunCalls(calls) | TurnStep::Summarize(calls, _) = step {
                     self.abandon_calls(calls, call_runner::cancelled()).await;
                 }
                 break Ok(StopReason::Cancelled);
@@ -409,7 +434,11 @@ impl Turn {
         if self.cancel.is_cancelled() {
             result = Ok(StopReason::Cancelled);
         }
+        if result.is_ok() && !self.cancel.is_cancelled() {
+            self.report_limit();
+        }
         self.remove_trailing_nudge();
+        self.history.spent.time += self.began.elapsed();
         if matches!(result, Ok(StopReason::Refusal)) {
             // The prompt and everything after it are left out of the next request (R-TURN-7).
             self.history.messages.truncate(self.first_message);
@@ -418,6 +447,7 @@ impl Turn {
         } else if let Some(note) = unanswered_note(&self.history, &result) {
             self.push_hidden_message(note);
         }
+        self.keep_unread_steering();
         file_change_recorder::end_turn(&self.services, &self.cancel).await;
         let why = result.as_ref().map_or("error", |it| it.as_str());
         let written = self.services.log().end_turn(why, self.history.minted, self.history.cost);
@@ -464,6 +494,13 @@ impl Turn {
         let audience = Audience::Model;
         let entry = Entry::Message { id, message, audience };
         self.last_hidden = Some(self.services.log().add_entry(entry));
+    }
+
+    /// Tells the model why it was stopped, if no answer of it is the last message.
+    fn note_stop(&mut self, why: &str) {
+        if let Some(note) = stopped_note(&self.history, why) {
+            self.push_hidden_message(note);
+        }
     }
 
     /// Tells the model that the user has changed the mode during the turn.

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::TurnStep;
+use super::limits::ReachedLimit;
 use super::model_failures::Nudge;
 use crate::error::{Error, as_sentence, error_chain};
 use turnwright_llm::{EndReason, ErrorKind, LlmError, MAX_RETRY_WAIT};
-use turnwright_types::message::{Arguments, StopReason, ToolCall};
-use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::message::{StopReason, ToolCall};
 
 /// Maximum number of retries of a request after a transient failure.
 const MAX_RETRIES: u32 = 4;
@@ -20,32 +20,6 @@ const MAX_CUT_CALLS: u32 = 2;
 /// How often per turn the model is asked to continue an answer that the user has seen a part of. It
 /// is at most once for each answer.
 const MAX_RESUMPTIONS: u32 = 2;
-/// How often in a row the same calls may be made by a model that is known to loop (quirk C.1 #28b)
-/// if they only read: the result would be the same again.
-const MAX_SAME_READS: u32 = 2;
-/// The same limit for calls that do not only read: a command may be waiting for something.
-const MAX_SAME_CALLS: u32 = 10;
-
-/// How often in a row the same calls may be made.
-pub(super) fn max_repeats(is_watched: bool, reads: bool) -> u32 {
-    match (is_watched, reads) {
-        (false, _) => u32::MAX,
-        (true, true) => MAX_SAME_READS,
-        (true, false) => MAX_SAME_CALLS,
-    }
-}
-
-/// How often repeated calls are skipped before the turn ends.
-const MAX_SKIPS: u32 = 2;
-/// The result of a skipped call.
-pub(super) fn repeated_call() -> ToolRefusal {
-    ToolRefusal::new(
-        "Not executed: you have just made exactly this call, and its result stands above. Use it, \
-         do something else, or say what is missing.",
-        "Skipped: the model has just made exactly this call",
-    )
-}
-
 /// The interval at which the user is told how much of a wait is left.
 const COUNTDOWN_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -58,11 +32,14 @@ pub(super) struct TurnBudget {
     cuts: u32,
     resumptions: u32,
     nudges: u32,
-    /// The calls of the last answer.
-    last_calls: Vec<(String, Arguments)>,
-    times_in_row: u32,
     /// Whether the model was already asked to continue the current answer.
     is_resumed: bool,
+    /// The most requests of the turn.
+    max_requests: u32,
+    /// Another limit that is reached by now.
+    pub(super) reached: Option<ReachedLimit>,
+    /// The limit because of which the model was asked for its last answer.
+    pub(super) ending: Option<ReachedLimit>,
 }
 
 impl TurnBudget {
@@ -75,29 +52,22 @@ impl TurnBudget {
             cuts: MAX_CUT_CALLS,
             resumptions: MAX_RESUMPTIONS,
             nudges: 1,
-            last_calls: Vec::new(),
-            times_in_row: 0,
             is_resumed: false,
+            max_requests: requests,
+            reached: None,
+            ending: None,
         }
     }
 
-    /// Counts consecutive answers with the same calls, and checks whether they may run.
-    fn check_repeats(&mut self, calls: &[ToolCall], most: u32) -> RepeatCheck {
-        let same = |it: &ToolCall, (name, arguments): &(String, Arguments)| {
-            it.name == *name && it.arguments == *arguments
-        };
-        let is_same = calls.len() == self.last_calls.len()
-            && calls.iter().zip(&self.last_calls).all(|(it, last)| same(it, last));
-        if !is_same {
-            let pair = |it: &ToolCall| (it.name.clone(), it.arguments.clone());
-            self.last_calls = calls.iter().map(pair).collect();
-            self.times_in_row = 0;
-        }
-        self.times_in_row += 1;
-        match self.times_in_row {
-            times if times <= most => RepeatCheck::Allowed,
-            times if times <= most.saturating_add(MAX_SKIPS) => RepeatCheck::TooOften,
-            _ => RepeatCheck::GiveUp,
+    /// Counts one more request.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub(super) fn take_request(&mut self) -> Result<(), ReachedLimit> {
+        match self.reached {
+            Some(limit) => Err(limit),
+            None if TurnBudget::take(&mut self.requests) => Ok(()),
+            None => Err(ReachedLimit::turn_requests(self.max_requests)),
         }
     }
 
@@ -108,13 +78,6 @@ impl TurnBudget {
     }
 }
 
-/// Whether calls that repeat the last answer's may run.
-enum RepeatCheck {
-    Allowed,
-    TooOften,
-    GiveUp,
-}
-
 /// The outcome of one request to the model.
 #[derive(Debug)]
 pub(super) enum SampleOutcome {
@@ -122,8 +85,6 @@ pub(super) enum SampleOutcome {
     Reply {
         end: EndReason,
         calls: Vec<ToolCall>,
-        /// How often in a row the same calls may be made.
-        max_repeats: u32,
         /// Whether the text contains a tool call and the model is one that is told so.
         has_leaked_call: bool,
     },
@@ -153,9 +114,12 @@ pub(super) fn after_sample(
     budget: &mut TurnBudget,
     jitter: f64,
 ) -> TurnStep {
+    if let Some(limit) = budget.ending {
+        return after_last_request(sampled, limit, budget, jitter);
+    }
     match sampled {
         SampleOutcome::Failed { error, shown } => after_failure(error, shown, budget, jitter),
-        SampleOutcome::Reply { end, calls, max_repeats, has_leaked_call } => {
+        SampleOutcome::Reply { end, calls, has_leaked_call } => {
             budget.retries = MAX_RETRIES;
             budget.fragile_retries = MAX_FRAGILE_RETRIES;
             budget.is_resumed = false;
@@ -175,18 +139,33 @@ pub(super) fn after_sample(
                     TurnStep::Continue(Duration::ZERO, why.to_owned(), Nudge::Leaked)
                 }
                 EndReason::Complete if calls.is_empty() => TurnStep::End(Ok(StopReason::EndTurn)),
-                EndReason::Complete | EndReason::Length
-                    if !TurnBudget::take(&mut budget.requests) =>
-                {
-                    TurnStep::End(Ok(StopReason::MaxTurnRequests))
-                }
-                EndReason::Complete | EndReason::Length => {
-                    match budget.check_repeats(&calls, max_repeats) {
-                        RepeatCheck::Allowed => TurnStep::RunCalls(calls),
-                        RepeatCheck::TooOften => TurnStep::SkipCalls(calls),
-                        RepeatCheck::GiveUp => TurnStep::End(Err(Error::ModelLoop)),
-                    }
-                }
+                EndReason::Complete | EndReason::Length => match budget.take_request() {
+                    Ok(()) => TurnStep::RunCalls(calls),
+                    Err(limit) => TurnStep::Summarize(calls, limit),
+                },
+            }
+        }
+    }
+}
+
+/// Decides what to do after the answer to the last request of a turn. Whatever it is, it ends the turn
+/// for the reason why it was the last.
+fn after_last_request(
+    sampled: SampleOutcome,
+    limit: ReachedLimit,
+    budget: &mut TurnBudget,
+    jitter: f64,
+) -> TurnStep {
+    let end = TurnStep::End(Ok(limit.stop_reason()));
+    match sampled {
+        SampleOutcome::Reply { end: EndReason::Refused(_), .. } => {
+            TurnStep::End(Ok(StopReason::Refusal))
+        }
+        SampleOutcome::Reply { .. } => end,
+        SampleOutcome::Failed { error, shown } => {
+            match after_failure(error, shown, budget, jitter) {
+                TurnStep::End(_) => end,
+                step => step,
             }
         }
     }
@@ -260,6 +239,7 @@ pub(super) fn next_countdown(left: Duration) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::message::Arguments;
 
     fn reply(end: EndReason, calls: usize) -> SampleOutcome {
         let call = |number: usize| ToolCall {
@@ -270,7 +250,7 @@ mod tests {
             extra: None,
         };
         let calls = (0..calls).map(call).collect();
-        SampleOutcome::Reply { end, calls, max_repeats: u32::MAX, has_leaked_call: false }
+        SampleOutcome::Reply { end, calls, has_leaked_call: false }
     }
 
     fn status(status: u16, retry_after: Option<u64>) -> SampleOutcome {
@@ -307,9 +287,11 @@ mod tests {
             TurnStep::MakeRoom(_) => "make room".to_owned(),
             TurnStep::Sample => "sample".to_owned(),
             TurnStep::RunCalls(calls) => format!("act {}", calls.len()),
-            TurnStep::SkipCalls(calls) => format!("spare {}", calls.len()),
             TurnStep::Wait(delay, _) => format!("pause {delay:?}"),
             TurnStep::Continue(delay, ..) => format!("continue {delay:?}"),
+            TurnStep::Summarize(calls, limit) => {
+                format!("{} calls, {:?}", calls.len(), limit.stop_reason())
+            }
             TurnStep::End(Ok(reason)) => format!("{reason:?}"),
             TurnStep::End(Err(error)) => format!("error {error}"),
         }
@@ -325,9 +307,26 @@ mod tests {
         assert_eq!(next(reply(EndReason::Complete, 0), &mut budget), "EndTurn");
         assert_eq!(next(reply(EndReason::Complete, 2), &mut budget), "act 2");
         assert_eq!(next(reply(EndReason::Complete, 1), &mut budget), "act 1");
-        assert_eq!(next(reply(EndReason::Complete, 1), &mut budget), "MaxTurnRequests");
+        let last = next(reply(EndReason::Complete, 1), &mut budget);
+        assert_eq!(last, "1 calls, MaxTurnRequests");
         assert_eq!(next(reply(EndReason::Refused(String::new()), 1), &mut budget), "Refusal");
         assert_eq!(next(reply(EndReason::Length, 0), &mut budget), "MaxTokens");
+    }
+
+    #[test]
+    fn after_the_last_request_the_turn_ends_whatever_comes_back() {
+        let limit = ReachedLimit::turn_requests(1);
+        for (sampled, expected) in [
+            (reply(EndReason::Complete, 2), "MaxTurnRequests"),
+            (reply(EndReason::Complete, 0), "MaxTurnRequests"),
+            (reply(EndReason::Length, 0), "MaxTurnRequests"),
+            (reply(EndReason::Refused(String::new()), 0), "Refusal"),
+            (status(400, None), "MaxTurnRequests"),
+            (status(503, None), "pause 500ms"),
+        ] {
+            let mut budget = TurnBudget { ending: Some(limit), ..TurnBudget::new(1) };
+            assert_eq!(next(sampled, &mut budget), expected);
+        }
     }
 
     #[test]
@@ -336,36 +335,10 @@ mod tests {
         let leaked_reply = || SampleOutcome::Reply {
             end: EndReason::Complete,
             calls: vec![],
-            max_repeats: 2,
             has_leaked_call: true,
         };
         assert!(next(leaked_reply(), &mut budget).starts_with("continue"));
         assert_eq!(next(leaked_reply(), &mut budget), "EndTurn");
-    }
-
-    /// C.1 #28b.
-    #[test]
-    fn the_same_calls_are_not_made_for_ever() {
-        let steps = |max_repeats: u32| {
-            let mut budget = TurnBudget::new(100);
-            let mut steps = String::new();
-            while steps.len() < 14 && !steps.ends_with('e') {
-                let SampleOutcome::Reply { end, calls, .. } = reply(EndReason::Complete, 1) else {
-                    break;
-                };
-                let sampled =
-                    SampleOutcome::Reply { end, calls, max_repeats, has_leaked_call: false };
-                steps.push(match after_sample(sampled, &mut budget, 0.5) {
-                    TurnStep::RunCalls(_) => 'a',
-                    TurnStep::SkipCalls(_) => 's',
-                    _ => 'e',
-                });
-            }
-            steps
-        };
-        assert_eq!(steps(max_repeats(true, true)), "aasse");
-        assert_eq!(steps(max_repeats(true, false)), "aaaaaaaaaasse");
-        assert_eq!(steps(max_repeats(false, true)), "aaaaaaaaaaaaaa");
     }
 
     #[test]

@@ -98,9 +98,10 @@ impl Turn {
                 self.evaluate_reply(model, reply, &calls, &answer.text)
             }
         };
+        self.check_limits();
         let jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
         let step = next_step::after_sample(sampled, &mut self.budget, jitter);
-        if !matches!(step, TurnStep::RunCalls(_) | TurnStep::SkipCalls(_)) {
+        if !matches!(step, TurnStep::RunCalls(_) | TurnStep::Summarize(..)) {
             self.abandon_calls(calls, ToolRefusal::new(ENDED, ENDED)).await;
         }
         step
@@ -120,7 +121,8 @@ impl Turn {
         }
         let calls = reply.map(|it| self.identify_calls(it, &answer.cards)).unwrap_or_default();
         self.record_answer(message, answer, &calls, reply.map(|it| it.provider_state.clone()));
-        self.close_incomplete_cards(&answer.cards, &calls).await;
+        let is_whole = reply.is_some();
+        self.close_unmade_cards(&answer.cards, &calls, is_whole).await;
         calls
     }
 
@@ -138,11 +140,9 @@ impl Turn {
         if reply.end == EndReason::Length {
             self.report_full_window(model, reply.usage);
         }
-        let reads = calls.iter().all(|it| self.services.tools.is_read_only(&it.name));
-        let max_repeats = next_step::max_repeats(model.is_loop_prone(), reads);
         let has_leaked_call =
             calls.is_empty() && model.nudges_leaked_calls() && looks_like_leaked_call(text);
-        SampleOutcome::Reply { end: reply.end, calls: calls.to_vec(), max_repeats, has_leaked_call }
+        SampleOutcome::Reply { end: reply.end, calls: calls.to_vec(), has_leaked_call }
     }
 
     /// Gives each call of the answer its identifiers. A call without a card, because its name
@@ -173,15 +173,18 @@ impl Turn {
         calls
     }
 
-    /// Closes the cards of calls that were never complete. Their end is stored before the client
-    /// sees it.
-    async fn close_incomplete_cards(
+    /// Closes the cards of calls that were never complete or that only repeat another. Their end is
+    /// stored before the client sees it.
+    async fn close_unmade_cards(
         &mut self,
         cards: &[Option<StreamingCall>],
         calls: &[ToolCall],
+        is_whole: bool,
     ) {
         let why = if self.cancel.is_cancelled() {
             "Cancelled"
+        } else if is_whole {
+            "Skipped: the model repeats this call"
         } else {
             "Failed: the answer broke off before the call was complete"
         };
@@ -232,6 +235,7 @@ impl Turn {
     /// Reports the tokens in use, which are those of the last request, whatever earlier ones have
     /// used.
     fn report_usage(&mut self, model: &dyn Model, usage: Option<TokenUsage>, request: &Request) {
+        self.history.spent.requests += 1;
         // Zero tokens means that the server does not count.
         let counted = usage.filter(|it| it.input + it.output > 0);
         if let Some(usage) = counted {
@@ -242,6 +246,10 @@ impl Turn {
                 *self.history.cost.get_or_insert_default() += cost;
             }
             self.services.log().record_usage(model.name(), usage, model.window(), cost);
+            self.history.spent.tokens += usage.input + usage.output;
+        } else {
+            let none = TokenUsage::default();
+            self.services.log().record_usage(model.name(), none, None, None);
         }
         let size = window(model, &self.history);
         let fixed = || fixed_weight(&request.system, &request.tools);

@@ -174,11 +174,15 @@ async fn a_busy_model_is_asked_again_after_a_wait_that_the_user_sees() {
 #[tokio::test]
 async fn the_limit_of_requests_ends_the_turn_with_every_call_answered() {
     let call = || ScriptedReply::Calls(vec![("list_dir", json!({}))]);
-    let mut fixture = turn_fixture(vec![call(), call(), call(), call()], false, None);
+    let mut fixture =
+        turn_fixture(vec![call(), call(), ScriptedReply::Text("Half done."), call()], false, None);
     fixture.services.max_requests = 2;
     let done = fixture.turn(History::default()).run().await;
     assert!(matches!(done.result, Ok(StopReason::MaxTurnRequests)));
-    assert_eq!(shape(&done.history), ["assistant", "ok", "assistant", "failed", "stopped"]);
+    assert_eq!(
+        shape(&done.history),
+        ["assistant", "ok", "assistant", "failed", "user", "assistant"]
+    );
 }
 
 /// Runs a turn with this reply for a client that stops reading once the model is asked, and cancels

@@ -278,7 +278,8 @@ fn r_cancel_2_while_many_files_are_read() {
     // started.
     let content = "x".repeat(200) + "\n";
     let reads: Vec<_> = (0..100)
-        .map(|_| json!({ "call": { "name": "read_file", "arguments": { "path": "big.txt" } } }))
+        .map(|line| json!({ "path": "big.txt", "start_line": line + 1 }))
+        .map(|it| json!({ "call": { "name": "read_file", "arguments": it } }))
         .collect();
     let mut agent = TestAgent::builder()
         .file("big.txt", &content.repeat(20_000))

@@ -69,11 +69,12 @@ fn only_allowed_tools_are_offered_and_run() {
 #[test]
 fn the_number_of_requests_in_one_turn_can_be_limited() {
     let read = calls("read_file", &json!({ "path": "a.txt" }));
-    let script = json!([read, read, says("Done.")]);
+    let script = json!([read, read, says("Half done."), says("Not asked.")]);
     let mut agent = TestAgent::builder().file("a.txt", "content\n").model(script).initialize();
     open_with(&mut agent, &json!({ "claudeCode": { "options": { "maxTurns": 2 } } }));
     assert_eq!(agent.turn("go"), "max_turn_requests");
-    assert_eq!(agent.model().requests().len(), 2);
+    // The third request is for the summary.
+    assert_eq!(agent.model().requests().len(), 3);
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn the_number_of_requests_that_the_user_has_set_cannot_be_raised() {
     let mut agent = agent.variable("TURNWRIGHT_MAX_TURN_REQUESTS", "1").initialize();
     open_with(&mut agent, &json!({ "claudeCode": { "options": { "maxTurns": 5 } } }));
     assert_eq!(agent.turn("go"), "max_turn_requests");
-    assert_eq!(agent.model().requests().len(), 1);
+    assert_eq!(agent.model().requests().len(), 2);
 }
 
 #[test]

@@ -61,18 +61,3 @@ fn the_model_is_told_how_to_send_less_after_a_call_was_cut_off() {
     assert!(result.contains("append"), "the result does not say how to continue: {result}");
     assert!(!agent.path("x").exists());
 }
-
-#[test]
-fn a_call_that_repeats_the_previous_one_is_not_executed() {
-    let read = calls("read_file", &json!({ "path": "src/a.rs" }));
-    let mut replies = vec![read; 4];
-    replies.push(says("Enough."));
-    let builder = source().variable("TURNWRIGHT_MODEL", "granite-4");
-    let mut agent = builder.model(json!(replies)).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    let results = cards::results(&agent, 4);
-    assert!(results[1].contains("return x;"), "{results:?}");
-    let expected = "Not executed: you have just made exactly this call, and its result stands above. \
-                    Use it, do something else, or say what is missing.";
-    assert_eq!(results[2..], [expected, expected]);
-}

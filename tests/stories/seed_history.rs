@@ -132,7 +132,7 @@ fn the_extension_is_advertised() {
     let mut agent = TestAgent::builder().spawn();
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     let methods = &answer["result"]["agentCapabilities"]["_meta"]["turnwright/methods"];
-    assert_eq!(*methods, json!(["_turnwright/history"]));
+    assert_eq!(*methods, json!(["_turnwright/history", "_session/steering"]));
 }
 
 #[test]

@@ -70,15 +70,16 @@ fn permission_requests_come_one_at_a_time_and_a_rejection_fails_only_its_own_cal
 
 #[test]
 fn an_answer_for_the_session_covers_the_next_calls() {
-    let write = json!({ "path": "log", "content": "x\n", "mode": "append" });
-    let same = || call("write_file", &write);
-    let reply = json!([same(), same(), same()]);
+    let line = |text: &str| {
+        call("write_file", &json!({ "path": "log", "content": text, "mode": "append" }))
+    };
+    let reply = json!([line("x\n"), line("y\n"), line("z\n")]);
     let mut agent = TestAgent::builder()
         .model(json!([reply, says("Done.")]))
         .permission("allow_always")
         .start();
     cards::turn(&mut agent);
-    assert_eq!((agent.read("log").as_str(), cards::questions(&agent)), ("x\nx\nx\n", 1));
+    assert_eq!((agent.read("log").as_str(), cards::questions(&agent)), ("x\ny\nz\n", 1));
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub mod probe;
 pub mod quirks;
 mod reply_reader;
 mod remote;
+mod repeated_calls;
 mod repetition;
 pub mod responses;
 mod schema;
@@ -243,11 +244,6 @@ pub trait Model: Debug + Send + Sync + 'static {
 
     /// True if the model is trained to edit files with patches.
     fn prefers_apply_patch(&self) -> bool {
-        false
-    }
-
-    /// True if the model is known to get stuck in loops.
-    fn is_loop_prone(&self) -> bool {
         false
     }
 

@@ -443,10 +443,6 @@ impl Model for RemoteModel {
         self.learned_quirks.quirks().patches
     }
 
-    fn is_loop_prone(&self) -> bool {
-        self.learned_quirks.quirks().loops
-    }
-
     fn rejects_effort(&self, effort: ReasoningEffort) -> bool {
         self.rejected_efforts.lock().contains(&effort)
     }

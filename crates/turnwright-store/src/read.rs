@@ -13,7 +13,7 @@ use super::packed_json::unpack;
 use super::rows::{self, CardJson};
 use super::{CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry};
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::Arguments;
+use turnwright_types::message::{Arguments, Spending};
 use turnwright_types::update::PlanEntry;
 
 /// A time as it is stored.
@@ -324,6 +324,24 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
 /// If the store cannot be read.
 pub fn blob_by_hash(connection: &Connection, hash: &str) -> Result<Option<Vec<u8>>, StoreError> {
     blobs::parse_hash(hash).map_or(Ok(None), |it| blobs::by_hash(connection, &it))
+}
+
+/// What a session has used up. What a copy has from its original does not count.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn session_spending(connection: &Connection, session: i64) -> Result<Spending, StoreError> {
+    let row = connection.query_row(
+        "SELECT (SELECT count(*) FROM usage WHERE session = key AND at >= created_at), \
+         (SELECT coalesce(sum(input + output), 0) FROM usage WHERE session = key AND at >= \
+         created_at), (SELECT coalesce(sum(ended_at - begun_at), 0) FROM turns WHERE session = key \
+         AND begun_at >= created_at AND kind = 'prompt') FROM sessions WHERE key = ?",
+        [session],
+        |it| Ok((it.get(0)?, it.get(1)?, it.get::<_, i64>(2)?)),
+    )?;
+    let (requests, tokens, millis) = row;
+    let time = Duration::from_millis(millis.max(0).cast_unsigned());
+    Ok(Spending { requests, tokens, time })
 }
 
 /// The usage of a session's last request whose context window is known: tokens in the window, its

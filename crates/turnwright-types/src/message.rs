@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -232,6 +233,17 @@ impl StopReason {
     }
 }
 
+/// What a session has used up besides its cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spending {
+    /// Requests that were answered.
+    pub requests: u64,
+    /// The tokens of all requests and answers, as far as they were counted.
+    pub tokens: u64,
+    /// How long its turns took.
+    pub time: Duration,
+}
+
 /// The messages of a session. Cloning is cheap, because the messages are shared. A turn works on a
 /// clone, so that the session still has the previous history if the turn panics.
 #[derive(Clone, Debug, Default)]
@@ -246,6 +258,8 @@ pub struct History {
     /// A model, and the size of its window in tokens if this conversation has found out that it is
     /// smaller than it is known to be.
     pub window_limit: Option<(String, u64)>,
+    /// What the session has used up so far.
+    pub spent: Spending,
     /// True if any message has ever contained an image or audio. Kept as a flag because scanning
     /// all messages is the slowest part of making a request late in a session.
     pub has_media: bool,

@@ -111,6 +111,8 @@ mod tests {
         "web.allow = [\"http://localhost:3000/\"]",
         "sessions.keep_days = -1",
         "sessions.max_size = \"1 GB\"",
+        "limits.turn_tokens = 0",
+        "limits.session_cost = -1",
         "permissions.allow = [\"exec(\"]",
         "permissions.ask = [\"run(ls)\"]",
         "permissions.deny = \"exec\"",

@@ -14,6 +14,7 @@ use crate::error_body;
 use crate::exchange::ReplyContext;
 use crate::json_limits;
 use crate::leaked_calls::LeakedCall;
+use crate::repeated_calls::first_repeat;
 use crate::reply_reader::ReplyAssembler;
 use crate::sse;
 use crate::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Reply, ReplyCall};
@@ -134,6 +135,7 @@ impl ReplyAssembler for ChatAssembler {
             return Err(self.empty_error());
         }
         let cut = end == EndReason::Length;
+        self.slots.truncate(self.first_repeat(true).unwrap_or(usize::MAX));
         let calls = std::mem::take(&mut self.slots)
             .into_iter()
             .enumerate()
@@ -343,7 +345,8 @@ impl ChatAssembler {
         if position >= MAX_CALLS {
             return Err(self.malformed_error("the answer has more than 128 tool calls"));
         }
-        if position == self.slots.len() {
+        let is_new = position == self.slots.len();
+        if is_new {
             if position == 0 {
                 self.text_pipeline.release(batch);
             }
@@ -373,8 +376,23 @@ impl ChatAssembler {
         slot.arguments.push(new);
         batch.push_arguments(position, new);
         kept += new.len();
+        let is_complete = slot.arguments.is_json_object() && !new.is_empty();
         self.account_for(kept)?;
+        if (is_new || is_complete) && self.first_repeat(false).is_some() {
+            // The rest would only be more of the same.
+            self.done = true;
+        }
         Ok(Some(position))
+    }
+
+    /// The slot from which on the calls only repeat earlier ones. The last call counts once its
+    /// arguments are complete.
+    fn first_repeat(&self, is_end: bool) -> Option<usize> {
+        let last = self.slots.last().filter(|_| self.context.quirks.loops)?;
+        let is_complete = is_end || last.arguments.is_json_object();
+        let count = self.slots.len() - usize::from(!is_complete);
+        let calls = self.slots.iter().take(count).map(|it| (&it.name, it.arguments.as_str()));
+        first_repeat(&calls.collect::<Vec<_>>())
     }
 
     /// Finds the slot for arguments whose index points to a call that is already complete. Some

@@ -24,7 +24,7 @@ struct TextSink {
     /// `None` if the model does not leak calls or has no tools.
     filter: Option<LeakFilter>,
     tools: Option<Arc<RenderedTools>>,
-    /// `None` if the model is not prone to loops.
+    /// `None` if repetition is not to be stopped.
     repetition: Option<RepetitionDetector>,
     /// The reasoning so far, for models that may put their whole answer into it.
     fallback_answer: Option<String>,

@@ -89,9 +89,8 @@ define_quirks! {
     think: ThinkTags = ThinkTags::Tagged;
     /// Whether reasoning counts as the answer if the reply has no text (C.3 #13).
     thought_is_answer: bool = false;
-    /// Whether the model is prone to loops, so that endless repetition and repeated calls are
-    /// stopped (C.1 #28b).
-    loops: bool = false;
+    /// Whether an answer that repeats a text or a call endlessly is stopped (C.1 #28b).
+    loops: bool = true;
     /// What happens to calls that the model writes into its text (C.2 #21).
     leaked: LeakedCallHandling = LeakedCallHandling::Nudge;
     /// Whether streamed arguments have to be requested (C.2 #12).

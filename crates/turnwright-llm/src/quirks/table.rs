@@ -186,8 +186,7 @@ const ROWS: &[TableRow] = &[
         &["qwq", "thinking", "deepseek-r1", "magistral-small", "nemotron"],
         QuirkPatch { think: Some(ThinkTags::Implicit), ..NONE },
     ),
-    // Small models and broken chat templates: leaked calls are run (C.2 #21), and endless
-    // repetition is stopped (C.1 #28b).
+    // Small models and broken chat templates: leaked calls are run (C.2 #21).
     model_row(
         &[
             "qwen",
@@ -207,7 +206,7 @@ const ROWS: &[TableRow] = &[
             "gpt-oss",
             "minimax",
         ],
-        QuirkPatch { leaked: Some(LeakedCallHandling::Parse), loops: Some(true), ..NONE },
+        QuirkPatch { leaked: Some(LeakedCallHandling::Parse), ..NONE },
     ),
     // C.2 #9, C.3 #12, C.4 #14.
     model_row(

@@ -14,6 +14,7 @@ use crate::chat::wire::repair_surrogates;
 use crate::error_body;
 use crate::exchange::ReplyContext;
 use crate::json_limits;
+use crate::repeated_calls::first_repeat;
 use crate::reply_reader::ReplyAssembler;
 use crate::sse;
 use crate::{DeltaBatch, EndReason, LlmError, Reply};
@@ -122,6 +123,10 @@ impl ReplyAssembler for ResponsesAssembler {
             return Err(self.empty_error());
         }
         let cut = end == EndReason::Length;
+        if let Some(repeat) = self.first_repeat() {
+            self.calls.truncate(repeat);
+            self.items.retain(|it| it.kind != ItemKind::Call || it.slot < repeat);
+        }
         let calls = std::mem::take(&mut self.calls);
         let calls = calls.into_iter().enumerate();
         let calls = calls.map(|(slot, call)| call.finish(slot, cut, batch)).collect();
@@ -451,10 +456,23 @@ impl ResponsesAssembler {
                 let named = call.set_name(slot, item, &self.context, batch);
                 let completed = call.set_arguments(slot, &item.arguments(), batch);
                 self.account_for(named + completed)?;
+                if self.first_repeat().is_some() {
+                    // The rest would only be more of the same.
+                    self.done = true;
+                }
             }
         }
         self.items[at].done = true;
         Ok(())
+    }
+
+    /// The slot from which on the calls only repeat earlier ones.
+    fn first_repeat(&self) -> Option<usize> {
+        if !self.context.quirks.loops {
+            return None;
+        }
+        let calls = self.calls.iter().map(StreamedCall::name_and_arguments);
+        first_repeat(&calls.collect::<Vec<_>>())
     }
 
     /// Processes the end of the reply, which repeats all of it.

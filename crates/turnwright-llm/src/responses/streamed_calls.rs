@@ -82,6 +82,11 @@ impl StreamedCall {
         }
     }
 
+    /// What is known of the call so far.
+    pub(super) fn name_and_arguments(&self) -> (&str, &str) {
+        (&self.name, &self.arguments)
+    }
+
     /// The complete call.
     pub(super) fn finish(mut self, slot: usize, cut: bool, batch: &mut DeltaBatch) -> ReplyCall {
         if self.arguments.is_empty() {

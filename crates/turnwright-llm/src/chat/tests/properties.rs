@@ -211,8 +211,14 @@ fn an_endless_reply_is_stopped() {
     }
     let calls = delta(&format!("\"tool_calls\":[{}{{}}]", "{},".repeat(2000)));
     assert!(error_of_endless_reply(&calls).contains("invalid chunk"));
-    let calls = delta("\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]");
+    let call =
+        |name: usize| format!("{{\"function\":{{\"name\":\"f{name}\",\"arguments\":\"{{}}\"}}}}");
+    let calls: Vec<_> = (0..129).map(call).collect();
+    let calls = delta(&format!("\"tool_calls\":[{}]", calls.join(",")));
     assert!(error_of_endless_reply(&calls).contains("more than 128 tool calls"));
+    // The same call again and again is an answer of one call.
+    let same = delta(&format!("\"tool_calls\":[{}]", call(0)));
+    assert_eq!(error_of_endless_reply(&same), "an answer");
 }
 
 #[test]
@@ -235,7 +241,9 @@ fn provider_state_is_bounded() {
     let details = |pieces: Value| delta(&json!({ "reasoning_details": pieces }));
     let secrets = json!({ "type": "reasoning.encrypted", "data": "x".repeat(100_000) });
     assert!(error_of_endless_reply(&details(json!([secrets]))).contains("more than 32 MiB"));
-    let text = json!({ "type": "reasoning.text", "text": "x".repeat(100_000) });
+    // Distinct numbers, because repetition would be detected earlier.
+    let long = (0..20_000).fold(String::new(), |text, it| text + &it.to_string() + " ");
+    let text = json!({ "type": "reasoning.text", "text": long });
     assert!(error_of_endless_reply(&details(json!([text]))).contains("more than 32 MiB"));
     // Small JSON values take many times the memory of their text.
     let small = details(vec![json!({ "": 0 }); 500].into());

@@ -120,3 +120,29 @@ fn the_last_event_needs_no_line_end() {
     "#]],
     );
 }
+
+/// C.1 #28b.
+#[test]
+fn an_answer_that_repeats_a_call_ends_with_the_third_and_has_the_first() {
+    let call = |index: usize| {
+        let item = r#""type":"function_call","name":"grep","arguments":"{\"pattern\":\"x\"}""#;
+        format!("whole {index} {{\"id\":\"f{index}\",\"call_id\":\"c{index}\",{item}}}\n")
+    };
+    let thought = r#"whole 0 {"id":"r","type":"reasoning","summary":[],"encrypted_content":"g"}"#;
+    let calls: Vec<_> = (1..9).map(call).collect();
+    check_body(
+        &expand(&format!("{thought}\n{}", calls.concat())),
+        &expect![[r#"
+            call 0 grep
+            args 0 {"pattern":"x"}
+            call 1 grep
+            args 1 {"pattern":"x"}
+            call 2 grep
+            args 2 {"pattern":"x"}
+            complete
+              0 "c1" "grep" {"pattern":"x"}
+              echo {"type":"reasoning","summary":[],"encrypted_content":"g"}
+              echo {"type":"function_call","slot":0}
+        "#]],
+    );
+}

@@ -1,0 +1,182 @@
+//! What a turn and a session may use up: the settings of `[limits]` and the flag `--limit`.
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use serde::Deserialize;
+
+use super::{Config, ConfigError};
+
+/// What is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resource {
+    Requests,
+    Tokens,
+    /// US dollars.
+    Cost,
+    /// Minutes of turns, including the time in which the user is waited for.
+    Minutes,
+}
+
+impl Resource {
+    pub(crate) const ALL: [Resource; 4] =
+        [Resource::Requests, Resource::Tokens, Resource::Cost, Resource::Minutes];
+}
+
+/// An amount of each resource.
+pub(crate) type Amounts = [f64; Resource::ALL.len()];
+
+/// The limits of a session; infinite where there is none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Limits {
+    /// Whether a model that goes round in circles is stopped.
+    pub stops_loops: bool,
+    /// For one turn, besides `max_turn_requests`.
+    pub turn: Amounts,
+    /// For all turns together.
+    pub session: Amounts,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        let none = [f64::INFINITY; Resource::ALL.len()];
+        Limits { stops_loops: true, turn: none, session: none }
+    }
+}
+
+/// `[limits]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct LimitsSection {
+    pub(super) stop_loops: Option<bool>,
+    turn_tokens: Option<NonZeroU64>,
+    turn_cost: Option<f64>,
+    turn_minutes: Option<NonZeroU32>,
+    session_requests: Option<NonZeroU64>,
+    session_tokens: Option<NonZeroU64>,
+    session_cost: Option<f64>,
+    session_minutes: Option<NonZeroU32>,
+}
+
+pub(super) const LIMITS_KEYS: &[&str] = &[
+    "stop_loops",
+    "turn_tokens",
+    "turn_cost",
+    "turn_minutes",
+    "session_requests",
+    "session_tokens",
+    "session_cost",
+    "session_minutes",
+];
+
+impl LimitsSection {
+    /// The limits that are set, by the names of their settings.
+    #[expect(clippy::cast_precision_loss, reason = "no limit needs 52 bits")]
+    pub(super) fn numbers(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let count = |it: Option<NonZeroU64>| it.map(|it| it.get() as f64);
+        let minutes = |it: Option<NonZeroU32>| it.map(|it| f64::from(it.get()));
+        let all = [
+            count(self.turn_tokens),
+            self.turn_cost,
+            minutes(self.turn_minutes),
+            count(self.session_requests),
+            count(self.session_tokens),
+            self.session_cost,
+            minutes(self.session_minutes),
+        ];
+        let named = LIMITS_KEYS.iter().skip(1).zip(all);
+        named.filter_map(|(name, amount)| Some((*name, amount?)))
+    }
+
+    /// What is wrong with the values.
+    pub(super) fn wrong_values(&self) -> impl Iterator<Item = String> {
+        let wrong = self.numbers().filter(|it| !is_limit(it.1));
+        wrong.map(|(name, it)| format!("`limits.{name}` is {it}, expected a number above 0"))
+    }
+}
+
+/// Reads `NAME=NUMBER` of the flag.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn parse_limit(text: &str) -> Result<(String, f64), ConfigError> {
+    let (name, number) = text.split_once('=').unwrap_or((text, ""));
+    let is_known = LIMITS_KEYS[1..].contains(&name) || name == "max_turn_requests";
+    if !is_known {
+        let known = LIMITS_KEYS[1..].join(", ");
+        return Err(ConfigError::new(format!("known limits are max_turn_requests, {known}")));
+    }
+    match number.trim().parse() {
+        Ok(number) if is_limit(number) => Ok((name.to_owned(), number)),
+        _ => Err(ConfigError::new(format!("expected {name}=NUMBER with a number above 0"))),
+    }
+}
+
+fn is_limit(number: f64) -> bool {
+    number.is_finite() && number > 0.0
+}
+
+impl Config {
+    /// The limits of turns and sessions.
+    pub(crate) fn limits(&self) -> Limits {
+        let section = self.file.load().map(|it| it.limits).unwrap_or_default();
+        let mut limits =
+            Limits { stops_loops: section.stop_loops.unwrap_or(true), ..Limits::default() };
+        let flags = self.flags.limits.iter().map(|(name, number)| (name.as_str(), *number));
+        // A flag takes precedence over the file.
+        let settings = section.numbers().map(|(name, number)| -> (&str, f64) { (name, number) });
+        for (name, number) in settings.chain(flags).filter(|it| is_limit(it.1)) {
+            let Some((scope, resource)) = name.split_once('_') else { continue };
+            let resource = match resource {
+                "requests" => Resource::Requests,
+                "tokens" => Resource::Tokens,
+                "cost" => Resource::Cost,
+                "minutes" => Resource::Minutes,
+                _ => continue,
+            };
+            let amounts = if scope == "session" { &mut limits.session } else { &mut limits.turn };
+            amounts[resource as usize] = number;
+        }
+        limits
+    }
+
+    /// The limit of requests in one turn that the flag sets.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+    pub(super) fn requests_flag(&self) -> Option<u32> {
+        let found = self.flags.limits.iter().rev().find(|it| it.0 == "max_turn_requests");
+        found.map(|it| (it.1 as u32).max(1))
+    }
+
+    /// Whether a flag sets this limit.
+    pub(super) fn has_limit_flag(&self, name: &str) -> bool {
+        self.flags.limits.iter().any(|it| it.0 == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_names_a_setting_and_a_number() {
+        for (text, expected) in [
+            ("turn_tokens=500000", Ok(("turn_tokens", 500_000.0))),
+            ("session_cost=2.5", Ok(("session_cost", 2.5))),
+            ("max_turn_requests=7", Ok(("max_turn_requests", 7.0))),
+            ("turn_tokens", Err("expected turn_tokens=NUMBER")),
+            ("turn_cost=-1", Err("a number above 0")),
+            ("turn_cost=inf", Err("a number above 0")),
+            ("stop_loops=1", Err("known limits are max_turn_requests, turn_tokens,")),
+            ("cost=1", Err("known limits are")),
+        ] {
+            match (parse_limit(text), expected) {
+                (Ok((name, number)), Ok(expected)) => {
+                    assert_eq!((name.as_str(), number), expected, "{text}");
+                }
+                (Err(error), Err(expected)) => {
+                    assert!(error.to_string().contains(expected), "{text}: {error}");
+                }
+                (got, _) => panic!("{text}: {got:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The text that is now where a model tries to edit, for one whose edits fail again and again.
+
+use serde_json::Value;
+
+use super::ToolEnv;
+use super::edit_common;
+use turnwright_workspace::files::Freshness;
+
+/// How many lines are shown before the place, and how many of it.
+const LINES_BEFORE: usize = 5;
+const LINES_SHOWN: usize = 40;
+const MAX_LINE_CHARS: usize = 300;
+
+/// The file that a call would edit, by its arguments.
+pub(crate) fn edited_path(arguments: &Value) -> Option<&str> {
+    let named = ["path", "file_path", "file"].iter().find_map(|it| arguments.get(it)?.as_str());
+    named.or_else(|| {
+        let patch = ["patch", "input"].iter().find_map(|it| arguments.get(it)?.as_str())?;
+        patch.lines().find_map(|it| it.strip_prefix("*** Update File: ")).map(str::trim)
+    })
+}
+
+/// The numbered lines around the place that a call would edit. `None` unless the model has read the
+/// file and may read it now.
+pub(crate) async fn current_place(env: &ToolEnv, arguments: &Value) -> Option<String> {
+    let path = edited_path(arguments)?;
+    let target = env.files.resolve(path).await.ok()?;
+    let now = env.files.read(&target).await.ok()?;
+    let is_known = env.files.freshness(&target, &now).await != Freshness::Unseen;
+    if !is_known || !edit_common::may_quote(&env.files, &target, &now).await {
+        return None;
+    }
+    Some(excerpt(&now.text, arguments))
+}
+
+/// The lines from shortly before the first one that the arguments quote.
+fn excerpt(text: &str, arguments: &Value) -> String {
+    let mut quoted = Vec::new();
+    quoted_lines(arguments, &mut quoted);
+    let lines: Vec<_> = text.lines().collect();
+    let place = |it: &&str| lines.iter().position(|line| line.trim() == *it);
+    let first = quoted.iter().find_map(place).unwrap_or(0).saturating_sub(LINES_BEFORE);
+    let shown = lines.iter().enumerate().skip(first).take(LINES_SHOWN);
+    let shown = shown.map(|(number, line)| {
+        let line: String = line.chars().take(MAX_LINE_CHARS).collect();
+        format!("{:>5}| {line}", number + 1)
+    });
+    shown.collect::<Vec<_>>().join("\n")
+}
+
+/// The lines of all texts that an edit or a patch may quote, without their marks.
+fn quoted_lines<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::String(text) => {
+            let lines = text.lines().filter(|it| !it.starts_with(['+', '*', '@']));
+            let lines = lines.map(|it| it.strip_prefix('-').unwrap_or(it).trim());
+            found.extend(lines.filter(|it| it.len() > 3));
+        }
+        Value::Array(all) => all.iter().for_each(|it| quoted_lines(it, found)),
+        Value::Object(all) => {
+            let old = all.iter().filter(|it| !it.0.starts_with("new"));
+            old.for_each(|it| quoted_lines(it.1, found));
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_place_is_found_by_a_line_that_is_there() {
+        let text: String = (1..=100).map(|it| format!("    line number {it}\n")).collect();
+        let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-line number 60\n-gone\n+new";
+        for (arguments, path, first) in [
+            (json!({ "path": "a", "old_text": "gone\nline number 50" }), Some("a"), 45),
+            (json!({ "path": "a", "edits": [{ "old_text": "  line number 7" }] }), Some("a"), 2),
+            (json!({ "path": "a", "new_text": "line number 90", "old_text": "no" }), Some("a"), 1),
+            (json!({ "patch": patch }), Some("a.txt"), 55),
+            (json!({ "x": 1 }), None, 1),
+        ] {
+            assert_eq!(edited_path(&arguments), path, "{arguments}");
+            let shown = excerpt(&text, &arguments);
+            let expected = format!("{first:>5}|     line number {first}\n");
+            assert!(shown.starts_with(&expected), "{arguments}: {shown}");
+            assert_eq!(shown.lines().count(), LINES_SHOWN);
+        }
+    }
+}

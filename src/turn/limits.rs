@@ -1,0 +1,185 @@
+//! What a turn and a session may use up, and what has been used up. Pure.
+
+use std::time::Duration;
+
+use crate::config::{Amounts, Limits, Resource};
+use turnwright_types::message::{History, StopReason};
+
+/// The part of a limit at which the user is told.
+const NOTICE_SHARE: f64 = 0.8;
+
+/// A limit that is used up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ReachedLimit {
+    resource: Resource,
+    is_session: bool,
+    amount: f64,
+}
+
+impl ReachedLimit {
+    /// The limit of requests in one turn.
+    pub(super) fn turn_requests(most: u32) -> ReachedLimit {
+        let amount = f64::from(most);
+        ReachedLimit { resource: Resource::Requests, is_session: false, amount }
+    }
+
+    pub(super) fn stop_reason(self) -> StopReason {
+        match self.resource {
+            Resource::Tokens => StopReason::MaxTokens,
+            Resource::Requests | Resource::Cost | Resource::Minutes => StopReason::MaxTurnRequests,
+        }
+    }
+
+    /// The limit as part of a sentence.
+    pub(super) fn description(self) -> String {
+        let amount = self.amount;
+        let what = match self.resource {
+            Resource::Requests => format!("{amount} requests"),
+            Resource::Tokens => format!("{amount} tokens"),
+            Resource::Cost => format!("${amount:.2}"),
+            Resource::Minutes => format!("{amount} minutes"),
+        };
+        format!(
+            "limit of {what} {}",
+            if self.is_session { "for this session" } else { "for one turn" }
+        )
+    }
+
+    /// The setting that raises it.
+    fn setting(self) -> &'static str {
+        match (self.is_session, self.resource) {
+            (false, Resource::Requests) => "max_turn_requests",
+            (false, Resource::Tokens) => "limits.turn_tokens",
+            (false, Resource::Cost) => "limits.turn_cost",
+            (false, Resource::Minutes) => "limits.turn_minutes",
+            (true, Resource::Requests) => "limits.session_requests",
+            (true, Resource::Tokens) => "limits.session_tokens",
+            (true, Resource::Cost) => "limits.session_cost",
+            (true, Resource::Minutes) => "limits.session_minutes",
+        }
+    }
+
+    /// What the user is told when the turn ends because of it.
+    pub(super) fn advice(self) -> String {
+        let next = if self.is_session {
+            "Start a new session, or raise it in the settings and open this one again"
+        } else {
+            "Prompt again to go on, or raise it in the settings for new sessions"
+        };
+        format!("The {} is reached. {next} (`{}`).", self.description(), self.setting())
+    }
+}
+
+/// What was used up before a turn began, and of which limits the user was told.
+#[derive(Clone, Debug)]
+pub(super) struct SpendingMeter {
+    limits: Limits,
+    before: Amounts,
+    told: Vec<ReachedLimit>,
+}
+
+impl SpendingMeter {
+    /// Starts with what a conversation has used up. Of a limit that is nearly reached already the user
+    /// was told in an earlier turn.
+    pub(super) fn new(limits: Limits, history: &History) -> SpendingMeter {
+        let before = amounts(history, Duration::ZERO);
+        let mut meter = SpendingMeter { limits, before, told: Vec::new() };
+        meter.told = meter.used_beyond(NOTICE_SHARE, before).collect();
+        meter
+    }
+
+    /// A limit that is used up by now, `elapsed` after the turn has begun.
+    pub(super) fn reached(&self, history: &History, elapsed: Duration) -> Option<ReachedLimit> {
+        self.used_beyond(1.0, amounts(history, elapsed)).next()
+    }
+
+    /// The limits that are now nearly used up, each once.
+    pub(super) fn take_notices(&mut self, history: &History, elapsed: Duration) -> Vec<String> {
+        let now = amounts(history, elapsed);
+        let full: Vec<_> = self.used_beyond(1.0, now).collect();
+        let near = self.used_beyond(NOTICE_SHARE, now);
+        let new: Vec<_> = near.filter(|it| !self.told.contains(it)).collect();
+        self.told.extend(&new);
+        let new = new.into_iter().filter(|it| !full.contains(it));
+        new.map(|it| format!("80 % of the {} is used up.", it.description())).collect()
+    }
+
+    /// The limits of which at least this share is used up.
+    fn used_beyond(&self, share: f64, now: Amounts) -> impl Iterator<Item = ReachedLimit> {
+        let SpendingMeter { limits, before, .. } = *self;
+        [true, false].into_iter().flat_map(move |is_session| {
+            Resource::ALL.into_iter().filter_map(move |resource| {
+                let at = resource as usize;
+                let (limit, used) = match is_session {
+                    true => (limits.session[at], now[at]),
+                    false => (limits.turn[at], now[at] - before[at]),
+                };
+                let is_used = limit.is_finite() && used >= limit * share;
+                is_used.then_some(ReachedLimit { resource, is_session, amount: limit })
+            })
+        })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
+fn amounts(history: &History, elapsed: Duration) -> Amounts {
+    let spent = &history.spent;
+    let minutes = (spent.time + elapsed).as_secs_f64() / 60.0;
+    [spent.requests as f64, spent.tokens as f64, history.cost.unwrap_or_default(), minutes]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_types::message::Spending;
+
+    fn history(requests: u64, tokens: u64, cost: f64, minutes: u64) -> History {
+        let time = Duration::from_secs(60 * minutes);
+        let spent = Spending { requests, tokens, time };
+        History { spent, cost: Some(cost), ..History::default() }
+    }
+
+    #[test]
+    fn each_limit_is_told_at_four_fifths_and_reached_at_the_whole() {
+        let none = Limits::default();
+        let with = |is_session: bool, at: usize, amount: f64| {
+            let mut limits = none;
+            let amounts = if is_session { &mut limits.session } else { &mut limits.turn };
+            amounts[at] = amount;
+            limits
+        };
+        let before = history(10, 1000, 1.0, 10);
+        for (limits, now, notices, reached) in [
+            (none, history(9999, 9_999_999, 99.0, 9999), 0, None),
+            (with(false, 0, 10.0), history(17, 0, 0.0, 0), 0, None),
+            (with(false, 0, 10.0), history(18, 0, 0.0, 0), 1, None),
+            (with(false, 0, 10.0), history(20, 0, 0.0, 0), 0, Some("max_turn_requests")),
+            (with(true, 0, 20.0), history(17, 0, 0.0, 0), 1, None),
+            (with(true, 0, 12.0), history(11, 0, 0.0, 0), 0, None),
+            (with(true, 0, 12.0), history(12, 0, 0.0, 0), 0, Some("limits.session_requests")),
+            (with(false, 1, 500.0), history(0, 1500, 0.0, 0), 0, Some("limits.turn_tokens")),
+            (with(true, 1, 1500.0), history(0, 1500, 0.0, 0), 0, Some("limits.session_tokens")),
+            (with(false, 2, 0.5), history(0, 0, 1.45, 0), 1, None),
+            (with(true, 2, 1.5), history(0, 0, 1.5, 0), 0, Some("limits.session_cost")),
+            (with(false, 3, 5.0), history(0, 0, 0.0, 15), 0, Some("limits.turn_minutes")),
+        ] {
+            let mut meter = SpendingMeter::new(limits, &before);
+            let told = meter.take_notices(&now, Duration::ZERO);
+            assert_eq!(told.len(), notices, "{limits:?} {told:?}");
+            assert_eq!(meter.take_notices(&now, Duration::ZERO).len(), 0, "told once");
+            let found = meter.reached(&now, Duration::ZERO);
+            assert_eq!(found.map(ReachedLimit::setting), reached, "{limits:?}");
+        }
+        let meter = SpendingMeter::new(with(false, 3, 5.0), &before);
+        assert!(meter.reached(&before, Duration::from_secs(300)).is_some());
+    }
+
+    #[test]
+    fn tokens_end_a_turn_with_a_reason_of_their_own() {
+        let limit = |resource, amount| ReachedLimit { resource, is_session: true, amount };
+        assert_eq!(limit(Resource::Tokens, 5.0).stop_reason(), StopReason::MaxTokens);
+        let cost = limit(Resource::Cost, 2.5);
+        assert_eq!(cost.stop_reason(), StopReason::MaxTurnRequests);
+        assert!(cost.advice().starts_with("The limit of $2.50 for this session is reached. "));
+    }
+}

@@ -1,0 +1,310 @@
+//! Notices when the model goes round in circles: the same call with the same result, the same few
+//! calls in turn, one edit that fails again and again. A call whose result changes, as when something
+//! is waited for, never counts. Pure.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use turnwright_types::message::Arguments;
+
+/// How many of the last calls are compared with a new one.
+const WINDOW: usize = 12;
+/// The longest cycle, in calls.
+const MAX_PERIOD: usize = 4;
+/// How many calls are remembered: five rounds of the longest cycle.
+const MEMORY: usize = 5 * MAX_PERIOD;
+/// How often the same call may have the same result before the model is told, and before the user
+/// is asked.
+const SAME_REMINDER: usize = 3;
+const SAME_QUESTION: usize = 5;
+/// The same for the rounds of a cycle.
+const CYCLE_REMINDER: usize = 4;
+const CYCLE_QUESTION: usize = 5;
+/// The same for failures of one tool at one file.
+const FAILURE_REMINDER: usize = 4;
+const FAILURE_QUESTION: usize = 8;
+
+/// A call that has ended.
+pub(super) struct EndedCall<'a> {
+    pub(super) tool: &'a str,
+    pub(super) arguments: &'a Arguments,
+    pub(super) ok: bool,
+    /// What the model reads of it.
+    pub(super) result: &'a str,
+    /// The file that it was to edit.
+    pub(super) edited: Option<&'a str>,
+}
+
+/// What goes round in circles, and how often it has by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repetition {
+    SameCall { times: usize },
+    Cycle { calls: usize, times: usize },
+    FailedEdit { times: usize },
+}
+
+/// What follows from a repetition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LoopFinding {
+    /// The model is told.
+    Remind(Repetition),
+    /// The user is asked.
+    Ask(Repetition),
+}
+
+/// Watches the calls of a turn.
+#[derive(Debug, Default)]
+pub(super) struct LoopDetector {
+    /// Hashes of the last calls with their results.
+    recent: VecDeque<u64>,
+    /// The calls that the model was told about. It is told once.
+    told: Vec<u64>,
+    /// How often a tool has failed in a row at a file.
+    failures: Vec<((String, String), usize)>,
+}
+
+impl LoopDetector {
+    /// Forgets everything: the user has said something new.
+    pub(super) fn reset(&mut self) {
+        *self = LoopDetector::default();
+    }
+
+    /// Adds a call, and says what follows if it is part of a repetition.
+    pub(super) fn add(&mut self, call: &EndedCall<'_>) -> Option<LoopFinding> {
+        let mut hasher = DefaultHasher::new();
+        (call.tool, call.ok, mask_volatile(call.result)).hash(&mut hasher);
+        match call.arguments {
+            Arguments::Object(value) => value.hash(&mut hasher),
+            Arguments::Unusable { text, .. } => text.hash(&mut hasher),
+        }
+        let key = hasher.finish();
+        self.recent.truncate(MEMORY - 1);
+        self.recent.push_front(key);
+        let same = self.recent.iter().take(WINDOW).filter(|it| **it == key).count();
+        let (calls, times, is_whole) = self.cycle();
+        let failures = self.count_failures(call);
+        let repetition = Repetition::SameCall { times: same };
+        let cycle = Repetition::Cycle { calls, times };
+        let failed = Repetition::FailedEdit { times: failures };
+        let asks = [
+            (same >= SAME_QUESTION, repetition),
+            (times >= CYCLE_QUESTION, cycle),
+            (failures >= FAILURE_QUESTION, failed),
+        ];
+        if let Some((_, what)) = asks.into_iter().find(|it| it.0) {
+            return Some(LoopFinding::Ask(what));
+        }
+        let reminders = [
+            (failures == FAILURE_REMINDER, failed),
+            (same == SAME_REMINDER && !self.told.contains(&key), repetition),
+            (times == CYCLE_REMINDER && is_whole, cycle),
+        ];
+        let (_, what) = reminders.into_iter().find(|it| it.0)?;
+        self.told.push(key);
+        Some(LoopFinding::Remind(what))
+    }
+
+    /// The length of the cycle in which the last calls go round, how often they have gone round, and
+    /// whether the last round has just ended. All zero if they do not.
+    fn cycle(&self) -> (usize, usize, bool) {
+        let found = (2..=MAX_PERIOD).find_map(|period| {
+            let pairs = self.recent.iter().zip(self.recent.iter().skip(period));
+            let repeated = pairs.take_while(|(new, old)| new == old).count();
+            let mut round = self.recent.iter().take(period);
+            let first = round.next()?;
+            let is_varied = round.any(|it| it != first);
+            (is_varied && repeated >= period).then_some((
+                period,
+                repeated / period + 1,
+                repeated % period == 0,
+            ))
+        });
+        found.unwrap_or_default()
+    }
+
+    fn count_failures(&mut self, call: &EndedCall<'_>) -> usize {
+        let Some(path) = call.edited else { return 0 };
+        if call.ok {
+            self.failures.retain(|it| it.0.1 != path);
+            return 0;
+        }
+        let place = (call.tool.to_owned(), path.to_owned());
+        if let Some((_, times)) = self.failures.iter_mut().find(|it| it.0 == place) {
+            *times += 1;
+            return *times;
+        }
+        self.failures.push((place, 1));
+        1
+    }
+}
+
+/// Units of time that may follow a number.
+const TIME_UNITS: [&str; 14] = [
+    "ns", "us", "µs", "ms", "s", "sec", "secs", "second", "seconds", "m", "min", "mins", "minutes",
+    "h",
+];
+/// Words after which a number names a process or a thread.
+const PROCESS_WORDS: [&str; 4] = ["pid", "process", "thread", "tid"];
+
+/// The text without what changes from one run to the next although nothing else does: durations,
+/// times of day, dates, addresses and identifiers of processes.
+fn mask_volatile(text: &str) -> String {
+    let mut masked = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut last_word = String::new();
+    while let Some(first) = rest.chars().next() {
+        if !first.is_alphanumeric() {
+            masked.push(first);
+            rest = &rest[first.len_utf8()..];
+            continue;
+        }
+        let (word, after) = rest.split_at(word_length(rest));
+        let is_volatile = first.is_ascii_digit()
+            && (is_time(word) && !masked.ends_with(':')
+                || is_duration(word, after)
+                || word.strip_prefix("0x").is_some_and(|it| !it.is_empty())
+                || PROCESS_WORDS.contains(&last_word.as_str()));
+        masked.push_str(if is_volatile { "#" } else { word });
+        last_word = word.to_ascii_lowercase();
+        rest = after;
+    }
+    masked
+}
+
+/// The length of the first word. A dot, a colon or a dash between digits belongs to it.
+fn word_length(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let end = text.char_indices().find(|(at, it)| {
+        let joins =
+            matches!(it, '.' | ':' | '-') && is_digit(at.wrapping_sub(1)) && is_digit(at + 1);
+        !it.is_alphanumeric() && !joins
+    });
+    end.map_or(text.len(), |it| it.0)
+}
+
+/// A date, with or without a time, or a time of day.
+fn is_time(word: &str) -> bool {
+    let has_shape = |shape: &str| {
+        word.len() >= shape.len()
+            && word.bytes().zip(shape.bytes()).all(|(it, shape)| match shape {
+                b'0' => it.is_ascii_digit(),
+                other => it == other,
+            })
+    };
+    ["0000-00-00", "00:00:00", "0:00:00", "00:00", "0:00"].into_iter().any(has_shape)
+}
+
+/// A number with a unit of time, which may be the next word.
+fn is_duration(word: &str, after: &str) -> bool {
+    let unit = word.trim_start_matches(|it: char| it.is_ascii_digit() || it == '.');
+    if !unit.is_empty() {
+        // `1m30.5s` has several.
+        let is_part = |it: &str| it.is_empty() || TIME_UNITS.contains(&it);
+        return unit.split(|it: char| it.is_ascii_digit() || it == '.').all(is_part);
+    }
+    let next = after.strip_prefix(' ').unwrap_or_default();
+    let next = &next[..word_length(next)];
+    TIME_UNITS.contains(&next)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What follows after each call; a letter is a call, its case whether it succeeds, and a digit
+    /// behind it its result.
+    fn findings(script: &str) -> Vec<(usize, LoopFinding)> {
+        let mut detector = LoopDetector::default();
+        let mut found = Vec::new();
+        for (number, call) in (1..).zip(script.split(' ')) {
+            if call == "!" {
+                detector.reset();
+                continue;
+            }
+            let name = &call[..1];
+            let arguments = Arguments::Object(json!({ "x": name }));
+            let ended = EndedCall {
+                tool: "t",
+                arguments: &arguments,
+                ok: true,
+                result: &call[1..],
+                edited: None,
+            };
+            found.extend(detector.add(&ended).map(|it| (number, it)));
+        }
+        found
+    }
+
+    #[test]
+    fn the_same_call_with_the_same_result_is_told_and_then_asked_about() {
+        use LoopFinding::{Ask, Remind};
+        let same = |times| Repetition::SameCall { times };
+        let cycle = |calls, times| Repetition::Cycle { calls, times };
+        for (script, expected) in [
+            ("a a b", vec![]),
+            ("a a a a", vec![(3, Remind(same(3)))]),
+            ("a a a a a", vec![(3, Remind(same(3))), (5, Ask(same(5)))]),
+            // What changes is progress.
+            ("a1 a2 a3 a4 a5 a6 a7 a8", vec![]),
+            ("a b c a d e a", vec![(7, Remind(same(3)))]),
+            // Too far apart.
+            ("a b c d e f a g h i j k a", vec![]),
+            ("a a ! a a ! a a", vec![]),
+            // A cycle of four is asked about in its fifth round.
+            (
+                "a b c d a b c d a b c d a b c d a b c d",
+                vec![
+                    (9, Remind(same(3))),
+                    (10, Remind(same(3))),
+                    (11, Remind(same(3))),
+                    (12, Remind(same(3))),
+                    (16, Remind(cycle(4, 4))),
+                    (20, Ask(cycle(4, 5))),
+                ],
+            ),
+        ] {
+            assert_eq!(findings(script), expected, "{script}");
+        }
+    }
+
+    #[test]
+    fn an_edit_that_fails_again_and_again_is_told_and_then_asked_about() {
+        let mut detector = LoopDetector::default();
+        let mut edit = |ok: bool, number: usize| {
+            let arguments = Arguments::Object(json!({ "old_text": number }));
+            let result = &number.to_string();
+            let tool = "edit_file";
+            detector.add(&EndedCall { tool, arguments: &arguments, ok, result, edited: Some("a") })
+        };
+        let found: Vec<_> = (0..3).map(|it| edit(false, it)).collect();
+        assert_eq!(found, [None; 3]);
+        edit(true, 3);
+        let found: Vec<_> = (4..12).map(|it| edit(false, it)).collect();
+        let failed = |times| Repetition::FailedEdit { times };
+        assert_eq!(found[3], Some(LoopFinding::Remind(failed(4))));
+        assert_eq!(found[7], Some(LoopFinding::Ask(failed(8))));
+        assert_eq!(found.iter().flatten().count(), 2);
+    }
+
+    #[test]
+    fn what_changes_in_every_run_is_masked_and_nothing_else() {
+        for (text, expected) in [
+            ("finished in 0.53s", "finished in #"),
+            ("took 12 ms, 1.5 seconds, 1m30.5s", "took # ms, # seconds, #"),
+            ("2026-11-23T19:40:03.123Z INFO", "# INFO"),
+            ("at 19:40:03, on 2026-11-23", "at #, on #"),
+            ("pid 4711, Process 12, thread 3", "pid #, Process #, thread #"),
+            ("at 0x7ffd12ab in main", "at # in main"),
+            ("src/a.rs:12:15: 3 errors", "src/a.rs:12:15: 3 errors"),
+            ("line 12: x = 5; v1.2.3", "line 12: x = 5; v1.2.3"),
+            ("12| text", "12| text"),
+            ("7 passed; 1 failed", "7 passed; 1 failed"),
+            ("größer als 5 µs", "größer als # µs"),
+        ] {
+            assert_eq!(mask_volatile(text), expected);
+        }
+    }
+}

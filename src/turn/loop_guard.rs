@@ -1,0 +1,146 @@
+//! What a turn does about a model that goes round in circles: first a word to the model, in the result
+//! of the call, then a question to the user.
+
+use std::sync::Arc;
+
+use super::loop_detector::{EndedCall, LoopFinding, Repetition};
+use super::{Turn, TurnStep, redacted};
+use crate::tools;
+use turnwright_types::client::{UserQuestion, UserReply};
+use turnwright_types::effect::{ToolKind, escape_hidden_line, shorten_title};
+use turnwright_types::message::{
+    Arguments, AssistantMessage, Message, StopReason, ToolCall, ToolMessage,
+};
+
+/// The answers to the question whether the turn goes on.
+const GO_ON: &str = "Go on";
+const STOP: &str = "Stop";
+
+/// A repetition that the user is asked about.
+pub(super) struct LoopQuestion {
+    call: ToolCall,
+    repetition: Repetition,
+}
+
+impl Turn {
+    /// Tells the model in the results if it goes round in circles. Returns what the user must be asked
+    /// about.
+    pub(super) async fn check_loops(
+        &mut self,
+        results: &mut [ToolMessage],
+    ) -> Option<LoopQuestion> {
+        if !self.services.limits.stops_loops {
+            return None;
+        }
+        let answer = self.history.messages.last().cloned()?;
+        let Message::Assistant(AssistantMessage { calls, .. }) = answer.as_ref() else {
+            return None;
+        };
+        let mut question = None;
+        for (call, result) in calls.iter().zip(results) {
+            let ended = EndedCall {
+                tool: &call.name,
+                arguments: &call.arguments,
+                ok: result.ok,
+                result: &result.text,
+                edited: self.edited_path(call),
+            };
+            match self.loops.add(&ended) {
+                Some(LoopFinding::Remind(repetition)) => {
+                    let note = self.reminder(repetition, call).await;
+                    result.text = format!("{}\n{note}", result.text.trim_end_matches('\n'));
+                    self.services.log().replace_result(&result.call, result.text.clone());
+                }
+                Some(LoopFinding::Ask(repetition)) => {
+                    question = Some(LoopQuestion { call: call.clone(), repetition });
+                }
+                None => {}
+            }
+        }
+        question
+    }
+
+    /// The file that a call was to edit.
+    fn edited_path<'a>(&self, call: &'a ToolCall) -> Option<&'a str> {
+        let Arguments::Object(arguments) = &call.arguments else { return None };
+        let view = self.services.tools.find(&call.name).ok()?.pending_view()?;
+        tools::edited_path(arguments).filter(|_| view.kind == ToolKind::Edit)
+    }
+
+    async fn reminder(&self, repetition: Repetition, call: &ToolCall) -> String {
+        match repetition {
+            Repetition::SameCall { times } => format!(
+                "[You have made this call {times} times, always with this result. Do something else, \
+                 or say what is missing.]"
+            ),
+            Repetition::Cycle { calls, times } => format!(
+                "[You have made the same {calls} calls in turn {times} times, always with the same \
+                 results. Do something else, or say what is missing.]"
+            ),
+            Repetition::FailedEdit { times } => {
+                let Arguments::Object(arguments) = &call.arguments else { return String::new() };
+                let place = tools::current_place(&self.services.env, arguments).await;
+                let advice = place.map_or("Read the file before the next one.".to_owned(), |it| {
+                    format!("Copy what you quote exactly from the text that is there now:\n{it}\n")
+                });
+                format!("[{times} edits of this file have failed in a row. {advice}]")
+            }
+        }
+    }
+
+    /// Asks the user whether the turn goes on.
+    pub(super) async fn ask_about_loop(&mut self, asked: LoopQuestion) -> TurnStep {
+        let LoopQuestion { call, repetition } = asked;
+        let what = description(repetition, &call);
+        let question = UserQuestion {
+            call: call.id,
+            question: format!("{what} Shall it go on?"),
+            options: vec![GO_ON.to_owned(), STOP.to_owned()],
+            allows_multiple: false,
+        };
+        let client = Arc::clone(self.services.client());
+        let asking = self.cancel.run_until_cancelled(client.ask_user(question));
+        let Some(reply) = asking.await else { return TurnStep::End(Ok(StopReason::Cancelled)) };
+        let reason = match reply {
+            UserReply::Answered(words) if words.first().is_some_and(|it| it == GO_ON) => {
+                self.loops.reset();
+                return TurnStep::Sample;
+            }
+            UserReply::Answered(_) => StopReason::EndTurn,
+            UserReply::InConversation => {
+                self.say(format!("{what} Shall it go on? Say so, or what it should do instead."));
+                StopReason::EndTurn
+            }
+            UserReply::Declined | UserReply::Cancelled | UserReply::Unsupported => {
+                self.say(format!(
+                    "Stopped: {what} Say what it should do differently, or choose another model."
+                ));
+                StopReason::MaxTurnRequests
+            }
+        };
+        self.note_stop("the same was done again and again");
+        TurnStep::End(Ok(reason))
+    }
+}
+
+/// What goes round in circles, in a sentence for the user.
+fn description(repetition: Repetition, call: &ToolCall) -> String {
+    let arguments = match &call.arguments {
+        Arguments::Object(value) => value.to_string(),
+        Arguments::Unusable { text, .. } => text.clone(),
+    };
+    let shown = redacted(&format!("{} {arguments}", call.name));
+    let shown = shorten_title(escape_hidden_line(&shown));
+    match repetition {
+        Repetition::SameCall { times } => format!(
+            "The model has made the same call {times} times, always with the same result: `{shown}`."
+        ),
+        Repetition::Cycle { calls, times } => format!(
+            "The model has made the same {calls} calls in turn {times} times, always with the same \
+             results. The last was `{shown}`."
+        ),
+        Repetition::FailedEdit { times } => {
+            format!("{times} edits of the same file have failed in a row. The last was `{shown}`.")
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What the user says to a turn that is running. It reaches the model with its next request, and cancels
+//! nothing.
+
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{Turn, TurnStep};
+use turnwright_store::{Audience, Entry, SessionLog};
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{History, Message, PromptPart, UserMessage};
+use turnwright_types::update::Update;
+
+/// The most messages that may wait for the next request.
+const MAX_WAITING: usize = 32;
+/// What the model is told about such a message.
+const CONTEXT: &str = "The user has sent this while you were working.";
+/// What the user is told if the model has not read it in this turn.
+const UNREAD: &str = "Your last words came too late for this turn. The model reads them with your next \
+                      prompt.";
+
+/// The messages that wait for the next request of one turn. Clones share them.
+// Held only to move a message.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SteeringQueue(Arc<Mutex<WaitingMessages>>);
+
+#[derive(Debug, Default)]
+struct WaitingMessages {
+    /// The turn makes no further request.
+    is_closed: bool,
+    /// Each with the number of its log entry.
+    messages: VecDeque<(u64, UserMessage)>,
+}
+
+impl SteeringQueue {
+    /// Adds a message, which is logged before it is taken. Returns it if the turn takes no more.
+    pub(crate) fn push(&self, log: &SessionLog, message: UserMessage) -> Result<(), UserMessage> {
+        let mut waiting = self.0.lock();
+        if waiting.is_closed || waiting.messages.len() >= MAX_WAITING {
+            return Err(message);
+        }
+        // The entry is replaced once it is known where in the conversation the message stands. Its
+        // number makes an identifier that no other message has.
+        let seq = log.reserve_seq();
+        let id = MessageId::from(format!("steering-{seq}"));
+        let entry = Entry::Message {
+            id,
+            message: Arc::new(Message::User(message.clone())),
+            audience: Audience::Both,
+        };
+        log.write_entry(seq, entry);
+        waiting.messages.push_back((seq, message));
+        Ok(())
+    }
+
+    /// Moves the waiting messages to the end of the conversation. Returns whether there were any.
+    pub(crate) fn move_into(
+        &self,
+        history: &mut History,
+        log: &SessionLog,
+        context: Option<&str>,
+    ) -> bool {
+        let waiting = std::mem::take(&mut self.0.lock().messages);
+        let has_any = !waiting.is_empty();
+        for (seq, mut message) in waiting {
+            message.parts.extend(context.map(|it| PromptPart::Context(it.to_owned())));
+            history.push(Message::User(message));
+            let Some(message) = history.messages.last().cloned() else { continue };
+            let id = MessageId::from(format!("msg-{}", history.mint()));
+            let entry = Entry::Message { id, message, audience: Audience::Both };
+            log.replace_entries(vec![seq], log.reserve_seq(), entry);
+        }
+        has_any
+    }
+
+    /// Takes no further messages. Those that wait stay.
+    pub(crate) fn close(&self) {
+        self.0.lock().is_closed = true;
+    }
+
+    /// Takes no further messages, unless one is waiting.
+    fn close_if_empty(&self) -> bool {
+        let mut waiting = self.0.lock();
+        waiting.is_closed = waiting.messages.is_empty();
+        waiting.is_closed
+    }
+}
+
+impl Turn {
+    /// The turn takes what the user says to it from this queue.
+    pub(crate) fn steered_by(mut self, steering: SteeringQueue) -> Turn {
+        self.steering = steering;
+        self
+    }
+
+    /// Adds what the user has said to the conversation, before the next request.
+    pub(super) fn add_steering(&mut self) {
+        let log = self.services.log().clone();
+        if self.steering.move_into(&mut self.history, &log, Some(CONTEXT)) {
+            self.loops.reset();
+        }
+    }
+
+    /// The step after an answer that needs none: one more request if the user has said something since
+    /// the last one.
+    pub(super) fn step_after_answer(&mut self) -> Option<TurnStep> {
+        if self.steering.close_if_empty() {
+            return None;
+        }
+        Some(match self.budget.take_request() {
+            Ok(()) => TurnStep::Sample,
+            Err(limit) => TurnStep::Summarize(Vec::new(), limit),
+        })
+    }
+
+    /// Keeps what the user has said for the next prompt, because this turn makes no further request.
+    pub(super) fn keep_unread_steering(&mut self) {
+        self.steering.close();
+        let log = self.services.log().clone();
+        if self.steering.move_into(&mut self.history, &log, None) {
+            self.services.client().update(Update::Notice(UNREAD.to_owned()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_taken_in_order_until_the_turn_ends() {
+        let log = SessionLog::default();
+        let (queue, mut history) = (SteeringQueue::default(), History::default());
+        let push = |text: &str| queue.push(&log, UserMessage::text(text)).is_ok();
+        assert!(push("a") && push("b"));
+        assert!(!queue.close_if_empty(), "they wait");
+        assert!(push("c"));
+        assert!(queue.move_into(&mut history, &log, None));
+        let texts: Vec<_> = history.messages.iter().map(|it| format!("{it:?}")).collect();
+        assert_eq!(texts.len(), 3);
+        for (text, word) in texts.iter().zip(["\"a\"", "\"b\"", "\"c\""]) {
+            assert!(text.contains(word), "{text}");
+        }
+        assert!(queue.close_if_empty() && !push("d"));
+        assert!(!queue.move_into(&mut history, &log, None), "it was returned");
+    }
+
+    #[test]
+    fn not_more_wait_than_the_limit() {
+        let (log, queue) = (SessionLog::default(), SteeringQueue::default());
+        let taken = (0..100).filter(|_| queue.push(&log, UserMessage::text("x")).is_ok());
+        assert_eq!(taken.count(), MAX_WAITING);
+    }
+}

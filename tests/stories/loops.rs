@@ -1,0 +1,158 @@
+//! A model that goes round in circles: it is told, then the user is asked, and what changes is never
+//! stopped.
+
+use serde_json::{Value, json};
+use turnwright_testing::cards;
+
+use crate::agent::{TestAgent, calls, says};
+
+fn read() -> Value {
+    calls("read_file", &json!({ "path": "a.txt" }))
+}
+
+fn forms() -> Value {
+    json!({ "elicitation": { "form": {} } })
+}
+
+/// Returns an agent whose model makes the same call this often.
+fn reads(times: usize, capabilities: Value) -> TestAgent {
+    let mut replies = vec![read(); times];
+    replies.push(says("Done."));
+    let builder = TestAgent::builder().file("a.txt", "x\n").model(json!(replies));
+    builder.capabilities(capabilities).start()
+}
+
+#[test]
+fn the_third_equal_result_has_a_word_for_the_model_which_stays_after_a_load() {
+    let mut agent = reads(4, json!({}));
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    let check = |results: &[String]| {
+        let told: Vec<_> = results.iter().map(|it| it.contains("made this call 3 times")).collect();
+        assert_eq!(told, [false, false, true, false], "{results:?}");
+    };
+    check(&cards::results(&agent, 4));
+    let shown = cards::card_text(&cards::card(&agent, 2));
+    assert!(!shown.contains("3 times"), "it is not for the user: {shown}");
+    agent.restart();
+    let session = agent.session.clone();
+    agent.load(&session);
+    agent.turn("and now?");
+    check(&cards::results(&agent, 5));
+}
+
+#[test]
+fn after_the_fifth_the_user_decides_whether_it_goes_on() {
+    for (answer, expected) in [("Go on", "end_turn"), ("Stop", "end_turn")] {
+        let mut agent = reads(6, forms());
+        let prompt = agent.prompt("go");
+        let form = agent.wait_for_request("elicitation/create");
+        let question = form["params"]["message"].as_str().unwrap();
+        assert!(question.contains("5 times") && question.contains("a.txt"), "{question}");
+        agent.respond(&form, &json!({ "action": "accept", "content": { "answer": answer } }));
+        assert_eq!(agent.stop_reason(&prompt), expected);
+        cards::check(&agent);
+        let requests = if answer == "Stop" { 5 } else { 7 };
+        assert_eq!(agent.model().requests().len(), requests, "{answer}");
+    }
+}
+
+#[test]
+fn a_client_without_forms_is_asked_in_the_conversation() {
+    let mut agent = reads(6, json!({}));
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(agent.text().contains("made the same call 5 times"), "{}", agent.text());
+    assert_eq!(agent.model().requests().len(), 5);
+    // The answer is a prompt, with which the count begins anew.
+    assert_eq!(agent.turn("yes, once more"), "end_turn");
+    assert_eq!(agent.model().requests().len(), 7);
+    let transcript = agent.model_transcript(5);
+    let [.., note, prompt] = &transcript[..] else { panic!("{transcript:?}") };
+    assert!(note.contains("Stopped here") && prompt == "user yes, once more", "{transcript:?}");
+}
+
+#[test]
+fn without_an_answer_the_turn_stops_and_says_why() {
+    let mut agent = reads(6, forms());
+    let prompt = agent.prompt("go");
+    let form = agent.wait_for_request("elicitation/create");
+    agent.respond(&form, &json!({ "action": "decline" }));
+    assert_eq!(agent.stop_reason(&prompt), "max_turn_requests");
+    assert!(agent.text().starts_with("Stopped: The model has made"), "{}", agent.text());
+}
+
+#[test]
+fn a_question_about_a_loop_can_be_cancelled() {
+    let mut agent = reads(6, forms());
+    let prompt = agent.prompt("go");
+    agent.wait_for_request("elicitation/create");
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&prompt), "cancelled");
+    cards::check(&agent);
+}
+
+#[test]
+fn polling_that_changes_is_never_stopped() {
+    // The file is longer each time it is read.
+    let replies: Vec<_> = (0..8)
+        .flat_map(|it| {
+            let line = json!({ "path": "a.txt", "content": "x\n".repeat(it) });
+            [calls("write_file", &line), read()]
+        })
+        .collect();
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "")
+        .permission("allow_once")
+        .model(json!([replies, vec![says("Done.")]].concat()))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let results = cards::results(&agent, 16).join("\n");
+    assert!(!results.contains("always with"), "{results}");
+}
+
+#[test]
+fn a_setting_switches_it_off() {
+    let replies = [vec![read(); 8], vec![says("Done.")]].concat();
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "x\n")
+        .own_file("config/config.toml", "[limits]\nstop_loops = false\n")
+        .model(json!(replies))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(!cards::results(&agent, 8).join("\n").contains("3 times"));
+}
+
+#[test]
+fn an_edit_that_fails_four_times_is_told_what_is_there_now() {
+    let text: String = (1..=60).map(|it| format!("line number {it}\n")).collect();
+    let edit = |number: usize| {
+        let old = format!("line number 41\nnot there {number}");
+        calls("edit_file", &json!({ "path": "a.txt", "old_text": old, "new_text": "x" }))
+    };
+    let edits: Vec<_> = (0..4).map(edit).collect();
+    let replies = [vec![read()], edits, vec![says("Done.")]].concat();
+    let mut agent = TestAgent::builder()
+        .file("a.txt", &text)
+        .permission("allow_once")
+        .model(json!(replies))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let results = cards::results(&agent, 5);
+    assert!(!results[3].contains("in a row"), "{}", results[3]);
+    assert!(results[4].contains("4 edits of this file have failed in a row"), "{}", results[4]);
+    assert!(results[4].contains("   41| line number 41\n"), "{}", results[4]);
+}
+
+#[test]
+fn an_answer_that_repeats_a_call_ends_with_the_third_and_runs_the_first() {
+    let call = cards::call("read_file", &json!({ "path": "a.txt" }));
+    let endless = [vec![json!({ "text": "Reading." })], vec![call; 100]].concat();
+    let mut agent =
+        TestAgent::builder().file("a.txt", "x\n").model(json!([endless, says("Done.")])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    assert_eq!(cards::results(&agent, 1).len(), 1);
+    assert_eq!(cards::card(&agent, 0)["status"], "completed");
+    let skipped = agent.transcript().iter().filter(|it| it.contains("repeats this call")).count();
+    assert!(skipped <= 2, "{:?}", agent.transcript());
+}

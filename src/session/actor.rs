@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::announcements::Announcements;
+use super::custom_commands::CustomCommands;
 use super::early_messages::EarlyMessages;
 use super::lifecycle::Lifecycle;
 use super::model_choice::ModelChoice;
@@ -54,6 +55,7 @@ pub(super) struct SessionActor {
     pub(super) queue: PromptQueue,
     pub(super) running: Option<RunningTurn>,
     pub(super) announcements: Announcements,
+    pub(super) commands: CustomCommands,
     pub(super) context: PendingContext,
     pub(super) lifecycle: Lifecycle,
     model_choice: ModelChoice,
@@ -88,6 +90,7 @@ impl SessionActor {
             queue: PromptQueue::default(),
             running: None,
             announcements,
+            commands: CustomCommands::default(),
             context: PendingContext::default(),
             lifecycle,
             model_choice: ModelChoice::default(),
@@ -355,6 +358,8 @@ impl SessionActor {
         };
         self.context.unfinished = UnfinishedTurn::from_result(&result).or(self.context.unfinished);
         let has_answered = matches!(result, Ok(StopReason::EndTurn));
+        // The turn may have found new ones.
+        self.update_commands();
         // The answer is queued before the next turn can send an update.
         turn.done.complete(result);
         // The model list or the model's capabilities may have changed.
@@ -385,7 +390,7 @@ impl SessionActor {
 
     pub(super) fn announce_commands(&mut self) {
         if self.announcements.commands_due().is_some() {
-            let commands = self.commands();
+            let commands = self.menu();
             self.send(|it| it.announce_commands(commands));
         }
     }

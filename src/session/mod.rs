@@ -5,6 +5,7 @@ mod actor;
 mod announcements;
 mod client_options;
 mod commands;
+mod custom_commands;
 mod early_messages;
 mod history;
 mod host;

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ToolEnv, UserFolders};
 use turnwright_types::effect::{escape_hidden_line, fenced};
+use turnwright_workspace::custom_commands::{self, CommandFolder, CustomCommand};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::memory::instructions::{self, Instructions};
 use turnwright_workspace::memory::{self, NoteFolder};
@@ -14,6 +15,9 @@ use turnwright_workspace::skills::{self, Skill, SkillFolder};
 
 /// The folders of skills below a project and, except for the first, below the home folder.
 const SKILL_FOLDERS: &[&str] = &[".turnwright/skills", ".agents/skills", ".claude/skills"];
+
+/// The folders of custom commands below a project.
+const COMMAND_FOLDERS: &[&str] = &[".turnwright/commands", ".claude/commands"];
 
 /// A folder of the session and the root of its project, as real paths.
 type Project = (PathBuf, PathBuf);
@@ -115,10 +119,37 @@ fn skill_folders(folders: &UserFolders, projects: &[Project]) -> Vec<SkillFolder
     places
 }
 
-/// Something of a project that the model is told at the beginning of each session.
+/// The custom commands and the skills that the user can run, the user's own commands first: no project can
+/// give one of them another meaning. Blocks.
+pub(crate) fn custom_commands(
+    env: &ToolEnv,
+    stop: &CancellationToken,
+) -> (Vec<CustomCommand>, Vec<Skill>) {
+    let (folders, roots) = (&env.shared.folders, env.files.roots());
+    let projects = projects(folders, roots);
+    let commands = custom_commands::scan(&command_folders(folders, &projects), stop);
+    (commands, skills::scan(&skill_folders(folders, &projects), stop))
+}
+
+fn command_folders(folders: &UserFolders, projects: &[Project]) -> Vec<CommandFolder> {
+    let own = config_folder(folders).map(|it| it.join("prompts"));
+    let own = own.into_iter().map(|folder| CommandFolder { folder, within: None });
+    let both = |(folder, root): &'_ Project| {
+        [(folder.clone(), root.clone()), (root.clone(), root.clone())]
+    };
+    let theirs = projects.iter().flat_map(both).flat_map(|(folder, root)| {
+        COMMAND_FOLDERS
+            .iter()
+            .map(move |it| CommandFolder { folder: folder.join(it), within: Some(root.clone()) })
+    });
+    own.chain(theirs).collect()
+}
+
+/// Something of a project that the model is told, at the beginning of each session or, for a command, when
+/// the user runs it.
 #[derive(Debug)]
 pub(crate) struct ProjectSource {
-    /// `instructions`, `notes` or `skill`.
+    /// `instructions`, `notes`, `skill` or `command`.
     pub kind: &'static str,
     pub name: String,
     pub path: PathBuf,
@@ -142,6 +173,13 @@ pub(crate) fn project_sources(folders: &UserFolders, roots: &Roots) -> Vec<Proje
     places.retain(|it| it.within.is_some());
     for Skill { name, folder, .. } in skills::scan(&places, &CancellationToken::new()) {
         add("skill", name, folder);
+    }
+    let mut places = command_folders(folders, &projects);
+    places.retain(|it| it.within.is_some());
+    for CustomCommand { name, path, .. } in
+        custom_commands::scan(&places, &CancellationToken::new())
+    {
+        add("command", name, path);
     }
     sources
 }

@@ -27,6 +27,7 @@ mod client_files;
 mod client_options;
 mod config;
 mod content;
+mod custom_commands;
 mod edit_file;
 mod error_texts;
 mod errors;

@@ -335,10 +335,6 @@ impl SessionActor {
             Ok(finished) => {
                 self.history = finished.history;
                 self.grants = finished.grants;
-                if matches!(finished.result, Ok(StopReason::Refusal)) {
-                    // The prompt that told the model is gone.
-                    self.services.announced_mode.forget();
-                }
                 finished.result
             }
             Err(error) => {
@@ -346,8 +342,7 @@ impl SessionActor {
                 // The identifiers that the dead turn has used must not be used again, and what its
                 // prompt told the model is gone.
                 self.history.minted += 10_000;
-                self.services.announced_mode.forget();
-                self.services.env.skills.forget_loaded();
+                self.services.forget_told_context();
                 self.services.log().add_entry(Entry::Refused);
                 let ended =
                     self.services.log().end_turn(DIED, self.history.minted, self.history.cost);

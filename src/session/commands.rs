@@ -308,7 +308,7 @@ pub(super) async fn read_files(
 fn clear(history: &mut History, services: &TurnServices) -> String {
     history.messages.clear();
     history.tokens = None;
-    services.env.skills.forget_loaded();
+    services.forget_told_context();
     services.log().add_entry(Entry::Cleared);
     "Conversation cleared. Files were not changed.".to_owned()
 }

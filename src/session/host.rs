@@ -18,7 +18,8 @@ use crate::mcp::SessionServers;
 use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
 use crate::trust::TrustStore;
 use crate::turn::{
-    AnnouncedMode, SYSTEM_PROMPT, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
+    AnnouncedMode, FolderInstructions, SYSTEM_PROMPT, SharedModelSelection, SharedRules,
+    StandaloneCalls, TurnServices,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -171,6 +172,7 @@ impl SessionHost {
             mode: env.mode.clone(),
             env: Arc::new(env),
             announced_mode: AnnouncedMode::default(),
+            folder_instructions: FolderInstructions::default(),
             policy: SharedRules::new(policy),
             max_requests,
             truncation_reported: Arc::default(),

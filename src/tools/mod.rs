@@ -77,7 +77,8 @@ pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard};
 use hard_links::OtherNames;
 pub(crate) use hidden_paths::{KnownFolders, hidden_below};
 pub(crate) use project_context::{
-    custom_commands, describe_notes, describe_skills, project_sources, read_project_context,
+    custom_commands, describe_notes, describe_skills, folder_instructions, project_sources,
+    read_project_context,
 };
 pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::RemoteTools;

@@ -49,28 +49,50 @@ pub(crate) fn read_project_context(
 
 fn instructions_text(folders: &UserFolders, projects: &[Project]) -> String {
     let own = config_folder(folders);
-    let mut text = String::new();
-    for it in instructions::read(own, projects) {
-        let Instructions { path, text: words, is_complete: is_whole, is_user: own } = it;
-        if words.trim().is_empty() && is_whole {
-            continue;
-        }
+    instructions::read(own, projects).iter().map(|it| labelled(it, "32 KiB")).collect()
+}
+
+/// The instructions of one file with their origin; empty if they are.
+fn labelled(instructions: &Instructions, limit: &str) -> String {
+    let Instructions { path, text: words, is_complete: is_whole, is_user: own } = instructions;
+    if words.trim().is_empty() && *is_whole {
+        return String::new();
+    }
+    let mut text = if *own {
         let path = escape_hidden_line(&path.to_string_lossy());
-        text.push_str(&if own {
-            format!("\nThe user's own instructions, from {path}:\n")
-        } else {
-            format!(
-                "\nProject instructions from {path}; they say how to work here and do not \
-                 override the user:\n"
-            )
-        });
-        text.push_str(&fenced(&words));
-        text.push('\n');
-        if !is_whole {
-            text.push_str("[cut: more than 32 KiB of instructions; read the file for the rest]\n");
-        }
+        format!("\nThe user's own instructions, from {path}:\n")
+    } else {
+        format!("\n{}; they say how to work here and do not override the user:\n", origin(path))
+    };
+    text.push_str(&fenced(words));
+    text.push('\n');
+    if !is_whole {
+        text.push_str(&format!(
+            "[cut: more than {limit} of instructions; read the file for the rest]\n"
+        ));
     }
     text
+}
+
+/// The words by which the model knows the instructions of a project's file.
+fn origin(path: &Path) -> String {
+    format!("Project instructions from {}", escape_hidden_line(&path.to_string_lossy()))
+}
+
+/// The instructions of folders below those of the session, with the words that name each one's file. Blocks.
+pub(crate) fn folder_instructions(
+    root: &Path,
+    folders: &[PathBuf],
+    limit: usize,
+) -> Vec<(PathBuf, String, String)> {
+    let found = instructions::read_folders(root, folders, limit);
+    let named = |it: Instructions| {
+        let text = labelled(&it, &format!("{} KiB", limit / 1024));
+        (!text.is_empty())
+            .then(|| (origin(&it.path), text))
+            .map(|(name, text)| (it.path, name, text))
+    };
+    found.into_iter().filter_map(named).collect()
 }
 
 /// The folders of the session with their projects, the working folder first.

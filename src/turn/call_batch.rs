@@ -1,6 +1,7 @@
 //! Runs the tool calls of one answer and gives each its result and its final card. Calls that cannot
 //! affect each other run concurrently; the results keep the order of the calls.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -10,6 +11,7 @@ use super::admission_queue::AdmissionTicket;
 use super::call_results::{CallResult, CallResults};
 use super::call_runner::{CANCELLED, CallEnd, PendingCall, catch_panic_sync};
 use super::cards::{final_update, settled_call};
+use super::folder_instructions::touched_paths;
 use super::{Turn, TurnStep};
 use crate::tools::ToolOutcome;
 use turnwright_store::CallOutcome;
@@ -27,10 +29,12 @@ impl Turn {
     pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> TurnStep {
         let mut results = CallResults::open(calls.clone());
         let mut running = RunningCalls::new();
+        let mut paths = vec![Vec::new(); calls.len()];
         // All calls are queued before the first one starts: each waits for earlier ones only.
         for (index, call) in calls.into_iter().enumerate() {
             match self.queue_call(call).await {
                 Ok((call, ticket)) => {
+                    paths[index] = touched_paths(&call.effects().unwrap_or_default());
                     let run = self.runner.clone().run(call, ticket);
                     running.push(run.map(move |end| (index, end)).boxed());
                 }
@@ -38,10 +42,11 @@ impl Turn {
                 Err(refusal) => self.refuse(&mut results, index, refusal, Vec::new()).await,
             }
         }
-        let mut cancelled = Vec::new();
+        let (mut cancelled, mut touched) = (Vec::new(), Vec::new());
         while let Some((index, end)) = running.next().await {
             match end {
                 CallEnd::Ran(outcome, took) => {
+                    touched.append(&mut paths[index]);
                     let update = self.settle(&mut results, index, &outcome, Some(took));
                     if let Some((update, _)) = update {
                         self.cards.finish(update);
@@ -59,7 +64,7 @@ impl Turn {
         for (index, refusal, shown) in cancelled {
             self.refuse(&mut results, index, refusal, shown).await;
         }
-        self.push_results(results);
+        self.push_results(results, touched).await;
         let questions = self.services.env.take_open_questions();
         if self.cancel.is_cancelled() {
             TurnStep::End(Ok(StopReason::Cancelled))
@@ -72,10 +77,15 @@ impl Turn {
         }
     }
 
-    fn push_results(&mut self, results: CallResults) {
+    /// Adds the results to the history. The last one also has what the model has to know now: news of
+    /// commands, and the instructions of the folders that were touched.
+    async fn push_results(&mut self, results: CallResults, touched: Vec<PathBuf>) {
         let mut results: Vec<_> = results.close(CANCELLED).collect();
+        let instructions = self.new_folder_instructions(touched).await;
+        let news = self.services.env.command_news().into_iter().chain(instructions);
+        let news: String = news.collect();
         if let Some(last) = results.last_mut()
-            && let Some(news) = self.services.env.command_news()
+            && !news.is_empty()
         {
             last.text.push_str(if last.text.ends_with('\n') { "" } else { "\n" });
             last.text.push_str(&news);

@@ -12,7 +12,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{AnnouncedMode, SharedMode, SharedModelSelection, SharedRules, TurnServices};
+use super::{
+    AnnouncedMode, FolderInstructions, SharedMode, SharedModelSelection, SharedRules, TurnServices,
+};
 use crate::tools::{AnyTool, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, built_in};
 use turnwright_llm::{
     Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
@@ -251,6 +253,7 @@ pub(crate) fn turn_fixture(
         env: Arc::new(env),
         mode,
         announced_mode: AnnouncedMode::default(),
+        folder_instructions: FolderInstructions::default(),
         policy: SharedRules::default(),
         max_requests: 10,
         truncation_reported: Arc::default(),

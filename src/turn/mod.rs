@@ -14,6 +14,7 @@ mod standalone_calls;
 mod admission_queue;
 mod answer_listener;
 mod first_prompt;
+mod folder_instructions;
 mod streaming_call;
 mod partial_arguments;
 pub(crate) mod fuzzing;
@@ -55,6 +56,7 @@ use next_step::TurnBudget;
 
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use context::SYSTEM_PROMPT;
+pub(crate) use folder_instructions::FolderInstructions;
 pub(crate) use standalone_calls::StandaloneCalls;
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
@@ -71,6 +73,8 @@ pub(crate) struct TurnServices {
     pub mode: SharedMode,
     /// The mode that the model was last told.
     pub announced_mode: AnnouncedMode,
+    /// The instructions of folders below the session's that the model has.
+    pub folder_instructions: FolderInstructions,
     /// The permission rules. A change applies from the next effect on.
     pub policy: SharedRules,
     /// The instructions for the model.
@@ -110,6 +114,13 @@ impl TurnServices {
     pub(crate) fn say(&self, id: MessageId, text: String) {
         self.log().add_entry(Entry::Note { id: id.clone(), text: text.clone() });
         self.client().update(Update::AgentText { message: id, text });
+    }
+
+    /// Notes that what the model was told with earlier prompts and results may no longer be in its context.
+    pub(crate) fn forget_told_context(&self) {
+        self.announced_mode.forget();
+        self.folder_instructions.forget();
+        self.env.skills.forget_loaded();
     }
 
     /// Sends the pending notices of the session log and of the MCP tools to the client.
@@ -366,7 +377,7 @@ impl Turn {
             // The prompt and everything after it are left out of the next request (R-TURN-7).
             self.history.messages.truncate(self.first_message);
             self.services.log().add_entry(Entry::Refused);
-            self.services.env.skills.forget_loaded();
+            self.services.forget_told_context();
         } else if let Some(note) = unanswered_note(&self.history, &result) {
             self.push_hidden_message(note);
         }

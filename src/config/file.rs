@@ -27,6 +27,7 @@ pub(super) struct ConfigFile {
     pub(super) effort: Option<String>,
     pub(super) list_models: Option<bool>,
     pub(super) silence_seconds: Option<NonZeroU32>,
+    pub(super) agent: AgentSection,
     pub(super) web: WebSection,
     pub(super) sessions: SessionRetention,
     pub(super) permissions: PermissionSection,
@@ -35,6 +36,16 @@ pub(super) struct ConfigFile {
     /// Parsed separately, so that one invalid server does not make the file unusable.
     #[serde(skip)]
     pub(super) mcp: McpSection,
+}
+
+/// `[agent]`: what the model is told of itself, in addition to the built-in instructions.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct AgentSection {
+    /// The name in place of ours.
+    pub name: Option<String>,
+    /// Text that follows the built-in instructions.
+    pub system_prompt: Option<String>,
 }
 
 /// `[web]`.
@@ -74,6 +85,8 @@ pub(super) struct ProviderSection {
     pub(super) headers: BTreeMap<String, String>,
     pub(super) models: Vec<String>,
     pub(super) quirks: Map<String, Value>,
+    /// Fields of each request.
+    pub(super) request: Map<String, Value>,
     pub(super) model: BTreeMap<String, ModelSection>,
 }
 
@@ -84,8 +97,12 @@ pub(super) struct ModelSection {
     pub(super) window: Option<u64>,
     pub(super) max_output: Option<u64>,
     pub(super) quirks: Map<String, Value>,
+    pub(super) request: Map<String, Value>,
     pub(super) price: Option<Price>,
 }
+
+/// The longest name of the agent.
+const MAX_NAME_CHARS: usize = 100;
 
 pub(super) const TOP_KEYS: &[&str] = &[
     "model",
@@ -94,6 +111,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "effort",
     "list_models",
     "silence_seconds",
+    "agent",
     "web",
     "sessions",
     "permissions",
@@ -101,14 +119,26 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "providers",
     "mcp",
 ];
+pub(super) const AGENT_KEYS: &[&str] = &["name", "system_prompt"];
 pub(super) const WEB_KEYS: &[&str] = &["allow"];
 pub(super) const SESSIONS_KEYS: &[&str] = &["keep_days", "max_size"];
 pub(super) const PROVIDER_KEYS: &[&str] = &[
     "base_url", "api", "key_env", "key_file", "key", "api_key", "headers", "models", "quirks",
-    "model",
+    "request", "model",
 ];
-pub(super) const MODEL_KEYS: &[&str] = &["window", "max_output", "quirks", "price"];
+pub(super) const MODEL_KEYS: &[&str] = &["window", "max_output", "quirks", "request", "price"];
 pub(super) const PRICE_KEYS: &[&str] = &["input", "cached", "output"];
+
+impl AgentSection {
+    /// The name, unless it cannot be one.
+    pub(crate) fn usable_name(&self) -> Option<&str> {
+        let name = self.name.as_deref().map(str::trim)?;
+        let is_usable = !name.is_empty()
+            && name.chars().count() <= MAX_NAME_CHARS
+            && !name.chars().any(char::is_control);
+        is_usable.then_some(name)
+    }
+}
 
 impl ProviderSection {
     /// True if the section contains a key itself, which is refused.
@@ -138,6 +168,9 @@ impl ConfigFile {
         let table: toml::Table = toml::from_str(text).map_err(to_error)?;
         let mut notes = Vec::new();
         warn_unknown_keys(&table, "", TOP_KEYS, &mut notes);
+        if let Some(agent) = table.get("agent").and_then(toml::Value::as_table) {
+            warn_unknown_keys(agent, "agent.", AGENT_KEYS, &mut notes);
+        }
         if let Some(web) = table.get("web").and_then(toml::Value::as_table) {
             warn_unknown_keys(web, "web.", WEB_KEYS, &mut notes);
         }
@@ -292,6 +325,10 @@ mod tests {
             list_models = false
             silence_seconds = 600
 
+            [agent]
+            name = "Ada"
+            system_prompt = "Answer in verse."
+
             [web]
             allow = ["localhost:3000", "10.0.0.7"]
 
@@ -327,11 +364,13 @@ mod tests {
             headers = { "X-Title" = "me", Cookie = "$COOKIE" }
             models = ["deepseek-chat"]
             quirks = { a = 1, b = { c = ["d"] } }
+            request = { temperature = 0.2 }
 
             [providers.deepseek.model."deepseek-reasoner"]
             window = 131072
             max_output = 8192
             quirks = { a = 2 }
+            request = { top_p = 0.9, extra = { x = [1] } }
             price = { input = 0.27, cached = 0.07, output = 1.10 }
 
             [mcp]
@@ -381,6 +420,7 @@ mod tests {
             "key",
             "providers",
             "model",
+            "agent",
             "web",
             "sessions",
             "permissions",
@@ -396,6 +436,7 @@ mod tests {
             MANAGED_KEYS,
             PROJECT_KEYS,
             SESSIONS_KEYS,
+            AGENT_KEYS,
             MCP_KEYS,
             SERVER_KEYS,
         ]
@@ -417,6 +458,7 @@ mod tests {
                 "`providers.x.model.\"m\".price.tax`",
             ),
             ("[web]\nalow = []", "`web.alow`"),
+            ("[agent]\nprompt = 'x'", "`agent.prompt`"),
             ("[sessions]\nkeep = 3", "`sessions.keep`"),
             ("[permissions]\nalways = []", "`permissions.always`"),
             ("[[permissions.rule]]\nif = 'x'", "`permissions.rule.if`"),

@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
     use crate::config::file::{
-        MODEL_KEYS, PRICE_KEYS, PROVIDER_KEYS, SESSIONS_KEYS, TOP_KEYS, WEB_KEYS,
+        AGENT_KEYS, MODEL_KEYS, PRICE_KEYS, PROVIDER_KEYS, SESSIONS_KEYS, TOP_KEYS, WEB_KEYS,
     };
     use crate::config::permissions::{PERMISSION_KEYS, RULE_KEYS};
     use crate::config::sandbox::SANDBOX_KEYS;
@@ -151,6 +151,7 @@ mod tests {
         let price = format!("{MODEL}/properties/price");
         for (place, known) in [
             ("", TOP_KEYS),
+            ("/properties/agent", AGENT_KEYS),
             ("/properties/web", WEB_KEYS),
             ("/properties/sessions", SESSIONS_KEYS),
             ("/properties/permissions", PERMISSION_KEYS),

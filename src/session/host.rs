@@ -18,8 +18,8 @@ use crate::mcp::SessionServers;
 use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
 use crate::trust::TrustStore;
 use crate::turn::{
-    AnnouncedMode, FolderInstructions, SYSTEM_PROMPT, SharedModelSelection, SharedRules,
-    StandaloneCalls, TurnServices,
+    AnnouncedMode, FolderInstructions, SharedModelSelection, SharedRules, StandaloneCalls,
+    TurnServices, system_prompt,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -166,7 +166,7 @@ impl SessionHost {
         max_requests: u32,
     ) -> TurnServices {
         TurnServices {
-            system_prompt: SYSTEM_PROMPT.into(),
+            system_prompt: system_prompt(None, None),
             selection,
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
             mode: env.mode.clone(),

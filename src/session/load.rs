@@ -11,7 +11,7 @@ use super::server_sandbox::ServerSite;
 use super::{SessionHost, effective_policy};
 use crate::error::Error;
 use crate::tools::ConfinementSettings;
-use crate::turn::TurnServices;
+use crate::turn::{TurnServices, system_prompt};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
 use turnwright_policy::permission::{Mode, PolicyRules};
@@ -58,6 +58,8 @@ pub(super) struct LoadedSession {
     pub(super) model: Arc<dyn Model>,
     pub(super) effort: ReasoningEffort,
     pub(super) max_requests: u32,
+    /// The instructions for the model without those of the client.
+    pub(super) system_prompt: Arc<str>,
     pub(super) servers: ServerLaunch,
     /// The lock of a new session. That of a stored one is taken when its previous task has ended.
     pub(super) lock: Option<SessionLock>,
@@ -86,8 +88,10 @@ impl SessionHost {
         let servers = servers.into_iter().chain(own).collect();
         let servers = self.load_servers(servers, project.roots.real_cwd());
         let (effort, max_requests) = (self.config().effort(), self.config().max_turn_requests());
+        let agent = self.config().agent();
+        let system_prompt = system_prompt(agent.usable_name(), agent.system_prompt.as_deref());
         let lock = is_new.then(|| self.store().lock_session(&id)).transpose()?;
-        Ok(LoadedSession { project, model, effort, max_requests, servers, lock })
+        Ok(LoadedSession { project, model, effort, max_requests, system_prompt, servers, lock })
     }
 
     /// Loads the settings and rules for these folders. Blocks.

@@ -62,13 +62,15 @@ pub(super) async fn open_and_run(
         Ok(loaded) => loaded,
         Err(error) => return opening.fail(error, opened).await,
     };
-    let LoadedSession { mut project, model, effort, max_requests, servers, lock } = loaded;
+    let LoadedSession { mut project, model, effort, servers, lock, .. } = loaded;
+    let (max_requests, system_prompt) = (loaded.max_requests, loaded.system_prompt);
     let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
     let log = SessionLog::new(host.store().clone(), id.clone());
     let mut env = host.tool_env(id, project, client, buffers, display);
     env.log = log;
     let selection = SharedModelSelection::new(model, effort);
-    let services = host.turn_services(env, policy, selection, max_requests);
+    let mut services = host.turn_services(env, policy, selection, max_requests);
+    services.system_prompt = system_prompt;
     let announcements = Announcements::new(notices, advertised, settings::all(&host, &services));
     let lifecycle = Lifecycle::new(opening.stop.clone(), cancelling, lock);
     let actor = SessionActor::new(host, services, announcements, lifecycle);

@@ -55,7 +55,7 @@ use model_failures::{Nudge, unanswered_note};
 use next_step::TurnBudget;
 
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
-pub(crate) use context::SYSTEM_PROMPT;
+pub(crate) use context::system_prompt;
 pub(crate) use folder_instructions::FolderInstructions;
 pub(crate) use standalone_calls::StandaloneCalls;
 

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use super::checks::CheckTable;
 use super::permissions::{PERMISSION_KEYS, RULE_KEYS};
 use super::presets::{ProviderPreset, preset};
 use super::provider::Price;
@@ -28,6 +29,7 @@ pub(super) struct ConfigFile {
     pub(super) list_models: Option<bool>,
     pub(super) silence_seconds: Option<NonZeroU32>,
     pub(super) agent: AgentSection,
+    pub(super) checks: CheckTable,
     pub(super) web: WebSection,
     pub(super) sessions: SessionRetention,
     pub(super) permissions: PermissionSection,
@@ -112,6 +114,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "list_models",
     "silence_seconds",
     "agent",
+    "checks",
     "web",
     "sessions",
     "permissions",
@@ -329,6 +332,9 @@ mod tests {
             name = "Ada"
             system_prompt = "Answer in verse."
 
+            [checks]
+            rust = "cargo check --message-format short"
+
             [web]
             allow = ["localhost:3000", "10.0.0.7"]
 
@@ -421,6 +427,7 @@ mod tests {
             "providers",
             "model",
             "agent",
+            "checks",
             "web",
             "sessions",
             "permissions",

@@ -191,6 +191,9 @@ impl Config {
         settings.extend(agent.into_iter().filter_map(|(name, value)| {
             Some(EffectiveSetting::new(name, &value.as_deref()?.escape_debug(), place.as_str()))
         }));
+        settings.extend(file.checks.iter().map(|(name, command)| {
+            EffectiveSetting::new(&format!("checks.{name}"), command, place.as_str())
+        }));
         if !file.web.allow.is_empty() {
             settings.push(EffectiveSetting::new(
                 "web.allow",

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use url::Url;
 
+use super::checks::wrong_checks;
 use super::file::{ConfigFile, ProviderSection};
 use super::{Api, Config, Logins, parse_number, request_fields};
 use turnwright_llm::quirks::QuirkPatch;
@@ -78,6 +79,7 @@ impl ConfigFile {
             format!("`web.allow` contains `{entry}`, expected HOST or HOST:PORT")
         }));
         wrong.extend(self.wrong_agent());
+        wrong.extend(wrong_checks(&self.checks));
         wrong.extend(self.sandbox.warnings(false));
         for (name, provider) in &self.providers {
             wrong.extend(wrong_endpoint(name, provider));
@@ -195,6 +197,7 @@ mod tests {
                 "[web]\nallow = ['http://localhost:3000/']",
                 "`http://localhost:3000/`, expected",
             ),
+            (none(), "[checks]\nrust = ''", "`checks.rust` must be a command in one line"),
             (none(), "[agent]\nname = ''", "`agent.name` is ``, expected one line of at most"),
             (
                 none(),

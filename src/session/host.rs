@@ -18,8 +18,8 @@ use crate::mcp::SessionServers;
 use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
 use crate::trust::TrustStore;
 use crate::turn::{
-    AnnouncedMode, FolderInstructions, SharedModelSelection, SharedRules, StandaloneCalls,
-    TurnServices, system_prompt,
+    AnnouncedMode, FolderInstructions, SharedChecks, SharedModelSelection, SharedRules,
+    StandaloneCalls, TurnServices, system_prompt,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -173,6 +173,7 @@ impl SessionHost {
             env: Arc::new(env),
             announced_mode: AnnouncedMode::default(),
             folder_instructions: FolderInstructions::default(),
+            checks: SharedChecks::default(),
             policy: SharedRules::new(policy),
             max_requests,
             truncation_reported: Arc::default(),

@@ -11,7 +11,7 @@ use super::server_sandbox::ServerSite;
 use super::{SessionHost, effective_policy};
 use crate::error::Error;
 use crate::tools::ConfinementSettings;
-use crate::turn::{TurnServices, system_prompt};
+use crate::turn::{Check, TurnServices, system_prompt};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
 use turnwright_policy::permission::{Mode, PolicyRules};
@@ -49,6 +49,7 @@ pub(super) struct LoadedProject {
     pub(super) notices: Vec<String>,
     /// The project's MCP servers that the user trusts.
     pub(super) servers: Vec<ServerSpec>,
+    pub(super) checks: Vec<Check>,
 }
 
 /// Everything that opening a session reads.
@@ -118,6 +119,7 @@ impl SessionHost {
             mode: effective.mode,
             max_mode: effective.max_mode,
             servers: effective.servers,
+            checks: effective.checks,
         }
     }
 

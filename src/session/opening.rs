@@ -65,12 +65,14 @@ pub(super) async fn open_and_run(
     let LoadedSession { mut project, model, effort, servers, lock, .. } = loaded;
     let (max_requests, system_prompt) = (loaded.max_requests, loaded.system_prompt);
     let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
+    let checks = take(&mut project.checks);
     let log = SessionLog::new(host.store().clone(), id.clone());
     let mut env = host.tool_env(id, project, client, buffers, display);
     env.log = log;
     let selection = SharedModelSelection::new(model, effort);
     let mut services = host.turn_services(env, policy, selection, max_requests);
     services.system_prompt = system_prompt;
+    services.checks.set(checks);
     let announcements = Announcements::new(notices, advertised, settings::all(&host, &services));
     let lifecycle = Lifecycle::new(opening.stop.clone(), cancelling, lock);
     let actor = SessionActor::new(host, services, announcements, lifecycle);

@@ -117,6 +117,7 @@ impl TrustCommand<'_> {
             file.name
         );
         add_problems(&mut text, &policy);
+        self.services.checks.set(policy.checks);
         self.services.policy.set(policy.rules);
         text
     }
@@ -132,7 +133,9 @@ impl TrustCommand<'_> {
                 .to_owned(),
             Err(error) => format!("That could not be removed: {}.", io_fault(&error)),
         };
-        self.services.policy.set(self.resolve().rules);
+        let policy = self.resolve();
+        self.services.checks.set(policy.checks);
+        self.services.policy.set(policy.rules);
         text
     }
 }

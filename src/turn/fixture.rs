@@ -13,7 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AnnouncedMode, FolderInstructions, SharedMode, SharedModelSelection, SharedRules, TurnServices,
+    AnnouncedMode, FolderInstructions, SharedChecks, SharedMode, SharedModelSelection, SharedRules,
+    TurnServices,
 };
 use crate::tools::{AnyTool, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, built_in};
 use turnwright_llm::{
@@ -254,6 +255,7 @@ pub(crate) fn turn_fixture(
         mode,
         announced_mode: AnnouncedMode::default(),
         folder_instructions: FolderInstructions::default(),
+        checks: SharedChecks::default(),
         policy: SharedRules::default(),
         max_requests: 10,
         truncation_reported: Arc::default(),

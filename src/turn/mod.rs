@@ -7,6 +7,8 @@ mod call_batch;
 mod call_conflicts;
 mod call_runner;
 mod cards;
+mod check_news;
+mod checks;
 mod coalesce;
 mod context;
 mod next_step;
@@ -50,11 +52,13 @@ use turnwright_types::update::Update;
 
 use call_runner::{CallOrigin, CallRunner};
 use cards::OpenCards;
+use checks::TurnChecks;
 pub(crate) use model_failures::stopped_note;
 use model_failures::{Nudge, unanswered_note};
 use next_step::TurnBudget;
 
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
+pub(crate) use checks::{Check, SharedChecks};
 pub(crate) use context::system_prompt;
 pub(crate) use folder_instructions::FolderInstructions;
 pub(crate) use standalone_calls::StandaloneCalls;
@@ -77,6 +81,8 @@ pub(crate) struct TurnServices {
     pub folder_instructions: FolderInstructions,
     /// The permission rules. A change applies from the next effect on.
     pub policy: SharedRules,
+    /// The commands that check what the model has edited.
+    pub checks: SharedChecks,
     /// The instructions for the model.
     pub system_prompt: Arc<str>,
     /// The most requests to the model that one turn may make.
@@ -256,6 +262,7 @@ pub(crate) struct Turn {
     /// The index of this turn's first message, the prompt.
     first_message: usize,
     cards: OpenCards,
+    checks: TurnChecks,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
 }
@@ -328,6 +335,7 @@ impl Turn {
             silence: Duration::ZERO,
             first_message,
             cards,
+            checks: TurnChecks::default(),
             last_hidden: None,
         }
     }
@@ -348,7 +356,12 @@ impl Turn {
                     self.announce_mode_change();
                     self.sample().await
                 }
-                TurnStep::RunCalls(calls) => self.run_calls(calls).await,
+                TurnStep::RunCalls(calls) => {
+                    self.check_before_edits(&calls).await;
+                    let next = self.run_calls(calls).await;
+                    self.note_edits();
+                    next
+                }
                 TurnStep::Wait(delay, why) => self.wait(delay, why).await,
                 TurnStep::Continue(delay, why, nudge) => {
                     self.push_hidden_message(Message::User(model_failures::nudge_message(nudge)));
@@ -357,6 +370,9 @@ impl Turn {
                 TurnStep::SkipCalls(calls) => {
                     self.abandon_calls(calls, next_step::repeated_call()).await;
                     TurnStep::Sample
+                }
+                TurnStep::End(Ok(StopReason::EndTurn)) if self.must_check() => {
+                    self.check_after_edits().await
                 }
                 TurnStep::End(result) => break result,
             };

@@ -101,6 +101,11 @@ impl TurnBudget {
         }
     }
 
+    /// Takes a request for what the agent itself has to tell the model.
+    pub(super) fn take_request(&mut self) -> bool {
+        TurnBudget::take(&mut self.requests)
+    }
+
     fn take(count: &mut u32) -> bool {
         let left = *count > 0;
         *count = count.saturating_sub(1);

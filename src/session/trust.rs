@@ -109,7 +109,8 @@ impl TrustCommand<'_> {
         let effect = match file.name {
             SERVERS_FILE => "Its servers are started in new sessions.",
             _ => {
-                "Its rules apply from now on; its mode and sandbox settings apply to new sessions."
+                "Its rules and checks apply from now on; its mode and sandbox settings apply to new \
+                 sessions."
             }
         };
         let mut text = format!(

@@ -238,3 +238,67 @@ fn check_run(outcome: &ToolOutcome) -> CheckRun {
     let text = |name: &str| outcome.raw[name].as_str().unwrap_or_default().to_owned();
     CheckRun { output: text("output"), is_success: outcome.ok, end: text("ended") }
 }
+
+#[cfg(test)]
+mod tests {
+    use schemars::JsonSchema;
+    use serde::Deserialize;
+    use tokio::time::Instant;
+
+    use super::super::fixture::{ScriptedReply, turn_fixture};
+    use super::*;
+    use crate::tools::{Registry, RemoteTools, Tool, ToolCtx, Toolbox};
+    use turnwright_policy::permission::Pass;
+    use turnwright_types::effect::{Effect, ResolvedPath};
+    use turnwright_types::message::History;
+    use turnwright_workspace::files::Roots;
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct AnyArgs {}
+
+    /// A command that only a cancel ends, or an edit.
+    #[derive(Debug)]
+    struct TestTool<const IS_COMMAND: bool>;
+
+    impl<const IS_COMMAND: bool> Tool for TestTool<IS_COMMAND> {
+        const NAME: &'static str = if IS_COMMAND { COMMAND_TOOL } else { "edit" };
+        const KIND: ToolKind = if IS_COMMAND { ToolKind::Execute } else { ToolKind::Edit };
+        const PENDING_TITLE: &'static str = "Test";
+        type Args = AnyArgs;
+        type Preview = ();
+
+        fn view(&self, _: &AnyArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+            let title = Self::PENDING_TITLE.to_owned();
+            CallView { title, kind: Self::KIND, locations: Vec::new() }
+        }
+
+        fn effects(&self, _: &AnyArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+            vec![Effect::SessionState]
+        }
+
+        async fn run(&self, _: AnyArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+            if IS_COMMAND {
+                ctx.cancel.cancelled().await;
+            }
+            ToolOutcome { ok: !IS_COMMAND, ..ToolOutcome::failed("ended") }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_check_that_never_ends_is_stopped_once_and_the_turn_goes_on() {
+        let calls = || ScriptedReply::Calls(vec![("edit", json!({}))]);
+        let replies = vec![calls(), calls(), ScriptedReply::Text("Done.")];
+        let mut fixture = turn_fixture(replies, false, None);
+        let registry = Registry::new(vec![Arc::new(TestTool::<true>), Arc::new(TestTool::<false>)]);
+        fixture.services.tools = Arc::new(Toolbox::new(Arc::new(registry), RemoteTools::default()));
+        let check = Check { name: "slow".to_owned(), command: "sleep 999".to_owned() };
+        fixture.services.checks.set(vec![check]);
+        let begun = Instant::now();
+        let done = fixture.turn(History::default()).run().await;
+        assert!(matches!(done.result, Ok(StopReason::EndTurn)));
+        assert_eq!(begun.elapsed().as_secs(), TIME_LIMIT.as_secs());
+        let updates = format!("{:?}", fixture.client.updates.lock());
+        assert!(updates.contains("Stopped: a check may run 120 s"), "{updates}");
+        assert_eq!(fixture.client.finals().len(), 3);
+    }
+}

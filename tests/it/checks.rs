@@ -36,6 +36,16 @@ fn checks(agent: &TestAgent) -> Vec<String> {
     titles.filter(|it| it.starts_with("Check ")).collect()
 }
 
+/// Whether the n-th request has a call of a command.
+fn has_command(agent: &TestAgent, number: usize) -> bool {
+    let body = agent.model_request(number);
+    let messages = body["messages"].as_array().unwrap();
+    let calls = messages.iter().filter_map(|it| it["tool_calls"].as_array()).flatten();
+    let names: Vec<_> = calls.map(|it| it["function"]["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"write_file"), "{names:?}");
+    names.contains(&"exec")
+}
+
 fn notices(agent: &TestAgent) -> String {
     agent.updates().iter().map(Value::to_string).filter(|it| it.contains("something new")).collect()
 }
@@ -71,7 +81,7 @@ fn the_model_is_told_what_its_edits_have_broken_until_it_is_repaired() {
     // A turn without an edit is not checked, and the model has no call that it did not make.
     assert_eq!(agent.turn("more"), "end_turn");
     assert_eq!(checks(&agent).len(), 3);
-    assert!(!agent.model_request(5).to_string().contains("\"exec\",\"arguments\""));
+    assert!(!has_command(&agent, 5));
 }
 
 #[test]
@@ -160,6 +170,6 @@ fn a_loaded_session_shows_the_checks_and_the_model_does_not_get_them_as_calls() 
     assert!(answer.get("error").is_none(), "{answer}");
     assert_eq!(checks(&agent), titles);
     assert_eq!(agent.turn("more"), "end_turn");
-    let request = agent.model_request(3).to_string();
-    assert!(request.contains("a.txt:1:BAD new") && !request.contains("\"exec\",\"arguments\""));
+    assert!(agent.model_request(3).to_string().contains("a.txt:1:BAD new"));
+    assert!(!has_command(&agent, 3));
 }

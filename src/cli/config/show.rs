@@ -116,6 +116,7 @@ mod tests {
         "permissions.deny = \"exec\"",
         "permissions.rule = [{ effect = \"perhaps\", when = \"exec(ls)\" }]",
         "permissions.rule = [{ effect = \"deny\", when = \"exec(ls)\", match = [\"rm x\"] }]",
+        "checks.rust = \"\"",
         "agent.name = \"\"",
         "sandbox.network = \"maybe\"",
         "sandbox.read = \"some\"",

@@ -11,7 +11,6 @@ use super::admission_queue::AdmissionTicket;
 use super::call_results::{CallResult, CallResults};
 use super::call_runner::{CANCELLED, CallEnd, PendingCall, catch_panic_sync};
 use super::cards::{final_update, settled_call};
-use super::folder_instructions::touched_paths;
 use super::{Turn, TurnStep};
 use crate::tools::ToolOutcome;
 use turnwright_store::CallOutcome;
@@ -29,12 +28,16 @@ impl Turn {
     pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> TurnStep {
         let mut results = CallResults::open(calls.clone());
         let mut running = RunningCalls::new();
-        let mut paths = vec![Vec::new(); calls.len()];
+        let mut new_paths = Vec::new();
         // All calls are queued before the first one starts: each waits for earlier ones only.
         for (index, call) in calls.into_iter().enumerate() {
             match self.queue_call(call).await {
                 Ok((call, ticket)) => {
-                    paths[index] = touched_paths(&call.effects().unwrap_or_default());
+                    let effects = call.effects().unwrap_or_default();
+                    let paths = self.services.folder_instructions.new_paths(&effects);
+                    if !paths.is_empty() {
+                        new_paths.push((index, paths));
+                    }
                     let run = self.runner.clone().run(call, ticket);
                     running.push(run.map(move |end| (index, end)).boxed());
                 }
@@ -46,7 +49,8 @@ impl Turn {
         while let Some((index, end)) = running.next().await {
             match end {
                 CallEnd::Ran(outcome, took) => {
-                    touched.append(&mut paths[index]);
+                    touched
+                        .extend(new_paths.extract_if(.., |it| it.0 == index).flat_map(|it| it.1));
                     let update = self.settle(&mut results, index, &outcome, Some(took));
                     if let Some((update, _)) = update {
                         self.cards.finish(update);

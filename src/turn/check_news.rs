@@ -128,8 +128,12 @@ mod tests {
 
     #[test]
     fn it_is_at_most_twenty_lines_of_bounded_length() {
-        let lines = |count: usize| -> String {
-            (0..count).map(|it| format!("error {}\n", "x".repeat(it + 1))).collect()
+        let lines = |count: usize| {
+            let all: Vec<_> = (1..=count).map(|it| format!("error {}", "x".repeat(it))).collect();
+            all.join(
+                "
+",
+            )
         };
         let text = find_news(&CheckRun::default(), &run(&lines(20), false)).unwrap();
         assert_eq!(text.lines().count(), 20);

@@ -41,6 +41,32 @@ impl FolderInstructions {
         *self.0.lock() = KnownFolders::default();
     }
 
+    /// The real paths that a call touches and that are new. The folders of a known path are known, too.
+    pub(super) fn new_paths(&self, effects: &[Effect]) -> Vec<PathBuf> {
+        let known = self.0.lock();
+        let mut paths = Vec::new();
+        let mut add = |path: &PathBuf| {
+            if !known.folders.contains(path) {
+                paths.push(path.clone());
+            }
+        };
+        for effect in effects {
+            match effect {
+                Effect::Read(it) | Effect::Write(it) | Effect::Delete(it) => add(&it.path),
+                Effect::Exec(command) => {
+                    command.reads.iter().for_each(|it| add(&it.path));
+                    add(&command.workdir);
+                }
+                Effect::Input { .. }
+                | Effect::Signal { .. }
+                | Effect::Fetch { .. }
+                | Effect::Remote(_)
+                | Effect::SessionState => {}
+            }
+        }
+        paths
+    }
+
     /// The folders that are new, and how many bytes their instructions may have.
     fn take_new(&self, mut folders: Vec<PathBuf>) -> (Vec<PathBuf>, usize) {
         let mut known = self.0.lock();
@@ -54,28 +80,6 @@ impl FolderInstructions {
     fn take_back(&self, folders: &[PathBuf]) {
         self.0.lock().folders.retain(|it| !folders.contains(it));
     }
-}
-
-/// The real paths that a call touches.
-pub(super) fn touched_paths(effects: &[Effect]) -> Vec<PathBuf> {
-    let mut paths = Vec::new();
-    for effect in effects {
-        match effect {
-            Effect::Read(it) | Effect::Write(it) | Effect::Delete(it) => {
-                paths.push(it.path.clone())
-            }
-            Effect::Exec(command) => {
-                paths.extend(command.reads.iter().map(|it| it.path.clone()));
-                paths.push(command.workdir.clone());
-            }
-            Effect::Input { .. }
-            | Effect::Signal { .. }
-            | Effect::Fetch { .. }
-            | Effect::Remote(_)
-            | Effect::SessionState => {}
-        }
-    }
-    paths
 }
 
 /// The folders of these paths below each folder of the session, from there down. A path may be a folder.

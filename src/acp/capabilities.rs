@@ -11,7 +11,9 @@ use super::wire::schema::{
     McpCapabilities, PromptCapabilities, SessionAdditionalDirectoriesCapabilities,
     SessionArchiveCapabilities, SessionCapabilities, SessionCloseCapabilities,
     SessionDeleteCapabilities, SessionForkCapabilities, SessionListCapabilities,
-    SessionResumeCapabilities, SessionStatusCapabilities, SessionTitleCapabilities,
+    SessionResumeCapabilities, SessionStatusCapabilities, SessionSystemPromptCapabilities,
+    SessionSystemPromptModeCapabilities, SessionSystemPromptOverrideCapabilities,
+    SessionTitleCapabilities,
 };
 use super::wire::{Initialize, RequestMethod};
 use crate::error::Error;
@@ -147,7 +149,13 @@ pub(super) fn initialize_response(
         .fork(SessionForkCapabilities::new())
         .archive(SessionArchiveCapabilities::new())
         .status(SessionStatusCapabilities::new())
-        .title(SessionTitleCapabilities::new());
+        .title(SessionTitleCapabilities::new())
+        .system_prompt(
+            SessionSystemPromptCapabilities::new().mode(
+                SessionSystemPromptModeCapabilities::new()
+                    .override_(SessionSystemPromptOverrideCapabilities::new()),
+            ),
+        );
     let capabilities = AgentCapabilities::new()
         .prompt_capabilities(prompts)
         .load_session(true)

@@ -1,11 +1,12 @@
-//! Reads what clients ask for in `_meta` when they open a session, in the form in which the adapters of
-//! other agents take it.
+//! Reads what clients ask for when they open a session: instructions in `systemPrompt`, and the rest in
+//! `_meta`, in the form in which the adapters of other agents take it.
 
 use std::num::NonZeroU32;
 
 use serde_json::Value;
 
-use super::wire::schema::Meta;
+use super::wire::schema::{self, ContentBlock, Meta, SystemPromptMode};
+use crate::error::Error;
 use crate::session::{ClientOptions, SystemPrompt};
 
 /// The longest instructions, in bytes. They are sent with each request.
@@ -15,7 +16,40 @@ const MAX_TOOLS: usize = 1000;
 
 /// Reads the options; `None` if there are none. A malformed one has no effect, because `_meta` may hold
 /// anything, and the user is told; but a malformed restriction allows nothing.
-pub(super) fn read(meta: Option<&Meta>) -> Option<ClientOptions> {
+///
+/// # Errors
+/// If `systemPrompt`, which is a part of the protocol, cannot be followed (R-SYS-1).
+pub(super) fn read(
+    meta: Option<&Meta>,
+    instructions: Option<schema::SystemPrompt>,
+) -> Result<Option<ClientOptions>, Error> {
+    let options = read_meta(meta);
+    let Some(instructions) = instructions else { return Ok(options) };
+    let system_prompt = Some(read_instructions(instructions)?);
+    Ok(Some(ClientOptions { system_prompt, ..options.unwrap_or_default() }))
+}
+
+fn read_instructions(wanted: schema::SystemPrompt) -> Result<SystemPrompt, Error> {
+    let refused = |why: &str| Err(Error::InvalidParams(format!("`systemPrompt`: {why}")));
+    let mut texts = Vec::with_capacity(wanted.content.len());
+    for block in wanted.content {
+        let ContentBlock::Text(text) = block else {
+            return refused("`content` may have only blocks of the type `text`");
+        };
+        texts.push(text.text);
+    }
+    let text = texts.join("\n\n");
+    if text.trim().is_empty() || text.len() > MAX_PROMPT_BYTES {
+        return refused("`content` must have a text of at most 64 KiB");
+    }
+    match wanted.mode {
+        SystemPromptMode::Append => Ok(SystemPrompt::Append(text)),
+        SystemPromptMode::Override => Ok(SystemPrompt::Replace(text)),
+        _ => refused("`mode` must be `append` or `override`"),
+    }
+}
+
+fn read_meta(meta: Option<&Meta>) -> Option<ClientOptions> {
     let field = |name: &str| meta.and_then(|it| it.get(name)).filter(|it| !it.is_null());
     let option = |name: &str| {
         let options = field("claudeCode").and_then(|it| it.get("options"));
@@ -108,7 +142,7 @@ mod tests {
                 }),
             ),
         ] {
-            assert_eq!(read(meta.as_object()), expected, "{meta}");
+            assert_eq!(read_meta(meta.as_object()), expected, "{meta}");
         }
     }
 
@@ -124,7 +158,7 @@ mod tests {
             (json!({ "claudeCode": { "options": { "maxTurns": 0 } } }), "maxTurns"),
             (json!({ "claudeCode": { "options": { "maxTurns": "3" } } }), "maxTurns"),
         ] {
-            let options = read(meta.as_object()).unwrap();
+            let options = read_meta(meta.as_object()).unwrap();
             assert!(options.notices[0].contains(name), "{meta}: {options:?}");
             let allowed = (name == "allowedTools").then(Vec::new);
             let expected = ClientOptions {

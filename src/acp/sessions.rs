@@ -13,7 +13,7 @@ use super::error::read_params;
 use super::responder::Responder;
 use super::to_wire;
 use super::wire::schema::{
-    CloseSessionRequest, CloseSessionResponse, ForkSessionRequest, ForkSessionResponse,
+    self, CloseSessionRequest, CloseSessionResponse, ForkSessionRequest, ForkSessionResponse,
     LoadSessionRequest, LoadSessionResponse, McpServer, Meta, NewSessionRequest,
     NewSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
 };
@@ -36,6 +36,7 @@ struct OpenParams {
     folders: Vec<PathBuf>,
     servers: Vec<McpServer>,
     meta: Option<Meta>,
+    system_prompt: Option<schema::SystemPrompt>,
     origin: SessionOrigin,
 }
 
@@ -47,10 +48,15 @@ pub(super) fn new(
 ) {
     let id = SessionId::random();
     let NewSessionRequest {
-        cwd, additional_directories: folders, mcp_servers: servers, meta, ..
+        cwd,
+        additional_directories: folders,
+        mcp_servers: servers,
+        meta,
+        system_prompt,
+        ..
     } = params;
     let origin = SessionOrigin::New;
-    let wanted = OpenParams { id: id.clone(), cwd, folders, servers, meta, origin };
+    let wanted = OpenParams { id: id.clone(), cwd, folders, servers, meta, system_prompt, origin };
     open(connection, request, wanted, reply, move |settings| {
         let modes = to_wire::modes(&settings);
         NewSessionResponse::new(id.to_arc())
@@ -75,10 +81,15 @@ pub(super) fn load(
     };
     let id = SessionId::from(params.session_id.0.as_ref());
     let LoadSessionRequest {
-        cwd, additional_directories: folders, mcp_servers: servers, meta, ..
+        cwd,
+        additional_directories: folders,
+        mcp_servers: servers,
+        meta,
+        system_prompt,
+        ..
     } = params;
     let origin = SessionOrigin::Stored { replay: true };
-    let wanted = OpenParams { id, cwd, folders, servers, meta, origin };
+    let wanted = OpenParams { id, cwd, folders, servers, meta, system_prompt, origin };
     open(connection, request, wanted, reply, |settings| {
         let modes = to_wire::modes(&settings);
         LoadSessionResponse::new().modes(modes).config_options(to_wire::settings(settings))
@@ -97,10 +108,11 @@ pub(super) fn resume(
         additional_directories: folders,
         mcp_servers: servers,
         meta,
+        system_prompt,
         ..
     } = params;
     let origin = SessionOrigin::Stored { replay: false };
-    let wanted = OpenParams { id, cwd, folders, servers, meta, origin };
+    let wanted = OpenParams { id, cwd, folders, servers, meta, system_prompt, origin };
     open(connection, request, wanted, reply, |settings| {
         let modes = to_wire::modes(&settings);
         ResumeSessionResponse::new().modes(modes).config_options(to_wire::settings(settings))
@@ -116,10 +128,15 @@ pub(super) fn fork(
     let id = SessionId::random();
     let source = SessionId::from(params.session_id.0.as_ref());
     let ForkSessionRequest {
-        cwd, additional_directories: folders, mcp_servers: servers, meta, ..
+        cwd,
+        additional_directories: folders,
+        mcp_servers: servers,
+        meta,
+        system_prompt,
+        ..
     } = params;
     let origin = SessionOrigin::Fork { source };
-    let wanted = OpenParams { id: id.clone(), cwd, folders, servers, meta, origin };
+    let wanted = OpenParams { id: id.clone(), cwd, folders, servers, meta, system_prompt, origin };
     open(connection, request, wanted, reply, move |settings| {
         let modes = to_wire::modes(&settings);
         ForkSessionResponse::new(id.to_arc())
@@ -136,12 +153,15 @@ fn open<M: RequestMethod + 'static>(
     reply: Responder<M>,
     convert: impl FnOnce(Vec<ConfigOption>) -> M::Result + Send + 'static,
 ) {
-    let OpenParams { id, cwd, folders, servers, meta, origin } = wanted;
+    let OpenParams { id, cwd, folders, servers, meta, system_prompt, origin } = wanted;
     let servers = match mcp_servers::server_specs(servers) {
         Ok(servers) => servers,
         Err(error) => return reply.fail(&error),
     };
-    let options = client_options::read(meta.as_ref());
+    let options = match client_options::read(meta.as_ref(), system_prompt) {
+        Ok(options) => options,
+        Err(error) => return reply.fail(&error),
+    };
     let (cancel, in_flight) = connection.in_flight.register(request.clone());
     let opened: Completion<Vec<ConfigOption>> = reply.done(move |settings| {
         drop(in_flight);

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use super::checks::CheckTable;
 use super::limits::{LIMITS_KEYS, LimitsSection};
 use super::permissions::{PERMISSION_KEYS, RULE_KEYS};
 use super::presets::{ProviderPreset, preset};
@@ -29,6 +30,8 @@ pub(super) struct ConfigFile {
     pub(super) list_models: Option<bool>,
     pub(super) silence_seconds: Option<NonZeroU32>,
     pub(super) models: ModelsSection,
+    pub(super) agent: AgentSection,
+    pub(super) checks: CheckTable,
     pub(super) web: WebSection,
     pub(super) sessions: SessionRetention,
     pub(super) limits: LimitsSection,
@@ -46,6 +49,16 @@ pub(super) struct ConfigFile {
 pub(super) struct ModelsSection {
     /// The size of a context window in tokens to assume where it is not known.
     pub(super) assumed_window: Option<NonZeroU32>,
+}
+
+/// `[agent]`: what the model is told of itself, in addition to the built-in instructions.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct AgentSection {
+    /// The name in place of ours.
+    pub name: Option<String>,
+    /// Text that follows the built-in instructions.
+    pub system_prompt: Option<String>,
 }
 
 /// `[web]`.
@@ -85,6 +98,8 @@ pub(super) struct ProviderSection {
     pub(super) headers: BTreeMap<String, String>,
     pub(super) models: Vec<String>,
     pub(super) quirks: Map<String, Value>,
+    /// Fields of each request.
+    pub(super) request: Map<String, Value>,
     pub(super) model: BTreeMap<String, ModelSection>,
 }
 
@@ -95,8 +110,12 @@ pub(super) struct ModelSection {
     pub(super) window: Option<u64>,
     pub(super) max_output: Option<u64>,
     pub(super) quirks: Map<String, Value>,
+    pub(super) request: Map<String, Value>,
     pub(super) price: Option<Price>,
 }
+
+/// The longest name of the agent.
+const MAX_NAME_CHARS: usize = 100;
 
 pub(super) const TOP_KEYS: &[&str] = &[
     "model",
@@ -106,6 +125,8 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "list_models",
     "silence_seconds",
     "models",
+    "agent",
+    "checks",
     "web",
     "sessions",
     "limits",
@@ -115,14 +136,26 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "mcp",
 ];
 pub(super) const MODELS_KEYS: &[&str] = &["assumed_window"];
+pub(super) const AGENT_KEYS: &[&str] = &["name", "system_prompt"];
 pub(super) const WEB_KEYS: &[&str] = &["allow"];
 pub(super) const SESSIONS_KEYS: &[&str] = &["keep_days", "max_size"];
 pub(super) const PROVIDER_KEYS: &[&str] = &[
     "base_url", "api", "key_env", "key_file", "key", "api_key", "headers", "models", "quirks",
-    "model",
+    "request", "model",
 ];
-pub(super) const MODEL_KEYS: &[&str] = &["window", "max_output", "quirks", "price"];
+pub(super) const MODEL_KEYS: &[&str] = &["window", "max_output", "quirks", "request", "price"];
 pub(super) const PRICE_KEYS: &[&str] = &["input", "cached", "output"];
+
+impl AgentSection {
+    /// The name, unless it cannot be one.
+    pub(crate) fn usable_name(&self) -> Option<&str> {
+        let name = self.name.as_deref().map(str::trim)?;
+        let is_usable = !name.is_empty()
+            && name.chars().count() <= MAX_NAME_CHARS
+            && !name.chars().any(char::is_control);
+        is_usable.then_some(name)
+    }
+}
 
 impl ProviderSection {
     /// True if the section contains a key itself, which is refused.
@@ -154,6 +187,9 @@ impl ConfigFile {
         warn_unknown_keys(&table, "", TOP_KEYS, &mut notes);
         if let Some(models) = table.get("models").and_then(toml::Value::as_table) {
             warn_unknown_keys(models, "models.", MODELS_KEYS, &mut notes);
+        }
+        if let Some(agent) = table.get("agent").and_then(toml::Value::as_table) {
+            warn_unknown_keys(agent, "agent.", AGENT_KEYS, &mut notes);
         }
         if let Some(web) = table.get("web").and_then(toml::Value::as_table) {
             warn_unknown_keys(web, "web.", WEB_KEYS, &mut notes);
@@ -312,6 +348,13 @@ mod tests {
             list_models = false
             silence_seconds = 600
 
+            [agent]
+            name = "Ada"
+            system_prompt = "Answer in verse."
+
+            [checks]
+            rust = "cargo check --message-format short"
+
             [web]
             allow = ["localhost:3000", "10.0.0.7"]
 
@@ -357,11 +400,13 @@ mod tests {
             headers = { "X-Title" = "me", Cookie = "$COOKIE" }
             models = ["deepseek-chat"]
             quirks = { a = 1, b = { c = ["d"] } }
+            request = { temperature = 0.2 }
 
             [providers.deepseek.model."deepseek-reasoner"]
             window = 131072
             max_output = 8192
             quirks = { a = 2 }
+            request = { top_p = 0.9, extra = { x = [1] } }
             price = { input = 0.27, cached = 0.07, output = 1.10 }
 
             [mcp]
@@ -411,6 +456,8 @@ mod tests {
             "key",
             "providers",
             "model",
+            "agent",
+            "checks",
             "web",
             "sessions",
             "limits",
@@ -429,6 +476,7 @@ mod tests {
             SESSIONS_KEYS,
             MODELS_KEYS,
             LIMITS_KEYS,
+            AGENT_KEYS,
             MCP_KEYS,
             SERVER_KEYS,
         ]
@@ -451,6 +499,7 @@ mod tests {
             ),
             ("[models]\nwindow = 1", "`models.window`"),
             ("[web]\nalow = []", "`web.alow`"),
+            ("[agent]\nprompt = 'x'", "`agent.prompt`"),
             ("[sessions]\nkeep = 3", "`sessions.keep`"),
             ("[limits]\ncost = 3", "`limits.cost`"),
             ("[permissions]\nalways = []", "`permissions.always`"),

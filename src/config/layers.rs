@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::checks::{CheckTable, wrong_checks};
 use super::file::{parse_error_message, warn_unknown_keys, warn_unknown_rule_keys};
 use super::sandbox::{SANDBOX_KEYS, SandboxSection, SandboxSettings};
 use super::{Config, ConfigError, PermissionSection};
@@ -31,6 +32,8 @@ pub(crate) struct ProjectSettings {
     pub permissions: PermissionSection,
     /// The mode in which its sessions start, unparsed.
     pub mode: Option<String>,
+    /// The commands that check it.
+    pub checks: CheckTable,
     /// Warnings about entries that have no effect, one sentence each.
     pub warnings: Vec<String>,
     sandbox: SandboxSection,
@@ -43,11 +46,12 @@ struct SettingsLayer {
     mode: Option<String>,
     max_mode: Option<String>,
     sandbox: SandboxSection,
+    checks: CheckTable,
 }
 
 /// The top-level keys of each file. `sandbox.read` is not a project's choice: it protects the user's files.
 pub(super) const MANAGED_KEYS: &[&str] = &["permissions", "max_mode"];
-pub(super) const PROJECT_KEYS: &[&str] = &["permissions", "mode", "sandbox"];
+pub(super) const PROJECT_KEYS: &[&str] = &["permissions", "mode", "sandbox", "checks"];
 
 impl SettingsLayer {
     fn parse(
@@ -77,9 +81,10 @@ impl ProjectSettings {
     /// # Errors
     /// If it is not TOML, or a value has the wrong type.
     pub(crate) fn parse(text: &str, path: &Path) -> Result<ProjectSettings, ConfigError> {
-        let (SettingsLayer { permissions, mode, sandbox, .. }, warnings) =
+        let (SettingsLayer { permissions, mode, sandbox, checks, .. }, mut warnings) =
             SettingsLayer::parse(text, path, PROJECT_KEYS)?;
-        Ok(ProjectSettings { permissions, mode, warnings, sandbox })
+        warnings.extend(wrong_checks(&checks));
+        Ok(ProjectSettings { permissions, mode, checks, warnings, sandbox })
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod change;
 mod check;
+mod checks;
 mod document;
 mod environment;
 mod file;
@@ -16,6 +17,7 @@ mod permissions;
 mod presets;
 mod profiles;
 mod provider;
+mod request_fields;
 mod resolve;
 mod sandbox;
 mod schema;
@@ -35,8 +37,9 @@ use turnwright_policy::permission::Mode;
 use turnwright_workspace::private_file;
 
 pub(crate) use change::SettingChange;
+pub(crate) use checks::{CheckTable, MAX_CHECKS, usable as usable_checks};
 pub(crate) use environment::{has_variable, take_environment};
-pub(crate) use file::SessionRetention;
+pub(crate) use file::{AgentSection, SessionRetention};
 pub(crate) use key::{KeyOrigin, ProviderKey};
 pub(crate) use layers::{ManagedSettings, ProjectSettings};
 pub(crate) use limits::{Amounts, Limits, Resource, parse_limit};
@@ -206,6 +209,16 @@ impl Config {
         let word = self.file.load().ok().and_then(|it| it.effort.clone());
         word.and_then(|it| ReasoningEffort::parse(&it.trim().to_ascii_lowercase()))
             .unwrap_or_default()
+    }
+
+    /// What the model is told of itself, in addition to the built-in instructions.
+    pub(crate) fn agent(&self) -> AgentSection {
+        self.file.load().map(|it| it.agent.clone()).unwrap_or_default()
+    }
+
+    /// The commands that check a project, of the user's file.
+    pub(crate) fn checks(&self) -> CheckTable {
+        self.file.load().map(|it| it.checks.clone()).unwrap_or_default()
     }
 
     /// Whether endpoints may be asked for their list of models.

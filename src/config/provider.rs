@@ -41,6 +41,8 @@ pub(crate) struct EndpointSettings {
     pub headers: Vec<(String, Secret)>,
     /// Provider and model quirks, which the `llm` crate interprets.
     pub quirks: Map<String, Value>,
+    /// Fields that the user adds to each request.
+    pub request: Map<String, Value>,
     /// The model's context window in tokens, if set.
     pub window: Option<u64>,
     /// The size of the window to assume if it is not known, if set.

@@ -14,7 +14,7 @@ use super::key::{KeyOrigin, ProviderKey};
 use super::presets::{self, ProviderPreset, preset};
 use super::provider::{Api, EndpointSettings, Provider};
 use super::secret::Secret;
-use super::{ConfigError, Logins};
+use super::{ConfigError, Logins, request_fields};
 
 /// The endpoint that flags, environment or login define.
 #[derive(Clone, Debug)]
@@ -208,6 +208,7 @@ impl ProviderSources<'_> {
             api: self.api(name, section, known)?,
             headers,
             quirks: merged_quirks(&section.quirks, &model_section.quirks),
+            request: request_fields::merge(&section.request, &model_section.request),
             window: model_section.window,
             max_output: model_section.max_output,
             price: model_section.price,

@@ -6,6 +6,7 @@ use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
 use super::file::ConfigFile;
 use super::{
     Config, EndpointSettings, Logins, Provider, SessionRetention, StoredLogin, redacted_url,
+    request_fields,
 };
 
 /// A setting with its effective value.
@@ -56,6 +57,14 @@ impl Config {
                 &value,
                 self.file_path(),
             ));
+            let of_models = section.model.iter().map(|(model, it)| {
+                (format!("providers.{name}.model.\"{model}\".request"), &it.request)
+            });
+            let requests = std::iter::once((format!("providers.{name}.request"), &section.request));
+            for (key, fields) in requests.chain(of_models).filter(|it| !it.1.is_empty()) {
+                let value = request_fields::describe(fields);
+                settings.push(EffectiveSetting::new(&key, &value, self.file_path()));
+            }
         }
         settings.extend(self.logins().all().iter().map(|it| self.login_setting(it)));
         if let Some(seconds) = file.mcp.wait() {
@@ -182,6 +191,14 @@ impl Config {
             EffectiveSetting::new("effort", self.effort().id(), effort_from),
             EffectiveSetting::new("list_models", &self.list_models(), list_from),
         ];
+        let agent =
+            [("agent.name", &file.agent.name), ("agent.system_prompt", &file.agent.system_prompt)];
+        settings.extend(agent.into_iter().filter_map(|(name, value)| {
+            Some(EffectiveSetting::new(name, &value.as_deref()?.escape_debug(), place.as_str()))
+        }));
+        settings.extend(file.checks.iter().map(|(name, command)| {
+            EffectiveSetting::new(&format!("checks.{name}"), command, place.as_str())
+        }));
         if !file.web.allow.is_empty() {
             settings.push(EffectiveSetting::new(
                 "web.allow",

@@ -27,6 +27,11 @@ pub(crate) fn settings_template() -> String {
         if is_map(node) {
             add_named(&mut text, node, &[], sample(node));
         }
+        if node["additionalProperties"]["type"] == "string" {
+            for (name, value) in entries(sample(node)) {
+                add_setting(&mut text, &node["additionalProperties"], &[name], value);
+            }
+        }
         for (key, node) in entries(&node["properties"]) {
             if is_map(node) {
                 add_named(&mut text, node, &[key], sample(node));

@@ -6,8 +6,9 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use url::Url;
 
+use super::checks::wrong_checks;
 use super::file::{ConfigFile, ProviderSection};
-use super::{Api, Config, Logins, parse_number};
+use super::{Api, Config, Logins, parse_number, request_fields};
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
@@ -78,16 +79,29 @@ impl ConfigFile {
             format!("`web.allow` contains `{entry}`, expected HOST or HOST:PORT")
         }));
         wrong.extend(self.limits.wrong_values());
+        wrong.extend(self.wrong_agent());
+        wrong.extend(wrong_checks(&self.checks));
         wrong.extend(self.sandbox.warnings(false));
         for (name, provider) in &self.providers {
             wrong.extend(wrong_endpoint(name, provider));
-            wrong.extend(wrong_quirks(&format!("providers.{name}"), &provider.quirks));
+            let at = format!("providers.{name}");
+            wrong.extend(wrong_quirks(&at, &provider.quirks));
+            wrong.extend(request_fields::wrong_fields(&at, &provider.request));
             for (model, section) in &provider.model {
                 let at = format!("providers.{name}.model.\"{model}\"");
                 wrong.extend(wrong_quirks(&at, &section.quirks));
+                wrong.extend(request_fields::wrong_fields(&at, &section.request));
             }
         }
         wrong
+    }
+
+    fn wrong_agent(&self) -> Option<String> {
+        let name = self.agent.name.as_ref()?;
+        self.agent.usable_name().is_none().then(|| {
+            let name = name.escape_debug();
+            format!("`agent.name` is `{name}`, expected one line of at most 100 characters")
+        })
     }
 }
 
@@ -183,6 +197,13 @@ mod tests {
                 none(),
                 "[web]\nallow = ['http://localhost:3000/']",
                 "`http://localhost:3000/`, expected",
+            ),
+            (none(), "[checks]\nrust = ''", "`checks.rust` must be a command in one line"),
+            (none(), "[agent]\nname = ''", "`agent.name` is ``, expected one line of at most"),
+            (
+                none(),
+                "[providers.x]\nrequest = { stream = false }",
+                "`providers.x.request` contains `stream`, which the agent sets itself: answers",
             ),
             (none(), "[sandbox]\nnetwork = 'maybe'", "`maybe`, expected off, loopback or on"),
             (none(), "[sandbox]\nwrite = ['here']", "`here`, which must start with / or ~/"),

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::announcements::Announcements;
+use super::custom_commands::CustomCommands;
 use super::early_messages::EarlyMessages;
 use super::lifecycle::Lifecycle;
 use super::model_choice::ModelChoice;
@@ -56,6 +57,7 @@ pub(super) struct SessionActor {
     /// Takes words for the running turn, if it is one of the model.
     pub(super) steering: Option<SteeringQueue>,
     pub(super) announcements: Announcements,
+    pub(super) commands: CustomCommands,
     pub(super) context: PendingContext,
     pub(super) lifecycle: Lifecycle,
     model_choice: ModelChoice,
@@ -91,6 +93,7 @@ impl SessionActor {
             running: None,
             steering: None,
             announcements,
+            commands: CustomCommands::default(),
             context: PendingContext::default(),
             lifecycle,
             model_choice: ModelChoice::default(),
@@ -341,10 +344,6 @@ impl SessionActor {
             Ok(finished) => {
                 self.history = finished.history;
                 self.grants = finished.grants;
-                if matches!(finished.result, Ok(StopReason::Refusal)) {
-                    // The prompt that told the model is gone.
-                    self.services.announced_mode.forget();
-                }
                 finished.result
             }
             Err(error) => {
@@ -352,8 +351,7 @@ impl SessionActor {
                 // The identifiers that the dead turn has used must not be used again, and what its
                 // prompt told the model is gone.
                 self.history.minted += 10_000;
-                self.services.announced_mode.forget();
-                self.services.env.skills.forget_loaded();
+                self.services.forget_told_context();
                 self.services.log().add_entry(Entry::Refused);
                 self.keep_steering_of_dead_turn();
                 let ended =
@@ -366,6 +364,8 @@ impl SessionActor {
         self.steering = None;
         self.context.unfinished = UnfinishedTurn::from_result(&result).or(self.context.unfinished);
         let has_answered = matches!(result, Ok(StopReason::EndTurn));
+        // The turn may have found new ones.
+        self.update_commands();
         // The answer is queued before the next turn can send an update.
         turn.done.complete(result);
         // The model list or the model's capabilities may have changed.
@@ -398,7 +398,7 @@ impl SessionActor {
 
     pub(super) fn announce_commands(&mut self) {
         if self.announcements.commands_due().is_some() {
-            let commands = self.commands();
+            let commands = self.menu();
             self.send(|it| it.announce_commands(commands));
         }
     }

@@ -203,8 +203,7 @@ impl CheckpointTask {
     /// Replaces the history by what counts of the stored one.
     async fn reload(&self, history: &mut History) -> Result<(), StoreError> {
         *history = rebuild_history(&self.context(), history).await?;
-        self.services.announced_mode.forget();
-        self.services.env.skills.forget_loaded();
+        self.services.forget_told_context();
         Ok(())
     }
 }

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::actor::SessionActor;
 use crate::error::Error;
 use crate::tools::AllowedTools;
-use crate::turn::SYSTEM_PROMPT;
 use turnwright_store::StoreError;
 
 /// What a client has asked for when it opened a session.
@@ -53,10 +52,11 @@ impl ClientOptions {
 }
 
 impl SystemPrompt {
-    fn text(&self) -> Arc<str> {
+    /// The whole instructions. `usual` are those without the client's.
+    fn text(&self, usual: &str) -> Arc<str> {
         match self {
             SystemPrompt::Replace(text) => text.as_str().into(),
-            SystemPrompt::Append(text) => format!("{SYSTEM_PROMPT}\n{text}\n").into(),
+            SystemPrompt::Append(text) => format!("{usual}\n{text}\n").into(),
         }
     }
 }
@@ -98,7 +98,7 @@ impl SessionActor {
 
     fn apply_client_options(&mut self, options: &ClientOptions) {
         if let Some(prompt) = &options.system_prompt {
-            self.services.system_prompt = prompt.text();
+            self.services.system_prompt = prompt.text(&self.services.system_prompt);
         }
         if let Some(most) = options.max_requests {
             self.services.max_requests = self.services.max_requests.min(most.get());

@@ -1,4 +1,4 @@
-//! The table of slash commands. They are answered without the model.
+//! The table of built-in slash commands. Most are answered without the model.
 
 use std::sync::Arc;
 
@@ -27,6 +27,10 @@ struct BuiltInCommand {
 pub(super) enum CommandAction {
     /// Acts on the session at once and returns the answer.
     Immediate(fn(&mut History, &TurnServices) -> String),
+    /// Shows what the agent can do.
+    Help,
+    /// Starts a turn with this text for the model.
+    Prompt(&'static str),
     /// Says that this command takes no argument.
     UnexpectedArgument(&'static str),
     /// Shows or changes a setting.
@@ -58,7 +62,19 @@ const fn command(
 }
 
 const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
-    (command("help", "Show what I can do and all commands", None), CommandAction::Immediate(help)),
+    (command("help", "Show what I can do and all commands", None), CommandAction::Help),
+    (
+        command("init", "Write an AGENTS.md for this project", Some("what matters to you")),
+        CommandAction::Prompt(include_str!("init_prompt.md")),
+    ),
+    (
+        command(
+            "review",
+            "Review the changes of the working copy",
+            Some("files, a branch or a commit"),
+        ),
+        CommandAction::Prompt(include_str!("review_prompt.md")),
+    ),
     (
         command("status", "Show model, mode, folders, tokens and cost of this session", None),
         CommandAction::Immediate(status),
@@ -182,7 +198,8 @@ pub(super) fn find(prompt: &str) -> Option<(CommandAction, &str)> {
     Some((*run, rest.trim()))
 }
 
-fn help(_: &mut History, services: &TurnServices) -> String {
+/// What the agent can do, with the commands of the menu.
+pub(super) fn help(services: &TurnServices, menu: &[update::SlashCommand]) -> String {
     let mode = services.mode.get();
     let mut text = format!(
         "I read and change files in this project and run commands. Cancel stops everything at \
@@ -190,7 +207,7 @@ fn help(_: &mut History, services: &TurnServices) -> String {
         mode.name(),
         mode.description(services.policy.get().can_confine)
     );
-    for (command, _) in COMMANDS {
+    for command in menu {
         text.push_str(&format!("* `/{}` – {}\n", command.name, command.description));
     }
     let (names, remote) = services.tools.overview(&services.offer());
@@ -311,6 +328,7 @@ fn clear(history: &mut History, services: &TurnServices) -> String {
     history.messages.clear();
     history.meter.forget_count();
     history.window_limit = None;
+    services.forget_told_context();
     services.log().add_entry(Entry::Cleared);
     "Conversation cleared. Files were not changed.".to_owned()
 }

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::project_servers;
 use crate::config::{
-    Config, ManagedSettings, NetworkSetting, PermissionSection, ProjectSettings, RuleEntry,
-    SandboxSettings,
+    CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
+    ProjectSettings, RuleEntry, SandboxSettings, usable_checks,
 };
 use crate::tools::{ConfinementSettings, git_folders, obeyed_paths};
 use crate::trust::{self, TrustStore};
+use crate::turn::Check;
 use turnwright_mcp::ServerSpec;
 use turnwright_policy::permission::{
     Mode, PathBases, PolicyRules, ProjectRuleStore, ProtectedPaths, Rule, RuleAction, RuleContext,
@@ -47,6 +48,8 @@ pub(crate) struct EffectivePolicy {
     pub project_files: Vec<ProjectFile>,
     /// The project's MCP servers if they are trusted, otherwise none.
     pub servers: Vec<ServerSpec>,
+    /// The user's checks, and the project's if they are trusted.
+    pub checks: Vec<Check>,
 }
 
 /// A settings file of the project.
@@ -127,6 +130,22 @@ pub(crate) fn resolve_policy(
             requests.push(format!("mode = \"{}\"", wanted.id()));
         }
     }
+    let mut checks = as_checks(&config.checks());
+    if let Some((_, project, is_trusted)) = project {
+        let own: Vec<_> = as_checks(&project.checks);
+        let is_new = |it: &Check| checks.iter().all(|known| known.name != it.name);
+        let new: Vec<_> = own.into_iter().filter(is_new).collect();
+        if is_trusted {
+            checks.extend(new);
+            checks.truncate(MAX_CHECKS);
+        } else {
+            requests.extend(
+                new.iter().map(|it| {
+                    format!("checks.{} = \"{}\"", it.name, escape_hidden_line(&it.command))
+                }),
+            );
+        }
+    }
     let project_bounds = project.map(|(_, it, is_trusted)| (it, roots.real_cwd(), is_trusted));
     let (bounds, wider) = config.sandbox_settings(project_bounds);
     requests.extend(wider);
@@ -164,7 +183,16 @@ pub(crate) fn resolve_policy(
         problems: bounded(problems),
         project_files: project.into_iter().chain(found.file).collect(),
         servers: found.servers,
+        checks,
     }
+}
+
+fn as_checks(table: &CheckTable) -> Vec<Check> {
+    let check = |(name, command): (&String, &String)| Check {
+        name: name.clone(),
+        command: command.clone(),
+    };
+    usable_checks(table).map(check).collect()
 }
 
 /// Whether sandboxed commands can write protected files in the folders that they may write.

@@ -18,8 +18,8 @@ use crate::mcp::SessionServers;
 use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
 use crate::trust::TrustStore;
 use crate::turn::{
-    AnnouncedMode, CacheGuard, SYSTEM_PROMPT, SharedModelSelection, SharedRules, StandaloneCalls,
-    TurnServices,
+    AnnouncedMode, CacheGuard, FolderInstructions, SharedChecks, SharedModelSelection, SharedRules,
+    StandaloneCalls, TurnServices, system_prompt,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -167,12 +167,14 @@ impl SessionHost {
         limits: Limits,
     ) -> TurnServices {
         TurnServices {
-            system_prompt: SYSTEM_PROMPT.into(),
+            system_prompt: system_prompt(None, None),
             selection,
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
             mode: env.mode.clone(),
             env: Arc::new(env),
             announced_mode: AnnouncedMode::default(),
+            folder_instructions: FolderInstructions::default(),
+            checks: SharedChecks::default(),
             policy: SharedRules::new(policy),
             max_requests,
             cache_guard: CacheGuard::default(),

@@ -12,7 +12,7 @@ use super::{SessionHost, effective_policy};
 use crate::config::Limits;
 use crate::error::Error;
 use crate::tools::ConfinementSettings;
-use crate::turn::TurnServices;
+use crate::turn::{Check, TurnServices, system_prompt};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
 use turnwright_policy::permission::{Mode, PolicyRules};
@@ -50,6 +50,7 @@ pub(super) struct LoadedProject {
     pub(super) notices: Vec<String>,
     /// The project's MCP servers that the user trusts.
     pub(super) servers: Vec<ServerSpec>,
+    pub(super) checks: Vec<Check>,
 }
 
 /// Everything that opening a session reads.
@@ -60,6 +61,8 @@ pub(super) struct LoadedSession {
     pub(super) effort: ReasoningEffort,
     pub(super) max_requests: u32,
     pub(super) limits: Limits,
+    /// The instructions for the model without those of the client.
+    pub(super) system_prompt: Arc<str>,
     pub(super) servers: ServerLaunch,
     /// The lock of a new session. That of a stored one is taken when its previous task has ended.
     pub(super) lock: Option<SessionLock>,
@@ -88,9 +91,20 @@ impl SessionHost {
         let servers = servers.into_iter().chain(own).collect();
         let servers = self.load_servers(servers, project.roots.real_cwd());
         let (effort, max_requests) = (self.config().effort(), self.config().max_turn_requests());
+        let agent = self.config().agent();
+        let system_prompt = system_prompt(agent.usable_name(), agent.system_prompt.as_deref());
         let lock = is_new.then(|| self.store().lock_session(&id)).transpose()?;
         let limits = self.config().limits();
-        Ok(LoadedSession { project, model, effort, max_requests, limits, servers, lock })
+        Ok(LoadedSession {
+            project,
+            model,
+            effort,
+            max_requests,
+            limits,
+            system_prompt,
+            servers,
+            lock,
+        })
     }
 
     /// Loads the settings and rules for these folders. Blocks.
@@ -117,6 +131,7 @@ impl SessionHost {
             mode: effective.mode,
             max_mode: effective.max_mode,
             servers: effective.servers,
+            checks: effective.checks,
         }
     }
 

@@ -115,20 +115,28 @@ impl SessionActor {
         changes
     }
 
-    /// The built-in commands, and the prompts that the servers offer now.
-    pub(super) fn commands(&self) -> Vec<SlashCommand> {
+    /// The commands for the client's menu: the built-in ones, those that files bring, and the prompts that
+    /// the servers offer now.
+    pub(super) fn menu(&self) -> Vec<SlashCommand> {
         let theirs = self.servers.iter().flat_map(crate::mcp::SessionServers::commands);
         let command = |it: turnwright_mcp::PromptCommand| SlashCommand {
             name: it.name,
             description: it.description,
             hint: it.hint,
         };
-        commands::all().into_iter().chain(theirs.map(command)).collect()
+        let mut menu = commands::all();
+        menu.extend(self.commands.for_menu(&menu));
+        let theirs: Vec<_> = theirs
+            .map(command)
+            .filter(|it| menu.iter().all(|known| known.name != it.name))
+            .collect();
+        menu.extend(theirs);
+        menu
     }
 
     /// Sends the commands to the client if they have changed.
     pub(super) fn update_commands(&mut self) {
-        let commands = self.commands();
+        let commands = self.menu();
         self.send(|it| it.update_commands(commands));
     }
 

@@ -6,6 +6,7 @@ mod announcements;
 mod client_options;
 mod commands;
 mod context_report;
+mod custom_commands;
 mod early_messages;
 mod history;
 mod host;

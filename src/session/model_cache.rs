@@ -109,16 +109,19 @@ impl ModelCache {
         let (name, shown) = (endpoint.full_name(), endpoint.redacted_url());
         let silence_limit = Some(endpoint.silence_limit());
         let assumed_window = endpoint.assumed_window;
-        let EndpointSettings { name: provider, base_url, model, window, mut quirks, .. } = endpoint;
+        let EndpointSettings {
+            name: provider, base_url, model, window, mut quirks, request, ..
+        } = endpoint;
         let (Some(name), Some(model)) = (name, model) else {
             return Err(Error::Llm(LlmError::Config(format!(
                 "No model is named for {shown}. Set TURNWRIGHT_MODEL to one that it serves"
             ))));
         };
-        let body = match quirks.remove("body") {
+        let mut body = match quirks.remove("body") {
             Some(Value::Object(body)) => body,
             _ => Map::new(),
         };
+        body.extend(request);
         let (wishes, wrong) = QuirkPatch::parse(&quirks);
         for wrong in wrong {
             tracing::warn!(model = name, wrong, "a quirk in the configuration has no effect");

@@ -62,13 +62,18 @@ pub(super) async fn open_and_run(
         Ok(loaded) => loaded,
         Err(error) => return opening.fail(error, opened).await,
     };
-    let LoadedSession { mut project, model, effort, max_requests, limits, servers, lock } = loaded;
+    let LoadedSession { mut project, model, effort, servers, lock, .. } = loaded;
+    let (max_requests, limits) = (loaded.max_requests, loaded.limits);
+    let system_prompt = loaded.system_prompt;
     let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
+    let checks = take(&mut project.checks);
     let log = SessionLog::new(host.store().clone(), id.clone());
     let mut env = host.tool_env(id, project, client, buffers, display);
     env.log = log;
     let selection = SharedModelSelection::new(model, effort);
-    let services = host.turn_services(env, policy, selection, max_requests, limits);
+    let mut services = host.turn_services(env, policy, selection, max_requests, limits);
+    services.system_prompt = system_prompt;
+    services.checks.set(checks);
     let announcements = Announcements::new(notices, advertised, settings::all(&host, &services));
     let lifecycle = Lifecycle::new(opening.stop.clone(), cancelling, lock);
     let actor = SessionActor::new(host, services, announcements, lifecycle);

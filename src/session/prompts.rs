@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::actor::{RunningTurn, SessionActor};
 use super::checkpoint_commands::{CheckpointCommand, CheckpointTask, run_checkpoint_command};
 use super::commands::{self, CommandAction};
+use super::custom_commands::{self, CommandText};
 use super::prompt_queue::QueuedPrompt;
 use super::resume::ResumeTask;
 use super::trust::run_trust_command;
@@ -33,18 +34,40 @@ impl SessionActor {
             let cancel = self.lifecycle.stop.child_token();
             self.send_notices();
             let typed = first_text(&prompt);
-            let work = match commands::find(&typed) {
-                Some((run, words)) => {
-                    self.log_command(kind(run), &typed, &prompt);
-                    self.command_work(run, words.to_owned(), cancel.clone())
-                }
-                None => match self.find_server_prompt(&typed) {
-                    Some(asked) => self.server_prompt(asked, prompt, typed, cancel.clone()),
-                    None => self.turn_work(prompt, cancel.clone()),
-                },
-            };
+            let work = self.prompt_work(prompt, typed, cancel.clone());
             let task = self.host.tracker().spawn(work);
             self.running = Some(RunningTurn { key, cancel, task, done });
+        }
+    }
+
+    /// The work that a prompt asks for. A built-in command keeps its name, then come those that files
+    /// bring, and then the prompts of servers.
+    fn prompt_work(
+        &mut self,
+        prompt: UserMessage,
+        typed: String,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, FinishedTurn> {
+        match commands::find(&typed) {
+            Some((CommandAction::Prompt(text), _)) => {
+                let text = CommandText::BuiltIn(text);
+                return self.custom_command(Some(text), prompt, &typed, cancel);
+            }
+            Some((run, words)) => {
+                self.log_command(kind(run), &typed, &prompt);
+                return self.command_work(run, words.to_owned(), cancel);
+            }
+            None => {}
+        }
+        let known = self.find_custom_command(&typed);
+        if known.is_none()
+            && let Some(asked) = self.find_server_prompt(&typed)
+        {
+            return self.server_prompt(asked, prompt, typed, cancel);
+        }
+        match custom_commands::parse(&typed) {
+            Some(_) => self.custom_command(known, prompt, &typed, cancel),
+            None => self.turn_work(prompt, cancel),
         }
     }
 
@@ -90,6 +113,12 @@ impl SessionActor {
                 services.say(message, text);
                 Box::pin(std::future::ready(StopReason::EndTurn))
             }
+            CommandAction::Help => {
+                services.say(message, commands::help(&services, &self.menu()));
+                Box::pin(std::future::ready(StopReason::EndTurn))
+            }
+            // A turn of its own, which `prompt_work` starts.
+            CommandAction::Prompt(_) => Box::pin(std::future::ready(StopReason::EndTurn)),
             CommandAction::UnexpectedArgument(name) => {
                 services.say(message, format!("Nothing was done: `/{name}` takes no argument."));
                 Box::pin(std::future::ready(StopReason::EndTurn))

@@ -26,6 +26,7 @@ impl SessionActor {
             let taking = host.store().lock_session_when_released(&self.services.env.session);
             self.lifecycle.hold(taking.await?);
         }
+        self.commands.rescan(&self.services.env).await;
         match origin {
             SessionOrigin::New => {
                 let row = self.row();

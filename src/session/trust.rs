@@ -109,7 +109,8 @@ impl TrustCommand<'_> {
         let effect = match file.name {
             SERVERS_FILE => "Its servers are started in new sessions.",
             _ => {
-                "Its rules apply from now on; its mode and sandbox settings apply to new sessions."
+                "Its rules and checks apply from now on; its mode and sandbox settings apply to new \
+                 sessions."
             }
         };
         let mut text = format!(
@@ -117,6 +118,7 @@ impl TrustCommand<'_> {
             file.name
         );
         add_problems(&mut text, &policy);
+        self.services.checks.set(policy.checks);
         self.services.policy.set(policy.rules);
         text
     }
@@ -132,7 +134,9 @@ impl TrustCommand<'_> {
                 .to_owned(),
             Err(error) => format!("That could not be removed: {}.", io_fault(&error)),
         };
-        self.services.policy.set(self.resolve().rules);
+        let policy = self.resolve();
+        self.services.checks.set(policy.checks);
+        self.services.policy.set(policy.rules);
         text
     }
 }

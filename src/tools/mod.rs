@@ -79,7 +79,8 @@ pub(crate) use current_place::{current_place, edited_path};
 use hard_links::OtherNames;
 pub(crate) use hidden_paths::{KnownFolders, hidden_below};
 pub(crate) use project_context::{
-    describe_notes, describe_skills, project_sources, read_project_context,
+    custom_commands, describe_notes, describe_skills, folder_instructions, project_sources,
+    read_project_context,
 };
 pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::RemoteTools;

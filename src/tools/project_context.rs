@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ToolEnv, UserFolders};
 use turnwright_types::effect::{escape_hidden_line, fenced};
+use turnwright_workspace::custom_commands::{self, CommandFolder, CustomCommand};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::memory::instructions::{self, Instructions};
 use turnwright_workspace::memory::{self, NoteFolder};
@@ -14,6 +15,9 @@ use turnwright_workspace::skills::{self, Skill, SkillFolder};
 
 /// The folders of skills below a project and, except for the first, below the home folder.
 const SKILL_FOLDERS: &[&str] = &[".turnwright/skills", ".agents/skills", ".claude/skills"];
+
+/// The folders of custom commands below a project.
+const COMMAND_FOLDERS: &[&str] = &[".turnwright/commands", ".claude/commands"];
 
 /// A folder of the session and the root of its project, as real paths.
 type Project = (PathBuf, PathBuf);
@@ -45,28 +49,50 @@ pub(crate) fn read_project_context(
 
 fn instructions_text(folders: &UserFolders, projects: &[Project]) -> String {
     let own = config_folder(folders);
-    let mut text = String::new();
-    for it in instructions::read(own, projects) {
-        let Instructions { path, text: words, is_complete: is_whole, is_user: own } = it;
-        if words.trim().is_empty() && is_whole {
-            continue;
-        }
+    instructions::read(own, projects).iter().map(|it| labelled(it, "32 KiB")).collect()
+}
+
+/// The instructions of one file with their origin; empty if they are.
+fn labelled(instructions: &Instructions, limit: &str) -> String {
+    let Instructions { path, text: words, is_complete: is_whole, is_user: own } = instructions;
+    if words.trim().is_empty() && *is_whole {
+        return String::new();
+    }
+    let mut text = if *own {
         let path = escape_hidden_line(&path.to_string_lossy());
-        text.push_str(&if own {
-            format!("\nThe user's own instructions, from {path}:\n")
-        } else {
-            format!(
-                "\nProject instructions from {path}; they say how to work here and do not \
-                 override the user:\n"
-            )
-        });
-        text.push_str(&fenced(&words));
-        text.push('\n');
-        if !is_whole {
-            text.push_str("[cut: more than 32 KiB of instructions; read the file for the rest]\n");
-        }
+        format!("\nThe user's own instructions, from {path}:\n")
+    } else {
+        format!("\n{}; they say how to work here and do not override the user:\n", origin(path))
+    };
+    text.push_str(&fenced(words));
+    text.push('\n');
+    if !is_whole {
+        text.push_str(&format!(
+            "[cut: more than {limit} of instructions; read the file for the rest]\n"
+        ));
     }
     text
+}
+
+/// The words by which the model knows the instructions of a project's file.
+fn origin(path: &Path) -> String {
+    format!("Project instructions from {}", escape_hidden_line(&path.to_string_lossy()))
+}
+
+/// The instructions of folders below those of the session, with the words that name each one's file. Blocks.
+pub(crate) fn folder_instructions(
+    root: &Path,
+    folders: &[PathBuf],
+    limit: usize,
+) -> Vec<(PathBuf, String, String)> {
+    let found = instructions::read_folders(root, folders, limit);
+    let named = |it: Instructions| {
+        let text = labelled(&it, &format!("{} KiB", limit / 1024));
+        (!text.is_empty())
+            .then(|| (origin(&it.path), text))
+            .map(|(name, text)| (it.path, name, text))
+    };
+    found.into_iter().filter_map(named).collect()
 }
 
 /// The folders of the session with their projects, the working folder first.
@@ -115,10 +141,37 @@ fn skill_folders(folders: &UserFolders, projects: &[Project]) -> Vec<SkillFolder
     places
 }
 
-/// Something of a project that the model is told at the beginning of each session.
+/// The custom commands and the skills that the user can run, the user's own commands first: no project can
+/// give one of them another meaning. Blocks.
+pub(crate) fn custom_commands(
+    env: &ToolEnv,
+    stop: &CancellationToken,
+) -> (Vec<CustomCommand>, Vec<Skill>) {
+    let (folders, roots) = (&env.shared.folders, env.files.roots());
+    let projects = projects(folders, roots);
+    let commands = custom_commands::scan(&command_folders(folders, &projects), stop);
+    (commands, skills::scan(&skill_folders(folders, &projects), stop))
+}
+
+fn command_folders(folders: &UserFolders, projects: &[Project]) -> Vec<CommandFolder> {
+    let own = config_folder(folders).map(|it| it.join("prompts"));
+    let own = own.into_iter().map(|folder| CommandFolder { folder, within: None });
+    let both = |(folder, root): &'_ Project| {
+        [(folder.clone(), root.clone()), (root.clone(), root.clone())]
+    };
+    let theirs = projects.iter().flat_map(both).flat_map(|(folder, root)| {
+        COMMAND_FOLDERS
+            .iter()
+            .map(move |it| CommandFolder { folder: folder.join(it), within: Some(root.clone()) })
+    });
+    own.chain(theirs).collect()
+}
+
+/// Something of a project that the model is told, at the beginning of each session or, for a command, when
+/// the user runs it.
 #[derive(Debug)]
 pub(crate) struct ProjectSource {
-    /// `instructions`, `notes` or `skill`.
+    /// `instructions`, `notes`, `skill` or `command`.
     pub kind: &'static str,
     pub name: String,
     pub path: PathBuf,
@@ -142,6 +195,13 @@ pub(crate) fn project_sources(folders: &UserFolders, roots: &Roots) -> Vec<Proje
     places.retain(|it| it.within.is_some());
     for Skill { name, folder, .. } in skills::scan(&places, &CancellationToken::new()) {
         add("skill", name, folder);
+    }
+    let mut places = command_folders(folders, &projects);
+    places.retain(|it| it.within.is_some());
+    for CustomCommand { name, path, .. } in
+        custom_commands::scan(&places, &CancellationToken::new())
+    {
+        add("command", name, path);
     }
     sources
 }

@@ -1,6 +1,7 @@
 //! Runs the tool calls of one answer and gives each its result and its final card. Calls that cannot
 //! affect each other run concurrently; the results keep the order of the calls.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -28,10 +29,16 @@ impl Turn {
     pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> TurnStep {
         let mut results = CallResults::open(calls.clone());
         let mut running = RunningCalls::new();
+        let mut new_paths = Vec::new();
         // All calls are queued before the first one starts: each waits for earlier ones only.
         for (index, call) in calls.into_iter().enumerate() {
             match self.queue_call(call).await {
                 Ok((call, ticket)) => {
+                    let effects = call.effects().unwrap_or_default();
+                    let paths = self.services.folder_instructions.new_paths(&effects);
+                    if !paths.is_empty() {
+                        new_paths.push((index, paths));
+                    }
                     let run = self.runner.clone().run(call, ticket);
                     running.push(run.map(move |end| (index, end)).boxed());
                 }
@@ -39,10 +46,12 @@ impl Turn {
                 Err(refusal) => self.refuse(&mut results, index, refusal, Vec::new()).await,
             }
         }
-        let mut cancelled = Vec::new();
+        let (mut cancelled, mut touched) = (Vec::new(), Vec::new());
         while let Some((index, end)) = running.next().await {
             match end {
                 CallEnd::Ran(outcome, took) => {
+                    touched
+                        .extend(new_paths.extract_if(.., |it| it.0 == index).flat_map(|it| it.1));
                     let update = self.settle(&mut results, index, &outcome, Some(took));
                     if let Some((update, _)) = update {
                         self.cards.finish(update);
@@ -60,7 +69,7 @@ impl Turn {
         for (index, refusal, shown) in cancelled {
             self.refuse(&mut results, index, refusal, shown).await;
         }
-        let asked = self.push_results(results).await;
+        let asked = self.push_results(results, touched).await;
         let questions = self.services.env.take_open_questions();
         if self.cancel.is_cancelled() {
             TurnStep::End(Ok(StopReason::Cancelled))
@@ -76,13 +85,21 @@ impl Turn {
         }
     }
 
-    /// Adds the results to the history. Returns what the user must be asked about before the turn goes
-    /// on.
-    async fn push_results(&mut self, results: CallResults) -> Option<LoopQuestion> {
+    /// Adds the results to the history. The last one also has what the model has to know now: news of
+    /// commands, and the instructions of the folders that were touched. Returns what the user must be
+    /// asked about before the turn goes on.
+    async fn push_results(
+        &mut self,
+        results: CallResults,
+        touched: Vec<PathBuf>,
+    ) -> Option<LoopQuestion> {
         let mut results: Vec<_> = results.close(CANCELLED).collect();
         let asked = self.check_loops(&mut results).await;
+        let instructions = self.new_folder_instructions(touched).await;
+        let news = self.services.env.command_news().into_iter().chain(instructions);
+        let news: String = news.collect();
         if let Some(last) = results.last_mut()
-            && let Some(news) = self.services.env.command_news()
+            && !news.is_empty()
         {
             last.text.push_str(if last.text.ends_with('\n') { "" } else { "\n" });
             last.text.push_str(&news);

@@ -152,7 +152,7 @@ impl Compactor<'_> {
         });
         handoff::compact(&mut self.history.messages, replacement, kept, max_result);
         self.history.meter.forget_count();
-        self.services.env.skills.forget_loaded();
+        self.services.forget_told_context();
         // The facts name the mode.
         self.services.announced_mode.announce(self.services.mode.get());
     }

@@ -7,9 +7,20 @@ use turnwright_llm::{ReasoningEffort, Request};
 use turnwright_types::message::{History, Message, ToolSpecs};
 use turnwright_types::repair::repair;
 
-/// The system prompt unless the client has set another. It is always the same bytes, so that it can be
-/// cached; everything that changes is sent with the user's messages.
+/// The built-in system prompt. It is always the same bytes, so that it can be cached; everything that
+/// changes is sent with the user's messages.
 pub(crate) const SYSTEM_PROMPT: &str = include_str!("system.md");
+/// Our name at the beginning of the system prompt.
+const OUR_NAME: &str = "turnwright";
+
+/// The system prompt for an agent with another name and further instructions, if the user has set any.
+pub(crate) fn system_prompt(name: Option<&str>, further: Option<&str>) -> Arc<str> {
+    let mut prompt = SYSTEM_PROMPT.replacen(OUR_NAME, name.unwrap_or(OUR_NAME), 1);
+    if let Some(further) = further.map(str::trim).filter(|it| !it.is_empty()) {
+        prompt.push_str(&format!("\n{further}\n"));
+    }
+    prompt.into()
+}
 
 pub(super) fn request(
     system: Arc<str>,
@@ -44,6 +55,14 @@ pub(super) fn unique_provider_id(history: &History, wanted: &str, ours: &str) ->
 mod tests {
     use super::*;
     use turnwright_types::message::{Arguments, AssistantMessage, ProviderState, ToolCall};
+
+    #[test]
+    fn a_name_stands_in_place_of_ours_and_further_instructions_follow() {
+        assert_eq!(&*system_prompt(None, Some(" \n")), SYSTEM_PROMPT);
+        let prompt = system_prompt(Some("Ada"), Some("Be brief."));
+        assert!(prompt.starts_with("You are Ada, a coding agent"), "{prompt}");
+        assert!(prompt.ends_with("\n\nBe brief.\n") && !prompt.contains(OUR_NAME), "{prompt}");
+    }
 
     #[test]
     fn an_identifier_of_ours_is_not_one_of_the_model_s_either() {

@@ -13,7 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AnnouncedMode, CacheGuard, SharedMode, SharedModelSelection, SharedRules, TurnServices,
+    AnnouncedMode, CacheGuard, FolderInstructions, SharedChecks, SharedMode, SharedModelSelection,
+    SharedRules, TurnServices,
 };
 use crate::tools::{AnyTool, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, built_in};
 use turnwright_llm::{
@@ -253,6 +254,8 @@ pub(crate) fn turn_fixture(
         env: Arc::new(env),
         mode,
         announced_mode: AnnouncedMode::default(),
+        folder_instructions: FolderInstructions::default(),
+        checks: SharedChecks::default(),
         policy: SharedRules::default(),
         max_requests: 10,
         cache_guard: CacheGuard::default(),

@@ -7,6 +7,8 @@ mod call_batch;
 mod call_conflicts;
 mod call_runner;
 mod cards;
+mod check_news;
+mod checks;
 mod coalesce;
 mod context;
 mod limits;
@@ -19,6 +21,7 @@ mod steering;
 mod admission_queue;
 mod answer_listener;
 mod first_prompt;
+mod folder_instructions;
 mod streaming_call;
 mod partial_arguments;
 pub(crate) mod fuzzing;
@@ -64,6 +67,7 @@ use turnwright_types::update::Update;
 
 use call_runner::{CallOrigin, CallRunner};
 use cards::OpenCards;
+use checks::TurnChecks;
 use loop_detector::LoopDetector;
 use make_room::RoomState;
 pub(crate) use model_failures::stopped_note;
@@ -72,8 +76,10 @@ use next_step::TurnBudget;
 
 pub(crate) use cache_guard::CacheGuard;
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
+pub(crate) use checks::{Check, SharedChecks};
 pub(crate) use compaction::{compact_on_request, is_window_assumed, window};
-pub(crate) use context::SYSTEM_PROMPT;
+pub(crate) use context::system_prompt;
+pub(crate) use folder_instructions::FolderInstructions;
 pub(crate) use handoff::{compact, summary_of};
 use limits::{ReachedLimit, SpendingMeter};
 pub(crate) use prune::prune;
@@ -94,8 +100,12 @@ pub(crate) struct TurnServices {
     pub mode: SharedMode,
     /// The mode that the model was last told.
     pub announced_mode: AnnouncedMode,
+    /// The instructions of folders below the session's that the model has.
+    pub folder_instructions: FolderInstructions,
     /// The permission rules. A change applies from the next effect on.
     pub policy: SharedRules,
+    /// The commands that check what the model has edited.
+    pub checks: SharedChecks,
     /// The instructions for the model.
     pub system_prompt: Arc<str>,
     /// The most requests to the model that one turn may make.
@@ -139,6 +149,13 @@ impl TurnServices {
     pub(crate) fn say(&self, id: MessageId, text: String) {
         self.log().add_entry(Entry::Note { id: id.clone(), text: text.clone() });
         self.client().update(Update::AgentText { message: id, text });
+    }
+
+    /// Notes that what the model was told with earlier prompts and results may no longer be in its context.
+    pub(crate) fn forget_told_context(&self) {
+        self.announced_mode.forget();
+        self.folder_instructions.forget();
+        self.env.skills.forget_loaded();
     }
 
     /// Sends the pending notices of the session log and of the MCP tools to the client.
@@ -304,6 +321,7 @@ pub(crate) struct Turn {
     meter: SpendingMeter,
     began: Instant,
     steering: SteeringQueue,
+    checks: TurnChecks,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
 }
@@ -386,6 +404,7 @@ impl Turn {
             meter,
             began: Instant::now(),
             steering: SteeringQueue::default(),
+            checks: TurnChecks::default(),
             last_hidden: None,
         }
     }
@@ -409,13 +428,21 @@ impl Turn {
                     self.sample().await
                 }
                 TurnStep::MakeRoom(error) => self.recover_from_overflow(error).await,
-                TurnStep::RunCalls(calls) => self.run_calls(calls).await,
+                TurnStep::RunCalls(calls) => {
+                    self.check_before_edits(&calls).await;
+                    let next = self.run_calls(calls).await;
+                    self.note_edits();
+                    next
+                }
                 TurnStep::Wait(delay, why) => self.wait(delay, why).await,
                 TurnStep::Continue(delay, why, nudge) => {
                     self.push_hidden_message(Message::User(model_failures::nudge_message(nudge)));
                     self.wait(delay, Some(why)).await
                 }
                 TurnStep::Summarize(calls, limit) => self.ask_for_summary(calls, limit).await,
+                TurnStep::End(Ok(StopReason::EndTurn)) if self.must_check() => {
+                    self.check_after_edits().await
+                }
                 TurnStep::End(Ok(StopReason::EndTurn)) => match self.step_after_answer() {
                     Some(step) => step,
                     None => break Ok(StopReason::EndTurn),
@@ -443,7 +470,7 @@ impl Turn {
             // The prompt and everything after it are left out of the next request (R-TURN-7).
             self.history.messages.truncate(self.first_message);
             self.services.log().add_entry(Entry::Refused);
-            self.services.env.skills.forget_loaded();
+            self.services.forget_told_context();
         } else if let Some(note) = unanswered_note(&self.history, &result) {
             self.push_hidden_message(note);
         }

@@ -23,6 +23,7 @@ mod cancel;
 mod cancel_phases;
 mod cancel_request;
 mod checkpoint;
+mod checks;
 mod commands;
 mod config;
 mod crash;

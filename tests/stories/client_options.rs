@@ -42,6 +42,55 @@ fn instructions_replace_or_follow_the_usual_ones() {
     );
 }
 
+/// Opens a session with this `systemPrompt` of the protocol and returns the answer.
+fn open_with_prompt(agent: &mut TestAgent, prompt: &Value) -> Value {
+    let params = json!({ "cwd": agent.workspace(), "mcpServers": [], "systemPrompt": prompt });
+    let answer = agent.call("session/new", &params);
+    answer["result"]["sessionId"].as_str().unwrap_or_default().clone_into(&mut agent.session);
+    answer
+}
+
+#[test]
+fn r_sys_1_the_protocol_s_system_prompt_is_appended_or_replaces_ours_or_is_refused() {
+    let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).initialize();
+    let text =
+        json!([{ "type": "text", "text": "Be brief." }, { "type": "text", "text": "Rhyme." }]);
+    open_with_prompt(&mut agent, &json!({ "mode": "append", "content": text }));
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let both = system(&agent, 0);
+    assert!(both.starts_with("You are turnwright") && both.ends_with("\nBe brief.\n\nRhyme.\n"));
+    open_with_prompt(&mut agent, &json!({ "mode": "override", "content": text }));
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(system(&agent, 1), "Be brief.\n\nRhyme.");
+    let image = json!([{ "type": "image", "mimeType": "image/png", "data": "AAAA" }]);
+    for refused in [
+        json!({ "mode": "prepend", "content": text }),
+        json!({ "mode": "append", "content": [] }),
+        json!({ "mode": "append", "content": image }),
+        json!({ "content": text }),
+    ] {
+        let answer = open_with_prompt(&mut agent, &refused);
+        assert_eq!(answer["error"]["code"], -32602, "{refused}: {answer}");
+    }
+}
+
+#[test]
+fn s4_1_the_user_s_name_and_instructions_are_in_each_request_and_the_client_s_follow() {
+    let file = "[agent]\nname = 'Ada'\nsystem_prompt = 'Answer in verse.'\n";
+    let mut agent = TestAgent::builder()
+        .own_file("config/config.toml", file)
+        .model(json!([says("One."), says("Two.")]))
+        .start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let own = system(&agent, 0);
+    assert!(
+        own.starts_with("You are Ada, a coding agent") && own.ends_with("\nAnswer in verse.\n")
+    );
+    open_with(&mut agent, &json!({ "systemPrompt": { "append": "Be brief." } }));
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(system(&agent, 1), format!("{own}\nBe brief.\n"));
+}
+
 #[test]
 fn only_allowed_tools_are_offered_and_run() {
     let script = json!([

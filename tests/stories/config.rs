@@ -118,3 +118,41 @@ fn an_unknown_model_is_not_an_authentication_error() {
     let answer = choose(&mut agent, "mien/m");
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
 }
+
+/// Settings with a model at this server, and what it and its provider add to each request.
+fn with_request_fields(server: &RawServer, api: &str) -> String {
+    format!(
+        "model = 'mine/m'\nlist_models = false\n[providers.mine]\nbase_url = '{}'\napi = '{api}'\n\
+         request = {{ temperature = 0.7, top_p = 0.9 }}\n[providers.mine.model.m]\nmax_output = 4096\n\
+         request = {{ top_p = 1, extra = {{ seed = [7] }}, stream = false }}\n",
+        server.base_url()
+    )
+}
+
+#[test]
+fn s4_13_the_user_s_request_fields_are_sent_with_each_request_and_reserved_ones_are_not() {
+    let server = greeter();
+    let mut agent = unconfigured(&with_request_fields(&server, "chat")).start();
+    for prompt in ["hi", "more"] {
+        assert_eq!(agent.turn(prompt), "end_turn");
+    }
+    for number in [0, 1] {
+        let body = server.body(number);
+        assert_eq!((&body["temperature"], &body["top_p"]), (&json!(0.7), &json!(1)), "{body}");
+        assert_eq!((&body["extra"], &body["stream"]), (&json!({ "seed": [7] }), &json!(true)));
+        assert_eq!((&body["max_tokens"], &body["model"]), (&json!(4096), &json!("m")), "{body}");
+    }
+    let told = agent.updates().iter().map(Value::to_string).collect::<String>();
+    assert!(told.contains("contains `stream`, which the agent sets itself"), "{told}");
+    let responses = RawServer::start(|_, stream| {
+        let text =
+            json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "Hi." });
+        let end = json!({ "type": "response.completed", "response": { "status": "completed" } });
+        write_stream(stream, &format!("data: {text}\n\ndata: {end}\n\n"));
+    });
+    let mut agent = unconfigured(&with_request_fields(&responses, "responses")).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let body = responses.body(0);
+    assert_eq!((&body["temperature"], &body["top_p"]), (&json!(0.7), &json!(1)), "{body}");
+    assert_eq!((&body["stream"], &body["extra"]["seed"]), (&json!(true), &json!([7])), "{body}");
+}

@@ -1,12 +1,13 @@
-//! Project instructions, which are sent with the first prompt of a conversation.
+//! Project instructions, which are sent with the first prompt of a conversation, and those of the folders
+//! below, which come with the first result from there.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
-use turnwright_testing::process_waits;
+use turnwright_testing::{cards, process_waits};
 
-use crate::agent::{TestAgent, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 /// Returns the text of all user messages in the n-th request to the model.
 fn user_text(agent: &TestAgent, number: usize) -> String {
@@ -88,4 +89,104 @@ fn long_instructions_are_cut_and_marked_as_cut() {
         "{}",
         user_text.len()
     );
+}
+
+/// A call that reads a file of the project.
+fn read(path: &str) -> Value {
+    calls("read_file", &json!({ "path": path }))
+}
+
+/// What each of these results says of the instructions in `a` and in `a/b`.
+fn told(results: &[String]) -> Vec<(bool, bool)> {
+    let has = |it: &String, words: &str| it.contains(words);
+    results.iter().map(|it| (has(it, "Use four spaces."), has(it, "Use two spaces."))).collect()
+}
+
+fn with_folders() -> TestAgentBuilder {
+    TestAgent::builder()
+        .file("AGENTS.md", "Use tabs.\n")
+        .file("a/AGENTS.md", "Use four spaces. @style.md\n")
+        .file("a/style.md", "Short lines.\n")
+        .file("a/b/CLAUDE.md", "Use two spaces.\n")
+        .file("a/b/x.txt", "x\n")
+        .file("a/y.txt", "y\n")
+        .file("c/AGENTS.md", "Not touched.\n")
+}
+
+#[test]
+fn instructions_of_a_folder_come_with_the_first_result_from_there_and_once() {
+    let edit = calls("write_file", &json!({ "path": "a/new.txt", "content": "n" }));
+    let mut agent = with_folders()
+        .model(json!([read("a/y.txt"), read("a/b/x.txt"), edit, read("a/b/x.txt"), says("Done.")]))
+        .variable("TURNWRIGHT_MODE", "auto-edit")
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let results = cards::results(&agent, 4);
+    assert_eq!(told(&results), [(true, false), (false, true), (false, false), (false, false)]);
+    let folder = agent.path("a").canonicalize().unwrap();
+    let label = format!("Project instructions from {}/AGENTS.md; they say how", folder.display());
+    assert!(results[0].contains(&label) && results[0].contains("Short lines."), "{}", results[0]);
+    let whole = agent.model_request(4).to_string();
+    assert!(!whole.contains("Not touched.") && whole.matches("Use tabs.").count() == 1, "{whole}");
+    // The client's card shows what the call has read, and nothing else.
+    assert!(!agent.log.iter().any(|it| it.to_string().contains("Use four spaces.")));
+}
+
+#[test]
+fn instructions_of_a_folder_come_again_after_clear_and_not_after_a_restart() {
+    let replies = json!([
+        read("a/y.txt"),
+        says("One."),
+        read("a/y.txt"),
+        says("Two."),
+        read("a/y.txt"),
+        says("Three."),
+        read("a/AGENTS.md"),
+        says("Four.")
+    ]);
+    let mut agent = with_folders().model(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    agent.restart();
+    let params = json!({ "sessionId": agent.session, "cwd": agent.workspace(), "mcpServers": [] });
+    agent.call("session/load", &params);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(told(&cards::results(&agent, 3)), [(true, false), (false, false)]);
+    assert_eq!(agent.turn("/clear"), "end_turn");
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(told(&cards::results(&agent, 5)), [(true, false)]);
+    assert_eq!(agent.turn("/clear"), "end_turn");
+    assert_eq!(agent.turn("go"), "end_turn");
+    let results = cards::results(&agent, 7);
+    assert_eq!(results[0].matches("Use four spaces.").count(), 1, "{}", results[0]);
+}
+
+#[test]
+fn instructions_of_folders_have_a_limit() {
+    let mut agent = TestAgent::builder()
+        .file("a/AGENTS.md", &"x".repeat(40_000))
+        .file("a/y.txt", "y\n")
+        .model(json!([read("a/y.txt"), says("Done.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let results = cards::results(&agent, 1);
+    assert!(results[0].len() < 17_000, "{}", results[0].len());
+    assert!(results[0].contains("[cut: more than 16 KiB of instructions"), "{}", results[0]);
+}
+
+#[test]
+fn a_file_that_instructions_import_follows_them_unless_it_is_outside_or_secret() {
+    let mut agent = TestAgent::builder()
+        .model(three())
+        .file("AGENTS.md", "See @docs/style.md, @.env, @../secret.md and @link.md.\n")
+        .file("docs/style.md", "Short lines.\n")
+        .file(".env", "KEY=hidden\n")
+        .own_file("secret.md", "From elsewhere.")
+        .start();
+    symlink(agent.home().join("secret.md"), agent.path("link.md")).unwrap();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let text = user_text(&agent, 0);
+    let style = agent.path("docs/style.md").canonicalize().unwrap();
+    assert!(text.contains(&format!("Project instructions from {}; ", style.display())), "{text}");
+    assert!(text.contains("Short lines.") && !text.contains("hidden"), "{text}");
+    assert!(!text.contains("From elsewhere."), "{text}");
 }

@@ -28,6 +28,7 @@ mod client_options;
 mod compaction;
 mod config;
 mod content;
+mod custom_commands;
 mod edit_file;
 mod error_texts;
 mod errors;

@@ -11,5 +11,6 @@ pub mod exec;
 pub mod temp_folder;
 pub mod web;
 pub mod memory;
+pub mod custom_commands;
 pub mod skills;
 pub mod checkpoint;

@@ -28,7 +28,7 @@ impl Grants {
     }
 
     /// Allows exactly this effect.
-    pub(crate) fn allow_exactly(&mut self, effect: Effect) {
+    pub fn allow_exactly(&mut self, effect: Effect) {
         self.exact.insert(effect);
     }
 

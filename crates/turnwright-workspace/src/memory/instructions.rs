@@ -3,12 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::files::read_head;
+use super::imports::imported_paths;
+use crate::files::{FileHead, read_head};
 
 /// The most bytes of all instructions together.
 const MAX_TOTAL_BYTES: usize = 32 * 1024;
 /// The most folders from the root to the working folder.
 const MAX_FOLDERS: usize = 32;
+
+/// How deep the files that instructions import may import others.
+const MAX_IMPORT_DEPTH: usize = 3;
 
 /// The names of instruction files; the first that exists in a folder counts.
 const FILE_NAMES: &[&str] = &["AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md"];
@@ -27,39 +31,80 @@ pub struct Instructions {
 
 /// Reads the instructions for the folders of a session. Each folder comes with the root of its
 /// project; both have no links, and the folder is at or below the root. The result is ordered by
-/// folder, and for each folder from the root down. Blocks.
+/// folder, and for each folder from the root down; what a file imports follows it. Blocks.
 pub fn read(own: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<Instructions> {
-    let mut left = MAX_TOTAL_BYTES;
-    let mut all = Vec::new();
-    let own = own.and_then(|it| read_first(it, None, &["AGENTS.md"], left));
-    all.extend(own.map(|it| Instructions { is_user: true, ..it }));
-    left -= all.iter().map(|it: &Instructions| it.text.len()).sum::<usize>().min(left);
+    let mut reader = InstructionReader { left: MAX_TOTAL_BYTES, found: Vec::new() };
+    if let Some(own) = own {
+        reader.add_first(own, None, &["AGENTS.md"]);
+    }
     let mut seen = Vec::new();
     for (folder, root) in projects {
         let above = folder.ancestors().take_while(|it| it.starts_with(root)).take(MAX_FOLDERS);
         let above: Vec<_> = above.filter(|it| !seen.contains(it)).collect();
         for folder in above.into_iter().rev() {
             seen.push(folder);
-            if let Some(found) = read_first(folder, Some(root), FILE_NAMES, left) {
-                left -= found.text.len().min(left);
-                all.push(found);
+            reader.add_first(folder, Some(root), FILE_NAMES);
+        }
+    }
+    reader.found
+}
+
+/// Reads the instructions of these folders, at most `limit` bytes. They have no links and are below the
+/// root. Blocks.
+pub fn read_folders(root: &Path, folders: &[PathBuf], limit: usize) -> Vec<Instructions> {
+    let mut reader = InstructionReader { left: limit, found: Vec::new() };
+    for folder in folders {
+        reader.add_first(folder, Some(root), FILE_NAMES);
+    }
+    reader.found
+}
+
+/// Collects the instructions of several files within one limit.
+struct InstructionReader {
+    /// How many more bytes may be read.
+    left: usize,
+    found: Vec<Instructions>,
+}
+
+impl InstructionReader {
+    /// Adds the first of these files that exists, and what it imports.
+    fn add_first(&mut self, folder: &Path, within: Option<&Path>, names: &[&str]) {
+        let mut files = names.iter().map(|name| folder.join(name));
+        let Some((path, seen)) =
+            files.find_map(|it| read_head(&it, within, self.left).map(|seen| (it, seen)))
+        else {
+            return;
+        };
+        // What the user's own file imports is below the folder in which it really is.
+        let limit = within.or_else(|| seen.real_path.parent()).map(Path::to_path_buf);
+        self.add(path, seen, within.is_none(), limit.as_deref(), MAX_IMPORT_DEPTH);
+    }
+
+    fn add(
+        &mut self,
+        path: PathBuf,
+        seen: FileHead,
+        is_user: bool,
+        within: Option<&Path>,
+        depth: usize,
+    ) {
+        self.left -= seen.text.len().min(self.left);
+        let FileHead { real_path, text, is_complete, .. } = seen;
+        let index = self.found.len();
+        self.found.push(Instructions { path, text, is_complete, is_user });
+        let Some(folder) = real_path.parent().filter(|_| depth > 0 && within.is_some()) else {
+            return;
+        };
+        let imports = imported_paths(&self.found[index].text).into_iter().map(|it| folder.join(it));
+        for import in imports.collect::<Vec<_>>() {
+            // Two files may import each other.
+            let Some(seen) = read_head(&import, within, self.left) else { continue };
+            let is_known = self.found.iter().any(|it| it.path == seen.real_path);
+            if !is_known && seen.real_path != real_path && !seen.text.contains('\0') {
+                self.add(seen.real_path.clone(), seen, is_user, within, depth - 1);
             }
         }
     }
-    all
-}
-
-fn read_first(
-    folder: &Path,
-    within: Option<&Path>,
-    names: &[&str],
-    limit: usize,
-) -> Option<Instructions> {
-    names.iter().find_map(|name| {
-        let path = folder.join(name);
-        let seen = read_head(&path, within, limit)?;
-        Some(Instructions { path, text: seen.text, is_complete: seen.is_complete, is_user: false })
-    })
 }
 
 #[cfg(test)]
@@ -75,7 +120,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(base.path()).unwrap();
         fs::create_dir_all(base.join("ws/a/b")).unwrap();
-        for folder in ["config", "ws/c", "d"] {
+        for folder in ["config", "ws/c", "ws/docs", "d"] {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
         for (path, text) in files {
@@ -128,6 +173,40 @@ mod tests {
                 ("ws/a/AGENTS.md", "a"),
             ],
             &["ws/AGENTS.md r", "ws/a/AGENTS.md a", "ws/c/AGENTS.md c", "d/AGENTS.md d"],
+        );
+    }
+
+    #[test]
+    fn imported_files_follow_once_and_none_from_outside_of_the_project() {
+        check(
+            &[
+                ("ws/AGENTS.md", "@docs/x.md @../out.md @.env @none.md @bin\n"),
+                ("ws/docs/x.md", "@y.md @../AGENTS.md\n"),
+                ("ws/docs/y.md", "@x.md\n"),
+                ("ws/.env", "KEY=1"),
+                ("ws/bin", "\0"),
+                ("out.md", "outside"),
+                ("config/AGENTS.md", "@more.md"),
+                ("config/more.md", "own"),
+            ],
+            &[
+                "config/AGENTS.md @more.md",
+                "config/more.md own",
+                "ws/AGENTS.md 42",
+                "ws/docs/x.md 20",
+                "ws/docs/y.md @x.md\n",
+            ],
+        );
+    }
+
+    #[test]
+    fn imports_are_followed_only_so_deep() {
+        let file = |it: usize| (format!("ws/{it}.md"), format!("@{}.md", it + 1));
+        let files: Vec<_> = (1..9).map(file).collect();
+        let files: Vec<_> = files.iter().map(|it| (it.0.as_str(), it.1.as_str())).collect();
+        check(
+            &[&[("ws/AGENTS.md", "@1.md")], &files[..]].concat(),
+            &["ws/AGENTS.md @1.md", "ws/1.md @2.md", "ws/2.md @3.md", "ws/3.md @4.md"],
         );
     }
 

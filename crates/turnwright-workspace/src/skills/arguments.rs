@@ -1,11 +1,11 @@
-//! Substitutes arguments in the text of a skill: `$ARGUMENTS` is all of them, `$1` the first word.
+//! Substitutes arguments in the text of a skill or a custom command: `$ARGUMENTS` is all of them, `$1` the first word.
 
 /// After this many bytes nothing more is substituted, because a text may use its arguments a
 /// thousand times.
 const MAX_BYTES: usize = 128 * 1024;
 
 /// Substitutes the arguments. If the text does not use them, they are appended.
-pub(super) fn substitute(text: &str, args: &str) -> String {
+pub(crate) fn substitute(text: &str, args: &str) -> String {
     let args = args.trim();
     if args.is_empty() {
         // Without arguments `$1` may belong to a shell command.

@@ -1,20 +1,20 @@
-//! Parses the front matter of a SKILL.md. This is not YAML, but covers what people write there:
+//! Parses the front matter of a SKILL.md or a custom command. This is not YAML, but covers what people write there:
 //! unquoted text with colons, quotes, and values over several lines.
 
 /// The fields that are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct FrontMatter {
-    pub(super) name: Option<String>,
+pub(crate) struct FrontMatter {
+    pub(crate) name: Option<String>,
     /// What the skill is for, in one line.
-    pub(super) description: Option<String>,
+    pub(crate) description: Option<String>,
     /// A hint about the arguments.
-    pub(super) argument_hint: Option<String>,
+    pub(crate) argument_hint: Option<String>,
     /// Whether only the user can invoke the skill.
-    pub(super) is_user_only: bool,
+    pub(crate) is_user_only: bool,
 }
 
 /// Splits a text into the front matter and the body.
-pub(super) fn split(text: &str) -> (FrontMatter, &str) {
+pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
     let mut head = FrontMatter::default();
     let Some((lines, body)) = bounds(text) else { return (head, text) };
     let mut lines = lines.lines().peekable();

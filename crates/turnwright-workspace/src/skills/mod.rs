@@ -2,7 +2,7 @@
 //! skills, lists them and loads their text. A skill is text and grants no permissions.
 
 mod arguments;
-mod front_matter;
+pub(crate) mod front_matter;
 pub mod fuzzing;
 mod scan;
 
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crate::files::read_head;
 use turnwright_types::effect::escape_hidden_line;
 
+pub(crate) use arguments::substitute;
 pub use scan::{SkillFolder, scan};
 
 /// The most bytes of the catalogue.
@@ -56,9 +57,9 @@ struct SkillSetState {
 }
 
 impl SkillSet {
-    /// Replaces the skills at the beginning of a conversation, in which none is loaded yet.
+    /// Replaces the skills at the beginning of a conversation. Its first prompt may have loaded one.
     pub fn replace(&self, skills: Vec<Skill>) {
-        *self.lock() = SkillSetState { skills: Some(Arc::new(skills)), loaded: HashSet::new() };
+        self.lock().skills = Some(Arc::new(skills));
     }
 
     /// The skills, ordered by name; `None` before the first scan.
@@ -106,7 +107,7 @@ impl Skill {
         let seen =
             read_head(&self.folder.join("SKILL.md"), self.within.as_deref(), MAX_TEXT_BYTES)?;
         let (_, body) = front_matter::split(&seen.text);
-        let mut text = arguments::substitute(body.trim(), args);
+        let mut text = substitute(body.trim(), args);
         if !seen.is_complete {
             text.push_str("\n\n[cut after 64 KiB; use read_file on SKILL.md for the rest]");
         }
@@ -207,12 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn a_new_conversation_has_read_nothing() {
+    fn a_skill_is_loaded_once_until_it_is_forgotten() {
         let skills = SkillSet::default();
         assert!(skills.skills().is_none());
         skills.replace(vec![skill("a", "x")]);
         assert!(skills.mark_loaded("a") && !skills.mark_loaded("a"));
         skills.replace(vec![skill("a", "x")]);
+        assert!(skills.is_loaded("a"), "the first prompt may have loaded it");
+        skills.forget_loaded();
         assert!(skills.mark_loaded("a"));
     }
 }

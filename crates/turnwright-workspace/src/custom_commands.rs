@@ -1,0 +1,201 @@
+//! Custom commands: Markdown files that the user runs as `/name`. A command is text for the model and
+//! nothing else: nothing in it is executed, and it grants no permissions.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::files::read_head;
+use crate::skills::{front_matter, substitute};
+use turnwright_types::effect::escape_hidden_line;
+
+/// How many folders deep commands are searched. The folders are part of the name: `db/seed.md` is
+/// `/db:seed`.
+const MAX_DEPTH: usize = 3;
+/// The most commands.
+const MAX_COMMANDS: usize = 200;
+/// The most entries of a folder that are examined.
+const MAX_ENTRIES: usize = 1_000;
+/// The most bytes of a part of a name.
+const MAX_NAME_BYTES: usize = 64;
+/// How many bytes are read for the front matter.
+const FRONT_MATTER_BYTES: usize = 8 * 1024;
+/// The most bytes of a command's text.
+const MAX_TEXT_BYTES: usize = 64 * 1024;
+/// The most characters of a description or hint.
+const MAX_LINE_CHARS: usize = 200;
+
+/// A folder that is searched for commands.
+#[derive(Clone, Debug)]
+pub struct CommandFolder {
+    pub folder: PathBuf,
+    /// A path without links that the files must be below; `None` for the user's own folders.
+    pub within: Option<PathBuf>,
+}
+
+/// A command as described by its front matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomCommand {
+    /// Without the slash.
+    pub name: String,
+    /// What the command does, in one line.
+    pub description: String,
+    pub argument_hint: Option<String>,
+    pub path: PathBuf,
+    within: Option<PathBuf>,
+}
+
+impl CustomCommand {
+    /// Whether the file is the project's, and not the user's own.
+    pub fn is_of_project(&self) -> bool {
+        self.within.is_some()
+    }
+
+    /// The text with the arguments filled in. Blocks.
+    pub fn load(&self, args: &str) -> Option<String> {
+        let seen = read_head(&self.path, self.within.as_deref(), MAX_TEXT_BYTES)?;
+        let (_, body) = front_matter::split(&seen.text);
+        let mut text = substitute(body.trim(), args);
+        if !seen.is_complete {
+            text.push_str("\n\n[cut after 64 KiB]");
+        }
+        Some(text)
+    }
+}
+
+/// Finds the commands in these folders, ordered by name. If two have the same name the first counts.
+/// Blocks.
+pub fn scan(places: &[CommandFolder], stop: &CancellationToken) -> Vec<CustomCommand> {
+    let mut found = Vec::new();
+    for place in places {
+        let Ok(real) = fs::canonicalize(&place.folder) else { continue };
+        if place.within.as_deref().is_none_or(|it| real.starts_with(it)) {
+            visit(&real, place.within.as_deref(), "", stop, &mut found);
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+fn visit(
+    folder: &Path,
+    within: Option<&Path>,
+    prefix: &str,
+    stop: &CancellationToken,
+    found: &mut Vec<CustomCommand>,
+) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let mut entries: Vec<_> = entries.filter_map(Result::ok).take(MAX_ENTRIES).collect();
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        if found.len() >= MAX_COMMANDS || stop.is_cancelled() {
+            return;
+        }
+        let (name, path) = (entry.file_name(), entry.path());
+        let (Some(name), Ok(kind)) = (name.to_str(), entry.file_type()) else { continue };
+        if kind.is_dir() && is_name(name) && prefix.matches(':').count() + 1 < MAX_DEPTH {
+            visit(&path, within, &format!("{prefix}{name}:"), stop, found);
+        }
+        let Some(name) = name.strip_suffix(".md").filter(|it| is_name(it)) else { continue };
+        let name = format!("{prefix}{name}");
+        if !kind.is_dir() && found.iter().all(|it| it.name != name) {
+            found.extend(read_command(name, path, within));
+        }
+    }
+}
+
+fn read_command(name: String, path: PathBuf, within: Option<&Path>) -> Option<CustomCommand> {
+    let seen = read_head(&path, within, FRONT_MATTER_BYTES)?;
+    let (head, body) = front_matter::split(&seen.text);
+    let line = |text: &str| -> String {
+        escape_hidden_line(text.trim()).chars().take(MAX_LINE_CHARS).collect()
+    };
+    let first =
+        || body.lines().map(|it| it.trim_start_matches('#').trim()).find(|it| !it.is_empty());
+    let description = head.description.as_deref().or_else(first).map(line)?;
+    let argument_hint = head.argument_hint.as_deref().map(line);
+    Some(CustomCommand {
+        name,
+        description,
+        argument_hint,
+        path,
+        within: within.map(Path::to_path_buf),
+    })
+}
+
+/// Whether a file or folder of this name can be a part of a command.
+fn is_name(name: &str) -> bool {
+    let fits = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(fits)
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn put(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn commands_are_named_by_their_files_and_the_first_of_a_name_counts() {
+        let base = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(base.path()).unwrap();
+        let (own, ws) = (base.join("own"), base.join("ws"));
+        let of_ws = |name: &str| ws.join("commands").join(name);
+        put(&own.join("deploy.md"), "Deploy mine.");
+        put(&of_ws("deploy.md"), "Deploy theirs.");
+        put(&of_ws("db/seed.md"), "---\ndescription: Seeds\nargument-hint: [name]\n---\nSeed $1.");
+        put(&of_ws("a/b/c/deep.md"), "Too deep.");
+        put(&of_ws("bad name.md"), "x");
+        put(&of_ws("notes.txt"), "x");
+        put(&of_ws("empty.md"), "\n");
+        put(&of_ws("title.md"), "\n# A title\u{202e}\nMore.");
+        put(&base.join("secret.md"), "outside");
+        symlink(base.join("secret.md"), of_ws("link.md")).unwrap();
+        symlink(base.join("own"), of_ws("folder")).unwrap();
+        let places = [
+            CommandFolder { folder: own, within: None },
+            CommandFolder { folder: base.join("missing"), within: None },
+            CommandFolder { folder: ws.join("commands"), within: Some(ws.clone()) },
+        ];
+        let stop = CancellationToken::new();
+        let found = scan(&places, &stop);
+        let line = |it: &CustomCommand| {
+            let hint = it.argument_hint.as_deref().unwrap_or("-");
+            format!("{} {} {hint} {}", it.name, it.description, it.is_of_project())
+        };
+        assert_eq!(
+            found.iter().map(line).collect::<Vec<_>>(),
+            [
+                "db:seed Seeds [name] true",
+                "deploy Deploy mine. - false",
+                "title A title\\u{202e} - true"
+            ]
+        );
+        assert_eq!(found[0].load("users").unwrap(), "Seed users.");
+        fs::remove_file(of_ws("db/seed.md")).unwrap();
+        assert_eq!(found[0].load(""), None);
+        stop.cancel();
+        assert!(scan(&places, &stop).is_empty());
+    }
+
+    #[test]
+    fn a_long_command_is_cut_and_nothing_in_it_is_executed() {
+        let base = tempfile::tempdir().unwrap();
+        put(&base.path().join("x.md"), &format!("!`date` @/etc/passwd {}", "x".repeat(70_000)));
+        let places = [CommandFolder { folder: base.path().to_path_buf(), within: None }];
+        let found = scan(&places, &CancellationToken::new());
+        let text = found[0].load("").unwrap();
+        assert!(
+            text.starts_with("!`date` @/etc/passwd xx") && text.ends_with("[cut after 64 KiB]")
+        );
+        assert!(found[0].description.chars().count() <= MAX_LINE_CHARS);
+    }
+}

@@ -1,0 +1,84 @@
+//! Fields that the user's settings add to each request to a model, such as `temperature`.
+
+use serde_json::{Map, Value};
+
+/// The fields that the agent sets itself, and what to set instead.
+const RESERVED: &[(&str, &str)] = &[
+    ("model", "name the model in `model`"),
+    ("messages", "it holds the conversation"),
+    ("input", "it holds the conversation"),
+    ("instructions", "set `agent.system_prompt`"),
+    ("system", "set `agent.system_prompt`"),
+    ("tools", "the agent decides which tools there are"),
+    ("tool_choice", "the agent needs the model's choice"),
+    ("functions", "the agent decides which tools there are"),
+    ("function_call", "the agent needs the model's choice"),
+    ("stream", "answers are always streamed"),
+    ("stream_options", "set the quirk `stream_options`"),
+    ("n", "one answer is read"),
+    ("background", "answers are always streamed"),
+    ("previous_response_id", "the conversation is sent with each request"),
+    ("conversation", "the conversation is sent with each request"),
+    ("max_tokens", "set `max_output`"),
+    ("max_completion_tokens", "set `max_output`"),
+    ("max_output_tokens", "set `max_output`"),
+];
+
+/// The fields of the provider, overridden by those of the model, without those that the agent sets itself.
+pub(super) fn merge(
+    provider: &Map<String, Value>,
+    model: &Map<String, Value>,
+) -> Map<String, Value> {
+    let fields = provider.iter().chain(model).filter(|it| reserved(it.0).is_none());
+    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// What is wrong with the fields at this place of the settings, a sentence each.
+pub(super) fn wrong_fields(place: &str, fields: &Map<String, Value>) -> Vec<String> {
+    let wrong = fields.keys().filter_map(|name| {
+        let why = reserved(name)?;
+        Some(format!("`{place}.request` contains `{name}`, which the agent sets itself: {why}"))
+    });
+    wrong.collect()
+}
+
+/// The fields in one line, for display.
+pub(super) fn describe(fields: &Map<String, Value>) -> String {
+    let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    fields.join(", ")
+}
+
+fn reserved(name: &str) -> Option<&'static str> {
+    RESERVED.iter().find(|it| it.0 == name).map(|it| it.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(value: &Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_model_s_fields_override_its_provider_s_and_reserved_ones_are_refused_in_words() {
+        let provider = map(&json!({ "temperature": 0.2, "top_p": 0.9, "stream": false }));
+        let model = map(&json!({ "temperature": 1, "messages": [], "max_tokens": 7 }));
+        let merged = merge(&provider, &model);
+        assert_eq!(Value::from(merged.clone()), json!({ "temperature": 1, "top_p": 0.9 }));
+        assert_eq!(describe(&merged), "temperature = 1, top_p = 0.9");
+        assert_eq!(wrong_fields("providers.x", &merged), [""; 0]);
+        let wrong = wrong_fields("providers.x.model.\"m\"", &model);
+        assert_eq!(
+            wrong,
+            [
+                "`providers.x.model.\"m\".request` contains `messages`, which the agent sets itself: it \
+                 holds the conversation",
+                "`providers.x.model.\"m\".request` contains `max_tokens`, which the agent sets itself: \
+                 set `max_output`",
+            ]
+        );
+    }
+}

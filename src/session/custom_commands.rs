@@ -1,0 +1,216 @@
+//! Commands that files bring: custom commands and skills, which the user runs as `/name`, and the built-in
+//! prompts. Each stands for a text that the model gets with the user's words. The text is data: nothing in
+//! it is executed, and it may come from a project that the user does not trust, because only what the user
+//! types runs it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, join};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::actor::SessionActor;
+use super::prompts::report_omissions;
+use super::title;
+use crate::tools::{self, ToolEnv};
+use crate::turn::{FinishedTurn, Turn};
+use turnwright_types::effect::{escape_hidden_line, fenced};
+use turnwright_types::message::{PromptPart, UserMessage};
+use turnwright_types::update::SlashCommand;
+use turnwright_workspace::custom_commands::CustomCommand;
+use turnwright_workspace::skills::Skill;
+
+/// How long the search for commands may take.
+const SCAN_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
+// Held only to copy a pointer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CustomCommands(Arc<Mutex<Arc<FileCommands>>>);
+
+#[derive(Debug, Default)]
+struct FileCommands {
+    commands: Vec<CustomCommand>,
+    skills: Vec<Skill>,
+}
+
+/// What a slash command stands for.
+#[derive(Clone, Debug)]
+pub(super) enum CommandText {
+    BuiltIn(&'static str),
+    File(CustomCommand),
+    Skill(Skill),
+}
+
+impl CustomCommands {
+    /// Searches the files. If that takes too long, what was known before stays.
+    pub(super) async fn rescan(&self, env: &Arc<ToolEnv>) {
+        let (env, stop) = (Arc::clone(env), CancellationToken::new());
+        let scan = {
+            let stop = stop.clone();
+            move || tools::custom_commands(&env, &stop)
+        };
+        let scanning = tokio::task::spawn_blocking(scan);
+        if let Ok(Ok((commands, skills))) = tokio::time::timeout(SCAN_TIMEOUT, scanning).await {
+            *self.0.lock() = Arc::new(FileCommands { commands, skills });
+        }
+        // A search that is still going on stops at the next file.
+        stop.cancel();
+    }
+
+    fn find(&self, name: &str) -> Option<CommandText> {
+        let files = Arc::clone(&self.0.lock());
+        let command = files.commands.iter().find(|it| it.name == name).cloned();
+        let skill = || files.skills.iter().find(|it| it.name == name).cloned();
+        command.map(CommandText::File).or_else(|| skill().map(CommandText::Skill))
+    }
+
+    /// The commands for the client's menu. A name that is `taken` keeps its meaning.
+    pub(super) fn for_menu(&self, taken: &[SlashCommand]) -> Vec<SlashCommand> {
+        let files = Arc::clone(&self.0.lock());
+        let commands = files.commands.iter().map(|it| SlashCommand {
+            name: it.name.clone(),
+            description: if it.is_of_project() {
+                format!("{} (project)", it.description)
+            } else {
+                it.description.clone()
+            },
+            hint: it.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
+        });
+        let skills = files.skills.iter().map(|it| SlashCommand {
+            name: it.name.clone(),
+            description: format!("{} (skill)", shorten(&it.description)),
+            hint: it.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
+        });
+        let mut menu: Vec<SlashCommand> = Vec::new();
+        for command in commands.chain(skills) {
+            if taken.iter().chain(&menu).all(|it| it.name != command.name) {
+                menu.push(command);
+            }
+        }
+        menu
+    }
+}
+
+/// The most characters of a skill's description in the menu. It is written for models.
+const MAX_DESCRIPTION_CHARS: usize = 200;
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_DESCRIPTION_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The name and the arguments of a prompt that may be a custom command.
+pub(super) fn parse(typed: &str) -> Option<(&str, &str)> {
+    let line = typed.trim().strip_prefix('/')?;
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let fits = |it: u8| it.is_ascii_alphanumeric() || b"-_:".contains(&it);
+    (!name.is_empty() && name.bytes().all(fits)).then_some((name, rest.trim()))
+}
+
+impl CommandText {
+    /// The text for the model. Blocks.
+    fn load(&self, name: &str, args: &str, env: &ToolEnv) -> Option<String> {
+        let text = match self {
+            CommandText::BuiltIn(text) => {
+                let args = if args.is_empty() {
+                    String::new()
+                } else {
+                    format!("\nThe user adds: {args}\n")
+                };
+                format!(
+                    "The user has run the built-in command `/{name}`, which asks for this:\n{text}{args}"
+                )
+            }
+            CommandText::File(command) => {
+                let path = escape_hidden_line(&command.path.to_string_lossy());
+                let whose = if command.is_of_project() { "project" } else { "user" };
+                let text = fenced(&command.load(args)?);
+                format!(
+                    "The user has run the command `/{name}`. It asks for what its text says, from the \
+                     {whose}'s {path}:\n{text}\n"
+                )
+            }
+            CommandText::Skill(skill) => {
+                let text = skill.load(args)?;
+                env.skills.mark_loaded(name);
+                // The skill's text refers to the files in its folder.
+                env.files.roots().allow_read(skill.folder.clone());
+                format!("The user has run the skill `{name}`, so do what it says:\n{text}\n")
+            }
+        };
+        // The text must not be able to close the `<context>` element around it.
+        Some(text.replace("</context", "< /context"))
+    }
+}
+
+impl SessionActor {
+    /// The command that the user has typed, if it is known.
+    pub(super) fn find_custom_command(&self, typed: &str) -> Option<CommandText> {
+        self.commands.find(parse(typed)?.0)
+    }
+
+    /// Starts a turn with the text that a command stands for. Without one it is looked for in the files,
+    /// and a prompt that is no command is ordinary text.
+    pub(super) fn custom_command(
+        &mut self,
+        text: Option<CommandText>,
+        mut prompt: UserMessage,
+        typed: &str,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, FinishedTurn> {
+        let (name, args) = parse(typed).unwrap_or_default();
+        let (name, args) = (name.to_owned(), args.to_owned());
+        // The words behind the command say more than its name.
+        let words = text.as_ref().and_then(|_| title::from_text(&args));
+        let titled = self.suggest_title(words.or_else(|| title::from_prompt(&prompt)));
+        report_omissions(&self.services, &prompt);
+        self.add_session_context(&mut prompt);
+        let (services, commands) = (self.services.clone(), self.commands.clone());
+        let (history, grants) = (self.history.clone(), self.grants.clone());
+        Box::pin(async move {
+            let loading = async {
+                let text = match text {
+                    Some(text) => Some(text),
+                    None => {
+                        commands.rescan(&services.env).await;
+                        commands.find(&name)
+                    }
+                };
+                let (text, env) = (text?, Arc::clone(&services.env));
+                tokio::task::spawn_blocking(move || text.load(&name, &args, &env)).await.ok()?
+            };
+            // Without it, the turn ends before its first request.
+            if let Some(Some(context)) = cancel.run_until_cancelled(loading).await {
+                prompt.parts.push(PromptPart::Context(context));
+            }
+            let turn = Turn::new(services, history, grants, prompt, cancel);
+            join(turn.run(), titled).await.0
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_word_may_be_a_command() {
+        let table = [
+            ("/deploy", Some(("deploy", ""))),
+            (" /db:seed  a b \n", Some(("db:seed", "a b"))),
+            ("/x\ny", Some(("x", "y"))),
+            ("/usr/bin/env", None),
+            ("/ x", None),
+            ("/", None),
+            ("deploy", None),
+            ("/é", None),
+        ];
+        for (typed, expected) in table {
+            assert_eq!(parse(typed), expected, "{typed:?}");
+        }
+    }
+}

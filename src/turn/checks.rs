@@ -1,0 +1,304 @@
+//! Checks: commands of the user, such as `cargo check`, that run before the first edit of a turn and again
+//! when the model would end it. The model is told what they say that they did not say before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::call_runner::{CallEnd, CallOrigin, CallRunner};
+use super::cards::{abridged_arguments, failed_update, final_update, not_run, settled_call};
+use super::check_news::{CheckRun, find_news};
+use super::{Turn, TurnStep};
+use crate::tools::{AnyTool, ToolOutcome};
+use turnwright_policy::permission::Grants;
+use turnwright_store::{Audience, Entry};
+use turnwright_types::effect::{CallView, ToolKind, escape_hidden, fenced};
+use turnwright_types::ids::{CallId, MessageId};
+use turnwright_types::message::{
+    Arguments, AssistantMessage, Message, PromptPart, ProviderState, StopReason, ToolCall,
+    UserMessage,
+};
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::update::{COMMAND_TOOL, Update};
+
+/// How long one check may run.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+/// How often in one turn the model is told what the checks say, so that it cannot go on for ever.
+const MAX_ROUNDS: u32 = 3;
+
+/// A command that checks the project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub name: String,
+    pub command: String,
+}
+
+/// The checks of a session, set by the session and read by its turns.
+// Held only to copy a pointer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedChecks(Arc<Mutex<Arc<Vec<Check>>>>);
+
+impl SharedChecks {
+    pub(crate) fn set(&self, checks: Vec<Check>) {
+        *self.0.lock() = Arc::new(checks);
+    }
+
+    fn get(&self) -> Arc<Vec<Check>> {
+        Arc::clone(&self.0.lock())
+    }
+}
+
+/// What a turn knows of its checks.
+#[derive(Debug, Default)]
+pub(super) struct TurnChecks {
+    /// Each check with its run before the first edit.
+    before: Option<Vec<(Check, CheckRun)>>,
+    /// Whether a file was edited since the checks ran last.
+    is_due: bool,
+    rounds: u32,
+}
+
+impl Turn {
+    /// Runs the checks before the first edit of the turn, for comparison.
+    pub(super) async fn check_before_edits(&mut self, calls: &[ToolCall]) {
+        if self.checks.before.is_some() || !calls.iter().any(|it| self.is_edit(&it.name)) {
+            return;
+        }
+        let mut before = Vec::new();
+        for check in self.services.checks.get().iter() {
+            if let Some(run) = self.run_check(check, "before the first edit").await {
+                before.push((check.clone(), run));
+            }
+        }
+        self.checks.before = Some(before);
+    }
+
+    /// Notes whether these calls, which have run, have edited a file.
+    pub(super) fn note_edits(&mut self) {
+        let results = self.history.messages.iter().rev().map_while(|it| match it.as_ref() {
+            Message::Tool(result) => Some(result),
+            Message::User(_) | Message::Assistant(_) => None,
+        });
+        let has_edited = results.filter(|it| it.ok).any(|it| self.is_edit(&it.name));
+        self.checks.is_due |= has_edited;
+    }
+
+    fn is_edit(&self, name: &str) -> bool {
+        let view = self.services.tools.find(name).ok().and_then(|it| it.pending_view());
+        let kind = view.map(|it| it.kind);
+        matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move))
+    }
+
+    /// Whether the checks have to run before the turn ends: the model has edited files and says that it is
+    /// done.
+    pub(super) fn must_check(&self) -> bool {
+        let is_done = || match self.history.messages.last().map(AsRef::as_ref) {
+            Some(Message::Assistant(answer)) => answer.calls.is_empty(),
+            _ => false,
+        };
+        let has_any = self.checks.before.as_ref().is_some_and(|it| !it.is_empty());
+        self.checks.is_due && has_any && is_done() && !self.cancel.is_cancelled()
+    }
+
+    /// Runs the checks. If they say something new, the model is told and the turn goes on.
+    pub(super) async fn check_after_edits(&mut self) -> TurnStep {
+        self.checks.is_due = false;
+        let before = self.checks.before.clone().unwrap_or_default();
+        let mut report = String::new();
+        let mut names = Vec::new();
+        for (check, before) in &before {
+            let Some(now) = self.run_check(check, "after the edits").await else { continue };
+            if let Some(news) = find_news(before, &now) {
+                let (name, command) = (&check.name, escape_hidden(&check.command));
+                let (end, news) = (&now.end, fenced(&news));
+                report.push_str(&format!("\n`{name}` ({command}, {end}):\n{news}\n"));
+                names.push(format!("`{name}`"));
+            }
+        }
+        let end = TurnStep::End(Ok(StopReason::EndTurn));
+        if names.is_empty() || self.cancel.is_cancelled() {
+            return end;
+        }
+        let names = names.join(", ");
+        self.checks.rounds += 1;
+        if self.checks.rounds > MAX_ROUNDS || self.budget.take_request().is_err() {
+            let text = format!("{names} still says something new, and the turn ends all the same.");
+            self.services.client().update(Update::Notice(text));
+            return end;
+        }
+        let text = format!("{names} says something new. The model is told.");
+        self.services.client().update(Update::Notice(text));
+        let mut context = format!(
+            "The user's checks were run after your edits. This is new since the turn began; correct \
+             what your edits have caused, or say why it stays:\n{report}"
+        );
+        turnwright_types::redact::redact_in_place(&mut context);
+        // The text must not be able to close the `<context>` element around it.
+        let context = context.replace("</context", "< /context");
+        let message = UserMessage { parts: vec![PromptPart::Context(context)] };
+        self.push_hidden_message(Message::User(message));
+        TurnStep::Sample
+    }
+
+    /// Runs a check as a call of ours with a card, which the model's conversation does not have. Returns
+    /// `None` if it did not run to its end.
+    async fn run_check(&mut self, check: &Check, when: &str) -> Option<CheckRun> {
+        let tool = self.services.tools.find(COMMAND_TOOL).ok()?;
+        let id = CallId::from(format!("call-{}", self.history.mint()));
+        // The limit is ours, so that no check goes on in the background.
+        let arguments = json!({ "command": check.command, "timeout": TIME_LIMIT.as_secs() * 2 });
+        let title = format!("Check {} ({when}): {}", check.name, escape_hidden(&check.command));
+        let view = CallView { title, kind: ToolKind::Execute, locations: Vec::new() };
+        self.log_check(&id, &arguments);
+        self.cards.open(&id, COMMAND_TOOL.to_owned(), view.clone());
+        self.cards.show_arguments(&id, abridged_arguments(&arguments));
+        match self.run_as_call(&id, tool, arguments, &view).await {
+            CallEnd::Ran(outcome, took) => {
+                let settled = settled_call(&outcome, (COMMAND_TOOL, Some(&view)), Some(took));
+                self.cards.finish(final_update(&id, &settled));
+                (!self.cancel.is_cancelled()).then(|| check_run(&outcome))
+            }
+            CallEnd::NotRun(refusal, _) => {
+                let shown = refusal.for_user.clone();
+                let outcome = not_run(COMMAND_TOOL.to_owned(), Some(view), refusal);
+                self.services.log().finish_call(&id, outcome).written().await;
+                self.cards.finish(failed_update(&id, &shown));
+                None
+            }
+        }
+    }
+
+    async fn run_as_call(
+        &self,
+        id: &CallId,
+        tool: Arc<dyn AnyTool>,
+        arguments: Value,
+        view: &CallView,
+    ) -> CallEnd {
+        let (services, cancel) = (&self.services, self.cancel.child_token());
+        // The user has written this command into the settings, so it is allowed exactly as it is. Rules
+        // that deny it or ask about it apply all the same.
+        let runner = CallRunner::new(
+            Arc::clone(&services.env),
+            services.mode.clone(),
+            services.policy.clone(),
+            Grants::default(),
+            CallOrigin::Conversation,
+        );
+        let running = async {
+            let pending = runner.prepare(id.clone(), tool, arguments, cancel.clone())?;
+            let (mut pending, ticket) = runner.enqueue(pending).await?;
+            for effect in pending.effects()? {
+                runner.grants.lock().allow_exactly(effect);
+            }
+            pending.view = Some(view.clone());
+            Ok(runner.clone().run(pending, ticket).await)
+        };
+        let mut running = std::pin::pin!(running);
+        let ended = tokio::select! {
+            biased;
+            ended = &mut running => ended,
+            () = tokio::time::sleep(TIME_LIMIT) => {
+                cancel.cancel();
+                drop(running.await);
+                let why = format!("Stopped: a check may run {} s", TIME_LIMIT.as_secs());
+                Err(ToolRefusal::new(&why, &why))
+            }
+        };
+        ended.unwrap_or_else(CallEnd::from)
+    }
+
+    /// Logs the call as one that only the user sees.
+    fn log_check(&mut self, id: &CallId, arguments: &Value) {
+        let call = ToolCall {
+            id: id.clone(),
+            provider_id: id.to_string(),
+            name: COMMAND_TOOL.to_owned(),
+            arguments: Arguments::Object(arguments.clone()),
+            extra: None,
+        };
+        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        let answer = AssistantMessage {
+            id: message.clone(),
+            text: String::new(),
+            thought: String::new(),
+            calls: vec![call],
+            interrupted: false,
+            provider_state: ProviderState::default(),
+        };
+        let answer = Arc::new(Message::Assistant(answer));
+        let audience = Audience::User;
+        self.services.log().add_entry(Entry::Message { id: message, message: answer, audience });
+    }
+}
+
+fn check_run(outcome: &ToolOutcome) -> CheckRun {
+    let text = |name: &str| outcome.raw[name].as_str().unwrap_or_default().to_owned();
+    CheckRun { output: text("output"), is_success: outcome.ok, end: text("ended") }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::JsonSchema;
+    use serde::Deserialize;
+    use tokio::time::Instant;
+
+    use super::super::fixture::{ScriptedReply, turn_fixture};
+    use super::*;
+    use crate::tools::{Registry, RemoteTools, Tool, ToolCtx, Toolbox};
+    use turnwright_policy::permission::Pass;
+    use turnwright_types::effect::{Effect, ResolvedPath};
+    use turnwright_types::message::History;
+    use turnwright_workspace::files::Roots;
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct AnyArgs {}
+
+    /// A command that only a cancel ends, or an edit.
+    #[derive(Debug)]
+    struct TestTool<const IS_COMMAND: bool>;
+
+    impl<const IS_COMMAND: bool> Tool for TestTool<IS_COMMAND> {
+        const NAME: &'static str = if IS_COMMAND { COMMAND_TOOL } else { "edit" };
+        const KIND: ToolKind = if IS_COMMAND { ToolKind::Execute } else { ToolKind::Edit };
+        const PENDING_TITLE: &'static str = "Test";
+        type Args = AnyArgs;
+        type Preview = ();
+
+        fn view(&self, _: &AnyArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+            let title = Self::PENDING_TITLE.to_owned();
+            CallView { title, kind: Self::KIND, locations: Vec::new() }
+        }
+
+        fn effects(&self, _: &AnyArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+            vec![Effect::SessionState]
+        }
+
+        async fn run(&self, _: AnyArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+            if IS_COMMAND {
+                ctx.cancel.cancelled().await;
+            }
+            ToolOutcome { ok: !IS_COMMAND, ..ToolOutcome::failed("ended") }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_check_that_never_ends_is_stopped_once_and_the_turn_goes_on() {
+        let calls = || ScriptedReply::Calls(vec![("edit", json!({}))]);
+        let replies = vec![calls(), calls(), ScriptedReply::Text("Done.")];
+        let mut fixture = turn_fixture(replies, false, None);
+        let registry = Registry::new(vec![Arc::new(TestTool::<true>), Arc::new(TestTool::<false>)]);
+        fixture.services.tools = Arc::new(Toolbox::new(Arc::new(registry), RemoteTools::default()));
+        let check = Check { name: "slow".to_owned(), command: "sleep 999".to_owned() };
+        fixture.services.checks.set(vec![check]);
+        let begun = Instant::now();
+        let done = fixture.turn(History::default()).run().await;
+        assert!(matches!(done.result, Ok(StopReason::EndTurn)));
+        assert_eq!(begun.elapsed().as_secs(), TIME_LIMIT.as_secs());
+        let updates = format!("{:?}", fixture.client.updates.lock());
+        assert!(updates.contains("Stopped: a check may run 120 s"), "{updates}");
+        assert_eq!(fixture.client.finals().len(), 3);
+    }
+}

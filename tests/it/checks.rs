@@ -1,0 +1,175 @@
+//! `[checks]`: commands of the settings that run before the first edit of a turn and when the model would
+//! end it. The model is told only what is new.
+
+use serde_json::{Value, json};
+use turnwright_testing::cards;
+
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+
+/// Prints each line with a mark, and fails if there is one.
+const SCRIPT: &str = "! grep -Hn BAD *.txt\n";
+const SETTINGS: &str = "mode = 'auto-edit'\n[checks]\nmarks = 'sh check.sh'\n";
+
+fn with_check() -> TestAgentBuilder {
+    TestAgent::builder()
+        .file("check.sh", SCRIPT)
+        .file("old.txt", "fine\nBAD old\n")
+        .own_file("config/config.toml", SETTINGS)
+}
+
+fn write(path: &str, content: &str) -> Value {
+    calls("write_file", &json!({ "path": path, "content": content }))
+}
+
+/// The last user message of the n-th request to the model.
+fn last_prompt(agent: &TestAgent, number: usize) -> String {
+    let body = agent.model_request(number);
+    let messages = body["messages"].as_array().unwrap();
+    let last = messages.iter().rfind(|it| it["role"] == "user").unwrap();
+    last["content"].as_str().unwrap().to_owned()
+}
+
+/// The titles of the cards of checks.
+fn checks(agent: &TestAgent) -> Vec<String> {
+    let cards = cards::ids(agent).len();
+    let titles = (0..cards).map(|it| cards::card(agent, it)["title"].as_str().unwrap().to_owned());
+    titles.filter(|it| it.starts_with("Check ")).collect()
+}
+
+/// Whether the n-th request has a call of a command.
+fn has_command(agent: &TestAgent, number: usize) -> bool {
+    let body = agent.model_request(number);
+    let messages = body["messages"].as_array().unwrap();
+    let calls = messages.iter().filter_map(|it| it["tool_calls"].as_array()).flatten();
+    let names: Vec<_> = calls.map(|it| it["function"]["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"write_file"), "{names:?}");
+    names.contains(&"exec")
+}
+
+fn notices(agent: &TestAgent) -> String {
+    agent.updates().iter().map(Value::to_string).filter(|it| it.contains("something new")).collect()
+}
+
+#[test]
+fn the_model_is_told_what_its_edits_have_broken_until_it_is_repaired() {
+    let edits = [write("a.txt", "BAD new\n"), write("old.txt", "more\nfine\nBAD old\n")];
+    let replies = json!([
+        edits[0],
+        edits[1],
+        says("Done."),
+        write("a.txt", "good\n"),
+        says("Repaired."),
+        says("Nothing to do.")
+    ]);
+    let mut agent = with_check().model(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    let told = last_prompt(&agent, 3);
+    assert!(told.contains("a.txt:1:BAD new\n") && !told.contains("old.txt"), "{told}");
+    assert!(told.contains("`marks` (sh check.sh, exit 1):"), "{told}");
+    assert_eq!(agent.model().requests().len(), 5);
+    assert_eq!(
+        checks(&agent),
+        [
+            "Check marks (before the first edit): sh check.sh",
+            "Check marks (after the edits): sh check.sh",
+            "Check marks (after the edits): sh check.sh"
+        ]
+    );
+    assert_eq!(cards::requests(&agent), [""; 0], "the user has named this command");
+    assert!(notices(&agent).contains("`marks` says something new. The model is told."));
+    // A turn without an edit is not checked, and the model has no call that it did not make.
+    assert_eq!(agent.turn("more"), "end_turn");
+    assert_eq!(checks(&agent).len(), 3);
+    assert!(!has_command(&agent, 5));
+}
+
+#[test]
+fn a_model_that_does_not_repair_it_ends_after_three_rounds() {
+    let again = |number: usize| write("a.txt", &"BAD new\n".repeat(number));
+    let mut replies = Vec::new();
+    for number in 1..=4 {
+        replies.extend([again(number), says("Done.")]);
+    }
+    let mut agent = with_check().model(json!(replies)).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    assert_eq!((agent.model().requests().len(), checks(&agent).len()), (8, 5));
+    assert!(notices(&agent).contains("the turn ends all the same"), "{}", notices(&agent));
+}
+
+#[test]
+fn a_model_that_only_explains_is_not_asked_again() {
+    let mut agent = with_check()
+        .model(json!([write("a.txt", "BAD new\n"), says("Done."), says("That is intended.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!((agent.model().requests().len(), checks(&agent).len()), (3, 2));
+}
+
+#[test]
+fn a_rule_that_denies_the_command_applies_to_a_check() {
+    let settings = format!("{SETTINGS}[permissions]\ndeny = ['exec(sh)']\n");
+    let mut agent = with_check()
+        .own_file("config/config.toml", &settings)
+        .model(json!([write("a.txt", "BAD new\n"), says("Done.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    assert_eq!((agent.model().requests().len(), checks(&agent).len()), (2, 1));
+    assert_eq!(cards::card(&agent, 1)["status"], "failed");
+}
+
+#[test]
+fn a_cancel_ends_a_check_at_once_and_no_edit_is_made() {
+    let settings = "mode = 'auto-edit'\n[checks]\nslow = 'sleep 60'\n";
+    let mut agent = with_check()
+        .own_file("config/config.toml", settings)
+        .model(json!([write("a.txt", "x\n")]))
+        .start();
+    let id = agent.prompt("go");
+    agent.wait_for("the check", |it| it["params"]["update"]["status"] == "in_progress");
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&id), "cancelled");
+    cards::check(&agent);
+    assert!(!agent.path("a.txt").exists());
+}
+
+#[test]
+fn a_project_s_own_checks_run_only_once_it_is_trusted() {
+    let mut agent = TestAgent::builder()
+        .file("check.sh", SCRIPT)
+        .file(".turnwright/config.toml", "[checks]\nmarks = 'sh check.sh'\n")
+        .own_file("config/config.toml", "mode = 'auto-edit'\n")
+        .model(json!([write("a.txt", "x\n"), says("One."), write("a.txt", "y\n"), says("Two.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(checks(&agent), [""; 0]);
+    let told = agent.updates().iter().map(Value::to_string).collect::<String>();
+    assert!(told.contains("checks.marks = \\\"sh check.sh\\\""), "{told}");
+    let before = agent.text().len();
+    assert_eq!(agent.turn("/trust"), "end_turn");
+    let shown = agent.text()[before..].to_owned();
+    let code = shown.split("`/trust ").nth(1).and_then(|it| it.split('`').next()).unwrap();
+    assert_eq!(agent.turn(&format!("/trust {code}")), "end_turn");
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(checks(&agent).len(), 2, "{shown}");
+}
+
+#[test]
+fn a_loaded_session_shows_the_checks_and_the_model_does_not_get_them_as_calls() {
+    let mut agent = with_check()
+        .model(json!([write("a.txt", "BAD new\n"), says("Done."), says("So be it."), says("Hi.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let titles = checks(&agent);
+    agent.restart();
+    agent.log.clear();
+    let params = json!({ "sessionId": agent.session, "cwd": agent.workspace(), "mcpServers": [] });
+    let answer = agent.call("session/load", &params);
+    assert!(answer.get("error").is_none(), "{answer}");
+    assert_eq!(checks(&agent), titles);
+    assert_eq!(agent.turn("more"), "end_turn");
+    assert!(agent.model_request(3).to_string().contains("a.txt:1:BAD new"));
+    assert!(!has_command(&agent, 3));
+}

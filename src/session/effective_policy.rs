@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::helper_files::HelperFiles;
 use super::project_servers;
 use crate::config::{
     Config, ManagedSettings, NetworkSetting, PermissionSection, ProjectSettings, RuleEntry,
@@ -19,6 +20,7 @@ use turnwright_policy::permission::{
 use turnwright_sandbox::Network;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::helper_types::HelperType;
 
 /// The project's settings file.
 pub(crate) const PROJECT_FILE: &str = ".turnwright/config.toml";
@@ -47,12 +49,14 @@ pub(crate) struct EffectivePolicy {
     pub project_files: Vec<ProjectFile>,
     /// The project's MCP servers if they are trusted, otherwise none.
     pub servers: Vec<ServerSpec>,
+    /// The types of helpers that the user and the trusted files of the project define.
+    pub helper_types: Vec<HelperType>,
 }
 
-/// A settings file of the project.
+/// A settings file of the project, or all files of a kind.
 #[derive(Debug)]
 pub(crate) struct ProjectFile {
-    /// Its path below the project folder.
+    /// Its path below the project folder, or their pattern.
     pub name: &'static str,
     /// Its content.
     pub text: String,
@@ -139,6 +143,8 @@ pub(crate) fn resolve_policy(
     });
     let found = project_servers::find(config, trust, roots.real_cwd());
     layers.problems.extend(found.problems);
+    let helpers = HelperFiles::find(&config.paths.config, trust, roots.real_cwd());
+    layers.problems.extend(helpers.problems);
     let PolicyLayers { rules, problems, .. } = layers;
     let git: Vec<_> = folders.iter().flat_map(|it| git_folders(it)).collect();
     let user_files: Vec<_> = bases
@@ -162,8 +168,9 @@ pub(crate) fn resolve_policy(
         max_mode,
         sandbox: bounds,
         problems: bounded(problems),
-        project_files: project.into_iter().chain(found.file).collect(),
+        project_files: project.into_iter().chain(found.file).chain(helpers.files).collect(),
         servers: found.servers,
+        helper_types: helpers.types,
     }
 }
 

@@ -15,10 +15,10 @@ use super::model_cache::ModelCache;
 use crate::config::{Config, ModelProfiles, Provider};
 use crate::error::Error;
 use crate::mcp::SessionServers;
-use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
+use crate::tools::{HelperSet, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
 use crate::trust::TrustStore;
 use crate::turn::{
-    AnnouncedMode, SYSTEM_PROMPT, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
+    AdmissionQueue, AnnouncedMode, ModelFinder, SYSTEM_PROMPT, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -158,13 +158,16 @@ impl SessionHost {
 
     /// Creates the services of a session from what was loaded.
     pub(super) fn turn_services(
-        &self,
+        self: &Arc<Self>,
         env: ToolEnv,
         policy: PolicyRules,
         selection: SharedModelSelection,
         max_requests: u32,
     ) -> TurnServices {
+        let host = Arc::clone(self);
         TurnServices {
+            queue: AdmissionQueue::default(),
+            models: ModelFinder::new(move |name| host.model_named(name)),
             system_prompt: SYSTEM_PROMPT.into(),
             selection,
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
@@ -214,6 +217,7 @@ impl SessionHost {
         let mut env = ToolEnv::new(id, files, environment, client, display, shared);
         env.mode = SharedMode::new(project.mode, project.max_mode);
         env.confinement = project.confinement;
+        env.helpers = HelperSet::new(project.helper_types);
         env
     }
 

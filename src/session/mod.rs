@@ -6,6 +6,7 @@ mod announcements;
 mod client_options;
 mod commands;
 mod early_messages;
+mod helper_files;
 mod history;
 mod host;
 mod lifecycle;
@@ -67,6 +68,7 @@ pub(crate) use turn_changes::{ChangeScope, ChangedFile, turn_changes};
 pub(crate) use turnwright_llm::Modalities;
 pub(crate) use turnwright_mcp::{SecretValue, ServerSource, ServerSpec, ServerTransport};
 pub(crate) use turnwright_store::history::{HistoryPage, MessageRecord};
+pub(crate) use trust::is_about_project_files;
 pub(crate) use undo::{UndoContext, UndoRequest};
 pub(crate) use undo_report::UndoReport;
 

@@ -162,11 +162,15 @@ fn render_row(row: &CallRecord, words: &[String], with_session: bool) -> String 
     let time = httpdate::fmt_http_date(row.at);
     let time = time.get(5..25).unwrap_or_default();
     let result = row.result.as_deref().or(row.error.as_deref());
+    // The session of a helper, in which its own calls are found.
+    let helper = row.spawn_task();
+    let helper = helper["session_id"].as_str().map(|it| format!(" helper {it}"));
     format!(
-        "{session}{} {time} {} {status} {}\n  {}\n  → {}\n",
+        "{session}{} {time} {} {status} {}{}\n  {}\n  → {}\n",
         row.call,
         row.tool,
         duration_text(row.duration_ms.unwrap_or_default()),
+        helper.unwrap_or_default(),
         matching_line(&row.arguments, words),
         matching_line(result.unwrap_or_default(), words)
     )
@@ -210,6 +214,7 @@ mod tests {
             duration_ms: Some(f64::from(number) * 600.0),
             at: SystemTime::UNIX_EPOCH + Duration::from_secs(number.into()),
             user_message: "do it".to_owned(),
+            spawn_task: None,
         }
     }
 

@@ -2,14 +2,37 @@
 //! of every history the request is one that a strict server accepts.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use turnwright_llm::{ReasoningEffort, Request};
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{History, Message, ToolSpecs};
 use turnwright_types::repair::repair;
+use turnwright_workspace::files::Roots;
 
 /// The system prompt unless the client has set another. It is always the same bytes, so that it can be
 /// cached; everything that changes is sent with the user's messages.
 pub(crate) const SYSTEM_PROMPT: &str = include_str!("system.md");
+
+/// The folders of a session, for the model.
+pub(crate) fn folder_lines(roots: &Roots) -> String {
+    let mut text = format!("Project folder: {}\n", roots.cwd().display());
+    for folder in roots.additional_folders() {
+        let folder = escape_hidden_line(&folder.to_string_lossy());
+        text.push_str(&format!("Another folder of the project: {folder}\n"));
+    }
+    text
+}
+
+/// What the model is told at the beginning of a conversation.
+pub(crate) fn environment_lines(roots: &Roots) -> String {
+    format!(
+        "{}System: {}\nDate: {}\n",
+        folder_lines(roots),
+        std::env::consts::OS,
+        &httpdate::fmt_http_date(SystemTime::now())[..16],
+    )
+}
 
 pub(super) fn request(
     system: Arc<str>,

@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{AnnouncedMode, SharedMode, SharedModelSelection, SharedRules, TurnServices};
+use super::{AdmissionQueue, AnnouncedMode, ModelFinder, SharedMode, SharedModelSelection, SharedRules, TurnServices};
+use crate::error::Error;
 use crate::tools::{AnyTool, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, built_in};
 use turnwright_llm::{
     Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
@@ -253,6 +254,8 @@ pub(crate) fn turn_fixture(
         announced_mode: AnnouncedMode::default(),
         policy: SharedRules::default(),
         max_requests: 10,
+        queue: AdmissionQueue::default(),
+        models: ModelFinder::new(|_| Err(Error::Cancelled)),
         truncation_reported: Arc::default(),
         base_url_reported: Arc::default(),
         context_missing: Arc::default(),

@@ -18,6 +18,8 @@ mod streaming_call;
 mod partial_arguments;
 pub(crate) mod fuzzing;
 mod call_results;
+mod helper;
+mod helper_client;
 mod sample;
 mod silence;
 mod draft_writer;
@@ -47,14 +49,17 @@ use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, StopReason, ToolCall, UserMessage};
 use turnwright_types::update::Update;
 
+pub(crate) use admission_queue::AdmissionQueue;
 use call_runner::{CallOrigin, CallRunner};
 use cards::OpenCards;
+use helper::TurnHelpers;
 pub(crate) use model_failures::stopped_note;
 use model_failures::{Nudge, unanswered_note};
 use next_step::TurnBudget;
 
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
-pub(crate) use context::SYSTEM_PROMPT;
+pub(crate) use context::{SYSTEM_PROMPT, environment_lines, folder_lines};
+pub(crate) use helper::ModelFinder;
 pub(crate) use standalone_calls::StandaloneCalls;
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
@@ -77,6 +82,10 @@ pub(crate) struct TurnServices {
     pub system_prompt: Arc<str>,
     /// The most requests to the model that one turn may make.
     pub max_requests: u32,
+    /// The calls that wait or run, also those of helpers.
+    pub queue: AdmissionQueue,
+    /// Finds the models of helpers.
+    pub models: ModelFinder,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
     /// Whether the user was told that the base URL lacks its version.
@@ -155,6 +164,7 @@ impl TurnServices {
             prefers_patches: self.selection.get().model.prefers_apply_patch(),
             skills: self.env.skills.names(),
             is_planning: self.mode.get() == Mode::Plan,
+            helpers: self.env.helpers.catalogue(),
         }
     }
 }
@@ -247,6 +257,8 @@ pub(crate) struct Turn {
     cards: OpenCards,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
+    /// Whether it is a helper's, whose file changes belong to the turn of its session.
+    is_helper: bool,
 }
 
 /// The result of a turn.
@@ -290,8 +302,36 @@ enum TurnStep {
 impl Turn {
     pub(crate) fn new(
         services: TurnServices,
-        mut history: History,
+        history: History,
         grants: Grants,
+        prompt: UserMessage,
+        cancel: CancellationToken,
+    ) -> Turn {
+        let grants = Arc::new(Mutex::new(grants));
+        let mut turn =
+            Turn::with_grants(services.clone(), history, Arc::clone(&grants), prompt, cancel);
+        if services.env.helpers.catalogue().is_some() {
+            turn.runner.helpers = Some(Arc::new(TurnHelpers::new(services, grants)));
+        }
+        turn
+    }
+
+    /// A turn of a helper, which shares the grants of its session.
+    fn of_helper(
+        services: TurnServices,
+        history: History,
+        grants: Arc<Mutex<Grants>>,
+        prompt: UserMessage,
+        cancel: CancellationToken,
+    ) -> Turn {
+        let turn = Turn::with_grants(services, history, grants, prompt, cancel);
+        Turn { is_helper: true, ..turn }
+    }
+
+    fn with_grants(
+        services: TurnServices,
+        mut history: History,
+        grants: Arc<Mutex<Grants>>,
         prompt: UserMessage,
         cancel: CancellationToken,
     ) -> Turn {
@@ -307,6 +347,7 @@ impl Turn {
             services.policy.clone(),
             grants,
             CallOrigin::Conversation,
+            services.queue.clone(),
         );
         Turn {
             services,
@@ -318,13 +359,16 @@ impl Turn {
             first_message,
             cards,
             last_hidden: None,
+            is_helper: false,
         }
     }
 
     /// Runs the turn to its end. On return every card has its final status and every call its
     /// result.
     pub(crate) async fn run(mut self) -> FinishedTurn {
-        self.services.env.checkpoint.drop_costly_baseline();
+        if !self.is_helper {
+            self.services.env.checkpoint.drop_costly_baseline();
+        }
         self.services.tools.load_called_tools(&self.history);
         self.wait_for_servers().await;
         self.add_project_context().await;
@@ -370,13 +414,23 @@ impl Turn {
         } else if let Some(note) = unanswered_note(&self.history, &result) {
             self.push_hidden_message(note);
         }
-        file_change_recorder::end_turn(&self.services, &self.cancel).await;
+        if !self.is_helper {
+            file_change_recorder::end_turn(&self.services, &self.cancel).await;
+        }
+        self.add_helper_cost();
         let why = result.as_ref().map_or("error", |it| it.as_str());
         let written = self.services.log().end_turn(why, self.history.minted, self.history.cost);
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
         self.services.send_notices();
-        FinishedTurn { history: self.history, grants: self.runner.into_grants(), result }
+        FinishedTurn { history: self.history, grants: self.runner.grants(), result }
+    }
+
+    /// Adds what helpers have cost since the last time.
+    fn add_helper_cost(&mut self) {
+        if let Some(cost) = self.services.env.helpers.take_cost() {
+            *self.history.cost.get_or_insert_default() += cost;
+        }
     }
 
     /// Waits a few seconds for MCP servers that are still connecting, so that the session's first

@@ -222,6 +222,7 @@ impl Turn {
         // Zero tokens means that the server does not count.
         let Some(usage) = usage.filter(|it| it.input + it.output > 0) else { return };
         self.history.tokens = Some(usage.input + usage.output);
+        self.services.env.helpers.count_tokens(usage);
         if let Some(price) = model.price() {
             *self.history.cost.get_or_insert_default() += price.cost(&usage);
         }

@@ -80,11 +80,13 @@ pub fn list(
         }
     };
     let last = after.map(|it| it.last);
+    // A reader may see the database before its migration.
+    let no_helpers = if schema::has_helpers(connection)? { "AND helper_of IS NULL" } else { "" };
     let query = format!(
         "SELECT {SESSION_COLUMNS}, key, {time} AS at FROM sessions WHERE created_at <= ?1 \
          AND (?2 IS NULL OR (at, key) < (?2, ?3)) \
          AND (?4 IS NULL OR cwd = ?4 OR real_cwd = ?5) \
-         AND (?6 IS NULL OR archived = ?6) \
+         AND (?6 IS NULL OR archived = ?6) {no_helpers} \
          AND (archived OR title IS NOT NULL OR parent IS NOT NULL \
               OR EXISTS (SELECT 1 FROM turns WHERE session = sessions.key) \
               OR id IN (SELECT value FROM json_each(?7))) \
@@ -201,12 +203,22 @@ fn require_row(count: usize) -> Result<(), StoreError> {
     if count == 0 { Err(StoreError::NoSuchSession) } else { Ok(()) }
 }
 
-/// Deletes a session and the blobs that no other session uses. Returns whether it existed.
+/// Deletes a session with those of its helpers, and the blobs that no other session uses. Returns
+/// whether it existed.
 ///
 /// # Errors
 /// If the deletion cannot be written.
 pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
     let Some(session) = find_session_key(connection, id)? else { return Ok(false) };
+    let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE helper_of = ?")?;
+    let helpers = find.query_map([id.as_str()], |it| it.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    for key in helpers.into_iter().chain([session]) {
+        delete_by_key(connection, key)?;
+    }
+    Ok(true)
+}
+
+fn delete_by_key(connection: &Connection, session: i64) -> Result<(), StoreError> {
     // Calls refer to blobs.
     connection.execute("DELETE FROM calls WHERE session = ?", [session])?;
     connection.execute(
@@ -215,7 +227,7 @@ pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool, StoreErro
         [session],
     )?;
     connection.execute("DELETE FROM sessions WHERE key = ?", [session])?;
-    Ok(true)
+    Ok(())
 }
 
 fn find_session_key(connection: &Connection, id: &SessionId) -> Result<Option<i64>, StoreError> {
@@ -230,7 +242,7 @@ const COPIED_COLUMNS: &[(&str, &str)] = &[
     (
         "calls",
         "call, seq, position, turn, message_id, tool_name, arguments, arguments_refs, status, \
-         result, result_blob, card, card_refs, asked_at, begun_at, ended_at, duration_ms",
+         result, result_blob, card, card_refs, asked_at, begun_at, ended_at, duration_ms, spawn_task",
     ),
     ("file_versions", "turn, call, path, before, after"),
     ("blob_uses", "blob"),

@@ -12,4 +12,5 @@ pub mod temp_folder;
 pub mod web;
 pub mod memory;
 pub mod skills;
+pub mod helper_types;
 pub mod checkpoint;

@@ -1,20 +1,24 @@
-//! Parses the front matter of a SKILL.md. This is not YAML, but covers what people write there:
+//! Parses the front matter of a SKILL.md or of a helper's file. This is not YAML, but covers what people write there:
 //! unquoted text with colons, quotes, and values over several lines.
 
 /// The fields that are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct FrontMatter {
-    pub(super) name: Option<String>,
+pub(crate) struct FrontMatter {
+    pub(crate) name: Option<String>,
     /// What the skill is for, in one line.
-    pub(super) description: Option<String>,
+    pub(crate) description: Option<String>,
     /// A hint about the arguments.
-    pub(super) argument_hint: Option<String>,
+    pub(crate) argument_hint: Option<String>,
     /// Whether only the user can invoke the skill.
-    pub(super) is_user_only: bool,
+    pub(crate) is_user_only: bool,
+    /// The tools of a helper, as they are written.
+    pub(crate) tools: Option<String>,
+    /// The model of a helper.
+    pub(crate) model: Option<String>,
 }
 
 /// Splits a text into the front matter and the body.
-pub(super) fn split(text: &str) -> (FrontMatter, &str) {
+pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
     let mut head = FrontMatter::default();
     let Some((lines, body)) = bounds(text) else { return (head, text) };
     let mut lines = lines.lines().peekable();
@@ -26,7 +30,7 @@ pub(super) fn split(text: &str) -> (FrontMatter, &str) {
         let mut below = Vec::new();
         // Blank lines belong to the value around them.
         while let Some(more) =
-            lines.next_if(|it| it.starts_with([' ', '\t']) || it.trim().is_empty())
+            lines.next_if(|it| it.starts_with([' ', '\t', '-']) || it.trim().is_empty())
         {
             below.push(more.trim());
         }
@@ -43,9 +47,11 @@ impl FrontMatter {
             "name" => self.name = value,
             "description" => self.description = value,
             "argument-hint" => self.argument_hint = value,
+            "tools" => self.tools = value,
+            "model" => self.model = value,
             "disable-model-invocation" => self.is_user_only = is("true") || is("yes"),
-            // Other fields are for other agents. The tools that a skill asks for are ignored:
-            // permissions are asked for as usual.
+            // Other fields are for other agents. The tools that a skill asks for (`allowed-tools`) are
+            // ignored: permissions are asked for as usual.
             _ => {}
         }
     }

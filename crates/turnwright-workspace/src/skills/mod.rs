@@ -2,7 +2,7 @@
 //! skills, lists them and loads their text. A skill is text and grants no permissions.
 
 mod arguments;
-mod front_matter;
+pub(crate) mod front_matter;
 pub mod fuzzing;
 mod scan;
 

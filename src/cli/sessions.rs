@@ -102,7 +102,9 @@ fn list(
     let sessions = store.read_blocking(session_summaries)?;
     let count = sessions.iter().filter(|it| !it.is_helper).count();
     let fits = |it: &SessionSummary| {
-        !it.is_helper && (archived || !it.row.is_archived) && (all || is_same_folder(&it.row.cwd, &folder))
+        !it.is_helper
+            && (archived || !it.row.is_archived)
+            && (all || is_same_folder(&it.row.cwd, &folder))
     };
     let sessions: Vec<_> = sessions.into_iter().filter(fits).collect();
     let line = if json { json_line } else { text_line };

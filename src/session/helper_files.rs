@@ -105,7 +105,8 @@ impl HelperFiles {
 fn file_names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(20 * MAX_FILES);
     let names = entries.filter_map(|it| it.file_name().into_string().ok());
-    let mut names: Vec<_> = names.filter(|it| it.ends_with(".md") && !it.starts_with('.')).collect();
+    let mut names: Vec<_> =
+        names.filter(|it| it.ends_with(".md") && !it.starts_with('.')).collect();
     names.sort();
     names.truncate(MAX_FILES);
     names
@@ -118,7 +119,8 @@ mod tests {
 
     fn put(path: &Path, name: &str, description: &str) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, format!("---\nname: {name}\ndescription: {description}\n---\nText.\n")).unwrap();
+        fs::write(path, format!("---\nname: {name}\ndescription: {description}\n---\nText.\n"))
+            .unwrap();
     }
 
     #[test]

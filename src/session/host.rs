@@ -15,10 +15,13 @@ use super::model_cache::ModelCache;
 use crate::config::{Config, ModelProfiles, Provider};
 use crate::error::Error;
 use crate::mcp::SessionServers;
-use crate::tools::{HelperSet, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
+use crate::tools::{
+    HelperSet, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in,
+};
 use crate::trust::TrustStore;
 use crate::turn::{
-    AdmissionQueue, AnnouncedMode, ModelFinder, SYSTEM_PROMPT, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
+    AdmissionQueue, AnnouncedMode, ModelFinder, SYSTEM_PROMPT, SharedModelSelection, SharedRules,
+    StandaloneCalls, TurnServices,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};

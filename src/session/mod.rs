@@ -64,11 +64,11 @@ pub(crate) use history::history;
 pub(crate) use host::SessionHost;
 pub(crate) use mcp_servers::ServerCheck;
 pub(crate) use project_servers::SERVERS_FILE;
+pub(crate) use trust::is_about_project_files;
 pub(crate) use turn_changes::{ChangeScope, ChangedFile, turn_changes};
 pub(crate) use turnwright_llm::Modalities;
 pub(crate) use turnwright_mcp::{SecretValue, ServerSource, ServerSpec, ServerTransport};
 pub(crate) use turnwright_store::history::{HistoryPage, MessageRecord};
-pub(crate) use trust::is_about_project_files;
 pub(crate) use undo::{UndoContext, UndoRequest};
 pub(crate) use undo_report::UndoReport;
 

@@ -104,10 +104,8 @@ impl HelperSet {
     /// # Errors
     /// The names that there are.
     pub(super) fn find_type(&self, name: &str) -> Result<HelperType, String> {
-        let built_in = [
-            built_in("explore", Some(EXPLORE_TOOLS), EXPLORE),
-            built_in("general", None, ""),
-        ];
+        let built_in =
+            [built_in("explore", Some(EXPLORE_TOOLS), EXPLORE), built_in("general", None, "")];
         let mut types = self.types.iter().chain(&built_in);
         if let Some(found) = types.clone().find(|it| it.name == name) {
             return Ok(found.clone());
@@ -212,10 +210,8 @@ mod tests {
 
     #[test]
     fn a_type_of_the_user_comes_before_the_built_in_one_of_its_name() {
-        let own = |name: &str| HelperType {
-            description: "mine".to_owned(),
-            ..built_in(name, None, "")
-        };
+        let own =
+            |name: &str| HelperType { description: "mine".to_owned(), ..built_in(name, None, "") };
         let set = HelperSet::new(vec![own("explore"), own("reviewer")]);
         assert_eq!(set.find_type("explore").unwrap().description, "mine");
         assert_eq!(set.find_type("general").unwrap().description, "");

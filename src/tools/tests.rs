@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::{
-    OfferContext, Registry, RemoteTools, Tool, Toolbox, agent, apply_patch, arguments, ask_user, built_in,
-    delete_path, edit_file, exec, exec_output, exit_plan, find_files, grep, history, list_dir,
-    memory, move_path, plan, read_file, skill, tool_search, web_fetch, write_file,
+    OfferContext, Registry, RemoteTools, Tool, Toolbox, agent, apply_patch, arguments, ask_user,
+    built_in, delete_path, edit_file, exec, exec_output, exit_plan, find_files, grep, history,
+    list_dir, memory, move_path, plan, read_file, skill, tool_search, web_fetch, write_file,
 };
 
 fn toolbox() -> Toolbox {

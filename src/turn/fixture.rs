@@ -12,7 +12,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{AdmissionQueue, AnnouncedMode, ModelFinder, SharedMode, SharedModelSelection, SharedRules, TurnServices};
+use super::{
+    AdmissionQueue, AnnouncedMode, ModelFinder, SharedMode, SharedModelSelection, SharedRules,
+    TurnServices,
+};
 use crate::error::Error;
 use crate::tools::{AnyTool, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, built_in};
 use turnwright_llm::{

@@ -170,7 +170,9 @@ impl TurnHelpers {
 
     /// The model of a helper.
     async fn selection(&self, task: &HelperTask) -> Result<SharedModelSelection, ToolRefusal> {
-        let Some(name) = task.kind.model.clone() else { return Ok(self.services.selection.clone()) };
+        let Some(name) = task.kind.model.clone() else {
+            return Ok(self.services.selection.clone());
+        };
         let (finder, wanted) = (self.services.models.clone(), name.clone());
         let found = tokio::task::spawn_blocking(move || (finder.0)(&wanted)).await;
         let why = match found {
@@ -182,8 +184,10 @@ impl TurnHelpers {
             Err(error) => error.to_string(),
         };
         let kind = &task.kind.name;
-        Err(format!("The model {name} of the helper {kind} is not available: {why}. No helper was started.")
-            .into())
+        Err(format!(
+            "The model {name} of the helper {kind} is not available: {why}. No helper was started."
+        )
+        .into())
     }
 
     /// Creates the session that keeps the helper's conversation.
@@ -270,9 +274,10 @@ impl HelperEnd {
 
     fn into_outcome(self) -> ToolOutcome {
         let used = work_done(self.calls, self.tokens);
-        let transcript = self.session.as_ref().map(|it| {
-            format!("{used}. `turnwright sessions show {it}` shows its conversation.")
-        });
+        let transcript = self
+            .session
+            .as_ref()
+            .map(|it| format!("{used}. `turnwright sessions show {it}` shows its conversation."));
         let raw = json!({ "session_id": self.session.as_ref().map(SessionId::as_str),
             "tool_calls": self.calls, "tokens": self.tokens });
         match self.result {
@@ -338,7 +343,9 @@ fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
             return Ok(text.to_owned());
         }
         Ok(StopReason::MaxTokens) if !text.is_empty() => {
-            return Ok(format!("{text}\n[the helper could not go on: its context or answer was full]"));
+            return Ok(format!(
+                "{text}\n[the helper could not go on: its context or answer was full]"
+            ));
         }
         Ok(StopReason::Cancelled) => return Err(cancelled()),
         Ok(StopReason::Refusal) => "the model's provider refused".to_owned(),
@@ -347,7 +354,9 @@ fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
     };
     let mut refusal = ToolRefusal::from(as_sentence(format!("The helper failed: {why}")));
     if !text.is_empty() {
-        refusal.for_model.push_str(&format!(" Its last words were: {}", cut(text, MAX_ANSWER_BYTES / 2)));
+        refusal
+            .for_model
+            .push_str(&format!(" Its last words were: {}", cut(text, MAX_ANSWER_BYTES / 2)));
     }
     Err(refusal)
 }

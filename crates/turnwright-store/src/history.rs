@@ -647,9 +647,7 @@ mod tests {
                 "calls_with_errors",
             ),
         ] {
-            let query = CALL_QUERY
-                .replace("{order}", order)
-                .replace("{spawn}", "calls.spawn_task");
+            let query = CALL_QUERY.replace("{order}", order).replace("{spawn}", "calls.spawn_task");
             let steps = steps(&format!("{query}{condition} ORDER BY {order} DESC, calls.id DESC"));
             assert!(steps.contains(index) && !steps.contains("B-TREE"), "{condition}: {steps}");
         }

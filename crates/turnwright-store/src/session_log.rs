@@ -127,11 +127,7 @@ impl SessionLog {
         SessionLog::with_changes(inner.store.clone(), session, Some(target))
     }
 
-    fn with_changes(
-        store: Store,
-        session: SessionId,
-        changes: Option<ChangeTarget>,
-    ) -> SessionLog {
+    fn with_changes(store: Store, session: SessionId, changes: Option<ChangeTarget>) -> SessionLog {
         SessionLog(Some(Arc::new(SessionLogInner {
             store,
             session,
@@ -309,9 +305,13 @@ impl SessionLog {
                           WHERE session = ? AND call = ?";
             let status = CallStatus::Running.as_str();
             let task = redact::text(&task);
-            connection
-                .prepare_cached(update)?
-                .execute(params![status, now, task, session, call.as_str()])?;
+            connection.prepare_cached(update)?.execute(params![
+                status,
+                now,
+                task,
+                session,
+                call.as_str()
+            ])?;
             Ok(())
         })
     }
@@ -341,7 +341,9 @@ impl SessionLog {
     ) -> PendingWrite {
         match self.change_target() {
             Some(target) => target.record(call, files, bytes, Durability::ProcessCrash),
-            None => self.submit_changes((turn, call.clone()), files, bytes, Durability::ProcessCrash),
+            None => {
+                self.submit_changes((turn, call.clone()), files, bytes, Durability::ProcessCrash)
+            }
         }
     }
 

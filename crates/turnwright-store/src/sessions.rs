@@ -211,7 +211,8 @@ fn require_row(count: usize) -> Result<(), StoreError> {
 pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
     let Some(session) = find_session_key(connection, id)? else { return Ok(false) };
     let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE helper_of = ?")?;
-    let helpers = find.query_map([id.as_str()], |it| it.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    let helpers =
+        find.query_map([id.as_str()], |it| it.get(0))?.collect::<Result<Vec<i64>, _>>()?;
     for key in helpers.into_iter().chain([session]) {
         delete_by_key(connection, key)?;
     }

@@ -32,7 +32,12 @@ pub fn session_summaries(connection: &Connection) -> Result<Vec<SessionSummary>,
     );
     let mut find = connection.prepare_cached(&query)?;
     let rows = find.query_map([], |row| {
-        Ok(SessionSummary { row: session_row(row)?, turns: row.get(15)?, words: row.get(16)?, is_helper: row.get(17)? })
+        Ok(SessionSummary {
+            row: session_row(row)?,
+            turns: row.get(15)?,
+            words: row.get(16)?,
+            is_helper: row.get(17)?,
+        })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -72,7 +72,11 @@ mod tests {
         let names = |list: &[&str]| Some(list.iter().map(|it| (*it).to_owned()).collect());
         for (lines, tools, model) in [
             ("", None, None),
-            ("tools: Read, Grep,Bash(git log:*)", names(&["Read", "Grep", "Bash(git", "log:*)"]), None),
+            (
+                "tools: Read, Grep,Bash(git log:*)",
+                names(&["Read", "Grep", "Bash(git", "log:*)"]),
+                None,
+            ),
             ("tools: [\"Read\", 'Grep']\nmodel: inherit", names(&["Read", "Grep"]), None),
             ("tools:\n  - Read\n  - Grep\nmodel: small", names(&["Read", "Grep"]), Some("small")),
             ("tools:\n- Read\n- Grep\nmodel: Sonnet", names(&["Read", "Grep"]), None),
@@ -82,7 +86,10 @@ mod tests {
             let text = format!("{head}{lines}\n---\n\nBe strict.\n");
             let parsed = HelperType::parse("file", &text).unwrap();
             assert_eq!((&parsed.tools, parsed.model.as_deref()), (&tools, model), "{lines}");
-            assert_eq!((parsed.name.as_str(), parsed.instructions.as_str()), ("reviewer", "Be strict."));
+            assert_eq!(
+                (parsed.name.as_str(), parsed.instructions.as_str()),
+                ("reviewer", "Be strict.")
+            );
         }
     }
 

@@ -117,7 +117,13 @@ impl Files {
     #[must_use]
     pub fn unseen(&self) -> Files {
         let (seen, unsaved, written) = (Arc::default(), Arc::clone(&self.unsaved), Arc::default());
-        Files { roots: Arc::clone(&self.roots), seen, unsaved, written, buffers: self.buffers.clone() }
+        Files {
+            roots: Arc::clone(&self.roots),
+            seen,
+            unsaved,
+            written,
+            buffers: self.buffers.clone(),
+        }
     }
 
     /// The session's folders.

@@ -21,18 +21,17 @@ const DEFAULT_TYPE: &str = "general";
 #[derive(Debug)]
 pub(super) struct Agent;
 
-/// Give a task to a helper. It knows only your prompt; you get its final answer.
+/// Give a task to a helper. It knows only the prompt; you get its answer.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct AgentArgs {
-    /// The task in a few words
     #[serde(default, alias = "title")]
     description: String,
     #[serde(alias = "task")]
     prompt: String,
-    /// explore (only reads) or general
+    /// explore (reads only) or general
     #[serde(default, rename = "type", alias = "subagent_type", alias = "agent")]
     kind: Option<String>,
-    /// Do not wait for it
+    /// Do not wait
     #[serde(default, alias = "run_in_background")]
     background: Option<bool>,
 }

@@ -26,7 +26,6 @@ pub(super) struct GrepArgs {
     path: Option<String>,
     #[serde(alias = "query", alias = "regex")]
     pattern: String,
-    /// Such as `*.rs`
     #[serde(default, alias = "include")]
     glob: Option<String>,
     #[serde(default, alias = "case_insensitive")]

@@ -147,7 +147,7 @@ impl TurnHelpers {
             "session_id": session.as_str(), "background": task.in_background });
         // That the helper may have done something is stored before it does.
         env.log.record_helper(&call, record.to_string()).written().await;
-        let client = Arc::new(HelperClient::new(Arc::clone(env), call.clone(), &task));
+        let client = Arc::new(HelperClient::new(Arc::clone(env), call.clone(), &task, &session));
         let mut services = self.services.clone();
         services.env = Arc::new(helper_env(env, &session, &call, log, Arc::clone(&client) as _));
         services.tools = Arc::new(services.tools.for_helper(task.kind.tools.as_deref()));
@@ -240,6 +240,7 @@ impl OpenHelper {
         let lock = self.lock;
         // Releasing the lock removes a file.
         drop(tokio::task::spawn_blocking(move || drop(lock)).await);
+        self.client.end(finished.result.as_ref().ok().copied());
         let result = answer(finished);
         HelperEnd { result, calls, tokens, session: None }
     }

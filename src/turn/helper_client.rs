@@ -8,10 +8,12 @@ use parking_lot::Mutex;
 
 use crate::tools::{HelperTask, ToolEnv};
 use turnwright_types::client::{
-    Client, FormOutcome, PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
+    Client, FormOutcome, HelperSession, HelperView, PermissionAnswer, PermissionRequest,
+    ServerForm, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, CallView, escape_hidden_line};
-use turnwright_types::ids::CallId;
+use turnwright_types::ids::{CallId, MessageId, SessionId};
+use turnwright_types::message::{PromptPart, StopReason};
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
 /// The most characters of what a helper is doing.
@@ -33,6 +35,9 @@ pub(super) struct HelperClient {
     in_background: bool,
     // Held only to copy a few values.
     progress: Mutex<Progress>,
+    /// The conversation in the client, if that shows it, until the helper has ended.
+    // Held only while an update is queued.
+    shown: Mutex<Option<Box<dyn HelperView>>>,
 }
 
 #[derive(Debug, Default)]
@@ -47,14 +52,35 @@ struct Progress {
 }
 
 impl HelperClient {
-    pub(super) fn new(session: Arc<ToolEnv>, call: CallId, task: &HelperTask) -> HelperClient {
+    /// `id` is the session of the helper's conversation. A helper in the background is not shown, because
+    /// nothing may follow the answer to the prompt.
+    pub(super) fn new(
+        session: Arc<ToolEnv>,
+        call: CallId,
+        task: &HelperTask,
+        id: &SessionId,
+    ) -> HelperClient {
+        let helper = HelperSession { id: id.clone(), title: task.view.title.clone() };
+        let shown = if task.in_background { None } else { session.client.show_helper(helper) };
+        if let Some(shown) = &shown {
+            let part = PromptPart::Text(task.prompt.clone());
+            shown.update(Update::UserChunk { message: MessageId::from("task".to_owned()), part });
+        }
         HelperClient {
             session,
+            shown: Mutex::new(shown),
             call,
             view: task.view.clone(),
             name: task.kind.name.clone(),
             in_background: task.in_background,
             progress: Mutex::default(),
+        }
+    }
+
+    /// The helper has ended; `None` if it has failed.
+    pub(super) fn end(&self, stop: Option<StopReason>) {
+        if let Some(shown) = self.shown.lock().take() {
+            shown.end(stop);
         }
     }
 
@@ -97,8 +123,20 @@ pub(super) fn work_done(calls: u32, tokens: u64) -> String {
     format!("{calls}, {tokens} tokens")
 }
 
+impl Drop for HelperClient {
+    /// A helper that was dropped or has panicked must not seem to run.
+    fn drop(&mut self) {
+        self.end(Some(StopReason::Cancelled));
+    }
+}
+
 impl Client for HelperClient {
     fn update(&self, update: Update) {
+        if let Some(shown) = self.shown.lock().as_ref()
+            && !matches!(update, Update::Notice(_))
+        {
+            shown.update(update.clone());
+        }
         match update {
             Update::ToolCall { view, .. } => self.set_step(&view.title, 1),
             Update::CallUpdate(call) => {

@@ -6,6 +6,7 @@ use turnwright_testing::cancellation::{self, hangs};
 use turnwright_testing::cards::{self, call};
 
 use crate::agent::{LIMIT, TestAgent, TestAgentBuilder, eventually, says};
+use crate::provider::{self, Answer, Provider, configured, has_result};
 
 /// A call that gives a helper of this type this task.
 fn agent_call(kind: &str, task: &str) -> Value {
@@ -371,6 +372,101 @@ fn a_loaded_session_has_the_answer_of_a_helper_and_not_its_conversation() {
     assert!(history["error"].is_object(), "{history}");
 }
 
+#[test]
+fn a_client_with_subagents_sees_each_helper_as_a_session_below_its_own() {
+    let replies = json!([
+        [agent_call("explore", "the task"), in_background("the other")],
+        says("Done."),
+        when("the task", json!([call("read_file", &json!({ "path": "a" }))])),
+        when("the task", says("a says 1.")),
+        when("the other", says("Nothing.")),
+    ]);
+    let capabilities = json!({ "subagents": {} });
+    let mut agent = helpers(replies).file("a", "1\n").capabilities(capabilities).start();
+    cards::turn(&mut agent);
+    let updates = || agent.log.iter().filter(|it| it["method"] == "session/update");
+    let states: Vec<_> =
+        agent.updates().into_iter().filter(|it| it["sessionUpdate"] == "subagent_update").collect();
+    assert_eq!(states.len(), 2, "{states:?}");
+    assert_eq!(states[0]["title"], "explore: the task");
+    assert_eq!(states[0]["state"], json!({ "state": "running" }));
+    assert_eq!(states[1]["state"], json!({ "state": "idle", "stopReason": "end_turn" }));
+    let child = &states[0]["sessionId"];
+    assert!(states[1]["sessionId"] == *child && *child != json!(agent.session));
+    // It is announced before its first update and ends after the last.
+    let place = |fits: &dyn Fn(&Value) -> bool| -> Vec<usize> {
+        updates().enumerate().filter(|(_, it)| fits(it)).map(|it| it.0).collect()
+    };
+    let announced = place(&|it| it["params"]["update"]["sessionUpdate"] == "subagent_update");
+    let shown = place(&|it| it["params"]["sessionId"] == *child);
+    assert!(
+        announced[0] < shown[0] && shown[shown.len() - 1] < announced[1],
+        "{announced:?} {shown:?}"
+    );
+    let of_child = updates().filter(|it| it["params"]["sessionId"] == *child);
+    let kinds: Vec<_> =
+        of_child.map(|it| it["params"]["update"]["sessionUpdate"].clone()).collect();
+    assert_eq!(kinds[0], "user_message_chunk");
+    for kind in ["tool_call", "tool_call_update", "agent_message_chunk"] {
+        assert!(kinds.contains(&json!(kind)), "{kind}: {kinds:?}");
+    }
+    assert_eq!(cards::ids(&agent).len(), 2);
+}
+
+#[test]
+fn more_helpers_than_calls_can_run_do_not_wait_for_each_other() {
+    let tasks: Vec<_> = (0..12).map(|it| agent_call("explore", &format!("task {it}."))).collect();
+    let mut replies = vec![json!(tasks), says("Done.")];
+    for number in 0..12 {
+        let task = format!("task {number}.");
+        replies.push(when(&task, json!([call("read_file", &json!({ "path": "a" }))])));
+        replies.push(when(&task, says(&format!("answer {number}"))));
+    }
+    let mut agent = helpers(replies.into()).file("a", "1\n").start();
+    cards::turn(&mut agent);
+    let expected: Vec<_> = (0..12).map(|it| format!("answer {it}")).collect();
+    assert_eq!(last_results(&agent), expected);
+}
+
+#[test]
+fn what_a_helper_costs_is_added_to_its_session() {
+    let text = |words: &str| {
+        let words = json!({ "index": 0, "delta": { "content": words } });
+        let finish = json!({ "index": 0, "delta": {}, "finish_reason": "stop" });
+        Answer::Events([words, finish].map(|it| json!({ "choices": [it] })).to_vec())
+    };
+    let provider = Provider::answering(move |request| {
+        let is_helper = request["messages"][0].to_string().contains("You are a helper");
+        let (answer, input) = match (is_helper, has_result(request)) {
+            (true, _) => (text("Found."), 500),
+            (false, true) => (text("Done."), 3000),
+            (false, false) => {
+                let task =
+                    json!({ "description": "look", "prompt": "the task", "type": "explore" });
+                (provider::calls("agent", &task), 1000)
+            }
+        };
+        let Answer::Events(mut events) = answer else { return answer };
+        let counted =
+            json!({ "prompt_tokens": input, "completion_tokens": 0, "total_tokens": input });
+        events.push(json!({ "choices": [], "usage": counted }));
+        Answer::Events(events)
+    });
+    let price = "[providers.p.model.m]\nwindow = 10000\nprice = { input = 1.0, output = 1.0 }";
+    let settings = format!("model = 'p/m'\n{}", provider.section("p", price));
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let updates = agent.updates();
+    let gauges: Vec<_> =
+        updates.iter().filter(|it| it["sessionUpdate"] == "usage_update").collect();
+    let used: Vec<_> = gauges.iter().map(|it| it["used"].as_u64().unwrap()).collect();
+    assert_eq!(used, [1000, 3000], "the gauge is about the session's own window");
+    let cost = gauges[1]["cost"]["amount"].as_f64().unwrap();
+    assert!((cost - 0.0045).abs() < 1e-9, "{cost}");
+    let shown = cards::card_text(&cards::card(&agent, 0));
+    assert!(shown.contains("0 tool calls, 500 tokens"), "{shown}");
+}
+
 const REVIEWER: &str = "---\nname: reviewer\ndescription: Reviews changes\ntools: Read, Grep\nmodel: strict-one\n---\n\
                         Be strict with every line.\n";
 
@@ -398,7 +494,7 @@ fn the_user_defines_types_with_tools_a_model_and_instructions() {
     assert!(request["messages"][0].to_string().contains("Be strict with every line."));
     let tools = agent.model_request(0)["tools"].to_string();
     assert!(
-        tools.contains("explore (only reads) or general; reviewer: Reviews changes"),
+        tools.contains("explore (reads only) or general; reviewer: Reviews changes"),
         "{tools}"
     );
 }

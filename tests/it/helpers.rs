@@ -104,13 +104,13 @@ fn the_commands_of_a_helper_end_with_it_and_with_its_session() {
     set_mode(&mut agent, "full");
     let result = cards::turn(&mut agent);
     assert_eq!(result, "It runs.");
-    assert!(!is_alive("sleep 7391"), "a background command of a helper outlives it");
+    assert!(!is_alive("7391"), "a background command of a helper outlives it");
     agent.prompt("again");
-    eventually("the command", || is_alive("sleep 7392"));
+    eventually("the command", || is_alive("7392"));
     let session = agent.session.clone();
     let answer = agent.call("session/close", &json!({ "sessionId": session }));
     assert!(answer["result"].is_object(), "{answer}");
-    assert!(!is_alive("sleep 7392"), "a command of a helper outlives its session");
+    assert!(!is_alive("7392"), "a command of a helper outlives its session");
 }
 
 #[test]

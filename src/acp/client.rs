@@ -139,7 +139,7 @@ impl Client for AcpClient {
         })
     }
 
-    fn show_helper(&self, helper: HelperSession) -> Option<Box<dyn HelperView>> {
+    fn show_helper(&self, helper: &HelperSession) -> Option<Box<dyn HelperView>> {
         helper_sessions::announce(self, helper)
     }
 

@@ -27,13 +27,14 @@ struct ChildSession {
 
 /// Announces a helper, before any update of its conversation. Permissions are asked for by the parent, and
 /// the client can change nothing about the child.
-pub(super) fn announce(client: &AcpClient, helper: HelperSession) -> Option<Box<dyn HelperView>> {
+pub(super) fn announce(client: &AcpClient, helper: &HelperSession) -> Option<Box<dyn HelperView>> {
     if !client.caps.subagents {
         return None;
     }
     let child = ChildSession {
         peer: client.peer.clone(),
-        caps: client.caps,
+        // The output of a helper's commands is text.
+        caps: ClientCaps { terminal: false, terminal_output: false, ..client.caps },
         cwd: client.cwd.clone(),
         parent: client.session.clone(),
         id: SessionId::new(helper.id.to_arc()),

@@ -101,12 +101,15 @@ impl HelperFiles {
     }
 }
 
+fn is_markdown(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|it| it == "md")
+}
+
 /// The names of the files that may define helpers, in their order.
 fn file_names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(20 * MAX_FILES);
     let names = entries.filter_map(|it| it.file_name().into_string().ok());
-    let mut names: Vec<_> =
-        names.filter(|it| it.ends_with(".md") && !it.starts_with('.')).collect();
+    let mut names: Vec<_> = names.filter(|it| is_markdown(it) && !it.starts_with('.')).collect();
     names.sort();
     names.truncate(MAX_FILES);
     names

@@ -21,7 +21,6 @@ pub(super) struct Grep;
 /// Search file contents by regex (ripgrep). 100 matches from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct GrepArgs {
-    /// Default `.`
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     #[serde(alias = "query", alias = "regex")]

@@ -25,10 +25,9 @@ const MAX_LINE_CHARS: usize = 160;
 #[derive(Debug)]
 pub(super) struct History;
 
-/// Look up earlier tool calls and their results, the newest first.
+/// Look up earlier tool calls, newest first.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct HistoryArgs {
-    /// Words in arguments, result or prompt
     #[serde(default)]
     query: String,
     #[serde(default)]

@@ -44,7 +44,9 @@ const CARD_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Finds the model with a name. Reads files: not for the runtime's thread.
 #[derive(Clone)]
-pub(crate) struct ModelFinder(Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, Error> + Send + Sync>);
+pub(crate) struct ModelFinder(Arc<FindModel>);
+
+type FindModel = dyn Fn(&str) -> Result<Arc<dyn Model>, Error> + Send + Sync;
 
 impl ModelFinder {
     pub(crate) fn new(
@@ -111,7 +113,8 @@ impl TurnHelpers {
                 Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
                 Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
             };
-            session.helpers.add_news(news);
+            // It may become a part of the context, whose element it must not close.
+            session.helpers.add_news(news.replace("</context", "< /context"));
         });
         if !is_started {
             return ToolOutcome::failed(

@@ -61,7 +61,7 @@ impl HelperClient {
         id: &SessionId,
     ) -> HelperClient {
         let helper = HelperSession { id: id.clone(), title: task.view.title.clone() };
-        let shown = if task.in_background { None } else { session.client.show_helper(helper) };
+        let shown = if task.in_background { None } else { session.client.show_helper(&helper) };
         if let Some(shown) = &shown {
             let part = PromptPart::Text(task.prompt.clone());
             shown.update(Update::UserChunk { message: MessageId::from("task".to_owned()), part });

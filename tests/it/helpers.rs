@@ -17,7 +17,9 @@ fn helper(task: &str) -> Value {
 
 /// A reply to a request of the helper with this task. Several are given in their order.
 fn when(task: &str, reply: Value) -> Value {
-    json!({ "when": task, "steps": reply })
+    let mut conditional = json!({ "when": task });
+    conditional["steps"] = reply;
+    conditional
 }
 
 /// Runs the program in this folder, and returns its output.

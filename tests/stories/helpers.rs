@@ -19,7 +19,9 @@ fn in_background(task: &str) -> Value {
 
 /// A reply to a request whose last prompt is this task. Several are given in their order.
 fn when(task: &str, reply: Value) -> Value {
-    json!({ "when": task, "steps": reply })
+    let mut conditional = json!({ "when": task });
+    conditional["steps"] = reply;
+    conditional
 }
 
 fn helpers(replies: Value) -> TestAgentBuilder {

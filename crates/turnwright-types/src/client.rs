@@ -30,7 +30,7 @@ pub trait Client: Send + Sync + 'static {
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply>;
 
     /// Shows the conversation of a helper as a session of its own, below this one, if the client can.
-    fn show_helper(&self, _helper: HelperSession) -> Option<Box<dyn HelperView>> {
+    fn show_helper(&self, _helper: &HelperSession) -> Option<Box<dyn HelperView>> {
         None
     }
 

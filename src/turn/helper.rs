@@ -315,9 +315,9 @@ fn helper_env(
     log: SessionLog,
     client: Arc<dyn Client>,
 ) -> ToolEnv {
-    let outputs = Jobs::output_folder(&session.shared.folders.state, id);
+    // The model may read what is in the folder of its session.
+    let outputs = Jobs::output_folder(&session.shared.folders.state, &session.session);
     let files = session.files.unseen();
-    files.roots().allow_read(outputs.clone());
     let (environment, shared) = (session.command_environment.clone(), Arc::clone(&session.shared));
     let mut env =
         ToolEnv::new(id.clone(), files, environment, client, CommandDisplay::Text, shared);

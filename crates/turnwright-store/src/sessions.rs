@@ -525,6 +525,23 @@ mod tests {
     }
 
     #[test]
+    fn the_session_of_a_helper_is_in_no_list_and_is_deleted_with_its_session() {
+        let connection = filled(4);
+        let helper = "UPDATE sessions SET helper_of = 's0' WHERE id IN ('s1', 's3')";
+        connection.execute(helper, []).unwrap();
+        let listed = |open: &[SessionId]| -> Vec<String> {
+            let filter = SessionFilter { open: open.to_vec(), ..SessionFilter::default() };
+            let (rows, _) = list(&connection, &filter, None, 9).unwrap();
+            rows.iter().map(|it| it.id.to_string()).collect()
+        };
+        assert_eq!(listed(&[id(1)]), ["s2", "s0"]);
+        assert!(exists(&connection, &id(1)).unwrap());
+        assert!(delete(&connection, &id(0)).unwrap());
+        assert!(!exists(&connection, &id(1)).unwrap() && !exists(&connection, &id(3)).unwrap());
+        assert_eq!(listed(&[]), ["s2"]);
+    }
+
+    #[test]
     fn a_persons_title_is_final() {
         let connection = filled(1);
         let title = || super::super::read::session(&connection, &id(0)).unwrap().title.unwrap();

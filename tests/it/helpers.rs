@@ -143,3 +143,31 @@ fn the_command_line_finds_the_conversation_of_a_helper_by_its_call() {
     let last = run(&agent, &["sessions", "show", "last"]);
     assert!(last.contains("Done."), "{last}");
 }
+
+#[test]
+fn a_general_helper_has_the_tools_of_mcp_servers_and_asks_under_its_name() {
+    let server = json!({ "tools": [{ "name": "t" }], "answers": { "t": [{ "text": "from t" }] } });
+    let explore = json!({ "description": "look", "prompt": "the other", "type": "explore" });
+    let replies = json!([
+        [helper("the task"), call("agent", &explore)],
+        says("Done."),
+        when("the task", json!([call("mcp__s__t", &json!({}))])),
+        when("the task", says("It works.")),
+        when("the other", says("Nothing.")),
+    ]);
+    let mut agent = TestAgent::builder().model(replies).server("s", &server).start();
+    let id = agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission");
+    let title = question["params"]["toolCall"]["title"].as_str().unwrap();
+    assert!(title.starts_with("general: "), "{title}");
+    agent.choose(&question, "allow_once");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    cards::check(&agent);
+    let bodies = agent.model().requests().into_iter().map(|it| it.body.to_string());
+    let bodies: Vec<_> = bodies.filter(|it| it.contains("You are a helper")).collect();
+    assert_eq!(bodies.len(), 3);
+    assert!(bodies.iter().any(|it| it.contains("from t")), "{bodies:?}");
+    for body in &bodies {
+        assert_eq!(body.contains("mcp__s__t"), !body.contains("the other"), "{body}");
+    }
+}

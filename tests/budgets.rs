@@ -179,10 +179,43 @@ fn the_model_is_told_little_in_advance() {
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 fn an_idle_session_holds_little_memory() {
     let agent = TestAgent::<ChildAgent<Turnwright>>::builder().model(json!([])).start();
+    assert_at_most("KiB of anonymous memory after session/new", anonymous_kibibytes(&agent));
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+fn anonymous_kibibytes(agent: &TestAgent<ChildAgent<Turnwright>>) -> usize {
     let memory = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", agent.pid())).unwrap();
     let anonymous = memory.lines().find_map(|it| it.strip_prefix("Anonymous:")).unwrap();
-    let kibibytes: usize = anonymous.trim().trim_end_matches(" kB").parse().unwrap();
-    assert_at_most("KiB of anonymous memory after session/new", kibibytes);
+    anonymous.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Four helpers that have read a file and wait for the model. One before them pays for what all share.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+fn a_helper_holds_little_memory() {
+    const HELPERS: usize = 4;
+    let start = |task: usize| {
+        let task = json!({ "prompt": format!("task {task}."), "background": task > 0 });
+        json!({ "call": { "name": "agent", "arguments": task } })
+    };
+    let when =
+        |task: usize, reply: Value| json!({ "when": format!("task {task}."), "steps": reply });
+    let all: Vec<_> = (1..=HELPERS).map(start).collect();
+    let mut replies = vec![json!([start(0)]), says("Done."), json!(all), says("Started.")];
+    for task in 0..=HELPERS {
+        replies.push(when(task, calls("read_file", &json!({ "path": "notes.txt" }))));
+        replies.push(when(task, if task == 0 { says("Read.") } else { json!([{ "hang": true }]) }));
+    }
+    let mut agent = TestAgent::<ChildAgent<Turnwright>>::builder()
+        .file("notes.txt", "a note\n")
+        .model(json!(replies))
+        .start();
+    agent.turn("go");
+    let before = anonymous_kibibytes(&agent);
+    agent.turn("go on");
+    agent.model_request(4 + 2 + 2 * HELPERS - 1);
+    let each = anonymous_kibibytes(&agent).saturating_sub(before) / HELPERS;
+    assert_at_most("KiB of anonymous memory for a helper", each);
 }
 
 /// Neither the number of threads nor their speed changes what the main thread does.

@@ -154,6 +154,7 @@ fn row(id: &SessionId, cwd: &Path) -> SessionRow {
         updated_at: now,
         is_archived: false,
         parent: None,
+        helper_of: None,
         mode: Some("ask".to_owned()),
         model: Some("bench".to_owned()),
         effort: None,

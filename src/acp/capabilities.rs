@@ -38,6 +38,8 @@ pub(super) struct ClientCaps {
     pub(super) terminal: bool,
     /// The client draws terminals from the output that we send in `_meta`.
     pub(super) terminal_output: bool,
+    /// The client shows helpers as sessions of their own (unstable).
+    pub(super) subagents: bool,
 }
 
 /// How a client can run `turnwright login` in a terminal.
@@ -67,7 +69,8 @@ pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
         let login = if terminal { LoginSupport::Terminal } else { LoginSupport::Unsupported };
         return Ok(ClientCaps { login, forms, ..ClientCaps::default() });
     }
-    Ok(v1_caps(&request.client_capabilities))
+    let subagents = params.pointer("/clientCapabilities/subagents").is_some_and(Value::is_object);
+    Ok(ClientCaps { subagents, ..v1_caps(&request.client_capabilities) })
 }
 
 fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
@@ -88,6 +91,8 @@ fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
         // The launcher that runs in the terminal talks to the agent over a Unix socket.
         terminal: caps.terminal && cfg!(unix),
         terminal_output: in_meta("terminal_output"),
+        // It is not among the fields that are read.
+        subagents: false,
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
 use super::capabilities::ClientCaps;
+use super::helper_sessions;
 use super::terminals::TerminalCards;
 use super::to_wire;
 use super::user_question;
@@ -19,8 +20,8 @@ use super::wire::schema::{
 };
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
-    BufferError, ChoiceKind, Client, EditorBuffers, FormOutcome, PermissionAnswer,
-    PermissionRequest, ServerForm, UserQuestion, UserReply,
+    BufferError, ChoiceKind, Client, EditorBuffers, FormOutcome, HelperSession, HelperView,
+    PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
 };
 use turnwright_types::ids;
 use turnwright_types::update::Update;
@@ -72,7 +73,7 @@ pub(super) struct AcpClient {
     pub(super) peer: Peer,
     pub(super) session: SessionId,
     pub(super) caps: ClientCaps,
-    cwd: PathBuf,
+    pub(super) cwd: PathBuf,
     pub(super) terminal_cards: TerminalCards,
     /// One permit: the user is shown one question at a time, of whatever kind.
     question_slot: Semaphore,
@@ -137,6 +138,10 @@ impl Client for AcpClient {
             user_question::ask_user(&self.peer, session, supports_forms, question, QUESTION_TIMEOUT)
                 .await
         })
+    }
+
+    fn show_helper(&self, helper: &HelperSession) -> Option<Box<dyn HelperView>> {
+        helper_sessions::announce(self, helper)
     }
 
     fn supports_forms(&self) -> bool {

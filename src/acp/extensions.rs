@@ -104,7 +104,7 @@ fn message(said: &MessageRecord) -> Value {
             let arguments: Value = serde_json::from_str(&it.arguments).unwrap_or_default();
             json!({ "id": it.call.as_str(), "name": it.tool, "arguments": arguments,
                 "result": it.result, "error": it.error, "status": it.status.as_str(),
-                "duration": it.duration_ms, "spawn_task": null })
+                "duration": it.duration_ms, "spawn_task": it.spawn_task() })
         })
         .collect();
     json!({ "id": said.message.as_str(), "session_id": said.session.as_str(),

@@ -9,6 +9,7 @@ mod error;
 mod extensions;
 mod from_wire;
 mod handlers;
+mod helper_sessions;
 mod user_question;
 mod saved_sessions;
 mod client;

@@ -95,6 +95,7 @@ fn capabilities_that_are_not_stated_are_not_offered() {
         "session": { "notices": {}, "compaction": {} },
         "elicitation": { "form": {} },
         "terminal": true,
+        "subagents": {},
         "_meta": { "terminal_output": true },
     });
     let all = ClientCaps {
@@ -106,6 +107,7 @@ fn capabilities_that_are_not_stated_are_not_offered() {
         forms: true,
         terminal: cfg!(unix),
         terminal_output: true,
+        subagents: true,
     };
     assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": full })), all);
     // R-INIT-14: a newer client's files and terminals mean nothing to us.

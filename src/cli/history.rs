@@ -147,7 +147,8 @@ fn call_json(row: &CallRecord) -> String {
     let row = json!({ "id": row.id, "session_id": row.session.as_str(), "tool_name": row.tool,
         "arguments": arguments, "result": row.result, "error": row.error,
         "duration_ms": row.duration_ms, "timestamp": rfc3339_millis(row.at),
-        "user_message": row.user_message, "message_id": row.message.as_str() });
+        "user_message": row.user_message, "message_id": row.message.as_str(),
+        "spawn_task": row.spawn_task() });
     format!("{row}\n")
 }
 

@@ -100,9 +100,11 @@ fn list(
 ) -> Result<(), CliError> {
     let folder = cwd.map_or_else(current_folder, |it| Ok(std::path::absolute(it)?))?;
     let sessions = store.read_blocking(session_summaries)?;
-    let count = sessions.len();
+    let count = sessions.iter().filter(|it| !it.is_helper).count();
     let fits = |it: &SessionSummary| {
-        (archived || !it.row.is_archived) && (all || is_same_folder(&it.row.cwd, &folder))
+        !it.is_helper
+            && (archived || !it.row.is_archived)
+            && (all || is_same_folder(&it.row.cwd, &folder))
     };
     let sessions: Vec<_> = sessions.into_iter().filter(fits).collect();
     let line = if json { json_line } else { text_line };
@@ -149,8 +151,10 @@ pub(super) fn find_session(store: &Store, name: &str) -> Result<SessionId, CliEr
     let sessions = store.read_blocking(session_summaries)?;
     if name == "last" {
         let folder = current_folder()?;
-        let ours = sessions.iter().find(|it| is_same_folder(&it.row.cwd, &folder));
-        let last = ours.or(sessions.first()).map(|it| it.row.id.clone());
+        let mut own = sessions.iter().filter(|it| !it.is_helper);
+        let first = own.clone().next();
+        let ours = own.find(|it| is_same_folder(&it.row.cwd, &folder));
+        let last = ours.or(first).map(|it| it.row.id.clone());
         return last.ok_or_else(|| CliError::Other("there are no sessions".to_owned()));
     }
     let ids = || sessions.iter().map(|it| &it.row.id);

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::config::Config;
-use crate::session::{PROJECT_FILE, ProjectFile, SERVERS_FILE, resolve_policy};
+use crate::session::{
+    PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files, resolve_policy,
+};
 use crate::trust::{Fingerprint, TrustStore};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::io_fault::io_fault;
@@ -68,7 +70,7 @@ fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Resul
     let roots = Roots::new(&folder)?;
     let real = roots.real_cwd();
     let policy = resolve_policy(config, trust, &roots);
-    let is_about_files = |it: &&String| it.contains(PROJECT_FILE) || it.contains(SERVERS_FILE);
+    let is_about_files = |it: &&String| is_about_project_files(it);
     for problem in policy.problems.iter().filter(is_about_files) {
         write_stdout(&format!("! {problem}\n"))?;
     }

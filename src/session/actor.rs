@@ -327,6 +327,7 @@ impl SessionActor {
         if let Some(turn) = &self.running {
             turn.cancel.cancel();
         }
+        self.services.env.helpers.cancel_background();
         self.queue.cancel_all();
     }
 
@@ -428,6 +429,7 @@ impl SessionActor {
         if let Some(servers) = self.servers.take() {
             servers.close().await;
         }
+        self.services.env.helpers.close().await;
         self.services.env.jobs.close().await;
         self.services.env.guard.close().await;
         self.services.log().flush().written().await;

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::helper_files::HelperFiles;
 use super::project_servers;
 use crate::config::{
     CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
@@ -20,6 +21,7 @@ use turnwright_policy::permission::{
 use turnwright_sandbox::Network;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::helper_types::HelperType;
 
 /// The project's settings file.
 pub(crate) const PROJECT_FILE: &str = ".turnwright/config.toml";
@@ -50,12 +52,14 @@ pub(crate) struct EffectivePolicy {
     pub servers: Vec<ServerSpec>,
     /// The user's checks, and the project's if they are trusted.
     pub checks: Vec<Check>,
+    /// The types of helpers that the user and the trusted files of the project define.
+    pub helper_types: Vec<HelperType>,
 }
 
-/// A settings file of the project.
+/// A settings file of the project, or all files of a kind.
 #[derive(Debug)]
 pub(crate) struct ProjectFile {
-    /// Its path below the project folder.
+    /// Its path below the project folder, or their pattern.
     pub name: &'static str,
     /// Its content.
     pub text: String,
@@ -158,6 +162,8 @@ pub(crate) fn resolve_policy(
     });
     let found = project_servers::find(config, trust, roots.real_cwd());
     layers.problems.extend(found.problems);
+    let helpers = HelperFiles::find(&config.paths.config, trust, roots.real_cwd());
+    layers.problems.extend(helpers.problems);
     let PolicyLayers { rules, problems, .. } = layers;
     let git: Vec<_> = folders.iter().flat_map(|it| git_folders(it)).collect();
     let user_files: Vec<_> = bases
@@ -181,9 +187,10 @@ pub(crate) fn resolve_policy(
         max_mode,
         sandbox: bounds,
         problems: bounded(problems),
-        project_files: project.into_iter().chain(found.file).collect(),
+        project_files: project.into_iter().chain(found.file).chain(helpers.files).collect(),
         servers: found.servers,
         checks,
+        helper_types: helpers.types,
     }
 }
 

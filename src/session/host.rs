@@ -15,11 +15,13 @@ use super::model_cache::ModelCache;
 use crate::config::{Config, Limits, ModelProfiles, Provider};
 use crate::error::Error;
 use crate::mcp::SessionServers;
-use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
+use crate::tools::{
+    HelperSet, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in,
+};
 use crate::trust::TrustStore;
 use crate::turn::{
-    AnnouncedMode, CacheGuard, FolderInstructions, SharedChecks, SharedModelSelection, SharedRules,
-    StandaloneCalls, TurnServices, system_prompt,
+    AdmissionQueue, AnnouncedMode, CacheGuard, FolderInstructions, ModelFinder, SharedChecks,
+    SharedModelSelection, SharedRules, StandaloneCalls, TurnServices, system_prompt,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -159,14 +161,17 @@ impl SessionHost {
 
     /// Creates the services of a session from what was loaded.
     pub(super) fn turn_services(
-        &self,
+        self: &Arc<Self>,
         env: ToolEnv,
         policy: PolicyRules,
         selection: SharedModelSelection,
         max_requests: u32,
         limits: Limits,
     ) -> TurnServices {
+        let host = Arc::clone(self);
         TurnServices {
+            queue: AdmissionQueue::default(),
+            models: ModelFinder::new(move |name| host.model_named(name)),
             system_prompt: system_prompt(None, None),
             selection,
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
@@ -221,6 +226,7 @@ impl SessionHost {
         let mut env = ToolEnv::new(id, files, environment, client, display, shared);
         env.mode = SharedMode::new(project.mode, project.max_mode);
         env.confinement = project.confinement;
+        env.helpers = HelperSet::new(project.helper_types);
         env
     }
 

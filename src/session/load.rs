@@ -21,6 +21,7 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::io_fault::io_fault;
 use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::helper_types::HelperType;
 
 /// The most folders that a session may have besides its working folder.
 const MAX_FOLDERS: usize = 64;
@@ -51,6 +52,8 @@ pub(super) struct LoadedProject {
     /// The project's MCP servers that the user trusts.
     pub(super) servers: Vec<ServerSpec>,
     pub(super) checks: Vec<Check>,
+    /// The types of helpers that the user and the project define.
+    pub(super) helper_types: Vec<HelperType>,
 }
 
 /// Everything that opening a session reads.
@@ -132,6 +135,7 @@ impl SessionHost {
             max_mode: effective.max_mode,
             servers: effective.servers,
             checks: effective.checks,
+            helper_types: effective.helper_types,
         }
     }
 

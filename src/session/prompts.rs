@@ -15,10 +15,12 @@ use super::prompt_queue::QueuedPrompt;
 use super::resume::ResumeTask;
 use super::trust::run_trust_command;
 use super::{permissions, title};
-use crate::turn::{FinishedTurn, SteeringQueue, Turn, TurnServices, compact_on_request};
+use crate::turn::{
+    FinishedTurn, SteeringQueue, Turn, TurnServices, compact_on_request, environment_lines,
+    folder_lines,
+};
 use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Durability, Entry, SessionLog, StoreError, TurnKind, sessions};
-use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, StopReason, UserMessage};
 use turnwright_types::update::Update;
@@ -211,14 +213,11 @@ impl SessionActor {
     /// changes.
     pub(super) fn add_session_context(&mut self, prompt: &mut UserMessage) {
         let is_first = self.history.messages.is_empty();
-        let mut context = self.context.take_lead(is_first, &self.folder_lines());
+        let env = Arc::clone(&self.services.env);
+        let roots = env.files.roots();
+        let mut context = self.context.take_lead(is_first, &folder_lines(roots));
         if is_first {
-            context = format!(
-                "{}System: {}\nDate: {}\n",
-                self.folder_lines(),
-                std::env::consts::OS,
-                &httpdate::fmt_http_date(SystemTime::now())[..16],
-            );
+            context = environment_lines(roots);
             self.services.announced_mode.forget();
         }
         let last = self.history.messages.last().map(AsRef::as_ref);
@@ -229,17 +228,6 @@ impl SessionActor {
         if !context.is_empty() {
             prompt.parts.push(PromptPart::Context(context));
         }
-    }
-
-    /// The session's folders, for the model.
-    fn folder_lines(&self) -> String {
-        let roots = self.services.env.files.roots();
-        let mut text = format!("Project folder: {}\n", roots.cwd().display());
-        for folder in roots.additional_folders() {
-            let folder = escape_hidden_line(&folder.to_string_lossy());
-            text.push_str(&format!("Another folder of the project: {folder}\n"));
-        }
-        text
     }
 
     fn log_command(&mut self, kind: TurnKind, typed: &str, prompt: &UserMessage) {

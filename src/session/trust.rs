@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::SessionHost;
 use super::effective_policy::{EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy};
+use super::helper_files::HELPER_FILES;
 use super::project_servers::SERVERS_FILE;
 use crate::trust::Fingerprint;
 use crate::turn::TurnServices;
@@ -72,7 +73,10 @@ impl TrustCommand<'_> {
         let files: Vec<_> = policy.project_files.iter().map(file_text).collect();
         let mut text = files.join("\n\n");
         if files.is_empty() {
-            text = format!("Nothing to trust in {PROJECT_FILE} or {SERVERS_FILE} of this project.");
+            text = format!(
+                "Nothing to trust in {PROJECT_FILE}, {SERVERS_FILE} or {} of this project.",
+                HELPER_FILES.join(" or ")
+            );
         }
         add_problems(&mut text, &policy);
         text
@@ -108,6 +112,7 @@ impl TrustCommand<'_> {
         let policy = self.resolve();
         let effect = match file.name {
             SERVERS_FILE => "Its servers are started in new sessions.",
+            name if HELPER_FILES.contains(&name) => "Its helpers can be used in new sessions.",
             _ => {
                 "Its rules and checks apply from now on; its mode and sandbox settings apply to new \
                  sessions."
@@ -130,7 +135,7 @@ impl TrustCommand<'_> {
             Ok(0) => "Nothing of this project was trusted.".to_owned(),
             Ok(_) => "Nothing of this project is trusted any more, and its rules allow nothing. \
                       From the next session on its mode and sandbox settings are ignored, and its \
-                      MCP servers are not started."
+                      MCP servers are not started and its helpers cannot be used."
                 .to_owned(),
             Err(error) => format!("That could not be removed: {}.", io_fault(&error)),
         };
@@ -139,6 +144,12 @@ impl TrustCommand<'_> {
         self.services.policy.set(policy.rules);
         text
     }
+}
+
+/// Whether a problem is about files that can be trusted.
+pub(crate) fn is_about_project_files(problem: &str) -> bool {
+    let folders = HELPER_FILES.map(|it| it.trim_end_matches("*.md"));
+    [PROJECT_FILE, SERVERS_FILE].iter().chain(&folders).any(|it| problem.contains(it))
 }
 
 fn can_be_shown(project: &ProjectFile) -> bool {
@@ -182,7 +193,7 @@ fn file_text(file: &ProjectFile) -> String {
 }
 
 fn add_problems(text: &mut String, policy: &EffectivePolicy) {
-    let is_about_files = |it: &&String| it.contains(PROJECT_FILE) || it.contains(SERVERS_FILE);
+    let is_about_files = |it: &&String| is_about_project_files(it);
     for problem in policy.problems.iter().filter(is_about_files) {
         text.push_str(&format!("\n\n{problem}."));
     }

@@ -1,12 +1,22 @@
 //! The restriction of a session to some tools.
 
+use std::sync::Arc;
+
 use super::arguments::letters_and_digits;
+
+/// Built-in tools that a helper never has: those that start helpers, and those through which the session
+/// speaks with the user.
+const NOT_FOR_HELPERS: &[&str] = &["agent", "ask_user", "exit_plan", "plan"];
 
 /// The only tools of a session.
 #[derive(Debug)]
 pub(crate) struct AllowedTools {
-    /// The names as the client has written them.
-    names: Vec<String>,
+    /// The names as the client has written them; `None` for all tools.
+    names: Option<Vec<String>>,
+    /// Built-in tools that are not among them.
+    excluded: &'static [&'static str],
+    /// A further restriction, of the session that a helper belongs to.
+    outer: Option<Arc<AllowedTools>>,
 }
 
 impl AllowedTools {
@@ -15,20 +25,37 @@ impl AllowedTools {
     /// agents, and nothing is approved here.
     pub(crate) fn new(names: &[String]) -> AllowedTools {
         let bare = names.iter().map(|it| it.split('(').next().unwrap_or_default());
-        AllowedTools { names: bare.map(|it| it.trim().to_owned()).collect() }
+        let names = Some(bare.map(|it| it.trim().to_owned()).collect());
+        AllowedTools { names, excluded: &[], outer: None }
+    }
+
+    /// The tools of a helper: those of these names, or all, as far as its session has them.
+    pub(super) fn of_helper(
+        names: Option<&[String]>,
+        outer: Option<Arc<AllowedTools>>,
+    ) -> AllowedTools {
+        let names = names.and_then(|it| AllowedTools::new(it).names);
+        AllowedTools { names, excluded: NOT_FOR_HELPERS, outer }
     }
 
     /// Whether the built-in tool with this name, or with one of these names of other agents, is allowed.
     pub(super) fn contains(&self, name: &str, foreign: &[&str]) -> bool {
+        if self.excluded.contains(&name)
+            || self.outer.as_ref().is_some_and(|it| !it.contains(name, foreign))
+        {
+            return false;
+        }
         let name = letters_and_digits(name);
-        let mut names = self.names.iter().map(|it| letters_and_digits(it));
-        names.any(|it| it == name || foreign.contains(&it.as_str()))
+        self.names.as_ref().is_none_or(|names| {
+            let mut names = names.iter().map(|it| letters_and_digits(it));
+            names.any(|it| it == name || foreign.contains(&it.as_str()))
+        })
     }
 
     /// Whether the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed. Names of MCP tools may differ
     /// only in punctuation.
     pub(super) fn contains_remote(&self, name: &str) -> bool {
-        self.names.iter().any(|it| it == name)
+        self.names.as_ref().is_none_or(|names| names.iter().any(|it| it == name))
     }
 }
 
@@ -57,5 +84,24 @@ mod tests {
             assert_eq!(allowed.contains_remote(name), expected, "{name}");
         }
         assert!(!AllowedTools::new(&[]).contains("read_file", &["read"]));
+    }
+
+    #[test]
+    fn a_helper_has_at_most_the_tools_of_its_session() {
+        let session = Arc::new(AllowedTools::new(&["Read", "Bash", "agent"].map(str::to_owned)));
+        let names = ["Read", "Edit", "agent"].map(str::to_owned);
+        let open = AllowedTools::of_helper(None, None);
+        let limited = AllowedTools::of_helper(None, Some(Arc::clone(&session)));
+        let named = AllowedTools::of_helper(Some(&names), Some(session));
+        for (name, foreign, expected) in [
+            ("read_file", &["read"][..], [true, true, true]),
+            ("exec", &["bash"], [true, true, false]),
+            ("edit_file", &["edit"], [true, false, false]),
+            ("agent", &[], [false; 3]),
+            ("ask_user", &[], [false; 3]),
+        ] {
+            assert_eq!([&open, &limited, &named].map(|it| it.contains(name, foreign)), expected);
+        }
+        assert!(open.contains_remote("mcp__a__b") && !named.contains_remote("mcp__a__b"));
     }
 }

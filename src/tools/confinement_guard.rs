@@ -23,7 +23,7 @@ use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::Effect;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ChangeTracker;
-use turnwright_workspace::exec::Job;
+use turnwright_workspace::exec::{Job, Jobs};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// How often the protected paths are checked while a command runs in the background.
@@ -208,9 +208,10 @@ impl ConfinementGuard {
     }
 
     /// The reports about commands that no call waits for; each is returned once.
-    pub(super) fn take_reports(&self) -> Option<String> {
+    pub(super) fn take_reports(&self, jobs: &Jobs) -> Option<String> {
         let watches = lock(&self.watches);
-        let reports = watches.iter().filter_map(|(job, it)| {
+        let watches = watches.iter().filter(|(job, _)| jobs.has_issued(job));
+        let reports = watches.filter_map(|(job, it)| {
             let report = lock(&it.report).take()?;
             Some(format!("{job}: {report}\n"))
         });

@@ -49,7 +49,6 @@ struct TextReplacement {
     old_text: String,
     #[serde(alias = "new_string", alias = "new_str", alias = "newText")]
     new_text: String,
-    /// Replace every occurrence
     #[serde(default, alias = "replaceAll")]
     replace_all: Option<bool>,
 }

@@ -53,7 +53,6 @@ pub(super) struct ExecArgs {
     #[serde(default)]
     #[schemars(skip)]
     timeout_ms: Option<u64>,
-    /// Default: the project
     #[serde(default, alias = "cwd")]
     workdir: Option<String>,
     /// Do not wait: for servers and watchers

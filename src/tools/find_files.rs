@@ -21,7 +21,6 @@ pub(super) struct FindFiles;
 /// Find files by name. A glob without a slash matches in any folder. 200 results from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct FindFilesArgs {
-    /// Default `.`
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     /// Such as `*.rs`, `src/**/test_*.{js,ts}`

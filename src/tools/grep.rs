@@ -21,12 +21,10 @@ pub(super) struct Grep;
 /// Search file contents by regex (ripgrep). 100 matches from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct GrepArgs {
-    /// Default `.`
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     #[serde(alias = "query", alias = "regex")]
     pattern: String,
-    /// Such as `*.rs`
     #[serde(default, alias = "include")]
     glob: Option<String>,
     #[serde(default, alias = "case_insensitive")]

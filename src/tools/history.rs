@@ -25,10 +25,9 @@ const MAX_LINE_CHARS: usize = 160;
 #[derive(Debug)]
 pub(super) struct History;
 
-/// Look up earlier tool calls and their results, the newest first.
+/// Look up earlier tool calls, newest first.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct HistoryArgs {
-    /// Words in arguments, result or prompt
     #[serde(default)]
     query: String,
     #[serde(default)]
@@ -162,11 +161,15 @@ fn render_row(row: &CallRecord, words: &[String], with_session: bool) -> String 
     let time = httpdate::fmt_http_date(row.at);
     let time = time.get(5..25).unwrap_or_default();
     let result = row.result.as_deref().or(row.error.as_deref());
+    // The session of a helper, in which its own calls are found.
+    let helper = row.spawn_task();
+    let helper = helper["session_id"].as_str().map(|it| format!(" helper {it}"));
     format!(
-        "{session}{} {time} {} {status} {}\n  {}\n  → {}\n",
+        "{session}{} {time} {} {status} {}{}\n  {}\n  → {}\n",
         row.call,
         row.tool,
         duration_text(row.duration_ms.unwrap_or_default()),
+        helper.unwrap_or_default(),
         matching_line(&row.arguments, words),
         matching_line(result.unwrap_or_default(), words)
     )
@@ -210,6 +213,7 @@ mod tests {
             duration_ms: Some(f64::from(number) * 600.0),
             at: SystemTime::UNIX_EPOCH + Duration::from_secs(number.into()),
             user_message: "do it".to_owned(),
+            spawn_task: None,
         }
     }
 

@@ -25,7 +25,6 @@ pub(super) struct ListDir;
 /// List a folder as a tree, with sizes.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ListDirArgs {
-    /// Default `.`
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     /// 1 to 3, default 2

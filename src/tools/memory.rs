@@ -28,7 +28,6 @@ pub(super) struct Memory;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct MemoryArgs {
     action: NoteAction,
-    /// Default: project
     #[serde(default)]
     scope: NoteScope,
     /// Such as `build-commands`

@@ -2,6 +2,7 @@
 //! judged, and only then runs: `run` needs a [`Pass`]. To add a tool, write a file and a line in
 //! [`built_in`].
 
+mod agent;
 mod apply_patch;
 mod arguments;
 mod ask_user;
@@ -21,6 +22,7 @@ mod find_files;
 mod grep;
 mod confinement_guard;
 mod hard_links;
+mod helper_set;
 mod history;
 mod list_dir;
 mod live_output;
@@ -77,6 +79,7 @@ pub(crate) use confinement::ConfinementSettings;
 pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard};
 pub(crate) use current_place::{current_place, edited_path};
 use hard_links::OtherNames;
+pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask};
 pub(crate) use hidden_paths::{KnownFolders, hidden_below};
 pub(crate) use project_context::{
     custom_commands, describe_notes, describe_skills, folder_instructions, project_sources,
@@ -111,6 +114,7 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
         Arc::new(memory::Memory),
         Arc::new(skill::LoadSkill),
         Arc::new(history::History),
+        Arc::new(agent::Agent),
         Arc::new(ask_user::AskUser),
         Arc::new(exit_plan::ExitPlan),
     ]
@@ -141,6 +145,9 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// Whether no call ever changes anything, so that repeating the same call brings nothing new.
     /// Whether calls may run concurrently is decided by their effects, not by this.
     const IS_READ_ONLY: bool = false;
+    /// Whether a call runs other calls and waits for them, as a helper does. It takes no place among
+    /// those that run concurrently, and a cancel waits for it to end them.
+    const RUNS_CALLS: bool = false;
 
     /// The paths that the arguments name. Each is resolved once per call, so that the place that
     /// the user is shown, the place that is judged and the place that is touched are the same.
@@ -215,6 +222,8 @@ pub struct ToolCtx {
     pub call: CallId,
     /// Cancelled together with the turn. A tool with side effects stops them before it returns.
     pub cancel: CancellationToken,
+    /// Runs helpers, if the call may start any.
+    pub helpers: Option<Arc<dyn HelperRunner>>,
 }
 
 /// The result of a call.
@@ -305,6 +314,10 @@ pub trait PreparedCall: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<CallContent>, ToolRefusal>>;
     /// The contents that the call is going to give to files, as far as they are known beforehand.
     fn expected_changes(&self) -> Vec<ExpectedChange<'_>>;
+    /// Whether it runs other calls. See [`Tool::RUNS_CALLS`].
+    fn runs_calls(&self) -> bool {
+        false
+    }
     /// Executes the call.
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome>;
 }
@@ -438,6 +451,10 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
 
     fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
         self.tool.expected_changes(&self.preview, &self.targets)
+    }
+
+    fn runs_calls(&self) -> bool {
+        T::RUNS_CALLS
     }
 
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome> {

@@ -16,8 +16,7 @@ const MAX_ENTRIES: usize = 100;
 #[derive(Debug)]
 pub(super) struct Plan;
 
-/// Show the user a plan for work of three or more steps and keep it up to date. Send the whole list
-/// each time, one step in progress.
+/// Show the user a plan and keep it up to date. Send the whole list each time, one step in progress.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct PlanArgs {
     entries: Vec<PlanStep>,

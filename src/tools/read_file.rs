@@ -51,7 +51,6 @@ pub(super) struct ReadFileArgs {
     #[serde(default)]
     #[schemars(skip)]
     limit: Option<i64>,
-    /// Default true
     #[serde(default)]
     show_line_numbers: Option<bool>,
 }

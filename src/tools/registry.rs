@@ -53,6 +53,7 @@ const FOREIGN_NAMES: &[(&str, &[&str])] = &[
     ),
     ("web_fetch", &["fetch", "fetchurl", "fetchwebpage"]),
     ("plan", &["todowrite", "updateplan"]),
+    ("agent", &["task", "spawn", "subagent"]),
 ];
 
 /// The least similarity (0 to 1) of a name that is suggested for an unknown one.
@@ -73,6 +74,8 @@ pub struct OfferContext {
     pub skills: Vec<String>,
     /// The session is in plan mode, so `exit_plan` is available.
     pub is_planning: bool,
+    /// A line for each type of helpers that users have defined; `None` if the model cannot start helpers.
+    pub helpers: Option<Arc<[String]>>,
 }
 
 /// The built-in tools and their specs, shared by all sessions of a process.
@@ -139,6 +142,21 @@ impl Toolbox {
             allowed: OnceLock::new(),
             advertised: Mutex::default(),
         }
+    }
+
+    /// The tools of a helper of this session: those of these names, or all, without those that only the
+    /// session itself can use. The MCP tools are those that are available now.
+    pub(crate) fn for_helper(&self, names: Option<&[String]>) -> Toolbox {
+        let allowed = AllowedTools::of_helper(names, self.allowed.get().cloned());
+        let helper = Toolbox::new(Arc::clone(&self.built_in), RemoteTools::default());
+        helper.restrict(allowed);
+        helper.remote.set_tools(self.remote.index().tools().to_vec());
+        helper
+    }
+
+    /// No tools, for an answer without calls.
+    pub(crate) fn without_tools(&self) -> Toolbox {
+        self.for_helper(Some(&[]))
     }
 
     pub fn remote_tools(&self) -> &RemoteTools {

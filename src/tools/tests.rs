@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::{
-    OfferContext, Registry, RemoteTools, Tool, Toolbox, apply_patch, arguments, ask_user, built_in,
-    delete_path, edit_file, exec, exec_output, exit_plan, find_files, grep, history, list_dir,
-    memory, move_path, plan, read_file, skill, tool_search, web_fetch, write_file,
+    OfferContext, Registry, RemoteTools, Tool, Toolbox, agent, apply_patch, arguments, ask_user,
+    built_in, delete_path, edit_file, exec, exec_output, exit_plan, find_files, grep, history,
+    list_dir, memory, move_path, plan, read_file, skill, tool_search, web_fetch, write_file,
 };
 
 fn toolbox() -> Toolbox {
@@ -24,6 +24,7 @@ fn full_context() -> OfferContext {
         prefers_patches: true,
         skills: vec!["release-notes".to_owned()],
         is_planning: true,
+        helpers: Some(Arc::default()),
     }
 }
 
@@ -52,6 +53,7 @@ fn the_specs_in_the_file_are_those_of_the_argument_types() {
         format!("{:?}:{}", T::NAME, arguments::derive_spec::<T>())
     }
     let lines = [
+        line::<agent::Agent>(),
         line::<apply_patch::ApplyPatch>(),
         line::<ask_user::AskUser>(),
         line::<delete_path::DeletePath>(),

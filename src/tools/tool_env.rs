@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::confinement::ConfinementSettings;
 use super::confinement_guard::ConfinementGuard;
+use super::helper_set::HelperSet;
 use turnwright_policy::permission::{AuditLog, SharedMode};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
@@ -67,8 +68,11 @@ pub struct ToolEnv {
     /// The permission mode: how much may be done without asking.
     pub mode: SharedMode,
     pub confinement: ConfinementSettings,
-    /// Watches the protected paths while commands run.
-    pub guard: ConfinementGuard,
+    /// Watches the protected paths while commands run. Helpers share it with their session, because what
+    /// one of them was allowed to change is no intrusion for the other.
+    pub guard: Arc<ConfinementGuard>,
+    /// The helpers of the session.
+    pub helpers: HelperSet,
     /// The stored log of the session.
     pub log: SessionLog,
     /// Records the file changes of calls, so that they can be undone.
@@ -106,7 +110,8 @@ impl ToolEnv {
             pages: PageCache::default(),
             mode: SharedMode::default(),
             confinement: ConfinementSettings::default(),
-            guard: ConfinementGuard::default(),
+            guard: Arc::default(),
+            helpers: HelperSet::default(),
             log: SessionLog::default(),
             checkpoint: ChangeTracker::default(),
             open_questions: Mutex::default(),
@@ -124,16 +129,21 @@ impl ToolEnv {
         std::mem::take(&mut *self.open_questions.lock())
     }
 
-    /// News of commands that no call waits for, each returned once: their output and end, and what
-    /// they changed in protected places. The user is notified of the latter, so call this only for
+    /// News of commands and helpers that no call waits for, each returned once: their output and end, and
+    /// what they changed in protected places. The user is notified of the latter, so call this only for
     /// a turn that runs or begins.
     pub fn command_news(&self) -> Option<String> {
         self.report_audit_loss();
-        let protected = self.guard.take_reports();
+        let protected = self.guard.take_reports(&self.jobs);
         if let Some(protected) = &protected {
             self.client.update(Update::Notice(protected.trim_end().to_owned()));
         }
-        let text: String = self.jobs.take_end_notices().into_iter().chain(protected).collect();
+        let (helpers, notices) = self.helpers.take_news();
+        for notice in notices {
+            self.client.update(Update::Notice(notice));
+        }
+        let ended = self.jobs.take_end_notices();
+        let text: String = ended.into_iter().chain(protected).chain([helpers]).collect();
         (!text.is_empty()).then_some(text)
     }
 

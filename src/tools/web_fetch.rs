@@ -30,7 +30,6 @@ pub(super) struct WebFetch;
 pub(super) struct WebFetchArgs {
     #[serde(alias = "uri", alias = "link")]
     url: String,
-    /// Where to continue
     #[serde(default)]
     offset: Option<u64>,
     /// Keep HTML

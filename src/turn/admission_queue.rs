@@ -1,6 +1,6 @@
 //! Admits tool calls: each waits for the earlier calls that it could affect, a bounded number runs
-//! at a time, and the user is asked about one call at a time. A turn has a queue of its own; calls of
-//! MCP clients share one.
+//! at a time, and the user is asked about one call at a time. The turns of a session and its helpers
+//! share a queue, and so do the calls of MCP clients.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) const MAX_CONCURRENT_CALLS: usize = 8;
 
 /// The calls that wait or run, in the order of their arrival.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AdmissionQueue(Arc<SharedQueue>);
+pub(crate) struct AdmissionQueue(Arc<SharedQueue>);
 
 #[derive(Debug, Default)]
 struct SharedQueue {
@@ -63,9 +63,10 @@ impl AdmissionTicket {
         self.wait_until(|calls| calls.try_ask(self.number)).await;
     }
 
-    /// The call runs from now on; the user can be asked about the next one.
-    pub(super) fn start_running(&self) {
-        self.set(CallState::Running);
+    /// The call runs from now on; the user can be asked about the next one. One that runs other calls
+    /// must not take the room of those.
+    pub(super) fn start_running(&self, runs_calls: bool) {
+        self.set(if runs_calls { CallState::RunningCalls } else { CallState::Running });
     }
 
     fn set(&self, state: CallState) {
@@ -121,6 +122,8 @@ enum CallState {
     /// The user is being asked about it.
     Asking,
     Running,
+    /// It runs, and what it does are other calls.
+    RunningCalls,
 }
 
 impl QueuedCalls {
@@ -174,7 +177,7 @@ impl QueuedCalls {
         let is_before = |call: &QueuedCall| match call.state {
             CallState::Asking => true,
             CallState::Previewing | CallState::AwaitingAnswer => call.number < number,
-            CallState::Waiting | CallState::Running => false,
+            CallState::Waiting | CallState::Running | CallState::RunningCalls => false,
         };
         let asks = self.has_room() && !self.calls.iter().any(is_before);
         if asks {

@@ -65,6 +65,7 @@ impl Turn {
                 }
             }
         }
+        self.add_helper_cost();
         cancelled.sort_by_key(|it| it.0);
         for (index, refusal, shown) in cancelled {
             self.refuse(&mut results, index, refusal, shown).await;

@@ -15,7 +15,7 @@ use super::SharedRules;
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::cards::{abridged_arguments, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
-use crate::tools::{AnyTool, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
+use crate::tools::{AnyTool, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::{
     self, ApprovalRequest, Confinement, Grants, Judgement, Mode, Pass, PolicyRules, SharedMode,
 };
@@ -86,6 +86,8 @@ pub(super) struct CallRunner {
     pub(super) grants: Arc<Mutex<Grants>>,
     pub(super) origin: CallOrigin,
     queue: AdmissionQueue,
+    /// Runs the helpers that calls start; `None` in a helper and outside of a conversation.
+    pub(super) helpers: Option<Arc<dyn HelperRunner>>,
 }
 
 impl std::fmt::Debug for CallRunner {
@@ -99,16 +101,16 @@ impl CallRunner {
         env: Arc<ToolEnv>,
         mode: SharedMode,
         policy: SharedRules,
-        grants: Grants,
+        grants: Arc<Mutex<Grants>>,
         origin: CallOrigin,
+        queue: AdmissionQueue,
     ) -> CallRunner {
-        let grants = Arc::new(Mutex::new(grants));
-        CallRunner { env, mode, policy, grants, origin, queue: AdmissionQueue::default() }
+        CallRunner { env, mode, policy, grants, origin, queue, helpers: None }
     }
 
-    /// The grants, when all calls have ended.
-    pub(super) fn into_grants(self) -> Grants {
-        std::mem::take(&mut self.grants.lock())
+    /// A copy of the grants.
+    pub(super) fn grants(&self) -> Grants {
+        self.grants.lock().clone()
     }
 
     /// Parses the arguments.
@@ -122,7 +124,8 @@ impl CallRunner {
         let (name, view) = (tool.name().to_owned(), tool.pending_view());
         let raw_input = abridged_arguments(&arguments);
         let prepared = catch_panic_sync(|| tool.prepare(arguments))??;
-        let ctx = ToolCtx { env: Arc::clone(&self.env), call: id.clone(), cancel };
+        let helpers = self.helpers.clone();
+        let ctx = ToolCtx { env: Arc::clone(&self.env), call: id.clone(), cancel, helpers };
         Ok(PendingCall { id, name, raw_input, prepared, ctx, view })
     }
 
@@ -168,7 +171,7 @@ impl CallRunner {
             Ok(authorised) => authorised,
             Err(refusal) => return Err(CallEnd::NotRun(refusal, planned)),
         };
-        ticket.start_running();
+        ticket.start_running(call.prepared.runs_calls());
         // A call that has not started by now never runs, even if a yes arrives late (R-CANCEL-5).
         if cancel.is_cancelled() {
             return Err(CallEnd::NotRun(cancelled(), planned));
@@ -340,16 +343,18 @@ impl PendingCall {
             let update = CallUpdate::new(id, ToolCallStatus::InProgress);
             ctx.env.client.update(Update::CallUpdate(Box::new(update)));
         }
+        let runs_calls = prepared.runs_calls();
         let running = catch_panic(async { prepared.run(pass, &ctx).await });
-        let outcome = if reads_only {
+        let outcome = if reads_only && !runs_calls {
             unless_cancelled(&ctx.cancel, running).await
         } else {
             // A call with side effects is notified of the cancel and awaited; dropping it is the
-            // last resort.
+            // last resort. One that runs other calls ends after the last of these.
+            let grace = if runs_calls { 2 * GRACE } else { GRACE };
             tokio::select! {
                 biased;
                 outcome = running => Some(outcome),
-                () = grace_elapsed(&ctx.cancel) => None,
+                () = grace_elapsed(&ctx.cancel, grace) => None,
             }
         };
         let mut outcome = match outcome {
@@ -411,9 +416,9 @@ async fn unless_cancelled<T>(
     }
 }
 
-async fn grace_elapsed(cancel: &CancellationToken) {
+async fn grace_elapsed(cancel: &CancellationToken, grace: Duration) {
     cancel.cancelled().await;
-    tokio::time::sleep(GRACE).await;
+    tokio::time::sleep(grace).await;
 }
 
 /// Catches a panic of the tool: a bug in a tool must not end the turn.

@@ -184,8 +184,9 @@ impl Turn {
             Arc::clone(&services.env),
             services.mode.clone(),
             services.policy.clone(),
-            Grants::default(),
+            Arc::default(),
             CallOrigin::Conversation,
+            services.queue.clone(),
         );
         let running = async {
             let pending = runner.prepare(id.clone(), tool, arguments, cancel.clone())?;

@@ -2,10 +2,13 @@
 //! of every history the request is one that a strict server accepts.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use turnwright_llm::{ReasoningEffort, Request};
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{History, Message, ToolSpecs};
 use turnwright_types::repair::repair;
+use turnwright_workspace::files::Roots;
 
 /// The built-in system prompt. It is always the same bytes, so that it can be cached; everything that
 /// changes is sent with the user's messages.
@@ -20,6 +23,26 @@ pub(crate) fn system_prompt(name: Option<&str>, further: Option<&str>) -> Arc<st
         prompt.push_str(&format!("\n{further}\n"));
     }
     prompt.into()
+}
+
+/// The folders of a session, for the model.
+pub(crate) fn folder_lines(roots: &Roots) -> String {
+    let mut text = format!("Project folder: {}\n", roots.cwd().display());
+    for folder in roots.additional_folders() {
+        let folder = escape_hidden_line(&folder.to_string_lossy());
+        text.push_str(&format!("Another folder of the project: {folder}\n"));
+    }
+    text
+}
+
+/// What the model is told at the beginning of a conversation.
+pub(crate) fn environment_lines(roots: &Roots) -> String {
+    format!(
+        "{}System: {}\nDate: {}\n",
+        folder_lines(roots),
+        std::env::consts::OS,
+        &httpdate::fmt_http_date(SystemTime::now())[..16],
+    )
 }
 
 pub(super) fn request(

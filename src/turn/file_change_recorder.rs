@@ -123,7 +123,7 @@ impl FileChangeRecorder {
             }
             RecordedCall::Command { before: Some(before), jobs, check } => {
                 if env.jobs.running_ids().iter().any(|it| !jobs.contains(it)) {
-                    checkpoint.note_background_command(&ctx.call);
+                    checkpoint.note_background_command(&env.log.recorded_call(&ctx.call));
                 }
                 let log = (&env.log, &ctx.call);
                 let (changes, report) = after(&checkpoint, before, check, log, &ctx.cancel).await;

@@ -13,9 +13,10 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AnnouncedMode, CacheGuard, FolderInstructions, SharedChecks, SharedMode, SharedModelSelection,
-    SharedRules, TurnServices,
+    AdmissionQueue, AnnouncedMode, CacheGuard, FolderInstructions, ModelFinder, SharedChecks,
+    SharedMode, SharedModelSelection, SharedRules, TurnServices,
 };
+use crate::error::Error;
 use crate::tools::{AnyTool, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, built_in};
 use turnwright_llm::{
     Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
@@ -260,6 +261,8 @@ pub(crate) fn turn_fixture(
         max_requests: 10,
         cache_guard: CacheGuard::default(),
         limits: crate::config::Limits::default(),
+        queue: AdmissionQueue::default(),
+        models: ModelFinder::new(|_| Err(Error::Cancelled)),
         truncation_reported: Arc::default(),
         assumed_window_told: Arc::default(),
         base_url_reported: Arc::default(),

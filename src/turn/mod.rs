@@ -26,6 +26,8 @@ mod streaming_call;
 mod partial_arguments;
 pub(crate) mod fuzzing;
 mod call_results;
+mod helper;
+mod helper_client;
 mod sample;
 mod silence;
 mod draft_writer;
@@ -65,9 +67,11 @@ use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, StopReason, ToolCall, UserMessage};
 use turnwright_types::update::Update;
 
+pub(crate) use admission_queue::AdmissionQueue;
 use call_runner::{CallOrigin, CallRunner};
 use cards::OpenCards;
 use checks::TurnChecks;
+use helper::TurnHelpers;
 use loop_detector::LoopDetector;
 use make_room::RoomState;
 pub(crate) use model_failures::stopped_note;
@@ -78,9 +82,10 @@ pub(crate) use cache_guard::CacheGuard;
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use checks::{Check, SharedChecks};
 pub(crate) use compaction::{compact_on_request, is_window_assumed, window};
-pub(crate) use context::system_prompt;
+pub(crate) use context::{environment_lines, folder_lines, system_prompt};
 pub(crate) use folder_instructions::FolderInstructions;
 pub(crate) use handoff::{compact, summary_of};
+pub(crate) use helper::ModelFinder;
 use limits::{ReachedLimit, SpendingMeter};
 pub(crate) use prune::prune;
 pub(crate) use standalone_calls::StandaloneCalls;
@@ -114,6 +119,10 @@ pub(crate) struct TurnServices {
     pub cache_guard: CacheGuard,
     /// What a turn and the session may use up besides.
     pub limits: Limits,
+    /// The calls that wait or run, also those of helpers.
+    pub queue: AdmissionQueue,
+    /// Finds the models of helpers.
+    pub models: ModelFinder,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
     /// Whether the user was told that the size of the window is only assumed.
@@ -206,6 +215,7 @@ impl TurnServices {
             prefers_patches: self.selection.get().model.prefers_apply_patch(),
             skills: self.env.skills.names(),
             is_planning: self.mode.get() == Mode::Plan,
+            helpers: self.env.helpers.catalogue(),
         }
     }
 }
@@ -324,6 +334,8 @@ pub(crate) struct Turn {
     checks: TurnChecks,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
+    /// Whether it is a helper's, whose file changes belong to the turn of its session.
+    is_helper: bool,
 }
 
 /// The result of a turn.
@@ -369,8 +381,36 @@ enum TurnStep {
 impl Turn {
     pub(crate) fn new(
         services: TurnServices,
-        mut history: History,
+        history: History,
         grants: Grants,
+        prompt: UserMessage,
+        cancel: CancellationToken,
+    ) -> Turn {
+        let grants = Arc::new(Mutex::new(grants));
+        let mut turn =
+            Turn::with_grants(services.clone(), history, Arc::clone(&grants), prompt, cancel);
+        if services.env.helpers.catalogue().is_some() {
+            turn.runner.helpers = Some(Arc::new(TurnHelpers::new(services, grants)));
+        }
+        turn
+    }
+
+    /// A turn of a helper, which shares the grants of its session.
+    fn of_helper(
+        services: TurnServices,
+        history: History,
+        grants: Arc<Mutex<Grants>>,
+        prompt: UserMessage,
+        cancel: CancellationToken,
+    ) -> Turn {
+        let turn = Turn::with_grants(services, history, grants, prompt, cancel);
+        Turn { is_helper: true, ..turn }
+    }
+
+    fn with_grants(
+        services: TurnServices,
+        mut history: History,
+        grants: Arc<Mutex<Grants>>,
         prompt: UserMessage,
         cancel: CancellationToken,
     ) -> Turn {
@@ -389,6 +429,7 @@ impl Turn {
             services.policy.clone(),
             grants,
             CallOrigin::Conversation,
+            services.queue.clone(),
         );
         Turn {
             services,
@@ -406,13 +447,16 @@ impl Turn {
             steering: SteeringQueue::default(),
             checks: TurnChecks::default(),
             last_hidden: None,
+            is_helper: false,
         }
     }
 
     /// Runs the turn to its end. On return every card has its final status and every call its
     /// result.
     pub(crate) async fn run(mut self) -> FinishedTurn {
-        self.services.env.checkpoint.drop_costly_baseline();
+        if !self.is_helper {
+            self.services.env.checkpoint.drop_costly_baseline();
+        }
         self.services.tools.load_called_tools(&self.history);
         self.wait_for_servers().await;
         self.add_project_context().await;
@@ -475,13 +519,23 @@ impl Turn {
             self.push_hidden_message(note);
         }
         self.keep_unread_steering();
-        file_change_recorder::end_turn(&self.services, &self.cancel).await;
+        if !self.is_helper {
+            file_change_recorder::end_turn(&self.services, &self.cancel).await;
+        }
+        self.add_helper_cost();
         let why = result.as_ref().map_or("error", |it| it.as_str());
         let written = self.services.log().end_turn(why, self.history.minted, self.history.cost);
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
         self.services.send_notices();
-        FinishedTurn { history: self.history, grants: self.runner.into_grants(), result }
+        FinishedTurn { history: self.history, grants: self.runner.grants(), result }
+    }
+
+    /// Adds what helpers have cost since the last time.
+    fn add_helper_cost(&mut self) {
+        if let Some(cost) = self.services.env.helpers.take_cost() {
+            *self.history.cost.get_or_insert_default() += cost;
+        }
     }
 
     /// Waits a few seconds for MCP servers that are still connecting, so that the session's first

@@ -241,6 +241,7 @@ impl Turn {
         if let Some(usage) = counted {
             let messages = self.history.messages.len();
             self.history.meter.record(&usage, request_weight(request), messages);
+            self.services.env.helpers.count_tokens(usage);
             let cost = model.price().map(|it| it.cost(&usage));
             if let Some(cost) = cost {
                 *self.history.cost.get_or_insert_default() += cost;

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::SharedRules;
+use super::admission_queue::AdmissionQueue;
 use super::call_runner::{CallEnd, CallOrigin, CallRunner};
 use crate::tools::{AnyTool, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::{Grants, SharedMode};
@@ -19,8 +21,9 @@ pub(crate) struct StandaloneCalls(CallRunner);
 
 impl StandaloneCalls {
     pub(crate) fn new(env: ToolEnv, mode: SharedMode, policy: SharedRules) -> StandaloneCalls {
-        let origin = CallOrigin::McpClient;
-        StandaloneCalls(CallRunner::new(Arc::new(env), mode, policy, Grants::default(), origin))
+        let (origin, queue) = (CallOrigin::McpClient, AdmissionQueue::default());
+        let grants = Arc::new(Mutex::new(Grants::default()));
+        StandaloneCalls(CallRunner::new(Arc::new(env), mode, policy, grants, origin, queue))
     }
 
     pub(crate) fn env(&self) -> &Arc<ToolEnv> {

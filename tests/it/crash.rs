@@ -221,7 +221,14 @@ fn script() -> Value {
             step("exec", &command),
             step("read_file", &json!({ "path": "edited" })),
             step("read_file", &json!({ "path": "missing" })),
+            step("agent", &json!({ "description": "help", "prompt": format!("Helper {round}") })),
         ]));
+        let again = step("write_file", &json!({ "path": "written", "content": content(round) }));
+        for reply in
+            [json!([again]), json!([{ "text": "It is written.", "chunks": 3, "every_ms": 1 }])]
+        {
+            replies.push(json!({ "when": format!("Helper {round}"), "steps": reply }));
+        }
     }
     replies.push(json!([{ "text": "All of it is done.", "chunks": 3, "every_ms": 1 }]));
     replies.into()

@@ -38,6 +38,7 @@ mod exhausted_threads;
 mod export;
 #[cfg(unix)]
 mod first_run;
+mod helpers;
 mod history;
 mod hostile;
 mod hostile_repository;

@@ -107,6 +107,7 @@ fn history_prints_a_table_or_json_lines() {
         "timestamp",
         "user_message",
         "message_id",
+        "spawn_task",
     ];
     expected.sort_unstable();
     let mut sorted = keys.clone();

@@ -33,6 +33,7 @@ mod edit_file;
 mod error_texts;
 mod errors;
 mod escapes;
+mod helpers;
 mod history;
 mod initialize;
 mod instructions;

@@ -165,6 +165,7 @@ fn another_program_can_read_every_call_from_the_table_tool_conversations() {
         "timestamp",
         "user_message",
         "message_id",
+        "spawn_task",
     ];
     assert_eq!(find.column_names(), columns);
     let mut rows = find.query([]).unwrap();

@@ -232,6 +232,8 @@ pub struct SessionRow {
     pub is_archived: bool,
     /// The session that it was forked from.
     pub parent: Option<SessionId>,
+    /// The session whose helper has this conversation. It is written and never read.
+    pub helper_of: Option<SessionId>,
     /// The last used permission mode.
     pub mode: Option<String>,
     /// The last used model.
@@ -259,6 +261,7 @@ impl SessionRow {
             updated_at: now,
             is_archived: false,
             parent: None,
+            helper_of: None,
             mode: None,
             model: None,
             effort: None,

@@ -15,6 +15,7 @@ use super::blobs;
 use super::packed_json::unpack;
 use super::read::{path_to_value, session_key, time_from_millis, to_millis};
 use super::rows;
+use super::schema;
 use super::text_search::TextSearch;
 use super::{Audience, CallStatus, Entry, RewoundEntries, StoreError};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
@@ -102,6 +103,16 @@ pub struct CallRecord {
     pub at: SystemTime,
     /// The beginning of the prompt in whose turn it was made.
     pub user_message: String,
+    /// The helper that it has started, as a JSON object.
+    pub spawn_task: Option<String>,
+}
+
+impl CallRecord {
+    /// The helper that the call has started; null if it has started none.
+    pub fn spawn_task(&self) -> serde_json::Value {
+        let task = self.spawn_task.as_deref().map(serde_json::from_str);
+        task.and_then(Result::ok).unwrap_or_default()
+    }
 }
 
 /// A stored message, for display.
@@ -124,7 +135,7 @@ pub struct MessageRecord {
 const CALL_QUERY: &str = "SELECT calls.id, {order}, sessions.id, sessions.title, calls.turn, \
                      calls.message_id, calls.call, calls.tool_name, calls.arguments, \
                      calls.arguments_refs, calls.status, calls.result, calls.result_blob, \
-                     calls.duration_ms, coalesce(calls.ended_at, calls.asked_at), turns.words \
+                     calls.duration_ms, coalesce(calls.ended_at, calls.asked_at), turns.words, {spawn} \
                      FROM calls CROSS JOIN sessions ON sessions.key = calls.session LEFT JOIN turns \
                      ON turns.session = calls.session AND turns.number = calls.turn WHERE ";
 
@@ -160,7 +171,7 @@ pub fn find_calls(
     conditions.add_common(query, "calls.session", (order, "calls.id"));
     let sql = format!(
         "{}{} ORDER BY {order} DESC, calls.id DESC",
-        CALL_QUERY.replace("{order}", order),
+        call_query(connection, order)?,
         conditions.sql()
     );
     let mut search = TextSearch::new(connection, &query.words);
@@ -277,13 +288,20 @@ pub fn visible_prompt_text(prompt: &UserMessage) -> String {
     text
 }
 
+/// The query for calls, with this column in the order of the rows.
+fn call_query(connection: &Connection, order: &str) -> Result<String, StoreError> {
+    // A reader may see the database before its migration.
+    let spawn = if schema::has_helpers(connection)? { "calls.spawn_task" } else { "NULL" };
+    Ok(CALL_QUERY.replace("{order}", order).replace("{spawn}", spawn))
+}
+
 /// The calls of one answer.
 fn calls_of(
     connection: &Connection,
     session: i64,
     seq: u64,
 ) -> Result<Vec<CallRecord>, StoreError> {
-    let sql = CALL_QUERY.replace("{order}", "calls.seq")
+    let sql = call_query(connection, "calls.seq")?
         + "calls.session = ? AND calls.seq = ? ORDER BY calls.position";
     let mut find = connection.prepare_cached(&sql)?;
     let mut rows = find.query(rusqlite::params![session, seq])?;
@@ -319,6 +337,7 @@ fn call_record(connection: &Connection, row: &Row<'_>) -> Result<CallRecord, Sto
         duration_ms: row.get(13)?,
         at: time_from_millis(row.get(14)?),
         user_message: row.get::<_, Option<String>>(15)?.unwrap_or_default(),
+        spawn_task: row.get(16)?,
     })
 }
 
@@ -628,7 +647,7 @@ mod tests {
                 "calls_with_errors",
             ),
         ] {
-            let query = CALL_QUERY.replace("{order}", order);
+            let query = CALL_QUERY.replace("{order}", order).replace("{spawn}", "calls.spawn_task");
             let steps = steps(&format!("{query}{condition} ORDER BY {order} DESC, calls.id DESC"));
             assert!(steps.contains(index) && !steps.contains("B-TREE"), "{condition}: {steps}");
         }

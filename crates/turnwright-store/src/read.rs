@@ -91,6 +91,7 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         updated_at: time_from_millis(row.get(6)?),
         is_archived: row.get(7)?,
         parent: text(8)?.map(SessionId::from),
+        helper_of: None,
         mode: text(9)?,
         model: text(10)?,
         effort: text(11)?,

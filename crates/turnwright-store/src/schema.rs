@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("fewer_indexes.sql"),
     include_str!("client_options.sql"),
+    include_str!("helpers.sql"),
 ];
 
 /// The `application_id` of our databases, which is set by the first migration.
@@ -139,6 +140,11 @@ pub(super) fn has_client_options(connection: &Connection) -> Result<bool, StoreE
     Ok(version(connection)? > 2)
 }
 
+/// Whether the tables have the columns of the fourth migration.
+pub(super) fn has_helpers(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(version(connection)? > 3)
+}
+
 /// True if a newer database declares that a program of version `own` may use it.
 fn accepts_version(connection: &Connection, own: usize) -> bool {
     let query = "SELECT value FROM meta WHERE name = 'usable_from'";
@@ -199,7 +205,7 @@ mod tests {
     }
 
     /// The version of a database with all migrations.
-    const CURRENT: i64 = 3;
+    const CURRENT: i64 = 4;
 
     fn open(path: &Path) -> Connection {
         let connection = Connection::open(path).unwrap();

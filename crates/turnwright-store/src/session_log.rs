@@ -52,6 +52,8 @@ struct SessionLogInner {
     /// The last commit that was waited for has timed out.
     is_hung: Arc<AtomicBool>,
     delivered: Mutex<DeliveredNotices>,
+    /// Where file changes are recorded, if not here.
+    changes: Option<ChangeTarget>,
 }
 
 /// How far the writes of a session have come.
@@ -113,9 +115,23 @@ impl PendingWrite {
 impl SessionLog {
     /// The log of a session without entries.
     pub fn new(store: Store, session: SessionId) -> SessionLog {
+        SessionLog::with_changes(store, session, None)
+    }
+
+    /// The log of a helper that a call of the current turn starts. What its calls change is recorded
+    /// as changes of that turn of this session, so that an undo of the turn covers it.
+    #[must_use]
+    pub fn for_helper(&self, session: SessionId, call: &CallId) -> SessionLog {
+        let Some(inner) = &self.0 else { return SessionLog::default() };
+        let target = ChangeTarget { log: self.clone(), turn: self.turn(), call: call.clone() };
+        SessionLog::with_changes(inner.store.clone(), session, Some(target))
+    }
+
+    fn with_changes(store: Store, session: SessionId, changes: Option<ChangeTarget>) -> SessionLog {
         SessionLog(Some(Arc::new(SessionLogInner {
             store,
             session,
+            changes,
             next: AtomicU64::new(1),
             turn: AtomicU64::new(0),
             row: Mutex::default(),
@@ -254,6 +270,20 @@ impl SessionLog {
         intent: ChangeIntent,
         durability: Durability,
     ) -> PendingWrite {
+        if let Some(target) = self.change_target() {
+            // Writes are committed in their order, so the second one is waited for.
+            drop(target.record(call, intent.files, intent.bytes, durability));
+            return self.begin_call(call, ChangeIntent::default(), durability);
+        }
+        self.begin_call(call, intent, durability)
+    }
+
+    fn begin_call(
+        &self,
+        call: &CallId,
+        intent: ChangeIntent,
+        durability: Durability,
+    ) -> PendingWrite {
         let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
         let retained_bytes = intent.bytes.iter().map(|it| it.len()).sum();
         self.submit_sized(durability, retained_bytes, move |connection, session| {
@@ -267,8 +297,32 @@ impl SessionLog {
         })
     }
 
+    /// Records that a call starts a helper, and what it is to do, as a JSON object.
+    pub fn record_helper(&self, call: &CallId, task: String) -> PendingWrite {
+        let (call, now) = (call.clone(), to_millis(SystemTime::now()));
+        self.submit_sized(Durability::ProcessCrash, task.len(), move |connection, session| {
+            let update = "UPDATE calls SET status = ?, begun_at = ?, spawn_task = ? \
+                          WHERE session = ? AND call = ?";
+            let status = CallStatus::Running.as_str();
+            let task = redact::text(&task);
+            connection.prepare_cached(update)?.execute(params![
+                status,
+                now,
+                task,
+                session,
+                call.as_str()
+            ])?;
+            Ok(())
+        })
+    }
+
     /// Records the outcome of a call.
-    pub fn finish_call(&self, call: &CallId, outcome: CallOutcome) -> PendingWrite {
+    pub fn finish_call(&self, call: &CallId, mut outcome: CallOutcome) -> PendingWrite {
+        if let Some(target) = self.change_target() {
+            let files = std::mem::take(&mut outcome.file_changes);
+            let bytes = std::mem::take(&mut outcome.file_contents);
+            drop(target.record(call, files, bytes, Durability::ProcessCrash));
+        }
         let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
         let retained_bytes = outcome_size(&outcome);
         self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
@@ -285,9 +339,32 @@ impl SessionLog {
         files: Vec<FileChange>,
         bytes: Vec<Arc<[u8]>>,
     ) -> PendingWrite {
-        let call = call.clone();
+        match self.change_target() {
+            Some(target) => target.record(call, files, bytes, Durability::ProcessCrash),
+            None => {
+                self.submit_changes((turn, call.clone()), files, bytes, Durability::ProcessCrash)
+            }
+        }
+    }
+
+    /// The call that changes of this call are recorded for.
+    pub fn recorded_call(&self, call: &CallId) -> CallId {
+        self.change_target().map_or_else(|| call.clone(), |it| it.call_id(call))
+    }
+
+    fn change_target(&self) -> Option<&ChangeTarget> {
+        self.0.as_ref().and_then(|it| it.changes.as_ref())
+    }
+
+    fn submit_changes(
+        &self,
+        (turn, call): (u64, CallId),
+        files: Vec<FileChange>,
+        bytes: Vec<Arc<[u8]>>,
+        durability: Durability,
+    ) -> PendingWrite {
         let retained_bytes = bytes.iter().map(|it| it.len()).sum();
-        self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
+        self.submit_sized(durability, retained_bytes, move |connection, session| {
             put_file_contents(connection, session, &bytes)?;
             record_changes(connection, session, (turn, &call), &files)
         })
@@ -421,6 +498,34 @@ impl SessionLog {
         submitted.last_commit = Some(commit.clone());
         drop(submitted);
         inner.pending(Some(commit))
+    }
+}
+
+/// The turn and the call of another session that file changes are recorded for.
+#[derive(Debug)]
+struct ChangeTarget {
+    log: SessionLog,
+    turn: u64,
+    call: CallId,
+}
+
+impl ChangeTarget {
+    /// The call of a helper, as it is named in the other session.
+    fn call_id(&self, call: &CallId) -> CallId {
+        CallId::from(format!("{}.{call}", self.call))
+    }
+
+    fn record(
+        &self,
+        call: &CallId,
+        files: Vec<FileChange>,
+        bytes: Vec<Arc<[u8]>>,
+        durability: Durability,
+    ) -> PendingWrite {
+        if files.is_empty() && bytes.is_empty() {
+            return PendingWrite::default();
+        }
+        self.log.submit_changes((self.turn, self.call_id(call)), files, bytes, durability)
     }
 }
 

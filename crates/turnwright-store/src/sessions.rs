@@ -80,11 +80,13 @@ pub fn list(
         }
     };
     let last = after.map(|it| it.last);
+    // A reader may see the database before its migration.
+    let no_helpers = if schema::has_helpers(connection)? { "AND helper_of IS NULL" } else { "" };
     let query = format!(
         "SELECT {SESSION_COLUMNS}, key, {time} AS at FROM sessions WHERE created_at <= ?1 \
          AND (?2 IS NULL OR (at, key) < (?2, ?3)) \
          AND (?4 IS NULL OR cwd = ?4 OR real_cwd = ?5) \
-         AND (?6 IS NULL OR archived = ?6) \
+         AND (?6 IS NULL OR archived = ?6) {no_helpers} \
          AND (archived OR title IS NOT NULL OR parent IS NOT NULL \
               OR EXISTS (SELECT 1 FROM turns WHERE session = sessions.key) \
               OR id IN (SELECT value FROM json_each(?7))) \
@@ -201,12 +203,23 @@ fn require_row(count: usize) -> Result<(), StoreError> {
     if count == 0 { Err(StoreError::NoSuchSession) } else { Ok(()) }
 }
 
-/// Deletes a session and the blobs that no other session uses. Returns whether it existed.
+/// Deletes a session with those of its helpers, and the blobs that no other session uses. Returns
+/// whether it existed.
 ///
 /// # Errors
 /// If the deletion cannot be written.
 pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
     let Some(session) = find_session_key(connection, id)? else { return Ok(false) };
+    let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE helper_of = ?")?;
+    let helpers =
+        find.query_map([id.as_str()], |it| it.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    for key in helpers.into_iter().chain([session]) {
+        delete_by_key(connection, key)?;
+    }
+    Ok(true)
+}
+
+fn delete_by_key(connection: &Connection, session: i64) -> Result<(), StoreError> {
     // Calls refer to blobs.
     connection.execute("DELETE FROM calls WHERE session = ?", [session])?;
     connection.execute(
@@ -215,7 +228,7 @@ pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool, StoreErro
         [session],
     )?;
     connection.execute("DELETE FROM sessions WHERE key = ?", [session])?;
-    Ok(true)
+    Ok(())
 }
 
 fn find_session_key(connection: &Connection, id: &SessionId) -> Result<Option<i64>, StoreError> {
@@ -230,7 +243,7 @@ const COPIED_COLUMNS: &[(&str, &str)] = &[
     (
         "calls",
         "call, seq, position, turn, message_id, tool_name, arguments, arguments_refs, status, \
-         result, result_blob, card, card_refs, asked_at, begun_at, ended_at, duration_ms",
+         result, result_blob, card, card_refs, asked_at, begun_at, ended_at, duration_ms, spawn_task",
     ),
     ("file_versions", "turn, call, path, before, after"),
     ("blob_uses", "blob"),
@@ -509,6 +522,23 @@ mod tests {
             remove_copy(&connection, &id(1)).unwrap();
             assert_eq!((turns(0), turns(1), title()), (of_others, 0, None));
         }
+    }
+
+    #[test]
+    fn the_session_of_a_helper_is_in_no_list_and_is_deleted_with_its_session() {
+        let connection = filled(4);
+        let helper = "UPDATE sessions SET helper_of = 's0' WHERE id IN ('s1', 's3')";
+        connection.execute(helper, []).unwrap();
+        let listed = |open: &[SessionId]| -> Vec<String> {
+            let filter = SessionFilter { open: open.to_vec(), ..SessionFilter::default() };
+            let (rows, _) = list(&connection, &filter, None, 9).unwrap();
+            rows.iter().map(|it| it.id.to_string()).collect()
+        };
+        assert_eq!(listed(&[id(1)]), ["s2", "s0"]);
+        assert!(exists(&connection, &id(1)).unwrap());
+        assert!(delete(&connection, &id(0)).unwrap());
+        assert!(!exists(&connection, &id(1)).unwrap() && !exists(&connection, &id(3)).unwrap());
+        assert_eq!(listed(&[]), ["s2"]);
     }
 
     #[test]

@@ -58,11 +58,11 @@ pub fn check<T: Transport>(agent: &TestAgent<T>) {
                 status.clone_into(&mut card.status);
             }
             // `ask_user` and `exit_plan` use a permission request for a question while their call
-            // runs.
+            // runs, and the calls of a helper are asked about while `agent` runs.
             (Some("session/request_permission"), _)
-                if cards
-                    .get(&key(params, &params["toolCall"]))
-                    .is_some_and(|it| ["ask_user", "exit_plan"].contains(&it.name.as_str())) => {}
+                if cards.get(&key(params, &params["toolCall"])).is_some_and(|it| {
+                    ["ask_user", "exit_plan", "agent"].contains(&it.name.as_str())
+                }) => {}
             (Some("session/request_permission"), _) => check_permission_request(params, &cards),
             (None, _) if message["result"]["stopReason"].is_string() => {
                 for (id, card) in &cards {

@@ -61,9 +61,13 @@ fn definition(method: &str, suffix: &str) -> String {
 fn against(name: &str, body: &Value, message: &Value) {
     static VALIDATORS: OnceLock<Mutex<HashMap<String, &'static Validator>>> = OnceLock::new();
     let mut validators = VALIDATORS.get_or_init(Mutex::default).lock().unwrap();
-    let validator: &'static Validator = validators.entry(name.to_owned()).or_insert_with(|| {
+    // Only the unstable schema has this update, in a definition that both have.
+    let is_unstable = body["update"]["sessionUpdate"] == "subagent_update";
+    let key = format!("{name} {is_unstable}");
+    let validator: &'static Validator = validators.entry(key).or_insert_with(|| {
         let holds = |it: &&Value| it["$defs"].get(name).is_some();
-        let document = documents().into_iter().find(holds).expect("a definition");
+        let mut documents = documents().into_iter().skip(usize::from(is_unstable));
+        let document = documents.find(holds).expect("a definition");
         let mut schema = json!({ "$ref": format!("#/$defs/{name}") });
         schema["$schema"] = document["$schema"].clone();
         schema["$defs"] = document["$defs"].clone();

@@ -9,7 +9,8 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use crate::effect::{CallContent, CallView};
-use crate::ids::{CallId, TerminalId};
+use crate::ids::{CallId, SessionId, TerminalId};
+use crate::message::StopReason;
 use crate::update::Update;
 
 /// The user, and the program through which they use the agent.
@@ -28,6 +29,11 @@ pub trait Client: Send + Sync + 'static {
     /// the future withdraws the question.
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply>;
 
+    /// Shows the conversation of a helper as a session of its own, below this one, if the client can.
+    fn show_helper(&self, _helper: &HelperSession) -> Option<Box<dyn HelperView>> {
+        None
+    }
+
     /// True if [`Client::show_form`] can show forms.
     fn supports_forms(&self) -> bool {
         false
@@ -37,6 +43,23 @@ pub trait Client: Send + Sync + 'static {
     fn show_form(&self, _form: ServerForm) -> BoxFuture<'_, FormOutcome> {
         Box::pin(std::future::ready(FormOutcome::Declined))
     }
+}
+
+/// A helper whose conversation a client may show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelperSession {
+    /// The session that keeps the conversation.
+    pub id: SessionId,
+    /// The task in a few words.
+    pub title: String,
+}
+
+/// The conversation of a helper, as the client shows it.
+pub trait HelperView: Send + Sync {
+    /// Sends an update of the conversation.
+    fn update(&self, update: Update);
+    /// The helper has ended; `None` if it has failed. Nothing follows.
+    fn end(&self, stop: Option<StopReason>);
 }
 
 /// A form that an MCP server asks the user to fill in (an elicitation).

@@ -13,4 +13,5 @@ pub mod web;
 pub mod memory;
 pub mod custom_commands;
 pub mod skills;
+pub mod helper_types;
 pub mod checkpoint;

@@ -35,6 +35,7 @@ fn session(text: &str) -> SessionRow {
         updated_at: at(9_000),
         is_archived: false,
         parent: None,
+        helper_of: None,
         mode: None,
         model: Some(text.to_owned()),
         effort: None,

@@ -33,7 +33,8 @@ const MAX_INLINE_RESULT: usize = 1024;
 pub(super) fn insert_session(connection: &Connection, row: &SessionRow) -> Result<i64, StoreError> {
     connection.execute(
         "INSERT INTO sessions (id, cwd, real_cwd, folders, title, title_is_final, created_at, \
-         updated_at, parent, mode, model, effort) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         updated_at, parent, mode, model, effort, helper_of) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             row.id.as_str(),
             path_to_value(&row.cwd),
@@ -47,6 +48,7 @@ pub(super) fn insert_session(connection: &Connection, row: &SessionRow) -> Resul
             row.mode,
             row.model,
             row.effort,
+            row.helper_of.as_ref().map(SessionId::as_str),
         ],
     )?;
     Ok(connection.last_insert_rowid())

@@ -14,7 +14,8 @@ use super::http;
 #[derive(Clone, Debug)]
 pub struct Scenario {
     plain: Vec<Arc<[Step]>>,
-    conditional: Vec<(String, Arc<[Step]>)>,
+    /// Replies to requests whose last prompt contains a word, and whether each was given.
+    conditional: Vec<(String, Arc<[Step]>, bool)>,
     starts_over: bool,
     next: usize,
 }
@@ -42,7 +43,8 @@ impl Scenario {
             self.plain.push(parse_steps(steps)?);
         } else {
             let mut fields = Fields::of(reply)?;
-            self.conditional.push((fields.need("when")?, parse_steps(fields.need("steps")?)?));
+            let steps = parse_steps(fields.need("steps")?)?;
+            self.conditional.push((fields.need("when")?, steps, false));
             fields.end()?;
         }
         Ok(())
@@ -50,9 +52,12 @@ impl Scenario {
 
     pub(super) fn choose(&mut self, request: &Value) -> Arc<[Step]> {
         let prompt_text = last_user_text(request);
-        if let Some((_, steps)) =
-            self.conditional.iter().find(|(when, _)| prompt_text.contains(when))
-        {
+        // Several replies to the same word are given one after the other, the last again and again.
+        let fits = |it: &&mut (String, _, bool)| prompt_text.contains(&it.0);
+        let mut fitting: Vec<_> = self.conditional.iter_mut().filter(fits).collect();
+        let next = fitting.iter().position(|it| !it.2).or(fitting.len().checked_sub(1));
+        if let Some((_, steps, is_given)) = next.map(|it| &mut *fitting[it]) {
+            *is_given = true;
             return Arc::clone(steps);
         }
         if self.starts_over && self.next == self.plain.len() {

@@ -36,6 +36,8 @@ pub struct TooManyJobs(String);
 #[derive(Debug)]
 pub struct Jobs {
     folder: PathBuf,
+    /// What ids begin with. A number follows.
+    prefix: String,
     time_limit: Duration,
     space: SpaceLimits,
     // Held only to look at a short list.
@@ -55,12 +57,26 @@ impl Jobs {
     pub fn new(folder: PathBuf) -> Jobs {
         Jobs {
             folder,
+            prefix: "p".to_owned(),
             time_limit: TIME_LIMIT,
             space: SpaceLimits::default(),
             table: Arc::default(),
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
+    }
+
+    /// Sets what ids begin with, so that they differ from those of another list.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: String) -> Jobs {
+        self.prefix = prefix;
+        self
+    }
+
+    /// True if this is the id of a job of this list, which may be forgotten by now.
+    pub fn has_issued(&self, id: &str) -> bool {
+        let number = id.strip_prefix(self.prefix.as_str());
+        number.is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
     }
 
     /// Makes ids continue after this number, since earlier ones occur in the conversation and their
@@ -103,7 +119,7 @@ impl Jobs {
             return Err(TooManyJobs(self.describe()));
         }
         table.count += 1;
-        let id = format!("p{}", table.count);
+        let id = format!("{}{}", self.prefix, table.count);
         let file = self.folder.join(format!("{id}.txt"));
         let (job, requests) = Job::new(id, command.to_owned(), &file, self.stop.child_token());
         let job = Arc::new(job);

@@ -113,6 +113,19 @@ impl Files {
         Files { buffers: None, ..self.clone() }
     }
 
+    /// The same files for another conversation, which has not seen any of them.
+    #[must_use]
+    pub fn unseen(&self) -> Files {
+        let (seen, unsaved, written) = (Arc::default(), Arc::clone(&self.unsaved), Arc::default());
+        Files {
+            roots: Arc::clone(&self.roots),
+            seen,
+            unsaved,
+            written,
+            buffers: self.buffers.clone(),
+        }
+    }
+
     /// The session's folders.
     pub fn roots(&self) -> &Roots {
         &self.roots

@@ -1,4 +1,4 @@
-//! Parses the front matter of a SKILL.md or a custom command. This is not YAML, but covers what people write there:
+//! Parses the front matter of a SKILL.md, a custom command or a helper's file. This is not YAML, but covers what people write there:
 //! unquoted text with colons, quotes, and values over several lines.
 
 /// The fields that are used.
@@ -11,6 +11,10 @@ pub(crate) struct FrontMatter {
     pub(crate) argument_hint: Option<String>,
     /// Whether only the user can invoke the skill.
     pub(crate) is_user_only: bool,
+    /// The tools of a helper, as they are written.
+    pub(crate) tools: Option<String>,
+    /// The model of a helper.
+    pub(crate) model: Option<String>,
 }
 
 /// Splits a text into the front matter and the body.
@@ -26,7 +30,7 @@ pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
         let mut below = Vec::new();
         // Blank lines belong to the value around them.
         while let Some(more) =
-            lines.next_if(|it| it.starts_with([' ', '\t']) || it.trim().is_empty())
+            lines.next_if(|it| it.starts_with([' ', '\t', '-']) || it.trim().is_empty())
         {
             below.push(more.trim());
         }
@@ -43,9 +47,11 @@ impl FrontMatter {
             "name" => self.name = value,
             "description" => self.description = value,
             "argument-hint" => self.argument_hint = value,
+            "tools" => self.tools = value,
+            "model" => self.model = value,
             "disable-model-invocation" => self.is_user_only = is("true") || is("yes"),
-            // Other fields are for other agents. The tools that a skill asks for are ignored:
-            // permissions are asked for as usual.
+            // Other fields are for other agents. The tools that a skill asks for (`allowed-tools`) are
+            // ignored: permissions are asked for as usual.
             _ => {}
         }
     }

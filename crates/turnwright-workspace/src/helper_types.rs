@@ -1,0 +1,108 @@
+//! Types of helpers that users define: Markdown files whose front matter has a name, a description, tools
+//! and a model, and whose text is an instruction to the helper.
+
+use crate::skills::front_matter;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::ids::is_slug;
+
+/// The most characters of a description.
+const MAX_DESCRIPTION_CHARS: usize = 300;
+/// The most tools that a type may name.
+const MAX_TOOLS: usize = 100;
+
+/// A type of helpers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelperType {
+    pub name: String,
+    /// What it is for, in one line for the model.
+    pub description: String,
+    /// The names of its only tools, as they are written; `None` if it has all.
+    pub tools: Option<Vec<String>>,
+    /// Its model, if it is not that of the session.
+    pub model: Option<String>,
+    /// What the helper is told in addition to the usual instructions.
+    pub instructions: String,
+}
+
+impl HelperType {
+    /// Parses a file. `stem` is the name of the file without its ending.
+    ///
+    /// # Errors
+    /// Why it is no helper, as a phrase that follows the file's name.
+    pub fn parse(stem: &str, text: &str) -> Result<HelperType, &'static str> {
+        let (head, body) = front_matter::split(text);
+        let name = head.name.unwrap_or_else(|| stem.to_owned());
+        if !is_slug(&name) {
+            return Err("has an invalid name: use a-z, 0-9 and hyphens, at most 64");
+        }
+        let description = head.description.ok_or("has no description")?;
+        let description = escape_hidden_line(&description);
+        Ok(HelperType {
+            name,
+            description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
+            tools: head.tools.as_deref().and_then(tool_names),
+            model: head.model.filter(|it| !is_alias(it)),
+            instructions: body.trim().to_owned(),
+        })
+    }
+}
+
+/// The names in a list that is separated by commas or written with brackets or dashes; `None` if all
+/// tools are meant.
+fn tool_names(list: &str) -> Option<Vec<String>> {
+    let is_separator = |it: char| it.is_whitespace() || matches!(it, ',' | '[' | ']' | '"' | '\'');
+    let names = list.split(is_separator).filter(|it| !matches!(*it, "" | "-"));
+    let names: Vec<_> = names.take(MAX_TOOLS).map(str::to_owned).collect();
+    (!names.is_empty() && !names.iter().any(|it| it == "*")).then_some(names)
+}
+
+/// Whether it is a name that files of another agent use for models that only its provider has, or that
+/// means the model of the session.
+fn is_alias(model: &str) -> bool {
+    ["inherit", "sonnet", "opus", "haiku"].contains(&model.to_ascii_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_a_name_a_description_tools_and_a_model() {
+        let head = "---\nname: reviewer\ndescription: Reviews changes\n";
+        let names = |list: &[&str]| Some(list.iter().map(|it| (*it).to_owned()).collect());
+        for (lines, tools, model) in [
+            ("", None, None),
+            (
+                "tools: Read, Grep,Bash(git log:*)",
+                names(&["Read", "Grep", "Bash(git", "log:*)"]),
+                None,
+            ),
+            ("tools: [\"Read\", 'Grep']\nmodel: inherit", names(&["Read", "Grep"]), None),
+            ("tools:\n  - Read\n  - Grep\nmodel: small", names(&["Read", "Grep"]), Some("small")),
+            ("tools:\n- Read\n- Grep\nmodel: Sonnet", names(&["Read", "Grep"]), None),
+            ("tools: *", None, None),
+            ("tools:", None, None),
+        ] {
+            let text = format!("{head}{lines}\n---\n\nBe strict.\n");
+            let parsed = HelperType::parse("file", &text).unwrap();
+            assert_eq!((&parsed.tools, parsed.model.as_deref()), (&tools, model), "{lines}");
+            assert_eq!(
+                (parsed.name.as_str(), parsed.instructions.as_str()),
+                ("reviewer", "Be strict.")
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_description_or_with_a_bad_name_is_no_helper() {
+        assert_eq!(HelperType::parse("a", "---\ndescription: x\n---\n").unwrap().name, "a");
+        for (stem, text) in [
+            ("a", "Only text."),
+            ("a", "---\nname: a\n---\nText."),
+            ("A B", "---\ndescription: x\n---\n"),
+            ("a", "---\nname: A B\ndescription: x\n---\n"),
+        ] {
+            assert!(HelperType::parse(stem, text).is_err(), "{stem} {text}");
+        }
+    }
+}

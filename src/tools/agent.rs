@@ -1,0 +1,111 @@
+//! `agent`: gives a task to a helper, which works on it in a conversation of its own.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::shown_argument::{ArgumentRole, ShownArgument};
+use super::{HelperTask, OfferContext, Tool, ToolCtx, ToolOutcome};
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{
+    CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
+};
+use turnwright_types::message::ToolSpec;
+use turnwright_workspace::files::Roots;
+
+/// The longest prompt of a helper, in bytes.
+const MAX_PROMPT_BYTES: usize = 64 * 1024;
+/// The type of a helper if the model names none.
+const DEFAULT_TYPE: &str = "general";
+
+#[derive(Debug)]
+pub(super) struct Agent;
+
+/// Give a task to a helper. It knows only the prompt; you get its answer.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct AgentArgs {
+    #[serde(default, alias = "title")]
+    description: String,
+    #[serde(alias = "task")]
+    prompt: String,
+    /// explore (reads only) or general
+    #[serde(default, rename = "type", alias = "subagent_type", alias = "agent")]
+    kind: Option<String>,
+    /// Do not wait
+    #[serde(default, alias = "run_in_background")]
+    background: Option<bool>,
+}
+
+impl AgentArgs {
+    fn kind(&self) -> &str {
+        self.kind.as_deref().map(str::trim).filter(|it| !it.is_empty()).unwrap_or(DEFAULT_TYPE)
+    }
+
+    /// The task in one line.
+    fn title(&self) -> String {
+        let words = [self.description.trim(), self.prompt.trim()];
+        let words = words.into_iter().find(|it| !it.is_empty()).unwrap_or_default();
+        shorten_title(escape_hidden_line(words.lines().next().unwrap_or_default()))
+    }
+}
+
+impl Tool for Agent {
+    const NAME: &'static str = "agent";
+    const KIND: ToolKind = ToolKind::Think;
+    const PENDING_TITLE: &'static str = "Helper";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] =
+        &[ShownArgument { name: "description", role: ArgumentRole::Name }];
+    const RUNS_CALLS: bool = true;
+    type Args = AgentArgs;
+    type Preview = ();
+
+    fn is_offered(&self, offer: &OfferContext) -> bool {
+        offer.helpers.is_some()
+    }
+
+    fn adapt_spec(&self, spec: &mut ToolSpec, offer: &OfferContext) {
+        let own = offer.helpers.as_deref().unwrap_or_default();
+        if let Some(Value::String(text)) =
+            spec.parameters.pointer_mut("/properties/type/description")
+        {
+            for line in own {
+                text.push_str("; ");
+                text.push_str(line);
+            }
+        }
+    }
+
+    fn view(&self, args: &AgentArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+        let title = format!("{}: {}", escape_hidden_line(args.kind()), args.title());
+        CallView { title: shorten_title(title), kind: Self::KIND, locations: Vec::new() }
+    }
+
+    fn effects(&self, _: &AgentArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+        // What the helper does is judged call by call.
+        vec![Effect::SessionState]
+    }
+
+    async fn run(&self, args: AgentArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+        let Some(runner) = ctx.helpers.clone() else {
+            return ToolOutcome::failed("There are no helpers here. Do the task yourself.");
+        };
+        if args.prompt.trim().is_empty() || args.prompt.len() > MAX_PROMPT_BYTES {
+            return ToolOutcome::failed(format!(
+                "`prompt` must have 1 to {MAX_PROMPT_BYTES} bytes. No helper was started."
+            ));
+        }
+        let kind = match ctx.env.helpers.find_type(args.kind()) {
+            Ok(kind) => kind,
+            Err(known) => {
+                let name = escape_hidden_line(args.kind());
+                return ToolOutcome::failed(format!(
+                    "There is no helper `{name}`. No helper was started. There are: {known}."
+                ));
+            }
+        };
+        let view = self.view(&args, &[], ctx.env.files.roots());
+        let (title, in_background) = (args.title(), args.background.unwrap_or(false));
+        let task = HelperTask { kind, title, view, prompt: args.prompt, in_background };
+        runner.run(task, ctx).await
+    }
+}

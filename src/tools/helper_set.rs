@@ -1,0 +1,242 @@
+//! The helpers of one session: their types, those that work in the background, and what they have
+//! used. The tool `agent` starts them; the turn runs them.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{ToolCtx, ToolOutcome};
+use turnwright_types::effect::CallView;
+use turnwright_types::message::TokenUsage;
+use turnwright_workspace::helper_types::HelperType;
+
+/// The most helpers of a session that work at the same time; others wait.
+const MAX_WORKING: usize = 4;
+/// The most helpers in the background, working or waiting.
+const MAX_IN_BACKGROUND: usize = 16;
+/// The most notices that are kept for the user.
+const MAX_NOTICES: usize = 20;
+
+/// The tools of the type `explore`.
+const EXPLORE_TOOLS: &[&str] = &["read_file", "list_dir", "find_files", "grep", "web_fetch"];
+const EXPLORE: &str = "Only find out and report; you cannot change anything.";
+
+/// What a helper is to do.
+#[derive(Clone, Debug)]
+pub struct HelperTask {
+    pub kind: HelperType,
+    /// The task in a few words.
+    pub title: String,
+    /// The card of the call.
+    pub view: CallView,
+    pub prompt: String,
+    /// The call returns at once, and the model is told when the helper is done.
+    pub in_background: bool,
+}
+
+/// Runs helpers for the tool `agent`. A turn implements it for its calls.
+pub trait HelperRunner: Debug + Send + Sync {
+    /// Runs a helper to its end and returns its answer, or starts it in the background.
+    fn run(&self, task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome>;
+}
+
+/// The helpers of a session. The default has none and starts none, as in a helper itself.
+#[derive(Debug)]
+pub struct HelperSet {
+    /// One line for each type that users have defined; `None` if no helper may be started.
+    catalogue: Option<Arc<[String]>>,
+    types: Vec<HelperType>,
+    slots: Arc<Semaphore>,
+    tracker: TaskTracker,
+    stop: CancellationToken,
+    // Held only to look at a few values.
+    state: Mutex<HelperSetState>,
+}
+
+#[derive(Debug, Default)]
+struct HelperSetState {
+    /// Cancels the helpers that are in the background now.
+    background: Option<CancellationToken>,
+    /// What the model is told about helpers that have ended.
+    news: Vec<String>,
+    /// What the user is told then.
+    notices: Vec<String>,
+    /// The tokens of all requests of this conversation.
+    usage: TokenUsage,
+    /// What helpers have cost and no turn has added up yet.
+    cost: Option<f64>,
+}
+
+impl Default for HelperSet {
+    fn default() -> HelperSet {
+        HelperSet {
+            catalogue: None,
+            types: Vec::new(),
+            slots: Arc::new(Semaphore::new(MAX_WORKING)),
+            tracker: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            state: Mutex::default(),
+        }
+    }
+}
+
+impl HelperSet {
+    /// The helpers of a session whose users have defined these types. They come before the built-in ones
+    /// of the same name.
+    pub fn new(types: Vec<HelperType>) -> HelperSet {
+        let line = |it: &HelperType| format!("{}: {}", it.name, it.description);
+        let catalogue = Some(types.iter().map(line).collect());
+        HelperSet { catalogue, types, ..HelperSet::default() }
+    }
+
+    /// One line for each type that users have defined; `None` if the model cannot start helpers.
+    pub fn catalogue(&self) -> Option<Arc<[String]>> {
+        self.catalogue.clone()
+    }
+
+    /// The type with this name.
+    ///
+    /// # Errors
+    /// The names that there are.
+    pub(super) fn find_type(&self, name: &str) -> Result<HelperType, String> {
+        let built_in =
+            [built_in("explore", Some(EXPLORE_TOOLS), EXPLORE), built_in("general", None, "")];
+        let mut types = self.types.iter().chain(&built_in);
+        if let Some(found) = types.clone().find(|it| it.name == name) {
+            return Ok(found.clone());
+        }
+        let first = types.next().map(|it| it.name.clone()).unwrap_or_default();
+        Err(types.fold(first, |all, it| format!("{all}, {}", it.name)))
+    }
+
+    /// Waits until one more helper may work. The permit is held while it does.
+    pub(crate) async fn slot(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.slots).acquire_owned().await.ok()
+    }
+
+    /// Runs a helper in the background; `work` gets the token that cancels it. Returns false if there are
+    /// too many.
+    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        work: impl FnOnce(CancellationToken) -> F,
+    ) -> bool {
+        if self.tracker.len() >= MAX_IN_BACKGROUND || self.stop.is_cancelled() {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let cancel = state.background.get_or_insert_with(|| self.stop.child_token()).clone();
+        drop(state);
+        self.tracker.spawn(work(cancel));
+        true
+    }
+
+    /// Ends the helpers in the background.
+    pub fn cancel_background(&self) {
+        let background = self.state.lock().background.take();
+        if let Some(background) = background {
+            background.cancel();
+        }
+    }
+
+    /// Ends all helpers in the background and waits until they have ended.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+
+    /// Records how a helper in the background has ended, for the model.
+    pub(crate) fn add_news(&self, news: String) {
+        self.state.lock().news.push(news);
+    }
+
+    /// Keeps a notice of a helper in the background for the user.
+    pub(crate) fn add_notice(&self, notice: String) {
+        let mut state = self.state.lock();
+        if state.notices.len() < MAX_NOTICES {
+            state.notices.push(notice);
+        }
+    }
+
+    /// What the model and the user have to be told of helpers in the background, each once.
+    pub(super) fn take_news(&self) -> (String, Vec<String>) {
+        let mut state = self.state.lock();
+        (std::mem::take(&mut state.news).concat(), std::mem::take(&mut state.notices))
+    }
+
+    /// Counts a request of this conversation.
+    pub(crate) fn count_tokens(&self, usage: TokenUsage) {
+        let mut state = self.state.lock();
+        state.usage.input += usage.input;
+        state.usage.output += usage.output;
+        state.usage.cached += usage.cached;
+    }
+
+    /// The tokens of all requests of this conversation.
+    pub(crate) fn tokens(&self) -> u64 {
+        let usage = self.state.lock().usage;
+        usage.input + usage.output
+    }
+
+    /// Adds what a helper has cost.
+    pub(crate) fn add_cost(&self, cost: f64) {
+        *self.state.lock().cost.get_or_insert_default() += cost;
+    }
+
+    /// What helpers have cost since the last call, if prices are known.
+    pub(crate) fn take_cost(&self) -> Option<f64> {
+        self.state.lock().cost.take()
+    }
+}
+
+fn built_in(name: &str, tools: Option<&[&str]>, instructions: &str) -> HelperType {
+    HelperType {
+        name: name.to_owned(),
+        description: String::new(),
+        tools: tools.map(|it| it.iter().map(|it| (*it).to_owned()).collect()),
+        model: None,
+        instructions: instructions.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_of_the_user_comes_before_the_built_in_one_of_its_name() {
+        let own =
+            |name: &str| HelperType { description: "mine".to_owned(), ..built_in(name, None, "") };
+        let set = HelperSet::new(vec![own("explore"), own("reviewer")]);
+        assert_eq!(set.find_type("explore").unwrap().description, "mine");
+        assert_eq!(set.find_type("general").unwrap().description, "");
+        assert_eq!(set.find_type("x").unwrap_err(), "explore, reviewer, explore, general");
+        let tools = HelperSet::default().find_type("explore").unwrap().tools.unwrap();
+        assert!(tools.iter().all(|it| EXPLORE_TOOLS.contains(&it.as_str())));
+    }
+
+    #[tokio::test]
+    async fn a_cancel_ends_those_that_run_and_not_those_that_are_started_later() {
+        let set = HelperSet::new(Vec::new());
+        let (first, second) = (CancellationToken::new(), CancellationToken::new());
+        for token in [&first, &second] {
+            let ended = token.clone();
+            assert!(set.spawn(|cancel| async move {
+                cancel.cancelled().await;
+                ended.cancel();
+            }));
+            if token == &first {
+                set.cancel_background();
+                first.cancelled().await;
+            }
+        }
+        assert!(!second.is_cancelled());
+        set.close().await;
+        assert!(second.is_cancelled() && !set.spawn(|_| async {}));
+    }
+}

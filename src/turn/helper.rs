@@ -1,0 +1,396 @@
+//! Runs helpers. A helper is a turn of its own with a fresh conversation, some of the session's tools, and
+//! the session's policy, mode, grants and queue of calls. Its conversation is stored as a session that
+//! lists leave out; what it changes is recorded in the turn that has started it.
+
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use super::helper_client::{HelperClient, work_done};
+use super::{
+    AnnouncedMode, CacheGuard, FinishedTurn, FolderInstructions, SharedChecks,
+    SharedModelSelection, Turn, TurnServices, context,
+};
+use crate::error::{Error, as_sentence, error_chain};
+use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolEnv, ToolOutcome};
+use turnwright_llm::Model;
+use turnwright_policy::permission::Grants;
+use turnwright_store::{SessionLock, SessionLog, SessionRow};
+use turnwright_types::client::{Client, CommandDisplay};
+use turnwright_types::effect::CallContent;
+use turnwright_types::ids::{CallId, SessionId};
+use turnwright_types::message::{History, Message, PromptPart, StopReason, UserMessage};
+use turnwright_types::redact;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_workspace::exec::Jobs;
+use turnwright_workspace::private_file;
+
+/// What a helper is told in addition to the instructions of the session.
+const INSTRUCTIONS: &str = include_str!("helper.md");
+/// The prompt for the answer of a helper that has no requests left.
+const OUT_OF_REQUESTS: &str = "You have used up your requests and can make no more tool calls. Answer now with what you \
+                               have found and done, and say what is missing.";
+/// The most requests of a helper, without the one for its answer when they are used up.
+const MAX_REQUESTS: u32 = 30;
+/// The most bytes of an answer.
+const MAX_ANSWER_BYTES: usize = 8 * 1024;
+/// The least time between two updates of a card.
+const CARD_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Finds the model with a name. Reads files: not for the runtime's thread.
+#[derive(Clone)]
+pub(crate) struct ModelFinder(Arc<FindModel>);
+
+type FindModel = dyn Fn(&str) -> Result<Arc<dyn Model>, Error> + Send + Sync;
+
+impl ModelFinder {
+    pub(crate) fn new(
+        find: impl Fn(&str) -> Result<Arc<dyn Model>, Error> + Send + Sync + 'static,
+    ) -> ModelFinder {
+        ModelFinder(Arc::new(find))
+    }
+}
+
+/// Runs the helpers of one turn.
+#[derive(Clone, Debug)]
+pub(super) struct TurnHelpers {
+    services: TurnServices,
+    /// The grants of the session; those of a helper in the background are a copy.
+    grants: Arc<Mutex<Grants>>,
+}
+
+/// The end of a helper.
+struct HelperEnd {
+    result: Result<String, ToolRefusal>,
+    calls: u32,
+    tokens: u64,
+    /// The session with its conversation, once there is one.
+    session: Option<SessionId>,
+}
+
+/// A helper that has not begun.
+struct OpenHelper {
+    services: TurnServices,
+    client: Arc<HelperClient>,
+    grants: Arc<Mutex<Grants>>,
+    cancel: CancellationToken,
+    /// Keeps other processes from writing to its session.
+    lock: Option<SessionLock>,
+}
+
+impl HelperRunner for TurnHelpers {
+    fn run(&self, task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
+        let (helpers, call, cancel) = (self.clone(), ctx.call.clone(), ctx.cancel.clone());
+        if task.in_background {
+            let outcome = helpers.start_in_background(task, call);
+            return Box::pin(std::future::ready(outcome));
+        }
+        Box::pin(async move { helpers.work(task, call, cancel).await.into_outcome() })
+    }
+}
+
+impl TurnHelpers {
+    pub(super) fn new(services: TurnServices, grants: Arc<Mutex<Grants>>) -> TurnHelpers {
+        TurnHelpers { services, grants }
+    }
+
+    fn start_in_background(mut self, task: HelperTask, call: CallId) -> ToolOutcome {
+        let grants = self.grants.lock().clone();
+        self.grants = Arc::new(Mutex::new(grants));
+        let env = Arc::clone(&self.services.env);
+        let id = short_id(&call);
+        let what = format!("helper {id} ({})", task.view.title);
+        let (session, started) = (Arc::clone(&env), what.clone());
+        let is_started = env.helpers.spawn(move |cancel| async move {
+            let work = AssertUnwindSafe(self.work(task, call, cancel)).catch_unwind();
+            let news = match work.await.map(|it| it.result) {
+                Ok(Ok(text)) => format!("[{what} is done]\n{text}\n"),
+                Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
+                Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
+            };
+            // It may become a part of the context, whose element it must not close.
+            session.helpers.add_news(news.replace("</context", "< /context"));
+        });
+        if !is_started {
+            return ToolOutcome::failed(
+                "Too many helpers are in the background. No helper was started. Wait for one.",
+            );
+        }
+        let text = format!(
+            "The {started} works in the background. You are told its answer once, when it is done: go \
+             on with something else, or end your turn."
+        );
+        let shown = format!("Works in the background as {id}");
+        done(text, shown, json!({ "id": id }))
+    }
+
+    /// Runs a helper to its end.
+    async fn work(self, task: HelperTask, call: CallId, cancel: CancellationToken) -> HelperEnd {
+        let waiting = self.services.env.helpers.slot();
+        let Some(_slot) = cancel.run_until_cancelled(waiting).await else {
+            return HelperEnd::failed(cancelled());
+        };
+        let selection = match self.selection(&task).await {
+            Ok(selection) => selection,
+            Err(refusal) => return HelperEnd::failed(refusal),
+        };
+        let env = &self.services.env;
+        let session = SessionId::random();
+        let lock = match env.log.store() {
+            Some(store) => store.lock_session_when_released(&session).await.ok(),
+            None => None,
+        };
+        let log = self.create_session(&task, &session, &call, &selection);
+        let record = json!({ "description": task.title, "type": task.kind.name,
+            "session_id": session.as_str(), "background": task.in_background });
+        // That the helper may have done something is stored before it does.
+        env.log.record_helper(&call, record.to_string()).written().await;
+        let client = Arc::new(HelperClient::new(Arc::clone(env), call.clone(), &task, &session));
+        let mut services = self.services.clone();
+        services.env = Arc::new(helper_env(env, &session, &call, log, Arc::clone(&client) as _));
+        services.tools = Arc::new(services.tools.for_helper(task.kind.tools.as_deref()));
+        services.selection = selection;
+        services.system_prompt =
+            format!("{}\n{INSTRUCTIONS}{}", services.system_prompt, task.kind.instructions).into();
+        services.max_requests = services.max_requests.min(MAX_REQUESTS);
+        services.announced_mode = AnnouncedMode::default();
+        services.context_missing = Arc::default();
+        services.cache_guard = CacheGuard::default();
+        services.folder_instructions = FolderInstructions::default();
+        // The turn that has asked for the helper checks what it has edited.
+        services.checks = SharedChecks::default();
+        let grants = Arc::clone(&self.grants);
+        let helper = OpenHelper { services, client, grants, cancel, lock };
+        let whole = Jobs::output_folder(&env.shared.folders.state, &env.session);
+        let mut end = helper.converse(&task, &self.services).await;
+        if let Ok(text) = &mut end.result {
+            shorten(text, whole.join(format!("{call}.md"))).await;
+        }
+        end.session = Some(session);
+        end
+    }
+
+    /// The model of a helper.
+    async fn selection(&self, task: &HelperTask) -> Result<SharedModelSelection, ToolRefusal> {
+        let Some(name) = task.kind.model.clone() else {
+            return Ok(self.services.selection.clone());
+        };
+        let (finder, wanted) = (self.services.models.clone(), name.clone());
+        let found = tokio::task::spawn_blocking(move || (finder.0)(&wanted)).await;
+        let why = match found {
+            Ok(Ok(model)) => {
+                let effort = self.services.selection.get().effort;
+                return Ok(SharedModelSelection::new(model, effort));
+            }
+            Ok(Err(error)) => error_chain(&error),
+            Err(error) => error.to_string(),
+        };
+        let kind = &task.kind.name;
+        Err(format!(
+            "The model {name} of the helper {kind} is not available: {why}. No helper was started."
+        )
+        .into())
+    }
+
+    /// Creates the session that keeps the helper's conversation.
+    fn create_session(
+        &self,
+        task: &HelperTask,
+        session: &SessionId,
+        call: &CallId,
+        selection: &SharedModelSelection,
+    ) -> SessionLog {
+        let env = &self.services.env;
+        let log = env.log.for_helper(session.clone(), call);
+        let (roots, selection) = (env.files.roots(), selection.get());
+        let row = SessionRow {
+            real_cwd: roots.real_cwd().to_path_buf(),
+            additional_folders: roots.additional_folders().map(Into::into).collect(),
+            title: Some(redact::text(&task.view.title).into_owned()),
+            helper_of: Some(env.session.clone()),
+            mode: Some(env.mode.get().id().to_owned()),
+            model: Some(selection.model.name().to_owned()),
+            effort: Some(selection.effort.id().to_owned()),
+            ..SessionRow::new(session.clone(), roots.cwd().to_path_buf())
+        };
+        drop(log.create_session(row));
+        log
+    }
+}
+
+impl OpenHelper {
+    /// Has the conversation and ends what the helper has left running.
+    async fn converse(self, task: &HelperTask, parent: &TurnServices) -> HelperEnd {
+        let mut context = context::environment_lines(self.services.env.files.roots());
+        context.extend(self.services.mode_context());
+        let parts = vec![PromptPart::Text(task.prompt.clone()), PromptPart::Context(context)];
+        let services = self.services.clone();
+        let mut finished = self.run_turn(services, History::default(), parts).await;
+        if matches!(finished.result, Ok(StopReason::MaxTurnRequests)) {
+            let mut services = self.services.clone();
+            services.tools = Arc::new(services.tools.without_tools());
+            services.max_requests = 1;
+            let parts = vec![PromptPart::Text(OUT_OF_REQUESTS.to_owned())];
+            finished = self.run_turn(services, finished.history, parts).await;
+        }
+        let env = &self.services.env;
+        env.jobs.close().await;
+        if let Some(cost) = finished.history.cost {
+            parent.env.helpers.add_cost(cost);
+        }
+        let (calls, tokens) = (self.client.calls(), env.helpers.tokens());
+        let lock = self.lock;
+        // Releasing the lock removes a file.
+        drop(tokio::task::spawn_blocking(move || drop(lock)).await);
+        self.client.end(finished.result.as_ref().ok().copied());
+        let result = answer(finished);
+        HelperEnd { result, calls, tokens, session: None }
+    }
+
+    /// Runs one turn and shows on the card what it does.
+    async fn run_turn(
+        &self,
+        services: TurnServices,
+        history: History,
+        parts: Vec<PromptPart>,
+    ) -> FinishedTurn {
+        let (grants, cancel) = (Arc::clone(&self.grants), self.cancel.clone());
+        let env = Arc::clone(&services.env);
+        let turn = Turn::of_helper(services, history, grants, UserMessage { parts }, cancel);
+        let mut turn = pin!(turn.run());
+        let mut due = tokio::time::interval(CARD_INTERVAL);
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                finished = &mut turn => return finished,
+                _ = due.tick() => self.client.show_progress(env.helpers.tokens()),
+            }
+        }
+    }
+}
+
+impl HelperEnd {
+    fn failed(refusal: ToolRefusal) -> HelperEnd {
+        HelperEnd { result: Err(refusal), calls: 0, tokens: 0, session: None }
+    }
+
+    fn into_outcome(self) -> ToolOutcome {
+        let used = work_done(self.calls, self.tokens);
+        let transcript = self
+            .session
+            .as_ref()
+            .map(|it| format!("{used}. `turnwright sessions show {it}` shows its conversation."));
+        let raw = json!({ "session_id": self.session.as_ref().map(SessionId::as_str),
+            "tool_calls": self.calls, "tokens": self.tokens });
+        match self.result {
+            Ok(text) => {
+                let shown = format!("{text}\n\n{}", transcript.unwrap_or_default());
+                done(text, shown, raw)
+            }
+            Err(refusal) => {
+                let mut outcome = ToolOutcome::refused(refusal);
+                outcome.content.extend(transcript.map(CallContent::Text));
+                outcome
+            }
+        }
+    }
+}
+
+fn done(text: String, shown: String, raw: serde_json::Value) -> ToolOutcome {
+    let content = vec![CallContent::Text(shown)];
+    ToolOutcome { ok: true, text, view: None, content, raw, images: Vec::new() }
+}
+
+fn cancelled() -> ToolRefusal {
+    ToolRefusal::cancelled("The user has cancelled the helper.")
+}
+
+/// The environment of a helper of this session.
+fn helper_env(
+    session: &ToolEnv,
+    id: &SessionId,
+    call: &CallId,
+    log: SessionLog,
+    client: Arc<dyn Client>,
+) -> ToolEnv {
+    // The model may read what is in the folder of its session.
+    let outputs = Jobs::output_folder(&session.shared.folders.state, &session.session);
+    let files = session.files.unseen();
+    let (environment, shared) = (session.command_environment.clone(), Arc::clone(&session.shared));
+    let mut env =
+        ToolEnv::new(id.clone(), files, environment, client, CommandDisplay::Text, shared);
+    env.jobs = Jobs::new(outputs).with_prefix(format!("{}p", short_id(call)));
+    env.mode = session.mode.clone();
+    env.confinement = session.confinement.clone();
+    env.guard = Arc::clone(&session.guard);
+    env.checkpoint = session.checkpoint.clone();
+    env.log = log;
+    env
+}
+
+/// A short name for the helper of a call.
+fn short_id(call: &CallId) -> String {
+    format!("h{}", call.as_str().trim_start_matches(|it: char| !it.is_ascii_digit()))
+}
+
+/// The answer of a helper, or why there is none.
+fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
+    let answers = finished.history.messages.iter().rev().filter_map(|it| match it.as_ref() {
+        Message::Assistant(it) if !it.text.trim().is_empty() => Some(it.text.trim()),
+        _ => None,
+    });
+    let text = answers.into_iter().next().unwrap_or_default();
+    let why = match finished.result {
+        Ok(StopReason::EndTurn | StopReason::MaxTurnRequests) if !text.is_empty() => {
+            return Ok(text.to_owned());
+        }
+        Ok(StopReason::MaxTokens) if !text.is_empty() => {
+            return Ok(format!(
+                "{text}\n[the helper could not go on: its context or answer was full]"
+            ));
+        }
+        Ok(StopReason::Cancelled) => return Err(cancelled()),
+        Ok(StopReason::Refusal) => "the model's provider refused".to_owned(),
+        Ok(_) => "it gave no answer".to_owned(),
+        Err(error) => error_chain(&error),
+    };
+    let mut refusal = ToolRefusal::from(as_sentence(format!("The helper failed: {why}")));
+    if !text.is_empty() {
+        refusal
+            .for_model
+            .push_str(&format!(" Its last words were: {}", cut(text, MAX_ANSWER_BYTES / 2)));
+    }
+    Err(refusal)
+}
+
+/// Cuts an answer that is too long, and keeps the whole of it in a file.
+async fn shorten(text: &mut String, path: PathBuf) {
+    if text.len() <= MAX_ANSWER_BYTES {
+        return;
+    }
+    let whole = redact::text(text).into_owned();
+    let place = path.clone();
+    let written =
+        tokio::task::spawn_blocking(move || private_file::write(&place, whole.as_bytes())).await;
+    let rest = match written {
+        Ok(Ok(())) => format!("\n[cut: {} bytes in all; read_file {}]", text.len(), path.display()),
+        _ => format!("\n[cut: {} bytes in all]", text.len()),
+    };
+    let room = MAX_ANSWER_BYTES.saturating_sub(rest.len());
+    *text = format!("{}{rest}", cut(text, room));
+}
+
+/// The beginning of a text.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|it| text.is_char_boundary(*it));
+    &text[..end.unwrap_or_default()]
+}

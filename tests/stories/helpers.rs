@@ -1,0 +1,528 @@
+//! Helpers: the tool `agent` gives a task to a conversation of its own. What several of them do at the same
+//! time, what the user is shown and asked, how they end, and which types there are.
+
+use serde_json::{Value, json};
+use turnwright_testing::cancellation::{self, hangs};
+use turnwright_testing::cards::{self, call};
+
+use crate::agent::{LIMIT, TestAgent, TestAgentBuilder, eventually, says};
+use crate::provider::{self, Answer, Provider, configured, has_result};
+
+/// A call that gives a helper of this type this task.
+fn agent_call(kind: &str, task: &str) -> Value {
+    call("agent", &json!({ "description": task, "prompt": task, "type": kind }))
+}
+
+fn in_background(task: &str) -> Value {
+    call("agent", &json!({ "description": task, "prompt": task, "background": true }))
+}
+
+/// A reply to a request whose last prompt is this task. Several are given in their order.
+fn when(task: &str, reply: Value) -> Value {
+    let mut conditional = json!({ "when": task });
+    conditional["steps"] = reply;
+    conditional
+}
+
+fn helpers(replies: Value) -> TestAgentBuilder {
+    TestAgent::builder().model(replies)
+}
+
+/// Returns the requests to the model whose last prompt contains this task.
+fn requests_about(agent: &TestAgent, task: &str) -> Vec<Value> {
+    let bodies = agent.model().requests().into_iter().map(|it| it.body);
+    bodies.filter(|it| last_prompt(it).contains(task)).collect()
+}
+
+fn last_prompt(body: &Value) -> String {
+    let messages = body["messages"].as_array().unwrap();
+    messages.iter().rfind(|it| it["role"] == "user").unwrap()["content"].to_string()
+}
+
+fn tool_names(body: &Value) -> Vec<String> {
+    let tools = body["tools"].as_array().cloned().unwrap_or_default();
+    tools.iter().map(|it| it["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn last_results(agent: &TestAgent) -> Vec<String> {
+    cards::results(agent, agent.model().requests().len() - 1)
+}
+
+#[test]
+fn two_read_side_by_side_while_a_third_edits() {
+    let replies = json!([
+        [
+            agent_call("explore", "task one"),
+            agent_call("explore", "task two"),
+            agent_call("general", "task three")
+        ],
+        says("All three are done."),
+        when("task one", json!([call("read_file", &json!({ "path": "a" }))])),
+        when("task one", says("a says 1.")),
+        when("task two", json!([call("read_file", &json!({ "path": "b" }))])),
+        when("task two", says("b says 2.")),
+        when("task three", json!([call("write_file", &json!({ "path": "c", "content": "3\n" }))])),
+        when("task three", says("c is written.")),
+    ]);
+    let mut agent = helpers(replies)
+        .file("a", "1\n")
+        .file("b", "2\n")
+        .capabilities(json!({ "fs": { "readTextFile": true } }))
+        .start();
+    let id = agent.prompt("go");
+    // All three are at work before one of them is answered.
+    let (mut reads, mut question) = (Vec::new(), None);
+    while reads.len() < 2 || question.is_none() {
+        let request =
+            agent.wait_for("a request", |it| it["method"].is_string() && it.get("id").is_some());
+        match request["method"].as_str().unwrap() {
+            "fs/read_text_file" => reads.push(request),
+            "session/request_permission" => question = Some(request),
+            other => panic!("{other}"),
+        }
+    }
+    let question = question.unwrap();
+    assert_eq!(question["params"]["sessionId"], agent.session.as_str());
+    let asked = &question["params"]["toolCall"];
+    assert_eq!(
+        (&asked["toolCallId"], &asked["title"]),
+        (&json!(cards::ids(&agent)[2]), &json!("general: Create c"))
+    );
+    agent.choose(&question, "allow_once");
+    for read in &reads {
+        agent.respond(read, &json!({ "content": "editor\n" }));
+    }
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    cards::check(&agent);
+    assert_eq!(agent.read("c"), "3\n");
+    assert_eq!(last_results(&agent), ["a says 1.", "b says 2.", "c is written."]);
+    for task in ["task one", "task two", "task three"] {
+        let requests = requests_about(&agent, task);
+        assert_eq!(requests.len(), 2, "{task}");
+        requests.iter().for_each(cancellation::assert_valid);
+    }
+}
+
+#[test]
+fn a_helper_starts_with_its_task_and_without_the_conversation() {
+    let replies = json!([
+        [agent_call("explore", "find it")],
+        says("Found."),
+        when("find it", says("It is at src/a.rs:1.")),
+    ]);
+    let mut agent = helpers(replies).file("AGENTS.md", "Use tabs.\n").start();
+    assert_eq!(agent.turn("a secret of the conversation"), "end_turn");
+    cards::check(&agent);
+    let body = &requests_about(&agent, "find it")[0];
+    let text = body["messages"].to_string();
+    assert!(!text.contains("a secret of the conversation"), "{text}");
+    for part in ["You are a helper", "Use tabs.", "Project folder: ", "Mode: ask"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(tool_names(body), ["find_files", "grep", "list_dir", "read_file", "web_fetch"]);
+    let card = cards::card(&agent, 0);
+    assert_eq!((&card["title"], &card["kind"]), (&json!("explore: find it"), &json!("think")));
+    let shown = cards::card_text(&card);
+    assert!(shown.starts_with("It is at src/a.rs:1.") && shown.contains("0 tool calls"), "{shown}");
+}
+
+#[test]
+fn a_helper_starts_no_helpers_and_ends_no_turn_with_a_question() {
+    let replies = json!([
+        [agent_call("general", "the task")],
+        says("Done."),
+        when(
+            "the task",
+            json!([
+                agent_call("general", "deeper"),
+                call("ask_user", &json!({ "question": "Why?" }))
+            ])
+        ),
+        when("the task", says("I cannot.")),
+    ]);
+    let mut agent = helpers(replies).start();
+    assert_eq!(cards::turn(&mut agent), "I cannot.");
+    let requests = requests_about(&agent, "the task");
+    let names = tool_names(&requests[0]);
+    for tool in ["agent", "ask_user", "exit_plan", "plan"] {
+        assert!(!names.iter().any(|it| it == tool), "{tool}: {names:?}");
+    }
+    assert!(names.iter().any(|it| it == "exec"), "{names:?}");
+    let text = requests[1]["messages"].to_string();
+    assert_eq!(text.matches("is not allowed in this session").count(), 2, "{text}");
+}
+
+#[test]
+fn an_answer_for_the_session_covers_the_helper_and_its_session() {
+    let write = |path: &str| {
+        call("write_file", &json!({ "path": path, "content": "x\n", "mode": "append" }))
+    };
+    let replies = json!([
+        [agent_call("general", "the task")],
+        [write("log")],
+        says("Done."),
+        when("the task", json!([write("log")])),
+        when("the task", json!([write("log")])),
+        when("the task", says("Written twice.")),
+    ]);
+    let mut agent = helpers(replies).permission("allow_always").start();
+    cards::turn(&mut agent);
+    assert_eq!((agent.read("log").as_str(), cards::questions(&agent)), ("x\nx\nx\n", 1));
+}
+
+#[test]
+fn a_cancel_ends_the_helper_with_its_turn() {
+    let replies = json!([
+        [agent_call("general", "the task"), agent_call("explore", "the other")],
+        cancellation::next_reply(),
+        when("the task", hangs()),
+        when("the other", hangs()),
+    ]);
+    let mut agent = helpers(replies).start();
+    let id = agent.prompt("go");
+    agent.model().wait_for_requests(3, LIMIT).unwrap();
+    cancellation::cancel_and_go_on(&mut agent, &id);
+    agent.model().wait_for_hang_ups(2, LIMIT).unwrap();
+    assert_eq!(cards::card_text(&cards::card(&agent, 0)).lines().next(), Some("Cancelled"));
+}
+
+#[test]
+fn a_cancel_during_a_question_of_a_helper_withdraws_it() {
+    let replies = json!([
+        [agent_call("general", "the task")],
+        cancellation::next_reply(),
+        when("the task", json!([call("write_file", &json!({ "path": "a", "content": "x" }))])),
+    ]);
+    let mut agent = helpers(replies).start();
+    let id = agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission");
+    agent.cancel();
+    agent.respond(&question, &json!({ "outcome": { "outcome": "cancelled" } }));
+    cancellation::expect_cancelled(&mut agent, &id);
+    cancellation::go_on(&mut agent);
+    assert!(!agent.path("a").exists());
+}
+
+#[test]
+fn no_helper_is_left_when_its_session_is_closed() {
+    let replies = json!([
+        [in_background("the task"), agent_call("explore", "the other")],
+        when("the task", hangs()),
+        when("the other", hangs()),
+    ]);
+    let mut agent = helpers(replies).start();
+    agent.prompt("go");
+    agent.model().wait_for_requests(3, LIMIT).unwrap();
+    let session = agent.session.clone();
+    let answer = agent.call("session/close", &json!({ "sessionId": session }));
+    assert!(answer["result"].is_object(), "{answer}");
+    agent.model().wait_for_hang_ups(2, LIMIT).unwrap();
+    assert_eq!(agent.model().requests().len(), 3);
+}
+
+#[test]
+fn the_model_is_told_once_when_a_helper_in_the_background_is_done() {
+    let replies = json!([
+        [in_background("the task")],
+        says("Started."),
+        when("the task", says("The answer is 42.")),
+        when("and now", says("I see.")),
+    ]);
+    let mut agent = helpers(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    assert!(last_results(&agent).is_empty() || agent.text().contains("Started."));
+    let card = cards::card(&agent, 0);
+    assert!(cards::card_text(&card).starts_with("Works in the background as h"), "{card}");
+    let told = |agent: &TestAgent| {
+        let last = agent.model().requests().len() - 1;
+        agent.model_request(last)["messages"].to_string().matches("The answer is 42.").count()
+    };
+    eventually("the end of the helper", || {
+        assert_eq!(agent.turn("and now"), "end_turn");
+        told(&agent) > 0
+    });
+    assert_eq!(agent.turn("and now"), "end_turn");
+    assert_eq!(told(&agent), 1);
+    let last = agent.model().requests().len() - 1;
+    assert!(
+        agent.model_request(last)["messages"].to_string().contains("(general: the task) is done]")
+    );
+}
+
+#[test]
+fn a_helper_in_the_background_asks_nobody_and_a_cancel_ends_it() {
+    let replies = json!([
+        [in_background("the task")],
+        says("Started."),
+        when("the task", json!([call("write_file", &json!({ "path": "a", "content": "x" }))])),
+        when("the task", hangs()),
+        when("and now", says("I see.")),
+    ]);
+    let mut agent = helpers(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    eventually("the refusal", || requests_about(&agent, "the task").len() == 2);
+    let text = requests_about(&agent, "the task")[1]["messages"].to_string();
+    assert!(text.contains("a helper in the background cannot ask the user"), "{text}");
+    assert!(!agent.path("a").exists() && cards::questions(&agent) == 0);
+    agent.cancel();
+    agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
+    eventually("the news", || {
+        assert_eq!(agent.turn("and now"), "end_turn");
+        let last = agent.model().requests().len() - 1;
+        agent.model_request(last)["messages"]
+            .to_string()
+            .contains("has failed] The user has cancelled")
+    });
+}
+
+#[test]
+fn a_helper_without_requests_left_is_asked_for_its_answer() {
+    let replies = json!([
+        [agent_call("explore", "the task")],
+        says("Done."),
+        when("the task", json!([call("read_file", &json!({ "path": "a" }))])),
+        when("You have used up your requests", says("I have read a.")),
+    ]);
+    let mut agent = helpers(replies).file("a", "1\n").start();
+    assert_eq!(cards::turn(&mut agent), "I have read a.");
+    assert_eq!(requests_about(&agent, "the task").len(), 30);
+    let last = requests_about(&agent, "You have used up your requests");
+    assert_eq!(last.len(), 1);
+    assert!(tool_names(&last[0]).is_empty());
+    cancellation::assert_valid(&last[0]);
+    let shown = cards::card_text(&cards::card(&agent, 0));
+    assert!(shown.contains("30 tool calls") || shown.contains("29 tool calls"), "{shown}");
+}
+
+#[test]
+fn a_long_answer_is_cut_and_the_rest_can_be_read() {
+    let long = "An answer of many words. ".repeat(1_000);
+    let replies =
+        json!([[agent_call("explore", "the task")], says("Done."), when("the task", says(&long)),]);
+    let mut agent = helpers(replies).start();
+    let result = cards::turn(&mut agent);
+    assert!(result.len() <= 8 * 1024 && result.len() > 8_000, "{}", result.len());
+    let path = result.rsplit("read_file ").next().unwrap().trim_end_matches(']').to_owned();
+    agent.model().push(json!([call("read_file", &json!({ "path": path }))])).unwrap();
+    agent.model().push(says("Read.")).unwrap();
+    let whole = cards::turn(&mut agent);
+    assert!(whole.contains("An answer of many words. An answer"), "{whole}");
+    assert_eq!(cards::questions(&agent), 0);
+}
+
+#[test]
+fn what_helpers_change_is_undone_with_the_turn() {
+    let write = |content: &str| call("write_file", &json!({ "path": "a", "content": content }));
+    let replies = json!([
+        [agent_call("general", "the task")],
+        says("Done."),
+        when("the task", json!([write("2\n")])),
+        when("the task", json!([write("3\n")])),
+        when("the task", json!([call("write_file", &json!({ "path": "b", "content": "new\n" }))])),
+        when("the task", says("Written.")),
+    ]);
+    let mut agent = helpers(replies).file("a", "1\n").permission("allow_once").start();
+    cards::turn(&mut agent);
+    assert_eq!(agent.read("a"), "3\n");
+    assert_eq!(agent.turn("/undo"), "end_turn");
+    assert_eq!(agent.read("a"), "1\n", "{}", agent.text());
+    assert!(!agent.path("b").exists());
+    assert_eq!(agent.turn("/redo"), "end_turn");
+    assert_eq!((agent.read("a"), agent.read("b")), ("3\n".to_owned(), "new\n".to_owned()));
+}
+
+#[test]
+fn a_loaded_session_has_the_answer_of_a_helper_and_not_its_conversation() {
+    let replies = json!([
+        [agent_call("explore", "the task")],
+        says("Done."),
+        when("the task", json!([call("read_file", &json!({ "path": "a" }))])),
+        when("the task", says("a says 1.")),
+        when("and now", says("I see.")),
+    ]);
+    let mut agent = helpers(replies).file("a", "1\n").start();
+    cards::turn(&mut agent);
+    let session = agent.session.clone();
+    let history = agent.call("_turnwright/history", &json!({ "sessionId": session }));
+    let task =
+        history.pointer("/result/messages/1/tool_calls/0/spawn_task").cloned().unwrap_or_default();
+    assert_eq!((&task["description"], &task["type"]), (&json!("the task"), &json!("explore")));
+    let helper = task["session_id"].as_str().unwrap().to_owned();
+    let listed = agent.call("session/list", &json!({}));
+    let ids: Vec<_> = listed["result"]["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["sessionId"].clone())
+        .collect();
+    assert_eq!(ids, [json!(session)]);
+
+    agent.restart();
+    agent.load(&session);
+    assert_eq!(cards::ids(&agent).len(), 1);
+    assert_eq!(agent.turn("and now"), "end_turn");
+    assert_eq!(last_results(&agent), ["a says 1."]);
+    // Its conversation is a session that can be read.
+    let history = agent.call("_turnwright/history", &json!({ "sessionId": helper }));
+    let messages = history["result"]["messages"].to_string();
+    assert!(messages.contains("the task") && messages.contains("read_file"), "{messages}");
+    let deleted = agent.call("session/close", &json!({ "sessionId": session }));
+    assert!(deleted["result"].is_object(), "{deleted}");
+    agent.call("session/delete", &json!({ "sessionId": session }));
+    let history = agent.call("_turnwright/history", &json!({ "sessionId": helper }));
+    assert!(history["error"].is_object(), "{history}");
+}
+
+#[test]
+fn a_client_with_subagents_sees_each_helper_as_a_session_below_its_own() {
+    let replies = json!([
+        [agent_call("explore", "the task"), in_background("the other")],
+        says("Done."),
+        when("the task", json!([call("read_file", &json!({ "path": "a" }))])),
+        when("the task", says("a says 1.")),
+        when("the other", says("Nothing.")),
+    ]);
+    let capabilities = json!({ "subagents": {} });
+    let mut agent = helpers(replies).file("a", "1\n").capabilities(capabilities).start();
+    cards::turn(&mut agent);
+    let updates = || agent.log.iter().filter(|it| it["method"] == "session/update");
+    let states: Vec<_> =
+        agent.updates().into_iter().filter(|it| it["sessionUpdate"] == "subagent_update").collect();
+    assert_eq!(states.len(), 2, "{states:?}");
+    assert_eq!(states[0]["title"], "explore: the task");
+    assert_eq!(states[0]["state"], json!({ "state": "running" }));
+    assert_eq!(states[1]["state"], json!({ "state": "idle", "stopReason": "end_turn" }));
+    let child = &states[0]["sessionId"];
+    assert!(states[1]["sessionId"] == *child && *child != json!(agent.session));
+    // It is announced before its first update and ends after the last.
+    let place = |fits: &dyn Fn(&Value) -> bool| -> Vec<usize> {
+        updates().enumerate().filter(|(_, it)| fits(it)).map(|it| it.0).collect()
+    };
+    let announced = place(&|it| it["params"]["update"]["sessionUpdate"] == "subagent_update");
+    let shown = place(&|it| it["params"]["sessionId"] == *child);
+    assert!(
+        announced[0] < shown[0] && shown[shown.len() - 1] < announced[1],
+        "{announced:?} {shown:?}"
+    );
+    let of_child = updates().filter(|it| it["params"]["sessionId"] == *child);
+    let kinds: Vec<_> =
+        of_child.map(|it| it["params"]["update"]["sessionUpdate"].clone()).collect();
+    assert_eq!(kinds[0], "user_message_chunk");
+    for kind in ["tool_call", "tool_call_update", "agent_message_chunk"] {
+        assert!(kinds.contains(&json!(kind)), "{kind}: {kinds:?}");
+    }
+    assert_eq!(cards::ids(&agent).len(), 2);
+}
+
+#[test]
+fn more_helpers_than_calls_can_run_do_not_wait_for_each_other() {
+    let tasks: Vec<_> = (0..12).map(|it| agent_call("explore", &format!("task {it}."))).collect();
+    let mut replies = vec![json!(tasks), says("Done.")];
+    for number in 0..12 {
+        let task = format!("task {number}.");
+        replies.push(when(&task, json!([call("read_file", &json!({ "path": "a" }))])));
+        replies.push(when(&task, says(&format!("answer {number}"))));
+    }
+    let mut agent = helpers(replies.into()).file("a", "1\n").start();
+    cards::turn(&mut agent);
+    let expected: Vec<_> = (0..12).map(|it| format!("answer {it}")).collect();
+    assert_eq!(last_results(&agent), expected);
+}
+
+#[test]
+fn what_a_helper_costs_is_added_to_its_session() {
+    let text = |words: &str| {
+        let words = json!({ "index": 0, "delta": { "content": words } });
+        let finish = json!({ "index": 0, "delta": {}, "finish_reason": "stop" });
+        Answer::Events([words, finish].map(|it| json!({ "choices": [it] })).to_vec())
+    };
+    let provider = Provider::answering(move |request| {
+        let is_helper = request["messages"][0].to_string().contains("You are a helper");
+        let (answer, input) = match (is_helper, has_result(request)) {
+            (true, _) => (text("Found."), 500),
+            (false, true) => (text("Done."), 3000),
+            (false, false) => {
+                let task =
+                    json!({ "description": "look", "prompt": "the task", "type": "explore" });
+                (provider::calls("agent", &task), 1000)
+            }
+        };
+        let Answer::Events(mut events) = answer else { return answer };
+        let counted =
+            json!({ "prompt_tokens": input, "completion_tokens": 0, "total_tokens": input });
+        events.push(json!({ "choices": [], "usage": counted }));
+        Answer::Events(events)
+    });
+    let price = "[providers.p.model.m]\nwindow = 10000\nprice = { input = 1.0, output = 1.0 }";
+    let settings = format!("model = 'p/m'\n{}", provider.section("p", price));
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let updates = agent.updates();
+    let gauges: Vec<_> =
+        updates.iter().filter(|it| it["sessionUpdate"] == "usage_update").collect();
+    let used: Vec<_> = gauges.iter().map(|it| it["used"].as_u64().unwrap()).collect();
+    assert_eq!(used, [1000, 3000], "the gauge is about the session's own window");
+    let cost = gauges[1]["cost"]["amount"].as_f64().unwrap();
+    assert!((cost - 0.0045).abs() < 1e-9, "{cost}");
+    let shown = cards::card_text(&cards::card(&agent, 0));
+    assert!(shown.contains("0 tool calls, 500 tokens"), "{shown}");
+}
+
+const REVIEWER: &str = "---\nname: reviewer\ndescription: Reviews changes\ntools: Read, Grep\nmodel: strict-one\n---\n\
+                        Be strict with every line.\n";
+
+#[test]
+fn the_user_defines_types_with_tools_a_model_and_instructions() {
+    let replies = json!([
+        [agent_call("reviewer", "the task"), agent_call("nobody", "the other")],
+        says("Done."),
+        when("the task", says("Fine.")),
+    ]);
+    let mut agent = helpers(replies).own_file("config/agents/reviewer.md", REVIEWER).start();
+    cards::turn(&mut agent);
+    let results = last_results(&agent);
+    assert_eq!(results[0], "Fine.");
+    assert!(
+        results[1].contains("There is no helper `nobody`")
+            && results[1].contains("reviewer, explore, general"),
+        "{results:?}"
+    );
+    let request = &requests_about(&agent, "the task")[0];
+    assert_eq!(
+        (request["model"].as_str(), tool_names(request)),
+        (Some("strict-one"), vec!["grep".to_owned(), "read_file".to_owned()])
+    );
+    assert!(request["messages"][0].to_string().contains("Be strict with every line."));
+    let tools = agent.model_request(0)["tools"].to_string();
+    assert!(
+        tools.contains("explore (reads only) or general; reviewer: Reviews changes"),
+        "{tools}"
+    );
+}
+
+#[test]
+fn types_of_a_project_are_ignored_until_they_are_trusted() {
+    let mut agent = helpers(json!([])).file(".claude/agents/reviewer.md", REVIEWER).start();
+    let ask = |agent: &mut TestAgent| {
+        agent.model().push(json!([agent_call("reviewer", "the task")])).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        cards::turn(agent)
+    };
+    let result = ask(&mut agent);
+    assert!(result.starts_with("There is no helper `reviewer`"), "{result}");
+    assert!(
+        agent.thoughts().contains("the helper `reviewer`. Run `/trust`"),
+        "{}",
+        agent.thoughts()
+    );
+    let before = agent.text().len();
+    agent.turn("/trust");
+    let shown = agent.text()[before..].to_owned();
+    assert!(shown.contains("Be strict with every line."), "{shown}");
+    let code = shown.rsplit("`/trust ").next().unwrap().split('`').next().unwrap().to_owned();
+    agent.turn(&format!("/trust {code}"));
+    agent.session = agent.new_session();
+    agent.model().push(when("the task", says("Fine."))).unwrap();
+    assert_eq!(ask(&mut agent), "Fine.");
+}

@@ -12,7 +12,6 @@ use super::cards::{abridged_arguments, failed_update, final_update, not_run, set
 use super::check_news::{CheckRun, find_news};
 use super::{Turn, TurnStep};
 use crate::tools::{AnyTool, ToolOutcome};
-use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Entry};
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden, fenced};
 use turnwright_types::ids::{CallId, MessageId};

@@ -12,13 +12,14 @@ use tokio_util::task::TaskTracker;
 
 use super::load::{LoadedProject, ServerLaunch};
 use super::model_cache::ModelCache;
-use crate::config::{Config, Limits, ModelProfiles, Provider};
+use crate::config::{Config, ModelProfiles, Provider};
 use crate::error::Error;
 use crate::mcp::SessionServers;
 use crate::tools::{Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in};
 use crate::trust::TrustStore;
 use crate::turn::{
-    AnnouncedMode, SYSTEM_PROMPT, SharedModelSelection, SharedRules, StandaloneCalls, TurnServices,
+    AnnouncedMode, SYSTEM_PROMPT, SharedModelSelection, SharedRules, SpendingLimits,
+    StandaloneCalls, TurnServices,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -163,7 +164,7 @@ impl SessionHost {
         policy: PolicyRules,
         selection: SharedModelSelection,
         max_requests: u32,
-        limits: Limits,
+        limits: SpendingLimits,
     ) -> TurnServices {
         TurnServices {
             system_prompt: SYSTEM_PROMPT.into(),

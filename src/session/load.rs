@@ -9,10 +9,9 @@ use super::mcp_servers;
 use super::project_servers::unique_by_name;
 use super::server_sandbox::ServerSite;
 use super::{SessionHost, effective_policy};
-use crate::config::Limits;
 use crate::error::Error;
 use crate::tools::ConfinementSettings;
-use crate::turn::TurnServices;
+use crate::turn::{SpendingLimits, TurnServices};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
 use turnwright_policy::permission::{Mode, PolicyRules};
@@ -59,7 +58,7 @@ pub(super) struct LoadedSession {
     pub(super) model: Arc<dyn Model>,
     pub(super) effort: ReasoningEffort,
     pub(super) max_requests: u32,
-    pub(super) limits: Limits,
+    pub(super) limits: SpendingLimits,
     pub(super) servers: ServerLaunch,
     /// The lock of a new session. That of a stored one is taken when its previous task has ended.
     pub(super) lock: Option<SessionLock>,
@@ -89,8 +88,18 @@ impl SessionHost {
         let servers = self.load_servers(servers, project.roots.real_cwd());
         let (effort, max_requests) = (self.config().effort(), self.config().max_turn_requests());
         let lock = is_new.then(|| self.store().lock_session(&id)).transpose()?;
-        let limits = self.config().limits();
+        let limits = self.spending_limits();
         Ok(LoadedSession { project, model, effort, max_requests, limits, servers, lock })
+    }
+
+    /// The limits of the settings and of the command line. Reads files.
+    fn spending_limits(&self) -> SpendingLimits {
+        let settings = self.config().limits();
+        let mut limits = SpendingLimits::new(settings.stop_loops);
+        for (name, number) in &settings.numbers {
+            limits.set(name, *number);
+        }
+        limits
     }
 
     /// Loads the settings and rules for these folders. Blocks.

@@ -253,7 +253,7 @@ pub(crate) fn turn_fixture(
         announced_mode: AnnouncedMode::default(),
         policy: SharedRules::default(),
         max_requests: 10,
-        limits: crate::config::Limits::default(),
+        limits: super::SpendingLimits::new(true),
         truncation_reported: Arc::default(),
         base_url_reported: Arc::default(),
         context_missing: Arc::default(),

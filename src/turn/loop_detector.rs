@@ -69,6 +69,11 @@ impl LoopDetector {
         *self = LoopDetector::default();
     }
 
+    /// True if an edit has failed, so that a success counts as well.
+    pub(super) fn has_failures(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
     /// Adds a call, and says what follows if it is part of a repetition.
     pub(super) fn add(&mut self, call: &EndedCall<'_>) -> Option<LoopFinding> {
         let mut hasher = DefaultHasher::new();
@@ -151,7 +156,7 @@ const PROCESS_WORDS: [&str; 4] = ["pid", "process", "thread", "tid"];
 fn mask_volatile(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = text;
-    let mut last_word = String::new();
+    let mut last_word = "";
     while let Some(first) = rest.chars().next() {
         if !first.is_alphanumeric() {
             masked.push(first);
@@ -163,9 +168,9 @@ fn mask_volatile(text: &str) -> String {
             && (is_time(word) && !masked.ends_with(':')
                 || is_duration(word, after)
                 || word.strip_prefix("0x").is_some_and(|it| !it.is_empty())
-                || PROCESS_WORDS.contains(&last_word.as_str()));
+                || PROCESS_WORDS.iter().any(|it| last_word.eq_ignore_ascii_case(it)));
         masked.push_str(if is_volatile { "#" } else { word });
-        last_word = word.to_ascii_lowercase();
+        last_word = word;
         rest = after;
     }
     masked

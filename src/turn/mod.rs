@@ -42,7 +42,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Limits, Resource};
 use crate::error::Error;
 use crate::tools::{OfferContext, ToolEnv, Toolbox};
 use turnwright_llm::{Model, ReasoningEffort};
@@ -63,6 +62,7 @@ use next_step::TurnBudget;
 
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use context::SYSTEM_PROMPT;
+pub(crate) use limits::SpendingLimits;
 use limits::{ReachedLimit, SpendingMeter};
 pub(crate) use standalone_calls::StandaloneCalls;
 pub(crate) use steering::SteeringQueue;
@@ -88,7 +88,7 @@ pub(crate) struct TurnServices {
     /// The most requests to the model that one turn may make.
     pub max_requests: u32,
     /// What a turn and the session may use up besides.
-    pub limits: Limits,
+    pub limits: SpendingLimits,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
     /// Whether the user was told that the base URL lacks its version.
@@ -316,7 +316,7 @@ impl Turn {
         history.push(Message::User(prompt));
         let budget = TurnBudget::new(services.max_requests);
         let mut limits = services.limits;
-        limits.turn[Resource::Requests as usize] = f64::from(services.max_requests);
+        limits.set("turn_requests", f64::from(services.max_requests));
         let meter = SpendingMeter::new(limits, &history);
         let cards = OpenCards::new(Arc::clone(services.client()), services.log().clone());
         services.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));

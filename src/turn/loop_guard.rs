@@ -36,6 +36,7 @@ impl Turn {
         let Message::Assistant(AssistantMessage { calls, .. }) = answer.as_ref() else {
             return None;
         };
+        self.loops.begin_answer();
         let mut question = None;
         for (call, result) in calls.iter().zip(results) {
             let may_matter = !result.ok || self.loops.has_failures();

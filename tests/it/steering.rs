@@ -25,3 +25,20 @@ fn words_during_a_command_do_not_end_it() {
     let transcript = agent.model_transcript(1);
     assert_eq!(transcript.last().unwrap(), "user then stop");
 }
+
+#[test]
+fn words_that_were_taken_survive_the_death_of_the_agent() {
+    let write = calls("write_file", &json!({ "path": "x", "content": "x" }));
+    let mut agent = TestAgent::builder().model(json!([write, says("Yes.")])).start();
+    agent.prompt("go");
+    agent.wait_for_request("session/request_permission");
+    let words = prompt(&agent.session, "use tabs");
+    assert_eq!(agent.call("_session/steering", &words)["result"]["outcome"], "injected");
+    agent.kill();
+    agent.restart();
+    let session = agent.session.clone();
+    agent.load(&session);
+    assert_eq!(agent.turn("go on"), "end_turn");
+    let body = agent.model_request(1).to_string();
+    assert_eq!(body.matches("use tabs").count(), 1, "{body}");
+}

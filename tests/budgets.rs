@@ -116,14 +116,16 @@ fn a_tool_round_allocates_little() {
     let replies: Vec<_> = [1, 1, ROUNDS + 1, 1, ROUNDS + 1]
         .into_iter()
         .flat_map(|rounds| {
-            let call = calls("read_file", &json!({ "path": "notes.txt" }));
-            std::iter::repeat_n(call, rounds).chain([says("Done.")])
+            // The same call again and again would be stopped.
+            let call = |it| calls("read_file", &json!({ "path": format!("notes.{it:0>3}") }));
+            (0..rounds).map(call).chain([says("Done.")])
         })
         .collect();
-    let mut agent = TestAgent::<ThreadAgent<CountedAgent>>::builder()
-        .file("notes.txt", "a note\n")
-        .model(json!(replies))
-        .start();
+    let mut builder = TestAgent::<ThreadAgent<CountedAgent>>::builder();
+    for number in 0..=ROUNDS {
+        builder = builder.file(&format!("notes.{number:0>3}"), "a note\n");
+    }
+    let mut agent = builder.model(json!(replies)).start();
     let mut allocations = || {
         let before = ALLOCATIONS_OF_AGENTS.load(Ordering::Relaxed);
         agent.turn("read the notes");

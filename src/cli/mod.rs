@@ -61,7 +61,7 @@ struct CliArgs {
     base_url: Option<String>,
     /// Limit of a turn or session, such as session_cost=2.5; repeatable
     #[arg(long, global = true, value_name = "NAME=NUMBER", value_parser = parse_limit)]
-    limit: Vec<(String, f64)>,
+    budget: Vec<(String, f64)>,
     /// Settings file [env: TURNWRIGHT_CONFIG]
     #[arg(long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
@@ -174,7 +174,7 @@ impl CliArgs {
             return CliArgs {
                 model: None,
                 base_url: None,
-                limit: Vec::new(),
+                budget: Vec::new(),
                 config: None,
                 verbose: 0,
                 command,
@@ -204,7 +204,7 @@ pub fn run() -> ExitCode {
     };
     log::init(log_filter.as_deref(), paths.state.clone());
     let flags =
-        Flags { model: arguments.model, base_url: arguments.base_url, limits: arguments.limit };
+        Flags { model: arguments.model, base_url: arguments.base_url, limits: arguments.budget };
     let config = Config::new(variables, flags, user_file, paths);
     let exit_code = match redact::register_keys(config.secrets()) {
         Ok(()) => run_command(arguments.command.unwrap_or(CliCommand::Acp), config),

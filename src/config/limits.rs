@@ -1,4 +1,4 @@
-//! What a turn and a session may use up: the settings of `[limits]` and the flag `--limit`.
+//! What a turn and a session may use up: the settings of `[limits]` and the flag `--budget`.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -6,41 +6,13 @@ use serde::Deserialize;
 
 use super::{Config, ConfigError};
 
-/// What is limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resource {
-    Requests,
-    Tokens,
-    /// US dollars.
-    Cost,
-    /// Minutes of turns, including the time in which the user is waited for.
-    Minutes,
-}
-
-impl Resource {
-    pub(crate) const ALL: [Resource; 4] =
-        [Resource::Requests, Resource::Tokens, Resource::Cost, Resource::Minutes];
-}
-
-/// An amount of each resource.
-pub(crate) type Amounts = [f64; Resource::ALL.len()];
-
-/// The limits of a session; infinite where there is none.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Limits {
+/// The limits of turns and sessions.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LimitSettings {
     /// Whether a model that goes round in circles is stopped.
-    pub stops_loops: bool,
-    /// For one turn, besides `max_turn_requests`.
-    pub turn: Amounts,
-    /// For all turns together.
-    pub session: Amounts,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        let none = [f64::INFINITY; Resource::ALL.len()];
-        Limits { stops_loops: true, turn: none, session: none }
-    }
+    pub stop_loops: bool,
+    /// Each by the name of its setting; the last one of a name counts.
+    pub numbers: Vec<(String, f64)>,
 }
 
 /// `[limits]`.
@@ -116,27 +88,15 @@ fn is_limit(number: f64) -> bool {
 }
 
 impl Config {
-    /// The limits of turns and sessions.
-    pub(crate) fn limits(&self) -> Limits {
+    /// The limits of turns and sessions. A flag takes precedence over the file.
+    pub(crate) fn limits(&self) -> LimitSettings {
         let section = self.file.load().map(|it| it.limits).unwrap_or_default();
-        let mut limits =
-            Limits { stops_loops: section.stop_loops.unwrap_or(true), ..Limits::default() };
-        let flags = self.flags.limits.iter().map(|(name, number)| (name.as_str(), *number));
-        // A flag takes precedence over the file.
-        let settings = section.numbers().map(|(name, number)| -> (&str, f64) { (name, number) });
-        for (name, number) in settings.chain(flags).filter(|it| is_limit(it.1)) {
-            let Some((scope, resource)) = name.split_once('_') else { continue };
-            let resource = match resource {
-                "requests" => Resource::Requests,
-                "tokens" => Resource::Tokens,
-                "cost" => Resource::Cost,
-                "minutes" => Resource::Minutes,
-                _ => continue,
-            };
-            let amounts = if scope == "session" { &mut limits.session } else { &mut limits.turn };
-            amounts[resource as usize] = number;
+        let of_file = section.numbers().filter(|it| is_limit(it.1));
+        let of_file = of_file.map(|(name, number)| (name.to_owned(), number));
+        LimitSettings {
+            stop_loops: section.stop_loops.unwrap_or(true),
+            numbers: of_file.chain(self.flags.limits.iter().cloned()).collect(),
         }
-        limits
     }
 
     /// The limit of requests in one turn that the flag sets.

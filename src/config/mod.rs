@@ -42,7 +42,7 @@ pub(crate) use environment::{has_variable, take_environment};
 pub(crate) use file::{AgentSection, SessionRetention};
 pub(crate) use key::{KeyOrigin, ProviderKey};
 pub(crate) use layers::{ManagedSettings, ProjectSettings};
-pub(crate) use limits::{Amounts, Limits, Resource, parse_limit};
+pub(crate) use limits::parse_limit;
 pub(crate) use logins::{Logins, StoredLogin};
 pub(crate) use paths::Paths;
 pub(crate) use permissions::{PermissionSection, RuleEntry};
@@ -102,7 +102,7 @@ pub(crate) struct Flags {
     pub model: Option<String>,
     /// `--base-url`.
     pub base_url: Option<String>,
-    /// `--limit`, each with the name of its setting.
+    /// `--budget`, each with the name of its setting.
     pub limits: Vec<(String, f64)>,
 }
 

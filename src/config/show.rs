@@ -179,7 +179,7 @@ impl Config {
         };
         let mode_from = from(self.variables.mode.is_some(), "TURNWRIGHT_MODE", file.mode.is_some());
         let requests_from = first_match(&[
-            (self.requests_flag().is_some(), "--limit"),
+            (self.requests_flag().is_some(), "--budget"),
             (self.process_max_turn_requests().is_some(), "TURNWRIGHT_MAX_TURN_REQUESTS"),
             (file.max_turn_requests.is_some(), &place),
         ]);
@@ -237,7 +237,7 @@ impl Config {
             add(&format!("limits.{name}"), number.to_string(), true);
         }
         for (name, number) in self.flags.limits.iter().filter(|it| it.0 != "max_turn_requests") {
-            settings.push(EffectiveSetting::new(&format!("limits.{name}"), number, "--limit"));
+            settings.push(EffectiveSetting::new(&format!("limits.{name}"), number, "--budget"));
         }
         settings
     }

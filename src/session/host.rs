@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::load::{LoadedProject, ServerLaunch};
 use super::model_cache::ModelCache;
-use crate::config::{Config, Limits, ModelProfiles, Provider};
+use crate::config::{Config, ModelProfiles, Provider};
 use crate::error::Error;
 use crate::mcp::SessionServers;
 use crate::tools::{
@@ -21,7 +21,8 @@ use crate::tools::{
 use crate::trust::TrustStore;
 use crate::turn::{
     AdmissionQueue, AnnouncedMode, CacheGuard, FolderInstructions, ModelFinder, SharedChecks,
-    SharedModelSelection, SharedRules, StandaloneCalls, TurnServices, system_prompt,
+    SharedModelSelection, SharedRules, SpendingLimits, StandaloneCalls, TurnServices,
+    system_prompt,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -166,7 +167,7 @@ impl SessionHost {
         policy: PolicyRules,
         selection: SharedModelSelection,
         max_requests: u32,
-        limits: Limits,
+        limits: SpendingLimits,
     ) -> TurnServices {
         let host = Arc::clone(self);
         TurnServices {

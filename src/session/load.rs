@@ -9,10 +9,9 @@ use super::mcp_servers;
 use super::project_servers::unique_by_name;
 use super::server_sandbox::ServerSite;
 use super::{SessionHost, effective_policy};
-use crate::config::Limits;
 use crate::error::Error;
 use crate::tools::ConfinementSettings;
-use crate::turn::{Check, TurnServices, system_prompt};
+use crate::turn::{Check, SpendingLimits, TurnServices, system_prompt};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
 use turnwright_policy::permission::{Mode, PolicyRules};
@@ -63,7 +62,7 @@ pub(super) struct LoadedSession {
     pub(super) model: Arc<dyn Model>,
     pub(super) effort: ReasoningEffort,
     pub(super) max_requests: u32,
-    pub(super) limits: Limits,
+    pub(super) limits: SpendingLimits,
     /// The instructions for the model without those of the client.
     pub(super) system_prompt: Arc<str>,
     pub(super) servers: ServerLaunch,
@@ -97,7 +96,7 @@ impl SessionHost {
         let agent = self.config().agent();
         let system_prompt = system_prompt(agent.usable_name(), agent.system_prompt.as_deref());
         let lock = is_new.then(|| self.store().lock_session(&id)).transpose()?;
-        let limits = self.config().limits();
+        let limits = self.spending_limits();
         Ok(LoadedSession {
             project,
             model,
@@ -108,6 +107,16 @@ impl SessionHost {
             servers,
             lock,
         })
+    }
+
+    /// The limits of the settings and of the command line. Reads files.
+    fn spending_limits(&self) -> SpendingLimits {
+        let settings = self.config().limits();
+        let mut limits = SpendingLimits::new(settings.stop_loops);
+        for (name, number) in &settings.numbers {
+            limits.set(name, *number);
+        }
+        limits
     }
 
     /// Loads the settings and rules for these folders. Blocks.

@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn the_place_is_found_by_a_line_that_is_there() {
-        let text: String = (1..=100).map(|it| format!("    line number {it}\n")).collect();
+        let lines: Vec<_> = (1..=100).map(|it| format!("    line number {it}\n")).collect();
+        let text = lines.concat();
         let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-line number 60\n-gone\n+new";
         for (arguments, path, first) in [
             (json!({ "path": "a", "old_text": "gone\nline number 50" }), Some("a"), 45),

@@ -242,12 +242,6 @@ impl Toolbox {
     fn is_search(&self, name: &str) -> bool {
         name == self.search.name()
     }
-
-    /// Whether the tool of that name never changes anything.
-    pub fn is_read_only(&self, name: &str) -> bool {
-        self.find(name).is_ok_and(|it| it.is_read_only())
-    }
-
     /// Finds a tool for a call. An MCP tool is advertised from then on.
     ///
     /// # Errors

@@ -260,7 +260,7 @@ pub(crate) fn turn_fixture(
         policy: SharedRules::default(),
         max_requests: 10,
         cache_guard: CacheGuard::default(),
-        limits: crate::config::Limits::default(),
+        limits: super::SpendingLimits::new(true),
         queue: AdmissionQueue::default(),
         models: ModelFinder::new(|_| Err(Error::Cancelled)),
         truncation_reported: Arc::default(),

@@ -3,7 +3,6 @@
 
 use super::limits::ReachedLimit;
 use super::{Turn, TurnStep};
-use crate::config::Resource;
 use turnwright_types::message::{Message, PromptPart, ToolCall, UserMessage};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::Update;
@@ -11,9 +10,7 @@ use turnwright_types::update::Update;
 impl Turn {
     /// The first step of the turn. A session that has used up a limit makes no request any more.
     pub(super) fn first_step(&mut self) -> TurnStep {
-        let limits = self.services.limits;
-        let cost = Resource::Cost as usize;
-        let has_cost_limit = limits.turn[cost].min(limits.session[cost]).is_finite();
+        let has_cost_limit = self.services.limits.has_cost();
         let model = self.services.selection.get().model;
         if has_cost_limit && model.price().is_none() && self.history.spent.requests == 0 {
             let text = format!(

@@ -2,11 +2,71 @@
 
 use std::time::Duration;
 
-use crate::config::{Amounts, Limits, Resource};
 use turnwright_types::message::{History, StopReason};
 
 /// The part of a limit at which the user is told.
 const NOTICE_SHARE: f64 = 0.8;
+
+/// What is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resource {
+    Requests,
+    Tokens,
+    /// US dollars.
+    Cost,
+    /// Minutes of turns, including the time in which the user is waited for.
+    Minutes,
+}
+
+impl Resource {
+    const ALL: [Resource; 4] =
+        [Resource::Requests, Resource::Tokens, Resource::Cost, Resource::Minutes];
+}
+
+/// An amount of each resource.
+type Amounts = [f64; Resource::ALL.len()];
+
+/// The limits of a session; infinite where there is none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SpendingLimits {
+    /// Whether a model that goes round in circles is stopped.
+    pub stops_loops: bool,
+    /// For one turn.
+    turn: Amounts,
+    /// For all turns together.
+    session: Amounts,
+}
+
+impl SpendingLimits {
+    /// No limits.
+    pub(crate) fn new(stops_loops: bool) -> SpendingLimits {
+        let none = [f64::INFINITY; Resource::ALL.len()];
+        SpendingLimits { stops_loops, turn: none, session: none }
+    }
+
+    /// Sets a limit by the name of its setting, such as `turn_tokens`. An unknown name has no effect.
+    pub(crate) fn set(&mut self, name: &str, number: f64) {
+        let (amounts, resource) = match name.split_once('_') {
+            Some(("turn", resource)) => (&mut self.turn, resource),
+            Some(("session", resource)) => (&mut self.session, resource),
+            _ => return,
+        };
+        let resource = match resource {
+            "requests" => Resource::Requests,
+            "tokens" => Resource::Tokens,
+            "cost" => Resource::Cost,
+            "minutes" => Resource::Minutes,
+            _ => return,
+        };
+        amounts[resource as usize] = number;
+    }
+
+    /// True if the cost is limited.
+    pub(super) fn has_cost(&self) -> bool {
+        let cost = Resource::Cost as usize;
+        self.turn[cost].min(self.session[cost]).is_finite()
+    }
+}
 
 /// A limit that is used up.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +133,7 @@ impl ReachedLimit {
 /// What was used up before a turn began, and of which limits the user was told.
 #[derive(Clone, Debug)]
 pub(super) struct SpendingMeter {
-    limits: Limits,
+    limits: SpendingLimits,
     before: Amounts,
     told: Vec<ReachedLimit>,
 }
@@ -81,7 +141,7 @@ pub(super) struct SpendingMeter {
 impl SpendingMeter {
     /// Starts with what a conversation has used up. Of a limit that is nearly reached already the user
     /// was told in an earlier turn.
-    pub(super) fn new(limits: Limits, history: &History) -> SpendingMeter {
+    pub(super) fn new(limits: SpendingLimits, history: &History) -> SpendingMeter {
         let before = amounts(history, Duration::ZERO);
         let mut meter = SpendingMeter { limits, before, told: Vec::new() };
         meter.told = meter.used_beyond(NOTICE_SHARE, before).collect();
@@ -110,9 +170,10 @@ impl SpendingMeter {
         [true, false].into_iter().flat_map(move |is_session| {
             Resource::ALL.into_iter().filter_map(move |resource| {
                 let at = resource as usize;
-                let (limit, used) = match is_session {
-                    true => (limits.session[at], now[at]),
-                    false => (limits.turn[at], now[at] - before[at]),
+                let (limit, used) = if is_session {
+                    (limits.session[at], now[at])
+                } else {
+                    (limits.turn[at], now[at] - before[at])
                 };
                 let is_used = limit.is_finite() && used >= limit * share;
                 is_used.then_some(ReachedLimit { resource, is_session, amount: limit })
@@ -141,27 +202,36 @@ mod tests {
 
     #[test]
     fn each_limit_is_told_at_four_fifths_and_reached_at_the_whole() {
-        let none = Limits::default();
-        let with = |is_session: bool, at: usize, amount: f64| {
+        let none = SpendingLimits::new(true);
+        let with = |name: &str, amount: f64| {
             let mut limits = none;
-            let amounts = if is_session { &mut limits.session } else { &mut limits.turn };
-            amounts[at] = amount;
+            limits.set(name, amount);
             limits
         };
         let before = history(10, 1000, 1.0, 10);
         for (limits, now, notices, reached) in [
             (none, history(9999, 9_999_999, 99.0, 9999), 0, None),
-            (with(false, 0, 10.0), history(17, 0, 0.0, 0), 0, None),
-            (with(false, 0, 10.0), history(18, 0, 0.0, 0), 1, None),
-            (with(false, 0, 10.0), history(20, 0, 0.0, 0), 0, Some("max_turn_requests")),
-            (with(true, 0, 20.0), history(17, 0, 0.0, 0), 1, None),
-            (with(true, 0, 12.0), history(11, 0, 0.0, 0), 0, None),
-            (with(true, 0, 12.0), history(12, 0, 0.0, 0), 0, Some("limits.session_requests")),
-            (with(false, 1, 500.0), history(0, 1500, 0.0, 0), 0, Some("limits.turn_tokens")),
-            (with(true, 1, 1500.0), history(0, 1500, 0.0, 0), 0, Some("limits.session_tokens")),
-            (with(false, 2, 0.5), history(0, 0, 1.45, 0), 1, None),
-            (with(true, 2, 1.5), history(0, 0, 1.5, 0), 0, Some("limits.session_cost")),
-            (with(false, 3, 5.0), history(0, 0, 0.0, 15), 0, Some("limits.turn_minutes")),
+            (with("turn_requests", 10.0), history(17, 0, 0.0, 0), 0, None),
+            (with("turn_requests", 10.0), history(18, 0, 0.0, 0), 1, None),
+            (with("turn_requests", 10.0), history(20, 0, 0.0, 0), 0, Some("max_turn_requests")),
+            (with("session_requests", 20.0), history(17, 0, 0.0, 0), 1, None),
+            (with("session_requests", 12.0), history(11, 0, 0.0, 0), 0, None),
+            (
+                with("session_requests", 12.0),
+                history(12, 0, 0.0, 0),
+                0,
+                Some("limits.session_requests"),
+            ),
+            (with("turn_tokens", 500.0), history(0, 1500, 0.0, 0), 0, Some("limits.turn_tokens")),
+            (
+                with("session_tokens", 1500.0),
+                history(0, 1500, 0.0, 0),
+                0,
+                Some("limits.session_tokens"),
+            ),
+            (with("turn_cost", 0.5), history(0, 0, 1.45, 0), 1, None),
+            (with("session_cost", 1.5), history(0, 0, 1.5, 0), 0, Some("limits.session_cost")),
+            (with("turn_minutes", 5.0), history(0, 0, 0.0, 15), 0, Some("limits.turn_minutes")),
         ] {
             let mut meter = SpendingMeter::new(limits, &before);
             let told = meter.take_notices(&now, Duration::ZERO);
@@ -170,7 +240,7 @@ mod tests {
             let found = meter.reached(&now, Duration::ZERO);
             assert_eq!(found.map(ReachedLimit::setting), reached, "{limits:?}");
         }
-        let meter = SpendingMeter::new(with(false, 3, 5.0), &before);
+        let meter = SpendingMeter::new(with("turn_minutes", 5.0), &before);
         assert!(meter.reached(&before, Duration::from_secs(300)).is_some());
     }
 

@@ -59,14 +59,35 @@ pub(super) struct LoopDetector {
     recent: VecDeque<u64>,
     /// The calls that the model was told about. It is told once.
     told: Vec<u64>,
-    /// How often a tool has failed in a row at a file.
-    failures: Vec<((String, String), usize)>,
+    /// How many answers in a row had a failure of a tool at a file.
+    failures: Vec<FailedEdits>,
+    /// The number of the current answer.
+    answer: usize,
+}
+
+#[derive(Debug)]
+struct FailedEdits {
+    tool: String,
+    path: String,
+    times: usize,
+    /// The answer of the last one.
+    answer: usize,
 }
 
 impl LoopDetector {
+    /// The calls that follow are those of a new answer.
+    pub(super) fn begin_answer(&mut self) {
+        self.answer += 1;
+    }
+
     /// Forgets everything: the user has said something new.
     pub(super) fn reset(&mut self) {
         *self = LoopDetector::default();
+    }
+
+    /// True if an edit has failed, so that a success counts as well.
+    pub(super) fn has_failures(&self) -> bool {
+        !self.failures.is_empty()
     }
 
     /// Adds a call, and says what follows if it is part of a repetition.
@@ -125,15 +146,22 @@ impl LoopDetector {
     fn count_failures(&mut self, call: &EndedCall<'_>) -> usize {
         let Some(path) = call.edited else { return 0 };
         if call.ok {
-            self.failures.retain(|it| it.0.1 != path);
+            self.failures.retain(|it| it.path != path);
             return 0;
         }
-        let place = (call.tool.to_owned(), path.to_owned());
-        if let Some((_, times)) = self.failures.iter_mut().find(|it| it.0 == place) {
-            *times += 1;
-            return *times;
+        let is_same = |it: &&mut FailedEdits| it.tool == call.tool && it.path == path;
+        let answer = self.answer;
+        if let Some(failed) = self.failures.iter_mut().find(is_same) {
+            // Of several edits in one answer, the model has not seen the first fail.
+            if failed.answer == answer {
+                return 0;
+            }
+            failed.answer = answer;
+            failed.times += 1;
+            return failed.times;
         }
-        self.failures.push((place, 1));
+        let (tool, path) = (call.tool.to_owned(), path.to_owned());
+        self.failures.push(FailedEdits { tool, path, times: 1, answer });
         1
     }
 }
@@ -151,7 +179,7 @@ const PROCESS_WORDS: [&str; 4] = ["pid", "process", "thread", "tid"];
 fn mask_volatile(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = text;
-    let mut last_word = String::new();
+    let mut last_word = "";
     while let Some(first) = rest.chars().next() {
         if !first.is_alphanumeric() {
             masked.push(first);
@@ -163,9 +191,9 @@ fn mask_volatile(text: &str) -> String {
             && (is_time(word) && !masked.ends_with(':')
                 || is_duration(word, after)
                 || word.strip_prefix("0x").is_some_and(|it| !it.is_empty())
-                || PROCESS_WORDS.contains(&last_word.as_str()));
+                || PROCESS_WORDS.iter().any(|it| last_word.eq_ignore_ascii_case(it)));
         masked.push_str(if is_volatile { "#" } else { word });
-        last_word = word.to_ascii_lowercase();
+        last_word = word;
         rest = after;
     }
     masked
@@ -277,15 +305,19 @@ mod tests {
             let arguments = Arguments::Object(json!({ "old_text": number }));
             let result = &number.to_string();
             let tool = "edit_file";
+            if number != 6 {
+                detector.begin_answer();
+            }
             detector.add(&EndedCall { tool, arguments: &arguments, ok, result, edited: Some("a") })
         };
         let found: Vec<_> = (0..3).map(|it| edit(false, it)).collect();
         assert_eq!(found, [None; 3]);
         edit(true, 3);
-        let found: Vec<_> = (4..12).map(|it| edit(false, it)).collect();
+        let found: Vec<_> = (4..13).map(|it| edit(false, it)).collect();
         let failed = |times| Repetition::FailedEdit { times };
-        assert_eq!(found[3], Some(LoopFinding::Remind(failed(4))));
-        assert_eq!(found[7], Some(LoopFinding::Ask(failed(8))));
+        // The second and the third are in the same answer.
+        assert_eq!(found[4], Some(LoopFinding::Remind(failed(4))));
+        assert_eq!(found[8], Some(LoopFinding::Ask(failed(8))));
         assert_eq!(found.iter().flatten().count(), 2);
     }
 

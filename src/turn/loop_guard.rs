@@ -36,14 +36,16 @@ impl Turn {
         let Message::Assistant(AssistantMessage { calls, .. }) = answer.as_ref() else {
             return None;
         };
+        self.loops.begin_answer();
         let mut question = None;
         for (call, result) in calls.iter().zip(results) {
+            let may_matter = !result.ok || self.loops.has_failures();
             let ended = EndedCall {
                 tool: &call.name,
                 arguments: &call.arguments,
                 ok: result.ok,
                 result: &result.text,
-                edited: self.edited_path(call),
+                edited: may_matter.then(|| self.edited_path(call)).flatten(),
             };
             match self.loops.add(&ended) {
                 Some(LoopFinding::Remind(repetition)) => {

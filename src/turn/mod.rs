@@ -55,7 +55,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Limits, Resource};
 use crate::error::Error;
 use crate::tools::{OfferContext, ToolEnv, Toolbox};
 use turnwright_llm::{LlmError, Model, ReasoningEffort};
@@ -86,6 +85,7 @@ pub(crate) use context::{environment_lines, folder_lines, system_prompt};
 pub(crate) use folder_instructions::FolderInstructions;
 pub(crate) use handoff::{compact, summary_of};
 pub(crate) use helper::ModelFinder;
+pub(crate) use limits::SpendingLimits;
 use limits::{ReachedLimit, SpendingMeter};
 pub(crate) use prune::prune;
 pub(crate) use standalone_calls::StandaloneCalls;
@@ -118,7 +118,7 @@ pub(crate) struct TurnServices {
     /// Watches over what the provider has in its cache.
     pub cache_guard: CacheGuard,
     /// What a turn and the session may use up besides.
-    pub limits: Limits,
+    pub limits: SpendingLimits,
     /// The calls that wait or run, also those of helpers.
     pub queue: AdmissionQueue,
     /// Finds the models of helpers.
@@ -419,7 +419,7 @@ impl Turn {
         history.push(Message::User(prompt));
         let budget = TurnBudget::new(services.max_requests);
         let mut limits = services.limits;
-        limits.turn[Resource::Requests as usize] = f64::from(services.max_requests);
+        limits.set("turn_requests", f64::from(services.max_requests));
         let meter = SpendingMeter::new(limits, &history);
         let cards = OpenCards::new(Arc::clone(services.client()), services.log().clone());
         services.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));

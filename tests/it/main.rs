@@ -93,6 +93,7 @@ mod shutdown;
 mod side_by_side;
 #[cfg(target_os = "linux")]
 mod stalled_mount;
+mod steering;
 mod store;
 #[cfg(target_os = "linux")]
 mod symlink_race;

@@ -124,7 +124,8 @@ fn a_setting_switches_it_off() {
 
 #[test]
 fn an_edit_that_fails_four_times_is_told_what_is_there_now() {
-    let text: String = (1..=60).map(|it| format!("line number {it}\n")).collect();
+    let lines: Vec<_> = (1..=60).map(|it| format!("line number {it}\n")).collect();
+    let text = lines.concat();
     let edit = |number: usize| {
         let old = format!("line number 41\nnot there {number}");
         calls("edit_file", &json!({ "path": "a.txt", "old_text": old, "new_text": "x" }))

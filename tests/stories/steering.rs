@@ -185,3 +185,30 @@ fn steering_is_advertised_as_other_agents_do() {
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     assert_eq!(answer["result"]["_meta"]["steering"]["supported"], true);
 }
+
+#[test]
+fn words_at_the_very_end_are_either_read_or_asked_for_as_a_prompt() {
+    let mut agent = TestAgent::builder().model(json!([])).start();
+    let mut injected_words = Vec::new();
+    for number in 0..20 {
+        let answer = json!({ "text": format!("Answer {number}."), "chunks": 3, "every_ms": 2 });
+        agent.model().push(json!([answer])).unwrap();
+        let id = agent.prompt("go");
+        if number % 2 == 0 {
+            agent.wait_for_update("agent_message_chunk");
+        }
+        let words = format!("words number {number}!");
+        let params = steering(&agent.session, &words);
+        let steered = agent.request("_session/steering", &params);
+        agent.stop_reason(&id);
+        if agent.answer_to(&steered)["result"] == injected() {
+            injected_words.push(words);
+        }
+    }
+    agent.turn("the last one");
+    let last = agent.model().requests().len() - 1;
+    let body = agent.model_request(last).to_string();
+    for words in injected_words {
+        assert_eq!(body.matches(&words).count(), 1, "{words}");
+    }
+}

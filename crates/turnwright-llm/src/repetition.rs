@@ -12,6 +12,9 @@ const MIN_COPIES: usize = 12;
 /// and rows of zeros are shorter.
 const MIN_BYTES: usize = 4096;
 const WINDOW: usize = MAX_UNIT * MIN_COPIES;
+/// The least length of a unit for a model that is not known to repeat itself: shorter ones may be data
+/// that the user has asked for.
+pub(super) const LONG_UNIT: usize = 60;
 
 /// Watches one stream.
 #[derive(Debug, Default)]
@@ -21,9 +24,18 @@ pub(super) struct RepetitionDetector {
     /// The number of bytes since the last check.
     unchecked: usize,
     is_found: bool,
+    /// The least length of a repeated unit.
+    min_unit: usize,
+    /// Kept for the next check.
+    borders: Vec<usize>,
 }
 
 impl RepetitionDetector {
+    /// Finds units of at least this length.
+    pub(super) fn new(min_unit: usize) -> RepetitionDetector {
+        RepetitionDetector { min_unit, ..RepetitionDetector::default() }
+    }
+
     /// Adds text; returns true once the repetition has gone on for too long.
     pub(super) fn push(&mut self, text: &str) -> bool {
         let mut bytes = text.as_bytes();
@@ -47,18 +59,20 @@ impl RepetitionDetector {
         }
         let start = self.recent.len().saturating_sub(WINDOW);
         let window = &self.recent[start..];
-        self.is_found = window.len() >= MIN_BYTES && ends_in_repetition(window);
+        self.is_found = window.len() >= MIN_BYTES
+            && repeated_unit(window, &mut self.borders).is_some_and(|it| it >= self.min_unit);
     }
 }
 
-/// True if the window ends with enough copies of one unit. Runs the Knuth–Morris–Pratt border
+/// The length of the unit of which the window ends with enough copies. Runs the Knuth–Morris–Pratt border
 /// computation backwards from the end: the longest border of each suffix gives its shortest unit.
 /// The unit never gets shorter for a longer suffix, so most text is rejected after little more than
 /// `MAX_UNIT` bytes.
-fn ends_in_repetition(window: &[u8]) -> bool {
+fn repeated_unit(window: &[u8], borders: &mut Vec<usize>) -> Option<usize> {
     let last = window.len() - 1;
     let at = |position: usize| window[last - position];
-    let mut borders = vec![0];
+    borders.clear();
+    borders.push(0);
     let mut border = 0;
     for position in 1..window.len() {
         while border > 0 && at(position) != at(border) {
@@ -69,13 +83,13 @@ fn ends_in_repetition(window: &[u8]) -> bool {
         let length = position + 1;
         let unit = length - border;
         if unit > MAX_UNIT {
-            return false;
+            return None;
         }
         if length >= MIN_BYTES && length >= unit * MIN_COPIES {
-            return true;
+            return Some(unit);
         }
     }
-    false
+    None
 }
 
 #[cfg(test)]
@@ -140,6 +154,16 @@ mod tests {
             ("nothing", String::new()),
         ] {
             assert!(!fires(&text), "{name}");
+        }
+    }
+
+    #[test]
+    fn short_units_count_only_if_they_are_asked_for() {
+        let line = "    self.assertEqual(result.status_code, 200, message=response)\n";
+        for (unit, expected) in [("no no ", false), ("0123456789abcdef", false), (line, true)] {
+            let text = unit.repeat(20_000 / unit.len());
+            assert!(fires(&text), "{unit}");
+            assert_eq!(RepetitionDetector::new(LONG_UNIT).push(&text), expected, "{unit}");
         }
     }
 

@@ -7,7 +7,7 @@ use crate::DeltaBatch;
 use crate::exchange::RenderedTools;
 use crate::leaked_calls::{LeakFilter, LeakedCall};
 use crate::quirks::{LeakedCallHandling, Quirks, ThinkTags};
-use crate::repetition::RepetitionDetector;
+use crate::repetition::{LONG_UNIT, RepetitionDetector};
 use crate::think_tags::{ReplyPiece, ThinkMode, ThinkSplitter};
 
 /// Processes the text of one reply.
@@ -48,7 +48,10 @@ impl TextPipeline {
                 .filter(|_| parses_leaked_calls)
                 .map(|it| LeakFilter::new(it.wire_names())),
             tools,
-            repetition: quirks.loops.then(RepetitionDetector::default),
+            // The models that leak calls are also those that get stuck in a word.
+            repetition: quirks
+                .loops
+                .then(|| RepetitionDetector::new(if parses_leaked_calls { 1 } else { LONG_UNIT })),
             fallback_answer: quirks.thought_is_answer.then(String::new),
             has_text: false,
             has_thought: false,

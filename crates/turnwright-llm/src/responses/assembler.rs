@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
-use super::streamed_calls::StreamedCall;
+use super::streamed_calls::{self, StreamedCall};
 use super::streamed_items::{self, StreamedItem, TextPiece};
 use super::wire::{self, ItemKind, ItemLocation, OutputItem, ResponseObject, ResponsesEvent};
 use crate::chat::parse_usage;
@@ -14,7 +14,6 @@ use crate::chat::wire::repair_surrogates;
 use crate::error_body;
 use crate::exchange::ReplyContext;
 use crate::json_limits;
-use crate::repeated_calls::first_repeat;
 use crate::reply_reader::ReplyAssembler;
 use crate::sse;
 use crate::{DeltaBatch, EndReason, LlmError, Reply};
@@ -92,7 +91,7 @@ impl ReplyAssembler for ResponsesAssembler {
                 Ok(raw) => self.push_response("", Some(raw), batch),
                 Err(_) => Err(self.malformed_error("the JSON is not a response")),
             },
-            Ok(_) => match error_body::find_message(&parse_or_null(json)) {
+            Ok(_) => match error_body::find_message(&wire::parse_or_null(json)) {
                 Some(_) => Err(self.context.stream_error(json)),
                 None => Err(self.malformed_error("the JSON is not a response")),
             },
@@ -122,13 +121,12 @@ impl ReplyAssembler for ResponsesAssembler {
         if self.text_len == 0 && self.calls.is_empty() && end == EndReason::Complete {
             return Err(self.empty_error());
         }
-        let cut = end == EndReason::Length;
-        if let Some(repeat) = self.first_repeat() {
+        if let Some(repeat) = streamed_calls::first_repeat(&self.calls, &self.context) {
             self.calls.truncate(repeat);
             self.items.retain(|it| it.kind != ItemKind::Call || it.slot < repeat);
         }
-        let calls = std::mem::take(&mut self.calls);
-        let calls = calls.into_iter().enumerate();
+        let cut = end == EndReason::Length;
+        let calls = std::mem::take(&mut self.calls).into_iter().enumerate();
         let calls = calls.map(|(slot, call)| call.finish(slot, cut, batch)).collect();
         let provider_state = ProviderState {
             origin: Arc::clone(&self.context.origin),
@@ -213,7 +211,7 @@ impl ResponsesAssembler {
     /// Processes JSON without a type. Only errors count, because they say more than a stream that
     /// breaks off.
     fn push_untyped_event(&self, json: &str) -> Result<(), LlmError> {
-        let is_error = error_body::find_message(&parse_or_null(json)).is_some();
+        let is_error = error_body::find_message(&wire::parse_or_null(json)).is_some();
         if is_error { Err(self.context.stream_error(json)) } else { Ok(()) }
     }
 
@@ -456,23 +454,11 @@ impl ResponsesAssembler {
                 let named = call.set_name(slot, item, &self.context, batch);
                 let completed = call.set_arguments(slot, &item.arguments(), batch);
                 self.account_for(named + completed)?;
-                if self.first_repeat().is_some() {
-                    // The rest would only be more of the same.
-                    self.done = true;
-                }
+                self.done |= streamed_calls::first_repeat(&self.calls, &self.context).is_some();
             }
         }
         self.items[at].done = true;
         Ok(())
-    }
-
-    /// The slot from which on the calls only repeat earlier ones.
-    fn first_repeat(&self) -> Option<usize> {
-        if !self.context.quirks.loops {
-            return None;
-        }
-        let calls = self.calls.iter().map(StreamedCall::name_and_arguments);
-        first_repeat(&calls.collect::<Vec<_>>())
     }
 
     /// Processes the end of the reply, which repeats all of it.
@@ -567,8 +553,4 @@ impl ResponsesAssembler {
         let what = if has_thought { "reasoning but no answer" } else { "an empty answer" };
         LlmError::EmptyReply { host: self.context.host.clone(), what: what.to_owned() }
     }
-}
-
-fn parse_or_null(json: &str) -> Value {
-    serde_json::from_str(json).unwrap_or_default()
 }

@@ -3,6 +3,7 @@
 use super::wire::OutputItem;
 use crate::chat::arguments::{is_json_object, parse_arguments, truncated_arguments};
 use crate::exchange::ReplyContext;
+use crate::repeated_calls;
 use crate::{Delta, DeltaBatch, ReplyCall};
 
 /// A tool call. Each method returns the number of bytes that it added to what is kept.
@@ -82,11 +83,6 @@ impl StreamedCall {
         }
     }
 
-    /// What is known of the call so far.
-    pub(super) fn name_and_arguments(&self) -> (&str, &str) {
-        (&self.name, &self.arguments)
-    }
-
     /// The complete call.
     pub(super) fn finish(mut self, slot: usize, cut: bool, batch: &mut DeltaBatch) -> ReplyCall {
         if self.arguments.is_empty() {
@@ -97,4 +93,12 @@ impl StreamedCall {
             if cut { truncated_arguments(self.arguments) } else { parse_arguments(self.arguments) };
         ReplyCall { slot, provider_id: self.id, name: self.name, arguments, extra: None }
     }
+}
+
+/// The slot from which on the calls only repeat earlier ones. With the first repetition the reply ends,
+/// because the rest would only be more of the same.
+pub(super) fn first_repeat(calls: &[StreamedCall], context: &ReplyContext) -> Option<usize> {
+    let calls = calls.iter().filter(|_| context.quirks.loops);
+    let calls: Vec<_> = calls.map(|it| (&it.name, &it.arguments)).collect();
+    repeated_calls::first_repeat(&calls)
 }

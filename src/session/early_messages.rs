@@ -58,6 +58,10 @@ impl EarlyMessages {
         closings
     }
 
+    pub(super) fn has_prompts(&self) -> bool {
+        self.prompt_count() > 0
+    }
+
     fn prompt_count(&self) -> usize {
         self.messages.iter().filter(|it| matches!(it, SessionMessage::Prompt { .. })).count()
     }

@@ -102,6 +102,7 @@ impl Opening {
         opened: Completion<Vec<ConfigOption>>,
     ) {
         let is_copy = matches!(origin, SessionOrigin::Fork { .. });
+        let is_stored = matches!(origin, SessionOrigin::Stored { .. });
         let start_after = self.start_after.clone();
         let starting = async {
             start_after.cancelled().await;
@@ -123,7 +124,12 @@ impl Opening {
         actor.announcements.delay_commands();
         let (host, services) = (Arc::clone(&actor.host), actor.services.clone());
         let has_servers = !servers.specs.is_empty();
+        let commands = actor.commands.clone();
         let preparing = async {
+            // A stored session has announced its commands already.
+            if !is_stored {
+                commands.rescan(&services.env).await;
+            }
             // The servers must not read the database, which is only hidden once it exists.
             if has_servers {
                 services.log().flush().written().await;
@@ -155,12 +161,12 @@ impl Opening {
         self.wait_while(work, || ()).await
     }
 
-    /// Waits for a part of the opening. Receives messages meanwhile, and calls `before_prompt` before
-    /// it takes a prompt.
+    /// Waits for a part of the opening. Receives messages meanwhile, and calls `before_cancel` before a
+    /// prompt may be cancelled.
     async fn wait_while<T>(
         &mut self,
         work: impl Future<Output = Result<T, Error>>,
-        mut before_prompt: impl FnMut(),
+        mut before_cancel: impl FnMut(),
     ) -> Result<T, Error> {
         let mut work = std::pin::pin!(work);
         loop {
@@ -171,10 +177,13 @@ impl Opening {
                 result = &mut work => return result,
                 message = self.inbox.recv() => message.ok_or(Error::Cancelled)?,
             };
-            match &message {
-                SessionMessage::Cancel => self.cancelling.clear(),
-                SessionMessage::Prompt { .. } => before_prompt(),
-                _ => {}
+            if matches!(message, SessionMessage::Cancel) {
+                self.cancelling.clear();
+            }
+            let is_cancel =
+                matches!(message, SessionMessage::Cancel | SessionMessage::CancelPrompt(_));
+            if is_cancel && self.early.has_prompts() {
+                before_cancel();
             }
             self.early.receive(message);
         }

@@ -26,7 +26,6 @@ impl SessionActor {
             let taking = host.store().lock_session_when_released(&self.services.env.session);
             self.lifecycle.hold(taking.await?);
         }
-        self.commands.rescan(&self.services.env).await;
         match origin {
             SessionOrigin::New => {
                 let row = self.row();
@@ -37,6 +36,7 @@ impl SessionActor {
             }
             SessionOrigin::Stored { replay } => {
                 self.restore(replay, options).await?;
+                self.commands.rescan(&self.services.env).await;
                 self.announce_commands();
                 Ok(())
             }

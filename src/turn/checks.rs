@@ -12,6 +12,7 @@ use super::cards::{abridged_arguments, failed_update, final_update, not_run, set
 use super::check_news::{CheckRun, find_news};
 use super::{Turn, TurnStep};
 use crate::tools::{AnyTool, ToolOutcome};
+use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, Entry};
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden, fenced};
 use turnwright_types::ids::{CallId, MessageId};
@@ -62,11 +63,17 @@ pub(super) struct TurnChecks {
 impl Turn {
     /// Runs the checks before the first edit of the turn, for comparison.
     pub(super) async fn check_before_edits(&mut self, calls: &[ToolCall]) {
-        if self.checks.before.is_some() || !calls.iter().any(|it| self.is_edit(&it.name)) {
+        let checks = self.services.checks.get();
+        // In plan mode no edit is made.
+        let is_needed = !checks.is_empty()
+            && self.checks.before.is_none()
+            && self.services.mode.get() != Mode::Plan
+            && calls.iter().any(|it| self.is_edit(&it.name));
+        if !is_needed {
             return;
         }
         let mut before = Vec::new();
-        for check in self.services.checks.get().iter() {
+        for check in checks.iter() {
             if let Some(run) = self.run_check(check, "before the first edit").await {
                 before.push((check.clone(), run));
             }
@@ -76,6 +83,9 @@ impl Turn {
 
     /// Notes whether these calls, which have run, have edited a file.
     pub(super) fn note_edits(&mut self) {
+        if self.checks.before.is_none() {
+            return;
+        }
         let results = self.history.messages.iter().rev().map_while(|it| match it.as_ref() {
             Message::Tool(result) => Some(result),
             Message::User(_) | Message::Assistant(_) => None,
@@ -177,8 +187,6 @@ impl Turn {
         view: &CallView,
     ) -> CallEnd {
         let (services, cancel) = (&self.services, self.cancel.child_token());
-        // The user has written this command into the settings, so it is allowed exactly as it is. Rules
-        // that deny it or ask about it apply all the same.
         let runner = CallRunner::new(
             Arc::clone(&services.env),
             services.mode.clone(),
@@ -190,8 +198,13 @@ impl Turn {
         let running = async {
             let pending = runner.prepare(id.clone(), tool, arguments, cancel.clone())?;
             let (mut pending, ticket) = runner.enqueue(pending).await?;
-            for effect in pending.effects()? {
-                runner.grants.lock().allow_exactly(effect);
+            // The user has written this command into the settings, so it is allowed exactly as it is.
+            // Rules that deny it or ask about it apply all the same. Without a sandbox the user is asked:
+            // a check may run what the model has written.
+            if services.policy.get().can_confine {
+                for effect in pending.effects()? {
+                    runner.grants.lock().allow_exactly(effect);
+                }
             }
             pending.view = Some(view.clone());
             Ok(runner.clone().run(pending, ticket).await)

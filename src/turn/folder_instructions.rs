@@ -26,10 +26,10 @@ const MAX_FOLDERS: usize = 64;
 /// The folders whose instructions the model has, or that have none.
 // Held only to access a small set.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FolderInstructions(Arc<Mutex<KnownFolders>>);
+pub(crate) struct FolderInstructions(Arc<Mutex<ToldFolders>>);
 
 #[derive(Debug, Default)]
-struct KnownFolders {
+struct ToldFolders {
     folders: HashSet<PathBuf>,
     /// The bytes of the instructions that the model got.
     bytes: usize,
@@ -38,7 +38,7 @@ struct KnownFolders {
 impl FolderInstructions {
     /// Has all instructions told again, because the model no longer has the results that they came with.
     pub(crate) fn forget(&self) {
-        *self.0.lock() = KnownFolders::default();
+        *self.0.lock() = ToldFolders::default();
     }
 
     /// The real paths that a call touches and that are new. The folders of a known path are known, too.

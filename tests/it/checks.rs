@@ -121,6 +121,16 @@ fn a_rule_that_denies_the_command_applies_to_a_check() {
 }
 
 #[test]
+fn nothing_is_checked_in_plan_mode_because_nothing_is_edited() {
+    let mut agent = with_check()
+        .variable("TURNWRIGHT_MODE", "plan")
+        .model(json!([write("a.txt", "BAD new\n"), says("Done.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(checks(&agent), [""; 0]);
+}
+
+#[test]
 fn a_cancel_ends_a_check_at_once_and_no_edit_is_made() {
     let settings = "mode = 'auto-edit'\n[checks]\nslow = 'sleep 60'\n";
     let mut agent = with_check()

@@ -11,6 +11,8 @@ const MAX_TOTAL_BYTES: usize = 32 * 1024;
 /// The most folders from the root to the working folder.
 const MAX_FOLDERS: usize = 32;
 
+/// The most files, beyond which imports are not followed.
+const MAX_FILES: usize = 64;
 /// How deep the files that instructions import may import others.
 const MAX_IMPORT_DEPTH: usize = 3;
 
@@ -97,6 +99,9 @@ impl InstructionReader {
         };
         let imports = imported_paths(&self.found[index].text).into_iter().map(|it| folder.join(it));
         for import in imports.collect::<Vec<_>>() {
+            if self.left == 0 || self.found.len() >= MAX_FILES {
+                return;
+            }
             // Two files may import each other.
             let Some(seen) = read_head(&import, within, self.left) else { continue };
             let is_known = self.found.iter().any(|it| it.path == seen.real_path);
@@ -197,6 +202,25 @@ mod tests {
                 "ws/docs/y.md @x.md\n",
             ],
         );
+    }
+
+    #[test]
+    fn imports_end_with_the_limit_of_the_text_and_that_of_the_files() {
+        let long = format!("@a.md @b.md\n{}", "x".repeat(40_000));
+        let files = [("ws/AGENTS.md", long.as_str()), ("ws/a.md", "a"), ("ws/b.md", "b")];
+        check(&files, &["ws/AGENTS.md 32768 …"]);
+        let base = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(base.path()).unwrap();
+        let list = |from: usize, count: usize| {
+            let names: Vec<_> = (from..from + count).map(|it| format!("@{it}.md")).collect();
+            names.join(" ")
+        };
+        fs::write(base.join("AGENTS.md"), list(0, 20)).unwrap();
+        for number in 0..500 {
+            let text = if number < 20 { list(20 + number * 20, 20) } else { "x".to_owned() };
+            fs::write(base.join(format!("{number}.md")), text).unwrap();
+        }
+        assert_eq!(read(None, &[(base.clone(), base)]).len(), MAX_FILES);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::error::{Error, as_sentence, error_chain};
 use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_llm::Model;
 use turnwright_policy::permission::Grants;
-use turnwright_store::{SessionLock, SessionLog, SessionRow};
+use turnwright_store::{PendingWrite, SessionLock, SessionLog, SessionRow};
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
@@ -76,6 +76,14 @@ struct HelperEnd {
     session: Option<SessionId>,
 }
 
+/// Where the conversation of a helper is stored.
+struct HelperRecord {
+    session: SessionId,
+    log: SessionLog,
+    /// That the call has started a helper.
+    written: PendingWrite,
+}
+
 /// A helper that has not begun.
 struct OpenHelper {
     services: TurnServices,
@@ -89,11 +97,13 @@ struct OpenHelper {
 impl HelperRunner for TurnHelpers {
     fn run(&self, task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
         let (helpers, call, cancel) = (self.clone(), ctx.call.clone(), ctx.cancel.clone());
+        // That the helper may have done something is stored before it does, and before the call ends.
+        let record = self.create_session(&task, &call);
         if task.in_background {
-            let outcome = helpers.start_in_background(task, call);
+            let outcome = helpers.start_in_background(task, call, record);
             return Box::pin(std::future::ready(outcome));
         }
-        Box::pin(async move { helpers.work(task, call, cancel).await.into_outcome() })
+        Box::pin(async move { helpers.work(task, call, record, cancel).await.into_outcome() })
     }
 }
 
@@ -102,7 +112,12 @@ impl TurnHelpers {
         TurnHelpers { services, grants }
     }
 
-    fn start_in_background(mut self, task: HelperTask, call: CallId) -> ToolOutcome {
+    fn start_in_background(
+        mut self,
+        task: HelperTask,
+        call: CallId,
+        record: HelperRecord,
+    ) -> ToolOutcome {
         let grants = self.grants.lock().clone();
         self.grants = Arc::new(Mutex::new(grants));
         let env = Arc::clone(&self.services.env);
@@ -110,7 +125,7 @@ impl TurnHelpers {
         let what = format!("helper {id} ({})", task.view.title);
         let (session, started) = (Arc::clone(&env), what.clone());
         let is_started = env.helpers.spawn(move |cancel| async move {
-            let work = AssertUnwindSafe(self.work(task, call, cancel)).catch_unwind();
+            let work = AssertUnwindSafe(self.work(task, call, record, cancel)).catch_unwind();
             let news = match work.await.map(|it| it.result) {
                 Ok(Ok(text)) => format!("[{what} is done]\n{text}\n"),
                 Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
@@ -133,7 +148,14 @@ impl TurnHelpers {
     }
 
     /// Runs a helper to its end.
-    async fn work(self, task: HelperTask, call: CallId, cancel: CancellationToken) -> HelperEnd {
+    async fn work(
+        self,
+        task: HelperTask,
+        call: CallId,
+        record: HelperRecord,
+        cancel: CancellationToken,
+    ) -> HelperEnd {
+        let HelperRecord { session, log, written } = record;
         let waiting = self.services.env.helpers.slot();
         let Some(_slot) = cancel.run_until_cancelled(waiting).await else {
             return HelperEnd::failed(cancelled());
@@ -143,16 +165,11 @@ impl TurnHelpers {
             Err(refusal) => return HelperEnd::failed(refusal),
         };
         let env = &self.services.env;
-        let session = SessionId::random();
         let lock = match env.log.store() {
             Some(store) => store.lock_session_when_released(&session).await.ok(),
             None => None,
         };
-        let log = self.create_session(&task, &session, &call, &selection);
-        let record = json!({ "description": task.title, "type": task.kind.name,
-            "session_id": session.as_str(), "background": task.in_background });
-        // That the helper may have done something is stored before it does.
-        env.log.record_helper(&call, record.to_string()).written().await;
+        written.written().await;
         let client = Arc::new(HelperClient::new(Arc::clone(env), call.clone(), &task, &session));
         let mut services = self.services.clone();
         services.env = Arc::new(helper_env(env, &session, &call, log, Arc::clone(&client) as _));
@@ -200,29 +217,28 @@ impl TurnHelpers {
         .into())
     }
 
-    /// Creates the session that keeps the helper's conversation.
-    fn create_session(
-        &self,
-        task: &HelperTask,
-        session: &SessionId,
-        call: &CallId,
-        selection: &SharedModelSelection,
-    ) -> SessionLog {
+    /// Creates the session that keeps the helper's conversation, and records that this call starts it.
+    fn create_session(&self, task: &HelperTask, call: &CallId) -> HelperRecord {
         let env = &self.services.env;
+        let session = SessionId::random();
         let log = env.log.for_helper(session.clone(), call);
-        let (roots, selection) = (env.files.roots(), selection.get());
+        let (roots, selection) = (env.files.roots(), self.services.selection.get());
+        let model = task.kind.model.clone();
         let row = SessionRow {
             real_cwd: roots.real_cwd().to_path_buf(),
             additional_folders: roots.additional_folders().map(Into::into).collect(),
             title: Some(redact::text(&task.view.title).into_owned()),
             helper_of: Some(env.session.clone()),
             mode: Some(env.mode.get().id().to_owned()),
-            model: Some(selection.model.name().to_owned()),
+            model: model.or_else(|| Some(selection.model.name().to_owned())),
             effort: Some(selection.effort.id().to_owned()),
             ..SessionRow::new(session.clone(), roots.cwd().to_path_buf())
         };
         drop(log.create_session(row));
-        log
+        let record = json!({ "description": task.title, "type": task.kind.name,
+            "session_id": session.as_str(), "background": task.in_background });
+        let written = env.log.record_helper(call, record.to_string());
+        HelperRecord { session, log, written }
     }
 }
 

@@ -66,6 +66,8 @@ impl Turn {
         let Some(kept) = prune::plan(&history.messages, budget, &history.meter) else { return };
         prune(&mut history.messages, kept);
         history.meter.forget_count();
+        // They may have been part of a result.
+        self.services.folder_instructions.forget();
         self.services.log().add_entry(Entry::Pruned { kept });
         tracing::info!(kept, "old results were left out of the conversation");
     }

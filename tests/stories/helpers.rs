@@ -244,6 +244,12 @@ fn the_model_is_told_once_when_a_helper_in_the_background_is_done() {
     });
     assert_eq!(agent.turn("and now"), "end_turn");
     assert_eq!(told(&agent), 1);
+    let history = agent.call("_turnwright/history", &json!({ "sessionId": agent.session }));
+    let call = history.pointer("/result/messages/1/tool_calls/0").cloned().unwrap_or_default();
+    assert_eq!(
+        (&call["status"], &call["spawn_task"]["background"]),
+        (&json!("success"), &json!(true))
+    );
     let last = agent.model().requests().len() - 1;
     assert!(
         agent.model_request(last)["messages"].to_string().contains("(general: the task) is done]")

@@ -41,8 +41,17 @@ const INDEXED_BY_SESSION: [SalvagedTable; 6] = [
     table("usage", "id"),
 ];
 /// The columns that hold JSON.
-const JSON_COLUMNS: [&str; 8] =
-    ["body", "refs", "arguments", "arguments_refs", "card", "card_refs", "before", "after"];
+const JSON_COLUMNS: [&str; 9] = [
+    "body",
+    "refs",
+    "arguments",
+    "arguments_refs",
+    "card",
+    "card_refs",
+    "spawn_task",
+    "before",
+    "after",
+];
 /// How often copying a table starts again behind a row that cannot be read.
 const MAX_RESTARTS: usize = 1_000;
 

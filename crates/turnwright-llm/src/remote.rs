@@ -196,7 +196,7 @@ impl RemoteModel {
         let models = self.endpoint.list_models().await?;
         let listed = models.iter().find(|it| it.name == self.settings.model);
         if let Some(server) = listed.and_then(|it| it.server) {
-            let _ = self.local_server.set(server);
+            self.local_server.get_or_init(|| server);
         }
         if let Some(price) = listed.and_then(|it| it.price) {
             self.learned_quirks.record_price(price);

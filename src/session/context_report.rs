@@ -1,8 +1,6 @@
 //! The answer to `/context`: what fills the model's window, how much of it the provider had in its
 //! cache, and what has broken that.
 
-use std::fmt::Write as _;
-
 use crate::turn::{self, TurnServices};
 use turnwright_types::message::{History, Message, PromptPart};
 use turnwright_types::token_meter::{json_weight, message_weight, text_weight};
@@ -47,22 +45,22 @@ pub(super) fn report(history: &mut History, services: &TurnServices) -> String {
         ("Conversation", parts.words),
     ] {
         if weight > 0 {
-            let _ = writeln!(text, "* {name}: {}", history.meter.tokens(weight));
+            text.push_str(&format!("* {name}: {}\n", history.meter.tokens(weight)));
         }
     }
     let (requests, usage, breaks) = services.cache_guard.report();
     if let Some(usage) = usage.filter(|it| it.input > 0) {
         let percent = usage.cached.saturating_mul(100) / usage.input;
-        let _ = write!(text, "\nOf the last request, {percent} % were in the provider's cache.");
+        text.push_str(&format!("\nOf the last request, {percent} % were in the provider's cache."));
     }
     if let Some(cost) = history.cost {
-        let _ = write!(text, " This session has cost ${cost:.4} so far.");
+        text.push_str(&format!(" This session has cost ${cost:.4} so far."));
     }
     if !breaks.is_empty() {
         text.push_str("\n\nRequests that the provider had to read anew:\n\n");
     }
     for found in breaks {
-        let _ = writeln!(text, "* Request {} of {requests}: {}", found.request, found.why);
+        text.push_str(&format!("* Request {} of {requests}: {}\n", found.request, found.why));
     }
     text
 }

@@ -130,7 +130,11 @@ mod tests {
     fn request(messages: &[&str], tools: &[&'static str]) -> Request {
         let spec = |name: &&'static str| {
             let description = String::new();
-            Arc::new(ToolSpec { name: (*name).into(), description, parameters: Default::default() })
+            Arc::new(ToolSpec {
+                name: (*name).into(),
+                description,
+                parameters: serde_json::Value::default(),
+            })
         };
         let message = |it: &&str| Arc::new(Message::User(UserMessage::text(*it)));
         Request {

@@ -209,15 +209,16 @@ pub(super) fn cut(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let start = text.floor_char_boundary(limit / 3 * 2);
-    let end = text.ceil_char_boundary(text.len() - limit / 3);
+    let boundary = |it: &usize| text.is_char_boundary(*it);
+    let start = (0..=limit / 3 * 2).rev().find(boundary).unwrap_or_default();
+    let end = (text.len() - limit / 3..text.len()).find(boundary).unwrap_or(text.len());
     format!("{}\n[… {} bytes are left out here …]\n{}", &text[..start], end - start, &text[end..])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::message::{AssistantMessage, ProviderState, ToolCall};
+    use turnwright_types::message::{Arguments, AssistantMessage, ProviderState, ToolCall};
 
     fn prompt(text: &str) -> Arc<Message> {
         Arc::new(Message::User(UserMessage::text(text)))
@@ -228,7 +229,7 @@ mod tests {
             id: format!("call-{number}").into(),
             provider_id: format!("p{number}"),
             name: "read_file".to_owned(),
-            arguments: Default::default(),
+            arguments: Arguments::default(),
             extra: None,
         };
         Arc::new(Message::Assistant(AssistantMessage {

@@ -1,7 +1,6 @@
 //! The facts that a compacted conversation begins with. They come from the session itself, so that
 //! they do not depend on what the model has thought of in its summary.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -60,7 +59,7 @@ pub(super) async fn gather(services: &TurnServices, old: &[Arc<Message>]) -> Str
     list("Skills in use; load them again: ", &env.skills.loaded_names(), &mut text);
     for error in open_errors(old) {
         let words = cut(&escape_hidden_line(&error.text), MAX_ERROR_BYTES);
-        let _ = writeln!(text, "Not solved yet: {} failed: {words}", error.name);
+        text.push_str(&format!("Not solved yet: {} failed: {words}\n", error.name));
     }
     text
 }
@@ -95,14 +94,14 @@ fn plan(entries: &[PlanEntry], text: &mut String) {
             PlanStatus::InProgress => ">",
             PlanStatus::Completed => "x",
         };
-        let _ = writeln!(text, "- [{mark}] {}", escape_hidden_line(&entry.content));
+        text.push_str(&format!("- [{mark}] {}\n", escape_hidden_line(&entry.content)));
     }
 }
 
 /// Adds a line with these items, if there are any.
 fn list(start: &str, items: &[String], text: &mut String) {
     if !items.is_empty() {
-        let _ = writeln!(text, "{start}{}", items.join(", "));
+        text.push_str(&format!("{start}{}\n", items.join(", ")));
     }
 }
 

@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("acp", &["session", "config", "runtime", "error", "completion"]),
     ("mcp_server", &["session", "turn", "tools", "undo", "config"]),
     ("session", &["turn", "mcp", "tools", "undo", "config", "trust", "error", "completion"]),
-    ("turn", &["tools", "error", "completion"]),
+    ("turn", &["tools", "undo", "error", "completion"]),
     ("mcp", &["tools", "trust"]),
     ("tools", &[]),
     ("undo", &[]),

@@ -13,7 +13,7 @@ use crate::config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 pub use crate::tools::{
     AnyTool, OfferContext, PreparedCall, Registry, RemoteTools, Toolbox, built_in,
 };
-pub use crate::turn::fuzzing::partial_arguments;
+pub use crate::turn::fuzzing::{compact_messages, partial_arguments, prune_messages};
 
 /// Serves ACP until the client closes its end of the input, as `turnwright acp` does, but with these
 /// variables instead of the process's environment, and without its signals, log and standard streams.

@@ -5,6 +5,7 @@
 
 #[cfg(target_os = "linux")]
 mod jail;
+mod compaction;
 mod mcp;
 mod model;
 mod permission;
@@ -42,7 +43,7 @@ fn main() {
         // Only for the other benchmark.
         return;
     }
-    let tables = ["model", "search", "tools", "permission", "jail", "store", "mcp"];
+    let tables = ["model", "search", "tools", "permission", "jail", "store", "mcp", "compaction"];
     let only_tables = tables.into_iter().any(has);
     let is_all = arguments == ["--bench"];
     if !only_tables {
@@ -66,6 +67,9 @@ fn main() {
         && let Err(error) = store::measure()
     {
         eprintln!("functions: {error}");
+    }
+    if has("compaction") || is_all {
+        compaction::measure();
     }
     if has("mcp") || is_all {
         mcp::measure();

@@ -64,7 +64,11 @@ impl CacheGuard {
     pub(super) fn remember(&self, model: &str, request: Request, usage: Option<TokenUsage>) {
         let Request { system, tools, messages, .. } = request;
         let mut state = self.0.lock();
-        state.last = Some(SentRequest { model: model.to_owned(), system, tools, messages });
+        let model = match state.last.take() {
+            Some(last) if last.model == model => last.model,
+            _ => model.to_owned(),
+        };
+        state.last = Some(SentRequest { model, system, tools, messages });
         state.usage = usage.or(state.usage);
     }
 

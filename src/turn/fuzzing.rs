@@ -1,7 +1,35 @@
-//! Access to private code for the fuzz targets. Not used by the program.
+//! Access to private code for the fuzz targets and the benchmarks. Not used by the program.
 
+use std::sync::Arc;
+
+use super::handoff::{self, KeptTail};
 use super::partial_arguments::PartialArguments;
+use super::prune::{self, prune};
+use super::window_budget::{HandoffLimits, WindowBudget};
 use crate::tools::COMMON_ARGUMENTS;
+use turnwright_types::message::Message;
+use turnwright_types::token_meter::TokenMeter;
+
+/// Compacts a conversation in a window of so many tokens, with a short summary.
+pub fn compact_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc<Message>> {
+    let meter = TokenMeter::default();
+    let limits = HandoffLimits::new(&WindowBudget::new(window, None, 0), &meter);
+    let tail = KeptTail::choose(&messages, &limits);
+    let old = &messages[..messages.len() - tail.count];
+    let replacement = handoff::replacement(old, &limits, Some("A summary."), "Mode: ask");
+    let replacement = Arc::new(Message::User(replacement));
+    handoff::compact(&mut messages, replacement, tail.count, tail.max_result);
+    messages
+}
+
+/// Leaves the old results out of a conversation in a window of so many tokens.
+pub fn prune_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc<Message>> {
+    let budget = WindowBudget::new(window, None, 0);
+    if let Some(kept) = prune::plan(&messages, &budget, &TokenMeter::default()) {
+        prune(&mut messages, kept);
+    }
+    messages
+}
 
 /// Feeds the arguments of a call in these pieces. Returns the fields that were reported, and the
 /// long value as far as it is shown in the end.

@@ -329,7 +329,10 @@ fn r_tr_11_an_answer_after_the_end_of_the_turn_is_ignored() {
 
 #[test]
 fn r_tr_13_a_prompt_of_20_megabytes_reaches_the_model() {
-    let mut agent = TestAgent::builder().model(json!([says("Long.")])).start();
+    let mut agent = TestAgent::builder()
+        .model(json!([says("Long.")]))
+        .variable("TURNWRIGHT_CONTEXT_WINDOW", "100000000")
+        .start();
     let text = "0123456789abcdef".repeat(20 * 1024 * 1024 / 16);
     assert_eq!(agent.turn(&text), "end_turn");
     let body = agent.model_request(0);

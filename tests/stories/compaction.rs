@@ -292,20 +292,26 @@ fn a_summary_that_is_too_long_to_ask_for_is_asked_for_with_less_and_then_left_ou
     assert!(last.contains("Never touch b.txt.") && last.contains("was left out to make room"));
 }
 
+/// A text of about 900 tokens that does not repeat itself.
+fn many_words() -> String {
+    (0..600).map(|it| format!("w{it} ")).collect()
+}
+
 #[test]
 fn a_turn_of_many_steps_goes_on_after_each_compaction() {
-    let line = format!("{}\n", "x".repeat(16_000));
+    let line = format!("{}\n", "x".repeat(400));
     let mut script =
         vec![json!({ "when": SUMMARY_REQUEST, "steps": [{ "text": "Some were read." }] })];
     script.extend((1..=12).map(|it| {
-        let arguments = json!({ "path": "big.txt", "start_line": it, "end_line": it });
-        json!([{ "text": "Reading on. ".repeat(300) },
+        let arguments =
+            json!({ "path": "big.txt", "start_line": it * 40, "end_line": it * 40 + 39 });
+        json!([{ "text": many_words() },
             { "call": { "name": "read_file", "arguments": arguments } }])
     }));
     script.push(says("All read."));
     let mut agent = TestAgent::builder()
         .model(json!(script))
-        .file("big.txt", &line.repeat(12))
+        .file("big.txt", &line.repeat(600))
         .variable("TURNWRIGHT_CONTEXT_WINDOW", "16000")
         .start();
     assert_eq!(agent.turn("Never touch b.txt. Read all of big.txt."), "end_turn");

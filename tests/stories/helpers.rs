@@ -284,13 +284,15 @@ fn a_helper_in_the_background_asks_nobody_and_a_cancel_ends_it() {
 
 #[test]
 fn a_helper_without_requests_left_is_asked_for_its_answer() {
-    let replies = json!([
-        [agent_call("explore", "the task")],
-        says("Done."),
-        when("the task", json!([call("read_file", &json!({ "path": "a" }))])),
-        when("You have used up your requests", says("I have read a.")),
-    ]);
-    let mut agent = helpers(replies).file("a", "1\n").start();
+    // Equal calls would end it earlier.
+    let read = |line: usize| {
+        let arguments = json!({ "path": "a", "start_line": line, "end_line": line });
+        when("the task", json!([call("read_file", &arguments)]))
+    };
+    let mut replies = vec![json!([agent_call("explore", "the task")]), says("Done.")];
+    replies.extend((1..=40).map(read));
+    replies.push(when("You have used up your requests", says("I have read a.")));
+    let mut agent = helpers(json!(replies)).file("a", &"1\n".repeat(40)).start();
     assert_eq!(cards::turn(&mut agent), "I have read a.");
     assert_eq!(requests_about(&agent, "the task").len(), 30);
     let last = requests_about(&agent, "You have used up your requests");

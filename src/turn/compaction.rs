@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::fit::fit;
@@ -26,6 +26,8 @@ use turnwright_types::update::{CompactionState, Update};
 const REQUEST: &str = include_str!("summary_request.md");
 /// How often a summary is asked for if the conversation turns out to be too long for that, too.
 const MAX_ATTEMPTS: u32 = 3;
+/// How often the client is sent more of a summary.
+const SHOW_INTERVAL: Duration = Duration::from_millis(16);
 /// The pauses before a request is repeated that has failed in passing.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
@@ -231,11 +233,15 @@ impl Compactor<'_> {
             .await
             .map_err(|_| LlmError::Silent { host: model.host(), limit: model.silence_limit() })??;
         let (mut batch, mut summary) = (DeltaBatch::default(), String::new());
+        // How much of the summary was shown, and when there may be more.
+        let (mut shown, mut due) = (0, Instant::now());
         loop {
+            let is_behind = shown < summary.len();
+            let wake = if is_behind { due.min(silence.due()) } else { silence.due() };
             let reply = tokio::select! {
                 biased;
                 reply = stream.next(&mut batch) => reply?,
-                () = sleep_until(silence.due()) => None,
+                () = sleep_until(wake) => None,
             };
             if batch.take_progress() {
                 silence.restart();
@@ -245,11 +251,18 @@ impl Compactor<'_> {
                 client.update(Update::Notice(notice));
             }
             // Calls and reasoning are no part of a summary.
-            for delta in batch.deltas.drain(..) {
-                if let Delta::Text(text) = delta {
-                    summary.push_str(&text);
-                    client.update(Update::CompactionSummary { id: id.clone(), text });
-                }
+            let text = batch.deltas.drain(..).filter_map(|it| match it {
+                Delta::Text(text) => Some(text),
+                _ => None,
+            });
+            summary.extend(text);
+            if reply.is_none() {
+                client.wait_for_capacity().await;
+            }
+            if shown < summary.len() && (reply.is_some() || due <= Instant::now()) {
+                let text = summary[shown..].to_owned();
+                client.update(Update::CompactionSummary { id: id.clone(), text });
+                (shown, due) = (summary.len(), Instant::now() + SHOW_INTERVAL);
             }
             match reply {
                 Some(_) if summary.trim().is_empty() => {
@@ -257,7 +270,7 @@ impl Compactor<'_> {
                     return Err(LlmError::EmptyReply { host: model.host(), what });
                 }
                 Some(reply) => return Ok((summary, reply)),
-                None => client.wait_for_capacity().await,
+                None => {}
             }
         }
     }

@@ -85,6 +85,9 @@ impl ReplyStream for ScriptedReply {
     }
 }
 
+/// The reply to a request that the user has not typed, which is one for a summary.
+const NO_SUMMARY: &str = "The offline model cannot summarise a conversation.";
+
 /// Depends on the conversation alone: the same conversation gets the same reply.
 fn scripted_reply(request: &Request) -> ScriptedReply {
     let last_user = request.messages.iter().rposition(|it| matches!(**it, Message::User(_)));
@@ -98,6 +101,9 @@ fn scripted_reply(request: &Request) -> ScriptedReply {
             (prompt, &request.messages[position + 1..])
         }
     };
+    if prompt.is_empty() && last_user.is_some() {
+        return ScriptedReply { words: split_words(NO_SUMMARY), call: None };
+    }
     let intent = Intent::parse(&prompt);
     let result = since.iter().rev().find_map(|it| match it.as_ref() {
         Message::Tool(tool) => Some(tool),

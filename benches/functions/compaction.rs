@@ -9,7 +9,7 @@ use turnwright_types::message::{
     AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage,
 };
 
-use crate::table::Table;
+use crate::table::{Table, ms};
 
 /// How often each is repeated.
 const ROUNDS: u32 = 100;
@@ -19,8 +19,8 @@ const WINDOW: u64 = 200_000;
 pub(crate) fn measure() {
     let mut table = Table::begin("room in a conversation of 1 000 messages");
     let messages = conversation();
-    table.row("compaction", average(|| compact_messages(messages.clone(), WINDOW)), "ms", 5.0);
-    table.row("pruning", average(|| prune_messages(messages.clone(), WINDOW)), "ms", 1.0);
+    table.row("compaction", ms(average(|| compact_messages(messages.clone(), WINDOW))), "ms", 5.0);
+    table.row("pruning", ms(average(|| prune_messages(messages.clone(), WINDOW))), "ms", 1.0);
 }
 
 fn average<T>(work: impl Fn() -> T) -> Duration {

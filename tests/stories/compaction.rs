@@ -294,7 +294,7 @@ fn a_summary_that_is_too_long_to_ask_for_is_asked_for_with_less_and_then_left_ou
 
 /// A text of about 900 tokens that does not repeat itself.
 fn many_words() -> String {
-    (0..600).map(|it| format!("w{it} ")).collect()
+    (0..600).map(|it| format!("w{it}")).collect::<Vec<_>>().join(" ")
 }
 
 #[test]

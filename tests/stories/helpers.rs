@@ -291,7 +291,7 @@ fn a_helper_without_requests_left_is_asked_for_its_answer() {
     };
     let mut replies = vec![json!([agent_call("explore", "the task")]), says("Done.")];
     replies.extend((1..=40).map(read));
-    replies.push(when("You have used up your requests", says("I have read a.")));
+    replies.push(when("Answer now with what you", says("I have read a.")));
     let mut agent = helpers(json!(replies)).file("a", &"1\n".repeat(40)).start();
     assert_eq!(cards::turn(&mut agent), "I have read a.");
     assert_eq!(requests_about(&agent, "the task").len(), 30);

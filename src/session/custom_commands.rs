@@ -14,7 +14,7 @@ use super::actor::SessionActor;
 use super::prompts::report_omissions;
 use super::title;
 use crate::tools::{self, ToolEnv};
-use crate::turn::{FinishedTurn, Turn};
+use crate::turn::{FinishedTurn, SteeringQueue, Turn};
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::message::{PromptPart, UserMessage};
 use turnwright_types::update::SlashCommand;
@@ -171,6 +171,7 @@ impl SessionActor {
         self.add_session_context(&mut prompt);
         let (services, commands) = (self.services.clone(), self.commands.clone());
         let (history, grants) = (self.history.clone(), self.grants.clone());
+        let steering = self.steering.insert(SteeringQueue::default()).clone();
         Box::pin(async move {
             let loading = async {
                 let text = match text {
@@ -187,7 +188,7 @@ impl SessionActor {
             if let Some(Some(context)) = cancel.run_until_cancelled(loading).await {
                 prompt.parts.push(PromptPart::Context(context));
             }
-            let turn = Turn::new(services, history, grants, prompt, cancel);
+            let turn = Turn::new(services, history, grants, prompt, cancel).steered_by(steering);
             join(turn.run(), titled).await.0
         })
     }

@@ -97,7 +97,10 @@ pub(super) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {
                 builder.push(turn, Arc::new(Message::Tool(result)));
             }
         }
-        Entry::Cleared => builder.messages.clear(),
+        Entry::Cleared => {
+            builder.messages.clear();
+            builder.is_shortened = true;
+        }
         Entry::Compacted { replacement, kept, max_result, .. } => {
             builder.compact(replacement, kept, max_result);
         }
@@ -112,10 +115,13 @@ pub(super) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {
 pub(super) struct HistoryBuilder {
     /// The messages, each with the number of its turn.
     messages: Vec<(u64, Arc<Message>)>,
+    /// The conversation was compacted, pruned or cleared after the last answer.
+    pub(super) is_shortened: bool,
 }
 
 impl HistoryBuilder {
     fn push(&mut self, turn: u64, message: Arc<Message>) {
+        self.is_shortened &= !matches!(message.as_ref(), Message::Assistant(_));
         self.messages.push((turn, message));
     }
 
@@ -125,12 +131,14 @@ impl HistoryBuilder {
         // The replacement belongs to no turn: it stays if the turn is refused.
         let kept_turns = turns[turns.len() + 1 - messages.len()..].iter().copied();
         self.messages = std::iter::once(0).chain(kept_turns).zip(messages).collect();
+        self.is_shortened = true;
     }
 
     fn prune(&mut self, kept: usize) {
         let (turns, mut messages): (Vec<_>, Vec<_>) = self.messages.drain(..).unzip();
         turn::prune(&mut messages, kept);
         self.messages = turns.into_iter().zip(messages).collect();
+        self.is_shortened = true;
     }
 
     /// The provider's identifier and function name of a call of the last answer.

@@ -100,11 +100,18 @@ async fn read_session(
         let Some(last) = last else { break };
         after = last;
     }
+    let is_shortened = builder.is_shortened;
+    let mut history = builder.build(minted.max(row.last_id_number), row.cost_usd);
     if let Some((used, size, cached)) = usage.filter(|_| replay) {
+        // The conversation may no longer be the one that was counted.
+        let (used, cached) = if is_shortened {
+            (turn::estimated_size(services, &history), 0)
+        } else {
+            (used, cached)
+        };
         let (used, cost) = (used.min(size), row.cost_usd);
         services.client().update(Update::ContextUsage { used, size, cached, cost });
     }
-    let mut history = builder.build(minted.max(row.last_id_number), row.cost_usd);
     history.spent = spent;
     if is_interrupted {
         separate_unanswered_prompt(&mut history, services);

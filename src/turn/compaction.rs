@@ -39,6 +39,14 @@ pub(crate) fn window(model: &dyn Model, history: &History) -> u64 {
     limit.map_or(window, |it| it.1.min(window))
 }
 
+/// The estimated size of the next request in tokens.
+pub(crate) fn estimated_size(services: &TurnServices, history: &History) -> u64 {
+    let window = window(services.selection.get().model.as_ref(), history);
+    let tools = || services.tools.specs(&services.offer(), Some(window));
+    let fixed = || fixed_weight(&services.system_prompt, &tools());
+    history.meter.estimate(&history.messages, fixed).min(window)
+}
+
 /// True if the size that [`window`] returns is only assumed.
 pub(crate) fn is_window_assumed(model: &dyn Model, history: &History) -> bool {
     let limit = history.window_limit.as_ref();
@@ -277,10 +285,12 @@ impl Compactor<'_> {
 
     fn record_usage(&mut self, reply: &Reply) {
         self.history.spent.requests += 1;
-        let Some(usage) = reply.usage.filter(|it| it.input + it.output > 0) else { return };
-        self.history.spent.tokens += usage.input + usage.output;
+        let usage = reply.usage.unwrap_or_default();
+        let used = usage.input + usage.output;
+        self.history.spent.tokens += used;
+        self.services.env.helpers.count_tokens(usage);
         let model = self.selection.model.as_ref();
-        let cost = model.price().map(|it| it.cost(&usage));
+        let cost = model.price().filter(|_| used > 0).map(|it| it.cost(&usage));
         if let Some(cost) = cost {
             *self.history.cost.get_or_insert_default() += cost;
         }

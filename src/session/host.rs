@@ -21,8 +21,8 @@ use crate::tools::{
 use crate::trust::TrustStore;
 use crate::turn::{
     AdmissionQueue, AnnouncedMode, CacheGuard, FolderInstructions, ModelFinder, SharedChecks,
-    SharedModelSelection, SharedRules, SpendingLimits, StandaloneCalls, TurnServices,
-    system_prompt,
+    SharedModelSelection, SharedRules, SharedSpending, SpendingLimits, StandaloneCalls,
+    TurnServices, system_prompt,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -171,6 +171,7 @@ impl SessionHost {
     ) -> TurnServices {
         let host = Arc::clone(self);
         TurnServices {
+            spending: SharedSpending::default(),
             queue: AdmissionQueue::default(),
             models: ModelFinder::new(move |name| host.model_named(name)),
             system_prompt: system_prompt(None, None),

@@ -68,8 +68,6 @@ struct HelperSetState {
     notices: Vec<String>,
     /// The tokens of all requests of this conversation.
     usage: TokenUsage,
-    /// What helpers have cost and no turn has added up yet.
-    cost: Option<f64>,
 }
 
 impl Default for HelperSet {
@@ -181,16 +179,6 @@ impl HelperSet {
     pub(crate) fn tokens(&self) -> u64 {
         let usage = self.state.lock().usage;
         usage.input + usage.output
-    }
-
-    /// Adds what a helper has cost.
-    pub(crate) fn add_cost(&self, cost: f64) {
-        *self.state.lock().cost.get_or_insert_default() += cost;
-    }
-
-    /// What helpers have cost since the last call, if prices are known.
-    pub(crate) fn take_cost(&self) -> Option<f64> {
-        self.state.lock().cost.take()
     }
 }
 

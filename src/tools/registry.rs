@@ -154,11 +154,6 @@ impl Toolbox {
         helper
     }
 
-    /// No tools, for an answer without calls.
-    pub(crate) fn without_tools(&self) -> Toolbox {
-        self.for_helper(Some(&[]))
-    }
-
     pub fn remote_tools(&self) -> &RemoteTools {
         &self.remote
     }

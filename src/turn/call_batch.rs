@@ -65,7 +65,6 @@ impl Turn {
                 }
             }
         }
-        self.add_helper_cost();
         cancelled.sort_by_key(|it| it.0);
         for (index, refusal, shown) in cancelled {
             self.refuse(&mut results, index, refusal, shown).await;
@@ -77,7 +76,7 @@ impl Turn {
         } else if questions.is_empty() {
             match asked {
                 Some(asked) => self.ask_about_loop(asked).await,
-                None => TurnStep::Sample,
+                None => self.step_after_calls(),
             }
         } else {
             let id = MessageId::from(format!("msg-{}", self.history.mint()));

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     AdmissionQueue, AnnouncedMode, CacheGuard, FolderInstructions, ModelFinder, SharedChecks,
-    SharedMode, SharedModelSelection, SharedRules, TurnServices,
+    SharedMode, SharedModelSelection, SharedRules, SharedSpending, TurnServices,
 };
 use crate::error::Error;
 use crate::tools::{AnyTool, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, built_in};
@@ -261,6 +261,7 @@ pub(crate) fn turn_fixture(
         max_requests: 10,
         cache_guard: CacheGuard::default(),
         limits: super::SpendingLimits::new(true),
+        spending: SharedSpending::default(),
         queue: AdmissionQueue::default(),
         models: ModelFinder::new(|_| Err(Error::Cancelled)),
         truncation_reported: Arc::default(),

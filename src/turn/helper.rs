@@ -35,9 +35,6 @@ use turnwright_workspace::private_file;
 
 /// What a helper is told in addition to the instructions of the session.
 const INSTRUCTIONS: &str = include_str!("helper.md");
-/// The prompt for the answer of a helper that has no requests left.
-const OUT_OF_REQUESTS: &str = "You have used up your requests and can make no more tool calls. Answer now with what you \
-                               have found and done, and say what is missing.";
 /// The most requests of a helper, without the one for its answer when they are used up.
 const MAX_REQUESTS: u32 = 30;
 /// The most bytes of an answer.
@@ -187,7 +184,7 @@ impl TurnHelpers {
         let grants = Arc::clone(&self.grants);
         let helper = OpenHelper { services, client, grants, cancel, lock };
         let whole = Jobs::output_folder(&env.shared.folders.state, &env.session);
-        let mut end = helper.converse(&task, &self.services).await;
+        let mut end = helper.converse(&task).await;
         if let Ok(text) = &mut end.result {
             shorten(text, whole.join(format!("{call}.md"))).await;
         }
@@ -244,24 +241,14 @@ impl TurnHelpers {
 
 impl OpenHelper {
     /// Has the conversation and ends what the helper has left running.
-    async fn converse(self, task: &HelperTask, parent: &TurnServices) -> HelperEnd {
+    async fn converse(self, task: &HelperTask) -> HelperEnd {
         let mut context = context::environment_lines(self.services.env.files.roots());
         context.extend(self.services.mode_context());
         let parts = vec![PromptPart::Text(task.prompt.clone()), PromptPart::Context(context)];
         let services = self.services.clone();
-        let mut finished = self.run_turn(services, History::default(), parts).await;
-        if matches!(finished.result, Ok(StopReason::MaxTurnRequests)) {
-            let mut services = self.services.clone();
-            services.tools = Arc::new(services.tools.without_tools());
-            services.max_requests = 1;
-            let parts = vec![PromptPart::Text(OUT_OF_REQUESTS.to_owned())];
-            finished = self.run_turn(services, finished.history, parts).await;
-        }
+        let finished = self.run_turn(services, parts).await;
         let env = &self.services.env;
         env.jobs.close().await;
-        if let Some(cost) = finished.history.cost {
-            parent.env.helpers.add_cost(cost);
-        }
         let (calls, tokens) = (self.client.calls(), env.helpers.tokens());
         let lock = self.lock;
         // Releasing the lock removes a file.
@@ -272,15 +259,11 @@ impl OpenHelper {
     }
 
     /// Runs one turn and shows on the card what it does.
-    async fn run_turn(
-        &self,
-        services: TurnServices,
-        history: History,
-        parts: Vec<PromptPart>,
-    ) -> FinishedTurn {
+    async fn run_turn(&self, services: TurnServices, parts: Vec<PromptPart>) -> FinishedTurn {
         let (grants, cancel) = (Arc::clone(&self.grants), self.cancel.clone());
         let env = Arc::clone(&services.env);
-        let turn = Turn::of_helper(services, history, grants, UserMessage { parts }, cancel);
+        let turn =
+            Turn::of_helper(services, History::default(), grants, UserMessage { parts }, cancel);
         let mut turn = pin!(turn.run());
         let mut due = tokio::time::interval(CARD_INTERVAL);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -371,11 +354,14 @@ fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
         }
         Ok(StopReason::MaxTokens) if !text.is_empty() => {
             return Ok(format!(
-                "{text}\n[the helper could not go on: its context or answer was full]"
+                "{text}\n[the helper could not go on: a limit is reached, or its context or answer was full]"
             ));
         }
         Ok(StopReason::Cancelled) => return Err(cancelled()),
         Ok(StopReason::Refusal) => "the model's provider refused".to_owned(),
+        Ok(StopReason::MaxTokens | StopReason::MaxTurnRequests) => {
+            "a limit is reached, or its context was full".to_owned()
+        }
         Ok(_) => "it gave no answer".to_owned(),
         Err(error) => error_chain(&error),
     };

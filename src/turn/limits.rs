@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use turnwright_types::message::{History, StopReason};
+use turnwright_types::message::{History, Spending, StopReason};
 
 /// The part of a limit at which the user is told.
 const NOTICE_SHARE: f64 = 0.8;
@@ -24,7 +24,7 @@ impl Resource {
 }
 
 /// An amount of each resource.
-type Amounts = [f64; Resource::ALL.len()];
+pub(super) type Amounts = [f64; Resource::ALL.len()];
 
 /// The limits of a session; infinite where there is none.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -134,7 +134,7 @@ impl ReachedLimit {
 #[derive(Clone, Debug)]
 pub(super) struct SpendingMeter {
     limits: SpendingLimits,
-    before: Amounts,
+    pub(super) before: Amounts,
     told: Vec<ReachedLimit>,
 }
 
@@ -142,20 +142,25 @@ impl SpendingMeter {
     /// Starts with what a conversation has used up. Of a limit that is nearly reached already the user
     /// was told in an earlier turn.
     pub(super) fn new(limits: SpendingLimits, history: &History) -> SpendingMeter {
-        let before = amounts(history, Duration::ZERO);
+        let before = amounts(&history.spent, history.cost, Duration::ZERO);
         let mut meter = SpendingMeter { limits, before, told: Vec::new() };
         meter.told = meter.used_beyond(NOTICE_SHARE, before).collect();
         meter
     }
 
-    /// A limit that is used up by now, `elapsed` after the turn has begun.
-    pub(super) fn reached(&self, history: &History, elapsed: Duration) -> Option<ReachedLimit> {
-        self.used_beyond(1.0, amounts(history, elapsed)).next()
+    /// Takes note of requests that are not those of this turn.
+    #[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
+    pub(super) fn leave_out_requests(&mut self, count: u64) {
+        self.before[Resource::Requests as usize] += count as f64;
+    }
+
+    /// A limit that is used up by now.
+    pub(super) fn reached(&self, now: Amounts) -> Option<ReachedLimit> {
+        self.used_beyond(1.0, now).next()
     }
 
     /// The limits that are now nearly used up, each once.
-    pub(super) fn take_notices(&mut self, history: &History, elapsed: Duration) -> Vec<String> {
-        let now = amounts(history, elapsed);
+    pub(super) fn take_notices(&mut self, now: Amounts) -> Vec<String> {
         let full: Vec<_> = self.used_beyond(1.0, now).collect();
         let near = self.used_beyond(NOTICE_SHARE, now);
         let new: Vec<_> = near.filter(|it| !self.told.contains(it)).collect();
@@ -182,17 +187,16 @@ impl SpendingMeter {
     }
 }
 
+/// What was used up `elapsed` after the turn has begun.
 #[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
-fn amounts(history: &History, elapsed: Duration) -> Amounts {
-    let spent = &history.spent;
+pub(super) fn amounts(spent: &Spending, cost: Option<f64>, elapsed: Duration) -> Amounts {
     let minutes = (spent.time + elapsed).as_secs_f64() / 60.0;
-    [spent.requests as f64, spent.tokens as f64, history.cost.unwrap_or_default(), minutes]
+    [spent.requests as f64, spent.tokens as f64, cost.unwrap_or_default(), minutes]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::message::Spending;
 
     fn history(requests: u64, tokens: u64, cost: f64, minutes: u64) -> History {
         let time = Duration::from_secs(60 * minutes);
@@ -234,14 +238,16 @@ mod tests {
             (with("turn_minutes", 5.0), history(0, 0, 0.0, 15), 0, Some("limits.turn_minutes")),
         ] {
             let mut meter = SpendingMeter::new(limits, &before);
-            let told = meter.take_notices(&now, Duration::ZERO);
+            let now = amounts(&now.spent, now.cost, Duration::ZERO);
+            let told = meter.take_notices(now);
             assert_eq!(told.len(), notices, "{limits:?} {told:?}");
-            assert_eq!(meter.take_notices(&now, Duration::ZERO).len(), 0, "told once");
-            let found = meter.reached(&now, Duration::ZERO);
+            assert_eq!(meter.take_notices(now).len(), 0, "told once");
+            let found = meter.reached(now);
             assert_eq!(found.map(ReachedLimit::setting), reached, "{limits:?}");
         }
         let meter = SpendingMeter::new(with("turn_minutes", 5.0), &before);
-        assert!(meter.reached(&before, Duration::from_secs(300)).is_some());
+        let later = amounts(&before.spent, before.cost, Duration::from_secs(300));
+        assert!(meter.reached(later).is_some());
     }
 
     #[test]

@@ -93,6 +93,9 @@ impl Turn {
     /// Asks the user whether the turn goes on.
     pub(super) async fn ask_about_loop(&mut self, asked: LoopQuestion) -> TurnStep {
         let LoopQuestion { call, repetition } = asked;
+        if self.is_helper {
+            return self.ask_for_report();
+        }
         let what = description(repetition, &call);
         let question = UserQuestion {
             call: call.id,

@@ -13,6 +13,7 @@ mod coalesce;
 mod context;
 mod limits;
 mod limit_end;
+mod shared_spending;
 mod loop_detector;
 mod loop_guard;
 mod next_step;
@@ -63,7 +64,9 @@ use turnwright_policy::permission::{Grants, Mode, PolicyRules};
 use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
 use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{History, Message, PromptPart, StopReason, ToolCall, UserMessage};
+use turnwright_types::message::{
+    History, Message, PromptPart, Spending, StopReason, ToolCall, UserMessage,
+};
 use turnwright_types::update::Update;
 
 pub(crate) use admission_queue::AdmissionQueue;
@@ -80,7 +83,7 @@ use next_step::TurnBudget;
 pub(crate) use cache_guard::CacheGuard;
 pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use checks::{Check, SharedChecks};
-pub(crate) use compaction::{compact_on_request, is_window_assumed, window};
+pub(crate) use compaction::{compact_on_request, estimated_size, is_window_assumed, window};
 pub(crate) use context::{environment_lines, folder_lines, system_prompt};
 pub(crate) use folder_instructions::FolderInstructions;
 pub(crate) use handoff::{compact, summary_of};
@@ -88,6 +91,7 @@ pub(crate) use helper::ModelFinder;
 pub(crate) use limits::SpendingLimits;
 use limits::{ReachedLimit, SpendingMeter};
 pub(crate) use prune::prune;
+pub(crate) use shared_spending::SharedSpending;
 pub(crate) use standalone_calls::StandaloneCalls;
 pub(crate) use steering::SteeringQueue;
 
@@ -119,6 +123,8 @@ pub(crate) struct TurnServices {
     pub cache_guard: CacheGuard,
     /// What a turn and the session may use up besides.
     pub limits: SpendingLimits,
+    /// What the session has used up, also by helpers.
+    pub spending: SharedSpending,
     /// The calls that wait or run, also those of helpers.
     pub queue: AdmissionQueue,
     /// Finds the models of helpers.
@@ -329,6 +335,8 @@ pub(crate) struct Turn {
     cards: OpenCards,
     loops: LoopDetector,
     meter: SpendingMeter,
+    /// What of a helper's spending its session knows.
+    shared: (Spending, Option<f64>),
     began: Instant,
     steering: SteeringQueue,
     checks: TurnChecks,
@@ -381,12 +389,14 @@ enum TurnStep {
 impl Turn {
     pub(crate) fn new(
         services: TurnServices,
-        history: History,
+        mut history: History,
         grants: Grants,
         prompt: UserMessage,
         cancel: CancellationToken,
     ) -> Turn {
         let grants = Arc::new(Mutex::new(grants));
+        // What helpers in the background have used meanwhile is not part of this turn.
+        services.spending.add_helpers_to(&mut history);
         let mut turn =
             Turn::with_grants(services.clone(), history, Arc::clone(&grants), prompt, cancel);
         if services.env.helpers.catalogue().is_some() {
@@ -403,8 +413,11 @@ impl Turn {
         prompt: UserMessage,
         cancel: CancellationToken,
     ) -> Turn {
+        let limits = services.limits;
         let turn = Turn::with_grants(services, history, grants, prompt, cancel);
-        Turn { is_helper: true, ..turn }
+        // What is limited besides its requests is used up together with the session.
+        let meter = SpendingMeter::new(limits, &History::default());
+        Turn { is_helper: true, meter, ..turn }
     }
 
     fn with_grants(
@@ -443,6 +456,7 @@ impl Turn {
             cards,
             loops: LoopDetector::default(),
             meter,
+            shared: Default::default(),
             began: Instant::now(),
             steering: SteeringQueue::default(),
             checks: TurnChecks::default(),
@@ -469,6 +483,8 @@ impl Turn {
                     self.add_steering();
                     self.announce_mode_change();
                     self.make_room().await;
+                    // A compaction takes a while.
+                    self.add_steering();
                     self.sample().await
                 }
                 TurnStep::MakeRoom(error) => self.recover_from_overflow(error).await,
@@ -522,20 +538,13 @@ impl Turn {
         if !self.is_helper {
             file_change_recorder::end_turn(&self.services, &self.cancel).await;
         }
-        self.add_helper_cost();
+        self.share_spending();
         let why = result.as_ref().map_or("error", |it| it.as_str());
         let written = self.services.log().end_turn(why, self.history.minted, self.history.cost);
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
         self.services.send_notices();
         FinishedTurn { history: self.history, grants: self.runner.grants(), result }
-    }
-
-    /// Adds what helpers have cost since the last time.
-    fn add_helper_cost(&mut self) {
-        if let Some(cost) = self.services.env.helpers.take_cost() {
-            *self.history.cost.get_or_insert_default() += cost;
-        }
     }
 
     /// Waits a few seconds for MCP servers that are still connecting, so that the session's first

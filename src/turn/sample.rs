@@ -91,7 +91,9 @@ impl Turn {
             Some(Ok(reply)) => {
                 let model = selection.model.as_ref();
                 self.room.on_answer();
-                services.selection.forget_previous();
+                if !self.is_helper {
+                    services.selection.forget_previous();
+                }
                 self.report_usage(model, reply.usage, &request);
                 self.report_truncated_prompt(model, reply.usage, &request);
                 services.cache_guard.remember(model.name(), request, reply.usage);

@@ -39,6 +39,7 @@ mod initialize;
 mod instructions;
 mod learned;
 mod limits;
+mod long_work;
 mod loops;
 mod mcp_http;
 mod media;

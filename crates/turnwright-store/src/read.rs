@@ -327,16 +327,19 @@ pub fn blob_by_hash(connection: &Connection, hash: &str) -> Result<Option<Vec<u8
     blobs::parse_hash(hash).map_or(Ok(None), |it| blobs::by_hash(connection, &it))
 }
 
-/// What a session has used up. What a copy has from its original does not count.
+/// What a session and its helpers have used up. What a copy has from its original does not count, and the
+/// time of a helper is that of its turn.
 ///
 /// # Errors
 /// If the store cannot be read.
 pub fn session_spending(connection: &Connection, session: i64) -> Result<Spending, StoreError> {
     let row = connection.query_row(
-        "SELECT (SELECT count(*) FROM usage WHERE session = key AND at >= created_at), \
-         (SELECT coalesce(sum(input + output), 0) FROM usage WHERE session = key AND at >= \
-         created_at), (SELECT coalesce(sum(ended_at - begun_at), 0) FROM turns WHERE session = key \
-         AND begun_at >= created_at AND kind = 'prompt') FROM sessions WHERE key = ?",
+        "SELECT (SELECT count(*) FROM usage WHERE at >= own.created_at AND session IN (SELECT key FROM \
+         sessions WHERE key = own.key OR helper_of = own.id)), (SELECT coalesce(sum(input + output), \
+         0) FROM usage WHERE at >= own.created_at AND session IN (SELECT key FROM sessions WHERE key = \
+         own.key OR helper_of = own.id)), (SELECT coalesce(sum(ended_at - begun_at), 0) FROM turns \
+         WHERE session = own.key AND begun_at >= own.created_at AND kind = 'prompt') FROM sessions AS \
+         own WHERE own.key = ?",
         [session],
         |it| Ok((it.get(0)?, it.get(1)?, it.get::<_, i64>(2)?)),
     )?;

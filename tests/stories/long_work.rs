@@ -182,3 +182,110 @@ fn a_helper_that_goes_round_in_circles_is_asked_for_its_answer() {
     let last = requests[7].body.to_string();
     assert!(last.contains("I have listed it.") && !last.contains("Stopped here"), "{last}");
 }
+
+/// A turn with everything that it asks the model for.
+struct Turn {
+    replies: Vec<Value>,
+    run: fn(&mut TestAgent),
+}
+
+/// Turns that leave something else in the conversation than a prompt and its answer.
+fn odd_turns() -> Vec<Turn> {
+    let write = call("write_file", &json!({ "path": "x", "content": "x" }));
+    let filter = json!([{ "status": 400, "body": { "error": { "code": "data_inspection_failed",
+        "message": "Input data may contain inappropriate content." } } }]);
+    let image_refused = json!([{ "status": 400, "body": { "error": {
+        "message": "image_url is only supported by certain models" } } }]);
+    vec![
+        Turn {
+            replies: vec![json!([{ "thought": "Only thoughts." }]), says("One.")],
+            run: |agent| drop(agent.turn("reasoning")),
+        },
+        Turn {
+            replies: vec![json!([{ "text": "Half " }, { "cut": true }]), says("and half.")],
+            run: |agent| drop(agent.turn("a cut answer")),
+        },
+        Turn {
+            replies: vec![json!([{ "text": "Half " }, { "hang": true }])],
+            run: |agent| {
+                let id = agent.prompt("a cancelled answer");
+                agent.wait_for_update("agent_message_chunk");
+                agent.cancel();
+                agent.stop_reason(&id);
+            },
+        },
+        Turn { replies: vec![filter], run: |agent| drop(agent.turn("refused words")) },
+        Turn {
+            replies: vec![json!([write, write]), says("Written.")],
+            run: |agent| {
+                let id = agent.prompt("steered");
+                let question = agent.wait_for_request("session/request_permission");
+                steer(agent, "use tabs");
+                agent.choose(&question, "reject_once");
+                let question = agent.wait_for_request("session/request_permission");
+                agent.choose(&question, "reject_once");
+                agent.stop_reason(&id);
+            },
+        },
+        Turn {
+            replies: vec![json!([helper_call("the task")]), says("Helped.")],
+            run: |agent| drop(agent.turn("a helper")),
+        },
+        Turn {
+            replies: vec![json!([{ "call": { "name": "read_file", "arguments": "{\"path\": " } },
+                { "call": { "name": "nonsense", "arguments": {} } }]), says("Oops.")],
+            run: |agent| drop(agent.turn("calls that cannot run")),
+        },
+        Turn {
+            replies: vec![json!([call("read_file", &json!({ "path": "empty" })),
+                call("read_file", &json!({ "path": "long" }))]), says("Read.")],
+            run: |agent| drop(agent.turn("files")),
+        },
+        Turn { replies: Vec::new(), run: |agent| drop(agent.turn("/status")) },
+        Turn {
+            replies: vec![image_refused, says("No image.")],
+            run: |agent| {
+                let image = json!({ "type": "image", "mimeType": "image/png",
+                    "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==" });
+                let text = json!({ "type": "text", "text": "an image" });
+                let params = json!({ "sessionId": agent.session, "prompt": [text, image] });
+                agent.call("session/prompt", &params);
+            },
+        },
+    ]
+}
+
+#[test]
+fn a_load_rebuilds_what_the_model_had_wherever_a_compaction_was() {
+    for place in 0..=odd_turns().len() {
+        eprintln!("compacted before turn {place}");
+        let mut script = vec![says("Hello."), when("the task", says("Found."))];
+        for (number, turn) in odd_turns().into_iter().enumerate() {
+            if number == place {
+                script.push(says("The summary."));
+            }
+            script.extend(turn.replies);
+        }
+        if place == odd_turns().len() {
+            script.push(says("The summary."));
+        }
+        script.extend([says("The end."), says("After it.")]);
+        let long = "a line\n".repeat(400);
+        let mut agent =
+            agent(json!(script)).file("empty", "").file("long", &long).start();
+        agent.turn(&format!("first words {}", "word ".repeat(500)));
+        for (number, turn) in odd_turns().into_iter().enumerate() {
+            if number == place {
+                agent.turn("/compact");
+            }
+            (turn.run)(&mut agent);
+        }
+        if place == odd_turns().len() {
+            agent.turn("/compact");
+        }
+        assert_eq!(agent.turn("the end"), "end_turn");
+        assert!(agent.text().contains("The end."), "{}", agent.text());
+        assert!(agent.text().contains("The model has a summary"), "{}", agent.text());
+        assert_same_after_load(&mut agent);
+    }
+}

@@ -138,7 +138,7 @@ impl SessionActor {
         let Some(name) = row.model.clone().filter(|it| *it != now) else { return };
         let (host, wanted) = (Arc::clone(&self.host), name.clone());
         match tokio::task::spawn_blocking(move || host.model_named(&wanted)).await {
-            Ok(Ok(model)) => self.services.selection.set_model(model),
+            Ok(Ok(model)) => self.services.selection.restore_model(model),
             Ok(Err(error)) => self.announcements.add_notices([format!(
                 "This session used {name}, which is not available now: {}. It continues with \
                  {now}.",

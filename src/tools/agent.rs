@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::shown_argument::{ArgumentRole, ShownArgument};
-use super::{HelperTask, OfferContext, Tool, ToolCtx, ToolOutcome};
+use super::{HelperSet, HelperTask, OfferContext, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
@@ -13,6 +13,8 @@ use turnwright_types::effect::{
 use turnwright_types::message::ToolSpec;
 use turnwright_workspace::files::Roots;
 
+/// The name of the tool.
+pub(crate) const AGENT_TOOL: &str = "agent";
 /// The longest prompt of a helper, in bytes.
 const MAX_PROMPT_BYTES: usize = 64 * 1024;
 /// The type of a helper if the model names none.
@@ -49,8 +51,19 @@ impl AgentArgs {
     }
 }
 
+/// Whether a call with these arguments starts a helper that has a tool of which `is_edit` is true.
+pub(crate) fn may_edit(
+    arguments: &Value,
+    helpers: &HelperSet,
+    is_edit: impl Fn(&str) -> bool,
+) -> bool {
+    let args = serde_json::from_value::<AgentArgs>(arguments.clone()).ok();
+    let kind = args.and_then(|it| helpers.find_type(it.kind()).ok());
+    kind.is_some_and(|it| it.tools.is_none_or(|tools| tools.iter().any(|it| is_edit(it))))
+}
+
 impl Tool for Agent {
-    const NAME: &'static str = "agent";
+    const NAME: &'static str = AGENT_TOOL;
     const KIND: ToolKind = ToolKind::Think;
     const PENDING_TITLE: &'static str = "Helper";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] =

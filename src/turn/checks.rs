@@ -11,7 +11,7 @@ use super::call_runner::{CallEnd, CallOrigin, CallRunner};
 use super::cards::{abridged_arguments, failed_update, final_update, not_run, settled_call};
 use super::check_news::{CheckRun, find_news};
 use super::{Turn, TurnStep};
-use crate::tools::{AnyTool, ToolOutcome};
+use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, Entry};
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden, fenced};
@@ -68,7 +68,7 @@ impl Turn {
         let is_needed = !checks.is_empty()
             && self.checks.before.is_none()
             && self.services.mode.get() != Mode::Plan
-            && calls.iter().any(|it| self.is_edit(&it.name));
+            && calls.iter().any(|it| self.may_edit(it));
         if !is_needed {
             return;
         }
@@ -86,12 +86,33 @@ impl Turn {
         if self.checks.before.is_none() {
             return;
         }
-        let results = self.history.messages.iter().rev().map_while(|it| match it.as_ref() {
+        let messages = || self.history.messages.iter().rev();
+        let answer = messages().find_map(|it| match it.as_ref() {
+            Message::Assistant(answer) => Some(answer),
+            Message::User(_) | Message::Tool(_) => None,
+        });
+        let calls = answer.map(|it| it.calls.as_slice()).unwrap_or_default();
+        let results = messages().map_while(|it| match it.as_ref() {
             Message::Tool(result) => Some(result),
             Message::User(_) | Message::Assistant(_) => None,
         });
-        let has_edited = results.filter(|it| it.ok).any(|it| self.is_edit(&it.name));
+        // A helper that has failed may have edited something before.
+        let has_edited = results.into_iter().any(|result| {
+            result.ok && self.is_edit(&result.name)
+                || calls.iter().any(|it| it.id == result.call && self.starts_editing_helper(it))
+        });
         self.checks.is_due |= has_edited;
+    }
+
+    fn may_edit(&self, call: &ToolCall) -> bool {
+        self.is_edit(&call.name) || self.starts_editing_helper(call)
+    }
+
+    fn starts_editing_helper(&self, call: &ToolCall) -> bool {
+        let Arguments::Object(arguments) = &call.arguments else { return false };
+        let is_agent = self.services.tools.find(&call.name).is_ok_and(|it| it.name() == AGENT_TOOL);
+        let helpers = &self.services.env.helpers;
+        is_agent && tools::may_edit(arguments, helpers, |it| self.is_edit(it))
     }
 
     fn is_edit(&self, name: &str) -> bool {

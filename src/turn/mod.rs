@@ -263,6 +263,11 @@ impl SharedModelSelection {
         state.previous.get_or_insert(previous);
     }
 
+    /// Sets the model of a stored session. The one before has not had anything of the conversation.
+    pub(crate) fn restore_model(&self, model: Arc<dyn Model>) {
+        self.0.lock().current.model = model;
+    }
+
     pub(crate) fn set_effort(&self, effort: ReasoningEffort) {
         self.0.lock().current.effort = effort;
     }

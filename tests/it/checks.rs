@@ -183,3 +183,30 @@ fn a_loaded_session_shows_the_checks_and_the_model_does_not_get_them_as_calls() 
     assert!(agent.model_request(3).to_string().contains("a.txt:1:BAD new"));
     assert!(!has_command(&agent, 3));
 }
+
+#[test]
+fn what_a_helper_has_edited_is_checked_by_the_turn_that_has_started_it() {
+    let helper = |kind: &str| {
+        calls("agent", &json!({ "description": "x", "prompt": "the task", "type": kind }))
+    };
+    let mut edit = json!({ "when": "the task" });
+    edit["steps"] = write("a.txt", "BAD new\n");
+    let mut done = json!({ "when": "the task" });
+    done["steps"] = says("Written.");
+    let replies = json!([helper("general"), says("Done."), says("It stays."), edit, done]);
+    let mut agent = with_check().model(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    assert_eq!(agent.read("a.txt"), "BAD new\n");
+    let last = agent.model().requests().len() - 1;
+    assert!(
+        last_prompt(&agent, last).contains("a.txt:1:BAD new\n"),
+        "{}",
+        last_prompt(&agent, last)
+    );
+    assert_eq!(checks(&agent).len(), 2);
+    // A helper that only reads breaks nothing.
+    let mut agent = with_check().model(json!([helper("explore"), says("Done."), done])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(checks(&agent).len(), 0);
+}

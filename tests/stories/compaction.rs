@@ -353,6 +353,25 @@ fn a_change_to_a_smaller_window_is_summarised_by_the_model_before_it() {
 }
 
 #[test]
+fn a_loaded_session_is_never_summarised_by_the_default_model_that_it_has_not_used() {
+    let provider = Provider::answering(|body| {
+        let text = if is_summary_request(body) { "The summary." } else { "Yes." };
+        let choice = json!({ "index": 0, "delta": { "content": text }, "finish_reason": "stop" });
+        Answer::Events(vec![json!({ "choices": [choice] })])
+    });
+    let mut agent = configured(&two_models(&provider)).start();
+    set(&mut agent, "model", "p/small");
+    assert_eq!(agent.turn(&long_prompt("Never touch b.txt.", 15_000)), "end_turn");
+    let session = agent.session.clone();
+    agent.restart();
+    agent.load(&session);
+    assert_eq!(agent.turn(&long_prompt("And read this.", 15_000)), "end_turn");
+    let requests = provider.chat_requests();
+    assert!(requests.iter().any(is_summary_request));
+    assert!(requests.iter().all(|it| it["model"] == "small"), "{}", requests[1]["model"]);
+}
+
+#[test]
 fn a_server_that_cuts_requests_silently_gets_shorter_ones() {
     let provider = Provider::answering(|body| {
         let length = body["messages"].to_string().len() as u64;

@@ -232,13 +232,21 @@ fn odd_turns() -> Vec<Turn> {
             run: |agent| drop(agent.turn("a helper")),
         },
         Turn {
-            replies: vec![json!([{ "call": { "name": "read_file", "arguments": "{\"path\": " } },
-                { "call": { "name": "nonsense", "arguments": {} } }]), says("Oops.")],
+            replies: vec![
+                json!([{ "call": { "name": "read_file", "arguments": "{\"path\": " } },
+                { "call": { "name": "nonsense", "arguments": {} } }]),
+                says("Oops."),
+            ],
             run: |agent| drop(agent.turn("calls that cannot run")),
         },
         Turn {
-            replies: vec![json!([call("read_file", &json!({ "path": "empty" })),
-                call("read_file", &json!({ "path": "long" }))]), says("Read.")],
+            replies: vec![
+                json!([
+                    call("read_file", &json!({ "path": "empty" })),
+                    call("read_file", &json!({ "path": "long" }))
+                ]),
+                says("Read."),
+            ],
             run: |agent| drop(agent.turn("files")),
         },
         Turn { replies: Vec::new(), run: |agent| drop(agent.turn("/status")) },
@@ -271,8 +279,7 @@ fn a_load_rebuilds_what_the_model_had_wherever_a_compaction_was() {
         }
         script.extend([says("The end."), says("After it.")]);
         let long = "a line\n".repeat(400);
-        let mut agent =
-            agent(json!(script)).file("empty", "").file("long", &long).start();
+        let mut agent = agent(json!(script)).file("empty", "").file("long", &long).start();
         agent.turn(&format!("first words {}", "word ".repeat(500)));
         for (number, turn) in odd_turns().into_iter().enumerate() {
             if number == place {

@@ -489,7 +489,9 @@ impl Turn {
                     self.announce_mode_change();
                     self.make_room().await;
                     // A compaction takes a while.
-                    self.add_steering();
+                    if !self.cancel.is_cancelled() {
+                        self.add_steering();
+                    }
                     self.sample().await
                 }
                 TurnStep::MakeRoom(error) => self.recover_from_overflow(error).await,

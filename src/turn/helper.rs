@@ -344,10 +344,11 @@ fn short_id(call: &CallId) -> String {
 /// The answer of a helper, or why there is none.
 fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
     let answers = finished.history.messages.iter().rev().filter_map(|it| match it.as_ref() {
-        Message::Assistant(it) if !it.text.trim().is_empty() => Some(it.text.trim()),
+        // A note of ours about the end of the turn has no identifier.
+        Message::Assistant(it) if !it.id.as_str().is_empty() => Some(it.text.trim()),
         _ => None,
     });
-    let text = answers.into_iter().next().unwrap_or_default();
+    let text = answers.into_iter().find(|it| !it.is_empty()).unwrap_or_default();
     let why = match finished.result {
         Ok(StopReason::EndTurn | StopReason::MaxTurnRequests) if !text.is_empty() => {
             return Ok(text.to_owned());

@@ -183,6 +183,20 @@ fn a_helper_that_goes_round_in_circles_is_asked_for_its_answer() {
     assert!(last.contains("I have listed it.") && !last.contains("Stopped here"), "{last}");
 }
 
+#[test]
+fn a_note_of_ours_is_no_answer_of_a_helper() {
+    let script = json!([
+        [helper_call("the task")],
+        says("Done."),
+        when("the task", json!([call("list_dir", &json!({}))])),
+        when("Answer now with what", json!([call("list_dir", &json!({}))])),
+    ]);
+    let mut agent = agent(script).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let last = agent.model().requests().pop().unwrap().body.to_string();
+    assert!(last.contains("The helper failed") && !last.contains("Stopped here"), "{last}");
+}
+
 /// A turn with everything that it asks the model for.
 struct Turn {
     replies: Vec<Value>,

@@ -2,6 +2,7 @@
 //! that did not.
 
 use super::compaction::{self, Compacted, CompactionReason, Compactor, request_weight};
+use super::loop_detector::LoopDetector;
 use super::prune::{self, prune};
 use super::window_budget::WindowBudget;
 use super::{ModelSelection, Turn, TurnStep};
@@ -68,8 +69,14 @@ impl Turn {
         history.meter.forget_count();
         // They may have been part of a result.
         self.services.folder_instructions.forget();
+        self.forget_calls();
         self.services.log().add_entry(Entry::Pruned { kept });
         tracing::info!(kept, "old results were left out of the conversation");
+    }
+
+    /// A call whose result is gone is made again for a reason.
+    fn forget_calls(&mut self) {
+        self.loops = LoopDetector::default();
     }
 
     /// The model that writes the summary: the one before if the conversation does not fit into the
@@ -106,6 +113,7 @@ impl Turn {
             // summary stands for, all that is left belongs to it.
             let own = messages - self.first_message;
             self.first_message = self.history.messages.len() - own.min(kept);
+            self.forget_calls();
         }
         self.room.is_compacted = true;
         compacted

@@ -297,14 +297,15 @@ fn many_words() -> String {
     (0..600).map(|it| format!("w{it}")).collect::<Vec<_>>().join(" ")
 }
 
-#[test]
-fn a_turn_of_many_steps_goes_on_after_each_compaction() {
+/// Runs a turn of twelve long steps, each of which reads the lines from `first_line` on, in a window of
+/// 16 000 tokens.
+fn many_steps(first_line: fn(usize) -> usize) -> TestAgent {
     let line = format!("{}\n", "x".repeat(400));
     let mut script =
         vec![json!({ "when": SUMMARY_REQUEST, "steps": [{ "text": "Some were read." }] })];
     script.extend((1..=12).map(|it| {
         let arguments =
-            json!({ "path": "big.txt", "start_line": it * 40, "end_line": it * 40 + 39 });
+            json!({ "path": "big.txt", "start_line": first_line(it), "end_line": first_line(it) + 39 });
         json!([{ "text": many_words() },
             { "call": { "name": "read_file", "arguments": arguments } }])
     }));
@@ -316,6 +317,12 @@ fn a_turn_of_many_steps_goes_on_after_each_compaction() {
         .start();
     assert_eq!(agent.turn("Never touch b.txt. Read all of big.txt."), "end_turn");
     assert!(agent.text().ends_with("All read."));
+    agent
+}
+
+#[test]
+fn a_turn_of_many_steps_goes_on_after_each_compaction() {
+    let agent = many_steps(|step| step * 40);
     let requests = agent.model().requests();
     assert!(requests.iter().any(|it| is_summary_request(&it.body)));
     assert!(requests.iter().any(|it| text(&it.body).contains("This result was left out")));
@@ -323,6 +330,11 @@ fn a_turn_of_many_steps_goes_on_after_each_compaction() {
         assert!(text(&request.body).contains("Never touch b.txt."));
         assert_fits(&request, 16_000);
     }
+}
+
+#[test]
+fn what_is_read_again_because_its_result_is_gone_is_no_circle() {
+    many_steps(|_| 1);
 }
 
 /// The models of a provider, of which the small one has a window of 32 000 tokens.

@@ -1,17 +1,21 @@
 //! Checks: commands of the user, such as `cargo check`, that run before the first edit of a turn and again
 //! when the model would end it. The model is told what they say that they did not say before.
 
+mod news;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::call_runner::{CallEnd, CallOrigin, CallRunner};
-use super::cards::{abridged_arguments, failed_update, final_update, not_run, settled_call};
-use super::check_news::{CheckRun, find_news};
 use super::{Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
+use crate::turn::calls::cards::{
+    abridged_arguments, failed_update, final_update, not_run, settled_call,
+};
+use crate::turn::calls::runner::{CallEnd, CallOrigin, CallRunner};
+use news::{CheckRun, find_news};
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, Entry};
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden, fenced};

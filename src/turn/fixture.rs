@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     AdmissionQueue, AnnouncedMode, CacheGuard, FolderInstructions, ModelFinder, SharedChecks,
-    SharedMode, SharedModelSelection, SharedRules, SharedSpending, TurnServices,
+    SharedModelSelection, SharedRules, SharedSpending, TurnServices,
 };
 use crate::error::Error;
 use crate::tools::{AnyTool, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, built_in};
@@ -22,6 +22,7 @@ use turnwright_llm::{
     Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
     ReplyStream, Request,
 };
+use turnwright_policy::permission::SharedMode;
 use turnwright_store::{SessionLog, SessionRow, Store};
 use turnwright_types::client::{
     ChoiceKind, Client, CommandDisplay, PermissionAnswer, PermissionRequest, UserQuestion,
@@ -246,7 +247,7 @@ pub(crate) fn turn_fixture(
     );
     env.mode = mode.clone();
     let services = TurnServices {
-        system_prompt: super::context::SYSTEM_PROMPT.into(),
+        system_prompt: crate::turn::prompt::context::SYSTEM_PROMPT.into(),
         selection: SharedModelSelection::new(
             Arc::new(ScriptedModel(Mutex::new(replies.into()))),
             ReasoningEffort::Default,

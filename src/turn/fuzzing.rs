@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::handoff::{self, KeptTail};
-use super::partial_arguments::PartialArguments;
-use super::prune::{self, prune};
-use super::window_budget::{HandoffLimits, WindowBudget};
 use crate::tools::COMMON_ARGUMENTS;
+use crate::turn::answer::partial_arguments::PartialArguments;
+use crate::turn::room::budget::{HandoffLimits, WindowBudget};
+use crate::turn::room::handoff::{self, KeptTail};
+use crate::turn::room::prune::{self, prune};
 use turnwright_types::message::Message;
 use turnwright_types::token_meter::TokenMeter;
 

@@ -2,6 +2,8 @@
 //! the session's policy, mode, grants and queue of calls. Its conversation is stored as a session that
 //! lists leave out; what it changes is recorded in the turn that has started it.
 
+mod client;
+
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -14,13 +16,14 @@ use serde_json::json;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use super::helper_client::{HelperClient, work_done};
+use super::prompt::context;
 use super::{
     AnnouncedMode, CacheGuard, FinishedTurn, FolderInstructions, SharedChecks,
-    SharedModelSelection, Turn, TurnServices, context,
+    SharedModelSelection, Turn, TurnServices,
 };
 use crate::error::{Error, as_sentence, error_chain};
 use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolEnv, ToolOutcome};
+use client::{HelperClient, work_done};
 use turnwright_llm::Model;
 use turnwright_policy::permission::Grants;
 use turnwright_store::{PendingWrite, SessionLock, SessionLog, SessionRow};
@@ -34,7 +37,7 @@ use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::private_file;
 
 /// What a helper is told in addition to the instructions of the session.
-const INSTRUCTIONS: &str = include_str!("helper.md");
+const INSTRUCTIONS: &str = include_str!("helper/instructions.md");
 /// The most requests of a helper, without the one for its answer when they are used up.
 const MAX_REQUESTS: u32 = 30;
 /// The most bytes of an answer.

@@ -1,5 +1,8 @@
 //! What a turn and a session may use up, and what has been used up. Pure.
 
+pub(super) mod end;
+pub(super) mod shared;
+
 use std::time::Duration;
 
 use turnwright_types::message::{History, Spending, StopReason};

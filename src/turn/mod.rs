@@ -2,46 +2,21 @@
 //! exactly one stop reason. Methods have the side effects; what to do next is decided in
 //! `next_step`.
 
-mod call_audit;
-mod call_batch;
-mod call_conflicts;
-mod call_runner;
-mod cards;
-mod check_news;
+mod answer;
+mod cache_guard;
+mod calls;
 mod checks;
-mod coalesce;
-mod context;
+pub(crate) mod fuzzing;
+mod helper;
 mod limits;
-mod limit_end;
-mod shared_spending;
 mod loop_detector;
 mod loop_guard;
 mod next_step;
-mod standalone_calls;
+mod prompt;
+mod room;
+mod selection;
+mod services;
 mod steering;
-mod admission_queue;
-mod answer_listener;
-mod first_prompt;
-mod folder_instructions;
-mod streaming_call;
-mod partial_arguments;
-pub(crate) mod fuzzing;
-mod call_results;
-mod helper;
-mod helper_client;
-mod sample;
-mod silence;
-mod draft_writer;
-mod model_failures;
-mod file_change_recorder;
-mod window_budget;
-mod prune;
-mod handoff;
-mod handoff_facts;
-mod fit;
-mod compaction;
-mod make_room;
-mod cache_guard;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -50,278 +25,48 @@ mod tests;
 
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
-use crate::tools::{OfferContext, ToolEnv, Toolbox};
-use turnwright_llm::{LlmError, Model, ReasoningEffort};
-pub(crate) use turnwright_policy::permission::SharedMode;
-use turnwright_policy::permission::{Grants, Mode, PolicyRules};
-use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
-use turnwright_types::client::Client;
+use turnwright_llm::LlmError;
+use turnwright_policy::permission::Grants;
+use turnwright_store::{Audience, Entry, TurnKind};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
     History, Message, PromptPart, Spending, StopReason, ToolCall, UserMessage,
 };
 use turnwright_types::update::Update;
 
-pub(crate) use admission_queue::AdmissionQueue;
-use call_runner::{CallOrigin, CallRunner};
-use cards::OpenCards;
+use answer::failures::{Nudge, nudge_message, unanswered_note};
+use calls::cards::OpenCards;
+use calls::runner::{self, CallOrigin, CallRunner};
 use checks::TurnChecks;
 use helper::TurnHelpers;
+use limits::{ReachedLimit, SpendingMeter};
 use loop_detector::LoopDetector;
-use make_room::RoomState;
-pub(crate) use model_failures::stopped_note;
-use model_failures::{Nudge, unanswered_note};
 use next_step::TurnBudget;
+use room::make_room::RoomState;
 
+pub(crate) use answer::failures::stopped_note;
 pub(crate) use cache_guard::CacheGuard;
-pub(crate) use cards::{abridged_arguments, failed_update, final_update, not_run};
+pub(crate) use calls::admission_queue::AdmissionQueue;
+pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
+pub(crate) use calls::standalone::StandaloneCalls;
 pub(crate) use checks::{Check, SharedChecks};
-pub(crate) use compaction::{compact_on_request, estimated_size, is_window_assumed, window};
-pub(crate) use context::{environment_lines, folder_lines, system_prompt};
-pub(crate) use folder_instructions::FolderInstructions;
-pub(crate) use handoff::{compact, summary_of};
 pub(crate) use helper::ModelFinder;
 pub(crate) use limits::SpendingLimits;
-use limits::{ReachedLimit, SpendingMeter};
-pub(crate) use prune::prune;
-pub(crate) use shared_spending::SharedSpending;
-pub(crate) use standalone_calls::StandaloneCalls;
+pub(crate) use limits::shared::SharedSpending;
+pub(crate) use prompt::context::{environment_lines, folder_lines, system_prompt};
+pub(crate) use prompt::folder_instructions::FolderInstructions;
+pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_assumed, window};
+pub(crate) use room::handoff::{compact, summary_of};
+pub(crate) use room::prune::prune;
+pub(crate) use selection::{AnnouncedMode, ModelSelection, SharedModelSelection, SharedRules};
+pub(crate) use services::TurnServices;
 pub(crate) use steering::SteeringQueue;
-
-/// The services and settings that a turn works with. The session owns them and clones the handle
-/// for each of its turns.
-#[derive(Clone)]
-pub(crate) struct TurnServices {
-    /// The model and its effort. A change applies from the next request on.
-    pub selection: SharedModelSelection,
-    /// The tools that the model can call.
-    pub tools: Arc<Toolbox>,
-    /// The environment that the tools work in.
-    pub env: Arc<ToolEnv>,
-    /// How much is done without asking. A change applies from the next effect on.
-    pub mode: SharedMode,
-    /// The mode that the model was last told.
-    pub announced_mode: AnnouncedMode,
-    /// The instructions of folders below the session's that the model has.
-    pub folder_instructions: FolderInstructions,
-    /// The permission rules. A change applies from the next effect on.
-    pub policy: SharedRules,
-    /// The commands that check what the model has edited.
-    pub checks: SharedChecks,
-    /// The instructions for the model.
-    pub system_prompt: Arc<str>,
-    /// The most requests to the model that one turn may make.
-    pub max_requests: u32,
-    /// Watches over what the provider has in its cache.
-    pub cache_guard: CacheGuard,
-    /// What a turn and the session may use up besides.
-    pub limits: SpendingLimits,
-    /// What the session has used up, also by helpers.
-    pub spending: SharedSpending,
-    /// The calls that wait or run, also those of helpers.
-    pub queue: AdmissionQueue,
-    /// Finds the models of helpers.
-    pub models: ModelFinder,
-    /// Whether the user was told that the server truncates prompts.
-    pub truncation_reported: Arc<AtomicBool>,
-    /// Whether the user was told that the size of the window is only assumed.
-    pub assumed_window_told: Arc<AtomicBool>,
-    /// Whether the user was told that the base URL lacks its version.
-    pub base_url_reported: Arc<AtomicBool>,
-    /// Whether the user was told that instructions, notes and skills could not be read.
-    pub context_missing: Arc<AtomicBool>,
-}
-
-impl std::fmt::Debug for TurnServices {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("TurnServices")
-            .field("selection", &self.selection)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The prefix of the context line that tells the model the mode.
-const MODE_PREFIX: &str = "Mode: ";
-
-impl TurnServices {
-    pub(crate) fn client(&self) -> &Arc<dyn Client> {
-        &self.env.client
-    }
-
-    pub(crate) fn log(&self) -> &SessionLog {
-        &self.env.log
-    }
-
-    /// Shows a text to the user that the model does not get.
-    pub(crate) fn say(&self, id: MessageId, text: String) {
-        self.log().add_entry(Entry::Note { id: id.clone(), text: text.clone() });
-        self.client().update(Update::AgentText { message: id, text });
-    }
-
-    /// Notes that what the model was told with earlier prompts and results may no longer be in its context.
-    pub(crate) fn forget_told_context(&self) {
-        self.announced_mode.forget();
-        self.folder_instructions.forget();
-        self.env.skills.forget_loaded();
-    }
-
-    /// Sends the pending notices of the session log and of the MCP tools to the client.
-    pub(crate) fn send_notices(&self) {
-        for news in
-            self.log().take_notices().into_iter().chain(self.tools.remote_tools().take_notices())
-        {
-            self.client().update(Update::Notice(news));
-        }
-    }
-
-    /// Returns the context line about the mode, unless the model was already told this mode.
-    pub(crate) fn mode_context(&self) -> Option<String> {
-        let mode = self.mode.get();
-        (self.announced_mode.announce(mode) != Some(mode)).then(|| self.mode_line())
-    }
-
-    fn mode_line(&self) -> String {
-        let (mode, can_confine) = (self.mode.get(), self.policy.get().can_confine);
-        format!("{MODE_PREFIX}{} ({})\n", mode.id(), mode.description(can_confine))
-    }
-
-    /// If the conversation's last line about the mode is still correct, marks it as told, so that
-    /// it is not repeated.
-    pub(crate) fn restore_announced_mode(&self, history: &History) {
-        let users = history.messages.iter().rev().filter_map(|it| match it.as_ref() {
-            Message::User(it) => Some(it),
-            _ => None,
-        });
-        let parts = users.flat_map(|it| it.parts.iter().rev());
-        let mut lines = parts.filter_map(|it| match it {
-            PromptPart::Context(text) => text.lines().rfind(|it| it.starts_with(MODE_PREFIX)),
-            _ => None,
-        });
-        if lines.next() == Some(self.mode_line().trim_end()) {
-            self.announced_mode.announce(self.mode.get());
-        }
-    }
-
-    /// Returns true the first time, for the notice about an assumed window.
-    fn mark_assumed_window_told(&self) -> bool {
-        !self.assumed_window_told.swap(true, Ordering::Relaxed)
-    }
-
-    /// The facts that decide which tools the model is offered.
-    pub(crate) fn offer(&self) -> OfferContext {
-        OfferContext {
-            prefers_patches: self.selection.get().model.prefers_apply_patch(),
-            skills: self.env.skills.names(),
-            is_planning: self.mode.get() == Mode::Plan,
-            helpers: self.env.helpers.catalogue(),
-        }
-    }
-}
-
-/// The model of a session and its reasoning effort.
-#[derive(Clone, Debug)]
-pub(crate) struct ModelSelection {
-    /// The model.
-    pub model: Arc<dyn Model>,
-    /// The reasoning effort; ignored by models that have none to choose.
-    pub effort: ReasoningEffort,
-}
-
-/// The model selection, set by the session and read by its turn.
-// Held only to copy a pointer.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedModelSelection(Arc<Mutex<SelectionState>>);
-
-#[derive(Debug)]
-struct SelectionState {
-    current: ModelSelection,
-    /// The model before the current one, until that has answered.
-    previous: Option<Arc<dyn Model>>,
-}
-
-impl SharedModelSelection {
-    pub(crate) fn new(model: Arc<dyn Model>, effort: ReasoningEffort) -> SharedModelSelection {
-        let current = ModelSelection { model, effort };
-        SharedModelSelection(Arc::new(Mutex::new(SelectionState { current, previous: None })))
-    }
-
-    pub(crate) fn get(&self) -> ModelSelection {
-        self.0.lock().current.clone()
-    }
-
-    pub(crate) fn set_model(&self, model: Arc<dyn Model>) {
-        let mut state = self.0.lock();
-        let previous = std::mem::replace(&mut state.current.model, model);
-        state.previous.get_or_insert(previous);
-    }
-
-    /// Sets the model of a stored session. The one before has not had anything of the conversation.
-    pub(crate) fn restore_model(&self, model: Arc<dyn Model>) {
-        self.0.lock().current.model = model;
-    }
-
-    pub(crate) fn set_effort(&self, effort: ReasoningEffort) {
-        self.0.lock().current.effort = effort;
-    }
-
-    /// The model that has the conversation so far in its cache, if it is not the current one.
-    fn previous(&self) -> Option<Arc<dyn Model>> {
-        self.0.lock().previous.clone()
-    }
-
-    /// Takes note that the current model has answered.
-    fn forget_previous(&self) {
-        self.0.lock().previous = None;
-    }
-}
-
-/// The mode that the model was last told; `None` if that message is no longer in its context.
-// Held only to copy a value.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AnnouncedMode(Arc<Mutex<Option<Mode>>>);
-
-impl AnnouncedMode {
-    /// Marks the mode as unknown to the model.
-    pub(crate) fn forget(&self) {
-        *self.0.lock() = None;
-    }
-
-    fn is_known(&self) -> bool {
-        self.0.lock().is_some()
-    }
-
-    /// Marks this mode as told. Returns the one before.
-    fn announce(&self, mode: Mode) -> Option<Mode> {
-        self.0.lock().replace(mode)
-    }
-}
-
-/// The permission rules of a session, set by the session and read by its turn.
-// Held only to copy a pointer.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SharedRules(Arc<Mutex<Arc<PolicyRules>>>);
-
-impl SharedRules {
-    pub(crate) fn new(policy: PolicyRules) -> SharedRules {
-        SharedRules(Arc::new(Mutex::new(Arc::new(policy))))
-    }
-
-    pub(crate) fn get(&self) -> Arc<PolicyRules> {
-        Arc::clone(&self.0.lock())
-    }
-
-    pub(crate) fn set(&self, policy: PolicyRules) {
-        *self.0.lock() = Arc::new(policy);
-    }
-}
 
 /// A turn that has not started yet. It takes the history and the grants by value and returns them
 /// in [`FinishedTurn`].
@@ -503,7 +248,7 @@ impl Turn {
                 }
                 TurnStep::Wait(delay, why) => self.wait(delay, why).await,
                 TurnStep::Continue(delay, why, nudge) => {
-                    self.push_hidden_message(Message::User(model_failures::nudge_message(nudge)));
+                    self.push_hidden_message(Message::User(nudge_message(nudge)));
                     self.wait(delay, Some(why)).await
                 }
                 TurnStep::Summarize(calls, limit) => self.ask_for_summary(calls, limit).await,
@@ -520,7 +265,7 @@ impl Turn {
             // interrupted work has returned (R-CANCEL-2).
             if self.cancel.is_cancelled() {
                 if let TurnStep::RunCalls(calls) | TurnStep::Summarize(calls, _) = step {
-                    self.abandon_calls(calls, call_runner::cancelled()).await;
+                    self.abandon_calls(calls, runner::cancelled()).await;
                 }
                 break Ok(StopReason::Cancelled);
             }
@@ -543,7 +288,7 @@ impl Turn {
         }
         self.keep_unread_steering();
         if !self.is_helper {
-            file_change_recorder::end_turn(&self.services, &self.cancel).await;
+            calls::file_change_recorder::end_turn(&self.services, &self.cancel).await;
         }
         self.share_spending();
         let why = result.as_ref().map_or("error", |it| it.as_str());

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::TurnStep;
 use super::limits::ReachedLimit;
-use super::model_failures::Nudge;
 use crate::error::{Error, as_sentence, error_chain};
+use crate::turn::answer::failures::Nudge;
 use turnwright_llm::{EndReason, ErrorKind, LlmError, MAX_RETRY_WAIT};
 use turnwright_types::message::{StopReason, ToolCall};
 

@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use super::fixture::{ScriptedReply, TurnFixture, turn_fixture};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::tools::{Tool, ToolCtx, ToolOutcome};
+use crate::tools::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_workspace::files::Roots;

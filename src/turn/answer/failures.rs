@@ -1,0 +1,261 @@
+//! Tells the user and the model about answers that failed, were cut off or lack something.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::error::Error;
+use crate::turn::room::compaction::window;
+use crate::turn::{ModelSelection, Turn};
+use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{
+    AssistantMessage, History, Message, PromptPart, ProviderState, StopReason, TokenUsage,
+    UserMessage,
+};
+use turnwright_types::token_meter::{text_weight, weight_of};
+use turnwright_types::update::Update;
+
+/// The message to the model after its answer was cut off.
+const CUT: &str = "Your last answer was cut off by the network. Go on exactly where it stopped; \
+                   do not repeat what is there.";
+/// The message to the model after it has written a tool call as text (C.2 #21).
+const LEAKED: &str = "Your last answer has a tool call in its text, where it does nothing. Make \
+                      the call as a real tool call.";
+
+/// The reason why the model is told to continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::turn) enum Nudge {
+    /// Its answer was cut off.
+    Cut,
+    /// It has written a tool call as text.
+    Leaked,
+}
+
+/// If a server counts less than a third of the estimated tokens, it has not read everything. Below
+/// this many tokens the estimate is too coarse.
+const MIN_COMPARABLE_TOKENS: u64 = 4_000;
+
+/// The message that makes the model continue.
+pub(in crate::turn) fn nudge_message(why: Nudge) -> UserMessage {
+    let text = match why {
+        Nudge::Cut => CUT,
+        Nudge::Leaked => LEAKED,
+    };
+    UserMessage { parts: vec![PromptPart::Context(text.to_owned())] }
+}
+
+/// A message in place of an answer that never came, for a turn that has ended without one. Without
+/// it servers would get this prompt and the next as one message.
+pub(in crate::turn) fn unanswered_note(
+    history: &History,
+    result: &Result<StopReason, Error>,
+) -> Option<Message> {
+    let why = match result {
+        Ok(StopReason::EndTurn | StopReason::Refusal) => return None,
+        Ok(StopReason::Cancelled) => "the user cancelled the turn",
+        Ok(StopReason::MaxTokens) => "the limit of tokens was reached",
+        Ok(StopReason::MaxTurnRequests) => "the limit of requests in one turn was reached",
+        Err(_) => "the turn failed",
+    };
+    stopped_note(history, why)
+}
+
+/// The same for a turn that has ended for this reason.
+pub(crate) fn stopped_note(history: &History, why: &str) -> Option<Message> {
+    let is_visible = |it: &&Arc<Message>| match it.as_ref() {
+        Message::Assistant(it) => !it.text.trim().is_empty() || !it.calls.is_empty(),
+        Message::User(_) | Message::Tool(_) => true,
+    };
+    let last = history.messages.iter().rev().find(is_visible)?;
+    (!matches!(last.as_ref(), Message::Assistant(_))).then(|| {
+        Message::Assistant(AssistantMessage {
+            // The client never gets this message.
+            id: MessageId::from(String::new()),
+            text: format!("[Stopped here: {why}.]"),
+            thought: String::new(),
+            calls: Vec::new(),
+            interrupted: false,
+            provider_state: ProviderState::default(),
+        })
+    })
+}
+
+impl Turn {
+    /// Removes a trailing nudge: without an answer after it, it would make the model misread the
+    /// next prompt as a request to continue.
+    pub(in crate::turn) fn remove_trailing_nudge(&mut self) {
+        let nudges = [Nudge::Cut, Nudge::Leaked].map(|it| Message::User(nudge_message(it)));
+        let taken = self.history.messages.pop_if(|last| nudges.contains(last));
+        if let (Some(_), Some(seq)) = (taken, self.last_hidden) {
+            self.services.log().remove_entry(seq);
+        }
+    }
+
+    /// Tells the user about a failure that ends the turn without being an error.
+    pub(super) fn report_failure(&mut self, error: &LlmError) {
+        if error.kind() == ErrorKind::Refused {
+            self.report_refusal(error.message().unwrap_or_default());
+        }
+    }
+
+    /// Replaces all images in the history by a note if the error is about images, and returns the
+    /// text for the user. Otherwise an image that the server cannot use would fail every request
+    /// from now on.
+    pub(super) fn drop_images(&mut self, error: &LlmError) -> Option<String> {
+        let messages = &mut self.history.messages;
+        let first = messages.iter().position(|it| it.has_images())?;
+        if !error.is_about_images() {
+            return None;
+        }
+        // All later messages are replaced too: a message caches what was rendered up to it.
+        for message in &mut messages[first..] {
+            *message = Arc::new(without_images(message));
+        }
+        let (host, message) = (error.host().unwrap_or_default(), error.message());
+        let why = message.unwrap_or("no explanation");
+        Some(format!("{host} could not use an image, so all images so far were left out. ({why})"))
+    }
+
+    /// Tells the user that the conversation does not fit into the window, although it was compacted.
+    pub(in crate::turn) fn report_overflow(&mut self, model: &dyn Model, error: &LlmError) {
+        let size = window(model, &self.history);
+        let (cached, cost) = (0, self.history.cost);
+        let usage = Update::ContextUsage { used: size, size, cached, cost };
+        self.services.client().update(usage);
+        let (host, message) = (error.host().unwrap_or_default(), error.message());
+        self.say(format!(
+            "This conversation does not fit into the model's window, although it was compacted. Use \
+             `/clear` to start a new one, attach less, or choose a model with a larger window. \
+             ({host}: {})",
+            message.unwrap_or("no explanation"),
+        ));
+    }
+
+    /// If the answer stopped at a length limit that nobody has set, the window is full (C.1 #7).
+    /// Tells the user.
+    pub(super) fn report_full_window(&mut self, model: &dyn Model, usage: Option<TokenUsage>) {
+        let Some((usage, window)) = usage.zip(model.window()) else { return };
+        if (usage.input + usage.output) / 98 >= window / 100 {
+            self.say(format!(
+                "The answer was cut off, because the model's window of {window} tokens is full. The \
+                 conversation is compacted before the next request: say \"go on\"."
+            ));
+        }
+    }
+
+    /// If the server does not support the chosen effort, falls back to the default and tells the
+    /// user.
+    pub(super) fn report_missing_effort(&self, selection: &ModelSelection) {
+        let ModelSelection { model, effort } = selection;
+        if *effort != ReasoningEffort::Default && model.rejects_effort(*effort) {
+            self.services.selection.set_effort(ReasoningEffort::Default);
+            self.services.client().update(Update::Notice(format!(
+                "{} does not have the reasoning effort `{}`; its default is used.",
+                model.name(),
+                effort.id()
+            )));
+        }
+    }
+
+    /// Tells the user, once per session, that the base URL lacks its version.
+    pub(super) fn report_corrected_base_url(&self, model: &dyn Model) {
+        if let Some(url) = model.corrected_base_url()
+            && !self.services.base_url_reported.swap(true, Ordering::Relaxed)
+        {
+            self.services.client().update(Update::Notice(format!(
+                "The base URL lacks `/v1`, so {url} is used. Set that as `base_url` in the \
+                 settings, or as OPENAI_BASE_URL."
+            )));
+        }
+    }
+
+    /// Warns the user, once per session, if the server seems to have truncated the prompt silently
+    /// (C.1 #12).
+    pub(super) fn report_truncated_prompt(
+        &mut self,
+        model: &dyn Model,
+        usage: Option<TokenUsage>,
+        request: &Request,
+    ) {
+        let Some(usage) = usage else { return };
+        let estimate = estimate_tokens(request);
+        if estimate <= MIN_COMPARABLE_TOKENS || usage.input == 0 || usage.input >= estimate / 3 {
+            return;
+        }
+        self.limit_window(model, usage);
+        if !self.services.truncation_reported.swap(true, Ordering::Relaxed) {
+            self.services.client().update(Update::Notice(format!(
+                "The server seems to have cut the prompt: it counts {} tokens where about \
+                 {estimate} were sent. The conversation is kept shorter from now on. With Ollama, set \
+                 num_ctx or OLLAMA_CONTEXT_LENGTH for more.",
+                usage.input
+            )));
+        }
+    }
+}
+
+/// Returns the notice for a request that was sent without its images or recordings, because the
+/// server turned out not to accept them.
+pub(super) fn omission_notice(
+    name: &str,
+    request: &Request,
+    before: Modalities,
+    now: Modalities,
+) -> Option<String> {
+    if before == now {
+        return None;
+    }
+    let media = request.media();
+    let what = if media.images && before.images && !now.images {
+        "images"
+    } else if media.audio && before.audio && !now.audio {
+        "recordings"
+    } else {
+        return None;
+    };
+    Some(format!("{name} does not accept {what}; they were left out."))
+}
+
+fn without_images(message: &Message) -> Message {
+    const NOTE: &str = "[image left out: the server could not use it]";
+    let mut message = message.clone();
+    match &mut message {
+        Message::User(user) => {
+            for part in user.parts.iter_mut().filter(|it| matches!(it, PromptPart::Image(_))) {
+                *part = PromptPart::Text(NOTE.to_owned());
+            }
+        }
+        Message::Tool(tool) if !tool.images.is_empty() => {
+            tool.images.clear();
+            tool.text.push_str(NOTE);
+        }
+        Message::Tool(_) | Message::Assistant(_) => {}
+    }
+    message
+}
+
+/// Turns an empty answer into an overflow error if the conversation about fills the window: some
+/// servers answer nothing at all then (C.1 #10).
+pub(super) fn empty_reply_as_overflow(
+    error: LlmError,
+    request: &Request,
+    window: Option<u64>,
+) -> LlmError {
+    let LlmError::EmptyReply { host, what } = &error else { return error };
+    let used = estimate_tokens(request);
+    if window.is_none_or(|it| used < it / 5 * 4) {
+        return error;
+    }
+    LlmError::InStream {
+        host: host.clone(),
+        message: format!("it sent {what}, and the conversation is about as long as the window"),
+        status: None,
+        retry_after: None,
+        kind: ErrorKind::ContextOverflow { limit: None, used: Some(used) },
+    }
+}
+
+/// Estimates the tokens of the conversation, without the tools, at four bytes each.
+fn estimate_tokens(request: &Request) -> u64 {
+    (weight_of(&request.messages) + text_weight(&request.system)) / 4
+}

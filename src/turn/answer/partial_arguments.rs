@@ -1,0 +1,428 @@
+//! Extracts the parts of a call's arguments that its card shows while they are still streaming: the
+//! path or command as soon as that string is closed, and a long value as far as it has arrived. An
+//! incremental JSON scanner that reads each byte once and reports no incomplete title.
+
+mod unescape;
+
+use unescape::{StringProgress, StringUnescaper};
+
+use crate::tools::{ArgumentRole, ShownArgument, canonical_name};
+
+/// The most bytes of a title value or of a key.
+const MAX_TITLE_BYTES: usize = 4 * 1024;
+/// The most bytes of a long value that are kept to be shown.
+const MAX_SHOWN_BYTES: usize = 200 * 1024;
+/// The deepest nesting that is followed.
+const MAX_DEPTH: usize = 64;
+
+/// The arguments of one call, as far as they have arrived.
+#[derive(Debug)]
+pub(in crate::turn) struct PartialArguments {
+    /// The arguments of the tool that its card shows.
+    shown: &'static [ShownArgument],
+    state: ScanState,
+    /// The open brackets; true for an object, false for an array.
+    open_brackets: Vec<bool>,
+    unescape: StringUnescaper,
+    key: String,
+    value: StringValue,
+    /// The arguments of the title that were reported.
+    reported: Vec<ShownArgument>,
+    old_text: Option<String>,
+    /// The last long value, which may still be arriving.
+    long: Option<ShownArgument>,
+    lines: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ScanState {
+    /// Before the opening brace of the object.
+    #[default]
+    Start,
+    /// Before a key or the end of the object.
+    Key,
+    InKey,
+    Colon,
+    /// Before a value or the end of the array.
+    Value,
+    /// In a string value.
+    InString,
+    /// In another value, or after a value.
+    After,
+    /// The scan has ended: the arguments are complete or invalid.
+    Done,
+}
+
+/// The string value that is being read, as far as it is of use.
+#[derive(Debug, Default)]
+struct StringValue {
+    argument: Option<ShownArgument>,
+    text: String,
+    /// The most bytes that are kept; 0 for a value of no use.
+    limit: usize,
+    /// It is longer than the limit, and nothing of it is kept.
+    is_too_long: bool,
+    ends_line: bool,
+}
+
+impl StringValue {
+    fn push(&mut self, piece: &str, lines: &mut usize) {
+        if self.limit == 0 {
+            return;
+        }
+        if self.argument.is_some_and(|it| it.role.is_long()) {
+            *lines += memchr::memchr_iter(b'\n', piece.as_bytes()).count();
+            self.ends_line = piece.ends_with('\n');
+        }
+        if self.text.len() + piece.len() > self.limit {
+            self.is_too_long = true;
+            self.text = String::new();
+        } else if !self.is_too_long {
+            self.text.push_str(piece);
+        }
+    }
+}
+
+/// A long value as far as it has arrived.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::turn) struct LongValue<'a> {
+    pub(in crate::turn) role: ArgumentRole,
+    /// The lines of this value and of the long values before it.
+    pub(super) lines: usize,
+    /// The text so far; `None` if it is too long to be shown.
+    pub(in crate::turn) text: Option<&'a str>,
+    /// The text that it is to replace.
+    pub(super) old: Option<&'a str>,
+}
+
+impl PartialArguments {
+    /// Arguments of which nothing has arrived.
+    pub(in crate::turn) fn new(shown: &'static [ShownArgument]) -> PartialArguments {
+        PartialArguments {
+            shown,
+            state: ScanState::default(),
+            open_brackets: Vec::new(),
+            unescape: StringUnescaper::default(),
+            key: String::new(),
+            value: StringValue::default(),
+            reported: Vec::new(),
+            old_text: None,
+            long: None,
+            lines: 0,
+        }
+    }
+
+    /// Scans more of the arguments. Returns the title values that are complete now, each argument
+    /// at most once.
+    pub(in crate::turn) fn push(&mut self, text: &str) -> Vec<(ShownArgument, String)> {
+        let mut found = Vec::new();
+        let mut rest = text;
+        while let Some(&byte) = rest.as_bytes().first()
+            && self.state != ScanState::Done
+        {
+            rest = match self.state {
+                ScanState::InKey | ScanState::InString => self.read_string(rest, &mut found),
+                _ => {
+                    self.state = self.next_state(byte);
+                    // A non-ASCII byte has ended the scan.
+                    rest.get(1..).unwrap_or_default()
+                }
+            };
+        }
+        found
+    }
+
+    /// The long value that is arriving, or has arrived last.
+    pub(in crate::turn) fn long(&self) -> Option<LongValue<'_>> {
+        let argument = self.long?;
+        let is_kept = self.value.argument == Some(argument) && !self.value.is_too_long;
+        let lines = self.lines + usize::from(!self.value.ends_line);
+        let text = is_kept.then_some(self.value.text.as_str());
+        Some(LongValue { role: argument.role, lines, text, old: self.old_text.as_deref() })
+    }
+
+    fn next_state(&mut self, byte: u8) -> ScanState {
+        match (self.state, byte) {
+            (state, b' ' | b'\t' | b'\r' | b'\n') => state,
+            (ScanState::Start, b'{') => self.open_bracket(true),
+            (ScanState::Key, b'"') => {
+                self.key.clear();
+                ScanState::InKey
+            }
+            (ScanState::Key | ScanState::After, b'}')
+            | (ScanState::Value | ScanState::After, b']') => self.close_bracket(byte == b'}'),
+            (ScanState::Colon, b':') => ScanState::Value,
+            (ScanState::Value, b'"') => {
+                self.start_string_value();
+                ScanState::InString
+            }
+            (ScanState::Value, b'{' | b'[') => self.open_bracket(byte == b'{'),
+            (ScanState::After, b',') if self.open_brackets.last() == Some(&true) => ScanState::Key,
+            (ScanState::After, b',') => ScanState::Value,
+            (
+                ScanState::Value | ScanState::After,
+                b'a'..=b'z' | b'0'..=b'9' | b'-' | b'+' | b'.' | b'E',
+            ) => ScanState::After,
+            _ => ScanState::Done,
+        }
+    }
+
+    fn open_bracket(&mut self, is_object: bool) -> ScanState {
+        if self.open_brackets.len() == MAX_DEPTH {
+            return ScanState::Done;
+        }
+        self.open_brackets.push(is_object);
+        if is_object { ScanState::Key } else { ScanState::Value }
+    }
+
+    fn close_bracket(&mut self, is_object: bool) -> ScanState {
+        if self.open_brackets.pop() != Some(is_object) || self.open_brackets.is_empty() {
+            return ScanState::Done;
+        }
+        ScanState::After
+    }
+
+    /// Reads on in a key or in a string value. Returns the rest of the text after it.
+    fn read_string<'a>(
+        &mut self,
+        text: &'a str,
+        found: &mut Vec<(ShownArgument, String)>,
+    ) -> &'a str {
+        let is_key = self.state == ScanState::InKey;
+        let read = if is_key {
+            let key = &mut self.key;
+            self.unescape.read(text, |it| {
+                if key.len() < MAX_TITLE_BYTES {
+                    key.push_str(it);
+                }
+            })
+        } else {
+            let (value, lines) = (&mut self.value, &mut self.lines);
+            self.unescape.read(text, |it| value.push(it, lines))
+        };
+        match read {
+            StringProgress::Unfinished => "",
+            StringProgress::Invalid => {
+                self.state = ScanState::Done;
+                ""
+            }
+            StringProgress::Closed(rest) if is_key => {
+                self.state = ScanState::Colon;
+                rest
+            }
+            StringProgress::Closed(rest) => {
+                self.state = ScanState::After;
+                found.extend(self.end_string_value());
+                rest
+            }
+        }
+    }
+
+    /// Decides what the string that starts here is used for.
+    fn start_string_value(&mut self) {
+        let is_element = match self.open_brackets.as_slice() {
+            [true] => Some(false),
+            // In an element of a list of edits.
+            [true, false, true] => Some(true),
+            _ => None,
+        };
+        let name = canonical_name(&self.key);
+        let is_named = |it: &&ShownArgument| it.name == self.key || name == Some(it.name);
+        let argument = self.shown.iter().find(is_named).copied().filter(|it| match is_element {
+            Some(is_element) if it.role.is_title() => !is_element && !self.reported.contains(it),
+            Some(_) => true,
+            None => false,
+        });
+        let Some(argument) = argument else {
+            // The last value stays visible as long as no other useful one follows.
+            self.value.limit = 0;
+            return;
+        };
+        let ends_line = argument.role.is_long();
+        if ends_line {
+            self.long = Some(argument);
+        }
+        let limit = if argument.role.is_title() { MAX_TITLE_BYTES } else { MAX_SHOWN_BYTES };
+        let argument = Some(argument);
+        self.value =
+            StringValue { argument, text: String::new(), limit, is_too_long: false, ends_line };
+    }
+
+    fn end_string_value(&mut self) -> Option<(ShownArgument, String)> {
+        if self.value.limit == 0 {
+            return None;
+        }
+        self.value.limit = 0;
+        let argument = self.value.argument?;
+        if argument.role.is_long() {
+            self.lines += usize::from(!self.value.ends_line);
+            self.value.ends_line = true;
+        }
+        if argument.role == ArgumentRole::OldText {
+            let text = std::mem::take(&mut self.value.text);
+            self.old_text = (!self.value.is_too_long).then_some(text);
+            return None;
+        }
+        let is_title = argument.role.is_title() && !self.value.is_too_long;
+        if !is_title || self.value.text.is_empty() {
+            return None;
+        }
+        self.reported.push(argument);
+        Some((argument, std::mem::take(&mut self.value.text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::tools::COMMON_ARGUMENTS;
+
+    /// The reported fields in order, each with the number of bytes that were needed, fed one
+    /// character at a time.
+    fn look(text: &str) -> Vec<(String, usize)> {
+        let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
+        let mut all = Vec::new();
+        for (position, char) in text.char_indices() {
+            let found = arguments.push(char.encode_utf8(&mut [0; 4]));
+            let told = |(argument, value): (ShownArgument, _)| {
+                (format!("{}={value}", argument.name), position + char.len_utf8())
+            };
+            all.extend(found.into_iter().map(told));
+        }
+        all
+    }
+
+    fn reported(text: &str) -> String {
+        look(text).into_iter().map(|it| it.0).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Everything that is visible after these pieces.
+    fn seen(pieces: &[&str]) -> (Vec<(ShownArgument, String)>, String) {
+        let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
+        let found = pieces.iter().flat_map(|it| arguments.push(it)).collect();
+        (found, format!("{:?}", arguments.long()))
+    }
+
+    #[test]
+    fn the_path_is_reported_before_the_content_has_arrived() {
+        let text = r#"{"path": "src/a.rs", "content": "fn"#;
+        assert_eq!(look(text), [("path=src/a.rs".to_owned(), 19)]);
+    }
+
+    #[test]
+    fn other_values_are_skipped() {
+        for (text, expected) in [
+            (
+                r#"{"timeout": 5, "x": {"path": "no", "y": ["}"]}, "command": "ls \"a\""}"#,
+                "command=ls \"a\"",
+            ),
+            (r#"{"content": "\"path\": \"no\"", "mode":null,"path":"é\u00e9"}"#, "path=éé"),
+            (
+                r#"{"pattern": "a b", "x": [[], {}, -1.5e+3], "path": "src"}"#,
+                "pattern=a b path=src",
+            ),
+            (r#"{"file_path": "a", "path": "b"}"#, "path=a"),
+            (r#"{"path": "", "filePath": "b",}"#, "path=b"),
+            (r#"{"paths": ["a"]}"#, ""),
+            (r#""path": "a""#, ""),
+            (r#"{"x": ], "path": "a"}"#, ""),
+            (r#"{"path": "\ud800a"}"#, ""),
+        ] {
+            assert_eq!(reported(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_shown_as_it_arrives() {
+        let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
+        assert_eq!(arguments.long(), None);
+        arguments.push(r#"{"path": "a", "content": "one\nt"#);
+        let long =
+            |lines, text, old| Some(LongValue { role: ArgumentRole::NewContent, lines, text, old });
+        assert_eq!(arguments.long(), long(2, Some("one\nt"), None));
+        arguments.push(r"wo\n\ud83d");
+        assert_eq!(arguments.long(), long(2, Some("one\ntwo\n"), None));
+        arguments.push(r#"\ude00", "mode": "append"}"#);
+        assert_eq!(arguments.long(), long(3, Some("one\ntwo\n😀"), None));
+    }
+
+    #[test]
+    fn each_edit_is_shown_with_the_text_that_it_replaces() {
+        let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
+        arguments.push(r#"{"path": "a", "edits": [{"old_text": "x", "new_text": "1\n2"}, {"#);
+        let long =
+            |lines, text, old| Some(LongValue { role: ArgumentRole::NewText, lines, text, old });
+        assert_eq!(arguments.long(), long(2, Some("1\n2"), Some("x")));
+        arguments.push(r#""old_string": "y\n", "new_string": "3"#);
+        assert_eq!(arguments.long(), long(3, Some("3"), Some("y\n")));
+    }
+
+    #[test]
+    fn of_a_very_long_value_only_the_lines_are_counted() {
+        let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
+        arguments.push(r#"{"path": "a", "content": ""#);
+        for _ in 0..100_000 {
+            arguments.push("0123456789\\n");
+        }
+        let long =
+            LongValue { role: ArgumentRole::NewContent, lines: 100_000, text: None, old: None };
+        assert_eq!(arguments.long(), Some(long));
+        assert_eq!(arguments.value.text.capacity(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn reported_values_match_the_json_parser(
+            fields in proptest::collection::vec(("(path|command|url|other|x)", "[a-z\"\\\\{}, 😀\u{1}\n]{0,8}"), 0..6),
+        ) {
+            let object: serde_json::Map<String, Value> =
+                fields.into_iter().map(|(key, value)| (key, Value::String(value))).collect();
+            let title_value = |(key, value): (&String, &Value)| {
+                let value = value.as_str().filter(|it| !it.is_empty())?;
+                let is_title = |it: &ShownArgument| it.name == key && it.role.is_title();
+                COMMON_ARGUMENTS.iter().any(is_title).then(|| format!("{key}={value}"))
+            };
+            let expected: Vec<_> = object.iter().filter_map(title_value).collect();
+            prop_assert_eq!(reported(&Value::Object(object).to_string()), expected.join(" "));
+        }
+
+        #[test]
+        fn the_shown_text_is_a_prefix_of_the_value(content in "[a-z\"\\\\é😀\n\u{1}]{0,40}", raw in any::<bool>()) {
+            let escaped: Vec<_> = content.encode_utf16().map(|it| format!("\\u{it:04x}")).collect();
+            let text = if raw {
+                json!({ "content": content }).to_string()
+            } else {
+                format!("{{\"content\": \"{}\"}}", escaped.concat())
+            };
+            let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
+            for char in text.chars() {
+                arguments.push(char.encode_utf8(&mut [0; 4]));
+                if let Some(long) = arguments.long() {
+                    prop_assert!(content.starts_with(long.text.unwrap()));
+                }
+            }
+            prop_assert_eq!(arguments.long().unwrap().text, Some(content.as_str()));
+        }
+
+        #[test]
+        fn the_cuts_between_pieces_make_no_difference(
+            text in "\\{\"(path|content)\":\"([a-z\\\\\"nu0d8é:,{}\\[\\]]|\\\\u00e9|\\\\ud83d\\\\ude00){0,40}",
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let mut cuts: Vec<_> = cuts.into_iter().map(|it| it.index(text.len() + 1)).collect();
+            cuts.extend([0, text.len()]);
+            cuts.retain(|it| text.is_char_boundary(*it));
+            cuts.sort_unstable();
+            let pieces: Vec<_> = cuts.windows(2).map(|it| &text[it[0]..it[1]]).collect();
+            prop_assert_eq!(seen(&pieces), seen(&[&text]));
+        }
+
+        #[test]
+        fn no_input_panics(text in "[{}\\[\\]\",:\\\\a-zé ]{0,60}") {
+            look(&text);
+        }
+    }
+}

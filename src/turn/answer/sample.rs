@@ -1,0 +1,280 @@
+//! Makes one request to the model. Its answer becomes one entry of the history, however it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::coalesce::TextCoalescer;
+use super::draft_writer::DraftWriter;
+use super::failures::empty_reply_as_overflow;
+use super::listener::{AnswerListener, StreamedAnswer, clip_name, open_card};
+use super::silence::SilenceWatch;
+use super::streaming_call::StreamingCall;
+use crate::turn::next_step::{self, SampleOutcome, ShownSoFar};
+use crate::turn::prompt::context;
+use crate::turn::room::compaction::{fixed_weight, request_weight, window};
+use crate::turn::{Turn, TurnStep};
+use turnwright_llm::{EndReason, ErrorKind, Model, Reply, Request, looks_like_leaked_call};
+use turnwright_store::{Audience, Entry};
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{
+    AssistantMessage, Message, ProviderState, StopReason, TokenUsage, ToolCall,
+};
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::update::Update;
+
+/// Why a call of an answer after which the turn ends is not executed.
+const ENDED: &str = "Not executed: the turn ended here.";
+
+impl Turn {
+    pub(in crate::turn) async fn sample(&mut self) -> TurnStep {
+        let services = self.services.clone();
+        // While the client does not read the last round's updates, no new request is made.
+        self.cancel.run_until_cancelled(services.client().wait_for_capacity()).await;
+        let selection = services.selection.get();
+        let window = window(selection.model.as_ref(), &self.history);
+        let request = context::request(
+            Arc::clone(&services.system_prompt),
+            &self.history,
+            services.tools.specs(&services.offer(), Some(window)),
+            selection.effort,
+        );
+        services.cache_guard.check(selection.model.name(), &request);
+        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        let mut listener = AnswerListener {
+            client: services.client(),
+            tools: &services.tools,
+            cwd: services.env.files.roots().cwd(),
+            history: &mut self.history,
+            open: &mut self.cards,
+            coalescer: TextCoalescer::new(message.clone()),
+            draft_writer: DraftWriter::new(services.log().clone(), message.clone()),
+            text: String::new(),
+            thought: String::new(),
+            cards: Vec::new(),
+            senses: selection.model.modalities(),
+            silence: SilenceWatch::new(selection.model.as_ref(), self.silence),
+        };
+        // Dropping a half-read stream is safe because no call has run yet, and it aborts the
+        // request at the server (R-CANCEL-1).
+        let written = services.log().flush();
+        let listening = listener.listen(selection.model.as_ref(), &request, written);
+        let outcome = self.cancel.run_until_cancelled(listening).await;
+        // That the server does not accept images may also come to light in the stream.
+        let omits = listener.report_omission(selection.model.as_ref(), &request);
+        self.silence = match outcome {
+            Some(Err(_)) => listener.silence.length(),
+            Some(Ok(_)) | None => Duration::ZERO,
+        };
+        let answer = listener.finish();
+        self.report_missing_effort(&selection);
+        self.report_corrected_base_url(selection.model.as_ref());
+        let reply = outcome.as_ref().and_then(|it| it.as_ref().ok());
+        let calls = self.take_answer(message, &answer, reply).await;
+        let sampled = match outcome {
+            // The caller turns a cancelled token into the stop reason.
+            None => return TurnStep::End(Ok(StopReason::Cancelled)),
+            Some(Err(error)) => {
+                if answer.shown() == ShownSoFar::Nothing
+                    && !omits
+                    && let Some(notice) = self.drop_images(&error)
+                {
+                    return TurnStep::Wait(Duration::ZERO, Some(notice));
+                }
+                let error = empty_reply_as_overflow(error, &request, selection.model.window());
+                if matches!(error.kind(), ErrorKind::ContextOverflow { .. }) {
+                    self.learn_window(selection.model.as_ref(), &error, &request);
+                    self.abandon_calls(calls, ToolRefusal::new(ENDED, ENDED)).await;
+                    return TurnStep::MakeRoom(error);
+                }
+                self.report_failure(&error);
+                SampleOutcome::Failed { error, shown: answer.shown() }
+            }
+            Some(Ok(reply)) => {
+                let model = selection.model.as_ref();
+                self.room.on_answer();
+                if !self.is_helper {
+                    services.selection.forget_previous();
+                }
+                self.report_usage(model, reply.usage, &request);
+                self.report_truncated_prompt(model, reply.usage, &request);
+                services.cache_guard.remember(model.name(), request, reply.usage);
+                self.evaluate_reply(model, reply, &calls, &answer.text)
+            }
+        };
+        self.check_limits();
+        let jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
+        let step = next_step::after_sample(sampled, &mut self.budget, jitter);
+        if !matches!(step, TurnStep::RunCalls(_) | TurnStep::Summarize(..)) {
+            self.abandon_calls(calls, ToolRefusal::new(ENDED, ENDED)).await;
+        }
+        step
+    }
+
+    /// Records the answer and its complete calls, and closes the cards of the others.
+    async fn take_answer(
+        &mut self,
+        message: MessageId,
+        answer: &StreamedAnswer,
+        reply: Option<&Reply>,
+    ) -> Vec<ToolCall> {
+        for draft in answer.cards.iter().flatten() {
+            if let Some(view) = &draft.view {
+                self.cards.set_view(&draft.id, view);
+            }
+        }
+        let calls = reply.map(|it| self.identify_calls(it, &answer.cards)).unwrap_or_default();
+        self.record_answer(message, answer, &calls, reply.map(|it| it.provider_state.clone()));
+        let is_whole = reply.is_some();
+        self.close_unmade_cards(&answer.cards, &calls, is_whole).await;
+        calls
+    }
+
+    /// Reports what the reply says about itself, and gathers what the next step depends on.
+    fn evaluate_reply(
+        &mut self,
+        model: &dyn Model,
+        reply: Reply,
+        calls: &[ToolCall],
+        text: &str,
+    ) -> SampleOutcome {
+        if let EndReason::Refused(why) = &reply.end {
+            self.report_refusal(why);
+        }
+        if reply.end == EndReason::Length {
+            self.report_full_window(model, reply.usage);
+        }
+        let has_leaked_call =
+            calls.is_empty() && model.nudges_leaked_calls() && looks_like_leaked_call(text);
+        SampleOutcome::Reply { end: reply.end, calls: calls.to_vec(), has_leaked_call }
+    }
+
+    /// Gives each call of the answer its identifiers. A call without a card, because its name
+    /// arrived only at the end, gets one now.
+    fn identify_calls(&mut self, reply: &Reply, cards: &[Option<StreamingCall>]) -> Vec<ToolCall> {
+        let mut calls = Vec::with_capacity(reply.calls.len());
+        for call in &reply.calls {
+            let id = match cards.get(call.slot).and_then(Option::as_ref) {
+                Some(card) => card.id.clone(),
+                None => {
+                    let tools = &self.services.tools;
+                    open_card(&mut self.cards, tools, &mut self.history, &call.name).id
+                }
+            };
+            let mut provider_id =
+                context::unique_provider_id(&self.history, &call.provider_id, id.as_str());
+            if calls.iter().any(|it: &ToolCall| it.provider_id == provider_id) {
+                id.as_str().clone_into(&mut provider_id);
+            }
+            calls.push(ToolCall {
+                id,
+                provider_id,
+                name: clip_name(&call.name),
+                arguments: call.arguments.clone(),
+                extra: call.extra.clone(),
+            });
+        }
+        calls
+    }
+
+    /// Closes the cards of calls that were never complete or that only repeat another. Their end is
+    /// stored before the client sees it.
+    async fn close_unmade_cards(
+        &mut self,
+        cards: &[Option<StreamingCall>],
+        calls: &[ToolCall],
+        is_whole: bool,
+    ) {
+        let why = if self.cancel.is_cancelled() {
+            "Cancelled"
+        } else if is_whole {
+            "Skipped: the model repeats this call"
+        } else {
+            "Failed: the answer broke off before the call was complete"
+        };
+        let left = |card: &&StreamingCall| !calls.iter().any(|it| it.id == card.id);
+        let lost: Vec<_> = cards.iter().flatten().filter(left).collect();
+        if lost.is_empty() {
+            return;
+        }
+        for card in &lost {
+            self.cards.log_incomplete(&card.id, why);
+        }
+        self.services.log().flush().written().await;
+        for card in lost {
+            self.cards.fail(&card.id, why);
+        }
+    }
+
+    fn record_answer(
+        &mut self,
+        id: MessageId,
+        answer: &StreamedAnswer,
+        calls: &[ToolCall],
+        echo: Option<ProviderState>,
+    ) {
+        if answer.text.is_empty() && answer.thought.is_empty() && calls.is_empty() {
+            return;
+        }
+        let message = Arc::new(Message::Assistant(AssistantMessage {
+            id: id.clone(),
+            text: answer.text.clone(),
+            thought: answer.thought.clone(),
+            calls: calls.to_vec(),
+            interrupted: echo.is_none(),
+            provider_state: echo.unwrap_or_default(),
+        }));
+        // Reasoning alone is of no use to the model.
+        let is_answer = !answer.text.is_empty() || !calls.is_empty();
+        let audience = if is_answer { Audience::Both } else { Audience::User };
+        let entry = Entry::Message { id, message: Arc::clone(&message), audience };
+        let log = self.services.log();
+        let seq = answer.seq.unwrap_or_else(|| log.reserve_seq());
+        log.replace_entries(self.cards.take_announced(calls), seq, entry);
+        if is_answer {
+            self.history.messages.push(message);
+        }
+    }
+
+    /// Reports the tokens in use, which are those of the last request, whatever earlier ones have
+    /// used.
+    fn report_usage(&mut self, model: &dyn Model, usage: Option<TokenUsage>, request: &Request) {
+        self.history.spent.requests += 1;
+        // Zero tokens means that the server does not count.
+        let counted = usage.filter(|it| it.input + it.output > 0);
+        if let Some(usage) = counted {
+            let messages = self.history.messages.len();
+            self.history.meter.record(&usage, request_weight(request), messages);
+            self.services.env.helpers.count_tokens(usage);
+            let cost = model.price().map(|it| it.cost(&usage));
+            if let Some(cost) = cost {
+                *self.history.cost.get_or_insert_default() += cost;
+            }
+            self.services.log().record_usage(model.name(), usage, model.window(), cost);
+            self.history.spent.tokens += usage.input + usage.output;
+        } else {
+            let none = TokenUsage::default();
+            self.services.log().record_usage(model.name(), none, None, None);
+        }
+        let size = window(model, &self.history);
+        let fixed = || fixed_weight(&request.system, &request.tools);
+        let used = self.history.meter.estimate(&self.history.messages, fixed).min(size);
+        let (cached, cost) = (counted.map_or(0, |it| it.cached), self.history.cost);
+        self.services.client().update(Update::ContextUsage { used, size, cached, cost });
+    }
+
+    /// Shows the provider's text about a refusal as a message, because some editors remove the
+    /// prompt on a refusal.
+    pub(super) fn report_refusal(&mut self, why: &str) {
+        let text = match why.trim() {
+            "" => "The model's provider refused to answer this.".to_owned(),
+            why => why.to_owned(),
+        };
+        self.say(text);
+    }
+
+    /// Shows a text to the user that the model does not get.
+    pub(in crate::turn) fn say(&mut self, text: String) {
+        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        self.services.say(message, text);
+    }
+}

@@ -1,0 +1,207 @@
+//! Runs the tool calls of one answer and gives each its result and its final card. Calls that cannot
+//! affect each other run concurrently; the results keep the order of the calls.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::admission_queue::AdmissionTicket;
+use super::cards::{final_update, settled_call};
+use super::results::{CallResult, CallResults};
+use super::runner::{CANCELLED, CallEnd, PendingCall, catch_panic_sync};
+use crate::tools::ToolOutcome;
+use crate::turn::loop_guard::LoopQuestion;
+use crate::turn::{Turn, TurnStep};
+use turnwright_store::CallOutcome;
+use turnwright_types::effect::CallContent;
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{Arguments, Message, StopReason, ToolCall};
+use turnwright_types::redact;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::update::CallUpdate;
+
+/// The calls that are queued or running, by their index in the answer.
+type RunningCalls = FuturesUnordered<BoxFuture<'static, (usize, CallEnd)>>;
+
+impl Turn {
+    pub(in crate::turn) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> TurnStep {
+        let mut results = CallResults::open(calls.clone());
+        let mut running = RunningCalls::new();
+        let mut new_paths = Vec::new();
+        // All calls are queued before the first one starts: each waits for earlier ones only.
+        for (index, call) in calls.into_iter().enumerate() {
+            match self.queue_call(call).await {
+                Ok((call, ticket)) => {
+                    let effects = call.effects().unwrap_or_default();
+                    let paths = self.services.folder_instructions.new_paths(&effects);
+                    if !paths.is_empty() {
+                        new_paths.push((index, paths));
+                    }
+                    let run = self.runner.clone().run(call, ticket);
+                    running.push(run.map(move |end| (index, end)).boxed());
+                }
+                // The turn goes on and the model can correct the call (R-TOOL-14).
+                Err(refusal) => self.refuse(&mut results, index, refusal, Vec::new()).await,
+            }
+        }
+        let (mut cancelled, mut touched) = (Vec::new(), Vec::new());
+        while let Some((index, end)) = running.next().await {
+            match end {
+                CallEnd::Ran(outcome, took) => {
+                    touched
+                        .extend(new_paths.extract_if(.., |it| it.0 == index).flat_map(|it| it.1));
+                    let update = self.settle(&mut results, index, &outcome, Some(took));
+                    if let Some((update, _)) = update {
+                        self.cards.finish(update);
+                    }
+                }
+                CallEnd::NotRun(refusal, shown) if self.cancel.is_cancelled() => {
+                    cancelled.push((index, refusal, shown));
+                }
+                CallEnd::NotRun(refusal, shown) => {
+                    self.refuse(&mut results, index, refusal, shown).await;
+                }
+            }
+        }
+        cancelled.sort_by_key(|it| it.0);
+        for (index, refusal, shown) in cancelled {
+            self.refuse(&mut results, index, refusal, shown).await;
+        }
+        let asked = self.push_results(results, touched).await;
+        let questions = self.services.env.take_open_questions();
+        if self.cancel.is_cancelled() {
+            TurnStep::End(Ok(StopReason::Cancelled))
+        } else if questions.is_empty() {
+            match asked {
+                Some(asked) => self.ask_about_loop(asked).await,
+                None => self.step_after_calls(),
+            }
+        } else {
+            let id = MessageId::from(format!("msg-{}", self.history.mint()));
+            self.services.say(id, questions.join("\n\n"));
+            TurnStep::End(Ok(StopReason::EndTurn))
+        }
+    }
+
+    /// Adds the results to the history. The last one also has what the model has to know now: news of
+    /// commands, and the instructions of the folders that were touched. Returns what the user must be
+    /// asked about before the turn goes on.
+    async fn push_results(
+        &mut self,
+        results: CallResults,
+        touched: Vec<PathBuf>,
+    ) -> Option<LoopQuestion> {
+        let mut results: Vec<_> = results.close(CANCELLED).collect();
+        let asked = self.check_loops(&mut results).await;
+        let instructions = self.new_folder_instructions(touched).await;
+        let news = self.services.env.command_news().into_iter().chain(instructions);
+        let news: String = news.collect();
+        if let Some(last) = results.last_mut()
+            && !news.is_empty()
+        {
+            last.text.push_str(if last.text.ends_with('\n') { "" } else { "\n" });
+            last.text.push_str(&news);
+            self.services.log().replace_result(&last.call, last.text.clone());
+        }
+        for mut result in results {
+            // The result goes to the model's server, which must not see keys of other providers.
+            redact::redact_in_place(&mut result.text);
+            self.history.push(Message::Tool(result));
+        }
+        asked
+    }
+
+    /// Settles calls that will not run with this reason as their result.
+    pub(in crate::turn) async fn abandon_calls(&mut self, calls: Vec<ToolCall>, why: ToolRefusal) {
+        let outcome = ToolOutcome::refused(why.clone());
+        for call in &calls {
+            let settled = self.settled(call, &outcome, None);
+            drop(self.services.log().finish_call(&call.id, settled));
+        }
+        if !calls.is_empty() {
+            self.services.log().flush().written().await;
+        }
+        for call in &calls {
+            self.cards.fail(&call.id, &why.for_user);
+        }
+        for result in CallResults::open(calls).close(&why.for_model) {
+            self.history.push(Message::Tool(result));
+        }
+    }
+
+    /// Parses a call, resolves its paths, shows them on its card and queues it.
+    async fn queue_call(
+        &mut self,
+        call: ToolCall,
+    ) -> Result<(PendingCall, AdmissionTicket), ToolRefusal> {
+        let tool = self.services.tools.find_for_call(&call.name)?;
+        let arguments = match call.arguments {
+            Arguments::Object(value) => value,
+            Arguments::Unusable { reason, .. } => return Err(reason.into()),
+        };
+        let pending = self.runner.prepare(call.id, tool, arguments, self.cancel.child_token())?;
+        let (mut pending, ticket) = self.runner.enqueue(pending).await?;
+        let env = &self.services.env;
+        let view = catch_panic_sync(|| pending.prepared.view(env.files.roots()))?;
+        if pending.view.is_some() {
+            self.cards.set_view(&pending.id, &view);
+            pending.view = Some(view);
+            self.cards.show_arguments(&pending.id, pending.raw_input.clone());
+        }
+        Ok((pending, ticket))
+    }
+
+    /// Gives a call that has not run its result. Its card keeps what it shows of the call, and ends
+    /// once the result is stored.
+    async fn refuse(
+        &mut self,
+        results: &mut CallResults,
+        index: usize,
+        refusal: ToolRefusal,
+        shown: Vec<CallContent>,
+    ) {
+        let mut outcome = ToolOutcome::refused(refusal);
+        outcome.content.splice(..0, shown);
+        if let Some((update, settled)) = self.settle(results, index, &outcome, None) {
+            drop(self.services.log().finish_call(&update.id, settled));
+            self.services.log().flush().written().await;
+            self.cards.finish(update);
+        }
+    }
+
+    /// Gives a call its result. Returns its last update and what is stored of it, unless it has a
+    /// result already.
+    fn settle(
+        &self,
+        results: &mut CallResults,
+        index: usize,
+        outcome: &ToolOutcome,
+        took: Option<Duration>,
+    ) -> Option<(CallUpdate, CallOutcome)> {
+        let result = CallResult {
+            ok: outcome.ok,
+            text: outcome.text.clone(),
+            images: outcome.images.clone(),
+        };
+        let call = results.settle(index, result)?;
+        let settled = self.settled(call, outcome, took);
+        let mut update = final_update(&call.id, &settled);
+        update.view.clone_from(&outcome.view);
+        update.content = Some(outcome.content.clone());
+        Some((update, settled))
+    }
+
+    /// The outcome of a call as it is stored.
+    fn settled(
+        &self,
+        call: &ToolCall,
+        outcome: &ToolOutcome,
+        took: Option<Duration>,
+    ) -> CallOutcome {
+        let known = self.services.tools.find(&call.name);
+        let name = known.as_ref().map_or(call.name.as_str(), |it| it.name());
+        settled_call(outcome, (name, self.cards.view(&call.id)), took)
+    }
+}

@@ -1,0 +1,275 @@
+//! Tracks the cards that are open in the client. Each gets its final status exactly once, also when
+//! the turn dies.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::tools::{ToolOutcome, raw_output};
+use turnwright_store::{CallOutcome, Entry, SessionLog};
+use turnwright_types::client::Client;
+use turnwright_types::effect::{CallContent, CallView, fenced};
+use turnwright_types::ids::CallId;
+use turnwright_types::message::ToolCall;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
+
+/// The most bytes of arguments that a card shows in full.
+const MAX_INPUT_BYTES: usize = 64 * 1024;
+/// In longer arguments, a string of more bytes than this is replaced by its length.
+const MAX_STRING_BYTES: usize = 1024;
+
+/// The error of a call whose turn has died.
+const TURN_DIED: &str = "Failed: The turn crashed";
+/// The error of a call whose process has ended.
+const AGENT_ENDED: &str = "Failed: The agent ended before the call was complete";
+
+/// The open cards of a turn.
+pub(in crate::turn) struct OpenCards {
+    client: Arc<dyn Client>,
+    log: SessionLog,
+    open: Vec<OpenCard>,
+}
+
+#[derive(Debug)]
+struct OpenCard {
+    id: CallId,
+    name: String,
+    /// How the client shows it now.
+    view: CallView,
+    /// The number of the log entry that stands for the call until its answer is recorded.
+    seq: Option<u64>,
+    /// Whether the client shows it.
+    is_shown: bool,
+}
+
+impl fmt::Debug for OpenCards {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("OpenCards").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+impl OpenCards {
+    pub(in crate::turn) fn new(client: Arc<dyn Client>, log: SessionLog) -> OpenCards {
+        OpenCards { client, log, open: Vec::new() }
+    }
+
+    /// Opens a card. The client shows it from the first call of [`OpenCards::show`],
+    /// [`OpenCards::show_arguments`] or [`OpenCards::finish`] on.
+    pub(in crate::turn) fn open(&mut self, id: &CallId, name: String, view: CallView) {
+        self.open.push(OpenCard { id: id.clone(), name, view, seq: None, is_shown: false });
+    }
+
+    /// Shows a card whose arguments are not complete.
+    pub(in crate::turn) fn show(&mut self, id: &CallId) {
+        self.show_up_to(id, None);
+    }
+
+    /// Shows a card with its complete arguments.
+    pub(in crate::turn) fn show_arguments(&mut self, id: &CallId, raw_input: Value) {
+        match self.find(id) {
+            Some(card) if card.is_shown => {
+                let mut update = CallUpdate::new(id.clone(), ToolCallStatus::Pending);
+                update.view = Some(card.view.clone());
+                update.raw_input = Some(raw_input);
+                self.client.update(Update::CallUpdate(Box::new(update)));
+            }
+            _ => {
+                self.show_up_to(id, Some(raw_input));
+            }
+        }
+    }
+
+    /// Shows a card after those that were opened before it, so that a replay can keep the order.
+    /// Returns its place.
+    fn show_up_to(&mut self, id: &CallId, mut raw_input: Option<Value>) -> Option<usize> {
+        let place = self.open.iter().position(|it| it.id == *id)?;
+        for card in self.open.iter_mut().take(place + 1).filter(|it| !it.is_shown) {
+            card.is_shown = true;
+            let (name, view) = (card.name.clone(), card.view.clone());
+            let raw_input = raw_input.take_if(|_| card.id == *id);
+            self.client.update(Update::ToolCall { id: card.id.clone(), name, view, raw_input });
+        }
+        Some(place)
+    }
+
+    fn find(&mut self, id: &CallId) -> Option<&mut OpenCard> {
+        self.open.iter_mut().find(|it| it.id == *id)
+    }
+
+    /// Sets how the client shows the card, or will show it.
+    pub(in crate::turn) fn set_view(&mut self, id: &CallId, view: &CallView) {
+        if let Some(card) = self.find(id) {
+            card.view.clone_from(view);
+        }
+    }
+
+    /// How the client shows a card; `None` if there is no such card.
+    pub(in crate::turn) fn view(&self, id: &CallId) -> Option<&CallView> {
+        self.open.iter().find(|it| it.id == *id).map(|it| &it.view)
+    }
+
+    /// Logs the card of a call whose arguments have not arrived yet, so that it is not lost if the
+    /// process is killed.
+    pub(in crate::turn) fn log_announced(&mut self, id: &CallId) {
+        self.log_incomplete(id, AGENT_ENDED);
+    }
+
+    /// Logs the card of a call whose arguments were never complete.
+    pub(in crate::turn) fn log_incomplete(&mut self, id: &CallId, why: &str) {
+        if let Some(card) = self.open.iter_mut().find(|it| it.id == *id) {
+            let (name, view) = (card.name.clone(), card.view.clone());
+            let (call, reason) = (id.clone(), why.to_owned());
+            let seq = *card.seq.get_or_insert_with(|| self.log.reserve_seq());
+            self.log.write_entry(seq, Entry::IncompleteCall { call, name, view, reason });
+        }
+    }
+
+    /// Takes the numbers of the log entries that an answer with these calls replaces.
+    pub(in crate::turn) fn take_announced(&mut self, calls: &[ToolCall]) -> Vec<u64> {
+        let is_recorded = |card: &&mut OpenCard| calls.iter().any(|it| it.id == card.id);
+        self.open.iter_mut().filter(is_recorded).filter_map(|it| it.seq.take()).collect()
+    }
+
+    /// Sends the final status of a card. Does nothing if the card is not open.
+    pub(in crate::turn) fn finish(&mut self, last: CallUpdate) {
+        if let Some(place) = self.show_up_to(&last.id, None) {
+            self.open.remove(place);
+            self.client.update(Update::CallUpdate(Box::new(last)));
+        }
+    }
+
+    /// Closes the card of a call that has not run. `why` is for the user.
+    pub(in crate::turn) fn fail(&mut self, id: &CallId, why: &str) {
+        self.finish(failed_update(id, why));
+    }
+}
+
+impl Drop for OpenCards {
+    fn drop(&mut self) {
+        while let Some(card) = self.open.last() {
+            let (id, name, view) = (card.id.clone(), card.name.clone(), card.view.clone());
+            let seq = card.seq.unwrap_or_else(|| self.log.reserve_seq());
+            let why = ToolRefusal::new(TURN_DIED, TURN_DIED);
+            self.fail(&id, TURN_DIED);
+            self.log.abort_call(&id, seq, name.clone(), not_run(name, Some(view), why));
+        }
+    }
+}
+
+/// The final update of a card whose call has not run.
+pub(crate) fn failed_update(id: &CallId, why: &str) -> CallUpdate {
+    let mut last = CallUpdate::new(id.clone(), ToolCallStatus::Failed);
+    last.content = Some(vec![CallContent::Text(why.to_owned())]);
+    last.raw_output = Some(json!({ "message": why }));
+    last
+}
+
+/// The stored outcome of a call that has not run; matches [`failed_update`].
+pub(crate) fn not_run(tool: String, view: Option<CallView>, why: ToolRefusal) -> CallOutcome {
+    let raw = json!({ "message": why.for_user });
+    CallOutcome {
+        tool,
+        view,
+        content: vec![CallContent::Text(why.for_user)],
+        raw_output: raw,
+        text: why.for_model,
+        ..CallOutcome::default()
+    }
+}
+
+/// The final update of a card. It repeats everything because some clients show only the last
+/// update.
+pub(crate) fn final_update(id: &CallId, settled: &CallOutcome) -> CallUpdate {
+    let status =
+        if settled.is_success { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
+    let mut last = CallUpdate::new(id.clone(), status);
+    last.view.clone_from(&settled.view);
+    last.content = Some(settled.content.clone());
+    last.raw_output = Some(settled.raw_output.clone());
+    last
+}
+
+/// Makes the stored outcome of a tool's outcome.
+pub(in crate::turn) fn settled_call(
+    outcome: &ToolOutcome,
+    (name, view): (&str, Option<&CallView>),
+    took: Option<Duration>,
+) -> CallOutcome {
+    // A terminal of the client no longer exists when the session is loaded again.
+    let is_terminal = |it: &CallContent| matches!(it, CallContent::Terminal(_));
+    let mut content: Vec<_> =
+        outcome.content.iter().filter(|it| !is_terminal(it)).cloned().collect();
+    if content.len() < outcome.content.len() {
+        content.push(CallContent::Text(fenced(&outcome.text)));
+    }
+    CallOutcome {
+        is_success: outcome.ok,
+        tool: name.to_owned(),
+        text: outcome.text.clone(),
+        images: outcome.images.clone(),
+        view: view.is_some().then(|| outcome.view.as_ref().or(view).cloned()).flatten(),
+        content,
+        raw_output: raw_output(outcome),
+        duration: took,
+        file_changes: Vec::new(),
+        file_contents: Vec::new(),
+    }
+}
+
+/// The arguments as a card shows them. Long strings of very long arguments are replaced by their
+/// length; the diff shows them.
+pub(crate) fn abridged_arguments(arguments: &Value) -> Value {
+    if bytes(arguments) <= MAX_INPUT_BYTES {
+        return arguments.clone();
+    }
+    let abridged = without_contents(arguments);
+    match bytes(&abridged) {
+        ..=MAX_INPUT_BYTES => abridged,
+        left => json!({ "omitted": format!("{left} bytes") }),
+    }
+}
+
+/// The approximate length of the value as JSON text.
+fn bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|it| bytes(it) + 1).sum::<usize>() + 2,
+        Value::Object(fields) => {
+            fields.iter().map(|(key, it)| key.len() + bytes(it) + 4).sum::<usize>() + 2
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 5,
+    }
+}
+
+fn without_contents(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.len() > MAX_STRING_BYTES => {
+            format!("[{} bytes]", text.len()).into()
+        }
+        Value::Array(items) => items.iter().map(without_contents).collect(),
+        Value::Object(fields) => {
+            let abridged = |(key, it): (&String, &Value)| (key.clone(), without_contents(it));
+            Value::Object(fields.iter().map(abridged).collect())
+        }
+        value => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_contents_are_told_by_their_length() {
+        let short = json!({ "path": "a", "content": "x".repeat(60_000) });
+        assert_eq!(abridged_arguments(&short), short);
+        let long = json!({ "path": "a", "edits": [{ "new_text": "x".repeat(70_000) }], "n": 1 });
+        let expected = json!({ "path": "a", "edits": [{ "new_text": "[70000 bytes]" }], "n": 1 });
+        assert_eq!(abridged_arguments(&long), expected);
+        let endless = json!({ "paths": vec!["some/path"; 10_000] });
+        assert_eq!(abridged_arguments(&endless), json!({ "omitted": "120013 bytes" }));
+    }
+}

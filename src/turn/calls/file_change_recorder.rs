@@ -1,0 +1,238 @@
+//! Records the state of files before and after a tool call, so that the turn can be undone. Works
+//! on blocking threads; a cancel waits for it only briefly.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::tools::{ConfinementGuard, PreparedCall, ToolCtx, ToolOutcome};
+use crate::turn::TurnServices;
+use turnwright_policy::permission::{Confinement, Pass};
+use turnwright_store::{Durability, SessionLog};
+use turnwright_types::client::Client;
+use turnwright_types::effect::{CallContent, Effect};
+use turnwright_types::file_change::ChangeIntent;
+use turnwright_types::ids::CallId;
+use turnwright_types::update::Update;
+use turnwright_workspace::checkpoint::{CallChanges, ChangeTracker, CommandBaseline, TrackedEdit};
+
+/// How long a cancel waits for the changes to be found. Changes that are found later are added to
+/// the store then.
+const CANCEL_GRACE: Duration = Duration::from_millis(20);
+
+/// Records the file changes of one call.
+#[derive(Default)]
+pub(super) struct FileChangeRecorder(RecordedCall);
+
+#[derive(Default)]
+enum RecordedCall {
+    #[default]
+    Nothing,
+    Edit(Box<TrackedEdit>),
+    Command {
+        /// The folders before the command; `None` if they were too large to scan or the scan was
+        /// cancelled.
+        before: Option<CommandBaseline>,
+        /// The background jobs that were running already.
+        jobs: Vec<String>,
+        /// `None` if the command is not confined.
+        check: Option<RepositoryCheck>,
+    },
+}
+
+impl FileChangeRecorder {
+    /// Records the state of the files and the intent, before a call that does more than read.
+    /// Returns `None` if a tool panicked.
+    pub(super) async fn begin(
+        prepared: Box<dyn PreparedCall>,
+        pass: &Pass,
+        ctx: &ToolCtx,
+    ) -> Option<(Box<dyn PreparedCall>, FileChangeRecorder)> {
+        let env = &ctx.env;
+        let only_reads = pass.is_read_only();
+        let durability = if only_reads || pass.effects().iter().all(only_reads_remotely) {
+            Durability::ProcessCrash
+        } else {
+            Durability::PowerLoss
+        };
+        let note = |intent| env.log.record_intent(&ctx.call, intent, durability);
+        if only_reads {
+            // Nobody waits: if the write is lost, the history says that the call had not begun, which
+            // makes no difference, because its sandbox lets it change nothing.
+            drop(note(ChangeIntent::default()));
+            return Some((prepared, FileChangeRecorder::default()));
+        }
+        let is_command = |it: &Effect| matches!(it, Effect::Exec(_) | Effect::Input { .. });
+        if !env.log.is_enabled() {
+            note(ChangeIntent::default()).written().await;
+            return Some((prepared, FileChangeRecorder::default()));
+        }
+        env.checkpoint.watch(env.files.roots());
+        // This wait is bounded.
+        ctx.cancel.run_until_cancelled(env.checkpoint.wait_for_late_tasks()).await;
+        if pass.effects().iter().any(is_command) {
+            let ticket = note(ChangeIntent::default());
+            // A running job that gets input causes its changes because of that.
+            let is_input = pass.effects().iter().any(|it| matches!(it, Effect::Input { .. }));
+            let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
+            let before = before(env.checkpoint.clone(), &ctx.cancel).await;
+            ticket.written().await;
+            let check = match pass.confinement() {
+                Confinement::Sandboxed { extra_writable, .. } => Some(RepositoryCheck {
+                    allowed: extra_writable.clone(),
+                    quarantine: env.quarantine_folder(),
+                    client: Arc::clone(&env.client),
+                }),
+                Confinement::Unconfined => None,
+            };
+            let call = RecordedCall::Command { before, jobs, check };
+            return Some((prepared, FileChangeRecorder(call)));
+        }
+        let (written, deleted) = written_and_deleted(pass.effects());
+        if written.is_empty() && deleted.is_empty() {
+            note(ChangeIntent::default()).written().await;
+            return Some((prepared, FileChangeRecorder::default()));
+        }
+        drop(env.files.take_written(&written));
+        let looking = tokio::task::spawn_blocking(move || {
+            let edit = TrackedEdit::begin(&written, deleted, &prepared.expected_changes());
+            (edit.intent(), edit, prepared)
+        });
+        let (intent, edit, prepared) = looking.await.ok()?;
+        note(intent).written().await;
+        Some((prepared, FileChangeRecorder(RecordedCall::Edit(Box::new(edit)))))
+    }
+
+    /// Finds out what has changed, and adds a warning to the outcome about changes that cannot be
+    /// undone.
+    pub(super) async fn end(self, ctx: &ToolCtx, outcome: &mut ToolOutcome) -> CallChanges {
+        let (env, checkpoint) = (&ctx.env, ctx.env.checkpoint.clone());
+        let changes = match self.0 {
+            RecordedCall::Nothing => CallChanges::default(),
+            RecordedCall::Edit(edit) => {
+                let written = env.files.take_written(edit.targets());
+                let work = move || edit.changes(&checkpoint, written);
+                tokio::task::spawn_blocking(work).await.unwrap_or_default()
+            }
+            RecordedCall::Command { before: None, .. } => {
+                CallChanges { is_unknown: !ctx.cancel.is_cancelled(), ..CallChanges::default() }
+            }
+            RecordedCall::Command { before: Some(before), jobs, check } => {
+                if env.jobs.running_ids().iter().any(|it| !jobs.contains(it)) {
+                    checkpoint.note_background_command(&env.log.recorded_call(&ctx.call));
+                }
+                let log = (&env.log, &ctx.call);
+                let (changes, report) = after(&checkpoint, before, check, log, &ctx.cancel).await;
+                if let Some(report) = report {
+                    outcome.ok = false;
+                    outcome.append_note(report);
+                }
+                changes
+            }
+        };
+        let warning = env.checkpoint.warning(&changes, env.files.roots());
+        outcome.content.extend(warning.map(CallContent::Text));
+        changes
+    }
+}
+
+/// The check of the repositories that a confined command has made.
+struct RepositoryCheck {
+    /// Where the command may write beyond its sandbox.
+    allowed: Vec<PathBuf>,
+    quarantine: PathBuf,
+    client: Arc<dyn Client>,
+}
+
+impl RepositoryCheck {
+    /// Takes away what git would run in them. Returns the report for the model and the user. Blocks.
+    fn run(&self, changes: &CallChanges) -> Option<String> {
+        let new = (changes.new_repositories.clone(), changes.may_have_more_repositories);
+        ConfinementGuard::check_repositories(new, &self.allowed, &self.quarantine)
+    }
+}
+
+/// At the end of the turn, adds the changes of commands that went on in the background to their
+/// call.
+pub(in crate::turn) async fn end_turn(services: &TurnServices, cancel: &CancellationToken) {
+    let (checkpoint, log) = (&services.env.checkpoint, services.log());
+    if let Some((call, before)) = checkpoint.end_turn() {
+        let turn = log.turn();
+        let (changes, _) = after(checkpoint, before, None, (log, &call), cancel).await;
+        // The end of the turn is awaited and written after this.
+        if !changes.files.is_empty() {
+            drop(log.record_changes(turn, &call, changes.files, changes.contents));
+        }
+    }
+    checkpoint.drop_costly_baseline();
+}
+
+async fn before(checkpoint: ChangeTracker, cancel: &CancellationToken) -> Option<CommandBaseline> {
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&cancelled);
+    let looking = tokio::task::spawn_blocking(move || checkpoint.baseline(&flag));
+    let before = cancel.run_until_cancelled(looking).await;
+    cancelled.store(before.is_none(), Ordering::Relaxed);
+    before?.ok()?
+}
+
+async fn after(
+    checkpoint: &ChangeTracker,
+    before: CommandBaseline,
+    check: Option<RepositoryCheck>,
+    (log, call): (&SessionLog, &CallId),
+    cancel: &CancellationToken,
+) -> (CallChanges, Option<String>) {
+    let (found, mut waiting) = oneshot::channel();
+    let (own, log, call, turn) = (checkpoint.clone(), log.clone(), call.clone(), log.turn());
+    let was_cancelled = cancel.is_cancelled();
+    checkpoint.late_tasks().spawn_blocking(move || {
+        let changes = own.changes_since(&before, was_cancelled);
+        let report = check.as_ref().and_then(|it| it.run(&changes));
+        if let Err((changes, report)) = found.send((changes, report)) {
+            own.drop_baseline();
+            drop(log.record_changes(turn, &call, changes.files, changes.contents));
+            if let Some((check, report)) = check.zip(report) {
+                check.client.update(Update::Notice(report));
+            }
+        }
+    });
+    let out_of_time = async {
+        cancel.cancelled().await;
+        tokio::time::sleep(CANCEL_GRACE).await;
+    };
+    tokio::select! {
+        biased;
+        changes = &mut waiting => return changes.unwrap_or_default(),
+        () = out_of_time => {}
+    }
+    // Either the result has arrived by now, or the sender finds the channel closed and stores it
+    // itself.
+    waiting.close();
+    waiting.try_recv().unwrap_or_default()
+}
+
+/// True for a call of an MCP tool that says it only reads and has not changed since the user allowed it.
+/// The claim is not verified. If it is false, the history does not tell after a loss of power that the
+/// call had begun.
+fn only_reads_remotely(effect: &Effect) -> bool {
+    matches!(effect, Effect::Remote(call)
+        if call.claims_read_only && call.change_since_approval.is_none())
+}
+
+/// The paths that the effects write, and those that they delete.
+fn written_and_deleted(effects: &[Effect]) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut written, mut deleted) = (Vec::new(), Vec::new());
+    for effect in effects {
+        match effect {
+            Effect::Write(target) => written.push(target.path.clone()),
+            Effect::Delete(target) => deleted.push(target.path.clone()),
+            _ => {}
+        }
+    }
+    (written, deleted)
+}

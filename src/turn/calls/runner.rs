@@ -1,0 +1,444 @@
+//! Runs tool calls: parse → locate → judge → preview → ask → run → record. The calls of a turn and
+//! those of MCP clients take the same way; only the caller differs ([`CallOrigin`]).
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::FutureExt;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::admission_queue::{AdmissionQueue, AdmissionTicket};
+use super::cards::{abridged_arguments, settled_call};
+use super::file_change_recorder::FileChangeRecorder;
+use crate::tools::{AnyTool, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
+use crate::turn::SharedRules;
+use turnwright_policy::permission::{
+    self, ApprovalRequest, Confinement, Grants, Judgement, Mode, Pass, PolicyRules, SharedMode,
+};
+use turnwright_store::CallOutcome;
+use turnwright_types::client::{PermissionAnswer, PermissionRequest};
+use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind};
+use turnwright_types::ids::CallId;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
+use turnwright_workspace::checkpoint::CallChanges;
+
+/// How long a tool with side effects may take to stop after a cancel.
+const GRACE: Duration = Duration::from_secs(2);
+/// The result of a call that did not run because the user cancelled.
+pub(super) const CANCELLED: &str = "Cancelled by the user before it was executed.";
+/// The result of a call whose paths resolve differently than when the user was asked.
+const TARGETS_CHANGED: &str = "A path of this call was moved or replaced while permission was asked, so \
+                               nothing was done. Look again and repeat the call if it is still right.";
+/// The result of a call whose tool panicked.
+const CRASHED: &str = "The tool crashed. This is a bug in turnwright.";
+
+/// Who has made the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::turn) enum CallOrigin {
+    /// The model of a session.
+    Conversation,
+    /// The model of an MCP client. Only the audit log keeps a record of its calls.
+    McpClient,
+}
+
+/// A call with valid arguments that has not run yet.
+pub(in crate::turn) struct PendingCall {
+    pub(super) id: CallId,
+    pub(super) name: String,
+    pub(super) raw_input: Value,
+    pub(super) prepared: Box<dyn PreparedCall>,
+    pub(super) ctx: ToolCtx,
+    /// The card's view before the call runs; `None` if there is no card.
+    pub(in crate::turn) view: Option<CallView>,
+}
+
+/// How a call has ended.
+pub(in crate::turn) enum CallEnd {
+    /// It has run, and its result is stored.
+    Ran(ToolOutcome, Duration),
+    /// It was denied, impossible or cancelled, and has not run. Its card keeps this content.
+    NotRun(ToolRefusal, Vec<CallContent>),
+}
+
+impl From<ToolRefusal> for CallEnd {
+    fn from(refusal: ToolRefusal) -> CallEnd {
+        CallEnd::NotRun(refusal, Vec::new())
+    }
+}
+
+/// A call that did not run because the user cancelled.
+pub(in crate::turn) fn cancelled() -> ToolRefusal {
+    ToolRefusal::cancelled(CANCELLED)
+}
+
+/// Runs calls under one policy and one set of grants. Clones share them.
+#[derive(Clone)]
+pub(in crate::turn) struct CallRunner {
+    pub(super) env: Arc<ToolEnv>,
+    pub(super) mode: SharedMode,
+    pub(super) policy: SharedRules,
+    // Held only to judge.
+    pub(in crate::turn) grants: Arc<Mutex<Grants>>,
+    pub(super) origin: CallOrigin,
+    queue: AdmissionQueue,
+    /// Runs the helpers that calls start; `None` in a helper and outside of a conversation.
+    pub(in crate::turn) helpers: Option<Arc<dyn HelperRunner>>,
+}
+
+impl std::fmt::Debug for CallRunner {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("CallRunner").field("env", &self.env).finish_non_exhaustive()
+    }
+}
+
+impl CallRunner {
+    pub(in crate::turn) fn new(
+        env: Arc<ToolEnv>,
+        mode: SharedMode,
+        policy: SharedRules,
+        grants: Arc<Mutex<Grants>>,
+        origin: CallOrigin,
+        queue: AdmissionQueue,
+    ) -> CallRunner {
+        CallRunner { env, mode, policy, grants, origin, queue, helpers: None }
+    }
+
+    /// A copy of the grants.
+    pub(in crate::turn) fn grants(&self) -> Grants {
+        self.grants.lock().clone()
+    }
+
+    /// Parses the arguments.
+    pub(in crate::turn) fn prepare(
+        &self,
+        id: CallId,
+        tool: Arc<dyn AnyTool>,
+        arguments: Value,
+        cancel: CancellationToken,
+    ) -> Result<PendingCall, ToolRefusal> {
+        let (name, view) = (tool.name().to_owned(), tool.pending_view());
+        let raw_input = abridged_arguments(&arguments);
+        let prepared = catch_panic_sync(|| tool.prepare(arguments))??;
+        let helpers = self.helpers.clone();
+        let ctx = ToolCtx { env: Arc::clone(&self.env), call: id.clone(), cancel, helpers };
+        Ok(PendingCall { id, name, raw_input, prepared, ctx, view })
+    }
+
+    /// Resolves the call's paths and adds it to the end of the queue.
+    pub(in crate::turn) async fn enqueue(
+        &self,
+        call: PendingCall,
+    ) -> Result<(PendingCall, AdmissionTicket), ToolRefusal> {
+        let call = locate(call).await?;
+        let ticket = self.queue.enqueue(call.effects()?);
+        Ok((call, ticket))
+    }
+
+    /// Takes a queued call to its end.
+    pub(in crate::turn) async fn run(self, call: PendingCall, ticket: AdmissionTicket) -> CallEnd {
+        let cancel = call.ctx.cancel.clone();
+        let end = self.attempt(call, ticket).await.unwrap_or_else(|end| end);
+        match end {
+            // What a cancelled step says of itself is of no interest.
+            CallEnd::NotRun(_, shown) if cancel.is_cancelled() => {
+                CallEnd::NotRun(cancelled(), shown)
+            }
+            end => end,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        call: PendingCall,
+        ticket: AdmissionTicket,
+    ) -> Result<CallEnd, CallEnd> {
+        let cancel = call.ctx.cancel.clone();
+        let mut call = self.admit(call, &ticket).await?;
+        let needs_approval = match self.judge(call.effects()?) {
+            Judgement::Denied(denial) => return Err(self.deny(denial).into()),
+            Judgement::Allowed(_) => false,
+            Judgement::NeedsApproval(_) => true,
+        };
+        let preview = call.preview().await?;
+        let authorised = self.authorise(&call, &preview, &ticket, needs_approval).await;
+        let planned = planned_change(&call, preview);
+        let (pass, was_asked) = match authorised {
+            Ok(authorised) => authorised,
+            Err(refusal) => return Err(CallEnd::NotRun(refusal, planned)),
+        };
+        ticket.start_running(call.prepared.runs_calls());
+        // A call that has not started by now never runs, even if a yes arrives late (R-CANCEL-5).
+        if cancel.is_cancelled() {
+            return Err(CallEnd::NotRun(cancelled(), planned));
+        }
+        self.audit_run(&pass);
+        let started = Instant::now();
+        let (id, name, view) = (call.id.clone(), call.name.clone(), call.view.clone());
+        let (mut outcome, changes) = call.execute(pass, was_asked).await;
+        let is_diff = |it: &CallContent| matches!(it, CallContent::Diff { .. });
+        if !outcome.ok && !outcome.content.iter().any(is_diff) {
+            outcome.content.splice(..0, planned);
+        }
+        let took = started.elapsed();
+        let settled = settled_call(&outcome, (&name, view.as_ref()), Some(took));
+        let settled =
+            CallOutcome { file_changes: changes.files, file_contents: changes.contents, ..settled };
+        // The result is stored before the user sees the call as done.
+        self.env.log.finish_call(&id, settled).written().await;
+        Ok(CallEnd::Ran(outcome, took))
+    }
+
+    /// Waits until the call may start. Its paths are resolved again if it had to wait.
+    async fn admit(
+        &self,
+        mut call: PendingCall,
+        ticket: &AdmissionTicket,
+    ) -> Result<PendingCall, CallEnd> {
+        let cancel = call.ctx.cancel.clone();
+        loop {
+            let admission = unless_cancelled(&cancel, ticket.wait_for_admission());
+            let has_waited = admission.await.ok_or_else(cancelled)?;
+            // A diff is as large as its file, and an answer may have many calls: while the client
+            // does not read, no further call starts.
+            let room = unless_cancelled(&cancel, self.env.client.wait_for_capacity());
+            room.await.ok_or_else(cancelled)?;
+            if !has_waited {
+                return Ok(call);
+            }
+            call = locate(call).await?;
+            if ticket.readmit(&call.effects()?) {
+                return Ok(call);
+            }
+        }
+    }
+
+    /// Judges the call now that its preview is known, and asks the user if need be. Returns the pass
+    /// and whether the user was asked.
+    async fn authorise(
+        &self,
+        call: &PendingCall,
+        preview: &[CallContent],
+        ticket: &AdmissionTicket,
+        mut needs_approval: bool,
+    ) -> Result<(Pass, bool), ToolRefusal> {
+        let cancel = &call.ctx.cancel;
+        loop {
+            if needs_approval {
+                let turn = unless_cancelled(cancel, ticket.wait_to_ask());
+                turn.await.ok_or_else(cancelled)?;
+            }
+            // The answer to an earlier question may decide this call.
+            let request = match self.judge(call.effects()?) {
+                Judgement::Allowed(pass) => return Ok((pass, false)),
+                Judgement::Denied(denial) => return Err(self.deny(denial)),
+                Judgement::NeedsApproval(request) if needs_approval => request,
+                // The rules have become stricter during the preview.
+                Judgement::NeedsApproval(_) => {
+                    needs_approval = true;
+                    continue;
+                }
+            };
+            let (policy, mode) = (self.policy.get(), self.mode.get());
+            let content = preview.to_vec();
+            let question = catch_panic_sync(|| call.question(&request, content, &policy, mode))?;
+            let asking = self.env.client.request_permission(question);
+            let answer = unless_cancelled(cancel, asking).await;
+            let answer = answer.unwrap_or(PermissionAnswer::Cancelled);
+            if cancel.is_cancelled() && self.origin == CallOrigin::Conversation {
+                return Err(cancelled());
+            }
+            return Ok((self.resolve(request, answer)?, true));
+        }
+    }
+
+    fn judge(&self, effects: Vec<Effect>) -> Judgement {
+        permission::judge(&self.policy.get(), self.mode.get(), &self.grants.lock(), effects)
+    }
+
+    fn resolve(
+        &self,
+        request: ApprovalRequest,
+        answer: PermissionAnswer,
+    ) -> Result<Pass, ToolRefusal> {
+        self.audit_answer(&request, &answer);
+        let hint = match answer {
+            PermissionAnswer::Unclear(_) if self.origin == CallOrigin::McpClient => {
+                self.allow_hint(&request)
+            }
+            _ => String::new(),
+        };
+        let (policy, mode) = (self.policy.get(), self.mode.get());
+        let resolved = request.resolve(answer, &policy, mode, &mut self.grants.lock());
+        resolved.map_err(|refusal| ToolRefusal {
+            for_model: refusal.for_model + &hint,
+            for_user: refusal.for_user + &hint,
+        })
+    }
+}
+
+impl PendingCall {
+    pub(in crate::turn) fn effects(&self) -> Result<Vec<Effect>, ToolRefusal> {
+        catch_panic_sync(|| self.prepared.effects())
+    }
+
+    /// Asks the tool what the call would do. Changes nothing.
+    async fn preview(&mut self) -> Result<Vec<CallContent>, ToolRefusal> {
+        let cancel = self.ctx.cancel.clone();
+        let previewing = async { self.prepared.preview(&self.ctx).await };
+        match cancel.run_until_cancelled(catch_panic(previewing)).await {
+            Some(content) => Ok(content??),
+            None => Err(cancelled()),
+        }
+    }
+
+    /// Builds the permission question: the actual diff or command, and the assessment of its
+    /// effects.
+    fn question(
+        &self,
+        request: &ApprovalRequest,
+        mut content: Vec<CallContent>,
+        policy: &PolicyRules,
+        mode: Mode,
+    ) -> PermissionRequest {
+        let mut view = self.prepared.view(self.ctx.env.files.roots());
+        view.title = request.title(policy, view.title);
+        let description = request.description(policy, mode);
+        if !description.is_empty() {
+            content.push(CallContent::Text(description));
+        }
+        PermissionRequest {
+            call: self.id.clone(),
+            name: self.name.clone(),
+            view,
+            content,
+            raw_input: self.raw_input.clone(),
+            choices: request.choices(),
+        }
+    }
+
+    /// Runs the call to its outcome, also if it panics or is cancelled. Returns the outcome and the
+    /// file changes.
+    async fn execute(mut self, pass: Pass, was_asked: bool) -> (ToolOutcome, CallChanges) {
+        if was_asked {
+            match relocate_unchanged(self, &pass).await {
+                Ok(same) => self = same,
+                Err(refusal) => return (ToolOutcome::refused(refusal), CallChanges::default()),
+            }
+        }
+        let PendingCall { id, mut prepared, ctx, view, .. } = self;
+        let reads_only = pass.effects().iter().all(is_droppable);
+        let mut recorder = FileChangeRecorder::default();
+        if !reads_only {
+            match FileChangeRecorder::begin(prepared, &pass, &ctx).await {
+                Some(begun) => (prepared, recorder) = begun,
+                None => return (ToolOutcome::failed(CRASHED), CallChanges::default()),
+            }
+        }
+        if view.is_some() {
+            let update = CallUpdate::new(id, ToolCallStatus::InProgress);
+            ctx.env.client.update(Update::CallUpdate(Box::new(update)));
+        }
+        let runs_calls = prepared.runs_calls();
+        let running = catch_panic(async { prepared.run(pass, &ctx).await });
+        let outcome = if reads_only && !runs_calls {
+            unless_cancelled(&ctx.cancel, running).await
+        } else {
+            // A call with side effects is notified of the cancel and awaited; dropping it is the
+            // last resort. One that runs other calls ends after the last of these.
+            let grace = if runs_calls { 2 * GRACE } else { GRACE };
+            tokio::select! {
+                biased;
+                outcome = running => Some(outcome),
+                () = grace_elapsed(&ctx.cancel, grace) => None,
+            }
+        };
+        let mut outcome = match outcome {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(refusal)) => ToolOutcome::refused(refusal),
+            None => ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
+        };
+        let changes = recorder.end(&ctx, &mut outcome).await;
+        (outcome, changes)
+    }
+}
+
+/// The change that the call was going to make, which its card keeps if it is not made.
+fn planned_change(call: &PendingCall, preview: Vec<CallContent>) -> Vec<CallContent> {
+    let kind = call.view.as_ref().map(|it| it.kind);
+    let is_change = matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move));
+    if is_change { preview } else { Vec::new() }
+}
+
+/// Resolves the call's paths on a blocking thread. A cancel does not wait for a disk that does not
+/// answer.
+async fn locate(call: PendingCall) -> Result<PendingCall, ToolRefusal> {
+    tracing::trace!(target: "turnwright::locate", call = call.id.as_str());
+    let PendingCall { id, name, raw_input, mut prepared, ctx, view } = call;
+    let env: Arc<ToolEnv> = Arc::clone(&ctx.env);
+    let locating = tokio::task::spawn_blocking(move || {
+        prepared.locate(&env);
+        prepared
+    });
+    match ctx.cancel.run_until_cancelled(locating).await {
+        Some(Ok(prepared)) => Ok(PendingCall { id, name, raw_input, prepared, ctx, view }),
+        Some(Err(_)) => Err(CRASHED.into()),
+        None => Err(cancelled()),
+    }
+}
+
+/// Resolves the paths again and fails if the effects are no longer those that the user has allowed.
+async fn relocate_unchanged(call: PendingCall, pass: &Pass) -> Result<PendingCall, ToolRefusal> {
+    let call = locate(call).await?;
+    if call.effects()? == pass.effects() { Ok(call) } else { Err(TARGETS_CHANGED.into()) }
+}
+
+/// True if a command of this pass runs in the sandbox; `None` if it runs no command.
+pub(super) fn sandboxed_command(pass: &Pass) -> Option<bool> {
+    let is_command = pass.effects().iter().any(|effect| matches!(effect, Effect::Exec(_)));
+    is_command.then(|| matches!(pass.confinement(), Confinement::Sandboxed { .. }))
+}
+
+/// Runs `work` until the token is cancelled, and does not poll it once more after that: withdrawing
+/// one question must not let the next one start.
+async fn unless_cancelled<T>(
+    cancel: &CancellationToken,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => None,
+        done = work => Some(done),
+    }
+}
+
+async fn grace_elapsed(cancel: &CancellationToken, grace: Duration) {
+    cancel.cancelled().await;
+    tokio::time::sleep(grace).await;
+}
+
+/// Catches a panic of the tool: a bug in a tool must not end the turn.
+async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, ToolRefusal> {
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|_| CRASHED.into())
+}
+
+/// Like [`catch_panic`], for synchronous code.
+pub(super) fn catch_panic_sync<T>(work: impl FnOnce() -> T) -> Result<T, ToolRefusal> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| CRASHED.into())
+}
+
+fn is_droppable(effect: &Effect) -> bool {
+    match effect {
+        Effect::Read(_) | Effect::Signal { .. } | Effect::SessionState => true,
+        Effect::Write(_)
+        | Effect::Delete(_)
+        | Effect::Exec(_)
+        | Effect::Input { .. }
+        | Effect::Fetch { .. }
+        | Effect::Remote(_) => false,
+    }
+}

@@ -1,0 +1,63 @@
+//! Runs calls that do not belong to a conversation: the model of an MCP client has made them. They take
+//! the same way as the calls of a turn, and their results go back to the caller.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::admission_queue::AdmissionQueue;
+use super::runner::{CallEnd, CallOrigin, CallRunner};
+use crate::tools::{AnyTool, ToolEnv, ToolOutcome};
+use crate::turn::SharedRules;
+use turnwright_policy::permission::{Grants, SharedMode};
+use turnwright_types::ids::CallId;
+use turnwright_types::refusal::ToolRefusal;
+
+/// Runs standalone calls under one policy and one set of grants.
+#[derive(Debug)]
+pub(crate) struct StandaloneCalls(CallRunner);
+
+impl StandaloneCalls {
+    pub(crate) fn new(env: ToolEnv, mode: SharedMode, policy: SharedRules) -> StandaloneCalls {
+        let (origin, queue) = (CallOrigin::McpClient, AdmissionQueue::default());
+        let grants = Arc::new(Mutex::new(Grants::default()));
+        StandaloneCalls(CallRunner::new(Arc::new(env), mode, policy, grants, origin, queue))
+    }
+
+    pub(crate) fn env(&self) -> &Arc<ToolEnv> {
+        &self.0.env
+    }
+
+    /// Runs a call to its outcome. Failures are outcomes too, with an explanation for the caller.
+    pub(crate) async fn run(
+        &self,
+        id: CallId,
+        tool: Arc<dyn AnyTool>,
+        arguments: Value,
+        cancel: CancellationToken,
+    ) -> ToolOutcome {
+        let mut outcome = match self.attempt(id, tool, arguments, cancel).await {
+            Ok(CallEnd::Ran(outcome, _)) => outcome,
+            Ok(CallEnd::NotRun(refusal, _)) | Err(refusal) => ToolOutcome::refused(refusal),
+        };
+        if let Some(news) = self.env().command_news() {
+            outcome.text.push_str(if outcome.text.ends_with('\n') { "" } else { "\n" });
+            outcome.text.push_str(&news);
+        }
+        outcome
+    }
+
+    async fn attempt(
+        &self,
+        id: CallId,
+        tool: Arc<dyn AnyTool>,
+        arguments: Value,
+        cancel: CancellationToken,
+    ) -> Result<CallEnd, ToolRefusal> {
+        let call = self.0.prepare(id, tool, arguments, cancel)?;
+        let (call, ticket) = self.0.enqueue(call).await?;
+        Ok(self.0.clone().run(call, ticket).await)
+    }
+}

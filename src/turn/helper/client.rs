@@ -1,0 +1,197 @@
+//! The client of a helper. What the helper does becomes the content of the card of its call, and its
+//! questions come to the user under the session and the call that have started it.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+
+use crate::tools::{HelperTask, ToolEnv};
+use turnwright_types::client::{
+    Client, FormOutcome, HelperSession, HelperView, PermissionAnswer, PermissionRequest,
+    ServerForm, UserQuestion, UserReply,
+};
+use turnwright_types::effect::{CallContent, CallView, escape_hidden_line};
+use turnwright_types::ids::{CallId, MessageId, SessionId};
+use turnwright_types::message::{PromptPart, StopReason};
+use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
+
+/// The most characters of what a helper is doing.
+const MAX_STEP_CHARS: usize = 120;
+
+/// Why a call of a helper in the background that needs a permission does not run.
+const NOBODY_TO_ASK: &str = "a helper in the background cannot ask the user; do without it, and say so \
+                             in your answer";
+
+/// The client of one helper.
+pub(super) struct HelperClient {
+    /// The environment of the session that it belongs to.
+    session: Arc<ToolEnv>,
+    /// The call that has started it, and its card.
+    call: CallId,
+    view: CallView,
+    /// The type of the helper.
+    name: String,
+    in_background: bool,
+    // Held only to copy a few values.
+    progress: Mutex<Progress>,
+    /// The conversation in the client, if that shows it, until the helper has ended.
+    // Held only while an update is queued.
+    shown: Mutex<Option<Box<dyn HelperView>>>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// What the helper is doing.
+    step: String,
+    /// Its tool calls so far.
+    calls: u32,
+    tokens: u64,
+    /// Whether the card shows something else.
+    is_new: bool,
+}
+
+impl HelperClient {
+    /// `id` is the session of the helper's conversation. A helper in the background is not shown, because
+    /// nothing may follow the answer to the prompt.
+    pub(in crate::turn) fn new(
+        session: Arc<ToolEnv>,
+        call: CallId,
+        task: &HelperTask,
+        id: &SessionId,
+    ) -> HelperClient {
+        let helper = HelperSession { id: id.clone(), title: task.view.title.clone() };
+        let shown = if task.in_background { None } else { session.client.show_helper(&helper) };
+        if let Some(shown) = &shown {
+            let part = PromptPart::Text(task.prompt.clone());
+            shown.update(Update::UserChunk { message: MessageId::from("task".to_owned()), part });
+        }
+        HelperClient {
+            session,
+            shown: Mutex::new(shown),
+            call,
+            view: task.view.clone(),
+            name: task.kind.name.clone(),
+            in_background: task.in_background,
+            progress: Mutex::default(),
+        }
+    }
+
+    /// The helper has ended; `None` if it has failed.
+    pub(super) fn end(&self, stop: Option<StopReason>) {
+        if let Some(shown) = self.shown.lock().take() {
+            shown.end(stop);
+        }
+    }
+
+    /// The tool calls so far.
+    pub(super) fn calls(&self) -> u32 {
+        self.progress.lock().calls
+    }
+
+    /// Shows what has changed since the last call on the card. `tokens` are those used so far.
+    pub(super) fn show_progress(&self, tokens: u64) {
+        let mut progress = self.progress.lock();
+        progress.is_new |= progress.tokens != tokens;
+        progress.tokens = tokens;
+        // The card of a helper in the background has its final state.
+        if self.in_background || !std::mem::take(&mut progress.is_new) {
+            return;
+        }
+        let Progress { step, calls, .. } = &*progress;
+        let text = format!("{step}\n\n{}", work_done(*calls, tokens));
+        drop(progress);
+        let mut update = CallUpdate::new(self.call.clone(), ToolCallStatus::InProgress);
+        update.view = Some(self.view.clone());
+        update.content = Some(vec![CallContent::Text(text)]);
+        self.session.client.update(Update::CallUpdate(Box::new(update)));
+    }
+
+    fn set_step(&self, step: &str, new_calls: u32) {
+        let line = step.trim().lines().next().unwrap_or_default();
+        let line: String = escape_hidden_line(line).chars().take(MAX_STEP_CHARS).collect();
+        let mut progress = self.progress.lock();
+        progress.is_new |= progress.step != line || new_calls > 0;
+        progress.step = line;
+        progress.calls += new_calls;
+    }
+}
+
+/// The tool calls and tokens of a helper in words.
+pub(super) fn work_done(calls: u32, tokens: u64) -> String {
+    let calls = if calls == 1 { "1 tool call".to_owned() } else { format!("{calls} tool calls") };
+    format!("{calls}, {tokens} tokens")
+}
+
+impl Drop for HelperClient {
+    /// A helper that was dropped or has panicked must not seem to run.
+    fn drop(&mut self) {
+        self.end(Some(StopReason::Cancelled));
+    }
+}
+
+impl Client for HelperClient {
+    fn update(&self, update: Update) {
+        if let Some(shown) = self.shown.lock().as_ref()
+            && !matches!(update, Update::Notice(_))
+        {
+            shown.update(update.clone());
+        }
+        match update {
+            Update::ToolCall { view, .. } => self.set_step(&view.title, 1),
+            Update::CallUpdate(call) => {
+                if let Some(view) = &call.view {
+                    self.set_step(&view.title, 0);
+                }
+            }
+            Update::AgentThought { .. } => self.set_step("Thinking", 0),
+            Update::AgentText { .. } => self.set_step("Writing", 0),
+            Update::Notice(text) => {
+                let text = format!("{}: {text}", self.name);
+                if self.in_background {
+                    self.session.helpers.add_notice(text);
+                } else {
+                    self.session.client.update(Update::Notice(text));
+                }
+            }
+            // The rest is about the session, or about the helper's own plan and context window.
+            _ => {}
+        }
+    }
+
+    fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
+        self.session.client.wait_for_capacity()
+    }
+
+    fn request_permission(
+        &self,
+        mut request: PermissionRequest,
+    ) -> BoxFuture<'_, PermissionAnswer> {
+        if self.in_background {
+            let answer = PermissionAnswer::Unclear(NOBODY_TO_ASK.to_owned());
+            return Box::pin(std::future::ready(answer));
+        }
+        request.call = self.call.clone();
+        request.view.title = format!("{}: {}", self.name, request.view.title);
+        // The client may show the question on the card.
+        self.progress.lock().is_new = true;
+        self.session.client.request_permission(request)
+    }
+
+    fn ask_user(&self, _: UserQuestion) -> BoxFuture<'_, UserReply> {
+        Box::pin(std::future::ready(UserReply::Unsupported))
+    }
+
+    fn supports_forms(&self) -> bool {
+        !self.in_background && self.session.client.supports_forms()
+    }
+
+    fn show_form(&self, mut form: ServerForm) -> BoxFuture<'_, FormOutcome> {
+        if self.in_background {
+            return Box::pin(std::future::ready(FormOutcome::Declined));
+        }
+        form.call = self.call.clone();
+        form.message = format!("{}: {}", self.name, form.message);
+        self.session.client.show_form(form)
+    }
+}

@@ -1,0 +1,68 @@
+//! What a session and its helpers use up together, so that its limits hold for all of them. The turn
+//! says what it has counted, and helpers add what they use as soon as they have used it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::turn::Turn;
+use crate::turn::limits::{Amounts, amounts};
+use turnwright_types::message::{History, Spending};
+
+/// Shared by the turns of a session and its helpers.
+// Held only to copy a few numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedSpending(Arc<Mutex<SpendingState>>);
+
+#[derive(Debug, Default)]
+struct SpendingState {
+    /// What had been used when the session's last turn began, and what it has counted by now.
+    before: Amounts,
+    now: Amounts,
+    /// What helpers have used and no turn has added up yet.
+    helpers: Spending,
+    cost: Option<f64>,
+}
+
+impl SharedSpending {
+    /// Adds what helpers have used to a conversation. Returns the number of their requests.
+    pub(in crate::turn) fn add_helpers_to(&self, history: &mut History) -> u64 {
+        let mut state = self.0.lock();
+        let (helpers, cost) = (std::mem::take(&mut state.helpers), state.cost.take());
+        drop(state);
+        history.spent.requests += helpers.requests;
+        history.spent.tokens += helpers.tokens;
+        if let Some(cost) = cost {
+            *history.cost.get_or_insert_default() += cost;
+        }
+        helpers.requests
+    }
+}
+
+impl Turn {
+    /// Brings together what the session and its helpers have used up by now.
+    pub(in crate::turn) fn share_spending(&mut self) -> Amounts {
+        let elapsed = self.began.elapsed();
+        let shared = self.services.spending.clone();
+        if self.is_helper {
+            let (own, cost) = (self.history.spent, self.history.cost);
+            let (known, known_cost) = std::mem::replace(&mut self.shared, (own, cost));
+            let mut state = shared.0.lock();
+            state.helpers.requests += own.requests - known.requests;
+            state.helpers.tokens += own.tokens - known.tokens;
+            if let Some(cost) = cost {
+                *state.cost.get_or_insert_default() += cost - known_cost.unwrap_or_default();
+            }
+            self.meter.before = state.before;
+            let helpers = amounts(&state.helpers, state.cost, elapsed);
+            return std::array::from_fn(|at| state.now[at] + helpers[at]);
+        }
+        let requests = shared.add_helpers_to(&mut self.history);
+        // A helper has a limit of requests of its own.
+        self.meter.leave_out_requests(requests);
+        let now = amounts(&self.history.spent, self.history.cost, elapsed);
+        let mut state = shared.0.lock();
+        (state.before, state.now) = (self.meter.before, now);
+        now
+    }
+}

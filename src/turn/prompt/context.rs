@@ -1,0 +1,110 @@
+//! Builds the request from the history. Pure. Repairs the history where necessary: for every prefix
+//! of every history the request is one that a strict server accepts.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use turnwright_llm::{ReasoningEffort, Request};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::message::{History, Message, ToolSpecs};
+use turnwright_types::repair::repair;
+use turnwright_workspace::files::Roots;
+
+/// The built-in system prompt. It is always the same bytes, so that it can be cached; everything that
+/// changes is sent with the user's messages.
+pub(crate) const SYSTEM_PROMPT: &str = include_str!("system.md");
+/// Our name at the beginning of the system prompt.
+const OUR_NAME: &str = "turnwright";
+
+/// The system prompt for an agent with another name and further instructions, if the user has set any.
+pub(crate) fn system_prompt(name: Option<&str>, further: Option<&str>) -> Arc<str> {
+    let mut prompt = SYSTEM_PROMPT.replacen(OUR_NAME, name.unwrap_or(OUR_NAME), 1);
+    if let Some(further) = further.map(str::trim).filter(|it| !it.is_empty()) {
+        prompt.push_str(&format!("\n{further}\n"));
+    }
+    prompt.into()
+}
+
+/// The folders of a session, for the model.
+pub(crate) fn folder_lines(roots: &Roots) -> String {
+    let mut text = format!("Project folder: {}\n", roots.cwd().display());
+    for folder in roots.additional_folders() {
+        let folder = escape_hidden_line(&folder.to_string_lossy());
+        text.push_str(&format!("Another folder of the project: {folder}\n"));
+    }
+    text
+}
+
+/// What the model is told at the beginning of a conversation.
+pub(crate) fn environment_lines(roots: &Roots) -> String {
+    format!(
+        "{}System: {}\nDate: {}\n",
+        folder_lines(roots),
+        std::env::consts::OS,
+        &httpdate::fmt_http_date(SystemTime::now())[..16],
+    )
+}
+
+pub(in crate::turn) fn request(
+    system: Arc<str>,
+    history: &History,
+    tools: ToolSpecs,
+    effort: ReasoningEffort,
+) -> Request {
+    let messages = repair(&history.messages);
+    let has_media = history.has_media;
+    Request { system, messages, tools, effort, has_media }
+}
+
+/// Returns an identifier that no other call of the conversation has. The model's own is kept if
+/// possible: some models fail when their identifiers come back changed.
+pub(in crate::turn) fn unique_provider_id(history: &History, wanted: &str, ours: &str) -> String {
+    let is_taken = |id: &str| {
+        history.messages.iter().any(|it| match it.as_ref() {
+            Message::Assistant(it) => it.calls.iter().any(|it| it.provider_id == id),
+            Message::User(_) | Message::Tool(_) => false,
+        })
+    };
+    if !wanted.is_empty() && !is_taken(wanted) {
+        return wanted.to_owned();
+    }
+    // The model may have used an identifier of our form.
+    let more = (1..).map(|it| format!("{ours}-{it}"));
+    let mut free = std::iter::once(ours.to_owned()).chain(more).filter(|it| !is_taken(it));
+    free.next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_types::message::{Arguments, AssistantMessage, ProviderState, ToolCall};
+
+    #[test]
+    fn a_name_stands_in_place_of_ours_and_further_instructions_follow() {
+        assert_eq!(&*system_prompt(None, Some(" \n")), SYSTEM_PROMPT);
+        let prompt = system_prompt(Some("Ada"), Some("Be brief."));
+        assert!(prompt.starts_with("You are Ada, a coding agent"), "{prompt}");
+        assert!(prompt.ends_with("\n\nBe brief.\n") && !prompt.contains(OUR_NAME), "{prompt}");
+    }
+
+    #[test]
+    fn an_identifier_of_ours_is_not_one_of_the_model_s_either() {
+        let mut history = History::default();
+        let call = ToolCall {
+            id: "1".into(),
+            provider_id: "call-7".to_owned(),
+            name: "read_file".to_owned(),
+            arguments: Arguments::Object(serde_json::json!({})),
+            extra: None,
+        };
+        history.push(Message::Assistant(AssistantMessage {
+            id: "m".into(),
+            text: String::new(),
+            thought: String::new(),
+            calls: vec![call],
+            interrupted: false,
+            provider_state: ProviderState::default(),
+        }));
+        assert_ne!(unique_provider_id(&history, "", "call-7"), "call-7");
+    }
+}

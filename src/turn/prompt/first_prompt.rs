@@ -1,0 +1,72 @@
+//! Adds project instructions, notes and skills to the first prompt of a conversation, if they can
+//! be read quickly.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::tools;
+use crate::turn::Turn;
+use turnwright_types::message::{Message, PromptPart};
+use turnwright_types::update::Update;
+
+/// How long the turn waits for the files to be read.
+const READ_TIMEOUT: Duration = Duration::from_millis(300);
+
+impl Turn {
+    /// Runs once for each conversation; again if it was cleared, or if the files were not read in
+    /// time.
+    pub(in crate::turn) async fn add_project_context(&mut self) {
+        if self.first_message > 0 && self.services.env.skills.skills().is_some() {
+            return;
+        }
+        let env = Arc::clone(&self.services.env);
+        let stop = self.cancel.child_token();
+        let reading = {
+            let stop = stop.clone();
+            tokio::task::spawn_blocking(move || tools::read_project_context(&env, &stop))
+        };
+        let read =
+            tokio::time::timeout(READ_TIMEOUT, self.cancel.run_until_cancelled(reading)).await;
+        // A read that is still going on stops at the next file.
+        stop.cancel();
+        match read {
+            // The text and the list of skills are used together or not at all.
+            Ok(Some(Ok((text, skills)))) => {
+                self.services.env.skills.replace(skills);
+                self.services.context_missing.store(false, Ordering::Relaxed);
+                self.add_context(text);
+            }
+            Ok(None) => {}
+            Ok(Some(Err(error))) => {
+                tracing::error!(%error, "the instructions were not read");
+                self.report_missing_context("could not be read");
+            }
+            Err(_) => self.report_missing_context("could not be read in time"),
+        }
+    }
+
+    /// Tells the user once, and the model once in each conversation.
+    fn report_missing_context(&mut self, why: &str) {
+        let is_known = self.services.context_missing.swap(true, Ordering::Relaxed);
+        if !is_known {
+            self.services.client().update(Update::Notice(format!(
+                "The project's instructions, notes and skills {why}, so the model does not have \
+                 them. Your next prompt tries again."
+            )));
+        }
+        if !is_known || self.first_message == 0 {
+            self.add_context(format!(
+                "Instructions, notes and skills of the user and the project {why}: if there are \
+                 any, they are missing here.\n"
+            ));
+        }
+    }
+
+    fn add_context(&mut self, text: String) {
+        let prompt = self.history.messages.get_mut(self.first_message).map(Arc::make_mut);
+        if let Some(Message::User(prompt)) = prompt.filter(|_| !text.is_empty()) {
+            prompt.parts.push(PromptPart::Context(text));
+        }
+    }
+}

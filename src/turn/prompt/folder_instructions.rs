@@ -1,0 +1,177 @@
+//! Instructions of folders below the session's: the model gets those of a folder with the result of the
+//! first call that touches a file there.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::tools;
+use crate::turn::Turn;
+use turnwright_types::effect::Effect;
+use turnwright_types::message::Message;
+use turnwright_workspace::files::Roots;
+
+/// How long a round of calls waits for the files to be read.
+const READ_TIMEOUT: Duration = Duration::from_millis(300);
+/// The most bytes of instructions that one round of calls adds.
+const MAX_ROUND_BYTES: usize = 16 * 1024;
+/// The most bytes of instructions of folders in one conversation.
+const MAX_TOTAL_BYTES: usize = 64 * 1024;
+/// The most folders that are looked at after one round of calls.
+const MAX_FOLDERS: usize = 64;
+
+/// The folders whose instructions the model has, or that have none.
+// Held only to access a small set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FolderInstructions(Arc<Mutex<ToldFolders>>);
+
+#[derive(Debug, Default)]
+struct ToldFolders {
+    folders: HashSet<PathBuf>,
+    /// The bytes of the instructions that the model got.
+    bytes: usize,
+}
+
+impl FolderInstructions {
+    /// Has all instructions told again, because the model no longer has the results that they came with.
+    pub(crate) fn forget(&self) {
+        *self.0.lock() = ToldFolders::default();
+    }
+
+    /// The real paths that a call touches and that are new. The folders of a known path are known, too.
+    pub(in crate::turn) fn new_paths(&self, effects: &[Effect]) -> Vec<PathBuf> {
+        let known = self.0.lock();
+        let mut paths = Vec::new();
+        let mut add = |path: &PathBuf| {
+            if !known.folders.contains(path) {
+                paths.push(path.clone());
+            }
+        };
+        for effect in effects {
+            match effect {
+                Effect::Read(it) | Effect::Write(it) | Effect::Delete(it) => add(&it.path),
+                Effect::Exec(command) => {
+                    command.reads.iter().for_each(|it| add(&it.path));
+                    add(&command.workdir);
+                }
+                Effect::Input { .. }
+                | Effect::Signal { .. }
+                | Effect::Fetch { .. }
+                | Effect::Remote(_)
+                | Effect::SessionState => {}
+            }
+        }
+        paths
+    }
+
+    /// The folders that are new, and how many bytes their instructions may have.
+    fn take_new(&self, mut folders: Vec<PathBuf>) -> (Vec<PathBuf>, usize) {
+        let mut known = self.0.lock();
+        folders.retain(|it| !known.folders.contains(it));
+        folders.truncate(MAX_FOLDERS);
+        known.folders.extend(folders.iter().cloned());
+        (folders, MAX_TOTAL_BYTES.saturating_sub(known.bytes).min(MAX_ROUND_BYTES))
+    }
+
+    /// Notes that the instructions of these folders could not be read in time.
+    fn take_back(&self, folders: &[PathBuf]) {
+        self.0.lock().folders.retain(|it| !folders.contains(it));
+    }
+}
+
+/// The folders of these paths below each folder of the session, from there down. A path may be a folder.
+fn folders_below(roots: &Roots, paths: &[PathBuf]) -> Vec<(PathBuf, Vec<PathBuf>)> {
+    let mut found: Vec<(PathBuf, Vec<PathBuf>)> = Vec::new();
+    for path in paths {
+        let above = roots.folders().filter(|it| path.starts_with(it));
+        let Some(root) = above.max_by_key(|it| it.as_os_str().len()) else { continue };
+        let below = path.ancestors().take_while(|it| *it != root).map(Path::to_path_buf);
+        let below: Vec<_> = below.collect();
+        let index = found.iter().position(|it| it.0 == root).unwrap_or_else(|| {
+            found.push((root.to_path_buf(), Vec::new()));
+            found.len() - 1
+        });
+        let Some((_, folders)) = found.get_mut(index) else { continue };
+        let new: Vec<_> = below.into_iter().rev().filter(|it| !folders.contains(it)).collect();
+        folders.extend(new);
+    }
+    found
+}
+
+impl Turn {
+    /// The instructions of the folders that these paths lie in, as far as the model does not have them.
+    pub(in crate::turn) async fn new_folder_instructions(
+        &self,
+        touched: Vec<PathBuf>,
+    ) -> Option<String> {
+        let mut text = String::new();
+        for (root, folders) in folders_below(self.services.env.files.roots(), &touched) {
+            let (folders, limit) = self.services.folder_instructions.take_new(folders);
+            if folders.is_empty() || limit == 0 {
+                continue;
+            }
+            let looked_at = folders.clone();
+            let reading = tokio::task::spawn_blocking(move || {
+                tools::folder_instructions(&root, &folders, limit)
+            });
+            let reading = self.cancel.run_until_cancelled(reading);
+            let Ok(Some(Ok(found))) = tokio::time::timeout(READ_TIMEOUT, reading).await else {
+                self.services.folder_instructions.take_back(&looked_at);
+                continue;
+            };
+            // The model has a file that it has just read, and those of a conversation that was loaded.
+            let new = found
+                .into_iter()
+                .filter(|(path, origin, _)| !touched.contains(path) && !self.has_been_told(origin));
+            text.extend(new.map(|it| it.2));
+        }
+        self.services.folder_instructions.0.lock().bytes += text.len();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Whether an earlier result or prompt has the instructions with these words.
+    fn has_been_told(&self, origin: &str) -> bool {
+        let label = format!("\n{origin}; ");
+        self.history.messages.iter().any(|it| match it.as_ref() {
+            Message::Tool(result) => result.text.contains(&label),
+            Message::User(_) | Message::Assistant(_) => false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_listed_from_the_session_s_folder_down_and_once() {
+        let base = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(base.path()).unwrap();
+        let (ws, more) = (base.join("ws"), base.join("ws/more"));
+        std::fs::create_dir_all(&more).unwrap();
+        let roots = Roots::new(&ws).unwrap().with_folder(&more).unwrap();
+        let paths = ["ws/a/b/x", "ws/a/y", "ws", "ws/more/c", "elsewhere/z"]
+            .map(|it| base.join(it))
+            .to_vec();
+        let found = folders_below(&roots, &paths);
+        let shown: Vec<_> = found.iter().flat_map(|it| &it.1).collect();
+        let shown: Vec<_> = shown.iter().map(|it| it.strip_prefix(&base).unwrap()).collect();
+        let expected = ["ws/a", "ws/a/b", "ws/a/b/x", "ws/a/y", "ws/more/c"];
+        assert_eq!(shown, expected.map(Path::new));
+    }
+
+    #[test]
+    fn a_folder_is_new_once_until_all_is_forgotten() {
+        let known = FolderInstructions::default();
+        let folders = || vec![PathBuf::from("/a"), PathBuf::from("/a/b")];
+        assert_eq!(known.take_new(vec![PathBuf::from("/a")]).0.len(), 1);
+        assert_eq!(known.take_new(folders()), (vec![PathBuf::from("/a/b")], MAX_ROUND_BYTES));
+        known.0.lock().bytes = MAX_TOTAL_BYTES - 7;
+        assert_eq!(known.take_new(folders()), (Vec::new(), 7));
+        known.forget();
+        assert_eq!(known.take_new(folders()), (folders(), MAX_ROUND_BYTES));
+    }
+}

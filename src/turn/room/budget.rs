@@ -1,0 +1,105 @@
+//! What fits into a model's context window, and from when on room has to be made. Pure.
+
+use turnwright_types::token_meter::TokenMeter;
+
+/// The most tokens that are kept free for the answer.
+const MAX_RESERVED: u64 = 20_000;
+
+/// The window of a model, in tokens, and what is always in it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::turn) struct WindowBudget {
+    /// The tokens that a request may have: the window without the room for the answer.
+    usable: u64,
+    /// The tokens of the system prompt and the tools.
+    fixed: u64,
+}
+
+impl WindowBudget {
+    /// `max_output` is the limit of an answer, if there is one.
+    pub(in crate::turn) fn new(window: u64, max_output: Option<u64>, fixed: u64) -> WindowBudget {
+        let reserved = max_output.unwrap_or(MAX_RESERVED).min(MAX_RESERVED).min(window / 4);
+        WindowBudget { usable: window - reserved, fixed }
+    }
+
+    /// From this size of a request on, old results are left out.
+    pub(super) fn prune_at(&self) -> u64 {
+        self.usable / 10 * 6
+    }
+
+    /// From this size of a request on, the conversation is summarised.
+    pub(super) fn compact_at(&self) -> u64 {
+        self.usable / 100 * 88
+    }
+
+    /// The tokens that a request may have.
+    pub(super) fn usable(&self) -> u64 {
+        self.usable
+    }
+
+    /// The tokens that the conversation may have. Never nothing: if the tools alone fill the
+    /// window, the server says so.
+    pub(super) fn room(&self) -> u64 {
+        self.usable.saturating_sub(self.fixed).max(self.usable / 8)
+    }
+}
+
+/// How the room after a compaction is shared, as weights (see `token_meter`). Together less than 60 %,
+/// so that the next compaction is not due at once.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::turn) struct HandoffLimits {
+    /// Project instructions and the like, which the first prompt has brought.
+    pub(super) lead: u64,
+    /// What the user has said.
+    pub(super) user_words: u64,
+    /// The model's summary.
+    pub(super) summary: u64,
+    /// What is known without asking the model.
+    pub(super) facts: u64,
+    /// The newest messages, which are kept as they are.
+    pub(super) tail: u64,
+}
+
+impl HandoffLimits {
+    pub(in crate::turn) fn new(budget: &WindowBudget, meter: &TokenMeter) -> HandoffLimits {
+        let room = budget.room();
+        let share = |percent: u64, most: u64| meter.weight((room / 100 * percent).min(most));
+        HandoffLimits {
+            lead: share(15, 20_000),
+            user_words: share(15, 20_000),
+            summary: share(12, 4_000),
+            facts: share(5, 1_500),
+            tail: share(12, 8_000),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarter_of_a_small_window_and_20_000_tokens_of_a_large_one_are_kept_for_the_answer() {
+        let table = [
+            (4_096, None, 3_072),
+            (32_000, None, 24_000),
+            (200_000, None, 180_000),
+            (200_000, Some(8_000), 192_000),
+            (200_000, Some(64_000), 180_000),
+        ];
+        for (window, max_output, usable) in table {
+            assert_eq!(WindowBudget::new(window, max_output, 0).usable(), usable, "{window}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_after_a_compaction_takes_less_than_60_percent_of_the_room() {
+        for window in [4_096, 8_192, 32_000, 128_000, 1_000_000] {
+            let budget = WindowBudget::new(window, None, 2_500);
+            let meter = TokenMeter::default();
+            let HandoffLimits { lead, user_words, summary, facts, tail } =
+                HandoffLimits::new(&budget, &meter);
+            let all = meter.tokens(lead + user_words + summary + facts + tail);
+            assert!(all <= budget.room() * 6 / 10, "{window}: {all} of {}", budget.room());
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Makes room in a conversation: the model summarises it, and the summary takes the place of
+//! everything but the newest messages. The user keeps the whole conversation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::budget::{HandoffLimits, WindowBudget};
+use super::facts;
+use super::fit::fit;
+use super::handoff::{self, KeptTail};
+use crate::error::error_chain;
+use crate::turn::answer::silence::SilenceWatch;
+use crate::turn::prompt::context;
+use crate::turn::{ModelSelection, TurnServices};
+use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
+use turnwright_store::Entry;
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage};
+use turnwright_types::token_meter::{json_weight, message_weight, text_weight, weight_of};
+use turnwright_types::update::{CompactionState, Update};
+
+/// The request for a summary. It comes after the conversation, so that the provider has that in its
+/// cache.
+const REQUEST: &str = include_str!("summary_request.md");
+/// How often a summary is asked for if the conversation turns out to be too long for that, too.
+const MAX_ATTEMPTS: u32 = 3;
+/// How often the client is sent more of a summary.
+const SHOW_INTERVAL: Duration = Duration::from_millis(16);
+/// The pauses before a request is repeated that has failed in passing.
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+
+/// The size of a model's window in tokens: the known one, or the one that is assumed. A conversation
+/// may have found out that it is smaller.
+pub(crate) fn window(model: &dyn Model, history: &History) -> u64 {
+    let window = model.window().unwrap_or_else(|| model.assumed_window());
+    let limit = history.window_limit.as_ref().filter(|it| it.0 == model.name());
+    limit.map_or(window, |it| it.1.min(window))
+}
+
+/// The estimated size of the next request in tokens.
+pub(crate) fn estimated_size(services: &TurnServices, history: &History) -> u64 {
+    let window = window(services.selection.get().model.as_ref(), history);
+    let tools = || services.tools.specs(&services.offer(), Some(window));
+    let fixed = || fixed_weight(&services.system_prompt, &tools());
+    history.meter.estimate(&history.messages, fixed).min(window)
+}
+
+/// True if the size that [`window`] returns is only assumed.
+pub(crate) fn is_window_assumed(model: &dyn Model, history: &History) -> bool {
+    let limit = history.window_limit.as_ref();
+    model.window().is_none() && limit.is_none_or(|it| it.0 != model.name())
+}
+
+/// The weight of the system prompt and the tools.
+pub(in crate::turn) fn fixed_weight(system: &str, tools: &ToolSpecs) -> u64 {
+    let spec = tools.iter().map(|it| {
+        text_weight(&it.name) + text_weight(&it.description) + json_weight(&it.parameters)
+    });
+    text_weight(system) + spec.sum::<u64>()
+}
+
+/// Why a conversation is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CompactionReason<'a> {
+    /// It has nearly filled the window.
+    NearlyFull,
+    /// A request was too long. Afterwards it must fit, even without a summary.
+    Overflow,
+    /// The user wants it, and these things to be kept.
+    Asked(&'a str),
+}
+
+/// How a compaction ended.
+#[derive(Debug)]
+pub(super) enum Compacted {
+    Done {
+        /// The number of messages that the summary does not stand for.
+        kept: usize,
+    },
+    /// There is nothing that could be summarised.
+    Nothing,
+    Failed(LlmError),
+    Cancelled,
+}
+
+/// What a compaction works with.
+pub(super) struct Compactor<'a> {
+    pub(super) services: &'a TurnServices,
+    pub(super) cancel: &'a CancellationToken,
+    pub(super) history: &'a mut History,
+    /// The model that writes the summary.
+    pub(super) selection: ModelSelection,
+}
+
+impl Compactor<'_> {
+    /// Compacts the conversation. Unless it succeeds, nothing is changed.
+    pub(in crate::turn) async fn run(mut self, reason: CompactionReason<'_>) -> Compacted {
+        let id = MessageId::from(format!("sum-{}", self.history.mint()));
+        let tools = self.tools();
+        let fixed = fixed_weight(&self.services.system_prompt, &tools);
+        let meter = self.history.meter;
+        let budget = WindowBudget::new(
+            window(self.selection.model.as_ref(), self.history),
+            self.selection.model.max_output(),
+            meter.tokens(fixed),
+        );
+        let mut limits = HandoffLimits::new(&budget, &meter);
+        // Of a short conversation, too, most is summarised.
+        limits.tail = limits.tail.min(weight_of(&self.history.messages) / 4);
+        let before = meter.estimate(&self.history.messages, || fixed);
+        let tail = KeptTail::choose(&self.history.messages, &limits);
+        let old = self.history.messages.len() - tail.count;
+        let is_worth_it = old > 1 || old == 1 && !handoff::is_compacted(&self.history.messages);
+        if !is_worth_it {
+            return Compacted::Nothing;
+        }
+        self.show(&id, CompactionState::InProgress, None);
+        let summary = match self.summarise(&id, reason, tools, &budget).await {
+            None => {
+                self.show(&id, CompactionState::Cancelled, None);
+                return Compacted::Cancelled;
+            }
+            Some(Ok(summary)) => Some(summary),
+            // Without a summary the conversation could not go on at all.
+            Some(Err(error)) if reason == CompactionReason::Overflow && is_hopeless(&error) => None,
+            Some(Err(error)) => {
+                let why = error_chain(&error);
+                let notice = format!("The conversation could not be compacted: {why}.");
+                self.show(&id, CompactionState::Failed(why), Some(notice));
+                return Compacted::Failed(error);
+            }
+        };
+        let facts = facts::gather(self.services, &self.history.messages[..old]).await;
+        let replacement = handoff::replacement(
+            &self.history.messages[..old],
+            &limits,
+            summary.as_deref(),
+            &facts,
+        );
+        self.replace(id.clone(), replacement, tail);
+        let after = self.history.meter.estimate(&self.history.messages, || fixed);
+        self.report(&id, (before, after), summary);
+        Compacted::Done { kept: tail.count }
+    }
+
+    fn tools(&self) -> ToolSpecs {
+        let window = window(self.selection.model.as_ref(), self.history);
+        self.services.tools.specs(&self.services.offer(), Some(window))
+    }
+
+    /// Makes the change in the history and in the log.
+    fn replace(&mut self, id: MessageId, replacement: UserMessage, tail: KeptTail) {
+        let replacement = Arc::new(Message::User(replacement));
+        let (kept, max_result) = (tail.count, tail.max_result);
+        self.services.log().add_entry(Entry::Compacted {
+            id,
+            replacement: Arc::clone(&replacement),
+            kept,
+            max_result,
+        });
+        handoff::compact(&mut self.history.messages, replacement, kept, max_result);
+        self.history.meter.forget_count();
+        self.services.forget_told_context();
+        // The facts name the mode.
+        self.services.announced_mode.announce(self.services.mode.get());
+    }
+
+    fn report(&self, id: &MessageId, (before, after): (u64, u64), summary: Option<String>) {
+        let how = if summary.is_some() {
+            "The conversation was compacted"
+        } else {
+            "The older part of the conversation was left out, because it could not be summarised"
+        };
+        let notice = format!("{how}: about {before} tokens became {after}.");
+        self.show(id, CompactionState::Completed(summary), Some(notice));
+        let size = window(self.services.selection.get().model.as_ref(), self.history);
+        let (used, cost) = (after.min(size), self.history.cost);
+        self.services.client().update(Update::ContextUsage { used, size, cached: 0, cost });
+    }
+
+    fn show(&self, id: &MessageId, state: CompactionState, notice: Option<String>) {
+        self.services.client().update(Update::Compaction { id: id.clone(), state, notice });
+    }
+
+    /// Asks the model for a summary. `None` if it was cancelled.
+    async fn summarise(
+        &mut self,
+        id: &MessageId,
+        reason: CompactionReason<'_>,
+        tools: ToolSpecs,
+        budget: &WindowBudget,
+    ) -> Option<Result<String, LlmError>> {
+        let request = summary_request(reason, handoff::is_compacted(&self.history.messages));
+        let request = Arc::new(Message::User(request));
+        let mut room = budget.room();
+        let mut failures = 0;
+        let mut attempts = 1;
+        loop {
+            let mut messages = self.history.messages.clone();
+            let max_weight = self.history.meter.weight(room);
+            fit(&mut messages, max_weight.saturating_sub(message_weight(&request)));
+            messages.push(Arc::clone(&request));
+            let whole =
+                History { messages, has_media: self.history.has_media, ..History::default() };
+            let system = Arc::clone(&self.services.system_prompt);
+            let request =
+                context::request(system, &whole, Arc::clone(&tools), self.selection.effort);
+            let asking = self.ask(id, &request);
+            let error = match self.cancel.run_until_cancelled(asking).await? {
+                Ok((summary, reply)) => {
+                    self.record_usage(&reply);
+                    return Some(Ok(summary));
+                }
+                Err(error) => error,
+            };
+            match error.kind() {
+                ErrorKind::ContextOverflow { .. } if attempts < MAX_ATTEMPTS => {
+                    attempts += 1;
+                    let limit = error.context_window();
+                    room = limit.map_or(room / 2, |it| (it / 4 * 3).min(room / 2));
+                }
+                kind if kind.is_transient() && failures < RETRY_DELAYS.len() => {
+                    let delay = tokio::time::sleep(RETRY_DELAYS[failures]);
+                    failures += 1;
+                    self.cancel.run_until_cancelled(delay).await?;
+                }
+                _ => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// Makes one request and shows the summary as it arrives.
+    async fn ask(&self, id: &MessageId, request: &Request) -> Result<(String, Reply), LlmError> {
+        let model = self.selection.model.as_ref();
+        let client = self.services.client();
+        let mut silence = SilenceWatch::new(model, Duration::ZERO);
+        let opening = model.open_stream(request);
+        let mut stream = tokio::time::timeout(model.silence_limit(), opening)
+            .await
+            .map_err(|_| LlmError::Silent { host: model.host(), limit: model.silence_limit() })??;
+        let (mut batch, mut summary) = (DeltaBatch::default(), String::new());
+        // How much of the summary was shown, and when there may be more.
+        let (mut shown, mut due) = (0, Instant::now());
+        loop {
+            let is_behind = shown < summary.len();
+            let wake = if is_behind { due.min(silence.due()) } else { silence.due() };
+            let reply = tokio::select! {
+                biased;
+                reply = stream.next(&mut batch) => reply?,
+                () = sleep_until(wake) => None,
+            };
+            if batch.take_progress() {
+                silence.restart();
+            } else if reply.is_none()
+                && let Some(notice) = silence.check()?
+            {
+                client.update(Update::Notice(notice));
+            }
+            // Calls and reasoning are no part of a summary.
+            let text = batch.deltas.drain(..).filter_map(|it| match it {
+                Delta::Text(text) => Some(text),
+                _ => None,
+            });
+            summary.extend(text);
+            if reply.is_none() {
+                client.wait_for_capacity().await;
+            }
+            if shown < summary.len() && (reply.is_some() || due <= Instant::now()) {
+                let text = summary[shown..].to_owned();
+                client.update(Update::CompactionSummary { id: id.clone(), text });
+                (shown, due) = (summary.len(), Instant::now() + SHOW_INTERVAL);
+            }
+            match reply {
+                Some(_) if summary.trim().is_empty() => {
+                    let what = "no summary".to_owned();
+                    return Err(LlmError::EmptyReply { host: model.host(), what });
+                }
+                Some(reply) => return Ok((summary, reply)),
+                None => {}
+            }
+        }
+    }
+
+    fn record_usage(&mut self, reply: &Reply) {
+        self.history.spent.requests += 1;
+        let usage = reply.usage.unwrap_or_default();
+        let used = usage.input + usage.output;
+        self.history.spent.tokens += used;
+        self.services.env.helpers.count_tokens(usage);
+        let model = self.selection.model.as_ref();
+        let cost = model.price().filter(|_| used > 0).map(|it| it.cost(&usage));
+        if let Some(cost) = cost {
+            *self.history.cost.get_or_insert_default() += cost;
+        }
+        // Without a window: the gauge is about the conversation.
+        self.services.log().record_usage(model.name(), usage, None, cost);
+    }
+}
+
+/// The request for a summary, as a message of the user.
+fn summary_request(reason: CompactionReason<'_>, is_compacted: bool) -> UserMessage {
+    let mut text = REQUEST.trim_end().to_owned();
+    if is_compacted {
+        text.push_str("\nUpdate the earlier summary in the context instead of starting anew.");
+    }
+    if let CompactionReason::Asked(wish) = reason
+        && !wish.is_empty()
+    {
+        text.push_str("\nThe user wants this to be kept above all: ");
+        text.push_str(wish);
+    }
+    UserMessage { parts: vec![PromptPart::Context(text)] }
+}
+
+/// True if another request for a summary would fail as well.
+fn is_hopeless(error: &LlmError) -> bool {
+    matches!(error.kind(), ErrorKind::ContextOverflow { .. } | ErrorKind::EmptyReply)
+}
+
+/// Answers `/compact`. Returns the text for the user.
+pub(crate) async fn compact_on_request(
+    services: &TurnServices,
+    history: &mut History,
+    wish: &str,
+    cancel: &CancellationToken,
+) -> Option<String> {
+    let selection = services.selection.get();
+    let compactor = Compactor { services, cancel, history, selection };
+    Some(match compactor.run(CompactionReason::Asked(wish)).await {
+        Compacted::Done { .. } => {
+            "The model has a summary of the conversation now. You still see all of it.".to_owned()
+        }
+        Compacted::Nothing => "There is nothing to compact.".to_owned(),
+        Compacted::Failed(error) => {
+            format!("The conversation is as it was: {}.", error_chain(&error))
+        }
+        Compacted::Cancelled => return None,
+    })
+}
+
+/// The weight of a request.
+pub(in crate::turn) fn request_weight(request: &Request) -> u64 {
+    let messages: u64 = request.messages.iter().map(|it| message_weight(it)).sum();
+    fixed_weight(&request.system, &request.tools) + messages
+}

@@ -1,0 +1,213 @@
+//! The facts that a compacted conversation begins with. They come from the session itself, so that
+//! they do not depend on what the model has thought of in its summary.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::handoff::{self, FILES_READ, cut};
+use crate::turn::TurnServices;
+use crate::undo::UndoHistory;
+use turnwright_store::file_versions::{self, UndoableTurn};
+use turnwright_store::read;
+use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
+use turnwright_types::message::{Arguments, Message, ToolMessage};
+use turnwright_types::update::{PlanEntry, PlanStatus};
+
+/// The most files of each kind that are named.
+const MAX_FILES: usize = 30;
+/// The most undone turns that are named.
+const MAX_UNDONE: usize = 5;
+/// Only errors among the newest results are still open.
+const NEWEST_RESULTS: usize = 10;
+/// How much of an error is told.
+const MAX_ERROR_BYTES: usize = 300;
+/// The tool whose paths are the files that were read.
+const READ_TOOL: &str = "read_file";
+
+/// What the store knows of a session.
+#[derive(Debug, Default)]
+struct StoredFacts {
+    plan: Vec<PlanEntry>,
+    changed: Vec<(PathBuf, u64)>,
+    turns: Vec<UndoableTurn>,
+}
+
+/// The facts about a session, one or more lines each. `old` are the messages that the model no
+/// longer gets.
+pub(super) async fn gather(services: &TurnServices, old: &[Arc<Message>]) -> String {
+    let stored = stored_facts(services).await;
+    let env = &services.env;
+    let mut text = services.mode_line();
+    plan(&stored.plan, &mut text);
+    let roots = env.files.roots();
+    let changed: Vec<_> = stored
+        .changed
+        .into_iter()
+        .map(|(path, count)| {
+            let path = roots.display_path(&ResolvedPath { path, scope: PathScope::Workspace });
+            format!("{path} ({count})")
+        })
+        .collect();
+    list("Files changed in this session, with the number of calls: ", &changed, &mut text);
+    list(FILES_READ, &files_read(old), &mut text);
+    let undone = undone(&stored.turns);
+    list("The user has undone the file changes of: ", &undone, &mut text);
+    if !env.jobs.running_ids().is_empty() {
+        text.push_str(&env.jobs.describe());
+        text.push('\n');
+    }
+    list("Skills in use; load them again: ", &env.skills.loaded_names(), &mut text);
+    for error in open_errors(old) {
+        let words = cut(&escape_hidden_line(&error.text), MAX_ERROR_BYTES);
+        text.push_str(&format!("Not solved yet: {} failed: {words}\n", error.name));
+    }
+    text
+}
+
+async fn stored_facts(services: &TurnServices) -> StoredFacts {
+    let Some(store) = services.log().store().cloned() else { return StoredFacts::default() };
+    // What the last calls have changed may still be on its way into the store.
+    services.log().flush().written().await;
+    let session = services.env.session.clone();
+    let reading = store.read(move |connection| {
+        let key = read::session_key(connection, &session)?;
+        Ok(StoredFacts {
+            plan: read::current_plan(connection, key)?,
+            changed: file_versions::changed_files(connection, key, MAX_FILES)?,
+            turns: file_versions::undoable_turns(connection, key)?,
+        })
+    });
+    reading.await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the facts of the session could not be read");
+        StoredFacts::default()
+    })
+}
+
+fn plan(entries: &[PlanEntry], text: &mut String) {
+    if entries.iter().all(|it| it.status == PlanStatus::Completed) {
+        return;
+    }
+    text.push_str("Plan:\n");
+    for entry in entries {
+        let mark = match entry.status {
+            PlanStatus::Pending => " ",
+            PlanStatus::InProgress => ">",
+            PlanStatus::Completed => "x",
+        };
+        text.push_str(&format!("- [{mark}] {}\n", escape_hidden_line(&entry.content)));
+    }
+}
+
+/// Adds a line with these items, if there are any.
+fn list(start: &str, items: &[String], text: &mut String) {
+    if !items.is_empty() {
+        text.push_str(&format!("{start}{}\n", items.join(", ")));
+    }
+}
+
+/// The files that the model has read, the newest last. Those of an earlier compaction come first.
+fn files_read(old: &[Arc<Message>]) -> Vec<String> {
+    let earlier = old.first().and_then(|it| handoff::files_read(it)).unwrap_or_default();
+    let mut files: Vec<String> = earlier.split(", ").map(str::to_owned).collect();
+    for message in old {
+        let Message::Assistant(answer) = message.as_ref() else { continue };
+        for call in answer.calls.iter().filter(|it| it.name == READ_TOOL) {
+            let Arguments::Object(arguments) = &call.arguments else { continue };
+            let one = arguments.get("path").and_then(|it| it.as_str());
+            let more = arguments.get("paths").and_then(|it| it.as_array());
+            let more = more.into_iter().flatten().filter_map(|it| it.as_str());
+            for path in one.into_iter().chain(more) {
+                let path = escape_hidden_line(path);
+                files.retain(|it| *it != path);
+                files.push(path);
+            }
+        }
+    }
+    files.retain(|it| !it.is_empty());
+    files.split_off(files.len().saturating_sub(MAX_FILES))
+}
+
+/// The prompts whose file changes the user has undone.
+fn undone(turns: &[UndoableTurn]) -> Vec<String> {
+    let in_force = UndoHistory::from_turns(turns).undoable;
+    let is_undone = |it: &&UndoableTurn| {
+        it.has_file_changes && it.target_turns.is_empty() && !in_force.contains(&it.number)
+    };
+    let undone = turns.iter().rev().filter(is_undone).take(MAX_UNDONE);
+    undone.map(|it| format!("“{}”", cut(&escape_hidden_line(&it.prompt_excerpt), 100))).collect()
+}
+
+/// The newest failed results that no later call of the same tool has made good.
+fn open_errors(old: &[Arc<Message>]) -> Vec<&ToolMessage> {
+    let results = old.iter().rev().filter_map(|it| match it.as_ref() {
+        Message::Tool(tool) => Some(tool),
+        _ => None,
+    });
+    let (mut good, mut open) = (Vec::new(), Vec::new());
+    for result in results.take(NEWEST_RESULTS) {
+        if result.ok {
+            good.push(&result.name);
+        } else if !good.contains(&&result.name) {
+            good.push(&result.name);
+            open.push(result);
+        }
+    }
+    open
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_types::message::{AssistantMessage, ProviderState, ToolCall};
+
+    fn read(arguments: serde_json::Value) -> Arc<Message> {
+        let call = ToolCall {
+            id: "c".into(),
+            provider_id: "p".to_owned(),
+            name: READ_TOOL.to_owned(),
+            arguments: Arguments::Object(arguments),
+            extra: None,
+        };
+        Arc::new(Message::Assistant(AssistantMessage {
+            id: "m".into(),
+            text: String::new(),
+            thought: String::new(),
+            calls: vec![call],
+            interrupted: false,
+            provider_state: ProviderState::default(),
+        }))
+    }
+
+    fn result(name: &str, ok: bool) -> Arc<Message> {
+        Arc::new(Message::Tool(ToolMessage {
+            call: "c".into(),
+            provider_id: "p".to_owned(),
+            name: name.to_owned(),
+            text: "text".to_owned(),
+            ok,
+            images: Vec::new(),
+        }))
+    }
+
+    #[test]
+    fn each_file_is_named_once_and_the_newest_are_named() {
+        let calls = ["a", "b", "a"].map(|it| read(serde_json::json!({ "path": it })));
+        assert_eq!(files_read(&calls), ["b", "a"]);
+        assert_eq!(files_read(&[read(serde_json::json!({ "paths": ["x", "y"] }))]), ["x", "y"]);
+        let many: Vec<_> =
+            (0..50).map(|it| read(serde_json::json!({ "path": it.to_string() }))).collect();
+        assert_eq!(files_read(&many).len(), MAX_FILES);
+        assert_eq!(files_read(&many).last().unwrap(), "49");
+        assert!(files_read(&[]).is_empty());
+    }
+
+    #[test]
+    fn an_error_is_open_until_the_tool_succeeds() {
+        let open = |results: &[Arc<Message>]| {
+            open_errors(results).iter().map(|it| it.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(open(&[result("exec", false), result("exec", false)]), ["exec"]);
+        assert!(open(&[result("exec", false), result("exec", true)]).is_empty());
+        assert_eq!(open(&[result("exec", true), result("exec", false)]), ["exec"]);
+    }
+}

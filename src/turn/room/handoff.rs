@@ -1,0 +1,327 @@
+//! What replaces the older part of a conversation when it is compacted: the user's own words, the
+//! model's summary and facts that need no model. Pure.
+
+use std::sync::Arc;
+
+use super::budget::HandoffLimits;
+use crate::turn::services::MODE_PREFIX;
+use turnwright_types::message::{Message, PromptPart, ToolMessage, UserMessage, render_part};
+use turnwright_types::token_meter::{message_weight, text_weight};
+
+/// The first line of a part with something that the user has said.
+const USER_HEAD: &str = "The user said earlier:\n";
+/// The first line of the part with the summary.
+const SUMMARY_HEAD: &str = "Summary of the conversation until here, by an instance of you that no \
+                            longer has it. Verify before you rely on it.\n";
+/// The first line of the part with facts.
+const FACTS_HEAD: &str = "State at this point:\n";
+/// In place of a summary.
+const NO_SUMMARY: &str = "The older part of the conversation was left out to make room. Read files again \
+                          where you need them.\n";
+/// In place of words of the user that are left out.
+const MORE_WORDS: &str = "Other messages of the user are left out here.";
+/// The start of the line of facts with the files that were read.
+pub(super) const FILES_READ: &str = "Files read: ";
+/// A result that is kept is not cut below this.
+const MIN_RESULT: u64 = 400;
+
+/// The newest messages of a conversation, which are kept when it is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::turn) struct KeptTail {
+    /// The number of messages.
+    pub(in crate::turn) count: usize,
+    /// Longer results among them are cut to this many bytes.
+    pub(in crate::turn) max_result: usize,
+}
+
+impl KeptTail {
+    /// Chooses what to keep. A step is kept with all its results or not at all; the last one is
+    /// always kept if the model has not answered its results yet.
+    pub(in crate::turn) fn choose(messages: &[Arc<Message>], limits: &HandoffLimits) -> KeptTail {
+        let is_result = |it: &&Arc<Message>| matches!(it.as_ref(), Message::Tool(_));
+        let unanswered = messages.iter().rev().take_while(is_result).count();
+        let max_result = (limits.tail / (unanswered as u64 + 1)).max(MIN_RESULT);
+        // A prompt that waits for its answer is not among the words of the user.
+        let is_prompt = matches!(messages.last().map(AsRef::as_ref), Some(Message::User(_)));
+        let limit = limits.tail + if is_prompt { limits.user_words } else { 0 };
+        let (mut weight, mut count) = (0, 0);
+        for (newer, message) in messages.iter().skip(1).rev().enumerate() {
+            let own = match message.as_ref() {
+                Message::Tool(tool) => text_weight(&tool.text).min(max_result),
+                _ => message_weight(message),
+            };
+            weight += own;
+            let must_stay = unanswered > 0 && newer <= unanswered;
+            if weight > limit && !must_stay {
+                break;
+            }
+            if !is_result(&message) {
+                count = newer + 1;
+            }
+        }
+        KeptTail { count, max_result: usize::try_from(max_result).unwrap_or(usize::MAX) }
+    }
+}
+
+/// Replaces everything but the kept messages by one.
+pub(crate) fn compact(
+    messages: &mut Vec<Arc<Message>>,
+    replacement: Arc<Message>,
+    kept: usize,
+    max_result: usize,
+) {
+    let tail = messages.split_off(messages.len().saturating_sub(kept));
+    *messages = vec![replacement];
+    // A result without its call would make the conversation invalid.
+    let tail = tail.into_iter().skip_while(|it| matches!(it.as_ref(), Message::Tool(_)));
+    // A shared message would stand for what was rendered before it.
+    messages.extend(tail.map(|it| Arc::new(with_cut_result(&it, max_result))));
+}
+
+fn with_cut_result(message: &Message, max_result: usize) -> Message {
+    match message {
+        Message::Tool(tool) if tool.text.len() > max_result => {
+            Message::Tool(ToolMessage { text: cut(&tool.text, max_result), ..tool.clone() })
+        }
+        other => other.clone(),
+    }
+}
+
+/// The message in place of these messages.
+pub(in crate::turn) fn replacement(
+    messages: &[Arc<Message>],
+    limits: &HandoffLimits,
+    summary: Option<&str>,
+    facts: &str,
+) -> UserMessage {
+    let mut parts = lead(messages, limits.lead);
+    parts.extend(user_words(messages, limits.user_words));
+    parts.push(match summary {
+        Some(summary) => format!("{SUMMARY_HEAD}{}", cut_to_weight(summary.trim(), limits.summary)),
+        None => NO_SUMMARY.to_owned(),
+    });
+    parts.push(format!("{FACTS_HEAD}{}", cut_to_weight(facts, limits.facts)));
+    UserMessage { parts: parts.into_iter().map(PromptPart::Context).collect() }
+}
+
+/// The summary in a replacement, if it has one.
+pub(crate) fn summary_of(message: &Message) -> Option<&str> {
+    contexts(message).find_map(|it| it.strip_prefix(SUMMARY_HEAD))
+}
+
+/// The files that an earlier replacement says were read.
+pub(super) fn files_read(message: &Message) -> Option<&str> {
+    let facts = contexts(message).find_map(|it| it.strip_prefix(FACTS_HEAD))?;
+    facts.lines().find_map(|it| it.strip_prefix(FILES_READ))
+}
+
+/// True if the conversation begins with a replacement.
+pub(super) fn is_compacted(messages: &[Arc<Message>]) -> bool {
+    messages.first().is_some_and(|it| contexts(it).any(|it| it.starts_with(FACTS_HEAD)))
+}
+
+fn contexts(message: &Message) -> impl Iterator<Item = &str> {
+    let parts = match message {
+        Message::User(user) => user.parts.as_slice(),
+        Message::Assistant(_) | Message::Tool(_) => &[],
+    };
+    parts.iter().filter_map(|it| match it {
+        PromptPart::Context(text) => Some(text.as_str()),
+        _ => None,
+    })
+}
+
+/// What the first prompt has brought along: folders, date, project instructions. An old mode is left
+/// out.
+fn lead(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
+    let Some(first) = messages.first() else { return Vec::new() };
+    let heads = [USER_HEAD, SUMMARY_HEAD, FACTS_HEAD, NO_SUMMARY, MORE_WORDS];
+    let own = contexts(first).filter(|it| !heads.iter().any(|head| it.starts_with(head)));
+    let mut left = limit;
+    let mut parts = Vec::new();
+    for text in own {
+        let lines = text.lines().filter(|it| !it.starts_with(MODE_PREFIX));
+        let text: String = lines.flat_map(|it| [it, "\n"]).collect();
+        let text = cut_to_weight(&text, left);
+        left = left.saturating_sub(text_weight(&text));
+        if !text.trim().is_empty() {
+            parts.push(text);
+        }
+    }
+    parts
+}
+
+/// What the user has said, word for word: the first messages, which usually hold the task and its
+/// conditions, and the newest ones.
+fn user_words(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
+    let said: Vec<String> = messages.iter().flat_map(|it| said_in(it)).collect();
+    let weight = |text: &str| text_weight(text) + USER_HEAD.len() as u64;
+    let part = |text: &str, limit: u64| format!("{USER_HEAD}{}", cut_to_weight(text, limit));
+    let (mut first, mut left) = (Vec::new(), limit / 4);
+    for text in &said {
+        if !first.is_empty() && weight(text) > left {
+            break;
+        }
+        first.push(part(text, left));
+        left = left.saturating_sub(weight(text));
+    }
+    let (mut newest, mut left) = (Vec::new(), limit - limit / 4 + left);
+    for text in said[first.len()..].iter().rev() {
+        if !newest.is_empty() && weight(text) > left {
+            break;
+        }
+        newest.push(part(text, left));
+        left = left.saturating_sub(weight(text));
+    }
+    if first.len() + newest.len() < said.len() {
+        first.push(MORE_WORDS.to_owned());
+    }
+    first.extend(newest.into_iter().rev());
+    first
+}
+
+/// The words of the user in one message.
+fn said_in(message: &Message) -> Vec<String> {
+    let Message::User(user) = message else { return Vec::new() };
+    let mut earlier: Vec<String> =
+        contexts(message).filter_map(|it| it.strip_prefix(USER_HEAD)).map(str::to_owned).collect();
+    let mut said = String::new();
+    for part in &user.parts {
+        match part {
+            PromptPart::Context(_) => {}
+            PromptPart::Resource { uri, .. } => said.push_str(&format!("[attached: {uri}]")),
+            part => render_part(part, &mut said),
+        }
+    }
+    if !said.trim().is_empty() {
+        earlier.push(said);
+    }
+    earlier
+}
+
+fn cut_to_weight(text: &str, weight: u64) -> String {
+    // No text is longer than its weight.
+    cut(text, usize::try_from(weight).unwrap_or(usize::MAX))
+}
+
+/// The beginning and the end of a text that is longer than `limit` bytes.
+pub(super) fn cut(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let boundary = |it: &usize| text.is_char_boundary(*it);
+    let start = (0..=limit / 3 * 2).rev().find(boundary).unwrap_or_default();
+    let end = (text.len() - limit / 3..text.len()).find(boundary).unwrap_or(text.len());
+    format!("{}\n[… {} bytes are left out here …]\n{}", &text[..start], end - start, &text[end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_types::message::{Arguments, AssistantMessage, ProviderState, ToolCall};
+
+    fn prompt(text: &str) -> Arc<Message> {
+        Arc::new(Message::User(UserMessage::text(text)))
+    }
+
+    fn answer(text: &str, calls: usize) -> Arc<Message> {
+        let call = |number| ToolCall {
+            id: format!("call-{number}").into(),
+            provider_id: format!("p{number}"),
+            name: "read_file".to_owned(),
+            arguments: Arguments::default(),
+            extra: None,
+        };
+        Arc::new(Message::Assistant(AssistantMessage {
+            id: "m".into(),
+            text: text.to_owned(),
+            thought: String::new(),
+            calls: (0..calls).map(call).collect(),
+            interrupted: false,
+            provider_state: ProviderState::default(),
+        }))
+    }
+
+    fn result(length: usize) -> Arc<Message> {
+        Arc::new(Message::Tool(ToolMessage {
+            call: "call-0".into(),
+            provider_id: "p0".to_owned(),
+            name: "read_file".to_owned(),
+            text: "x".repeat(length),
+            ok: true,
+            images: Vec::new(),
+        }))
+    }
+
+    fn limits(each: u64) -> HandoffLimits {
+        HandoffLimits { lead: each, user_words: each, summary: each, facts: each, tail: each }
+    }
+
+    #[test]
+    fn the_newest_steps_are_kept_whole() {
+        let long = &"y".repeat(900);
+        let table: [(&[Arc<Message>], usize); 6] = [
+            (&[prompt("1"), answer("a", 0)], 1),
+            (&[prompt("1"), answer(long, 0), prompt("2"), answer("a", 0)], 2),
+            (&[prompt("1"), answer("a", 1), result(300), answer("b", 0)], 3),
+            (&[prompt("1"), answer(long, 1), result(9_000), answer("b", 0)], 1),
+            // The model has not seen this result yet.
+            (&[prompt("1"), answer("a", 1), result(9_000)], 2),
+            (&[prompt("1"), answer("a", 0), prompt(&"z".repeat(1_770))], 1),
+        ];
+        for (messages, count) in table {
+            assert_eq!(KeptTail::choose(messages, &limits(900)).count, count, "{messages:?}");
+        }
+        let messages = [prompt("1"), answer("a", 2), result(9_000), result(9_000)];
+        let tail = KeptTail::choose(&messages, &limits(900));
+        assert_eq!(tail, KeptTail { count: 3, max_result: 400 });
+        let mut messages = messages.to_vec();
+        compact(&mut messages, prompt("all"), tail.count, tail.max_result);
+        assert_eq!(messages.len(), 4);
+        assert!(messages[2..].iter().all(|it| message_weight(it) < 500));
+    }
+
+    #[test]
+    fn words_of_the_user_survive_any_number_of_compactions() {
+        let mut messages = vec![prompt("Never touch b.txt.")];
+        for number in 0..20 {
+            messages.push(prompt(&format!("Do step {number}. {}", "please ".repeat(20))));
+            messages.push(answer("Done.", 0));
+            let kept = KeptTail::choose(&messages, &limits(1_000));
+            let old = &messages[..messages.len() - kept.count];
+            let summary = format!("Until {number}.");
+            let new = replacement(old, &limits(1_000), Some(&summary), "Mode: ask");
+            let new = Arc::new(Message::User(new));
+            assert_eq!(summary_of(&new), Some(summary.as_str()));
+            compact(&mut messages, new, kept.count, kept.max_result);
+            assert!(is_compacted(&messages));
+        }
+        let Message::User(first) = messages[0].as_ref() else { panic!("{messages:?}") };
+        let text = first.render();
+        assert!(text.contains("The user said earlier:\nNever touch b.txt."), "{text}");
+        assert_eq!(text.matches(SUMMARY_HEAD).count(), 1, "{text}");
+        assert_eq!(text.matches(MORE_WORDS).count(), 1, "{text}");
+        assert!(message_weight(&messages[0]) < 3_000);
+    }
+
+    #[test]
+    fn what_the_first_prompt_brought_is_kept_without_its_mode() {
+        let context = "Project folder: /w\nMode: ask (asks)\n".to_owned();
+        let parts = vec![PromptPart::Text("hi".to_owned()), PromptPart::Context(context)];
+        let first = Arc::new(Message::User(UserMessage { parts }));
+        let facts = "Mode: auto (all)\nFiles read: a, b\n";
+        let new = replacement(&[first], &limits(1_000), None, facts);
+        let text = new.render();
+        assert!(text.contains("Project folder: /w") && !text.contains("Mode: ask"), "{text}");
+        assert!(text.contains(NO_SUMMARY.trim_end()), "{text}");
+        assert_eq!(files_read(&Message::User(new)), Some("a, b"));
+    }
+
+    #[test]
+    fn a_text_is_cut_in_its_middle_between_characters() {
+        assert_eq!(cut("short", 5), "short");
+        let text = cut(&"语".repeat(100), 60);
+        assert!(text.starts_with("语语") && text.ends_with("语语"), "{text}");
+        assert!(text.contains("bytes are left out here"), "{text}");
+    }
+}

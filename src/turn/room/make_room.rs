@@ -1,0 +1,194 @@
+//! Sees to it that each request of a turn fits into the model's window, and recovers from requests
+//! that did not.
+
+use super::budget::WindowBudget;
+use super::compaction::{self, Compacted, CompactionReason, Compactor, request_weight};
+use super::prune::{self, prune};
+use crate::turn::loop_detector::LoopDetector;
+use crate::turn::{ModelSelection, Turn, TurnStep};
+use turnwright_llm::{ErrorKind, LlmError, Model, Request};
+use turnwright_store::Entry;
+use turnwright_types::message::{StopReason, TokenUsage};
+use turnwright_types::update::Update;
+
+/// How often in a row a request may be too long before the turn gives up.
+const MAX_OVERFLOWS: u32 = 3;
+/// The user is told of an assumed window when so many percent of it are in use.
+const TELL_ASSUMED_AT: u64 = 50;
+
+/// What a turn knows about the room in the window.
+#[derive(Debug, Default)]
+pub(in crate::turn) struct RoomState {
+    /// The conversation was compacted, and the model has not answered since.
+    is_compacted: bool,
+    /// The requests that were too long since the last answer.
+    overflows: u32,
+}
+
+impl RoomState {
+    /// Takes note of an answer.
+    pub(in crate::turn) fn on_answer(&mut self) {
+        *self = RoomState::default();
+    }
+}
+
+impl Turn {
+    /// Makes room before a request if the conversation has nearly filled the window.
+    pub(in crate::turn) async fn make_room(&mut self) {
+        let selection = self.services.selection.get();
+        let window = compaction::window(selection.model.as_ref(), &self.history);
+        let services = self.services.clone();
+        let tools = || services.tools.specs(&services.offer(), Some(window));
+        let fixed = || compaction::fixed_weight(&services.system_prompt, &tools());
+        let estimate = self.history.meter.estimate(&self.history.messages, fixed);
+        // Far below each limit nothing has to be counted.
+        if estimate < window / 10 * 4 {
+            return;
+        }
+        self.tell_assumed_window(selection.model.as_ref(), estimate);
+        let max_output = selection.model.max_output();
+        let fixed_tokens = self.history.meter.tokens(fixed());
+        let budget = WindowBudget::new(window, max_output, fixed_tokens);
+        if estimate < budget.prune_at() {
+            return;
+        }
+        self.prune(&budget);
+        let estimate = self.history.meter.estimate(&self.history.messages, fixed);
+        // What the conversation takes now, a compaction could not make much smaller.
+        let is_small = estimate.saturating_sub(fixed_tokens) < budget.room() / 10 * 6;
+        if estimate >= budget.compact_at() && !is_small && !self.room.is_compacted {
+            let selection = self.summarising_model(selection, estimate);
+            self.compact(selection, CompactionReason::NearlyFull).await;
+        }
+    }
+
+    fn prune(&mut self, budget: &WindowBudget) {
+        let history = &mut self.history;
+        let Some(kept) = prune::plan(&history.messages, budget, &history.meter) else { return };
+        prune(&mut history.messages, kept);
+        history.meter.forget_count();
+        // They may have been part of a result.
+        self.services.folder_instructions.forget();
+        self.forget_calls();
+        self.services.log().add_entry(Entry::Pruned { kept });
+        tracing::info!(kept, "old results were left out of the conversation");
+    }
+
+    /// A call whose result is gone is made again for a reason.
+    fn forget_calls(&mut self) {
+        self.loops = LoopDetector::default();
+    }
+
+    /// The model that writes the summary: the one before if the conversation does not fit into the
+    /// window of the new one.
+    fn summarising_model(&self, selection: ModelSelection, estimate: u64) -> ModelSelection {
+        let fits = |model: &dyn Model| {
+            let window = model.window().unwrap_or_else(|| model.assumed_window());
+            estimate < WindowBudget::new(window, model.max_output(), 0).usable()
+        };
+        match self.services.selection.previous() {
+            Some(model) if !fits(selection.model.as_ref()) && fits(model.as_ref()) => {
+                ModelSelection { model, ..selection }
+            }
+            _ => selection,
+        }
+    }
+
+    async fn compact(
+        &mut self,
+        selection: ModelSelection,
+        reason: CompactionReason<'_>,
+    ) -> Compacted {
+        let messages = self.history.messages.len();
+        let services = self.services.clone();
+        let compactor = Compactor {
+            services: &services,
+            cancel: &self.cancel,
+            history: &mut self.history,
+            selection,
+        };
+        let compacted = compactor.run(reason).await;
+        if let Compacted::Done { kept, .. } = compacted {
+            // The messages of this turn are at the end. If its prompt is among those that the
+            // summary stands for, all that is left belongs to it.
+            let own = messages - self.first_message;
+            self.first_message = self.history.messages.len() - own.min(kept);
+            self.forget_calls();
+        }
+        self.room.is_compacted = true;
+        compacted
+    }
+
+    /// Recovers from a request that was too long: learns the size of the window, compacts the
+    /// conversation and asks again.
+    pub(in crate::turn) async fn recover_from_overflow(&mut self, error: LlmError) -> TurnStep {
+        let selection = self.services.selection.get();
+        self.room.overflows += 1;
+        if self.room.overflows > MAX_OVERFLOWS {
+            return self.give_up_room(selection.model.as_ref(), &error);
+        }
+        let compacted = self.compact(selection.clone(), CompactionReason::Overflow).await;
+        match compacted {
+            Compacted::Done { .. } | Compacted::Cancelled => TurnStep::Sample,
+            Compacted::Nothing => self.give_up_room(selection.model.as_ref(), &error),
+            Compacted::Failed(error) => TurnStep::End(Err(error.into())),
+        }
+    }
+
+    fn give_up_room(&mut self, model: &dyn Model, error: &LlmError) -> TurnStep {
+        self.report_overflow(model, error);
+        TurnStep::End(Ok(StopReason::MaxTokens))
+    }
+
+    /// Takes note of how large the window is, as a request that was too long shows it.
+    pub(in crate::turn) fn learn_window(
+        &mut self,
+        model: &dyn Model,
+        error: &LlmError,
+        request: &Request,
+    ) {
+        let weight = request_weight(request);
+        let meter = &mut self.history.meter;
+        let fits = meter.last_count().unwrap_or_default();
+        meter.forget_count();
+        if let ErrorKind::ContextOverflow { limit: Some(limit), used } = error.kind()
+            && self.room.overflows == 0
+        {
+            model.record_window(limit);
+            meter.correct(weight, used.unwrap_or(limit));
+            return;
+        }
+        // The server does not say how much it takes, or what it says is wrong. What it has taken
+        // last does fit.
+        let sent = meter.tokens(weight);
+        let fits = if fits < sent { fits } else { 0 };
+        let known = compaction::window(model, &self.history);
+        let limit = (sent / 2).max(fits).min(known);
+        self.history.window_limit = Some((model.name().to_owned(), limit));
+    }
+
+    /// Takes note that the server reads only so much of a request.
+    pub(in crate::turn) fn limit_window(&mut self, model: &dyn Model, usage: TokenUsage) {
+        let read = (usage.input + usage.output).next_multiple_of(1_024);
+        let limit = compaction::window(model, &self.history).min(read);
+        self.history.window_limit = Some((model.name().to_owned(), limit));
+        self.history.meter.forget_count();
+    }
+
+    /// Tells the user once that the size of the window is not known, when that begins to matter.
+    fn tell_assumed_window(&self, model: &dyn Model, estimate: u64) {
+        let assumed = model.assumed_window();
+        if !compaction::is_window_assumed(model, &self.history)
+            || estimate < assumed / 100 * TELL_ASSUMED_AT
+        {
+            return;
+        }
+        if self.services.mark_assumed_window_told() {
+            self.services.client().update(Update::Notice(format!(
+                "How much {} can hold is not known, so {assumed} tokens are assumed. If that is \
+                 wrong, set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW.",
+                model.name()
+            )));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The settings that the session changes and its turn reads: model, effort, mode, rules.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use turnwright_llm::{Model, ReasoningEffort};
+use turnwright_policy::permission::{Mode, PolicyRules};
+
+/// The model of a session and its reasoning effort.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelSelection {
+    /// The model.
+    pub model: Arc<dyn Model>,
+    /// The reasoning effort; ignored by models that have none to choose.
+    pub effort: ReasoningEffort,
+}
+
+/// The model selection, set by the session and read by its turn.
+// Held only to copy a pointer.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedModelSelection(Arc<Mutex<SelectionState>>);
+
+#[derive(Debug)]
+struct SelectionState {
+    current: ModelSelection,
+    /// The model before the current one, until that has answered.
+    previous: Option<Arc<dyn Model>>,
+}
+
+impl SharedModelSelection {
+    pub(crate) fn new(model: Arc<dyn Model>, effort: ReasoningEffort) -> SharedModelSelection {
+        let current = ModelSelection { model, effort };
+        SharedModelSelection(Arc::new(Mutex::new(SelectionState { current, previous: None })))
+    }
+
+    pub(crate) fn get(&self) -> ModelSelection {
+        self.0.lock().current.clone()
+    }
+
+    pub(crate) fn set_model(&self, model: Arc<dyn Model>) {
+        let mut state = self.0.lock();
+        let previous = std::mem::replace(&mut state.current.model, model);
+        state.previous.get_or_insert(previous);
+    }
+
+    /// Sets the model of a stored session. The one before has not had anything of the conversation.
+    pub(crate) fn restore_model(&self, model: Arc<dyn Model>) {
+        self.0.lock().current.model = model;
+    }
+
+    pub(crate) fn set_effort(&self, effort: ReasoningEffort) {
+        self.0.lock().current.effort = effort;
+    }
+
+    /// The model that has the conversation so far in its cache, if it is not the current one.
+    pub(super) fn previous(&self) -> Option<Arc<dyn Model>> {
+        self.0.lock().previous.clone()
+    }
+
+    /// Takes note that the current model has answered.
+    pub(super) fn forget_previous(&self) {
+        self.0.lock().previous = None;
+    }
+}
+
+/// The mode that the model was last told; `None` if that message is no longer in its context.
+// Held only to copy a value.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AnnouncedMode(Arc<Mutex<Option<Mode>>>);
+
+impl AnnouncedMode {
+    /// Marks the mode as unknown to the model.
+    pub(crate) fn forget(&self) {
+        *self.0.lock() = None;
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
+    /// Marks this mode as told. Returns the one before.
+    pub(super) fn announce(&self, mode: Mode) -> Option<Mode> {
+        self.0.lock().replace(mode)
+    }
+}
+
+/// The permission rules of a session, set by the session and read by its turn.
+// Held only to copy a pointer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedRules(Arc<Mutex<Arc<PolicyRules>>>);
+
+impl SharedRules {
+    pub(crate) fn new(policy: PolicyRules) -> SharedRules {
+        SharedRules(Arc::new(Mutex::new(Arc::new(policy))))
+    }
+
+    pub(crate) fn get(&self) -> Arc<PolicyRules> {
+        Arc::clone(&self.0.lock())
+    }
+
+    pub(crate) fn set(&self, policy: PolicyRules) {
+        *self.0.lock() = Arc::new(policy);
+    }
+}

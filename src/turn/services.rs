@@ -1,0 +1,148 @@
+//! What a turn works with: the services and settings that its session owns.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::tools::{OfferContext, ToolEnv, Toolbox};
+use turnwright_policy::permission::{Mode, SharedMode};
+use turnwright_store::{Entry, SessionLog};
+use turnwright_types::client::Client;
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{History, Message, PromptPart};
+use turnwright_types::update::Update;
+
+use super::{
+    AdmissionQueue, AnnouncedMode, CacheGuard, FolderInstructions, ModelFinder, SharedChecks,
+    SharedModelSelection, SharedRules, SharedSpending, SpendingLimits,
+};
+
+/// The services and settings that a turn works with. The session owns them and clones the handle
+/// for each of its turns.
+#[derive(Clone)]
+pub(crate) struct TurnServices {
+    /// The model and its effort. A change applies from the next request on.
+    pub selection: SharedModelSelection,
+    /// The tools that the model can call.
+    pub tools: Arc<Toolbox>,
+    /// The environment that the tools work in.
+    pub env: Arc<ToolEnv>,
+    /// How much is done without asking. A change applies from the next effect on.
+    pub mode: SharedMode,
+    /// The mode that the model was last told.
+    pub announced_mode: AnnouncedMode,
+    /// The instructions of folders below the session's that the model has.
+    pub folder_instructions: FolderInstructions,
+    /// The permission rules. A change applies from the next effect on.
+    pub policy: SharedRules,
+    /// The commands that check what the model has edited.
+    pub checks: SharedChecks,
+    /// The instructions for the model.
+    pub system_prompt: Arc<str>,
+    /// The most requests to the model that one turn may make.
+    pub max_requests: u32,
+    /// Watches over what the provider has in its cache.
+    pub cache_guard: CacheGuard,
+    /// What a turn and the session may use up besides.
+    pub limits: SpendingLimits,
+    /// What the session has used up, also by helpers.
+    pub spending: SharedSpending,
+    /// The calls that wait or run, also those of helpers.
+    pub queue: AdmissionQueue,
+    /// Finds the models of helpers.
+    pub models: ModelFinder,
+    /// Whether the user was told that the server truncates prompts.
+    pub truncation_reported: Arc<AtomicBool>,
+    /// Whether the user was told that the size of the window is only assumed.
+    pub assumed_window_told: Arc<AtomicBool>,
+    /// Whether the user was told that the base URL lacks its version.
+    pub base_url_reported: Arc<AtomicBool>,
+    /// Whether the user was told that instructions, notes and skills could not be read.
+    pub context_missing: Arc<AtomicBool>,
+}
+
+impl std::fmt::Debug for TurnServices {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("TurnServices")
+            .field("selection", &self.selection)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The prefix of the context line that tells the model the mode.
+pub(super) const MODE_PREFIX: &str = "Mode: ";
+
+impl TurnServices {
+    pub(crate) fn client(&self) -> &Arc<dyn Client> {
+        &self.env.client
+    }
+
+    pub(crate) fn log(&self) -> &SessionLog {
+        &self.env.log
+    }
+
+    /// Shows a text to the user that the model does not get.
+    pub(crate) fn say(&self, id: MessageId, text: String) {
+        self.log().add_entry(Entry::Note { id: id.clone(), text: text.clone() });
+        self.client().update(Update::AgentText { message: id, text });
+    }
+
+    /// Notes that what the model was told with earlier prompts and results may no longer be in its context.
+    pub(crate) fn forget_told_context(&self) {
+        self.announced_mode.forget();
+        self.folder_instructions.forget();
+        self.env.skills.forget_loaded();
+    }
+
+    /// Sends the pending notices of the session log and of the MCP tools to the client.
+    pub(crate) fn send_notices(&self) {
+        for news in
+            self.log().take_notices().into_iter().chain(self.tools.remote_tools().take_notices())
+        {
+            self.client().update(Update::Notice(news));
+        }
+    }
+
+    /// Returns the context line about the mode, unless the model was already told this mode.
+    pub(crate) fn mode_context(&self) -> Option<String> {
+        let mode = self.mode.get();
+        (self.announced_mode.announce(mode) != Some(mode)).then(|| self.mode_line())
+    }
+
+    pub(super) fn mode_line(&self) -> String {
+        let (mode, can_confine) = (self.mode.get(), self.policy.get().can_confine);
+        format!("{MODE_PREFIX}{} ({})\n", mode.id(), mode.description(can_confine))
+    }
+
+    /// If the conversation's last line about the mode is still correct, marks it as told, so that
+    /// it is not repeated.
+    pub(crate) fn restore_announced_mode(&self, history: &History) {
+        let users = history.messages.iter().rev().filter_map(|it| match it.as_ref() {
+            Message::User(it) => Some(it),
+            _ => None,
+        });
+        let parts = users.flat_map(|it| it.parts.iter().rev());
+        let mut lines = parts.filter_map(|it| match it {
+            PromptPart::Context(text) => text.lines().rfind(|it| it.starts_with(MODE_PREFIX)),
+            _ => None,
+        });
+        if lines.next() == Some(self.mode_line().trim_end()) {
+            self.announced_mode.announce(self.mode.get());
+        }
+    }
+
+    /// Returns true the first time, for the notice about an assumed window.
+    pub(super) fn mark_assumed_window_told(&self) -> bool {
+        !self.assumed_window_told.swap(true, Ordering::Relaxed)
+    }
+
+    /// The facts that decide which tools the model is offered.
+    pub(crate) fn offer(&self) -> OfferContext {
+        OfferContext {
+            prefers_patches: self.selection.get().model.prefers_apply_patch(),
+            skills: self.env.skills.names(),
+            is_planning: self.mode.get() == Mode::Plan,
+            helpers: self.env.helpers.catalogue(),
+        }
+    }
+}

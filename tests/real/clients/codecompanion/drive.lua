@@ -9,6 +9,16 @@ local plenary, codecompanion, agent, screen, answer = unpack(arg, 1, 5)
 local prompts = vim.list_slice(arg, 6)
 local limit_ms = 60 * 1000
 
+-- Debian's LuaJIT calls the main program a coroutine, as Lua 5.2 does. CodeCompanion would then suspend it
+-- while it waits for the agent.
+local running = coroutine.running
+coroutine.running = function()
+  local current, is_main = running()
+  if not is_main then
+    return current
+  end
+end
+
 vim.opt.runtimepath:append({ plenary, codecompanion })
 vim.o.columns, vim.o.lines, vim.o.swapfile = 120, 60, false
 vim.cmd("runtime plugin/plenary.vim")
@@ -53,6 +63,14 @@ vim.api.nvim_create_autocmd("User", {
     end)
   end,
 })
+
+-- The chat connects in the background. A prompt that is sent before that is sometimes sent without its text.
+local function is_connected()
+  return chat.acp_connection ~= nil and chat.acp_connection:is_connected()
+end
+if not vim.wait(limit_ms, is_connected, 50) then
+  fail("the agent is not connected")
+end
 
 for _, prompt in ipairs(prompts) do
   local is_done = false

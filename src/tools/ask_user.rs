@@ -18,6 +18,8 @@ use turnwright_workspace::files::Roots;
 const MAX_OPTIONS: usize = 20;
 const MAX_OPTION_CHARS: usize = 200;
 const MAX_QUESTION_CHARS: usize = 4_000;
+/// What the card of a question says that is asked in the conversation.
+const ASKED: &str = "Asked below.";
 
 #[derive(Debug)]
 pub(super) struct AskUser;
@@ -80,8 +82,8 @@ impl Tool for AskUser {
                          answer:\n{shown}"
                     ),
                     view: None,
-                    raw: json!({ "message": shown }),
-                    content: vec![CallContent::Text(shown)],
+                    raw: json!({ "message": ASKED }),
+                    content: vec![CallContent::Text(ASKED.to_owned())],
                     images: Vec::new(),
                 }
             }

@@ -177,12 +177,11 @@ impl Tool for Exec {
                 );
             }
         }
-        let mut text = fenced(&escape_hidden(&args.command));
-        for place in targets.iter().take(1) {
-            let folder = ctx.env.files.roots().client_path(place);
-            text.push_str(&format!("\nin {}", escape_hidden_line(&folder.to_string_lossy())));
-        }
-        Ok(((), vec![CallContent::Text(text)]))
+        // A client that shows the command by itself leaves out a block that equals its own.
+        let command = fenced(&escape_hidden(&args.command)).replacen('\n', "console\n", 1);
+        let folder = targets.first().map(|it| ctx.env.files.roots().client_path(it));
+        let folder = folder.map(|it| format!("in {}", escape_hidden_line(&it.to_string_lossy())));
+        Ok(((), [command].into_iter().chain(folder).map(CallContent::Text).collect()))
     }
 
     async fn run(&self, args: ExecArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {

@@ -107,7 +107,9 @@ fn without_forms_the_question_is_asked_in_the_conversation_and_ends_the_turn() {
         cards::check(&agent);
         assert_eq!(agent.text(), expected);
         assert_eq!(cards::card(&agent, 0)["status"], "completed");
-        assert_eq!(cards::card(&agent, 0)["rawOutput"], json!({ "message": expected }));
+        // The question is in the conversation, and not on the card a second time.
+        assert_eq!(cards::card_text(&cards::card(&agent, 0)), "Asked below.");
+        assert_eq!(cards::card(&agent, 0)["rawOutput"], json!({ "message": "Asked below." }));
         assert_eq!(cards::requests(&agent), [""; 0], "it is no permission request");
         assert_eq!(agent.model().requests().len(), 1, "the answer is awaited");
 

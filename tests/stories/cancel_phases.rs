@@ -161,6 +161,24 @@ fn r_cancel_4_the_client_may_answer_the_permission_request_as_cancelled() {
 }
 
 #[test]
+fn r_perm_7_the_answer_cancelled_ends_the_turn_before_session_cancel_arrives() {
+    for answer in [
+        json!({ "outcome": { "outcome": "cancelled" } }),
+        json!({ "outcome": { "outcome": "cancelled", "optionId": "allow_once" } }),
+    ] {
+        let mut agent = TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
+        let id = agent.prompt("one");
+        let question = agent.wait_for_request("session/request_permission");
+        agent.respond(&question, &answer);
+        expect_cancelled(&mut agent, &id);
+        assert_eq!(agent.model().requests().len(), 1, "the model is not asked in vain");
+        agent.cancel();
+        go_on(&mut agent);
+        assert!(!agent.path("ran").exists());
+    }
+}
+
+#[test]
 fn r_cancel_5_an_allow_after_the_end_of_the_turn_executes_nothing() {
     let mut agent = TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
     let id = agent.prompt("one");

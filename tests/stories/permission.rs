@@ -126,15 +126,13 @@ fn r_perm_5_allow_always_ends_with_the_session() {
 }
 
 #[test]
-fn r_perm_6_and_7_only_a_selected_allow_option_allows_the_call() {
+fn r_perm_6_only_a_selected_allow_option_allows_the_call() {
     let answers = [
         json!({}),
         json!(null),
         json!("allow_once"),
         json!({ "outcome": {} }),
         json!({ "outcome": "allow_once" }),
-        json!({ "outcome": { "outcome": "cancelled" } }),
-        json!({ "outcome": { "outcome": "cancelled", "optionId": "allow_once" } }),
         json!({ "outcome": { "outcome": "selected" } }),
         json!({ "outcome": { "outcome": "selected", "optionId": "zzz" } }),
         json!({ "outcome": { "outcome": "selected", "optionId": "" } }),

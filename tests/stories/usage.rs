@@ -273,3 +273,18 @@ fn the_cost_is_that_of_the_prices_that_the_provider_lists() {
     let costs: Vec<_> = shown.iter().filter_map(|it| it["cost"]["amount"].as_f64()).collect();
     assert!((costs[0] - 0.003).abs() < 1e-9, "{shown:?}");
 }
+
+#[test]
+fn a_loaded_session_shows_the_gauge_again_also_if_the_window_is_assumed() {
+    let chunks = [finish(), usage(&json!({ "prompt_tokens": 900, "completion_tokens": 80 }))];
+    let provider = Provider::answering(move |_| with_chunks(&chunks));
+    let section = provider.section("p", "");
+    let mut agent = configured(&format!("model = 'p/m'\n{section}")).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let before = gauges(&agent);
+    let last = before.last().unwrap().clone();
+    assert_eq!(last["used"], 980);
+    let session = agent.session.clone();
+    agent.load(&session);
+    assert_eq!(gauges(&agent)[before.len()..], [last]);
+}

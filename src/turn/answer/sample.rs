@@ -239,6 +239,7 @@ impl Turn {
     /// used.
     fn report_usage(&mut self, model: &dyn Model, usage: Option<TokenUsage>, request: &Request) {
         self.history.spent.requests += 1;
+        let size = window(model, &self.history);
         // Zero tokens means that the server does not count.
         let counted = usage.filter(|it| it.input + it.output > 0);
         if let Some(usage) = counted {
@@ -249,13 +250,12 @@ impl Turn {
             if let Some(cost) = cost {
                 *self.history.cost.get_or_insert_default() += cost;
             }
-            self.services.log().record_usage(model.name(), usage, model.window(), cost);
+            self.services.log().record_usage(model.name(), usage, Some(size), cost);
             self.history.spent.tokens += usage.input + usage.output;
         } else {
             let none = TokenUsage::default();
             self.services.log().record_usage(model.name(), none, None, None);
         }
-        let size = window(model, &self.history);
         let fixed = || fixed_weight(&request.system, &request.tools);
         let used = self.history.meter.estimate(&self.history.messages, fixed).min(size);
         let (cached, cost) = (counted.map_or(0, |it| it.cached), self.history.cost);

@@ -141,7 +141,7 @@ impl Turn {
             Arguments::Object(value) => value,
             Arguments::Unusable { reason, .. } => return Err(reason.into()),
         };
-        let pending = self.runner.prepare(call.id, tool, arguments, self.cancel.child_token())?;
+        let pending = self.runner.prepare(call.id, tool, arguments, self.cancel.clone())?;
         let (mut pending, ticket) = self.runner.enqueue(pending).await?;
         let env = &self.services.env;
         let view = catch_panic_sync(|| pending.prepared.view(env.files.roots()))?;

@@ -249,6 +249,12 @@ impl CallRunner {
             let asking = self.env.client.request_permission(question);
             let answer = unless_cancelled(cancel, asking).await;
             let answer = answer.unwrap_or(PermissionAnswer::Cancelled);
+            // The client says that the user has ended the turn. Its `session/cancel` may come later.
+            if matches!(answer, PermissionAnswer::Cancelled)
+                && self.origin == CallOrigin::Conversation
+            {
+                cancel.cancel();
+            }
             if cancel.is_cancelled() && self.origin == CallOrigin::Conversation {
                 return Err(cancelled());
             }

@@ -4,6 +4,9 @@
 
 codecompanion_commit=f1afd02537c68b3dd6e0d41d4adda5ef538e0473
 plenary_commit=b9fd5226c2f76c951fc8ed5923d85e4de065e509
+agent_shell_commit=0baa3537be2fa17f7b60fe67a994dc6486ae2ec9
+acp_el_commit=4d7d58dc39870e9390e94617e13d7ada175d7945
+shell_maker_commit=ab4f8ebaf4ef7a7db4762c5d5075baea580044ba
 
 get_acpx() {
   local folder=$cache/acpx
@@ -58,24 +61,33 @@ get_codecompanion() {
     lack='no nvim from 0.11 (install it from https://neovim.io)'
     return 1
   fi
-  if ! plugin olimorris/codecompanion.nvim "$codecompanion_commit" ||
-    ! plugin nvim-lua/plenary.nvim "$plenary_commit"; then
+  if ! plugin nvim olimorris/codecompanion.nvim "$codecompanion_commit" ||
+    ! plugin nvim nvim-lua/plenary.nvim "$plenary_commit"; then
     lack='CodeCompanion cannot be fetched (are git and github.com there?)'
     return 1
   fi
 }
 
 get_agent-shell() {
-  lack='not automated yet: see docs/editors.md, and try it in Emacs from 29.1'
-  return 1
+  version="agent-shell ${agent_shell_commit:0:9}"
+  if ! emacs -Q --batch --eval '(kill-emacs (if (version< emacs-version "29.1") 1 0))' 2>/dev/null; then
+    lack='no emacs from 29.1 (install it from https://www.gnu.org/software/emacs)'
+    return 1
+  fi
+  if ! plugin emacs xenodium/agent-shell "$agent_shell_commit" ||
+    ! plugin emacs xenodium/acp.el "$acp_el_commit" ||
+    ! plugin emacs xenodium/shell-maker "$shell_maker_commit"; then
+    lack='agent-shell cannot be fetched (are git and github.com there?)'
+    return 1
+  fi
 }
 
-plugin() { # REPOSITORY COMMIT
-  local folder=$cache/nvim/${1#*/} log=$logs/install-${1#*/}
-  [[ $(git -C "$folder" rev-parse HEAD 2>/dev/null) == "$2" ]] && return
+plugin() { # EDITOR REPOSITORY COMMIT
+  local folder=$cache/$1/${2#*/} log=$logs/install-${2#*/}
+  [[ $(git -C "$folder" rev-parse HEAD 2>/dev/null) == "$3" ]] && return
   rm -rf "$folder"
   within 180 git init -q "$folder" >"$log" 2>&1 &&
-    within 180 git -C "$folder" fetch -q --depth 1 "https://github.com/$1" "$2" >>"$log" 2>&1 &&
+    within 180 git -C "$folder" fetch -q --depth 1 "https://github.com/$2" "$3" >>"$log" 2>&1 &&
     git -C "$folder" checkout -q FETCH_HEAD >>"$log" 2>&1
 }
 
@@ -93,8 +105,7 @@ try_codecompanion() {
 }
 
 try_agent-shell() {
-  problem='there is no driver'
-  return 1
+  plays agent-shell allowed agent_shell_runs y && plays agent-shell rejected agent_shell_runs 'C-c C-c'
 }
 
 # Starts a scripted model and a new project, lets the client run there, and compares what it shows with
@@ -128,6 +139,10 @@ compare_codecompanion() { # EXPECTED SHOWN
   diff "$1" "$2"
 }
 
+compare_agent-shell() { # EXPECTED SHOWN
+  diff "$1" "$2"
+}
+
 # Which screens there are depends on timing, so each line must be on one of them.
 compare_toad() { # EXPECTED SHOWN
   local line is_same=true
@@ -153,7 +168,18 @@ in_project() { # SECONDS COMMAND...
 # Replaces what differs from run to run and between systems.
 tidy() { # PROJECT
   sed -e "s|$1|PROJECT|g" -e "s|$bin|BIN|g" -e 's/ *$//' \
-    -e 's/[0-9a-f]\{8\}-[0-9a-f]\{4\}-[0-9a-f-]\{22\}/ID/g' -e '/^\* Sandbox: /d'
+    -e 's/[0-9a-f]\{8\}-[0-9a-f]\{4\}-[0-9a-f-]\{22\}/ID/g' -e '/^\* Sandbox: /d' \
+    -e '/^• Sandbox: /d' -e 's/^▼ Thought, ran/▼ Ran/' | without_thoughts
+}
+
+# The only thought is the notice that the sandbox has gaps, which not every system has: CodeCompanion shows
+# it as reasoning before a response, agent-shell as a folded section.
+without_thoughts() {
+  awk '/^### Reasoning$/ { skips = 1 }
+    /^▶ ✶ Thinking$/ { skips_blank = 1; next }
+    skips { if (/^### Response$/) { skips = 0; skips_blank = 1 }; next }
+    skips_blank { skips_blank = 0; if ($0 == "") next }
+    { print }'
 }
 
 acpx_runs() { # allowed|rejected
@@ -198,4 +224,12 @@ codecompanion_runs() { # accept_change|reject_change
     "$cache/nvim/plenary.nvim" "$cache/nvim/codecompanion.nvim" "$bin/turnwright" \
     "$folder/shown" "$1" "${prompts[@]}" || return
   cat "$folder/shown"
+}
+
+agent_shell_runs() { # KEYS
+  local prompts=('Do it.' Ask. 2 /status '/undo 99' '/mode nonsense')
+  # Rejecting also interrupts the turn.
+  [[ $1 == 'C-c C-c' ]] && prompts=('Do it.' 'Try again.' 'Once more.')
+  in_project 240 emacs -Q --batch -l "$here/clients/agent-shell/drive.el" "$root/docs/editors.md" \
+    "$cache/emacs" "$bin" "$1" "${prompts[@]}"
 }

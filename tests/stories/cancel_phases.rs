@@ -166,7 +166,8 @@ fn r_perm_7_the_answer_cancelled_ends_the_turn_before_session_cancel_arrives() {
         json!({ "outcome": { "outcome": "cancelled" } }),
         json!({ "outcome": { "outcome": "cancelled", "optionId": "allow_once" } }),
     ] {
-        let mut agent = TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
+        let mut agent =
+            TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
         let id = agent.prompt("one");
         let question = agent.wait_for_request("session/request_permission");
         agent.respond(&question, &answer);

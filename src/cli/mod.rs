@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::{Config, Flags, Paths, UserFile, parse_limit};
 use crate::log;
@@ -38,6 +38,9 @@ use turnwright_types::redact;
 
 /// How long exiting waits for unwritten log lines, in case nobody reads stderr.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The licences of this program and of everything that it contains; `turnwright-packages` makes the file.
+const LICENSES: &str = include_str!("licenses.txt");
 
 /// A coding agent for editors: speaks the Agent Client Protocol (ACP) over stdin and stdout
 #[derive(Debug, Parser)]
@@ -162,6 +165,9 @@ enum CliCommand {
         #[command(subcommand)]
         action: config::ConfigCommand,
     },
+    /// Print the licences of everything in this program
+    #[command(after_help = "Example: turnwright licenses | less")]
+    Licenses,
 }
 
 impl CliArgs {
@@ -217,6 +223,11 @@ pub fn run() -> ExitCode {
     exit_code
 }
 
+/// The definition of the command line, for completions and manual pages.
+pub fn command_line() -> clap::Command {
+    CliArgs::command()
+}
+
 /// Says what this program is to somebody who has typed a command that it does not have. Clap suggests
 /// any word that is a little similar; only one that begins alike is likely to be what was meant.
 fn explained(mut error: clap::Error) -> clap::Error {
@@ -262,6 +273,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Mcp { action } => mcp::run(action, &config),
         CliCommand::McpServer(args) => mcp_server::run(args, config),
         CliCommand::Config { action } => config::run(&action, &config),
+        CliCommand::Licenses => report("licenses", write_stdout(LICENSES).map_err(CliError::from)),
     }
 }
 

@@ -12,6 +12,7 @@ mod login;
 mod mcp;
 mod mcp_server;
 mod policy;
+mod run;
 #[cfg(unix)]
 mod sandbox;
 #[cfg(unix)]
@@ -80,6 +81,9 @@ enum CliCommand {
     /// Speak ACP on stdin and stdout (the default)
     #[command(after_help = "Example: turnwright acp --model gpt-5-mini")]
     Acp,
+    /// Run a prompt in the terminal, or have a conversation
+    #[command(after_help = run::AFTER_HELP)]
+    Run(run::RunCliArgs),
     /// Choose a provider and a model, and store the key
     ///
     /// Asks on a terminal. From a pipe, the first line is the key of --provider; without --provider,
@@ -254,6 +258,7 @@ fn explained(mut error: clap::Error) -> clap::Error {
 fn run_command(command: CliCommand, config: Config) -> ExitCode {
     match command {
         CliCommand::Acp => acp::run(config),
+        CliCommand::Run(args) => run::run(&args, config),
         CliCommand::Login(args) => login::login(&args, config),
         CliCommand::Logout(args) => login::logout(&args, &config),
         CliCommand::Doctor(args) => doctor::run(&args, config),

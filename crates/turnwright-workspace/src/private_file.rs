@@ -52,6 +52,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<String> {
 }
 
 #[cfg(all(test, unix))]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;

@@ -169,16 +169,12 @@ impl HelperSet {
 
     /// Counts a request of this conversation.
     pub(crate) fn count_tokens(&self, usage: TokenUsage) {
-        let mut state = self.state.lock();
-        state.usage.input += usage.input;
-        state.usage.output += usage.output;
-        state.usage.cached += usage.cached;
+        self.state.lock().usage += usage;
     }
 
     /// The tokens of all requests of this conversation.
     pub(crate) fn tokens(&self) -> u64 {
-        let usage = self.state.lock().usage;
-        usage.input + usage.output
+        self.state.lock().usage.total()
     }
 }
 

@@ -139,14 +139,12 @@ enum TurnStep {
 impl Turn {
     pub(crate) fn new(
         services: TurnServices,
-        mut history: History,
+        history: History,
         grants: Grants,
         prompt: UserMessage,
         cancel: CancellationToken,
     ) -> Turn {
         let grants = Arc::new(Mutex::new(grants));
-        // What helpers in the background have used meanwhile is not part of this turn.
-        services.spending.add_helpers_to(&mut history);
         let mut turn =
             Turn::with_grants(services.clone(), history, Arc::clone(&grants), prompt, cancel);
         if services.env.helpers.catalogue().is_some() {

@@ -250,7 +250,7 @@ impl Turn {
                 *self.history.cost.get_or_insert_default() += cost;
             }
             self.services.log().record_usage(model.name(), usage, model.window(), cost);
-            self.history.spent.tokens += usage.input + usage.output;
+            self.history.spent.usage += usage;
         } else {
             let none = TokenUsage::default();
             self.services.log().record_usage(model.name(), none, None, None);

@@ -287,11 +287,10 @@ impl Compactor<'_> {
     fn record_usage(&mut self, reply: &Reply) {
         self.history.spent.requests += 1;
         let usage = reply.usage.unwrap_or_default();
-        let used = usage.input + usage.output;
-        self.history.spent.tokens += used;
+        self.history.spent.usage += usage;
         self.services.env.helpers.count_tokens(usage);
         let model = self.selection.model.as_ref();
-        let cost = model.price().filter(|_| used > 0).map(|it| it.cost(&usage));
+        let cost = model.price().filter(|_| usage.total() > 0).map(|it| it.cost(&usage));
         if let Some(cost) = cost {
             *self.history.cost.get_or_insert_default() += cost;
         }

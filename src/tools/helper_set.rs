@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::{ToolCtx, ToolOutcome};
 use turnwright_types::effect::CallView;
@@ -68,6 +69,16 @@ struct HelperSetState {
     notices: Vec<String>,
     /// The tokens of all requests of this conversation.
     usage: TokenUsage,
+    /// The running turn, in which the user can be asked, and the open questions.
+    turn: Option<(CancellationToken, TaskTracker)>,
+}
+
+/// Lets a helper in the background ask the user. The running turn does not end before this is dropped.
+#[derive(Debug)]
+pub(crate) struct QuestionTurn {
+    /// Cancelled with the turn.
+    pub(crate) cancel: CancellationToken,
+    _open: TaskTrackerToken,
 }
 
 impl Default for HelperSet {
@@ -146,6 +157,28 @@ impl HelperSet {
         self.stop.cancel();
         self.tracker.close();
         self.tracker.wait().await;
+    }
+
+    /// Lets helpers in the background ask the user while this turn runs. Outside a turn a client does not
+    /// expect a question, and some never answer one.
+    pub(crate) fn open_questions(&self, turn: &CancellationToken) {
+        self.state.lock().turn = Some((turn.clone(), TaskTracker::new()));
+    }
+
+    /// Waits until no question is open, and permits no further one.
+    pub(crate) async fn close_questions(&self) {
+        let turn = self.state.lock().turn.take();
+        if let Some((_, open)) = turn {
+            open.close();
+            open.wait().await;
+        }
+    }
+
+    /// Takes part in the running turn to ask the user; `None` if there is none.
+    pub(crate) fn join_turn(&self) -> Option<QuestionTurn> {
+        let state = self.state.lock();
+        let (cancel, open) = state.turn.as_ref()?;
+        Some(QuestionTurn { cancel: cancel.clone(), _open: open.token() })
     }
 
     /// Records how a helper in the background has ended, for the model.

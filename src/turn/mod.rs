@@ -218,6 +218,7 @@ impl Turn {
     pub(crate) async fn run(mut self) -> FinishedTurn {
         if !self.is_helper {
             self.services.env.checkpoint.drop_costly_baseline();
+            self.services.env.helpers.open_questions(&self.cancel);
         }
         self.services.tools.load_called_tools(&self.history);
         self.wait_for_servers().await;
@@ -268,6 +269,9 @@ impl Turn {
                 break Ok(StopReason::Cancelled);
             }
         };
+        if !self.is_helper {
+            self.services.env.helpers.close_questions().await;
+        }
         if self.cancel.is_cancelled() {
             result = Ok(StopReason::Cancelled);
         }

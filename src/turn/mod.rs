@@ -50,7 +50,7 @@ use loop_detector::LoopDetector;
 use next_step::TurnBudget;
 use room::make_room::RoomState;
 
-pub(crate) use answer::failures::stopped_note;
+pub(crate) use answer::failures::{leave_out_images, stopped_note};
 pub(crate) use cache_guard::CacheGuard;
 pub(crate) use calls::admission_queue::AdmissionQueue;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
@@ -220,7 +220,6 @@ impl Turn {
             self.services.env.checkpoint.drop_costly_baseline();
             self.services.env.helpers.open_questions(&self.cancel);
         }
-        self.services.tools.load_called_tools(&self.history);
         self.wait_for_servers().await;
         self.add_project_context().await;
         self.log_prompt();

@@ -1,6 +1,8 @@
 //! Helpers: the tool `agent` gives a task to a conversation of its own. What several of them do at the same
 //! time, what the user is shown and asked, how they end, and which types there are.
 
+use std::sync::{Arc, Barrier};
+
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::{self, hangs};
 use turnwright_testing::cards::{self, call};
@@ -516,18 +518,20 @@ fn more_helpers_than_calls_can_run_do_not_wait_for_each_other() {
     assert_eq!(last_results(&agent), expected);
 }
 
+/// An answer with these words, to which events can be added.
+fn events(words: &str) -> Answer {
+    let words = json!({ "index": 0, "delta": { "content": words } });
+    let finish = json!({ "index": 0, "delta": {}, "finish_reason": "stop" });
+    Answer::Events([words, finish].map(|it| json!({ "choices": [it] })).to_vec())
+}
+
 #[test]
 fn what_a_helper_costs_is_added_to_its_session() {
-    let text = |words: &str| {
-        let words = json!({ "index": 0, "delta": { "content": words } });
-        let finish = json!({ "index": 0, "delta": {}, "finish_reason": "stop" });
-        Answer::Events([words, finish].map(|it| json!({ "choices": [it] })).to_vec())
-    };
     let provider = Provider::answering(move |request| {
         let is_helper = request["messages"][0].to_string().contains("You are a helper");
         let (answer, input) = match (is_helper, has_result(request)) {
-            (true, _) => (text("Found."), 500),
-            (false, true) => (text("Done."), 3000),
+            (true, _) => (events("Found."), 500),
+            (false, true) => (events("Done."), 3000),
             (false, false) => {
                 let task =
                     json!({ "description": "look", "prompt": "the task", "type": "explore" });
@@ -553,6 +557,46 @@ fn what_a_helper_costs_is_added_to_its_session() {
     assert!((cost - 0.0045).abs() < 1e-9, "{cost}");
     let shown = cards::card_text(&cards::card(&agent, 0));
     assert!(shown.contains("0 tool calls, 500 tokens"), "{shown}");
+}
+
+#[test]
+fn what_a_helper_costs_that_ends_after_the_last_turn_is_kept_over_a_restart() {
+    let turn_has_ended = Arc::new(Barrier::new(2));
+    let waiting = Arc::clone(&turn_has_ended);
+    let provider = Provider::answering(move |request| {
+        let is_helper = request["messages"][0].to_string().contains("You are a helper");
+        let (answer, input) = match (is_helper, has_result(request)) {
+            (true, _) => {
+                waiting.wait();
+                (events("Found."), 500)
+            }
+            (false, true) => (events("Started."), 3000),
+            (false, false) => {
+                let task = json!({ "description": "look", "prompt": "the task",
+                    "type": "explore", "background": true });
+                (provider::calls("agent", &task), 1000)
+            }
+        };
+        let Answer::Events(mut events) = answer else { return answer };
+        let counted = json!({ "prompt_tokens": input, "completion_tokens": 0 });
+        events.push(json!({ "choices": [], "usage": counted }));
+        Answer::Events(events)
+    });
+    let price = "[providers.p.model.m]\nwindow = 10000\nprice = { input = 1.0, output = 1.0 }";
+    let settings = format!("model = 'p/m'\n{}", provider.section("p", price));
+    let capabilities = json!({ "subagents": {} });
+    let mut agent = configured(&settings).capabilities(capabilities).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    turn_has_ended.wait();
+    agent
+        .wait_for("the end of the helper", |it| it["params"]["update"]["state"]["state"] == "idle");
+    let session = agent.session.clone();
+    agent.restart();
+    agent.load(&session);
+    let updates = agent.updates();
+    let gauge = updates.iter().rfind(|it| it["sessionUpdate"] == "usage_update").unwrap();
+    let cost = gauge["cost"]["amount"].as_f64().unwrap();
+    assert!((cost - 0.0045).abs() < 1e-9, "{cost}");
 }
 
 const REVIEWER: &str = "---\nname: reviewer\ndescription: Reviews changes\ntools: Read, Grep\nmodel: strict-one\n---\n\

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::turn::room::compaction::window;
 use crate::turn::{ModelSelection, Turn};
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
+use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
     AssistantMessage, History, Message, PromptPart, ProviderState, StopReason, TokenUsage,
@@ -102,15 +103,10 @@ impl Turn {
     /// text for the user. Otherwise an image that the server cannot use would fail every request
     /// from now on.
     pub(super) fn drop_images(&mut self, error: &LlmError) -> Option<String> {
-        let messages = &mut self.history.messages;
-        let first = messages.iter().position(|it| it.has_images())?;
-        if !error.is_about_images() {
+        if !error.is_about_images() || !leave_out_images(&mut self.history.messages) {
             return None;
         }
-        // All later messages are replaced too: a message caches what was rendered up to it.
-        for message in &mut messages[first..] {
-            *message = Arc::new(without_images(message));
-        }
+        self.services.log().add_entry(Entry::ImagesLeftOut);
         let (host, message) = (error.host().unwrap_or_default(), error.message());
         let why = message.unwrap_or("no explanation");
         Some(format!("{host} could not use an image, so all images so far were left out. ({why})"))
@@ -214,6 +210,16 @@ pub(super) fn omission_notice(
         return None;
     };
     Some(format!("{name} does not accept {what}; they were left out."))
+}
+
+/// Replaces all images by a note. Returns whether there was one.
+pub(crate) fn leave_out_images(messages: &mut [Arc<Message>]) -> bool {
+    let Some(first) = messages.iter().position(|it| it.has_images()) else { return false };
+    // All later messages are replaced too: a message caches what was rendered up to it.
+    for message in &mut messages[first..] {
+        *message = Arc::new(without_images(message));
+    }
+    true
 }
 
 fn without_images(message: &Message) -> Message {

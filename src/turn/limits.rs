@@ -190,6 +190,12 @@ impl SpendingMeter {
     }
 }
 
+/// A limit of the session that is used up while no turn runs.
+pub(super) fn used_up_limit(limits: SpendingLimits, history: &History) -> Option<ReachedLimit> {
+    let now = amounts(&history.spent, history.cost, Duration::ZERO);
+    SpendingMeter::new(limits, history).reached(now)
+}
+
 /// What was used up `elapsed` after the turn has begun.
 #[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
 pub(super) fn amounts(spent: &Spending, cost: Option<f64>, elapsed: Duration) -> Amounts {

@@ -246,7 +246,8 @@ impl Turn {
                 }
                 TurnStep::Wait(delay, why) => self.wait(delay, why).await,
                 TurnStep::Continue(delay, why, nudge) => {
-                    self.push_hidden_message(Message::User(nudge_message(nudge)));
+                    let message = nudge_message(nudge, &self.history);
+                    self.push_hidden_message(Message::User(message));
                     self.wait(delay, Some(why)).await
                 }
                 TurnStep::Summarize(calls, limit) => self.ask_for_summary(calls, limit).await,

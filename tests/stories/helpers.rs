@@ -599,6 +599,33 @@ fn what_a_helper_costs_that_ends_after_the_last_turn_is_kept_over_a_restart() {
     assert!((cost - 0.0045).abs() < 1e-9, "{cost}");
 }
 
+#[test]
+fn a_helper_that_is_compacted_knows_which_files_it_has_changed() {
+    let task = format!("the task {}", "word ".repeat(12_000));
+    let write = |path: &str| call("write_file", &json!({ "path": path, "content": "x\n" }));
+    let usage = json!({ "usage": { "prompt_tokens": 24_000, "completion_tokens": 9 } });
+    let replies = json!([
+        [write("b")],
+        [call("agent", &json!({ "description": "write", "prompt": task }))],
+        says("Done."),
+        when("Write a summary that lets you go on", says("# Goal")),
+        when("the task", json!([write("a"), usage])),
+        when("the task", says("Written.")),
+    ]);
+    let mut agent = helpers(replies)
+        .permission("allow_once")
+        .variable("TURNWRIGHT_CONTEXT_WINDOW", "32000")
+        .start();
+    cards::turn(&mut agent);
+    let requests = agent.model().requests();
+    let told = "Files changed in this session, with the number of calls: ";
+    let facts: Vec<_> = requests
+        .iter()
+        .filter_map(|it| Some(it.body["messages"].to_string().split_once(told)?.1.to_owned()))
+        .collect();
+    assert!(!facts.is_empty() && facts.iter().all(|it| it.starts_with("a (1)\\n")), "{facts:?}");
+}
+
 const REVIEWER: &str = "---\nname: reviewer\ndescription: Reviews changes\ntools: Read, Grep\nmodel: strict-one\n---\n\
                         Be strict with every line.\n";
 

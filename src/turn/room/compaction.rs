@@ -13,6 +13,7 @@ use super::fit::fit;
 use super::handoff::{self, KeptTail};
 use crate::error::error_chain;
 use crate::turn::answer::silence::SilenceWatch;
+use crate::turn::limits::used_up_limit;
 use crate::turn::prompt::context;
 use crate::turn::{ModelSelection, TurnServices};
 use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
@@ -326,6 +327,9 @@ pub(crate) async fn compact_on_request(
     wish: &str,
     cancel: &CancellationToken,
 ) -> Option<String> {
+    if let Some(limit) = used_up_limit(services.limits, history) {
+        return Some(format!("Nothing was compacted. {}", limit.advice()));
+    }
     let selection = services.selection.get();
     let compactor = Compactor { services, cancel, history, selection };
     Some(match compactor.run(CompactionReason::Asked(wish)).await {

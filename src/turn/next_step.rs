@@ -353,9 +353,32 @@ mod tests {
             end: EndReason::Complete,
             calls: vec![],
             has_leaked_call: true,
+            fills_window: false,
         };
         assert!(next(leaked_reply(), &mut budget).starts_with("continue"));
         assert_eq!(next(leaked_reply(), &mut budget), "EndTurn");
+    }
+
+    #[test]
+    fn an_answer_that_fills_the_window_goes_on_once() {
+        let full = |end| SampleOutcome::Reply {
+            end,
+            calls: vec![],
+            has_leaked_call: false,
+            fills_window: true,
+        };
+        let mut budget = TurnBudget::new(4);
+        for (end, expected) in [
+            (EndReason::Length, "continue 0ns"),
+            (EndReason::Length, "MaxTokens"),
+            (EndReason::Length, "continue 0ns"),
+            (EndReason::Complete, "EndTurn"),
+            (EndReason::Length, "continue 0ns"),
+            (EndReason::Refused(String::new()), "Refusal"),
+            (EndReason::Length, "MaxTokens"),
+        ] {
+            assert_eq!(next(full(end), &mut budget), expected);
+        }
     }
 
     #[test]

@@ -352,7 +352,7 @@ impl SessionActor {
             Err(error) => {
                 tracing::error!(%error, "a turn died");
                 turn.cancel.cancel();
-                self.services.env.helpers.close_questions().await;
+                Box::pin(self.services.env.helpers.close_questions()).await;
                 // The identifiers that the dead turn has used must not be used again, and what its
                 // prompt told the model is gone.
                 self.history.minted += 10_000;

@@ -46,7 +46,7 @@ impl EarlyMessages {
         for message in self.messages {
             match message {
                 SessionMessage::Prompt { done, .. } => {
-                    done.complete(Ok(StopReason::Cancelled.into()))
+                    done.complete(Ok(StopReason::Cancelled.into()));
                 }
                 SessionMessage::SetMode { done, .. } => done.complete(Err(Error::Cancelled)),
                 SessionMessage::Set { done, .. } => done.complete(Err(Error::Cancelled)),

@@ -162,9 +162,10 @@ struct QuestionCard<'a> {
 
 impl Drop for QuestionCard<'_> {
     fn drop(&mut self) {
-        let states: &[_] = match self.is_allowed {
-            true => &[ToolCallStatus::InProgress, ToolCallStatus::Completed],
-            false => &[ToolCallStatus::Failed],
+        let states: &[_] = if self.is_allowed {
+            &[ToolCallStatus::InProgress, ToolCallStatus::Completed]
+        } else {
+            &[ToolCallStatus::Failed]
         };
         for state in states {
             let mut update = CallUpdate::new(self.call.clone(), *state);

@@ -4,6 +4,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -30,6 +31,16 @@ pub(crate) fn command(home: &Path) -> Command {
     command
 }
 
+/// Returns a command that runs the agent with this model.
+pub(crate) fn model_command(model: &Model, home: &Path) -> Command {
+    let mut command = command(home);
+    command
+        .env("OPENAI_BASE_URL", format!("http://{}/v1", model.address()))
+        .env("OPENAI_API_KEY", "sk-bench-0123456789")
+        .env("TURNWRIGHT_MODEL", "bench");
+    command
+}
+
 /// A running agent, connected over stdin and stdout.
 #[derive(Debug)]
 pub(crate) struct Agent {
@@ -39,28 +50,33 @@ pub(crate) struct Agent {
     stdout: BufReader<ChildStdout>,
     next_id: u64,
     bytes: usize,
-    folder: TempDir,
+    folder: Arc<TempDir>,
 }
 
 impl Agent {
     /// Starts the agent in this folder, without initializing the connection. A start-up time
     /// includes this call.
     pub(crate) fn spawn(model: &Model, folder: TempDir) -> io::Result<Agent> {
-        let mut command = command(folder.path());
-        command
-            .env("OPENAI_BASE_URL", format!("http://{}/v1", model.address()))
-            .env("OPENAI_API_KEY", "sk-bench-0123456789")
-            .env("TURNWRIGHT_MODEL", "bench");
-        Agent::spawn_command(command, folder)
+        Agent::spawn_command(model_command(model, folder.path()), folder)
     }
 
     /// Starts any agent.
-    pub(crate) fn spawn_command(mut command: Command, folder: TempDir) -> io::Result<Agent> {
+    pub(crate) fn spawn_command(
+        mut command: Command,
+        folder: impl Into<Arc<TempDir>>,
+    ) -> io::Result<Agent> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no stdout"))?;
-        Ok(Agent { child, stdin, stdout: BufReader::new(stdout), next_id: 1, bytes: 0, folder })
+        Ok(Agent {
+            child,
+            stdin,
+            stdout: BufReader::new(stdout),
+            next_id: 1,
+            bytes: 0,
+            folder: folder.into(),
+        })
     }
 
     /// Starts the agent in a new [`workspace`] and initializes the connection.

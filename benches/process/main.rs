@@ -1,7 +1,7 @@
 //! Measures the whole program against its budgets: `cargo bench --bench process [-- --quick]`. A
 //! missed budget is reported but is not an error, because the figures depend on the machine and on
 //! what else runs on it. Only figures of the same run can be compared. `TURNWRIGHT_BENCH_BINARY`
-//! names another agent to measure; `--walk` runs one session with it and measures nothing. `--peers`
+//! names another agent to measure; `--long-work` measures only that; `--walk` runs one session with it and measures nothing. `--peers`
 //! measures other ACP agents beside it.
 #![allow(
     clippy::disallowed_methods,
@@ -14,6 +14,7 @@ mod agent;
 mod floor;
 mod latency;
 mod load;
+mod long_work;
 mod model;
 mod peers;
 mod seed;
@@ -50,12 +51,28 @@ struct Rounds {
     streams: usize,
     /// The number of rounds of the long conversation.
     length: usize,
+    /// The number of turns of the session with compactions.
+    long_turns: usize,
 }
 
-const FULL: Rounds =
-    Rounds { starts: 30, turns: 60, bursts: 20, sessions: 200, streams: 200, length: 300 };
-const QUICK: Rounds =
-    Rounds { starts: 10, turns: 15, bursts: 5, sessions: 200, streams: 200, length: 60 };
+const FULL: Rounds = Rounds {
+    starts: 30,
+    turns: 60,
+    bursts: 20,
+    sessions: 200,
+    streams: 200,
+    length: 300,
+    long_turns: 1_000,
+};
+const QUICK: Rounds = Rounds {
+    starts: 10,
+    turns: 15,
+    bursts: 5,
+    sessions: 200,
+    streams: 200,
+    length: 60,
+    long_turns: 200,
+};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -68,6 +85,7 @@ fn main() -> ExitCode {
         // `cargo bench` passes `--bench`. `cargo test` does not, and must not run the measurements.
         _ if !arguments.contains(&"--bench") || arguments.contains(&"--test") => Ok(()),
         _ if arguments.contains(&"--peers") => peers::measure(FULL),
+        _ if arguments.contains(&"--long-work") => measure_long_work(),
         _ => measure(if arguments.contains(&"--quick") { QUICK } else { FULL }),
     };
     match result {
@@ -77,6 +95,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn measure_long_work() -> io::Result<()> {
+    let model = Model::start()?;
+    let mut table = Table::begin("long work");
+    long_work::compactions(&mut table, &model, FULL)?;
+    table.end();
+    Ok(())
 }
 
 fn measure(rounds: Rounds) -> io::Result<()> {
@@ -103,6 +129,7 @@ fn measure(rounds: Rounds) -> io::Result<()> {
     servers::all(&mut table, &model, rounds)?;
     sessions::load(&mut table, &model, rounds)?;
     latency::growth(&mut table, &model, rounds)?;
+    long_work::compactions(&mut table, &model, rounds)?;
     table.end();
     Ok(())
 }

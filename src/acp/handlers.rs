@@ -9,9 +9,8 @@ use super::responder::Responder;
 use super::wire::{
     Authenticate, Initialize, Prompt, SetConfigOption, SetMode, SetModel,
     schema::{
-        AuthenticateRequest, CancelNotification, PromptRequest, PromptResponse,
-        SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
-        SetSessionModeResponse,
+        AuthenticateRequest, CancelNotification, PromptRequest, SetSessionConfigOptionRequest,
+        SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
     },
 };
 use super::{capabilities, from_wire, offer, to_wire};
@@ -19,7 +18,7 @@ use crate::error::Error;
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::{Params, RequestId};
 use turnwright_types::ids::SessionId;
-use turnwright_types::message::StopReason;
+use turnwright_types::message::PromptEnd;
 use turnwright_types::update::ConfigOptionId;
 
 #[expect(clippy::needless_pass_by_value, reason = "every handler gets its parameters by value")]
@@ -70,9 +69,9 @@ pub(super) fn prompt(
         Err(error) => return reply.fail(&error),
     };
     let (key, in_flight) = connection.in_flight.register_prompt(id.clone(), session);
-    let done = reply.done(move |stop_reason: StopReason| {
+    let done = reply.done(move |end: PromptEnd| {
         drop(in_flight);
-        PromptResponse::new(to_wire::stop_reason(stop_reason))
+        to_wire::prompt_end(end)
     });
     handle.prompt(key, prompt, done);
 }

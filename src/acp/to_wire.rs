@@ -12,18 +12,18 @@ use super::wire::schema::{
     CompactionStatus, CompactionSummaryChunk, CompactionUpdate, ConfigOptionUpdate, ContentBlock,
     ContentChunk, Cost, CurrentModeUpdate, Diff, EmbeddedResource, EmbeddedResourceResource,
     ImageContent, MessageId, Meta, Notice, NoticeSeverity, PermissionOption, PermissionOptionKind,
-    Plan, PlanEntryPriority, PlanEntryStatus, RequestPermissionRequest, ResourceLink,
-    SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption, SessionId,
-    SessionInfoUpdate, SessionMode, SessionModeState, SessionUpdate, TextContent,
+    Plan, PlanEntryPriority, PlanEntryStatus, PromptResponse, RequestPermissionRequest,
+    ResourceLink, SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption,
+    SessionId, SessionInfoUpdate, SessionMode, SessionModeState, SessionUpdate, TextContent,
     TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation, ToolCallUpdate,
-    ToolCallUpdateFields, UnstructuredCommandInput, UsageUpdate,
+    ToolCallUpdateFields, UnstructuredCommandInput, Usage, UsageUpdate,
 };
 use turnwright_types::client::{ChoiceKind, PermissionChoice, PermissionRequest};
 use turnwright_types::effect::{
     CallContent, CallView, Location, ToolKind, escape_hidden, escape_hidden_line, terminal_safe,
 };
 use turnwright_types::ids;
-use turnwright_types::message::{Media, PromptPart, StopReason};
+use turnwright_types::message::{Media, PromptEnd, PromptPart, StopReason};
 use turnwright_types::timestamp;
 use turnwright_types::update::{
     self, COMMAND_TOOL, CallUpdate, CompactionState, ConfigOption, ConfigOptionId, PlanPriority,
@@ -326,7 +326,17 @@ pub(super) fn modes(all: &[ConfigOption]) -> Option<SessionModeState> {
     Some(SessionModeState::new(setting.current.clone(), modes))
 }
 
-pub(super) fn stop_reason(reason: StopReason) -> schema::StopReason {
+/// The answer to a prompt. Its usage goes to every client, because one that does not know the field
+/// ignores it (R-TURN-9). Cached tokens are a part of the input, and thoughts of the output.
+pub(super) fn prompt_end(PromptEnd { stop, usage }: PromptEnd) -> PromptResponse {
+    let part = |count: u64| Some(count).filter(|it| *it > 0);
+    let counted = Usage::new(usage.total(), usage.input, usage.output)
+        .cached_read_tokens(part(usage.cached))
+        .thought_tokens(part(usage.thought));
+    PromptResponse::new(stop_reason(stop)).usage(Some(counted).filter(|_| usage.total() > 0))
+}
+
+fn stop_reason(reason: StopReason) -> schema::StopReason {
     match reason {
         StopReason::EndTurn => schema::StopReason::EndTurn,
         StopReason::MaxTokens => schema::StopReason::MaxTokens,

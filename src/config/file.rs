@@ -49,6 +49,17 @@ pub(super) struct ConfigFile {
 pub(super) struct ModelsSection {
     /// The size of a context window in tokens to assume where it is not known.
     pub(super) assumed_window: Option<NonZeroU32>,
+    /// Fields of each request.
+    pub(super) request: Map<String, Value>,
+    /// Models by their whole name, also at the default endpoint.
+    pub(super) model: BTreeMap<String, NamedModelSection>,
+}
+
+/// `[models.model."NAME"]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct NamedModelSection {
+    pub(super) request: Map<String, Value>,
 }
 
 /// `[agent]`: what the model is told of itself, in addition to the built-in instructions.
@@ -135,7 +146,8 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "providers",
     "mcp",
 ];
-pub(super) const MODELS_KEYS: &[&str] = &["assumed_window"];
+pub(super) const MODELS_KEYS: &[&str] = &["assumed_window", "request", "model"];
+pub(super) const NAMED_MODEL_KEYS: &[&str] = &["request"];
 pub(super) const AGENT_KEYS: &[&str] = &["name", "system_prompt"];
 pub(super) const WEB_KEYS: &[&str] = &["allow"];
 pub(super) const SESSIONS_KEYS: &[&str] = &["keep_days", "max_size"];
@@ -187,6 +199,10 @@ impl ConfigFile {
         warn_unknown_keys(&table, "", TOP_KEYS, &mut notes);
         if let Some(models) = table.get("models").and_then(toml::Value::as_table) {
             warn_unknown_keys(models, "models.", MODELS_KEYS, &mut notes);
+            for (model, section) in subtables(models, "model") {
+                let at = format!("models.model.\"{model}\".");
+                warn_unknown_keys(section, &at, NAMED_MODEL_KEYS, &mut notes);
+            }
         }
         if let Some(agent) = table.get("agent").and_then(toml::Value::as_table) {
             warn_unknown_keys(agent, "agent.", AGENT_KEYS, &mut notes);

@@ -24,12 +24,12 @@ const RESERVED: &[(&str, &str)] = &[
     ("max_output_tokens", "set `max_output`"),
 ];
 
-/// The fields of the provider, overridden by those of the model, without those that the agent sets itself.
-pub(super) fn merge(
-    provider: &Map<String, Value>,
-    model: &Map<String, Value>,
+/// The fields of all these tables, of which later ones override earlier ones, without those that the agent
+/// sets itself.
+pub(super) fn merge<'a>(
+    tables: impl IntoIterator<Item = &'a Map<String, Value>>,
 ) -> Map<String, Value> {
-    let fields = provider.iter().chain(model).filter(|it| reserved(it.0).is_none());
+    let fields = tables.into_iter().flatten().filter(|it| reserved(it.0).is_none());
     fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
@@ -66,7 +66,7 @@ mod tests {
     fn a_model_s_fields_override_its_provider_s_and_reserved_ones_are_refused_in_words() {
         let provider = map(&json!({ "temperature": 0.2, "top_p": 0.9, "stream": false }));
         let model = map(&json!({ "temperature": 1, "messages": [], "max_tokens": 7 }));
-        let merged = merge(&provider, &model);
+        let merged = merge([&provider, &model]);
         assert_eq!(Value::from(merged.clone()), json!({ "temperature": 1, "top_p": 0.9 }));
         assert_eq!(describe(&merged), "temperature = 1, top_p = 0.9");
         assert_eq!(wrong_fields("providers.x", &merged), [""; 0]);

@@ -151,14 +151,18 @@ impl ProviderSources<'_> {
             ProviderRef::Unknown { name } => return Err(self.unknown_provider(name)),
             ProviderRef::None => return Ok(Provider::Unconfigured),
             ProviderRef::Default { model } => match &self.default {
-                Some(default) => EndpointSettings {
-                    base_url: default.base_url.clone(),
-                    key: default.key.clone(),
-                    model: model.map(str::to_owned).or_else(|| default.model.clone()),
-                    silence_limit: self.silence_limit(),
-                    assumed_window: self.assumed_window(),
-                    ..EndpointSettings::default()
-                },
+                Some(default) => {
+                    let model = model.map(str::to_owned).or_else(|| default.model.clone());
+                    EndpointSettings {
+                        base_url: default.base_url.clone(),
+                        key: default.key.clone(),
+                        request: self.request_fields(model.as_deref(), []),
+                        model,
+                        silence_limit: self.silence_limit(),
+                        assumed_window: self.assumed_window(),
+                        ..EndpointSettings::default()
+                    }
+                }
                 None => return Ok(Provider::Unconfigured),
             },
             ProviderRef::Section { name, model } => self.named_endpoint(name, model)?,
@@ -208,13 +212,28 @@ impl ProviderSources<'_> {
             api: self.api(name, section, known)?,
             headers,
             quirks: merged_quirks(&section.quirks, &model_section.quirks),
-            request: request_fields::merge(&section.request, &model_section.request),
+            request: self.request_fields(
+                Some(&format!("{name}/{model}")),
+                [&section.request, &model_section.request],
+            ),
             window: model_section.window,
             max_output: model_section.max_output,
             price: model_section.price,
             silence_limit: self.silence_limit(),
             assumed_window: self.assumed_window(),
         })
+    }
+
+    /// The fields that the settings add to the requests to the model of this whole name, with those of its
+    /// own section.
+    fn request_fields<const N: usize>(
+        &self,
+        name: Option<&str>,
+        own: [&Map<String, Value>; N],
+    ) -> Map<String, Value> {
+        let models = &self.file.models;
+        let named = name.and_then(|it| models.model.get(it)).map(|it| &it.request);
+        request_fields::merge(std::iter::once(&models.request).chain(own).chain(named))
     }
 
     fn assumed_window(&self) -> Option<u64> {

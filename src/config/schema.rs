@@ -120,8 +120,8 @@ mod tests {
 
     use super::*;
     use crate::config::file::{
-        AGENT_KEYS, MODEL_KEYS, MODELS_KEYS, PRICE_KEYS, PROVIDER_KEYS, SESSIONS_KEYS, TOP_KEYS,
-        WEB_KEYS,
+        AGENT_KEYS, MODEL_KEYS, MODELS_KEYS, NAMED_MODEL_KEYS, PRICE_KEYS, PROVIDER_KEYS,
+        SESSIONS_KEYS, TOP_KEYS, WEB_KEYS,
     };
     use crate::config::limits::LIMITS_KEYS;
     use crate::config::permissions::{PERMISSION_KEYS, RULE_KEYS};
@@ -154,6 +154,7 @@ mod tests {
         for (place, known) in [
             ("", TOP_KEYS),
             ("/properties/models", MODELS_KEYS),
+            ("/properties/models/properties/model/additionalProperties", NAMED_MODEL_KEYS),
             ("/properties/agent", AGENT_KEYS),
             ("/properties/web", WEB_KEYS),
             ("/properties/sessions", SESSIONS_KEYS),

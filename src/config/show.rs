@@ -66,6 +66,14 @@ impl Config {
                 settings.push(EffectiveSetting::new(&key, &value, self.file_path()));
             }
         }
+        let of_models = file.models.model.iter();
+        let of_models =
+            of_models.map(|(model, it)| (format!("models.model.\"{model}\".request"), &it.request));
+        let requests = std::iter::once(("models.request".to_owned(), &file.models.request));
+        for (key, fields) in requests.chain(of_models).filter(|it| !it.1.is_empty()) {
+            let value = request_fields::describe(fields);
+            settings.push(EffectiveSetting::new(&key, &value, self.file_path()));
+        }
         settings.extend(self.logins().all().iter().map(|it| self.login_setting(it)));
         if let Some(seconds) = file.mcp.wait() {
             settings.push(EffectiveSetting::new("mcp.wait_seconds", &seconds, self.file_path()));

@@ -82,6 +82,11 @@ impl ConfigFile {
         wrong.extend(self.wrong_agent());
         wrong.extend(wrong_checks(&self.checks));
         wrong.extend(self.sandbox.warnings(false));
+        wrong.extend(request_fields::wrong_fields("models", &self.models.request));
+        for (model, section) in &self.models.model {
+            let at = format!("models.model.\"{model}\"");
+            wrong.extend(request_fields::wrong_fields(&at, &section.request));
+        }
         for (name, provider) in &self.providers {
             wrong.extend(wrong_endpoint(name, provider));
             let at = format!("providers.{name}");
@@ -204,6 +209,12 @@ mod tests {
                 none(),
                 "[providers.x]\nrequest = { stream = false }",
                 "`providers.x.request` contains `stream`, which the agent sets itself: answers",
+            ),
+            (none(), "[models]\nrequest = { n = 2 }", "`models.request` contains `n`, which the"),
+            (
+                none(),
+                "[models.model.'p/m']\nrequest = { n = 2 }",
+                "`models.model.\"p/m\".request` contains `n`, which the agent sets itself",
             ),
             (none(), "[sandbox]\nnetwork = 'maybe'", "`maybe`, expected off, loopback or on"),
             (none(), "[sandbox]\nwrite = ['here']", "`here`, which must start with / or ~/"),

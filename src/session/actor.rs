@@ -30,7 +30,7 @@ use crate::turn::{FinishedTurn, SteeringQueue, TurnServices};
 use turnwright_llm::ReasoningEffort;
 use turnwright_policy::permission::{Grants, Mode};
 use turnwright_store::Entry;
-use turnwright_types::message::{History, StopReason};
+use turnwright_types::message::{History, PromptEnd, StopReason, TokenUsage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId, Update};
 
 /// The stop reason that is stored for a turn that has died.
@@ -74,7 +74,7 @@ pub(super) struct RunningTurn {
     pub(super) key: PromptKey,
     pub(super) cancel: CancellationToken,
     pub(super) task: JoinHandle<FinishedTurn>,
-    pub(super) done: Completion<StopReason>,
+    pub(super) done: Completion<PromptEnd>,
 }
 
 impl SessionActor {
@@ -341,14 +341,18 @@ impl SessionActor {
 
     async fn on_turn_end(&mut self, end: Result<FinishedTurn, JoinError>) {
         let Some(turn) = self.running.take() else { return };
+        let mut usage = TokenUsage::default();
         let result = match end {
             Ok(finished) => {
+                usage = finished.history.spent.usage.since(&self.history.spent.usage);
                 self.history = finished.history;
                 self.grants = finished.grants;
                 finished.result
             }
             Err(error) => {
                 tracing::error!(%error, "a turn died");
+                turn.cancel.cancel();
+                Box::pin(self.services.env.helpers.close_questions()).await;
                 // The identifiers that the dead turn has used must not be used again, and what its
                 // prompt told the model is gone.
                 self.history.minted += 10_000;
@@ -368,7 +372,7 @@ impl SessionActor {
         // The turn may have found new ones.
         self.update_commands();
         // The answer is queued before the next turn can send an update.
-        turn.done.complete(result);
+        turn.done.complete(result.map(|stop| PromptEnd { stop, usage }));
         // The model list or the model's capabilities may have changed.
         self.send_settings();
         if has_answered {

@@ -45,7 +45,9 @@ impl EarlyMessages {
         let mut closings = Vec::new();
         for message in self.messages {
             match message {
-                SessionMessage::Prompt { done, .. } => done.complete(Ok(StopReason::Cancelled)),
+                SessionMessage::Prompt { done, .. } => {
+                    done.complete(Ok(StopReason::Cancelled.into()));
+                }
                 SessionMessage::SetMode { done, .. } => done.complete(Err(Error::Cancelled)),
                 SessionMessage::Set { done, .. } => done.complete(Err(Error::Cancelled)),
                 SessionMessage::Steer { done, .. } => done.complete(Ok(false)),
@@ -71,7 +73,7 @@ impl EarlyMessages {
             match message {
                 SessionMessage::Prompt { key, done, .. } if is_cancelled(key) => {
                     self.has_cancelled_prompt = true;
-                    done.complete(Ok(StopReason::Cancelled));
+                    done.complete(Ok(StopReason::Cancelled.into()));
                 }
                 other => self.messages.push(other),
             }
@@ -101,14 +103,14 @@ mod tests {
 
     use super::*;
     use turnwright_policy::permission::Mode;
-    use turnwright_types::message::UserMessage;
+    use turnwright_types::message::{PromptEnd, UserMessage};
 
     type Answers = Arc<Mutex<Vec<String>>>;
 
     fn prompt(key: PromptKey, answers: &Answers) -> SessionMessage {
         let answers = Arc::clone(answers);
-        let done = Completion::new(move |result: Result<StopReason, Error>| {
-            let result = result.map_or_else(|it| it.to_string(), |it| format!("{it:?}"));
+        let done = Completion::new(move |result: Result<PromptEnd, Error>| {
+            let result = result.map_or_else(|it| it.to_string(), |it| format!("{:?}", it.stop));
             answers.lock().push(format!("{key}: {result}"));
         });
         SessionMessage::Prompt { key, prompt: UserMessage::text("x"), done }

@@ -57,7 +57,7 @@ use lifecycle::CancelFlag;
 use turnwright_policy::permission::Mode;
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
-use turnwright_types::message::{StopReason, UserMessage};
+use turnwright_types::message::{PromptEnd, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 pub(crate) use client_options::{ClientOptions, SystemPrompt};
@@ -143,7 +143,7 @@ enum SessionMessage {
     Prompt {
         key: PromptKey,
         prompt: UserMessage,
-        done: Completion<StopReason>,
+        done: Completion<PromptEnd>,
     },
     /// Words for the running turn. Reported is whether it takes them.
     Steer {
@@ -204,7 +204,7 @@ impl TitleNotifier {
 
 impl SessionHandle {
     /// Starts a turn, or queues the prompt behind the running one.
-    pub(crate) fn prompt(&self, key: PromptKey, prompt: UserMessage, done: Completion<StopReason>) {
+    pub(crate) fn prompt(&self, key: PromptKey, prompt: UserMessage, done: Completion<PromptEnd>) {
         if self.mailbox.capacity() <= RESERVED_FOR_CANCELS {
             return done.complete(Err(Error::InvalidState(TOO_MANY_REQUESTS.to_owned())));
         }

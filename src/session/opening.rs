@@ -77,7 +77,8 @@ pub(super) async fn open_and_run(
     let announcements = Announcements::new(notices, advertised, settings::all(&host, &services));
     let lifecycle = Lifecycle::new(opening.stop.clone(), cancelling, lock);
     let actor = SessionActor::new(host, services, announcements, lifecycle);
-    opening.start_and_run(actor, origin, options, servers, opened).await;
+    // A large future: it is moved into its task as a pointer.
+    Box::pin(opening.start_and_run(actor, origin, options, servers, opened)).await;
 }
 
 impl Opening {

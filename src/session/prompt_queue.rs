@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::PromptKey;
 use crate::completion::Completion;
 use crate::error::Error;
-use turnwright_types::message::{StopReason, UserMessage};
+use turnwright_types::message::{PromptEnd, StopReason, UserMessage};
 
 /// The most prompts that may wait behind a running turn.
 pub(super) const MAX_QUEUED_PROMPTS: usize = 32;
@@ -18,7 +18,7 @@ pub(super) fn too_many() -> Error {
 pub(super) struct QueuedPrompt {
     pub(super) key: PromptKey,
     pub(super) prompt: UserMessage,
-    pub(super) done: Completion<StopReason>,
+    pub(super) done: Completion<PromptEnd>,
 }
 
 /// The waiting prompts, the next one first.
@@ -42,14 +42,14 @@ impl PromptQueue {
     pub(super) fn cancel(&mut self, key: PromptKey) {
         let position = self.0.iter().position(|it| it.key == key);
         if let Some(queued) = position.and_then(|it| self.0.remove(it)) {
-            queued.done.complete(Ok(StopReason::Cancelled));
+            queued.done.complete(Ok(StopReason::Cancelled.into()));
         }
     }
 
     /// Answers all waiting prompts.
     pub(super) fn cancel_all(&mut self) {
         for queued in self.0.drain(..) {
-            queued.done.complete(Ok(StopReason::Cancelled));
+            queued.done.complete(Ok(StopReason::Cancelled.into()));
         }
     }
 }
@@ -80,8 +80,8 @@ mod tests {
                 match kind {
                     "+" => {
                         let answers = Arc::clone(&answers);
-                        let done = Completion::new(move |result: Result<StopReason, Error>| {
-                            assert_eq!(result.unwrap(), StopReason::Cancelled);
+                        let done = Completion::new(move |result: Result<PromptEnd, Error>| {
+                            assert_eq!(result.unwrap().stop, StopReason::Cancelled);
                             answers.lock().push(key);
                         });
                         queue.push(QueuedPrompt { key, prompt: UserMessage::text("x"), done });

@@ -35,6 +35,8 @@ impl SessionActor {
             let Some(QueuedPrompt { key, prompt, done }) = self.queue.next() else { return };
             let cancel = self.lifecycle.stop.child_token();
             self.send_notices();
+            // What helpers in the background have used meanwhile is not part of this turn.
+            self.services.spending.add_helpers_to(&mut self.history);
             let typed = first_text(&prompt);
             let work = self.prompt_work(prompt, typed, cancel.clone());
             let task = self.host.tracker().spawn(work);

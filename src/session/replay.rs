@@ -105,6 +105,7 @@ pub(super) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {
             builder.compact(replacement, kept, max_result);
         }
         Entry::Pruned { kept } => builder.prune(kept),
+        Entry::ImagesLeftOut => builder.leave_out_images(),
         Entry::Refused => builder.messages.retain(|(of, _)| *of != turn),
         _ => {}
     }
@@ -139,6 +140,12 @@ impl HistoryBuilder {
         turn::prune(&mut messages, kept);
         self.messages = turns.into_iter().zip(messages).collect();
         self.is_shortened = true;
+    }
+
+    fn leave_out_images(&mut self) {
+        let (turns, mut messages): (Vec<_>, Vec<_>) = self.messages.drain(..).unzip();
+        turn::leave_out_images(&mut messages);
+        self.messages = turns.into_iter().zip(messages).collect();
     }
 
     /// The provider's identifier and function name of a call of the last answer.

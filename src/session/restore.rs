@@ -95,13 +95,18 @@ async fn read_session(
                     services.client().update(update);
                 }
             }
+            for row in &stored.calls {
+                services.tools.load_stored_call(&row.tool, &row.outcome.raw_output);
+            }
             replay::add_entry(&mut builder, stored);
         }
         let Some(last) = last else { break };
         after = last;
     }
     let is_shortened = builder.is_shortened;
-    let mut history = builder.build(minted.max(row.last_id_number), row.cost_usd);
+    // A helper in the background may have gone on after the last turn.
+    let cost = [row.cost_usd, spent.1].into_iter().flatten().reduce(f64::max);
+    let mut history = builder.build(minted.max(row.last_id_number), cost);
     if let Some((used, size, cached)) = usage.filter(|_| replay) {
         // The conversation may no longer be the one that was counted.
         let (used, cached) = if is_shortened {
@@ -109,10 +114,10 @@ async fn read_session(
         } else {
             (used, cached)
         };
-        let (used, cost) = (used.min(size), row.cost_usd);
+        let used = used.min(size);
         services.client().update(Update::ContextUsage { used, size, cached, cost });
     }
-    history.spent = spent;
+    history.spent = spent.0;
     if is_interrupted {
         separate_unanswered_prompt(&mut history, services);
     }

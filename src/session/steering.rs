@@ -2,7 +2,7 @@
 
 use super::SessionActor;
 use crate::completion::Completion;
-use turnwright_types::message::{PromptPart, StopReason, UserMessage};
+use turnwright_types::message::{PromptEnd, PromptPart, StopReason, UserMessage};
 
 /// The command that precedes such words.
 const COMMAND: &str = "/steer";
@@ -14,15 +14,15 @@ impl SessionActor {
     pub(super) fn steer_if_asked(
         &mut self,
         prompt: UserMessage,
-        done: Completion<StopReason>,
-    ) -> Option<(UserMessage, Completion<StopReason>)> {
+        done: Completion<PromptEnd>,
+    ) -> Option<(UserMessage, Completion<PromptEnd>)> {
         let words = match words_of(prompt) {
             Ok(words) => words,
             Err(prompt) => return Some((prompt, done)),
         };
         match self.push_steering(words) {
             Ok(()) => {
-                self.report_when_saved(done, Ok(StopReason::EndTurn));
+                self.report_when_saved(done, Ok(StopReason::EndTurn.into()));
                 None
             }
             Err(words) => Some((words, done)),

@@ -19,7 +19,7 @@ use crate::config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 use crate::error::{Error, ErrorKind};
 use crate::turn::fixture::{ScriptedReply, TurnFixture, turn_fixture};
 use turnwright_policy::permission::Mode;
-use turnwright_types::message::{StopReason, UserMessage};
+use turnwright_types::message::{PromptEnd, StopReason, UserMessage};
 
 struct TestSession {
     handle: SessionHandle,
@@ -60,7 +60,9 @@ impl TestSession {
     fn prompt(&mut self, text: &str) -> oneshot::Receiver<Result<StopReason, Error>> {
         let (sender, receiver) = oneshot::channel();
         self.next += 1;
-        let done = Completion::new(move |result| drop(sender.send(result)));
+        let done = Completion::new(move |result: Result<PromptEnd, Error>| {
+            drop(sender.send(result.map(|it| it.stop)));
+        });
         self.handle.prompt(self.next, UserMessage::text(text), done);
         receiver
     }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::{ToolCtx, ToolOutcome};
 use turnwright_types::effect::CallView;
@@ -68,6 +69,16 @@ struct HelperSetState {
     notices: Vec<String>,
     /// The tokens of all requests of this conversation.
     usage: TokenUsage,
+    /// The running turn, in which the user can be asked, and the open questions.
+    turn: Option<(CancellationToken, TaskTracker)>,
+}
+
+/// Lets a helper in the background ask the user. The running turn does not end before this is dropped.
+#[derive(Debug)]
+pub(crate) struct QuestionTurn {
+    /// Cancelled with the turn.
+    pub(crate) cancel: CancellationToken,
+    _open: TaskTrackerToken,
 }
 
 impl Default for HelperSet {
@@ -148,6 +159,28 @@ impl HelperSet {
         self.tracker.wait().await;
     }
 
+    /// Lets helpers in the background ask the user while this turn runs. Outside a turn a client does not
+    /// expect a question, and some never answer one.
+    pub(crate) fn open_questions(&self, turn: &CancellationToken) {
+        self.state.lock().turn = Some((turn.clone(), TaskTracker::new()));
+    }
+
+    /// Waits until no question is open, and permits no further one.
+    pub(crate) async fn close_questions(&self) {
+        let turn = self.state.lock().turn.take();
+        if let Some((_, open)) = turn {
+            open.close();
+            open.wait().await;
+        }
+    }
+
+    /// Takes part in the running turn to ask the user; `None` if there is none.
+    pub(crate) fn join_turn(&self) -> Option<QuestionTurn> {
+        let state = self.state.lock();
+        let (cancel, open) = state.turn.as_ref()?;
+        Some(QuestionTurn { cancel: cancel.clone(), _open: open.token() })
+    }
+
     /// Records how a helper in the background has ended, for the model.
     pub(crate) fn add_news(&self, news: String) {
         self.state.lock().news.push(news);
@@ -169,16 +202,12 @@ impl HelperSet {
 
     /// Counts a request of this conversation.
     pub(crate) fn count_tokens(&self, usage: TokenUsage) {
-        let mut state = self.state.lock();
-        state.usage.input += usage.input;
-        state.usage.output += usage.output;
-        state.usage.cached += usage.cached;
+        self.state.lock().usage += usage;
     }
 
     /// The tokens of all requests of this conversation.
     pub(crate) fn tokens(&self) -> u64 {
-        let usage = self.state.lock().usage;
-        usage.input + usage.output
+        self.state.lock().usage.total()
     }
 }
 

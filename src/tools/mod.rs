@@ -80,7 +80,7 @@ pub(crate) use confinement::ConfinementSettings;
 pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard};
 pub(crate) use current_place::{current_place, edited_path};
 use hard_links::OtherNames;
-pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask};
+pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
 pub(crate) use hidden_paths::{KnownFolders, hidden_below};
 pub(crate) use project_context::{
     custom_commands, describe_notes, describe_skills, folder_instructions, project_sources,

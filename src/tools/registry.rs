@@ -2,7 +2,7 @@
 //! advertised.
 
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 
 use super::advertised_tools::schema_budget;
@@ -10,7 +10,7 @@ use super::arguments::letters_and_digits;
 use super::tool_index::LooseMatch;
 use super::{AllowedTools, AnyTool, RemoteTools, ToolIndex, tool_search};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::message::{History, Message, ToolSpecs};
+use turnwright_types::message::ToolSpecs;
 use turnwright_types::refusal::ToolRefusal;
 
 /// Cached lists of specs. There are as many different contexts as sets of skills and kinds of
@@ -115,7 +115,6 @@ pub struct Toolbox {
     built_in: Arc<Registry>,
     remote: RemoteTools,
     search: Arc<dyn AnyTool>,
-    has_loaded_called_tools: AtomicBool,
     /// The only tools of the session, if it is restricted.
     allowed: OnceLock<Arc<AllowedTools>>,
     // Held only to look at one list.
@@ -134,14 +133,7 @@ struct AdvertisedSpecs {
 impl Toolbox {
     pub fn new(built_in: Arc<Registry>, remote: RemoteTools) -> Toolbox {
         let search = super::new_tool_search(remote.clone());
-        Toolbox {
-            built_in,
-            remote,
-            search,
-            has_loaded_called_tools: AtomicBool::default(),
-            allowed: OnceLock::new(),
-            advertised: Mutex::default(),
-        }
+        Toolbox { built_in, remote, search, allowed: OnceLock::new(), advertised: Mutex::default() }
     }
 
     /// The tools of a helper of this session: those of these names, or all, without those that only the
@@ -213,20 +205,15 @@ impl Toolbox {
         (names, self.remote.index().tools().len())
     }
 
-    /// Marks the MCP tools that the conversation has called before as used, so that the model can
-    /// call them again without a search. Only the first call has an effect: later calls are seen
-    /// anyway.
-    pub fn load_called_tools(&self, history: &History) {
-        if self.has_loaded_called_tools.swap(true, Ordering::Relaxed) {
-            return;
+    /// Marks the MCP tool of a stored call as used, or those that a stored search has found, so that the
+    /// model can call them without another search.
+    pub fn load_stored_call(&self, tool: &str, raw_output: &Value) {
+        let name = bare_name(tool);
+        if self.is_search(name) {
+            self.remote.load(tool_search::found_names(raw_output));
+        } else if self.built_in.index.get(name).is_none() {
+            self.remote.load([name]);
         }
-        let calls = history.messages.iter().flat_map(|it| match it.as_ref() {
-            Message::Assistant(it) => it.calls.as_slice(),
-            Message::User(_) | Message::Tool(_) => &[],
-        });
-        let names = calls.map(|it| bare_name(&it.name));
-        self.remote
-            .load(names.filter(|it| self.built_in.index.get(it).is_none() && !self.is_search(it)));
     }
 
     /// The names of the MCP tools that a search finds.

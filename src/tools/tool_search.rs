@@ -82,6 +82,11 @@ impl Tool for ToolSearch {
     }
 }
 
+/// The tools that a search with this result has found.
+pub(super) fn found_names(raw_output: &Value) -> impl Iterator<Item = &str> {
+    raw_output["tools"].as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
 /// The servers with as many tool names as fit, for the description.
 fn overview(index: &ToolIndex) -> String {
     let mut servers: Vec<(&str, Vec<&str>)> = Vec::new();

@@ -83,6 +83,8 @@ impl Turn {
             }
         }
         self.checks.before = Some(before);
+        // What the checks have changed is no edit.
+        self.services.env.checkpoint.take_changes();
     }
 
     /// Notes whether these calls, which have run, have edited a file.
@@ -127,7 +129,10 @@ impl Turn {
 
     /// Whether the checks have to run before the turn ends: the model has edited files and says that it is
     /// done.
-    pub(super) fn must_check(&self) -> bool {
+    pub(super) fn must_check(&mut self) -> bool {
+        // Commands edit files, too, and so do helpers in the background. Nobody knows that before, so they
+        // count only if the checks ran before another edit of the turn.
+        self.checks.is_due |= self.services.env.checkpoint.take_changes();
         let is_done = || match self.history.messages.last().map(AsRef::as_ref) {
             Some(Message::Assistant(answer)) => answer.calls.is_empty(),
             _ => false,
@@ -151,6 +156,7 @@ impl Turn {
                 names.push(format!("`{name}`"));
             }
         }
+        self.services.env.checkpoint.take_changes();
         let end = TurnStep::End(Ok(StopReason::EndTurn));
         if names.is_empty() || self.cancel.is_cancelled() {
             return end;

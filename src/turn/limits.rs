@@ -190,20 +190,28 @@ impl SpendingMeter {
     }
 }
 
+/// A limit of the session that is used up while no turn runs.
+pub(super) fn used_up_limit(limits: SpendingLimits, history: &History) -> Option<ReachedLimit> {
+    let now = amounts(&history.spent, history.cost, Duration::ZERO);
+    SpendingMeter::new(limits, history).reached(now)
+}
+
 /// What was used up `elapsed` after the turn has begun.
 #[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
 pub(super) fn amounts(spent: &Spending, cost: Option<f64>, elapsed: Duration) -> Amounts {
     let minutes = (spent.time + elapsed).as_secs_f64() / 60.0;
-    [spent.requests as f64, spent.tokens as f64, cost.unwrap_or_default(), minutes]
+    [spent.requests as f64, spent.usage.total() as f64, cost.unwrap_or_default(), minutes]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::message::TokenUsage;
 
-    fn history(requests: u64, tokens: u64, cost: f64, minutes: u64) -> History {
+    fn history(requests: u64, input: u64, cost: f64, minutes: u64) -> History {
+        let usage = TokenUsage { input, ..TokenUsage::default() };
         let time = Duration::from_secs(60 * minutes);
-        let spent = Spending { requests, tokens, time };
+        let spent = Spending { requests, usage, time };
         History { spent, cost: Some(cost), ..History::default() }
     }
 

@@ -23,6 +23,9 @@ const CYCLE_QUESTION: usize = 5;
 /// The same for failures of one tool at one file.
 const FAILURE_REMINDER: usize = 4;
 const FAILURE_QUESTION: usize = 8;
+/// The same for answers with nothing but calls that cannot run.
+const INVALID_REMINDER: usize = 4;
+const INVALID_QUESTION: usize = 6;
 
 /// A call that has ended.
 pub(super) struct EndedCall<'a> {
@@ -38,9 +41,20 @@ pub(super) struct EndedCall<'a> {
 /// What goes round in circles, and how often it has by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repetition {
-    SameCall { times: usize },
-    Cycle { calls: usize, times: usize },
-    FailedEdit { times: usize },
+    SameCall {
+        times: usize,
+    },
+    Cycle {
+        calls: usize,
+        times: usize,
+    },
+    FailedEdit {
+        times: usize,
+    },
+    /// Answers whose calls name unknown tools or have invalid arguments.
+    InvalidCalls {
+        answers: usize,
+    },
 }
 
 /// What follows from a repetition.
@@ -63,6 +77,8 @@ pub(super) struct LoopDetector {
     failures: Vec<FailedEdits>,
     /// The number of the current answer.
     answer: usize,
+    /// How many answers in a row had only calls that cannot run.
+    invalid_answers: usize,
 }
 
 #[derive(Debug)]
@@ -75,9 +91,17 @@ struct FailedEdits {
 }
 
 impl LoopDetector {
-    /// The calls that follow are those of a new answer.
-    pub(super) fn begin_answer(&mut self) {
+    /// The calls that follow are those of a new answer. `all_invalid` if none of them could run, because
+    /// the tool is unknown or the arguments are invalid.
+    pub(super) fn begin_answer(&mut self, all_invalid: bool) -> Option<LoopFinding> {
         self.answer += 1;
+        self.invalid_answers = if all_invalid { self.invalid_answers + 1 } else { 0 };
+        let found = Repetition::InvalidCalls { answers: self.invalid_answers };
+        match self.invalid_answers {
+            INVALID_REMINDER => Some(LoopFinding::Remind(found)),
+            INVALID_QUESTION.. => Some(LoopFinding::Ask(found)),
+            _ => None,
+        }
     }
 
     /// Forgets everything: the user has said something new.
@@ -306,7 +330,7 @@ mod tests {
             let result = &number.to_string();
             let tool = "edit_file";
             if number != 6 {
-                detector.begin_answer();
+                detector.begin_answer(false);
             }
             detector.add(&EndedCall { tool, arguments: &arguments, ok, result, edited: Some("a") })
         };

@@ -8,13 +8,15 @@ use super::{Turn, TurnStep, redacted};
 use crate::tools;
 use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{ToolKind, escape_hidden_line, shorten_title};
+use turnwright_types::ids::CallId;
 use turnwright_types::message::{
-    Arguments, AssistantMessage, Message, StopReason, ToolCall, ToolMessage,
+    Arguments, AssistantMessage, Message, StopReason, ToolCall, ToolMessage, UserMessage,
 };
 
 /// The answers to the question whether the turn goes on.
 const GO_ON: &str = "Go on";
 const STOP: &str = "Stop";
+const GUIDE: &str = "Tell it what to do instead";
 
 /// A repetition that the user is asked about.
 pub(super) struct LoopQuestion {
@@ -28,6 +30,7 @@ impl Turn {
     pub(super) async fn check_loops(
         &mut self,
         results: &mut [ToolMessage],
+        all_invalid: bool,
     ) -> Option<LoopQuestion> {
         if !self.services.limits.stops_loops {
             return None;
@@ -36,7 +39,7 @@ impl Turn {
         let Message::Assistant(AssistantMessage { calls, .. }) = answer.as_ref() else {
             return None;
         };
-        self.loops.begin_answer();
+        let mut found = self.loops.begin_answer(all_invalid);
         let mut question = None;
         for (call, result) in calls.iter().zip(results) {
             let may_matter = !result.ok || self.loops.has_failures();
@@ -47,7 +50,7 @@ impl Turn {
                 result: &result.text,
                 edited: may_matter.then(|| self.edited_path(call)).flatten(),
             };
-            match self.loops.add(&ended) {
+            match self.loops.add(&ended).or(found.take()) {
                 Some(LoopFinding::Remind(repetition)) => {
                     let note = self.reminder(repetition, call).await;
                     result.text = format!("{}\n{note}", result.text.trim_end_matches('\n'));
@@ -79,6 +82,10 @@ impl Turn {
                 "[You have made the same {calls} calls in turn {times} times, always with the same \
                  results. Do something else, or say what is missing.]"
             ),
+            Repetition::InvalidCalls { answers } => format!(
+                "[{answers} answers in a row had only calls that cannot run. Call a tool that you were \
+                 given, with arguments that fit its schema, or answer in words.]"
+            ),
             Repetition::FailedEdit { times } => {
                 let Arguments::Object(arguments) = &call.arguments else { return String::new() };
                 let place = tools::current_place(&self.services.env, arguments).await;
@@ -98,9 +105,9 @@ impl Turn {
         }
         let what = description(repetition, &call);
         let question = UserQuestion {
-            call: call.id,
+            call: call.id.clone(),
             question: format!("{what} Shall it go on?"),
-            options: vec![GO_ON.to_owned(), STOP.to_owned()],
+            options: [GO_ON, STOP, GUIDE].map(str::to_owned).to_vec(),
             allows_multiple: false,
         };
         let client = Arc::clone(self.services.client());
@@ -110,6 +117,12 @@ impl Turn {
             UserReply::Answered(words) if words.first().is_some_and(|it| it == GO_ON) => {
                 self.loops.reset();
                 return TurnStep::Sample;
+            }
+            UserReply::Answered(words) if words.first().is_some_and(|it| it == GUIDE) => {
+                match self.ask_for_guidance(call.id).await {
+                    Some(step) => return step,
+                    None => StopReason::EndTurn,
+                }
             }
             UserReply::Answered(_) => StopReason::EndTurn,
             UserReply::InConversation => {
@@ -125,6 +138,29 @@ impl Turn {
         };
         self.note_stop("the same was done again and again");
         TurnStep::End(Ok(reason))
+    }
+
+    /// Asks the user what the model should do instead, which it reads before its next request. `None` if
+    /// the user does not say it now.
+    async fn ask_for_guidance(&mut self, call: CallId) -> Option<TurnStep> {
+        let question = UserQuestion {
+            call,
+            question: "What should the model do instead?".to_owned(),
+            options: Vec::new(),
+            allows_multiple: false,
+        };
+        let client = Arc::clone(self.services.client());
+        let asking = self.cancel.run_until_cancelled(client.ask_user(question));
+        let Some(reply) = asking.await else {
+            return Some(TurnStep::End(Ok(StopReason::Cancelled)));
+        };
+        if let UserReply::Answered(words) = reply
+            && self.steering.push(self.services.log(), UserMessage::text(words.join("\n"))).is_ok()
+        {
+            return Some(TurnStep::Sample);
+        }
+        self.say("Stopped. Your next prompt tells it what to do instead.".to_owned());
+        None
     }
 }
 
@@ -143,6 +179,10 @@ fn description(repetition: Repetition, call: &ToolCall) -> String {
         Repetition::Cycle { calls, times } => format!(
             "The model has made the same {calls} calls in turn {times} times, always with the same \
              results. The last was `{shown}`."
+        ),
+        Repetition::InvalidCalls { answers } => format!(
+            "The model has given {answers} answers in a row with only calls that cannot run. The last \
+             was `{shown}`."
         ),
         Repetition::FailedEdit { times } => {
             format!("{times} edits of the same file have failed in a row. The last was `{shown}`.")

@@ -50,7 +50,7 @@ use loop_detector::LoopDetector;
 use next_step::{ShownSoFar, TurnBudget};
 use room::make_room::RoomState;
 
-pub(crate) use answer::failures::stopped_note;
+pub(crate) use answer::failures::{leave_out_images, stopped_note};
 pub(crate) use cache_guard::CacheGuard;
 pub(crate) use calls::admission_queue::AdmissionQueue;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
@@ -140,14 +140,12 @@ enum TurnStep {
 impl Turn {
     pub(crate) fn new(
         services: TurnServices,
-        mut history: History,
+        history: History,
         grants: Grants,
         prompt: UserMessage,
         cancel: CancellationToken,
     ) -> Turn {
         let grants = Arc::new(Mutex::new(grants));
-        // What helpers in the background have used meanwhile is not part of this turn.
-        services.spending.add_helpers_to(&mut history);
         let mut turn =
             Turn::with_grants(services.clone(), history, Arc::clone(&grants), prompt, cancel);
         if services.env.helpers.catalogue().is_some() {
@@ -221,8 +219,8 @@ impl Turn {
     pub(crate) async fn run(mut self) -> FinishedTurn {
         if !self.is_helper {
             self.services.env.checkpoint.drop_costly_baseline();
+            self.services.env.helpers.open_questions(&self.cancel);
         }
-        self.services.tools.load_called_tools(&self.history);
         self.wait_for_servers().await;
         self.add_project_context().await;
         self.log_prompt();
@@ -249,7 +247,8 @@ impl Turn {
                 }
                 TurnStep::Wait(delay, why) => self.wait(delay, why).await,
                 TurnStep::Continue(delay, why, nudge) => {
-                    self.push_hidden_message(Message::User(nudge_message(nudge)));
+                    let message = nudge_message(nudge, &self.history);
+                    self.push_hidden_message(Message::User(message));
                     self.wait(delay, Some(why)).await
                 }
                 TurnStep::Summarize(calls, limit) => self.ask_for_summary(calls, limit).await,
@@ -271,6 +270,9 @@ impl Turn {
                 break Ok(StopReason::Cancelled);
             }
         };
+        if !self.is_helper {
+            self.services.env.helpers.close_questions().await;
+        }
         if self.cancel.is_cancelled() {
             result = Ok(StopReason::Cancelled);
         }

@@ -34,6 +34,8 @@ pub(super) struct TurnBudget {
     nudges: u32,
     /// Whether the model was already asked to continue the current answer.
     is_resumed: bool,
+    /// The same after the answer has filled the window.
+    has_made_room: bool,
     /// The most requests of the turn.
     max_requests: u32,
     /// Another limit that is reached by now.
@@ -53,6 +55,7 @@ impl TurnBudget {
             resumptions: MAX_RESUMPTIONS,
             nudges: 1,
             is_resumed: false,
+            has_made_room: false,
             max_requests: requests,
             reached: None,
             ending: None,
@@ -87,6 +90,8 @@ pub(super) enum SampleOutcome {
         calls: Vec<ToolCall>,
         /// Whether the text contains a tool call and the model is one that is told so.
         has_leaked_call: bool,
+        /// Whether the answer has ended because the window is full.
+        fills_window: bool,
     },
     /// The request failed, or the answer is incomplete.
     Failed {
@@ -119,12 +124,24 @@ pub(super) fn after_sample(
     }
     match sampled {
         SampleOutcome::Failed { error, shown } => after_failure(error, shown, budget, jitter),
-        SampleOutcome::Reply { end, calls, has_leaked_call } => {
+        SampleOutcome::Reply { end, calls, has_leaked_call, fills_window } => {
             budget.retries = MAX_RETRIES;
             budget.fragile_retries = MAX_FRAGILE_RETRIES;
             budget.is_resumed = false;
+            let is_continued = std::mem::take(&mut budget.has_made_room);
             match end {
                 EndReason::Refused(_) => TurnStep::End(Ok(StopReason::Refusal)),
+                // Before the next request the conversation is compacted.
+                EndReason::Length
+                    if fills_window
+                        && calls.is_empty()
+                        && !is_continued
+                        && budget.take_request().is_ok() =>
+                {
+                    budget.has_made_room = true;
+                    let why = "The model's window is full. Making room and continuing from there.";
+                    TurnStep::Continue(Duration::ZERO, why.to_owned(), Nudge::Full)
+                }
                 // The last call may be incomplete: none runs, but the model is told so.
                 EndReason::Length if calls.is_empty() || !TurnBudget::take(&mut budget.cuts) => {
                     TurnStep::End(Ok(StopReason::MaxTokens))
@@ -250,7 +267,7 @@ mod tests {
             extra: None,
         };
         let calls = (0..calls).map(call).collect();
-        SampleOutcome::Reply { end, calls, has_leaked_call: false }
+        SampleOutcome::Reply { end, calls, has_leaked_call: false, fills_window: false }
     }
 
     fn status(status: u16, retry_after: Option<u64>) -> SampleOutcome {
@@ -336,9 +353,32 @@ mod tests {
             end: EndReason::Complete,
             calls: vec![],
             has_leaked_call: true,
+            fills_window: false,
         };
         assert!(next(leaked_reply(), &mut budget).starts_with("continue"));
         assert_eq!(next(leaked_reply(), &mut budget), "EndTurn");
+    }
+
+    #[test]
+    fn an_answer_that_fills_the_window_goes_on_once() {
+        let full = |end| SampleOutcome::Reply {
+            end,
+            calls: vec![],
+            has_leaked_call: false,
+            fills_window: true,
+        };
+        let mut budget = TurnBudget::new(4);
+        for (end, expected) in [
+            (EndReason::Length, "continue 0ns"),
+            (EndReason::Length, "MaxTokens"),
+            (EndReason::Length, "continue 0ns"),
+            (EndReason::Complete, "EndTurn"),
+            (EndReason::Length, "continue 0ns"),
+            (EndReason::Refused(String::new()), "Refusal"),
+            (EndReason::Length, "MaxTokens"),
+        ] {
+            assert_eq!(next(full(end), &mut budget), expected);
+        }
     }
 
     #[test]

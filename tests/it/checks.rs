@@ -85,6 +85,31 @@ fn the_model_is_told_what_its_edits_have_broken_until_it_is_repaired() {
 }
 
 #[test]
+fn what_a_command_edits_after_another_edit_is_checked() {
+    let command = |it: &str| calls("exec", &json!({ "command": it }));
+    let replies = json!([
+        write("a.txt", "BAD new\n"),
+        says("Done."),
+        command("echo good > a.txt; echo BAD worse > b.txt"),
+        says("Repaired."),
+        command("echo good > b.txt"),
+        says("Now."),
+        command("cat a.txt"),
+        says("It is good."),
+    ]);
+    let mut agent = with_check().permission("allow_once").model(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    let told = last_prompt(&agent, 4);
+    assert!(told.contains("b.txt:1:BAD worse\n") && !told.contains("a.txt"), "{told}");
+    assert_eq!(agent.model().requests().len(), 6);
+    assert_eq!(checks(&agent).len(), 4);
+    // A command that edits nothing is not checked.
+    assert_eq!(agent.turn("more"), "end_turn");
+    assert_eq!(checks(&agent).len(), 4);
+}
+
+#[test]
 fn a_model_that_does_not_repair_it_ends_after_three_rounds() {
     let again = |number: usize| write("a.txt", &"BAD new\n".repeat(number));
     let mut replies = Vec::new();

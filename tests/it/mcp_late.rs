@@ -28,6 +28,8 @@ fn tools_of_a_server_that_connects_during_a_turn_are_appended_in_the_next_turn()
         .model(json!([calls("write_file", &file), says("done"), says("more")]))
         .server("early", &json!({ "tools": [{ "name": "b" }, { "name": "a" }] }))
         .server("aaa", &json!({ "start_ms": 6_000, "tools": [{ "name": "late" }] }))
+        .variable("TURNWRIGHT_LOG", "turnwright=info")
+        .noisy()
         .start();
     let turn = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
@@ -49,6 +51,13 @@ fn tools_of_a_server_that_connects_during_a_turn_are_appended_in_the_next_turn()
     assert!(text(last).starts_with(text(0).strip_suffix(']').unwrap()));
     assert_eq!(times(&agent, "Not connected yet: aaa."), 1, "{}", agent.thoughts());
     assert_eq!(times(&agent, "aaa is connected now: 1 tools."), 1, "{}", agent.thoughts());
+    // What has broken the prefix that the provider had in its cache is shown and logged.
+    agent.turn("/context");
+    let why = "tools were added: mcp__aaa__late";
+    assert!(agent.text().contains(&format!("* Request 2 of 3: {why}")), "{}", agent.text());
+    let (_, log) = agent.close();
+    let line = log.lines().find(|it| it.contains("the provider has to read the request anew"));
+    assert!(line.is_some_and(|it| it.contains(why)), "{log}");
 }
 
 #[test]

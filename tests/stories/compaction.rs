@@ -152,6 +152,36 @@ fn compact_takes_a_wish_and_rewind_sees_through_it() {
     assert_eq!(agent.model_transcript(3), ["user alpha", "assistant One.", "user gamma"]);
 }
 
+/// An answer that ends because the window of 32 000 tokens is full.
+fn full(text: &str) -> Value {
+    let usage = json!({ "prompt_tokens": 22_000, "completion_tokens": 9_990 });
+    json!([{ "text": text }, { "finish": "length" }, { "usage": usage }])
+}
+
+#[test]
+fn an_answer_that_has_filled_the_window_goes_on_once_room_was_made() {
+    let whole = "Understood.First half, second half.";
+    let cut = "Understood.First half, second halfThe answer was cut off, because the model's window is \
+               full. The conversation is compacted before the next request: say \"go on\".";
+    for (second, stop, shown) in
+        [(says(", second half."), "end_turn", whole), (full(", second half"), "max_tokens", cut)]
+    {
+        let script = json!([says("Understood."), full("First half"), says("# Goal"), second]);
+        let mut agent = TestAgent::builder()
+            .model(script)
+            .variable("TURNWRIGHT_CONTEXT_WINDOW", WINDOW)
+            .start();
+        assert_eq!(agent.turn("Never touch b.txt."), "end_turn");
+        assert_eq!(agent.turn(&long_prompt("Read this:", 18_000)), stop);
+        assert_eq!(agent.text(), shown);
+        assert_eq!(agent.model().requests().len(), 4);
+        assert!(is_summary_request(&agent.model_request(2)));
+        let last = text(&agent.model_request(3));
+        assert!(last.contains("It ended with:\\nFirst half"), "{last}");
+        assert!(agent.thoughts().contains("Making room and continuing"), "{}", agent.thoughts());
+    }
+}
+
 #[test]
 fn there_may_be_nothing_to_compact() {
     let mut agent = TestAgent::builder().start();

@@ -130,6 +130,29 @@ fn with_request_fields(server: &RawServer, api: &str) -> String {
 }
 
 #[test]
+fn s4_13_request_fields_need_no_section_of_a_provider() {
+    let server = greeter();
+    let file = "model = 'm'\nlist_models = false\n[models]\nrequest = { temperature = 0.7, top_p = 0.9 }\n\
+                [models.model.m]\nrequest = { top_p = 1 }\n[models.model.other]\nrequest = { top_p = 0 }\n";
+    let mut agent = unconfigured(file)
+        .variable("OPENAI_BASE_URL", &server.base_url())
+        .variable("OPENAI_API_KEY", "sk-of-nobody")
+        .start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let body = server.body(0);
+    assert_eq!((&body["temperature"], &body["top_p"]), (&json!(0.7), &json!(1)), "{body}");
+    // Those of a provider override those of all models, and those of the whole name all others.
+    let file = with_request_fields(&server, "chat")
+        + "[models]\nrequest = { temperature = 0, top_p = 0 }\n[models.model.'mine/m']\n\
+           request = { seed = 3 }\n";
+    let mut agent = unconfigured(&file).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let body = server.body(1);
+    assert_eq!((&body["temperature"], &body["top_p"]), (&json!(0.7), &json!(1)), "{body}");
+    assert_eq!(body["seed"], 3, "{body}");
+}
+
+#[test]
 fn s4_13_the_user_s_request_fields_are_sent_with_each_request_and_reserved_ones_are_not() {
     let server = greeter();
     let mut agent = unconfigured(&with_request_fields(&server, "chat")).start();

@@ -1,6 +1,8 @@
 //! Helpers: the tool `agent` gives a task to a conversation of its own. What several of them do at the same
 //! time, what the user is shown and asked, how they end, and which types there are.
 
+use std::sync::{Arc, Barrier};
+
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::{self, hangs};
 use turnwright_testing::cards::{self, call};
@@ -256,20 +258,86 @@ fn the_model_is_told_once_when_a_helper_in_the_background_is_done() {
     );
 }
 
+/// Starts a turn with a helper in the background that reads a file of the editor and then writes `a`.
+/// Returns the request for that file, too.
+fn writes_in_background(replies: &[Value]) -> (TestAgent, Value, Value) {
+    let write = call("write_file", &json!({ "path": "a", "content": "x" }));
+    let mut all = vec![
+        json!([in_background("the task")]),
+        when("the task", json!([call("read_file", &json!({ "path": "b" }))])),
+        when("the task", json!([write])),
+    ];
+    all.extend_from_slice(replies);
+    let capabilities = json!({ "fs": { "readTextFile": true } });
+    let files = helpers(all.into()).file("b", "2\n").file("c", "3\n");
+    let mut agent = files.capabilities(capabilities).start();
+    let id = agent.prompt("go");
+    let read = wait_for_read(&mut agent, "/b");
+    (agent, id, read)
+}
+
+/// Waits for a request for this file of the editor.
+fn wait_for_read(agent: &mut TestAgent, path: &str) -> Value {
+    let is_of = |it: &Value| it["params"]["path"].as_str().is_some_and(|it| it.ends_with(path));
+    let fits = |it: &Value| it["method"] == "fs/read_text_file" && is_of(it);
+    if let Some(request) = agent.log.iter().find(|it| fits(it)) {
+        return request.clone();
+    }
+    agent.wait_for("the request for a file", fits)
+}
+
 #[test]
-fn a_helper_in_the_background_asks_nobody_and_a_cancel_ends_it() {
-    let replies = json!([
-        [in_background("the task")],
-        says("Started."),
-        when("the task", json!([call("write_file", &json!({ "path": "a", "content": "x" }))])),
-        when("the task", hangs()),
-        when("and now", says("I see.")),
-    ]);
-    let mut agent = helpers(replies).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    eventually("the refusal", || requests_about(&agent, "the task").len() == 2);
-    let text = requests_about(&agent, "the task")[1]["messages"].to_string();
-    assert!(text.contains("a helper in the background cannot ask the user"), "{text}");
+fn a_helper_in_the_background_asks_while_a_turn_runs_which_waits_for_the_answer() {
+    let replies = [
+        json!([agent_call("explore", "the other")]),
+        says("Both are at work."),
+        when("the other", json!([call("read_file", &json!({ "path": "c" }))])),
+        when("the other", says("c says 3.")),
+        when("the task", says("Written.")),
+    ];
+    for allowed in [true, false] {
+        let (mut agent, id, read) = writes_in_background(&replies);
+        let other = wait_for_read(&mut agent, "/c");
+        agent.respond(&read, &json!({ "content": "2\n" }));
+        let question = agent.wait_for_request("session/request_permission");
+        assert_eq!(question["params"]["toolCall"]["title"], "general: Create a");
+        agent.respond(&other, &json!({ "content": "3\n" }));
+        agent.wait_for("the answer", |it| it.to_string().contains("Both are at work."));
+        agent.sync();
+        assert!(agent.log.iter().all(|it| it["result"]["stopReason"].is_null()));
+        agent.choose(&question, if allowed { "allow_once" } else { "reject_once" });
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        cards::check(&agent);
+        let card = cards::card(&agent, 2);
+        let end = if allowed { ("Allowed", "completed") } else { ("Not allowed", "failed") };
+        assert_eq!((cards::card_text(&card).as_str(), card["status"].as_str().unwrap()), end);
+        eventually("the end", || requests_about(&agent, "the task").len() == 3);
+        assert_eq!(agent.path("a").exists(), allowed);
+    }
+}
+
+#[test]
+fn a_cancel_withdraws_the_question_of_a_helper_in_the_background() {
+    let (mut agent, id, read) = writes_in_background(&[hangs(), cancellation::next_reply()]);
+    agent.respond(&read, &json!({ "content": "2\n" }));
+    let question = agent.wait_for_request("session/request_permission");
+    agent.cancel();
+    agent.respond(&question, &json!({ "outcome": { "outcome": "cancelled" } }));
+    cancellation::expect_cancelled(&mut agent, &id);
+    cards::check(&agent);
+    cancellation::go_on(&mut agent);
+    assert!(!agent.path("a").exists());
+}
+
+#[test]
+fn a_helper_in_the_background_asks_nobody_when_no_turn_runs_and_a_cancel_ends_it() {
+    let replies = [says("Started."), when("the task", hangs()), when("and now", says("I see."))];
+    let (mut agent, id, read) = writes_in_background(&replies);
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    agent.respond(&read, &json!({ "content": "2\n" }));
+    eventually("the refusal", || requests_about(&agent, "the task").len() == 3);
+    let text = requests_about(&agent, "the task")[2]["messages"].to_string();
+    assert!(text.contains("cannot ask the user when no turn runs"), "{text}");
     assert!(!agent.path("a").exists() && cards::questions(&agent) == 0);
     agent.cancel();
     agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
@@ -396,11 +464,20 @@ fn a_client_with_subagents_sees_each_helper_as_a_session_below_its_own() {
     let capabilities = json!({ "subagents": {} });
     let mut agent = helpers(replies).file("a", "1\n").capabilities(capabilities).start();
     cards::turn(&mut agent);
+    // The one in the background may end after the turn.
+    let end = json!({ "state": "idle", "stopReason": "end_turn" });
+    while agent.updates().iter().filter(|it| it["state"] == end).count() < 2 {
+        agent.wait_for_update("subagent_update");
+    }
     let updates = || agent.log.iter().filter(|it| it["method"] == "session/update");
     let states: Vec<_> =
         agent.updates().into_iter().filter(|it| it["sessionUpdate"] == "subagent_update").collect();
-    assert_eq!(states.len(), 2, "{states:?}");
-    assert_eq!(states[0]["title"], "explore: the task");
+    assert_eq!(states.len(), 4, "{states:?}");
+    let first = states.iter().find(|it| it["title"] == "explore: the task").unwrap();
+    let titles: Vec<_> = states.iter().filter_map(|it| it["title"].as_str()).collect();
+    assert!(titles.contains(&"general: the other"), "{titles:?}");
+    let of_first = |it: &Value| it["sessionId"] == first["sessionId"];
+    let states: Vec<_> = states.iter().filter(|it| of_first(it)).collect();
     assert_eq!(states[0]["state"], json!({ "state": "running" }));
     assert_eq!(states[1]["state"], json!({ "state": "idle", "stopReason": "end_turn" }));
     let child = &states[0]["sessionId"];
@@ -409,7 +486,8 @@ fn a_client_with_subagents_sees_each_helper_as_a_session_below_its_own() {
     let place = |fits: &dyn Fn(&Value) -> bool| -> Vec<usize> {
         updates().enumerate().filter(|(_, it)| fits(it)).map(|it| it.0).collect()
     };
-    let announced = place(&|it| it["params"]["update"]["sessionUpdate"] == "subagent_update");
+    let is_state = |it: &Value| it["params"]["update"]["sessionUpdate"] == "subagent_update";
+    let announced = place(&|it| is_state(it) && it["params"]["update"]["sessionId"] == *child);
     let shown = place(&|it| it["params"]["sessionId"] == *child);
     assert!(
         announced[0] < shown[0] && shown[shown.len() - 1] < announced[1],
@@ -440,18 +518,20 @@ fn more_helpers_than_calls_can_run_do_not_wait_for_each_other() {
     assert_eq!(last_results(&agent), expected);
 }
 
+/// An answer with these words, to which events can be added.
+fn events(words: &str) -> Answer {
+    let words = json!({ "index": 0, "delta": { "content": words } });
+    let finish = json!({ "index": 0, "delta": {}, "finish_reason": "stop" });
+    Answer::Events([words, finish].map(|it| json!({ "choices": [it] })).to_vec())
+}
+
 #[test]
 fn what_a_helper_costs_is_added_to_its_session() {
-    let text = |words: &str| {
-        let words = json!({ "index": 0, "delta": { "content": words } });
-        let finish = json!({ "index": 0, "delta": {}, "finish_reason": "stop" });
-        Answer::Events([words, finish].map(|it| json!({ "choices": [it] })).to_vec())
-    };
     let provider = Provider::answering(move |request| {
         let is_helper = request["messages"][0].to_string().contains("You are a helper");
         let (answer, input) = match (is_helper, has_result(request)) {
-            (true, _) => (text("Found."), 500),
-            (false, true) => (text("Done."), 3000),
+            (true, _) => (events("Found."), 500),
+            (false, true) => (events("Done."), 3000),
             (false, false) => {
                 let task =
                     json!({ "description": "look", "prompt": "the task", "type": "explore" });
@@ -477,6 +557,73 @@ fn what_a_helper_costs_is_added_to_its_session() {
     assert!((cost - 0.0045).abs() < 1e-9, "{cost}");
     let shown = cards::card_text(&cards::card(&agent, 0));
     assert!(shown.contains("0 tool calls, 500 tokens"), "{shown}");
+}
+
+#[test]
+fn what_a_helper_costs_that_ends_after_the_last_turn_is_kept_over_a_restart() {
+    let turn_has_ended = Arc::new(Barrier::new(2));
+    let waiting = Arc::clone(&turn_has_ended);
+    let provider = Provider::answering(move |request| {
+        let is_helper = request["messages"][0].to_string().contains("You are a helper");
+        let (answer, input) = match (is_helper, has_result(request)) {
+            (true, _) => {
+                waiting.wait();
+                (events("Found."), 500)
+            }
+            (false, true) => (events("Started."), 3000),
+            (false, false) => {
+                let task = json!({ "description": "look", "prompt": "the task",
+                    "type": "explore", "background": true });
+                (provider::calls("agent", &task), 1000)
+            }
+        };
+        let Answer::Events(mut events) = answer else { return answer };
+        let counted = json!({ "prompt_tokens": input, "completion_tokens": 0 });
+        events.push(json!({ "choices": [], "usage": counted }));
+        Answer::Events(events)
+    });
+    let price = "[providers.p.model.m]\nwindow = 10000\nprice = { input = 1.0, output = 1.0 }";
+    let settings = format!("model = 'p/m'\n{}", provider.section("p", price));
+    let capabilities = json!({ "subagents": {} });
+    let mut agent = configured(&settings).capabilities(capabilities).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    turn_has_ended.wait();
+    agent
+        .wait_for("the end of the helper", |it| it["params"]["update"]["state"]["state"] == "idle");
+    let session = agent.session.clone();
+    agent.restart();
+    agent.load(&session);
+    let updates = agent.updates();
+    let gauge = updates.iter().rfind(|it| it["sessionUpdate"] == "usage_update").unwrap();
+    let cost = gauge["cost"]["amount"].as_f64().unwrap();
+    assert!((cost - 0.0045).abs() < 1e-9, "{cost}");
+}
+
+#[test]
+fn a_helper_that_is_compacted_knows_which_files_it_has_changed() {
+    let task = format!("the task {}", "word ".repeat(12_000));
+    let write = |path: &str| call("write_file", &json!({ "path": path, "content": "x\n" }));
+    let usage = json!({ "usage": { "prompt_tokens": 24_000, "completion_tokens": 9 } });
+    let replies = json!([
+        [write("b")],
+        [call("agent", &json!({ "description": "write", "prompt": task }))],
+        says("Done."),
+        when("Write a summary that lets you go on", says("# Goal")),
+        when("the task", json!([write("a"), usage])),
+        when("the task", says("Written.")),
+    ]);
+    let mut agent = helpers(replies)
+        .permission("allow_once")
+        .variable("TURNWRIGHT_CONTEXT_WINDOW", "32000")
+        .start();
+    cards::turn(&mut agent);
+    let requests = agent.model().requests();
+    let told = "Files changed in this session, with the number of calls: ";
+    let facts: Vec<_> = requests
+        .iter()
+        .filter_map(|it| Some(it.body["messages"].to_string().split_once(told)?.1.to_owned()))
+        .collect();
+    assert!(!facts.is_empty() && facts.iter().all(|it| it.starts_with("a (1)\\n")), "{facts:?}");
 }
 
 const REVIEWER: &str = "---\nname: reviewer\ndescription: Reviews changes\ntools: Read, Grep\nmodel: strict-one\n---\n\

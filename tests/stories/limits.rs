@@ -125,3 +125,19 @@ fn money_is_counted_with_the_prices_of_the_settings() {
     let text = agent.text();
     assert!(text.starts_with("Hi.Hi.The limit of $1.50 for this session is reached."), "{text}");
 }
+
+#[test]
+fn a_session_that_has_used_up_its_limit_is_not_compacted() {
+    let mut agent = agent("[limits]\nsession_requests = 1\n", json!([says("One.")]));
+    agent.turn("go");
+    let before = agent.model().requests().len();
+    assert_eq!(agent.turn("/compact"), "end_turn");
+    assert_eq!(agent.model().requests().len(), before);
+    let said = agent.text();
+    assert!(
+        said.contains(
+            "Nothing was compacted. The limit of 1 requests for this session is reached."
+        ) && said.contains("limits.session_requests"),
+        "{said}"
+    );
+}

@@ -157,3 +157,44 @@ fn an_answer_that_repeats_a_call_ends_with_the_third_and_runs_the_first() {
     let skipped = agent.transcript().iter().filter(|it| it.contains("repeats this call")).count();
     assert!(skipped <= 2, "{:?}", agent.transcript());
 }
+
+#[test]
+fn answers_with_only_calls_that_cannot_run_are_a_circle_and_the_user_can_guide() {
+    let mut replies: Vec<_> =
+        (0..6).map(|it| calls(&format!("no_such_{it}"), &json!({ "a": it }))).collect();
+    replies.push(says("Done."));
+    let mut agent = TestAgent::builder().model(json!(replies)).capabilities(forms()).start();
+    let prompt = agent.prompt("go");
+    let form = agent.wait_for_request("elicitation/create");
+    let question = form["params"]["message"].as_str().unwrap();
+    assert!(question.contains("6 answers in a row"), "{question}");
+    let options = &form["params"]["requestedSchema"]["properties"]["answer"]["enum"];
+    let guide = "Tell it what to do instead";
+    assert_eq!(options, &json!(["Go on", "Stop", guide]));
+    agent.respond(&form, &json!({ "action": "accept", "content": { "answer": guide } }));
+    let form = agent.wait_for_request("elicitation/create");
+    let words = json!({ "answer": "Call list_dir." });
+    agent.respond(&form, &json!({ "action": "accept", "content": words }));
+    assert_eq!(agent.stop_reason(&prompt), "end_turn");
+    cards::check(&agent);
+    let told: Vec<_> = cards::results(&agent, 6)
+        .iter()
+        .map(|it| it.contains("answers in a row had only calls"))
+        .collect();
+    assert_eq!(told, [false, false, false, true, false, false]);
+    let last = agent.model_transcript(6).pop().unwrap();
+    assert!(last.contains("Call list_dir."), "{last}");
+}
+
+#[test]
+fn whoever_wants_to_guide_later_ends_the_turn() {
+    let mut agent = reads(6, forms());
+    let prompt = agent.prompt("go");
+    let form = agent.wait_for_request("elicitation/create");
+    let guide = json!({ "answer": "Tell it what to do instead" });
+    agent.respond(&form, &json!({ "action": "accept", "content": guide }));
+    let form = agent.wait_for_request("elicitation/create");
+    agent.respond(&form, &json!({ "action": "decline" }));
+    assert_eq!(agent.stop_reason(&prompt), "end_turn");
+    assert!(agent.text().contains("Your next prompt tells it"), "{}", agent.text());
+}

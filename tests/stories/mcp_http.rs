@@ -326,3 +326,29 @@ fn m_17_an_unreachable_server_is_connected_when_it_starts() {
         offered(&agent, turns - 1).contains(&"mcp__far__echo".to_owned())
     });
 }
+
+#[test]
+fn tools_that_a_search_has_found_before_a_compaction_are_offered_after_a_load() {
+    let stub = McpHttpStub::start(|request, stream| {
+        let is_list = request.method() == "tools/list";
+        if is_list {
+            let names: Vec<_> = (0..50).map(|it| format!("tool_{it}")).collect();
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            answer_json(stream, "", &request.result(&tools(&names)));
+        }
+        is_list
+    });
+    let search = calls("tool_search", &json!({ "query": "select:mcp__far__tool_7" }));
+    let replies = json!([search, says("Found."), says("A summary."), says("Again.")]);
+    let mut agent = TestAgent::builder().model(replies).server_as(stub.server("far", &[])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.turn("/compact"), "end_turn");
+    let session = agent.session.clone();
+    agent.restart();
+    agent.load(&session);
+    assert_eq!(agent.turn("again"), "end_turn");
+    let last = agent.model().requests().len() - 1;
+    assert!(!agent.model_request(last)["messages"].to_string().contains("select:mcp__far"));
+    let names = offered(&agent, last);
+    assert_eq!(names[names.len() - 2..], ["tool_search", "mcp__far__tool_7"]);
+}

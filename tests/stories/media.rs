@@ -264,6 +264,11 @@ fn an_unusable_image_is_left_out_and_the_next_image_is_sent() {
     assert_eq!(provider.chat_requests().len(), 4);
     assert_eq!(pictures(&provider.chat_requests()[3]), 1);
     assert_eq!(agent.thoughts().matches("could not use").count(), 1);
+    let session = agent.session.clone();
+    agent.restart();
+    agent.load(&session);
+    assert_eq!(agent.turn("And after a restart?"), "end_turn");
+    assert_eq!(provider.chat_requests().len(), 5, "it was refused once more");
 }
 
 /// Runs a turn in which the model reads a file. Returns the agent, whose first call has a card.

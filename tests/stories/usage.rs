@@ -163,6 +163,32 @@ fn r_turn_9_usage_is_that_of_the_last_request_and_the_cost_is_that_of_the_sessio
     assert_cost(&gauges(&agent)[0], 0.0028);
 }
 
+#[test]
+fn r_turn_9_the_answer_to_a_prompt_has_the_tokens_of_its_requests_and_of_no_others() {
+    let provider = Provider::answering(|body| {
+        let details = json!({ "reasoning_tokens": 30 });
+        let counted = json!({ "prompt_tokens": 900, "completion_tokens": 100,
+            "prompt_tokens_details": { "cached_tokens": 500 }, "completion_tokens_details": details });
+        if has_result(body) || !body.to_string().contains("list_dir") {
+            return with_chunks(&[finish(), usage(&counted)]);
+        }
+        let Answer::Events(mut events) = calls("list_dir", &json!({})) else { return says("") };
+        events.push(usage(&counted));
+        Answer::Events(events)
+    });
+    let mut agent = configured(&format!("model = 'p/m'\n{}", provider.section("p", ""))).start();
+    let used = |requests: u64| {
+        json!({ "totalTokens": 1000 * requests, "inputTokens": 900 * requests,
+            "outputTokens": 100 * requests, "cachedReadTokens": 500 * requests,
+            "thoughtTokens": 30 * requests })
+    };
+    for (prompt, expected) in [("go", used(2)), ("go on", used(1)), ("/status", Value::Null)] {
+        let id = agent.prompt(prompt);
+        let answer = agent.answer_to(&id);
+        assert_eq!(answer["result"]["usage"], expected, "{prompt}: {answer}");
+    }
+}
+
 fn assert_cost(gauge: &Value, expected: f64) {
     assert_eq!(gauge["cost"]["currency"], "USD", "{gauge}");
     let amount = gauge["cost"]["amount"].as_f64().unwrap();

@@ -16,6 +16,10 @@ const WINDOW: usize = MAX_UNIT * MIN_COPIES;
 /// that the user has asked for.
 pub(super) const LONG_UNIT: usize = 60;
 
+/// In a code block or a table, which may well have the same line again and again, so many checks in a row
+/// must find a repetition: it covers four times as many bytes.
+const QUOTED_CHECKS: usize = 3 * MIN_BYTES / CHECK_INTERVAL;
+
 /// Watches one stream.
 #[derive(Debug, Default)]
 pub(super) struct RepetitionDetector {
@@ -24,6 +28,9 @@ pub(super) struct RepetitionDetector {
     /// The number of bytes since the last check.
     unchecked: usize,
     is_found: bool,
+    /// How many checks in a row have found a repetition.
+    found_checks: usize,
+    lines: LineWatch,
     /// The least length of a repeated unit.
     min_unit: usize,
     /// Kept for the next check.
@@ -54,13 +61,48 @@ impl RepetitionDetector {
     }
 
     fn check(&mut self) {
+        self.lines.push(&self.recent[self.recent.len() - CHECK_INTERVAL..]);
         if self.recent.len() >= 2 * WINDOW {
             self.recent.drain(..self.recent.len() - WINDOW);
         }
         let start = self.recent.len().saturating_sub(WINDOW);
         let window = &self.recent[start..];
-        self.is_found = window.len() >= MIN_BYTES
+        let is_repeated = window.len() >= MIN_BYTES
             && repeated_unit(window, &mut self.borders).is_some_and(|it| it >= self.min_unit);
+        self.found_checks = if is_repeated { self.found_checks + 1 } else { 0 };
+        let needed = if self.lines.is_quoted() { QUOTED_CHECKS } else { 1 };
+        self.is_found = self.found_checks >= needed;
+    }
+}
+
+/// Knows whether the end of a Markdown text is in a code block or a table.
+#[derive(Debug, Default)]
+struct LineWatch {
+    /// The first bytes of the current line that are not spaces, or of the last one, and their number.
+    start: [u8; 3],
+    length: usize,
+    is_code: bool,
+}
+
+impl LineWatch {
+    fn push(&mut self, text: &[u8]) {
+        for byte in text {
+            match byte {
+                b'\n' => self.length = 0,
+                b' ' if self.length == 0 => {}
+                _ if self.length < self.start.len() => {
+                    self.start[self.length] = *byte;
+                    self.length += 1;
+                    let is_whole = self.length == self.start.len();
+                    self.is_code ^= is_whole && [*b"```", *b"~~~"].contains(&self.start);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn is_quoted(&self) -> bool {
+        self.is_code || self.start[0] == b'|'
     }
 }
 
@@ -154,6 +196,19 @@ mod tests {
             ("nothing", String::new()),
         ] {
             assert!(!fires(&text), "{name}");
+        }
+    }
+
+    #[test]
+    fn in_code_and_tables_more_is_needed() {
+        let row = "| the same again | and once more the same | and the last column |\n";
+        let line = "    assert_eq!(result.status_code, 200, \"{message}\", message = it);\n";
+        for (before, unit) in [("```rust\n", line), ("| a | b | c |\n", row)] {
+            let text = |bytes: usize| format!("Here:\n{before}{}", unit.repeat(bytes / unit.len()));
+            assert!(!fires(&text(3 * MIN_BYTES)), "{before}");
+            assert!(fires(&text(5 * MIN_BYTES)), "{before}: endless");
+            let later = format!("{}\n```\n\n{}", text(MIN_BYTES), line.trim().repeat(100));
+            assert_eq!(fires(&later), before.starts_with('`'), "after the code");
         }
     }
 

@@ -144,7 +144,7 @@ mod tests {
             arguments: Arguments::Object(json!({})),
             extra: Some(json!({ "signature": "s" })),
         };
-        let usage = Some(TokenUsage { input: 7, output: 2, cached: 5 });
+        let usage = Some(TokenUsage { input: 7, output: 2, cached: 5, thought: 0 });
         let mut reply = Reply {
             end: EndReason::Complete,
             calls: vec![call],

@@ -71,6 +71,8 @@ pub enum Entry {
         /// The number of messages that stay as they were.
         kept: usize,
     },
+    /// For the model, all images before this were left out, because its server could not use one.
+    ImagesLeftOut,
     /// The turn was refused: the model does not see it.
     Refused,
     /// The conversation was rewound to just before an earlier entry.

@@ -124,13 +124,14 @@ pub fn file_versions(
 pub fn changed_files(
     connection: &Connection,
     session: i64,
+    call_prefix: &str,
     most: usize,
 ) -> Result<Vec<(PathBuf, u64)>, StoreError> {
     let mut find = connection.prepare_cached(
-        "SELECT path, count(*) FROM file_versions WHERE session = ? GROUP BY path \
-         ORDER BY max(id) DESC LIMIT ?",
+        "SELECT path, count(*) FROM file_versions WHERE session = ?1 AND substr(call, 1, length(?2)) \
+         = ?2 GROUP BY path ORDER BY max(id) DESC LIMIT ?3",
     )?;
-    let rows = find.query_map(params![session, most], |row| {
+    let rows = find.query_map(params![session, call_prefix, most], |row| {
         Ok((path_from_value(row.get_ref(0)?), row.get(1)?))
     })?;
     Ok(rows.collect::<Result<_, _>>()?)

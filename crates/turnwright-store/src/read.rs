@@ -13,7 +13,7 @@ use super::packed_json::unpack;
 use super::rows::{self, CardJson};
 use super::{CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry};
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{Arguments, Spending};
+use turnwright_types::message::{Arguments, Spending, TokenUsage};
 use turnwright_types::update::PlanEntry;
 
 /// A time as it is stored.
@@ -327,25 +327,28 @@ pub fn blob_by_hash(connection: &Connection, hash: &str) -> Result<Option<Vec<u8
     blobs::parse_hash(hash).map_or(Ok(None), |it| blobs::by_hash(connection, &it))
 }
 
-/// What a session and its helpers have used up. What a copy has from its original does not count, and the
+/// What a session and its helpers have used up, and its cost if prices are known. What a copy has from its original does not count, and the
 /// time of a helper is that of its turn.
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn session_spending(connection: &Connection, session: i64) -> Result<Spending, StoreError> {
+pub fn session_spending(
+    connection: &Connection,
+    session: i64,
+) -> Result<(Spending, Option<f64>), StoreError> {
     let row = connection.query_row(
-        "SELECT (SELECT count(*) FROM usage WHERE at >= own.created_at AND session IN (SELECT key FROM \
-         sessions WHERE key = own.key OR helper_of = own.id)), (SELECT coalesce(sum(input + output), \
-         0) FROM usage WHERE at >= own.created_at AND session IN (SELECT key FROM sessions WHERE key = \
-         own.key OR helper_of = own.id)), (SELECT coalesce(sum(ended_at - begun_at), 0) FROM turns \
-         WHERE session = own.key AND begun_at >= own.created_at AND kind = 'prompt') FROM sessions AS \
-         own WHERE own.key = ?",
+        "SELECT count(usage.id), coalesce(sum(input), 0), coalesce(sum(output), 0), \
+         coalesce(sum(cached), 0), sum(usage.cost), (SELECT coalesce(sum(ended_at - begun_at), 0) FROM turns WHERE \
+         session = own.key AND begun_at >= own.created_at AND kind = 'prompt') FROM sessions AS own \
+         LEFT JOIN usage ON at >= own.created_at AND session IN (SELECT key FROM sessions WHERE key = \
+         own.key OR helper_of = own.id) WHERE own.key = ?",
         [session],
-        |it| Ok((it.get(0)?, it.get(1)?, it.get::<_, i64>(2)?)),
+        |it| Ok((it.get(0)?, it.get(1)?, it.get(2)?, it.get(3)?, it.get(4)?, it.get::<_, i64>(5)?)),
     )?;
-    let (requests, tokens, millis) = row;
+    let (requests, input, output, cached, cost, millis) = row;
     let time = Duration::from_millis(millis.max(0).cast_unsigned());
-    Ok(Spending { requests, tokens, time })
+    let usage = TokenUsage { input, output, cached, thought: 0 };
+    Ok((Spending { requests, usage, time }, cost))
 }
 
 /// The usage of a session's last request whose context window is known: tokens in the window, its

@@ -27,6 +27,7 @@ pub(super) fn entry_size(entry: &Entry) -> usize {
         Entry::Plan { entries } => entries.iter().map(|it| it.content.len()).sum(),
         Entry::Cleared
         | Entry::Pruned { .. }
+        | Entry::ImagesLeftOut
         | Entry::Refused
         | Entry::Rewound { .. }
         | Entry::RewindUndone { .. }

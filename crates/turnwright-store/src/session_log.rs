@@ -127,6 +127,13 @@ impl SessionLog {
         SessionLog::with_changes(inner.store.clone(), session, Some(target))
     }
 
+    /// If this is the log of a helper: the session in which its file changes are recorded, and what the
+    /// names of its calls begin with there.
+    pub fn recorded_elsewhere(&self) -> Option<(SessionId, String)> {
+        let target = self.change_target()?;
+        Some((target.log.0.as_ref()?.session.clone(), target.call_prefix()))
+    }
+
     fn with_changes(store: Store, session: SessionId, changes: Option<ChangeTarget>) -> SessionLog {
         SessionLog(Some(Arc::new(SessionLogInner {
             store,
@@ -512,7 +519,11 @@ struct ChangeTarget {
 impl ChangeTarget {
     /// The call of a helper, as it is named in the other session.
     fn call_id(&self, call: &CallId) -> CallId {
-        CallId::from(format!("{}.{call}", self.call))
+        CallId::from(format!("{}{call}", self.call_prefix()))
+    }
+
+    fn call_prefix(&self) -> String {
+        format!("{}.", self.call)
     }
 
     fn record(

@@ -61,8 +61,9 @@ fn definition(method: &str, suffix: &str) -> String {
 fn against(name: &str, body: &Value, message: &Value) {
     static VALIDATORS: OnceLock<Mutex<HashMap<String, &'static Validator>>> = OnceLock::new();
     let mut validators = VALIDATORS.get_or_init(Mutex::default).lock().unwrap();
-    // Only the unstable schema has this update, in a definition that both have.
-    let is_unstable = body["update"]["sessionUpdate"] == "subagent_update";
+    // Only the unstable schema has this update and this field, in definitions that both have.
+    let is_unstable = body["update"]["sessionUpdate"] == "subagent_update"
+        || name == "PromptResponse" && body.get("usage").is_some();
     let key = format!("{name} {is_unstable}");
     let validator: &'static Validator = validators.entry(key).or_insert_with(|| {
         let holds = |it: &&Value| it["$defs"].get(name).is_some();

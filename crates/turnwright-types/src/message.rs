@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -163,6 +164,35 @@ pub struct TokenUsage {
     pub output: u64,
     /// The part of `input` that the provider read from its cache.
     pub cached: u64,
+    /// The part of `output` that is reasoning, if the provider says so.
+    pub thought: u64,
+}
+
+impl TokenUsage {
+    /// All tokens of the request and the answer.
+    pub fn total(&self) -> u64 {
+        self.input + self.output
+    }
+
+    /// What was used since the other, earlier state of the same count.
+    #[must_use]
+    pub fn since(&self, earlier: &TokenUsage) -> TokenUsage {
+        TokenUsage {
+            input: self.input.saturating_sub(earlier.input),
+            output: self.output.saturating_sub(earlier.output),
+            cached: self.cached.saturating_sub(earlier.cached),
+            thought: self.thought.saturating_sub(earlier.thought),
+        }
+    }
+}
+
+impl AddAssign for TokenUsage {
+    fn add_assign(&mut self, more: TokenUsage) {
+        self.input += more.input;
+        self.output += more.output;
+        self.cached += more.cached;
+        self.thought += more.thought;
+    }
 }
 
 /// How much a model should reason before it answers.
@@ -233,13 +263,28 @@ impl StopReason {
     }
 }
 
+/// How a prompt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromptEnd {
+    pub stop: StopReason,
+    /// The tokens of its requests, those of helpers included, as far as they were counted.
+    pub usage: TokenUsage,
+}
+
+impl From<StopReason> for PromptEnd {
+    /// The end of a prompt that made no request.
+    fn from(stop: StopReason) -> PromptEnd {
+        PromptEnd { stop, usage: TokenUsage::default() }
+    }
+}
+
 /// What a session has used up besides its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spending {
     /// Requests that were answered.
     pub requests: u64,
     /// The tokens of all requests and answers, as far as they were counted.
-    pub tokens: u64,
+    pub usage: TokenUsage,
     /// How long its turns took.
     pub time: Duration,
 }

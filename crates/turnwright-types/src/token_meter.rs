@@ -166,7 +166,7 @@ mod tests {
         let mut messages = vec![prompt(&"a".repeat(4_000 - 16))];
         let mut meter = TokenMeter::default();
         assert_eq!(meter.estimate(&messages, || 400), 1_100);
-        let usage = TokenUsage { input: 2_200, output: 100, cached: 0 };
+        let usage = TokenUsage { input: 2_200, output: 100, ..TokenUsage::default() };
         meter.record(&usage, 4_400, 1);
         assert_eq!(meter.estimate(&messages, || panic!("the system prompt is counted")), 2_300);
         messages.push(prompt(&"b".repeat(200 - 16)));
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_shorter_conversation_is_not_what_was_counted() {
         let mut meter = TokenMeter::default();
-        meter.record(&TokenUsage { input: 900, output: 0, cached: 0 }, 3_600, 3);
+        meter.record(&TokenUsage { input: 900, ..TokenUsage::default() }, 3_600, 3);
         assert_eq!(meter.estimate(&[prompt(&"a".repeat(384))], || 0), 100);
     }
 
@@ -187,7 +187,7 @@ mod tests {
     fn an_implausible_count_does_not_change_the_size_of_a_token() {
         for input in [1, 100_000] {
             let mut meter = TokenMeter::default();
-            meter.record(&TokenUsage { input, output: 0, cached: 0 }, 40_000, 1);
+            meter.record(&TokenUsage { input, ..TokenUsage::default() }, 40_000, 1);
             assert_eq!(meter.tokens(400), 100, "{input}");
         }
     }

@@ -161,6 +161,7 @@ enum LogOp {
     Cleared,
     Compacted(u8),
     Pruned(u8),
+    ImagesLeftOut,
     Refused,
     Rewound(u8),
     RewindUndone(u8),
@@ -179,6 +180,7 @@ fn op() -> impl Strategy<Value = LogOp> {
         1 => Just(LogOp::Cleared),
         2 => (0..5_u8).prop_map(LogOp::Compacted),
         1 => (0..5_u8).prop_map(LogOp::Pruned),
+        1 => Just(LogOp::ImagesLeftOut),
         1 => Just(LogOp::Refused),
         1 => (1..9_u8).prop_map(LogOp::Rewound),
         1 => (1..30_u8).prop_map(LogOp::RewindUndone),
@@ -256,6 +258,7 @@ impl LogWriter {
                 log.add_entry(Entry::Compacted { id, replacement, kept, max_result: 3 });
             }
             LogOp::Pruned(kept) => drop(log.add_entry(Entry::Pruned { kept: usize::from(*kept) })),
+            LogOp::ImagesLeftOut => drop(log.add_entry(Entry::ImagesLeftOut)),
             LogOp::Refused => drop(log.add_entry(Entry::Refused)),
             LogOp::Rewound(to) => drop(log.add_entry(Entry::Rewound { to: u64::from(*to) })),
             LogOp::RewindUndone(rewind) => {

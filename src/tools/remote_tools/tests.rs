@@ -11,9 +11,7 @@ use crate::tools::{
     Toolbox, built_in,
 };
 use turnwright_types::effect::CallView;
-use turnwright_types::message::{
-    Arguments, AssistantMessage, History, Message, ProviderState, ToolCall, ToolSpec, ToolSpecs,
-};
+use turnwright_types::message::{ToolSpec, ToolSpecs};
 use turnwright_types::refusal::ToolRefusal;
 
 #[derive(Debug)]
@@ -243,29 +241,17 @@ fn loaded_tools_fill_no_more_than_their_part_of_the_window_but_some_always_stay(
 }
 
 #[test]
-fn tools_that_the_conversation_called_are_advertised_again_even_if_they_appear_late() {
-    let call = |name: &str| ToolCall {
-        id: name.into(),
-        provider_id: String::new(),
-        name: name.to_owned(),
-        arguments: Arguments::Object(json!({})),
-        extra: None,
-    };
-    let mut history = History::default();
-    history.push(Message::Assistant(AssistantMessage {
-        id: "m".into(),
-        text: String::new(),
-        thought: String::new(),
-        calls: ["read_file", "tool_search", "mcp__a__t3", "mcp__b__t1"].map(call).into(),
-        interrupted: false,
-        provider_state: ProviderState::default(),
-    }));
+fn tools_that_a_stored_conversation_has_called_or_found_are_advertised_even_if_they_appear_late() {
     let tools = toolbox();
-    tools.load_called_tools(&history);
+    for name in ["read_file", "mcp__a__t3", "mcp__b__t1"] {
+        tools.load_stored_call(name, &json!({}));
+    }
+    tools.load_stored_call("tool_search", &json!({ "tools": ["mcp__a__t7"] }));
     tools.remote_tools().set_tools(many("a", 50));
-    assert_eq!(remote_names(&specs(&tools)), ["tool_search", "mcp__a__t3"]);
+    assert_eq!(remote_names(&specs(&tools)), ["tool_search", "mcp__a__t3", "mcp__a__t7"]);
     tools.remote_tools().set_tools(many("a", 50).into_iter().chain(many("b", 9)).collect());
-    assert_eq!(remote_names(&specs(&tools)), ["tool_search", "mcp__a__t3", "mcp__b__t1"]);
+    let all = ["tool_search", "mcp__a__t3", "mcp__a__t7", "mcp__b__t1"];
+    assert_eq!(remote_names(&specs(&tools)), all);
 }
 
 #[test]

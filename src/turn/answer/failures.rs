@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::turn::room::compaction::window;
 use crate::turn::{ModelSelection, Turn};
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
+use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
     AssistantMessage, History, Message, PromptPart, ProviderState, StopReason, TokenUsage,
@@ -22,6 +23,12 @@ const CUT: &str = "Your last answer was cut off. Go on exactly where it stopped;
 const LEAKED: &str = "Your last answer has a tool call in its text, where it does nothing. Make \
                       the call as a real tool call.";
 
+/// The beginning of the message to the model after its answer has filled the window.
+const FULL: &str =
+    "Your last answer was cut off, because the context window was full. Room was made.";
+/// How much of the end of such an answer the model is told.
+const MAX_END_CHARS: usize = 400;
+
 /// The reason why the model is told to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::turn) enum Nudge {
@@ -29,19 +36,38 @@ pub(in crate::turn) enum Nudge {
     Cut,
     /// It has written a tool call as text.
     Leaked,
+    /// Its answer has filled the window, and room was made.
+    Full,
 }
 
 /// If a server counts less than a third of the estimated tokens, it has not read everything. Below
 /// this many tokens the estimate is too coarse.
 const MIN_COMPARABLE_TOKENS: u64 = 4_000;
 
-/// The message that makes the model continue.
-pub(in crate::turn) fn nudge_message(why: Nudge) -> UserMessage {
+/// The message that makes the model continue its last answer.
+pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessage {
     let text = match why {
-        Nudge::Cut => CUT,
-        Nudge::Leaked => LEAKED,
+        Nudge::Cut => CUT.to_owned(),
+        Nudge::Leaked => LEAKED.to_owned(),
+        Nudge::Full => match history.messages.last().map(AsRef::as_ref) {
+            // A summary may stand for the answer by the time when the model reads this.
+            Some(Message::Assistant(AssistantMessage { text, .. })) => {
+                let start = text.char_indices().rev().nth(MAX_END_CHARS - 1).map_or(0, |it| it.0);
+                format!(
+                    "{FULL} Go on exactly where the answer stopped; do not repeat what is there. It \
+                     ended with:\n{}",
+                    &text[start..]
+                )
+            }
+            _ => format!("{FULL} Answer now."),
+        },
     };
-    UserMessage { parts: vec![PromptPart::Context(text.to_owned())] }
+    UserMessage { parts: vec![PromptPart::Context(text)] }
+}
+
+fn is_nudge(message: &Message) -> bool {
+    let Message::User(UserMessage { parts }) = message else { return false };
+    matches!(&parts[..], [PromptPart::Context(text)] if text == CUT || text == LEAKED || text.starts_with(FULL))
 }
 
 /// A message in place of an answer that never came, for a turn that has ended without one. Without
@@ -84,8 +110,7 @@ impl Turn {
     /// Removes a trailing nudge: without an answer after it, it would make the model misread the
     /// next prompt as a request to continue.
     pub(in crate::turn) fn remove_trailing_nudge(&mut self) {
-        let nudges = [Nudge::Cut, Nudge::Leaked].map(|it| Message::User(nudge_message(it)));
-        let taken = self.history.messages.pop_if(|last| nudges.contains(last));
+        let taken = self.history.messages.pop_if(|last| is_nudge(last));
         if let (Some(_), Some(seq)) = (taken, self.last_hidden) {
             self.services.log().remove_entry(seq);
         }
@@ -102,15 +127,10 @@ impl Turn {
     /// text for the user. Otherwise an image that the server cannot use would fail every request
     /// from now on.
     pub(super) fn drop_images(&mut self, error: &LlmError) -> Option<String> {
-        let messages = &mut self.history.messages;
-        let first = messages.iter().position(|it| it.has_images())?;
-        if !error.is_about_images() {
+        if !error.is_about_images() || !leave_out_images(&mut self.history.messages) {
             return None;
         }
-        // All later messages are replaced too: a message caches what was rendered up to it.
-        for message in &mut messages[first..] {
-            *message = Arc::new(without_images(message));
-        }
+        self.services.log().add_entry(Entry::ImagesLeftOut);
         let (host, message) = (error.host().unwrap_or_default(), error.message());
         let why = message.unwrap_or("no explanation");
         Some(format!("{host} could not use an image, so all images so far were left out. ({why})"))
@@ -131,16 +151,11 @@ impl Turn {
         ));
     }
 
-    /// If the answer stopped at a length limit that nobody has set, the window is full (C.1 #7).
-    /// Tells the user.
-    pub(super) fn report_full_window(&mut self, model: &dyn Model, usage: Option<TokenUsage>) {
-        let Some((usage, window)) = usage.zip(model.window()) else { return };
-        if (usage.input + usage.output) / 98 >= window / 100 {
-            self.say(format!(
-                "The answer was cut off, because the model's window of {window} tokens is full. The \
-                 conversation is compacted before the next request: say \"go on\"."
-            ));
-        }
+    /// Tells the user that the window was full again when the model went on after room was made.
+    pub(super) fn report_full_window(&mut self) {
+        let text = "The answer was cut off, because the model's window is full. The conversation is \
+                    compacted before the next request: say \"go on\".";
+        self.say(text.to_owned());
     }
 
     /// If the server does not support the chosen effort, falls back to the default and tells the
@@ -194,6 +209,14 @@ impl Turn {
     }
 }
 
+/// True if an answer that stopped at a length limit has filled the window: nobody has set a limit, or the
+/// answer is shorter (C.1 #7).
+pub(super) fn fills_window(model: &dyn Model, usage: Option<TokenUsage>) -> bool {
+    let Some((usage, window)) = usage.zip(model.window()) else { return false };
+    let is_limited = model.max_output().is_some_and(|it| usage.output >= it);
+    !is_limited && usage.total() / 98 >= window / 100
+}
+
 /// Returns the notice for a request that was sent without its images or recordings, because the
 /// server turned out not to accept them.
 pub(super) fn omission_notice(
@@ -214,6 +237,16 @@ pub(super) fn omission_notice(
         return None;
     };
     Some(format!("{name} does not accept {what}; they were left out."))
+}
+
+/// Replaces all images by a note. Returns whether there was one.
+pub(crate) fn leave_out_images(messages: &mut [Arc<Message>]) -> bool {
+    let Some(first) = messages.iter().position(|it| it.has_images()) else { return false };
+    // All later messages are replaced too: a message caches what was rendered up to it.
+    for message in &mut messages[first..] {
+        *message = Arc::new(without_images(message));
+    }
+    true
 }
 
 fn without_images(message: &Message) -> Message {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::coalesce::TextCoalescer;
 use super::draft_writer::DraftWriter;
-use super::failures::empty_reply_as_overflow;
+use super::failures::{empty_reply_as_overflow, fills_window};
 use super::listener::{AnswerListener, StreamedAnswer, clip_name, open_card};
 use super::silence::SilenceWatch;
 use super::streaming_call::StreamingCall;
@@ -103,7 +103,11 @@ impl Turn {
         };
         self.check_limits();
         let jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
+        let is_full = matches!(sampled, SampleOutcome::Reply { fills_window: true, .. });
         let step = next_step::after_sample(sampled, &mut self.budget, jitter);
+        if is_full && matches!(step, TurnStep::End(Ok(StopReason::MaxTokens))) {
+            self.report_full_window();
+        }
         if !matches!(step, TurnStep::RunCalls(_) | TurnStep::Summarize(..)) {
             self.abandon_calls(calls, ToolRefusal::new(ENDED, ENDED)).await;
         }
@@ -140,12 +144,15 @@ impl Turn {
         if let EndReason::Refused(why) = &reply.end {
             self.report_refusal(why);
         }
-        if reply.end == EndReason::Length {
-            self.report_full_window(model, reply.usage);
-        }
+        let fills_window = reply.end == EndReason::Length && fills_window(model, reply.usage);
         let has_leaked_call =
             calls.is_empty() && model.nudges_leaked_calls() && looks_like_leaked_call(text);
-        SampleOutcome::Reply { end: reply.end, calls: calls.to_vec(), has_leaked_call }
+        SampleOutcome::Reply {
+            end: reply.end,
+            calls: calls.to_vec(),
+            has_leaked_call,
+            fills_window,
+        }
     }
 
     /// Gives each call of the answer its identifiers. A call without a card, because its name
@@ -251,7 +258,7 @@ impl Turn {
                 *self.history.cost.get_or_insert_default() += cost;
             }
             self.services.log().record_usage(model.name(), usage, Some(size), cost);
-            self.history.spent.tokens += usage.input + usage.output;
+            self.history.spent.usage += usage;
         } else {
             let none = TokenUsage::default();
             self.services.log().record_usage(model.name(), none, None, None);

@@ -30,10 +30,12 @@ impl Turn {
         let mut results = CallResults::open(calls.clone());
         let mut running = RunningCalls::new();
         let mut new_paths = Vec::new();
+        let mut all_invalid = true;
         // All calls are queued before the first one starts: each waits for earlier ones only.
         for (index, call) in calls.into_iter().enumerate() {
             match self.queue_call(call).await {
                 Ok((call, ticket)) => {
+                    all_invalid = false;
                     let effects = call.effects().unwrap_or_default();
                     let paths = self.services.folder_instructions.new_paths(&effects);
                     if !paths.is_empty() {
@@ -69,7 +71,7 @@ impl Turn {
         for (index, refusal, shown) in cancelled {
             self.refuse(&mut results, index, refusal, shown).await;
         }
-        let asked = self.push_results(results, touched).await;
+        let asked = self.push_results(results, touched, all_invalid).await;
         let questions = self.services.env.take_open_questions();
         if self.cancel.is_cancelled() {
             TurnStep::End(Ok(StopReason::Cancelled))
@@ -92,9 +94,10 @@ impl Turn {
         &mut self,
         results: CallResults,
         touched: Vec<PathBuf>,
+        all_invalid: bool,
     ) -> Option<LoopQuestion> {
         let mut results: Vec<_> = results.close(CANCELLED).collect();
-        let asked = self.check_loops(&mut results).await;
+        let asked = self.check_loops(&mut results, all_invalid).await;
         let instructions = self.new_folder_instructions(touched).await;
         let news = self.services.env.command_news().into_iter().chain(instructions);
         let news: String = news.collect();

@@ -134,6 +134,7 @@ impl FileChangeRecorder {
                 changes
             }
         };
+        env.checkpoint.note_changes(&changes);
         let warning = env.checkpoint.warning(&changes, env.files.roots());
         outcome.content.extend(warning.map(CallContent::Text));
         changes

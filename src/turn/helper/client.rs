@@ -2,14 +2,15 @@
 //! questions come to the user under the session and the call that have started it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
-use crate::tools::{HelperTask, ToolEnv};
+use crate::tools::{HelperTask, QuestionTurn, ToolEnv};
 use turnwright_types::client::{
-    Client, FormOutcome, HelperSession, HelperView, PermissionAnswer, PermissionRequest,
-    ServerForm, UserQuestion, UserReply,
+    ChoiceKind, Client, FormOutcome, HelperSession, HelperView, PermissionAnswer,
+    PermissionRequest, ServerForm, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, CallView, escape_hidden_line};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
@@ -20,8 +21,8 @@ use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 const MAX_STEP_CHARS: usize = 120;
 
 /// Why a call of a helper in the background that needs a permission does not run.
-const NOBODY_TO_ASK: &str = "a helper in the background cannot ask the user; do without it, and say so \
-                             in your answer";
+const NOBODY_TO_ASK: &str = "a helper in the background cannot ask the user when no turn runs; do without \
+                             it, and say so in your answer";
 
 /// The client of one helper.
 pub(super) struct HelperClient {
@@ -33,6 +34,8 @@ pub(super) struct HelperClient {
     /// The type of the helper.
     name: String,
     in_background: bool,
+    /// The cards of questions so far.
+    questions: AtomicU32,
     // Held only to copy a few values.
     progress: Mutex<Progress>,
     /// The conversation in the client, if that shows it, until the helper has ended.
@@ -52,8 +55,8 @@ struct Progress {
 }
 
 impl HelperClient {
-    /// `id` is the session of the helper's conversation. A helper in the background is not shown, because
-    /// nothing may follow the answer to the prompt.
+    /// `id` is the session of the helper's conversation. That of a helper in the background goes on after
+    /// the answer to the prompt: it is another session, and the only one whose updates do.
     pub(in crate::turn) fn new(
         session: Arc<ToolEnv>,
         call: CallId,
@@ -61,7 +64,7 @@ impl HelperClient {
         id: &SessionId,
     ) -> HelperClient {
         let helper = HelperSession { id: id.clone(), title: task.view.title.clone() };
-        let shown = if task.in_background { None } else { session.client.show_helper(&helper) };
+        let shown = session.client.show_helper(&helper);
         if let Some(shown) = &shown {
             let part = PromptPart::Text(task.prompt.clone());
             shown.update(Update::UserChunk { message: MessageId::from("task".to_owned()), part });
@@ -73,6 +76,7 @@ impl HelperClient {
             view: task.view.clone(),
             name: task.kind.name.clone(),
             in_background: task.in_background,
+            questions: AtomicU32::new(0),
             progress: Mutex::default(),
         }
     }
@@ -107,6 +111,30 @@ impl HelperClient {
         self.session.client.update(Update::CallUpdate(Box::new(update)));
     }
 
+    /// Asks while a turn of the session runs. The card of the call that has started the helper has its
+    /// final state, so the question gets one of its own.
+    async fn ask_in_background(&self, mut request: PermissionRequest) -> PermissionAnswer {
+        let nobody = || PermissionAnswer::Unclear(NOBODY_TO_ASK.to_owned());
+        let Some(turn) = self.session.helpers.join_turn() else { return nobody() };
+        let number = self.questions.fetch_add(1, Ordering::Relaxed);
+        request.call = CallId::from(format!("{}-question-{number}", self.call));
+        let client = &self.session.client;
+        client.update(Update::ToolCall {
+            id: request.call.clone(),
+            name: request.name.clone(),
+            view: request.view.clone(),
+            raw_input: Some(request.raw_input.clone()),
+        });
+        let mut card = QuestionCard { client, call: request.call.clone(), is_allowed: false, turn };
+        let asking = client.request_permission(request);
+        let answer = card.turn.cancel.run_until_cancelled(asking).await;
+        card.is_allowed = matches!(
+            answer,
+            Some(PermissionAnswer::Chosen(ChoiceKind::AllowOnce | ChoiceKind::AllowSession))
+        );
+        answer.unwrap_or_else(nobody)
+    }
+
     fn set_step(&self, step: &str, new_calls: u32) {
         let line = step.trim().lines().next().unwrap_or_default();
         let line: String = escape_hidden_line(line).chars().take(MAX_STEP_CHARS).collect();
@@ -121,6 +149,31 @@ impl HelperClient {
 pub(super) fn work_done(calls: u32, tokens: u64) -> String {
     let calls = if calls == 1 { "1 tool call".to_owned() } else { format!("{calls} tool calls") };
     format!("{calls}, {tokens} tokens")
+}
+
+/// The card of a question, which gets its final state however the question ends.
+struct QuestionCard<'a> {
+    client: &'a Arc<dyn Client>,
+    call: CallId,
+    is_allowed: bool,
+    /// The turn goes on until the card is closed.
+    turn: QuestionTurn,
+}
+
+impl Drop for QuestionCard<'_> {
+    fn drop(&mut self) {
+        let states: &[_] = if self.is_allowed {
+            &[ToolCallStatus::InProgress, ToolCallStatus::Completed]
+        } else {
+            &[ToolCallStatus::Failed]
+        };
+        for state in states {
+            let mut update = CallUpdate::new(self.call.clone(), *state);
+            let text = if self.is_allowed { "Allowed" } else { "Not allowed" };
+            update.content = Some(vec![CallContent::Text(text.to_owned())]);
+            self.client.update(Update::CallUpdate(Box::new(update)));
+        }
+    }
 }
 
 impl Drop for HelperClient {
@@ -167,12 +220,11 @@ impl Client for HelperClient {
         &self,
         mut request: PermissionRequest,
     ) -> BoxFuture<'_, PermissionAnswer> {
+        request.view.title = format!("{}: {}", self.name, request.view.title);
         if self.in_background {
-            let answer = PermissionAnswer::Unclear(NOBODY_TO_ASK.to_owned());
-            return Box::pin(std::future::ready(answer));
+            return Box::pin(self.ask_in_background(request));
         }
         request.call = self.call.clone();
-        request.view.title = format!("{}: {}", self.name, request.view.title);
         // The client may show the question on the card.
         self.progress.lock().is_new = true;
         self.session.client.request_permission(request)
@@ -183,15 +235,19 @@ impl Client for HelperClient {
     }
 
     fn supports_forms(&self) -> bool {
-        !self.in_background && self.session.client.supports_forms()
+        self.session.client.supports_forms()
     }
 
     fn show_form(&self, mut form: ServerForm) -> BoxFuture<'_, FormOutcome> {
-        if self.in_background {
-            return Box::pin(std::future::ready(FormOutcome::Declined));
-        }
         form.call = self.call.clone();
         form.message = format!("{}: {}", self.name, form.message);
-        self.session.client.show_form(form)
+        if !self.in_background {
+            return self.session.client.show_form(form);
+        }
+        Box::pin(async {
+            let Some(turn) = self.session.helpers.join_turn() else { return FormOutcome::Declined };
+            let showing = self.session.client.show_form(form);
+            turn.cancel.run_until_cancelled(showing).await.unwrap_or(FormOutcome::Cancelled)
+        })
     }
 }

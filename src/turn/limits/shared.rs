@@ -26,12 +26,12 @@ struct SpendingState {
 
 impl SharedSpending {
     /// Adds what helpers have used to a conversation. Returns the number of their requests.
-    pub(in crate::turn) fn add_helpers_to(&self, history: &mut History) -> u64 {
+    pub(crate) fn add_helpers_to(&self, history: &mut History) -> u64 {
         let mut state = self.0.lock();
         let (helpers, cost) = (std::mem::take(&mut state.helpers), state.cost.take());
         drop(state);
         history.spent.requests += helpers.requests;
-        history.spent.tokens += helpers.tokens;
+        history.spent.usage += helpers.usage;
         if let Some(cost) = cost {
             *history.cost.get_or_insert_default() += cost;
         }
@@ -49,7 +49,7 @@ impl Turn {
             let (known, known_cost) = std::mem::replace(&mut self.shared, (own, cost));
             let mut state = shared.0.lock();
             state.helpers.requests += own.requests - known.requests;
-            state.helpers.tokens += own.tokens - known.tokens;
+            state.helpers.usage += own.usage.since(&known.usage);
             if let Some(cost) = cost {
                 *state.cost.get_or_insert_default() += cost - known_cost.unwrap_or_default();
             }

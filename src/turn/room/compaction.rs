@@ -13,6 +13,7 @@ use super::fit::fit;
 use super::handoff::{self, KeptTail};
 use crate::error::error_chain;
 use crate::turn::answer::silence::SilenceWatch;
+use crate::turn::limits::used_up_limit;
 use crate::turn::prompt::context;
 use crate::turn::{ModelSelection, TurnServices};
 use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
@@ -287,11 +288,10 @@ impl Compactor<'_> {
     fn record_usage(&mut self, reply: &Reply) {
         self.history.spent.requests += 1;
         let usage = reply.usage.unwrap_or_default();
-        let used = usage.input + usage.output;
-        self.history.spent.tokens += used;
+        self.history.spent.usage += usage;
         self.services.env.helpers.count_tokens(usage);
         let model = self.selection.model.as_ref();
-        let cost = model.price().filter(|_| used > 0).map(|it| it.cost(&usage));
+        let cost = model.price().filter(|_| usage.total() > 0).map(|it| it.cost(&usage));
         if let Some(cost) = cost {
             *self.history.cost.get_or_insert_default() += cost;
         }
@@ -327,6 +327,9 @@ pub(crate) async fn compact_on_request(
     wish: &str,
     cancel: &CancellationToken,
 ) -> Option<String> {
+    if let Some(limit) = used_up_limit(services.limits, history) {
+        return Some(format!("Nothing was compacted. {}", limit.advice()));
+    }
     let selection = services.selection.get();
     let compactor = Compactor { services, cancel, history, selection };
     Some(match compactor.run(CompactionReason::Asked(wish)).await {

@@ -69,11 +69,15 @@ async fn stored_facts(services: &TurnServices) -> StoredFacts {
     // What the last calls have changed may still be on its way into the store.
     services.log().flush().written().await;
     let session = services.env.session.clone();
+    // What a helper changes belongs to the session that has started it.
+    let (changed_in, prefix) =
+        services.log().recorded_elsewhere().unwrap_or_else(|| (session.clone(), String::new()));
     let reading = store.read(move |connection| {
         let key = read::session_key(connection, &session)?;
+        let changed_in = read::session_key(connection, &changed_in)?;
         Ok(StoredFacts {
             plan: read::current_plan(connection, key)?,
-            changed: file_versions::changed_files(connection, key, MAX_FILES)?,
+            changed: file_versions::changed_files(connection, changed_in, &prefix, MAX_FILES)?,
             turns: file_versions::undoable_turns(connection, key)?,
         })
     });

@@ -582,5 +582,9 @@ pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
     let is_apart = value.get("cache_read_input_tokens").is_some()
         && value.get("prompt_tokens").is_none_or(Value::is_null);
     let input = if is_apart || cached > input { input + cached + written } else { input };
-    Some(TokenUsage { input, output, cached })
+    let details = ["/completion_tokens_details", "/output_tokens_details"];
+    let thought =
+        details.iter().find_map(|it| value.pointer(it)?.get("reasoning_tokens")?.as_u64());
+    let thought = thought.unwrap_or(0).min(output);
+    Some(TokenUsage { input, output, cached, thought })
 }

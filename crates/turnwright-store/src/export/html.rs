@@ -261,6 +261,7 @@ impl Document for HtmlDocument<'_> {
             }
             Entry::Refused
             | Entry::Pruned { .. }
+            | Entry::ImagesLeftOut
             | Entry::Rewound { .. }
             | Entry::RewindUndone { .. }
             | Entry::Unknown => Ok(()),

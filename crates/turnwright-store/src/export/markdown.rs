@@ -151,6 +151,7 @@ impl Document for MarkdownDocument<'_> {
             Entry::Compacted { .. } => self.block(&format!("*{}*", fragments::COMPACTED)),
             Entry::Refused
             | Entry::Pruned { .. }
+            | Entry::ImagesLeftOut
             | Entry::Rewound { .. }
             | Entry::RewindUndone { .. }
             | Entry::Unknown => Ok(()),

@@ -134,6 +134,7 @@ impl DocumentWriter<'_> {
             | Entry::Compacted { .. } => true,
             Entry::Refused
             | Entry::Pruned { .. }
+            | Entry::ImagesLeftOut
             | Entry::Rewound { .. }
             | Entry::RewindUndone { .. }
             | Entry::Unknown => false,

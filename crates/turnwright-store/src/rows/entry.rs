@@ -61,6 +61,7 @@ enum EntryJson {
     Pruned {
         kept: usize,
     },
+    ImagesLeftOut,
     Refused,
     Rewound {
         to: u64,

@@ -24,6 +24,7 @@ mod tests;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tokio_util::task::TaskTracker;
@@ -69,6 +70,8 @@ struct TrackerShared {
     hidden: Mutex<HiddenFolders>,
     /// Comparisons that still run after a cancel.
     late_tasks: TaskTracker,
+    /// Whether a call has changed files since the last question.
+    has_changes: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -115,6 +118,18 @@ pub struct CallChanges {
 }
 
 impl ChangeTracker {
+    /// Takes note that a call has changed files.
+    pub fn note_changes(&self, changes: &CallChanges) {
+        if !changes.files.is_empty() {
+            self.0.has_changes.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a call of the session or of a helper has changed files since this was asked last.
+    pub fn take_changes(&self) -> bool {
+        self.0.has_changes.swap(false, Ordering::Relaxed)
+    }
+
     /// Sets the folders in which the effects of commands are tracked.
     pub fn watch(&self, roots: &Roots) {
         self.0.watched.get_or_init(|| WatchedFolders::new(roots));

@@ -1,0 +1,92 @@
+//! Measures a session of 1 000 turns with about 30 compactions: what they cost its prompts, how long loading
+//! it takes, and how large its database is.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::Rounds;
+use crate::agent::{Agent, model_command, pause, workspace};
+use crate::latency::{ms_between, to_f64};
+use crate::model::Model;
+use crate::table::{Table, median, ms};
+
+/// The window of the model in tokens, and the bytes of a prompt, which make about 30 compactions.
+const WINDOW: &str = "32000";
+const PROMPT_BYTES: usize = 1_700;
+/// The turns at the beginning and at the end whose times are compared.
+const COMPARED: usize = 30;
+
+pub(crate) fn compactions(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
+    let turns = rounds.long_turns;
+    let folder = Arc::new(workspace()?);
+    let start = || {
+        let mut command = model_command(model, folder.path());
+        command.env("TURNWRIGHT_CONTEXT_WINDOW", WINDOW);
+        let mut agent = Agent::spawn_command(command, Arc::clone(&folder))?;
+        agent.initialize()?;
+        io::Result::Ok(agent)
+    };
+    let mut agent = start()?;
+    let session = agent.new_session()?;
+    let (mut times, mut compacted, mut unique) = (vec![], 0, 0);
+    for number in 0..turns {
+        let prompt = words(number);
+        unique += prompt.len();
+        model.take();
+        // Lets the agent finish the background work of the previous turn.
+        pause(5);
+        let begun = agent.turn(&session, &prompt)?;
+        match &model.take()[..] {
+            [only] => times.push(ms_between(begun, only.received)),
+            // A compaction makes a request of its own before that of the prompt.
+            _ => compacted += 1,
+        }
+    }
+    agent.end()?;
+    let last = times.split_off(times.len().saturating_sub(COMPARED));
+    times.truncate(COMPARED);
+    let (first, last) = (median(times), median(last));
+    table.note(&format!("compactions in {turns} turns"), to_f64(compacted), "");
+    table.row("prompt → request, last turns of them", last, "ms", 0.5);
+    table.row("… compared with the first", last / first, "×", 1.2);
+    let size = size_of(&folder.path().join("state"))?;
+    table.note("size of the database", size / 1e6, "MB");
+    table.row("… compared with its unique content", size / to_f64(unique), "×", 1.2);
+
+    let mut agent = start()?;
+    let params = json!({ "sessionId": session, "cwd": folder.path(), "mcpServers": [] });
+    let begun = Instant::now();
+    let request = agent.request("session/load", &params)?;
+    agent.wait_for("user_message_chunk")?;
+    table.row("session/load of it, first update", ms(begun.elapsed()), "ms", 100.0);
+    agent.answer(request)?;
+    table.row("… all updates", ms(begun.elapsed()), "ms", 1_000.0);
+    Ok(())
+}
+
+/// A prompt of which each has other words.
+fn words(number: usize) -> String {
+    let mut text = format!("say {number}: ");
+    let mut noise = number as u64 + 1;
+    while text.len() < PROMPT_BYTES {
+        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        text.push_str(&format!("{:x} ", noise >> 40));
+    }
+    text
+}
+
+/// The size of the database and its log in a state folder.
+fn size_of(state: &Path) -> io::Result<f64> {
+    let mut bytes = 0;
+    for file in std::fs::read_dir(state)? {
+        let file = file?;
+        if file.file_name().to_string_lossy().contains(".db") {
+            bytes += file.metadata()?.len();
+        }
+    }
+    Ok(to_f64(usize::try_from(bytes).unwrap_or(usize::MAX)))
+}

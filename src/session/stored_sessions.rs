@@ -76,11 +76,8 @@ pub(crate) fn list(
     let (store, stop) = (host.store().clone(), host.stop_token());
     host.spawn(async move {
         let listing = async {
-            let found = find_page(&store, request.clone()).await;
-            if !matches!(found, Err(Error::Store(StoreError::Unusable(_)))) {
-                return found;
-            }
-            // The store may not exist yet; a flush creates it.
+            // A session that was announced a moment ago may still wait to be written, and the store
+            // may not exist yet.
             store.flush().await.ok();
             find_page(&store, request).await
         };

@@ -80,7 +80,13 @@ impl CommandSpec {
 
 /// The dialect of the shell that runs commands.
 pub fn dialect() -> ShellDialect {
-    if group::has_bash() { ShellDialect::Bash } else { ShellDialect::Posix }
+    if cfg!(windows) {
+        ShellDialect::Cmd
+    } else if group::has_bash() {
+        ShellDialect::Bash
+    } else {
+        ShellDialect::Posix
+    }
 }
 
 #[cfg(unix)]

@@ -35,6 +35,7 @@ use crate::log;
 use turnwright_store::StoreError;
 use turnwright_types::io_fault::io_fault;
 use turnwright_types::redact;
+use turnwright_workspace::real_path;
 
 /// How long exiting waits for unwritten log lines, in case nobody reads stderr.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
@@ -310,7 +311,7 @@ enum CliError {
 
 /// Whether both paths name the same folder, symbolic links resolved.
 fn is_same_folder(one: &Path, other: &Path) -> bool {
-    let real = |it: &Path| std::fs::canonicalize(it).unwrap_or_else(|_| it.to_path_buf());
+    let real = |it: &Path| real_path(it).unwrap_or_else(|_| it.to_path_buf());
     one == other || real(one) == real(other)
 }
 

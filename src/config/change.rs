@@ -1,7 +1,6 @@
 //! Changes one setting in the user's file. What would be wrong, or would put a key into the file, is refused
 //! before anything is written.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +10,7 @@ use super::document::{TomlDocument, UnchangeableValue, key_text, parse_key};
 use super::file::{ConfigFile, parse_error_message};
 use super::{Config, ConfigError, PermissionSection, schema};
 use turnwright_workspace::private_file;
+use turnwright_workspace::real_path;
 
 /// The beginnings of the keys of well-known services.
 const KEY_PREFIXES: &[&str] =
@@ -141,7 +141,7 @@ impl SettingChange {
     /// # Errors
     /// If the folder cannot be written.
     pub(crate) fn save(&self) -> io::Result<()> {
-        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let path = real_path(&self.path).unwrap_or_else(|_| self.path.clone());
         private_file::write(&path, self.text.as_bytes())
     }
 }

@@ -24,6 +24,7 @@ use turnwright_types::effect::Effect;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Job, Jobs};
+use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// How often the protected paths are checked while a command runs in the background.
@@ -93,7 +94,7 @@ impl ConfinementGuard {
                 }
             }
         }
-        temp.as_ref().and_then(|it| fs::canonicalize(it.path()).ok())
+        temp.as_ref().and_then(|it| real_path(it.path()).ok())
     }
 
     /// What searches for secrets have found in the session's folders.

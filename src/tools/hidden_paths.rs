@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn secrets_below_a_folder_are_hidden_unless_named() {
         let folder = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(folder.path()).unwrap();
+        let base = turnwright_workspace::real_path(folder.path()).unwrap();
         for name in ["a", ".env", "sub/prod.env", "sub/.ssh/id", "node_modules/.env"] {
             fs::create_dir_all(base.join(name).parent().unwrap()).unwrap();
             fs::write(base.join(name), "x").unwrap();
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_search_that_ends_early_says_so() {
         let folder = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(folder.path()).unwrap();
+        let base = turnwright_workspace::real_path(folder.path()).unwrap();
         for name in ["a.pem", "b.pem", "c", "d"] {
             fs::write(base.join(name), "x").unwrap();
         }

@@ -13,8 +13,21 @@ pub(super) const NOT_UNDERSTOOD: Ambiguity = "it is for cmd, whose command lines
 
 /// Commands whose arguments may contain another command.
 const STARTERS: &[&str] = &[
-    "call", "cmd", "conhost", "do", "else", "for", "forfiles", "if", "in", "not", "powershell",
-    "pwsh", "runas", "start", "wsl",
+    "call",
+    "cmd",
+    "conhost",
+    "do",
+    "else",
+    "for",
+    "forfiles",
+    "if",
+    "in",
+    "not",
+    "powershell",
+    "pwsh",
+    "runas",
+    "start",
+    "wsl",
 ];
 /// Names that are a device in every folder.
 const DEVICES: &[&str] = &["nul", "con", "aux", "prn"];
@@ -99,7 +112,9 @@ impl CmdScanner {
                 ';' if self.reading == Reading::Split => self.end_command(),
                 '>' | '<' => {
                     // The number of a file handle is no word.
-                    let is_handle = |it: &String| it.len() == 1 && it.starts_with(|it: char| it.is_ascii_digit());
+                    let is_handle = |it: &String| {
+                        it.len() == 1 && it.starts_with(|it: char| it.is_ascii_digit())
+                    };
                     self.word.take_if(|it| is_handle(it));
                     self.end_word();
                     if chars.next_if_eq(&'&').is_some() {
@@ -174,7 +189,9 @@ impl CmdScanner {
             self.has_left_folder |= matches!(short.as_str(), "cd" | "chdir" | "pushd" | "popd")
                 || first.text.ends_with(':');
             // After a starter, each argument may be the command.
-            may_start &= index > 0 || STARTERS.contains(&name.as_str()) || STARTERS.contains(&short.as_str());
+            may_start &= index > 0
+                || STARTERS.contains(&name.as_str())
+                || STARTERS.contains(&short.as_str());
             let mut named = vec![plain(&name)];
             named.extend_from_slice(&rest[1..]);
             self.found.push(SimpleCommand {

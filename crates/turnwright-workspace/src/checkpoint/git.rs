@@ -98,7 +98,7 @@ impl Repository {
         let found = root.ancestors().find_map(|it| GitRepository::at(it).transpose())?;
         let GitRepository { top, git, .. } = found.ok()?;
         let common = match read_small(&git.join("commondir")) {
-            Some(path) => fs::canonicalize(git.join(path.trim_end())).ok()?,
+            Some(path) => crate::real_path(git.join(path.trim_end())).ok()?,
             None => git.clone(),
         };
         // A repository around the folder that belongs to somebody else may contain anything.
@@ -243,7 +243,7 @@ fn locate_loose(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
 }
 
 fn locate_packed(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
-    let folder = fs::canonicalize(folder.join("pack")).ok()?;
+    let folder = crate::real_path(folder.join("pack")).ok()?;
     let files = fs::read_dir(folder).ok()?.flatten().map(|it| it.path());
     let indexes = files.filter(|it| it.extension().is_some_and(|it| it == "idx"));
     let found = indexes.take(MAX_PACKS).find_map(|it| {
@@ -255,14 +255,14 @@ fn locate_packed(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
 
 /// An object folder and its alternates.
 fn with_alternates(first: &Path) -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = fs::canonicalize(first).into_iter().collect();
+    let mut folders: Vec<PathBuf> = crate::real_path(first).into_iter().collect();
     let mut next = 0;
     while let Some(folder) = folders.get(next) {
         let text = read_small(&folder.join("info/alternates")).unwrap_or_default();
         let lines = text.lines().filter(|it| !it.is_empty() && !it.starts_with('#'));
         let more: Vec<_> = lines
             .take(MAX_OBJECT_FOLDERS)
-            .filter_map(|it| fs::canonicalize(folder.join(it)).ok())
+            .filter_map(|it| crate::real_path(folder.join(it)).ok())
             .filter(|it| !folders.contains(it))
             .collect();
         folders.extend(more);

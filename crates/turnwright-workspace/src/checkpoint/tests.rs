@@ -27,7 +27,7 @@ impl TrackerFixture {
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        fs::canonicalize(self.0.path()).unwrap().join(path)
+        crate::real_path(self.0.path()).unwrap().join(path)
     }
 
     fn roots(&self) -> Roots {

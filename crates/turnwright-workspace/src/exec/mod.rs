@@ -9,6 +9,8 @@ mod command_process;
 mod environment;
 mod group;
 mod job;
+#[cfg(windows)]
+mod job_object;
 mod jobs;
 #[cfg(unix)]
 mod launch;
@@ -32,6 +34,8 @@ mod process_mark;
 mod terminal;
 #[cfg(unix)]
 mod watchdog;
+#[cfg(windows)]
+mod windows_group;
 
 use std::path::PathBuf;
 

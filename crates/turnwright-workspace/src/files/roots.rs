@@ -1,5 +1,6 @@
 //! The folders of a session, and the resolution of paths against them.
 
+use crate::real_path;
 use parking_lot::RwLock;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -33,7 +34,7 @@ impl Roots {
     /// # Errors
     /// If it is not a folder.
     pub fn new(cwd: &Path) -> std::io::Result<Roots> {
-        let real = fs::canonicalize(cwd)?;
+        let real = real_path(cwd)?;
         if !real.is_dir() {
             return Err(std::io::ErrorKind::NotADirectory.into());
         }
@@ -46,7 +47,7 @@ impl Roots {
     /// # Errors
     /// If it is not a folder, or cannot be read.
     pub fn with_folder(mut self, folder: &Path) -> std::io::Result<Roots> {
-        let real = fs::canonicalize(folder)?;
+        let real = real_path(folder)?;
         // Fails if it is not a folder, or is not readable.
         drop(fs::read_dir(&real)?);
         if !self.folders.iter().any(|it| it.1 == real) {
@@ -125,7 +126,7 @@ impl Roots {
     /// symbolic links are followed as the kernel does, also in a path that does not exist yet.
     pub fn resolve(&self, path: impl AsRef<Path>) -> ResolvedPath {
         let absolute = self.folders[0].1.join(path);
-        let path = match fs::canonicalize(&absolute) {
+        let path = match real_path(&absolute) {
             Ok(real) => real,
             Err(_) => resolve_missing(&absolute),
         };
@@ -212,7 +213,7 @@ mod tests {
         use std::os::unix::fs::symlink;
 
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = real_path(base.path()).unwrap();
         fs::create_dir_all(base.join("ws/src")).unwrap();
         fs::create_dir_all(base.join("other")).unwrap();
         symlink(base.join("other"), base.join("ws/out")).unwrap();
@@ -249,7 +250,7 @@ mod tests {
         use std::os::unix::fs::symlink;
 
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = real_path(base.path()).unwrap();
         for folder in ["ws", "more/sub", "secret"] {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
@@ -276,7 +277,7 @@ mod tests {
     #[test]
     fn a_folder_can_be_made_readable_unless_it_contains_other_ones() {
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = real_path(base.path()).unwrap();
         fs::create_dir_all(base.join("home/ws")).unwrap();
         let roots =
             Roots::new(&base.join("home/ws")).unwrap().with_private_folder(&base.join("config"));

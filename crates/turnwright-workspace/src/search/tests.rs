@@ -22,7 +22,7 @@ struct SearchFixture {
 /// A folder with these files.
 fn bed(files: &[(&str, &str)]) -> SearchFixture {
     let folder = tempfile::tempdir().unwrap();
-    let root = fs::canonicalize(folder.path()).unwrap();
+    let root = crate::real_path(folder.path()).unwrap();
     let bed = SearchFixture { _folder: folder, root };
     for (path, text) in files {
         bed.put(path, text.as_bytes());

@@ -327,7 +327,7 @@ fn deny_memory_inspection() {
 /// Gives freed buffers of 256 KiB and more back to the system at once. By default the C library of GNU
 /// keeps such memory for itself after the first one was freed, up to 32 MiB a buffer.
 fn return_large_buffers() {
-    #[cfg(target_env = "gnu")]
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[expect(unsafe_code, reason = "sets a number in the allocator before any thread is started")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 256 * 1024);

@@ -322,6 +322,41 @@ fn modified(about: &Metadata) -> Option<(u64, u32)> {
     Some((since.as_secs(), since.subsec_nanos()))
 }
 
+#[cfg(not(unix))]
+impl FileStat {
+    /// The same of the metadata that Windows has: a time of creation in place of the time of the last
+    /// change, and no inode.
+    pub(super) fn new(metadata: &Metadata) -> FileStat {
+        use std::os::windows::fs::MetadataExt;
+        // In units of 100 ns since 1601.
+        let time = |it: u64| {
+            let since_1970 = it.saturating_sub(116_444_736_000_000_000);
+            let nanos = u32::try_from(since_1970 % 10_000_000 * 100).unwrap_or(u32::MAX);
+            (since_1970 / 10_000_000, nanos)
+        };
+        let is_read_only = metadata.permissions().readonly();
+        let mode = match metadata.file_type() {
+            it if it.is_symlink() => 0o120_777,
+            it if it.is_dir() => 0o040_755,
+            _ if is_read_only => 0o100_444,
+            _ => 0o100_644,
+        };
+        let (mtime, ctime) = (time(metadata.last_write_time()), time(metadata.creation_time()));
+        FileStat { size: metadata.len(), mtime, ctime, ino: 0, mode }
+    }
+
+    /// The stat data of a file, a link or a folder, as far as its changes are tracked.
+    pub(super) fn tracked(metadata: &Metadata) -> FileStat {
+        let stat_data = FileStat::new(metadata);
+        // The other data of a folder change with each entry that is added or removed.
+        let is_folder = metadata.is_dir() && !metadata.is_symlink();
+        match is_folder {
+            true => FileStat { size: 0, mtime: (0, 0), ctime: (0, 0), ..stat_data },
+            false => stat_data,
+        }
+    }
+}
+
 #[cfg(unix)]
 impl FileStat {
     #[cfg_attr(

@@ -37,6 +37,7 @@ use turnwright_sandbox::{Network, SandboxProfile};
 /// arrives at once, but a background child may keep the pipe open for ever.
 const DRAIN_TIME: Duration = Duration::from_millis(100);
 /// How often the remaining processes of a group are checked.
+#[cfg(unix)]
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The size of one read.
 pub(super) const READ_SIZE: usize = 32 * 1024;

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::mcp_server;
 use turnwright_policy::permission::Mode;
 use turnwright_types::io_fault::io_fault;
+use turnwright_workspace::real_path;
 
 const TERMINAL_HINT: &str = "\
 turnwright mcp-server offers the built-in tools to a client of the Model Context Protocol (MCP).
@@ -70,7 +71,7 @@ fn serve(args: McpServerCliArgs, config: Config) -> std::io::Result<()> {
 }
 
 fn canonical_root(root: &Path) -> std::io::Result<PathBuf> {
-    match std::fs::canonicalize(root) {
+    match real_path(root) {
         Ok(real) if real.is_dir() => Ok(real),
         Ok(_) => Err(std::io::Error::other(format!("--root {}: not a folder", root.display()))),
         Err(error) => Err(std::io::Error::other(format!("--root {}: {error}", root.display()))),

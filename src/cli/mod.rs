@@ -36,6 +36,7 @@ use crate::log;
 use turnwright_store::StoreError;
 use turnwright_types::io_fault::io_fault;
 use turnwright_types::redact;
+use turnwright_workspace::real_path;
 
 /// How long exiting waits for unwritten log lines, in case nobody reads stderr.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
@@ -327,7 +328,7 @@ enum CliError {
 
 /// Whether both paths name the same folder, symbolic links resolved.
 fn is_same_folder(one: &Path, other: &Path) -> bool {
-    let real = |it: &Path| std::fs::canonicalize(it).unwrap_or_else(|_| it.to_path_buf());
+    let real = |it: &Path| real_path(it).unwrap_or_else(|_| it.to_path_buf());
     one == other || real(one) == real(other)
 }
 
@@ -343,7 +344,7 @@ fn deny_memory_inspection() {
 /// Gives freed buffers of 256 KiB and more back to the system at once. By default the C library of GNU
 /// keeps such memory for itself after the first one was freed, up to 32 MiB a buffer.
 fn return_large_buffers() {
-    #[cfg(target_env = "gnu")]
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[expect(unsafe_code, reason = "sets a number in the allocator before any thread is started")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 256 * 1024);

@@ -14,6 +14,7 @@ use crate::trust::{Fingerprint, TrustStore};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::io_fault::io_fault;
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::real_path;
 
 #[derive(Debug, Args)]
 pub(super) struct TrustCliArgs {
@@ -61,7 +62,7 @@ fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Resul
     let folder = std::path::absolute(args.folder.as_deref().unwrap_or(Path::new(".")))?;
     if args.forget {
         // A project that no longer exists can be forgotten as well.
-        let real = std::fs::canonicalize(&folder).unwrap_or(folder);
+        let real = real_path(&folder).unwrap_or(folder);
         let count = trust.forget(&real)?;
         let what = if count == 0 { "It was not trusted." } else { "It is no longer trusted." };
         write_stdout(&format!("{what}\n"))?;

@@ -22,6 +22,7 @@ use turnwright_store::{
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_workspace::files::{Files, Roots};
+use turnwright_workspace::real_path;
 
 /// Limits of a printed diff, in bytes.
 const SHOWN: DiffLimits = DiffLimits { file: 4 * 1024 * 1024, all: 16 * 1024 * 1024 };
@@ -147,7 +148,7 @@ fn read_session(
 /// The paths under which a client may have opened a folder.
 fn folder_names(folder: &Path) -> Vec<PathBuf> {
     let mut names = vec![folder.to_path_buf()];
-    names.extend(std::fs::canonicalize(folder).ok().filter(|it| it != folder));
+    names.extend(real_path(folder).ok().filter(|it| it != folder));
     names
 }
 

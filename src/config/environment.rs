@@ -20,6 +20,7 @@ pub(crate) fn take_environment(named: &[String]) -> EnvironmentVariables {
 }
 
 /// True if a variable is set. It is needed before the environment is taken.
+#[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
 pub(crate) fn has_variable(name: &str) -> bool {
     std::env::var_os(name).is_some()
@@ -41,6 +42,8 @@ impl EnvironmentVariables {
         let mut variables = EnvironmentVariables::default();
         let mut keys = Vec::new();
         for (name, value) in environment {
+            // Windows ignores the case of names.
+            let name = if cfg!(windows) { name.to_ascii_uppercase() } else { name };
             let text =
                 || value.to_str().map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
             match name.to_str() {

@@ -38,7 +38,9 @@ use turnwright_workspace::private_file;
 
 pub(crate) use change::SettingChange;
 pub(crate) use checks::{CheckTable, MAX_CHECKS, usable as usable_checks};
-pub(crate) use environment::{has_variable, take_environment};
+#[cfg(unix)]
+pub(crate) use environment::has_variable;
+pub(crate) use environment::take_environment;
 pub(crate) use file::{AgentSection, SessionRetention};
 pub(crate) use key::{KeyOrigin, ProviderKey};
 pub(crate) use layers::{ManagedSettings, ProjectSettings};

@@ -1,10 +1,8 @@
-//! The folders of the agent's own files: those of the XDG Base Directory Specification, or all of them
-//! below `TURNWRIGHT_HOME`, for tests and portable installs.
+//! The folders of the agent's own files: those of the XDG Base Directory Specification or of Windows, or
+//! all of them below `TURNWRIGHT_HOME`, for tests and portable installs.
 
 use std::io;
 use std::path::{Path, PathBuf};
-
-use etcetera::{AppStrategy, AppStrategyArgs, app_strategy};
 
 use super::environment::read_variable;
 use turnwright_policy::permission::FileLock;
@@ -23,7 +21,12 @@ pub(crate) struct Paths {
 }
 
 /// The managed file. `TURNWRIGHT_HOME` does not override it, or it could be evaded.
-const MANAGED: &str = "/etc/turnwright/config.toml";
+const MANAGED: &str = if cfg!(windows) {
+    // Unlike `C:\ProgramData`, it is a place where only administrators can create files.
+    r"C:\Program Files\turnwright\config.toml"
+} else {
+    "/etc/turnwright/config.toml"
+};
 
 impl Paths {
     /// The folders of this user. If there is no home folder, they are below the temporary folder.
@@ -36,22 +39,12 @@ impl Paths {
                 _ => Paths { managed: MANAGED.into(), ..below },
             };
         }
-        let strategy = app_strategy::Xdg::new(AppStrategyArgs {
-            top_level_domain: String::new(),
-            author: String::new(),
-            app_name: "turnwright".to_owned(),
-        });
-        match strategy {
-            Ok(strategy) => {
-                let state = strategy.state_dir();
-                Paths {
-                    config: strategy.config_dir(),
-                    state: state.unwrap_or(strategy.data_dir()),
-                    home: etcetera::home_dir().ok(),
-                    managed: MANAGED.into(),
-                }
+        match user_folders() {
+            Some((config, state)) => {
+                let home = etcetera::home_dir().ok();
+                Paths { config, state, home, managed: MANAGED.into() }
             }
-            Err(_) => {
+            None => {
                 let below = Paths::below(std::env::temp_dir().join("turnwright"));
                 Paths { managed: MANAGED.into(), ..below }
             }
@@ -77,4 +70,28 @@ impl Paths {
             managed: home.join("managed/config.toml"),
         }
     }
+}
+
+/// The folders for settings and for state; `None` if there is no home folder.
+#[cfg(not(windows))]
+fn user_folders() -> Option<(PathBuf, PathBuf)> {
+    use etcetera::{AppStrategy, AppStrategyArgs, app_strategy};
+    let strategy = app_strategy::Xdg::new(AppStrategyArgs {
+        top_level_domain: String::new(),
+        author: String::new(),
+        app_name: "turnwright".to_owned(),
+    });
+    let strategy = strategy.ok()?;
+    Some((strategy.config_dir(), strategy.state_dir().unwrap_or(strategy.data_dir())))
+}
+
+/// Settings follow the user to other machines, state stays on this one.
+#[cfg(windows)]
+fn user_folders() -> Option<(PathBuf, PathBuf)> {
+    let folder = |variable, usual: &str| {
+        let named = read_variable(variable).map(PathBuf::from).filter(|it| it.is_absolute());
+        let found = named.or_else(|| Some(etcetera::home_dir().ok()?.join("AppData").join(usual)));
+        found.map(|it| it.join("turnwright"))
+    };
+    Some((folder("APPDATA", "Roaming")?, folder("LOCALAPPDATA", "Local")?))
 }

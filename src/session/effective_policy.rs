@@ -22,6 +22,7 @@ use turnwright_sandbox::Network;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::helper_types::HelperType;
+use turnwright_workspace::real_path;
 
 /// The project's settings file.
 pub(crate) const PROJECT_FILE: &str = ".turnwright/config.toml";
@@ -104,7 +105,7 @@ pub(crate) fn resolve_policy(
     roots: &Roots,
 ) -> EffectivePolicy {
     let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
-    let home = config.home().map(|it| fs::canonicalize(&it).unwrap_or(it));
+    let home = config.home().map(|it| real_path(&it).unwrap_or(it));
     let bases = PathBases { roots: folders.clone(), home };
     let dialect = turnwright_workspace::exec::dialect();
     let real = |path: &Path| {

@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn files_of_a_project_are_used_while_exactly_they_are_trusted() {
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = turnwright_workspace::real_path(base.path()).unwrap();
         let (project, config) = (base.join("ws"), base.join("config"));
         let trust = TrustStore::new(&base.join("state"));
         put(&project.join(".turnwright/agents/a.md"), "reviewer", "of the project");

@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn the_outcome_of_a_call_is_derived_from_its_files() {
         let folder = tempfile::tempdir().unwrap();
-        let base = std::fs::canonicalize(folder.path()).unwrap();
+        let base = turnwright_workspace::real_path(folder.path()).unwrap();
         let at = |name: &str, content: &str| {
             let path = base.join(name);
             std::fs::write(&path, content).unwrap();

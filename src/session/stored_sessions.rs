@@ -15,6 +15,7 @@ use turnwright_store::sessions::{self, SessionCursor, SessionFilter};
 use turnwright_store::{Durability, SessionRow, StoreError};
 use turnwright_types::ids::SessionId;
 use turnwright_workspace::exec::Jobs;
+use turnwright_workspace::real_path;
 
 /// The number of sessions on one page.
 const PAGE_SIZE: usize = 50;
@@ -117,7 +118,7 @@ pub(super) async fn find_page(
 }
 
 fn with_real_path(path: PathBuf) -> (PathBuf, PathBuf) {
-    let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+    let real = real_path(&path).unwrap_or_else(|_| path.clone());
     (path, real)
 }
 

@@ -8,6 +8,7 @@ use turnwright_policy::shell::{self, NamedFile};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 use turnwright_workspace::exec::{Environment, dialect};
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::real_path;
 
 /// The values of `escalate` that are not a path.
 const NETWORK: &str = "network";
@@ -51,7 +52,7 @@ pub(super) fn uncertainty_of(
         let Some(folder) = &simple.folder else {
             return Some("nobody knows in which folder it will run".to_owned());
         };
-        let folder = std::fs::canonicalize(workdir.join(folder)).unwrap_or(workdir.to_path_buf());
+        let folder = real_path(workdir.join(folder)).unwrap_or(workdir.to_path_buf());
         let version = || {
             let program = simple.program();
             toolchain::untrusted_version_reason(program, &folder, environment)

@@ -18,6 +18,7 @@ use turnwright_types::io_fault::io_fault;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::nofollow;
+use turnwright_workspace::real_path;
 
 /// The sandbox settings of a session, from its configuration and the machine.
 #[derive(Clone, Debug, Default)]
@@ -156,7 +157,7 @@ fn base_environment(env: &ToolEnv, is_silent: bool) -> Environment {
         return env.command_environment.clone();
     }
     let is_foreign = |folder: &Path| {
-        let real = fs::canonicalize(folder);
+        let real = real_path(folder);
         real.is_ok_and(|it| !env.files.roots().folders().any(|root| it.starts_with(root)))
     };
     env.command_environment.for_silent_command(is_foreign)
@@ -365,7 +366,7 @@ fn create_private_folder(folder: &Path) -> Option<PathBuf> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).and_then(|()| fs::canonicalize(folder)).ok()
+    builder.create(folder).and_then(|()| real_path(folder)).ok()
 }
 
 /// Creates the target of a redirect, so that the sandbox can allow writing this one file and not
@@ -391,7 +392,7 @@ fn ssh_agents(environment: &Environment) -> Vec<PathBuf> {
         paths.collect::<Vec<_>>()
     };
     let usual = [below("HOME", HOME_AGENTS), below("XDG_RUNTIME_DIR", RUNTIME_AGENTS)].concat();
-    named.into_iter().chain(usual).filter_map(|it| fs::canonicalize(it).ok()).collect()
+    named.into_iter().chain(usual).filter_map(|it| real_path(it).ok()).collect()
 }
 
 /// The settings of the repositories in which a command line does nothing but what may make git note which
@@ -400,7 +401,7 @@ fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
     let script = &command.script;
     // Another repository that is given by its folder has hooks of its own.
     let config = |it: &shell::SimpleCommand| {
-        let folder = fs::canonicalize(command.workdir.join(it.folder.as_ref()?)).ok()?;
+        let folder = real_path(command.workdir.join(it.folder.as_ref()?)).ok()?;
         let mut words = it.argv().skip(2);
         let tracks = shell::classify(it).tracks_branches;
         let config = || repository::config_of(&folder);
@@ -424,6 +425,7 @@ fn only_connects(script: &shell::Script) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::dialect::ShellDialect;
 
     #[test]
     fn git_gets_the_ssh_agent_only_if_its_words_start_no_other_program() {
@@ -436,7 +438,7 @@ mod tests {
             ("git clone -c core.sshCommand=./x host:y", false),
             ("git push && sh x", false),
         ] {
-            let script = shell::parse(line, turnwright_workspace::exec::dialect());
+            let script = shell::parse(line, ShellDialect::Bash);
             assert_eq!(only_connects(&script), expected, "{line}");
         }
     }
@@ -445,7 +447,7 @@ mod tests {
     #[test]
     fn a_file_to_be_written_is_made_without_following_a_link() {
         let folder = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(folder.path()).unwrap();
+        let base = real_path(folder.path()).unwrap();
         fs::create_dir(base.join("real")).unwrap();
         std::os::unix::fs::symlink("real", base.join("link")).unwrap();
         std::os::unix::fs::symlink("nothing", base.join("dangling")).unwrap();

@@ -3,7 +3,6 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +23,7 @@ use turnwright_types::effect::Effect;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Job, Jobs};
+use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// How often the protected paths are checked while a command runs in the background.
@@ -93,7 +93,7 @@ impl ConfinementGuard {
                 }
             }
         }
-        temp.as_ref().and_then(|it| fs::canonicalize(it.path()).ok())
+        temp.as_ref().and_then(|it| real_path(it.path()).ok())
     }
 
     /// What searches for secrets have found in the session's folders.
@@ -442,16 +442,18 @@ pub(super) fn read_only_inodes(profile: &SandboxProfile) -> Vec<(PathBuf, u64)> 
 #[cfg(unix)]
 fn inode(path: &Path) -> Option<(u64, bool)> {
     use std::os::unix::fs::MetadataExt;
-    let number = fs::symlink_metadata(path).ok()?.ino();
+    let number = std::fs::symlink_metadata(path).ok()?.ino();
     let (mut left, mut paths) = (MAX_LINK_CHECKS, vec![path.to_path_buf()]);
     while let Some(path) = paths.pop() {
-        let metadata = fs::symlink_metadata(&path).ok()?;
+        let metadata = std::fs::symlink_metadata(&path).ok()?;
         if left == 0 || !metadata.is_dir() && metadata.nlink() > 1 {
             return Some((number, false));
         }
         left -= 1;
         if metadata.is_dir() {
-            paths.extend(fs::read_dir(&path).ok()?.flatten().take(left + 1).map(|it| it.path()));
+            paths.extend(
+                std::fs::read_dir(&path).ok()?.flatten().take(left + 1).map(|it| it.path()),
+            );
         }
     }
     Some((number, true))

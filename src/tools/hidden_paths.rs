@@ -146,12 +146,13 @@ fn walk(roots: &[PathBuf], limit: usize, mut visit: impl FnMut(&Path, FileType) 
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
     use super::*;
+    use turnwright_types::dialect::ShellDialect;
     use turnwright_types::effect::{PathScope, build_credential_paths, credential_paths};
 
     #[test]
     fn secrets_below_a_folder_are_hidden_unless_named() {
         let folder = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(folder.path()).unwrap();
+        let base = turnwright_workspace::real_path(folder.path()).unwrap();
         for name in ["a", ".env", "sub/prod.env", "sub/.ssh/id", "node_modules/.env"] {
             fs::create_dir_all(base.join(name).parent().unwrap()).unwrap();
             fs::write(base.join(name), "x").unwrap();
@@ -173,7 +174,10 @@ mod tests {
         fs::hard_link(one, &other).unwrap();
         assert_eq!(hidden(&[]), names);
         fs::remove_file(other).unwrap();
-        // All names of a file that is hidden are.
+        // All names of a file that is hidden are, where files have numbers.
+        if cfg!(windows) {
+            return;
+        }
         let other = base.join("other");
         for (secret, expected) in [("sub/prod.env", true), ("sub/.ssh/id", true), ("a", false)] {
             fs::hard_link(base.join(secret), &other).unwrap();
@@ -193,7 +197,7 @@ mod tests {
     #[test]
     fn a_search_that_ends_early_says_so() {
         let folder = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(folder.path()).unwrap();
+        let base = turnwright_workspace::real_path(folder.path()).unwrap();
         for name in ["a.pem", "b.pem", "c", "d"] {
             fs::write(base.join(name), "x").unwrap();
         }
@@ -226,10 +230,10 @@ mod tests {
             ("sha256sum -c sums", true),
             ("unknown", true),
         ] {
-            let script = shell::parse(line, turnwright_workspace::exec::dialect());
+            let script = shell::parse(line, ShellDialect::Bash);
             assert_eq!(reads_unnamed_files(&script, &named), expected, "{line}");
         }
-        let script = shell::parse("cat one", turnwright_workspace::exec::dialect());
+        let script = shell::parse("cat one", ShellDialect::Bash);
         assert!(!reads_unnamed_files(&script, &named));
         fs::hard_link(one, other).unwrap();
         assert!(reads_unnamed_files(&script, &named), "the other name could be that of a secret");

@@ -11,6 +11,7 @@ use turnwright_workspace::custom_commands::{self, CommandFolder, CustomCommand};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::memory::instructions::{self, Instructions};
 use turnwright_workspace::memory::{self, NoteFolder};
+use turnwright_workspace::real_path;
 use turnwright_workspace::skills::{self, Skill, SkillFolder};
 
 /// The folders of skills below a project and, except for the first, below the home folder.
@@ -98,7 +99,7 @@ pub(crate) fn folder_instructions(
 /// The folders of the session with their projects, the working folder first.
 fn projects(folders: &UserFolders, roots: &Roots) -> Vec<Project> {
     let home = folders.home.as_deref();
-    let home = home.and_then(|it| std::fs::canonicalize(it).ok());
+    let home = home.and_then(|it| real_path(it).ok());
     let project = |it: &Path| (it.to_path_buf(), project_root(it, home.as_deref()).to_path_buf());
     roots.folders().map(project).collect()
 }

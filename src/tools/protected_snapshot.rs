@@ -321,7 +321,7 @@ mod tests {
     impl TestProject {
         fn new() -> TestProject {
             let folder = tempfile::tempdir().unwrap();
-            let base = fs::canonicalize(folder.path()).unwrap();
+            let base = turnwright_workspace::real_path(folder.path()).unwrap();
             let disk = TestProject {
                 _folder: folder,
                 ws: base.join("ws"),

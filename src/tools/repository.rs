@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use turnwright_workspace::files::read_head;
 use turnwright_workspace::git_repository::GitRepository;
+use turnwright_workspace::real_path;
 
 pub(super) use settings::only_changes_tracking;
 
@@ -136,7 +137,7 @@ pub(super) fn config_of(folder: &Path) -> Option<PathBuf> {
     if found.is_elsewhere && verified_git_folder(&found).is_none() {
         return None;
     }
-    fs::canonicalize(common_folder(&found)?.join("config")).ok()
+    real_path(common_folder(&found)?.join("config")).ok()
 }
 
 /// The user's own git settings, in these two folders, and the files that they name.
@@ -163,10 +164,10 @@ fn verified_git_folder(found: &GitRepository) -> Option<PathBuf> {
     let git = &found.git;
     if git.parent()?.file_name()? == "worktrees" {
         let back = read_text(&git.join("gitdir"), MAX_POINTER_BYTES)?;
-        let back = fs::canonicalize(git.join(back.trim_end())).ok()?;
+        let back = real_path(git.join(back.trim_end())).ok()?;
         let common = git.parent()?.parent()?;
         let says = read_text(&git.join("commondir"), MAX_POINTER_BYTES)?;
-        let says = fs::canonicalize(git.join(says.trim_end())).ok()?;
+        let says = real_path(git.join(says.trim_end())).ok()?;
         let is_it = back == found.top.join(".git") && says == common && is_git_folder(common);
         return is_it.then(|| common.to_path_buf());
     }
@@ -179,7 +180,7 @@ fn is_worktree(git: &Path, top: &Path) -> bool {
     let Ok(all) = settings::parse(&text) else { return false };
     let named = all.iter().rev().find(|it| it.key == "core.worktree");
     let named = named.and_then(|it| it.value.as_ref());
-    named.is_some_and(|it| fs::canonicalize(git.join(it)).is_ok_and(|it| it == top))
+    named.is_some_and(|it| real_path(git.join(it)).is_ok_and(|it| it == top))
 }
 
 fn config_risk(found: &GitRepository) -> Option<String> {
@@ -317,7 +318,7 @@ mod tests {
     impl TestFolder {
         fn new() -> TestFolder {
             let folder = tempfile::tempdir().unwrap();
-            let base = fs::canonicalize(folder.path()).unwrap();
+            let base = real_path(folder.path()).unwrap();
             TestFolder { _folder: folder, base }
         }
 
@@ -359,6 +360,9 @@ mod tests {
         disk.file("user", "[core]\nhooksPath = mine\n[include]\npath = ~/b\n");
         let obeyed = |folder: &str| {
             let mut all = obeyed_paths(&disk.base.join(folder), &[disk.base.join("user")]);
+            for path in &mut all {
+                *path = path.replace(std::path::MAIN_SEPARATOR, "/");
+            }
             all.sort();
             all
         };

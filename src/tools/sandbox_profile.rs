@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::real_path;
 
 use super::ConfinementSettings;
 
@@ -90,5 +91,5 @@ impl SessionAccess<'_> {
 
 /// The paths that exist, with symbolic links resolved.
 fn existing<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> impl Iterator<Item = PathBuf> {
-    paths.filter_map(|it| fs::canonicalize(it).ok())
+    paths.filter_map(|it| real_path(it).ok())
 }

@@ -1,12 +1,12 @@
 //! The places that a command may read if nobody is asked about it: what it was judged by is the words of
 //! its line, which may lead elsewhere through links and patterns.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::repository;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::real_path;
 
 /// Folders of programs.
 const PROGRAM_FOLDERS: [&str; 2] = ["bin", "sbin"];
@@ -39,7 +39,7 @@ pub(super) fn readable(roots: &Roots, environment: &Environment) -> Vec<PathBuf>
     let programs = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
     all.extend(programs.flat_map(|it| installation(&it, home)));
     // Seatbelt knows a file only by its real path.
-    let real = all.iter().filter(|it| it.is_absolute()).map(fs::canonicalize);
+    let real = all.iter().filter(|it| it.is_absolute()).map(real_path);
     real.filter_map(Result::ok).collect()
 }
 
@@ -81,6 +81,8 @@ fn is_below_home(folder: &Path, home: Option<&Path>) -> bool {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -107,7 +109,7 @@ mod tests {
     #[test]
     fn secrets_are_searched_in_the_whole_repository_that_may_be_read() {
         let folder = tempfile::tempdir().unwrap();
-        let top = fs::canonicalize(folder.path()).unwrap().join("repository");
+        let top = real_path(folder.path()).unwrap().join("repository");
         fs::create_dir_all(top.join("sub/er")).unwrap();
         let session = Roots::new(&top.join("sub/er")).unwrap();
         let environment = Environment::default();

@@ -19,7 +19,7 @@ pub(crate) fn read_project_file(project: &Path, name: &str) -> Result<Option<Str
     let file = match nofollow::open_file(&project.join(name)) {
         Ok(file) => file,
         Err(error) if is_not_found(&error) => return Ok(None),
-        Err(error) if is_link(&error) => return Err("is behind a link".to_owned()),
+        Err(error) if nofollow::is_link_error(&error) => return Err("is behind a link".to_owned()),
         Err(error) => return Err(format!("cannot be opened ({})", io_fault(&error))),
     };
     let about = file.metadata().map_err(|it| format!("cannot be read ({})", io_fault(&it)))?;
@@ -39,16 +39,6 @@ fn is_not_found(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-#[cfg(unix)]
-fn is_link(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
-}
-
-#[cfg(not(unix))]
-fn is_link(_: &io::Error) -> bool {
-    false
-}
-
 #[cfg(all(test, unix))]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
@@ -56,11 +46,12 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use turnwright_workspace::real_path;
 
     #[test]
     fn only_a_small_regular_file_that_is_no_link_is_read() {
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = real_path(base.path()).unwrap();
         fs::create_dir(base.join("folder")).unwrap();
         fs::write(base.join("good"), "text").unwrap();
         fs::write(base.join("folder/good"), "text").unwrap();
@@ -69,14 +60,8 @@ mod tests {
         symlink("good", base.join("link")).unwrap();
         symlink("folder", base.join("linked")).unwrap();
         let fifo = base.join("fifo");
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &fifo,
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::RUSR,
-            0,
-        )
-        .unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
         let table = [
             ("good", Ok(Some("text"))),
             ("folder/good", Ok(Some("text"))),

@@ -30,7 +30,7 @@ struct UndoFixture {
 impl UndoFixture {
     async fn new(files: &[(&str, &'static str)]) -> UndoFixture {
         let folder = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(folder.path()).unwrap();
+        let root = turnwright_workspace::real_path(folder.path()).unwrap();
         let (store, session) = (Store::in_memory(), SessionId::from("s"));
         let log = SessionLog::new(store.clone(), session.clone());
         let row = SessionRow::new(session.clone(), root.clone());
@@ -459,7 +459,7 @@ proptest! {
             let mine: Vec<_> = names.iter().filter(|it| {
                 // Through a link it would be another file.
                 let path = fixture.root.join(it);
-                path.is_file() && fs::canonicalize(&path).unwrap() == path
+                path.is_file() && turnwright_workspace::real_path(&path).unwrap() == path
             }).collect();
             for name in &mine {
                 FileOp::Replace("the user's").run(&fixture.root.join(name));
@@ -474,7 +474,7 @@ proptest! {
             // A path through a link is a different file.
             let is_direct = |it: &&&str| {
                 let folder = fixture.root.join(it).parent().unwrap().to_path_buf();
-                fs::canonicalize(&folder).map_or(true, |real| real == folder)
+                turnwright_workspace::real_path(&folder).map_or(true, |real| real == folder)
             };
             let direct: Vec<_> = NAMES.iter().filter(is_direct).map(Path::new).collect();
             let Some(report) = fixture.carry_out(UndoRequest::Since(1)).await else { return };

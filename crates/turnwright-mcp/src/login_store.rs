@@ -171,10 +171,18 @@ fn try_lock(path: &Path) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Without `flock`, the last process to renew wins.
+/// Windows lets one process have a file for itself.
 #[cfg(not(unix))]
-fn try_lock(_: &Path) -> io::Result<Option<File>> {
-    Ok(None)
+fn try_lock(path: &Path) -> io::Result<Option<File>> {
+    use std::os::windows::fs::OpenOptionsExt;
+    const SHARING_VIOLATION: i32 = 32;
+    let opened = File::options().create(true).append(true).share_mode(0).open(path);
+    match opened {
+        Err(error) if error.raw_os_error() == Some(SHARING_VIOLATION) => {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        result => result.map(Some),
+    }
 }
 
 /// Runs blocking file I/O. A lock that is held by another process is a `TokenRefreshFailed`.

@@ -11,6 +11,7 @@ use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_fault::io_fault;
 use turnwright_workspace::exec::{Environment, PipedProgram};
+use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// A program that downloads what it runs.
@@ -94,7 +95,7 @@ impl ProgramRequest {
                 let folder = PrivateTempFolder::create().map_err(|error| {
                     format!("its temporary folder could not be created: {error}")
                 })?;
-                let real = fs::canonicalize(folder.path()).map_err(|it| it.to_string())?;
+                let real = real_path(folder.path()).map_err(|it| it.to_string())?;
                 environment = environment.for_sandbox();
                 for name in ["TMPDIR", "TMP", "TEMP"] {
                     environment = environment.with(name, real.clone());
@@ -131,7 +132,7 @@ impl ProgramRequest {
 
     /// Adds to the session's profile what this server's settings allow.
     fn confine(&self, mut profile: SandboxProfile) -> SandboxProfile {
-        let real = |it: &PathBuf| fs::canonicalize(it).ok();
+        let real = |it: &PathBuf| real_path(it).ok();
         if self.sandbox.network {
             profile.network = Network::On;
         }
@@ -167,7 +168,7 @@ impl ProgramRequest {
     fn package_cache(&self) -> Option<PathBuf> {
         let (_, cache) = self.package_runner()?;
         fs::create_dir_all(cache).ok()?;
-        fs::canonicalize(cache).ok()
+        real_path(cache).ok()
     }
 
     /// The cache that a package runner is told to use on systems without private layers, and the
@@ -176,7 +177,7 @@ impl ProgramRequest {
         let (runner, _) = self.package_runner().filter(|_| !self.can_layer_caches())?;
         let folder = self.private_caches().join("redirected");
         fs::create_dir_all(&folder).ok()?;
-        Some((runner.variable, fs::canonicalize(folder).ok()?))
+        Some((runner.variable, real_path(folder).ok()?))
     }
 
     fn can_layer_caches(&self) -> bool {
@@ -305,7 +306,7 @@ mod tests {
     #[test]
     fn a_server_may_write_the_roots_its_temporary_folder_and_what_its_settings_add() {
         let dir = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(dir.path()).unwrap();
+        let base = real_path(dir.path()).unwrap();
         for folder in ["ws", "keys", "own", "data"] {
             fs::create_dir(base.join(folder)).unwrap();
         }
@@ -317,7 +318,7 @@ mod tests {
         };
         let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();
         let profile = prepared.program.sandbox.unwrap();
-        let temp = fs::canonicalize(prepared.temp.as_ref().unwrap().path()).unwrap();
+        let temp = real_path(prepared.temp.as_ref().unwrap().path()).unwrap();
         let mut write = vec![base.join("ws"), base.join("data"), temp.clone()];
         let mut caches = Vec::new();
         let redirected = base.join("private/s/redirected");
@@ -343,13 +344,13 @@ mod tests {
     #[test]
     fn a_package_runner_gets_its_own_folder_for_tools() {
         let dir = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(dir.path()).unwrap();
+        let base = real_path(dir.path()).unwrap();
         fs::create_dir(base.join("ws")).unwrap();
         for (name, has_one) in [("uvx", true), ("uv", true), ("npx", false)] {
             let command = base.join("bin").join(name);
             program(&command, 0o755);
             let prepared = wanted(command, &base, ServerSandbox::default()).prepare().unwrap();
-            let temp = fs::canonicalize(prepared.temp.as_ref().unwrap().path()).unwrap();
+            let temp = real_path(prepared.temp.as_ref().unwrap().path()).unwrap();
             let folder = prepared.program.environment.get("UV_TOOL_DIR");
             assert_eq!(folder.is_some_and(|it| Path::new(it).starts_with(temp)), has_one, "{name}");
         }
@@ -358,7 +359,7 @@ mod tests {
     #[test]
     fn a_server_with_its_sandbox_disabled_is_not_confined() {
         let dir = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(dir.path()).unwrap();
+        let base = real_path(dir.path()).unwrap();
         program(&base.join("bin/npx"), 0o755);
         let sandbox = ServerSandbox { is_enabled: false, ..ServerSandbox::default() };
         let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -103,9 +103,9 @@ impl SessionLock {
         SessionLock { file: None }
     }
 
-    /// True if nobody else can have the session. Files are locked on Unix only.
+    /// True if nobody else can have the session.
     pub(super) fn is_exclusive(&self) -> bool {
-        cfg!(unix) && self.file.is_some()
+        self.file.is_some()
     }
 
     /// Like [`SessionLock::acquire`], but waits if this process holds the lock, because the session
@@ -137,6 +137,7 @@ impl SessionLock {
 #[cfg(unix)]
 fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
     use rustix::fs::{FlockOperation, flock};
+    use std::io::Seek;
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     loop {
         let mut options = File::options();
@@ -160,11 +161,43 @@ fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
     }
 }
 
+/// Windows lets others read the file and remove it, but not open it for writing.
 #[cfg(not(unix))]
 fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
-    let mut file = File::options().write(true).create(true).truncate(true).open(path)?;
-    file.write_all(holder_text(client).as_bytes())?;
-    Ok(file)
+    use std::os::windows::fs::OpenOptionsExt;
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true).share_mode(SHARE_READ_AND_DELETE);
+    let mut attempts = 0;
+    loop {
+        match options.open(path) {
+            Ok(mut file) => {
+                file.write_all(holder_text(client).as_bytes())?;
+                return Ok(file);
+            }
+            Err(error) if is_held(&error) => {
+                let holder = File::open(path).map(|mut it| lock_holder(&mut it));
+                return Err(StoreError::SessionLocked(Box::new(holder.unwrap_or_default())));
+            }
+            // So Windows calls a file that is removed but not closed yet.
+            Err(error) if error.raw_os_error() == Some(ACCESS_DENIED) && attempts < 20 => {
+                attempts += 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(not(unix))]
+const SHARE_READ_AND_DELETE: u32 = 1 | 4;
+#[cfg(not(unix))]
+const ACCESS_DENIED: i32 = 5;
+
+/// Whether another process has opened the file and does not share it.
+#[cfg(not(unix))]
+fn is_held(error: &std::io::Error) -> bool {
+    const SHARING_VIOLATION: i32 = 32;
+    error.raw_os_error() == Some(SHARING_VIOLATION)
 }
 
 /// What a lock file of this process says: its process id, and its client on a second line.
@@ -178,7 +211,6 @@ fn plain_name(name: &str) -> String {
     name.chars().filter(fits).take(MAX_NAME_CHARS).collect::<String>().trim().to_owned()
 }
 
-#[cfg(unix)]
 fn lock_holder(file: &mut File) -> LockHolder {
     let written = file.metadata().and_then(|it| it.modified()).ok();
     let mut text = Vec::new();
@@ -196,12 +228,25 @@ fn lock_holder(file: &mut File) -> LockHolder {
 
 /// Blocks until this process has an exclusive lock on a file, for work that only one process may do
 /// at a time. Returns `None` where locking is not possible, and the work goes ahead without it.
+#[cfg(unix)]
 pub(super) fn lock_file(path: &Path) -> Option<File> {
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
     let file = file.ok()?;
-    #[cfg(unix)]
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).ok()?;
     Some(file)
+}
+
+#[cfg(not(unix))]
+pub(super) fn lock_file(path: &Path) -> Option<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).share_mode(0);
+    loop {
+        match options.open(path) {
+            Err(error) if is_held(&error) => std::thread::sleep(Duration::from_millis(10)),
+            result => return result.ok(),
+        }
+    }
 }
 
 /// Waits while another process has [locked](lock_file) a file.
@@ -213,11 +258,12 @@ pub(super) fn wait_for_lock(path: &Path) {
         tracing::debug!(%error, "the lock could not be waited for");
     }
     #[cfg(not(unix))]
-    let _ = path;
+    while File::open(path).is_err_and(|it| is_held(&it)) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests {
     use super::*;
 

@@ -22,6 +22,7 @@ pub mod model_failures;
 pub mod process_report;
 pub mod process_waits;
 mod programs;
+#[cfg(unix)]
 pub mod pseudo_terminal;
 pub mod questions;
 pub mod raw_server;

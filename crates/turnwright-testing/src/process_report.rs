@@ -1,8 +1,6 @@
 //! Describes processes from the outside. The description is part of the panic message when a test
 //! has waited for a process in vain.
 
-use rustix::process::{Pid, Signal, kill_process};
-
 use crate::waits::run_mark;
 
 /// Kills a process and its descendants, and panics with a description of them.
@@ -10,11 +8,25 @@ pub fn give_up(process: u32, why: &str) -> ! {
     let all = with_descendants(process);
     let report: String = all.iter().map(|it| describe(*it)).collect();
     for process in &all {
-        let id = i32::try_from(*process).ok().and_then(Pid::from_raw);
         // The process may have ended in the meantime.
-        id.map(|id| kill_process(id, Signal::KILL));
+        kill(*process).ok();
     }
     panic!("waited for process {process} in vain, {why}:\n{report}");
+}
+
+/// Kills a process.
+#[cfg(unix)]
+pub(crate) fn kill(process: u32) -> std::io::Result<()> {
+    use rustix::process::{Pid, Signal, kill_process};
+    let id = i32::try_from(process).ok().and_then(Pid::from_raw);
+    Ok(kill_process(id.ok_or(std::io::ErrorKind::InvalidInput)?, Signal::KILL)?)
+}
+
+/// Kills a process and its descendants.
+#[cfg(windows)]
+pub(crate) fn kill(process: u32) -> std::io::Result<()> {
+    let mut command = std::process::Command::new("taskkill");
+    command.args(["/f", "/t", "/pid", &process.to_string()]).status().map(drop)
 }
 
 /// Returns the processes whose environment has the mark of this test run.

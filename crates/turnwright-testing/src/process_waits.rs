@@ -4,6 +4,7 @@
 //! running.
 
 use std::io::{self, Read, Write};
+#[cfg(unix)]
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -90,6 +91,7 @@ pub fn all_of(source: impl Read + Send + 'static, process: &Child) -> Vec<u8> {
 }
 
 /// Accepts a connection from this process.
+#[cfg(unix)]
 pub fn accept(listener: &UnixListener, process: &Child) -> UnixStream {
     listener.set_nonblocking(true).unwrap();
     let connection = poll_until(LIMIT, || match listener.accept() {
@@ -191,7 +193,6 @@ mod tests {
         eventually("the process to start", || is_alive("sleep\x00609.2"));
         let message = failure(|| drop(output_within(child, Duration::from_millis(1))));
         assert!(message.contains(": sleep 609.2"), "{message}");
-        let id = line.trim().parse().ok().and_then(rustix::process::Pid::from_raw);
-        rustix::process::kill_process(id.unwrap(), rustix::process::Signal::KILL).unwrap();
+        crate::process_report::kill(line.trim().parse().unwrap()).unwrap();
     }
 }

@@ -6,4 +6,6 @@ pub enum ShellDialect {
     Bash,
     /// A POSIX shell such as dash.
     Posix,
+    /// The command processor of Windows.
+    Cmd,
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use crate::files::read_head;
+use crate::real_path;
 use crate::skills::{front_matter, substitute};
 use turnwright_types::effect::escape_hidden_line;
 
@@ -69,7 +70,7 @@ impl CustomCommand {
 pub fn scan(places: &[CommandFolder], stop: &CancellationToken) -> Vec<CustomCommand> {
     let mut found = Vec::new();
     for place in places {
-        let Ok(real) = fs::canonicalize(&place.folder) else { continue };
+        let Ok(real) = real_path(&place.folder) else { continue };
         if place.within.as_deref().is_none_or(|it| real.starts_with(it)) {
             visit(&real, place.within.as_deref(), "", stop, &mut found);
         }
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn commands_are_named_by_their_files_and_the_first_of_a_name_counts() {
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = real_path(base.path()).unwrap();
         let (own, ws) = (base.join("own"), base.join("ws"));
         let of_ws = |name: &str| ws.join("commands").join(name);
         put(&own.join("deploy.md"), "Deploy mine.");

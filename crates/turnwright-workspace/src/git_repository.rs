@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::files::read_head;
+use crate::real_path;
 
 /// `.git` files that are longer are not understood.
 const MAX_POINTER_BYTES: usize = 4 * 1024;
@@ -27,8 +28,7 @@ impl GitRepository {
     pub fn at(top: &Path) -> Result<Option<GitRepository>, String> {
         let dot = top.join(".git");
         let Ok(metadata) = fs::metadata(&dot) else { return Ok(None) };
-        let real =
-            |it: &Path| fs::canonicalize(it).map_err(|_| "its .git leads nowhere".to_owned());
+        let real = |it: &Path| real_path(it).map_err(|_| "its .git leads nowhere".to_owned());
         let top = top.to_path_buf();
         if metadata.is_dir() {
             let is_elsewhere = fs::symlink_metadata(&dot).is_ok_and(|it| it.is_symlink());

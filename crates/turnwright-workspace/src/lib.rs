@@ -4,6 +4,7 @@
 pub mod git_repository;
 pub mod nofollow;
 pub mod private_file;
+mod real_path;
 pub mod search;
 pub mod files;
 pub mod edit;
@@ -15,3 +16,5 @@ pub mod custom_commands;
 pub mod skills;
 pub mod helper_types;
 pub mod checkpoint;
+
+pub use real_path::real_path;

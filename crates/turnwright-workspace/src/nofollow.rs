@@ -17,8 +17,10 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     unix::open(path, OFlags::RDONLY | OFlags::NONBLOCK)
 }
 
+/// Windows has no such step: whether there is a link on the way is looked up before.
 #[cfg(not(unix))]
 pub fn open_file(path: &Path) -> io::Result<File> {
+    windows::refuse_links(path)?;
     File::open(path)
 }
 
@@ -36,6 +38,7 @@ pub fn open_pinned_file(path: &Path, writes: bool) -> io::Result<File> {
 
 #[cfg(not(unix))]
 pub fn open_pinned_file(path: &Path, writes: bool) -> io::Result<File> {
+    windows::refuse_link(path)?;
     File::options().read(true).write(writes).open(path)
 }
 
@@ -48,9 +51,15 @@ pub fn create_link(target: &Path, path: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, path)
 }
 
+/// Windows has two kinds of links, and lets only some users create them.
 #[cfg(not(unix))]
-pub fn create_link(_: &Path, _: &Path) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
+pub fn create_link(target: &Path, path: &Path) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if folder.join(target).is_dir() {
+        std::os::windows::fs::symlink_dir(target, path)
+    } else {
+        std::os::windows::fs::symlink_file(target, path)
+    }
 }
 
 /// Sets the permission bits of a file, where the system has them.
@@ -74,10 +83,9 @@ pub fn is_link_error(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
-/// Links are not detected on this system.
 #[cfg(not(unix))]
-pub fn is_link_error(_: &io::Error) -> bool {
-    false
+pub fn is_link_error(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(windows::STOPPED_ON_LINK)
 }
 
 /// Opens a folder and returns it with a path that leads through the open descriptor, so that it
@@ -129,12 +137,16 @@ fn with_fd_path(held: File, path: &Path) -> (Option<File>, PathBuf) {
     (None, path.to_path_buf())
 }
 
-/// Opens a folder.
+/// Windows has no paths through open folders, so the path is only checked for links once.
 ///
 /// # Errors
-/// Those of the system.
+/// Those of the system, or that there is a link.
 #[cfg(not(unix))]
 pub fn open_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
+    windows::refuse_links(path)?;
+    if !std::fs::metadata(path)?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
     Ok((None, path.to_path_buf()))
 }
 
@@ -144,6 +156,7 @@ pub fn open_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
 /// Those of the system.
 #[cfg(not(unix))]
 pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
+    windows::refuse_links(path)?;
     std::fs::create_dir_all(path)?;
     open_folder(path)
 }
@@ -155,6 +168,25 @@ pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
 #[cfg(not(unix))]
 pub(crate) fn open_child_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     open_folder(path)
+}
+
+#[cfg(not(unix))]
+mod windows {
+    use std::io;
+    use std::path::Path;
+
+    /// `ERROR_STOPPED_ON_SYMLINK`.
+    pub(super) const STOPPED_ON_LINK: i32 = 681;
+
+    /// Fails if a part of a path is a link or a junction. What does not exist is none.
+    pub(super) fn refuse_links(path: &Path) -> io::Result<()> {
+        path.ancestors().filter(|it| it.file_name().is_some()).try_for_each(refuse_link)
+    }
+
+    pub(super) fn refuse_link(path: &Path) -> io::Result<()> {
+        let is_link = std::fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink());
+        if is_link { Err(io::Error::from_raw_os_error(STOPPED_ON_LINK)) } else { Ok(()) }
+    }
 }
 
 #[cfg(unix)]
@@ -261,7 +293,7 @@ mod tests {
     #[test]
     fn step_by_step_opening_gives_the_same_result() {
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = crate::real_path(base.path()).unwrap();
         fs::create_dir_all(base.join("d/e")).unwrap();
         fs::write(base.join("d/e/f"), "text").unwrap();
         std::os::unix::fs::symlink("d", base.join("link")).unwrap();
@@ -285,7 +317,7 @@ mod tests {
     #[test]
     fn missing_folders_are_never_created_behind_a_link() {
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = crate::real_path(base.path()).unwrap();
         fs::create_dir_all(base.join("out")).unwrap();
         fs::create_dir_all(base.join("ws")).unwrap();
         std::os::unix::fs::symlink(base.join("out"), base.join("ws/link")).unwrap();

@@ -10,7 +10,7 @@ use std::path::Path;
 /// # Errors
 /// If the folder cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let target = fs::canonicalize(path).ok().filter(|it| it.is_file());
+    let target = crate::real_path(path).ok().filter(|it| it.is_file());
     let path = target.as_deref().unwrap_or(path);
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut folders = fs::DirBuilder::new();
@@ -21,8 +21,25 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    replace(file, path)
+}
+
+/// Gives a finished file its name. Windows replaces no file that somebody is reading, so it is tried again
+/// for a while there.
+fn replace(mut file: tempfile::NamedTempFile, path: &Path) -> io::Result<()> {
+    let mut attempts = if cfg!(windows) { 50 } else { 0 };
+    loop {
+        match file.persist(path) {
+            Err(failed)
+                if attempts > 0 && failed.error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                attempts -= 1;
+                file = failed.file;
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            result => return result.map(drop).map_err(|it| it.error),
+        }
+    }
 }
 
 /// Removes a file. Returns whether it existed.

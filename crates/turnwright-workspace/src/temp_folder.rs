@@ -8,7 +8,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 const PREFIX: &str = "turnwright-tmp-";
-/// A folder gets its final name when it is locked.
+/// A folder gets its final name when it is locked; on Windows it is locked before it is there.
 const NEW_PREFIX: &str = "turnwright-new-";
 /// A folder without its final name that is younger may still be about to be locked.
 const MIN_AGE: Duration = Duration::from_secs(60);
@@ -45,14 +45,11 @@ impl PrivateTempFolder {
         PrivateTempFolder::create_in(&std::env::temp_dir())
     }
 
+    #[cfg(unix)]
     fn create_in(place: &Path) -> io::Result<PrivateTempFolder> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(NEW_PREFIX).rand_bytes(12);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(fs::Permissions::from_mode(0o700));
-        }
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
         let folder = builder.tempdir_in(place)?;
         let lock = open(folder.path())?;
         lock_now(&lock)?;
@@ -61,6 +58,16 @@ impl PrivateTempFolder {
         fs::rename(folder.path(), &path)?;
         // It is no longer there under its first name.
         drop(folder.keep());
+        Ok(PrivateTempFolder { path, _lock: lock })
+    }
+
+    /// A folder in which a file is open cannot be renamed on Windows, so the lock is a file beside it, and
+    /// comes first.
+    #[cfg(not(unix))]
+    fn create_in(place: &Path) -> io::Result<PrivateTempFolder> {
+        let path = place.join(format!("{PREFIX}{}", uuid::Uuid::new_v4().simple()));
+        let lock = open(&path)?;
+        fs::create_dir(&path)?;
         Ok(PrivateTempFolder { path, _lock: lock })
     }
 
@@ -115,21 +122,34 @@ pub(crate) fn lock_now(file: &fs::File) -> io::Result<()> {
     Ok(rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?)
 }
 
-/// Folders cannot be locked here, so nothing counts as abandoned.
+/// Temporary folders of Windows belong to one user.
 #[cfg(not(unix))]
 pub(crate) fn is_own(_: &fs::Metadata) -> bool {
-    false
+    true
 }
 
+/// Opens the lock of a folder, which only one process can do. It is removed when it is closed.
 #[cfg(not(unix))]
 fn open(folder: &Path) -> io::Result<fs::File> {
-    fs::File::create(folder.join(".lock"))
+    use std::os::windows::fs::OpenOptionsExt;
+    const DELETE_ON_CLOSE: u32 = 0x0400_0000;
+    let mut options = fs::File::options();
+    options.write(true).create(true).share_mode(0).custom_flags(DELETE_ON_CLOSE);
+    options.open(folder.with_extension("lock"))
 }
 
+/// Whoever could open it has locked it: its writer shares it with readers only.
 #[cfg(not(unix))]
 pub(crate) fn lock_now(_: &fs::File) -> io::Result<()> {
     Ok(())
 }
+
+/// Others may read a file that this process writes.
+#[cfg(not(unix))]
+pub(crate) const SHARE_READ: u32 = 1;
+/// Others may rename or remove it.
+#[cfg(not(unix))]
+pub(crate) const SHARE_DELETE: u32 = 4;
 
 #[cfg(unix)]
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Questions on the terminal, or their answers from a pipe. Keys are read with echo off.
 
-use std::io::{self, BufRead, IsTerminal, Read, Write, stderr, stdin};
+#[cfg(unix)]
+use std::io::Read;
+use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 use std::process::ExitCode;
 
 #[cfg(unix)]

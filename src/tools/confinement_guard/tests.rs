@@ -1,5 +1,6 @@
 //! Tests of the guard around calls of MCP servers.
 
+use std::fs;
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
@@ -12,7 +13,7 @@ use crate::turn::fixture::turn_fixture;
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 async fn a_call_that_panics_is_checked_too() {
     let project = tempfile::tempdir().unwrap();
-    let root = fs::canonicalize(project.path()).unwrap();
+    let root = real_path(project.path()).unwrap();
     let fixture = turn_fixture(Vec::new(), false, None);
     let client = Arc::clone(&fixture.client);
     let mut env = Arc::into_inner(fixture.services.env).unwrap();

@@ -2,9 +2,13 @@
 //! that the next search looks only at folders.
 
 use std::collections::HashMap;
-use std::fs::{self, Metadata};
+use std::fs;
+#[cfg(unix)]
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
+#[cfg(unix)]
+use std::time::UNIX_EPOCH;
 
 use parking_lot::Mutex;
 

@@ -10,6 +10,7 @@ use super::super::repository;
 use super::ProtectedSnapshot;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_workspace::nofollow;
+use turnwright_workspace::real_path;
 
 /// Limits on the copies: how many files, bytes of each, and bytes of all.
 pub(super) const MAX_COPIES: usize = 64;
@@ -184,7 +185,7 @@ pub(super) fn read(path: &Path, length: u64) -> Option<Arc<[u8]>> {
     }
     // A parent folder may be a link of the user's. Following it is harmless: the content is only
     // compared and put back.
-    let file = nofollow::open_file(&fs::canonicalize(path).ok()?).ok()?;
+    let file = nofollow::open_file(&real_path(path).ok()?).ok()?;
     let mut bytes = Vec::new();
     file.take(length + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 == length).then(|| bytes.into())

@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn folders_are_listed_from_the_session_s_folder_down_and_once() {
         let base = tempfile::tempdir().unwrap();
-        let base = std::fs::canonicalize(base.path()).unwrap();
+        let base = turnwright_workspace::real_path(base.path()).unwrap();
         let (ws, more) = (base.join("ws"), base.join("ws/more"));
         std::fs::create_dir_all(&more).unwrap();
         let roots = Roots::new(&ws).unwrap().with_folder(&more).unwrap();

@@ -314,7 +314,7 @@ fn ambiguity(script: &Script) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permission::ProtectedPaths;
+    use crate::permission::{ProtectedPaths, Scope};
     use turnwright_types::dialect::ShellDialect;
 
     fn effect(text: &str) -> Effect {
@@ -327,6 +327,7 @@ mod tests {
             "write" => Effect::Write(target),
             "delete" => Effect::Delete(target),
             "exec" => Effect::Exec(Box::new(shell::command(object, "/ws", ShellDialect::Bash))),
+            "cmd" => Effect::Exec(Box::new(shell::command(object, "/ws", ShellDialect::Cmd))),
             "fetch" => Effect::Fetch { host: object.to_owned() },
             "input" => Effect::Input { job: object.to_owned(), is_unsandboxed: object == "open" },
             "signal" => Effect::Signal { job: object.to_owned() },
@@ -404,6 +405,44 @@ mod tests {
                 check(mode, "", "", tried, expected);
             }
         }
+    }
+
+    /// Without a sandbox, as on Windows.
+    #[test]
+    fn a_line_for_cmd_is_always_asked_about_unless_the_mode_asks_nothing() {
+        let rule = |action, text: &str| Rule::parse(text, action, Scope::User).unwrap();
+        let policy = PolicyRules {
+            rules: vec![
+                rule(RuleAction::Allow, "exec(echo)"),
+                rule(RuleAction::Allow, "exec(dir)"),
+                rule(RuleAction::Deny, "exec(git push)"),
+                rule(RuleAction::Deny, "exec(del)"),
+            ],
+            ..PolicyRules::default()
+        };
+        let table = [
+            // line, then plan, ask, auto-edit, auto, full
+            ("dir", "deny ask ask ask allow"),
+            ("echo 'x & copy a.txt stolen.txt & rem '", "deny ask ask ask allow"),
+            ("git status", "deny ask ask ask allow"),
+            ("type C:\\a.txt", "deny ask ask ask allow"),
+            ("echo x & git push", "deny deny deny deny deny"),
+            ("\"C:\\git\\git.EXE\" push", "deny deny deny deny deny"),
+            ("echo 'x' & DEL/q a", "deny deny deny deny deny"),
+        ];
+        let modes = [Mode::Plan, Mode::Ask, Mode::AutoEdit, Mode::Auto, Mode::Full];
+        for (line, expected) in table {
+            let effects = effects(&format!("cmd {line}"));
+            for (mode, expected) in modes.into_iter().zip(expected.split(' ')) {
+                let got = decide(&policy, mode, &Grants::default(), &effects).verdict();
+                assert_eq!(format!("{got:?}").to_lowercase(), expected, "{mode:?}: {line}");
+            }
+        }
+        // The user may allow exactly this line.
+        let mut grants = Grants::default();
+        let effects = effects("cmd echo a & echo b");
+        grants.allow_exactly(effects[0].clone());
+        assert_eq!(decide(&policy, Mode::Ask, &grants, &effects).verdict(), Verdict::Allow);
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl Glob {
             let named = base.join(start.join("/"));
             let real = resolve(&named);
             if real != named {
-                let mut glob = escape(&below_root(&real).to_string_lossy());
+                let mut glob = escape(&slashed(below_root(&real)));
                 for part in rest {
                     glob.push_str(&format!("/{part}"));
                 }
@@ -181,7 +181,7 @@ fn split(text: &str) -> Result<(GlobBase, String), RuleError> {
         (GlobBase::Home, tail.to_owned())
     } else if let Some(tail) = text.strip_prefix('/').or_else(|| text.strip_prefix("./")) {
         (GlobBase::Project, tail.to_owned())
-    } else if text.starts_with(['~', '!']) {
+    } else if text.starts_with(['~', '!']) || cfg!(windows) && names_drive(text) {
         return Err(RuleError::InvalidGlobStart);
     } else if text.trim_matches('/').is_empty() {
         return Err(RuleError::EmptyGlob);
@@ -196,6 +196,12 @@ fn split(text: &str) -> Result<(GlobBase, String), RuleError> {
         return Err(RuleError::UnmatchablePart);
     }
     Ok((base, tail.to_owned()))
+}
+
+/// Whether a text begins with a drive of Windows, which belongs behind `//`.
+fn names_drive(text: &str) -> bool {
+    text.split_once(':')
+        .is_some_and(|it| it.0.len() == 1 && it.0.as_bytes()[0].is_ascii_alphabetic())
 }
 
 impl Matcher {
@@ -222,7 +228,8 @@ impl Matcher {
             part if self.ignore_case => part.eq_ignore_ascii_case(name),
             part => part == name,
         };
-        let mut rest = path.components();
+        // `C:` in a pattern stands for `C:\\`.
+        let mut rest = path.components().filter(|it| *it != Component::RootDir);
         loop {
             let mut parts = rest.clone();
             let matches = names.iter().all(|name| parts.next().is_some_and(|it| is_name(it, name)));
@@ -275,6 +282,12 @@ fn build_glob(glob: &str, ignore_case: bool) -> Result<globset::Glob, RuleError>
 fn below_root(path: &Path) -> &Path {
     let mut parts = path.components();
     if path.has_root() && parts.next() == Some(Component::RootDir) { parts.as_path() } else { path }
+}
+
+/// A path as globs are written, with `/` between its parts. In a glob `\\` quotes.
+pub(super) fn slashed(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() }
 }
 
 impl fmt::Display for Glob {
@@ -341,6 +354,10 @@ mod tests {
             ("/a,b", "/ws/a,b /ws/a,b/c", "/ws/a /ws/b"),
             (r"/\[id\].tsx", "/ws/[id].tsx", "/ws/i.tsx"),
             ("/Make", "/ws/Make", "/ws/make"),
+            #[cfg(windows)]
+            ("//C:/secrets", r"C:\secrets C:\secrets\a C:/secrets/b/c", r"C:\secret D:\secrets"),
+            #[cfg(windows)]
+            ("//C:/secrets/*.pem", r"C:\secrets\a.pem", r"C:\secrets\a.txt C:\a.pem"),
         ];
         for (text, meant, other) in table {
             let glob = Glob::parse(text, false).unwrap();
@@ -384,10 +401,10 @@ mod tests {
 
     #[test]
     fn links_in_the_literal_beginning_are_followed() {
-        let resolve = |path: &Path| match path.to_str() {
-            Some("/ws/secrets") => "/data/[1]".into(),
-            Some("/var/run") => "/run".into(),
-            _ => path.to_path_buf(),
+        let resolve = |path: &Path| match path {
+            path if path == Path::new("/ws/secrets") => "/data/[1]".into(),
+            path if path == Path::new("/var/run") => "/run".into(),
+            path => path.to_path_buf(),
         };
         for (text, meant) in [
             ("/secrets", "/data/[1]/a"),

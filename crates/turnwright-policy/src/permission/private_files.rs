@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long to wait for another process that holds the lock. It only writes one small file.
-#[cfg(unix)]
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The folder for the data of one project. `project` is a path with symlinks resolved.
@@ -63,8 +62,25 @@ pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    replace(file, path)
+}
+
+/// Gives a finished file its name. Windows replaces no file that somebody is reading, so it is tried again
+/// for a while there.
+fn replace(mut file: tempfile::NamedTempFile, path: &Path) -> io::Result<()> {
+    let mut attempts = if cfg!(windows) { 50 } else { 0 };
+    loop {
+        match file.persist(path) {
+            Err(failed)
+                if attempts > 0 && failed.error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                attempts -= 1;
+                file = failed.file;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            result => return result.map(drop).map_err(|it| it.error),
+        }
+    }
 }
 
 /// Appends to a file, in one write if the system allows it.
@@ -81,11 +97,7 @@ pub(super) fn append(path: &Path, text: &str) -> io::Result<()> {
 
 /// An exclusive lock against other processes, held until it is dropped.
 #[derive(Debug)]
-pub struct FileLock(
-    #[cfg(unix)]
-    #[expect(dead_code, reason = "closing the file releases the lock")]
-    File,
-);
+pub struct FileLock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
 
 impl FileLock {
     /// Waits for the lock, with a timeout. Creates the file and its folder if they are missing.
@@ -94,33 +106,44 @@ impl FileLock {
     /// If the file cannot be created, or another process holds the lock for too long.
     pub fn acquire(path: &Path) -> io::Result<FileLock> {
         create_folder(path.parent().unwrap_or(Path::new(".")))?;
-        #[cfg(unix)]
-        {
-            use rustix::fs::{FlockOperation, flock};
-            use rustix::io::Errno;
-            use std::os::unix::fs::OpenOptionsExt;
-            let file = File::options().create(true).append(true).mode(0o600).open(path)?;
-            let deadline = std::time::Instant::now() + LOCK_TIMEOUT;
-            loop {
-                match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                    Ok(()) => return Ok(FileLock(file)),
-                    Err(Errno::WOULDBLOCK | Errno::INTR)
-                        if std::time::Instant::now() < deadline =>
-                    {
-                        std::thread::sleep(Duration::from_millis(5));
-                    }
-                    Err(error) => return Err(error.into()),
+        let deadline = std::time::Instant::now() + LOCK_TIMEOUT;
+        loop {
+            match try_lock(path) {
+                Ok(file) => return Ok(FileLock(file)),
+                Err(error) if is_held(&error) && std::time::Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(5));
                 }
+                Err(error) => return Err(error),
             }
         }
-        // Elsewhere the file is still replaced atomically, but one of two concurrent changes may be
-        // lost.
-        #[cfg(not(unix))]
-        {
-            let _ = path;
-            Ok(FileLock())
-        }
     }
+}
+
+#[cfg(unix)]
+fn try_lock(path: &Path) -> io::Result<File> {
+    use rustix::fs::{FlockOperation, flock};
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = File::options().create(true).append(true).mode(0o600).open(path)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+#[cfg(unix)]
+fn is_held(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Windows lets one process have a file for itself.
+#[cfg(not(unix))]
+fn try_lock(path: &Path) -> io::Result<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+    File::options().create(true).append(true).share_mode(0).open(path)
+}
+
+#[cfg(not(unix))]
+fn is_held(error: &io::Error) -> bool {
+    const SHARING_VIOLATION: i32 = 32;
+    error.raw_os_error() == Some(SHARING_VIOLATION)
 }
 
 #[cfg(test)]
@@ -129,8 +152,10 @@ mod tests {
 
     #[test]
     fn each_project_has_a_folder_of_its_own() {
-        let folder =
-            |it: &str| project_folder(Path::new("/state"), Path::new(it)).display().to_string();
+        let folder = |it: &str| {
+            let folder = project_folder(Path::new("/state"), Path::new(it));
+            folder.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/")
+        };
         assert!(folder("/home/me/App").starts_with("/state/projects/app-"));
         assert!(folder("/").starts_with("/state/projects/project-"));
         assert!(folder("/a/../b").starts_with("/state/projects/b-"));

@@ -50,7 +50,9 @@ pub enum RuleError {
     #[error("it contains a control character")]
     ControlCharacter,
     /// A glob starts with `~` or `!`.
-    #[error("a glob must not start with `~` or `!`, except for `~/`, the home folder")]
+    #[error(
+        "a glob must not start with `~`, `!` or a drive, except for `~/`, the home folder, and `//C:/`"
+    )]
     InvalidGlobStart,
     /// A glob is empty.
     #[error("it is empty")]

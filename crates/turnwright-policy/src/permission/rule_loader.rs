@@ -62,7 +62,12 @@ pub struct LoadedRules {
 
 /// Loads the rules of one file.
 pub fn load_rules(specs: &[RuleSpec<'_>], scope: Scope, context: RuleContext<'_>) -> LoadedRules {
-    load_with(specs, scope, context, &|line| parse(line, context.dialect))
+    // An example shows the words of a rule. Of a line for cmd no words are certain.
+    let dialect = match context.dialect {
+        ShellDialect::Cmd => ShellDialect::Posix,
+        dialect => dialect,
+    };
+    load_with(specs, scope, context, &|line| parse(line, dialect))
 }
 
 /// Rules that stand in for a file that cannot be read: they apply `action` to everything that its

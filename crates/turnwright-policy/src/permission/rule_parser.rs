@@ -157,7 +157,8 @@ mod tests {
     #[test]
     fn the_text_of_an_error_says_what_is_wrong() {
         let words = "it has more than 32 words, or a control character";
-        let glob = "a glob must not start with `~` or `!`, except for `~/`, the home folder";
+        let glob = "a glob must not start with `~`, `!` or a drive, except for `~/`, the home folder, and \
+                    `//C:/`";
         let star = "`a*`: `*` must be a separate word at the end; quote it to match it literally";
         for (text, expected) in [
             (&*"x".repeat(4097), "it is longer than 4096 bytes"),

@@ -10,6 +10,7 @@
 
 mod args;
 mod catastrophic;
+mod cmd_scanner;
 mod command_scanner;
 mod compound;
 mod destructive;
@@ -22,6 +23,7 @@ mod parser;
 mod prefix;
 mod programs;
 mod read_only;
+mod windows_drives;
 mod wrappers;
 
 #[cfg(test)]
@@ -81,6 +83,10 @@ pub fn parse(line: &str, dialect: ShellDialect) -> Script {
             commands: Vec::new(),
             ambiguity: Some("it is too long to be parsed".to_owned()),
         };
+    }
+    if dialect == ShellDialect::Cmd {
+        let ambiguity = Some(cmd_scanner::NOT_UNDERSTOOD.to_owned());
+        return Script { commands: cmd_scanner::scan(line), ambiguity };
     }
     match parser::parse(line, dialect, PathBuf::new(), 0) {
         Ok(commands) => Script { commands, ambiguity: None },

@@ -9,15 +9,14 @@ const UNAMBIGUOUS: &str = include_str!("../../tests/data/shell/unambiguous.txt")
 const AMBIGUOUS: &str = include_str!("../../tests/data/shell/ambiguous.txt");
 
 /// The lines of a table with the expected results. `⟨a⟩` stands for the character with that
-/// hexadecimal number; `[sh]` in front selects the POSIX dialect.
+/// hexadecimal number; `[sh]` in front selects the POSIX dialect, `[cmd]` that of Windows.
 fn rows(table: &str) -> impl Iterator<Item = (ShellDialect, String, &str)> {
     let filled = table.lines().filter(|it| !it.is_empty() && !it.starts_with("# "));
     filled.map(|row| {
         let (line, expected) = row.split_once(" ⇒ ").unwrap_or((row, ""));
-        let (dialect, line) = match line.strip_prefix("[sh] ") {
-            Some(line) => (ShellDialect::Posix, line),
-            None => (ShellDialect::Bash, line),
-        };
+        let marked = [("[sh] ", ShellDialect::Posix), ("[cmd] ", ShellDialect::Cmd)];
+        let found = marked.iter().find_map(|(mark, it)| Some((*it, line.strip_prefix(mark)?)));
+        let (dialect, line) = found.unwrap_or((ShellDialect::Bash, line));
         (dialect, characters(line), expected)
     })
 }
@@ -53,7 +52,8 @@ fn show(script: &Script) -> String {
             parts.push(format!("{sign}{}", redirect.path.display()));
         }
         if let Some(folder) = it.folder.as_ref().filter(|it| !it.as_os_str().is_empty()) {
-            parts.push(format!("@{}", folder.display()));
+            let folder = folder.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/");
+            parts.push(format!("@{folder}"));
         }
         if it.has_unknown_args {
             parts.push("…".to_owned());
@@ -169,8 +169,9 @@ fn long_lines_and_many_commands_are_ambiguous_and_bounded() {
         "(".repeat(4_000) + &")".repeat(4_000),
         "echo ".to_owned() + &"$(echo ".repeat(500) + &")".repeat(500),
     ];
-    for line in long {
-        let script = parse(&line, ShellDialect::Bash);
+    let dialects = [ShellDialect::Bash, ShellDialect::Cmd];
+    for (line, dialect) in long.iter().flat_map(|it| dialects.map(|dialect| (it, dialect))) {
+        let script = parse(line, dialect);
         assert!(script.ambiguity.is_some());
         let words: usize = script.commands.iter().map(|it| it.words.len()).sum();
         assert!(words < 400_000, "{words}");

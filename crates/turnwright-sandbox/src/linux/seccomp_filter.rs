@@ -12,6 +12,12 @@ use seccompiler::{
 
 use crate::Network;
 
+/// The libc crate does not have it for musl on ARM.
+#[cfg(target_arch = "aarch64")]
+const KEXEC_FILE_LOAD: c_long = 294;
+#[cfg(not(target_arch = "aarch64"))]
+const KEXEC_FILE_LOAD: c_long = libc::SYS_kexec_file_load;
+
 /// System calls that are denied whatever their arguments.
 const DENIED: &[c_long] = &[
     // Access to other processes.
@@ -30,7 +36,7 @@ const DENIED: &[c_long] = &[
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -170,7 +176,7 @@ fn compile_rules(network: Network) -> Result<BpfProgram, BackendError> {
     // The caller can mark a command's processes by their `RLIMIT_LOCKS`, to find those that left
     // their process group, so no command may change it. The third argument is a pointer, hence 64
     // bits.
-    let rlimit_locks = u64::from(libc::RLIMIT_LOCKS);
+    let rlimit_locks = u64::from(rustix::process::Resource::Locks as u32);
     let is_rlimit_locks = |index| {
         SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, rlimit_locks)
     };

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use libc::{c_int, c_long, c_uint};
+use libc::{c_char, c_int, c_long, c_uint};
 use rustix::process::Pid;
 
 /// A flag: return the ABI version instead of a ruleset.
@@ -197,7 +197,8 @@ pub(super) fn bring_up_loopback() -> io::Result<()> {
     // SAFETY: all zeros is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (target, byte) in request.ifr_name.iter_mut().zip(b"lo") {
-        *target = byte.cast_signed();
+        // Signed on some processors only.
+        *target = c_char::from_ne_bytes([*byte]);
     }
     request.ifr_ifru.ifru_flags = IFF_UP;
     // SAFETY: reads `request`; the descriptor was opened above and is closed once.

@@ -3,7 +3,10 @@
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
+#[cfg(unix)]
+use std::os::fd::OwnedFd as OwnedEnd;
+#[cfg(windows)]
+use std::os::windows::io::OwnedHandle as OwnedEnd;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -42,8 +45,8 @@ impl<S: InProcessServer> Transport for ThreadAgent<S> {
         let (sender, ended) = channel();
         let launch = launch.clone();
         let serve = move || {
-            let input = File::from(OwnedFd::from(agent_input));
-            let output = File::from(OwnedFd::from(agent_output));
+            let input = File::from(OwnedEnd::from(agent_input));
+            let output = File::from(OwnedEnd::from(agent_output));
             let result = S::serve(&launch.home, &launch.variables, input, output);
             // If the test has failed, the receiver may be gone.
             sender.send(result).ok();

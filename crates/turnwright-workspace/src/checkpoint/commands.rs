@@ -1,6 +1,7 @@
 //! Determines what a command has changed: compares snapshots from before and after, and takes the
 //! old contents from wherever they are known.
 
+use crate::real_path;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -380,7 +381,7 @@ fn system_time((seconds, nanos): (u64, u32)) -> SystemTime {
 
 fn has_no_link_above(path: &Path) -> bool {
     let folder = path.parent();
-    folder.is_some_and(|it| std::fs::canonicalize(it).is_ok_and(|real| real == it))
+    folder.is_some_and(|it| real_path(it).is_ok_and(|real| real == it))
 }
 
 /// Whether a file was created before a point in time, as far as the file system knows.

@@ -145,11 +145,11 @@ pub(super) fn target_stat(path: &Path) -> Option<FileStat> {
 }
 
 #[cfg(not(unix))]
-pub(super) fn lstat(_: &Path) -> Option<FileStat> {
-    None
+pub(super) fn lstat(path: &Path) -> Option<FileStat> {
+    Some(FileStat::tracked(&std::fs::symlink_metadata(path).ok()?))
 }
 
 #[cfg(not(unix))]
-pub(super) fn target_stat(_: &Path) -> Option<FileStat> {
-    None
+pub(super) fn target_stat(path: &Path) -> Option<FileStat> {
+    Some(FileStat::new(&std::fs::metadata(path).ok()?))
 }

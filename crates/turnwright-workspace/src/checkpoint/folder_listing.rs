@@ -83,6 +83,7 @@ pub(super) type ListedFolder = (Arc<Path>, Arc<FolderListing>);
 pub(super) struct FolderLister<'a> {
     root: &'a Path,
     private: &'a [PathBuf],
+    #[cfg_attr(not(unix), expect(dead_code, reason = "no folder is watched there"))]
     watch: Option<&'a FolderWatch>,
     stop: &'a SearchDeadline,
     /// The entries that were listed, for all roots.
@@ -256,10 +257,57 @@ impl<'a> FolderLister<'a> {
         BARE_LAYOUT.iter().all(|it| exists(&folder.join(it))).then(|| folder.to_path_buf())
     }
 
-    /// Without stat data nothing can be compared.
+    /// The same without open folders, inodes and other file systems below the root.
     #[cfg(not(unix))]
-    fn list(&self, _: &Arc<Path>, _: &mut IgnoreRules) -> Option<FolderListing> {
-        None
+    fn list(&self, folder: &Arc<Path>, rules: &mut IgnoreRules) -> Option<FolderListing> {
+        if has_unsafe_ignore_files(folder) {
+            return None;
+        }
+        let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
+        let mut listing = FolderListing::default();
+        let mut layout = 0;
+        for entry in std::fs::read_dir(folder).ok()?.flatten() {
+            if self.stop.is_expired() {
+                return None;
+            }
+            let (name, path) = (entry.file_name(), entry.path());
+            if self.private.contains(&path) {
+                continue;
+            }
+            if name == ".git" {
+                listing.repositories.push(path);
+                continue;
+            }
+            layout += usize::from(BARE_LAYOUT.iter().any(|it| name == *it));
+            let Ok(metadata) = entry.metadata() else { continue };
+            let stat = FileStat::tracked(&metadata);
+            let (is_folder, is_link) =
+                (stat_kind(&stat) == StatKind::Folder, stat_kind(&stat) == StatKind::Link);
+            relative.push(&name);
+            let is_ignored = rules.matched(&relative, is_folder).is_ignore();
+            relative.pop();
+            if is_ignored {
+                let is_bare = || BARE_LAYOUT.iter().all(|it| path.join(it).exists());
+                let git = path.join(".git");
+                if is_folder && git.exists() {
+                    listing.repositories.push(git);
+                } else if is_folder && is_bare() {
+                    listing.repositories.push(path);
+                }
+                continue;
+            }
+            if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
+                self.stop.stop_early();
+            }
+            listing.has_linked_rules |= is_link && IGNORE_FILES.iter().any(|it| name == *it);
+            listing.entries.push(ListedEntry { name: name.into(), stat });
+        }
+        if layout == BARE_LAYOUT.len() {
+            listing.repositories.push(folder.to_path_buf());
+        }
+        listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        listing.repositories.sort_unstable();
+        Some(listing)
     }
 }
 

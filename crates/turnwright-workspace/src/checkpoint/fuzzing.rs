@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::git::{FileStat, Repository, index, pack, zlib};
+use super::content_cache;
+use super::git::{Repository, index, pack, zlib};
 
 /// The paths in a git index.
 pub fn index_paths(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
@@ -28,9 +29,8 @@ pub fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The committed content of an unmodified file.
-#[cfg(unix)]
 pub fn clean_content(root: &Path, path: &Path) -> Option<Vec<u8>> {
     let repository = Repository::open(root)?;
-    let stat = FileStat::new(&rustix::fs::lstat(path).ok()?);
+    let stat = content_cache::lstat(path)?;
     repository.read(&repository.clean_blob(path, &stat)?)
 }

@@ -98,7 +98,7 @@ impl Repository {
         let found = root.ancestors().find_map(|it| GitRepository::at(it).transpose())?;
         let GitRepository { top, git, .. } = found.ok()?;
         let common = match read_small(&git.join("commondir")) {
-            Some(path) => fs::canonicalize(git.join(path.trim_end())).ok()?,
+            Some(path) => crate::real_path(git.join(path.trim_end())).ok()?,
             None => git.clone(),
         };
         // A repository around the folder that belongs to somebody else may contain anything.
@@ -243,7 +243,7 @@ fn locate_loose(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
 }
 
 fn locate_packed(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
-    let folder = fs::canonicalize(folder.join("pack")).ok()?;
+    let folder = crate::real_path(folder.join("pack")).ok()?;
     let files = fs::read_dir(folder).ok()?.flatten().map(|it| it.path());
     let indexes = files.filter(|it| it.extension().is_some_and(|it| it == "idx"));
     let found = indexes.take(MAX_PACKS).find_map(|it| {
@@ -255,14 +255,14 @@ fn locate_packed(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
 
 /// An object folder and its alternates.
 fn with_alternates(first: &Path) -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = fs::canonicalize(first).into_iter().collect();
+    let mut folders: Vec<PathBuf> = crate::real_path(first).into_iter().collect();
     let mut next = 0;
     while let Some(folder) = folders.get(next) {
         let text = read_small(&folder.join("info/alternates")).unwrap_or_default();
         let lines = text.lines().filter(|it| !it.is_empty() && !it.starts_with('#'));
         let more: Vec<_> = lines
             .take(MAX_OBJECT_FOLDERS)
-            .filter_map(|it| fs::canonicalize(folder.join(it)).ok())
+            .filter_map(|it| crate::real_path(folder.join(it)).ok())
             .filter(|it| !folders.contains(it))
             .collect();
         folders.extend(more);
@@ -320,6 +320,41 @@ fn has_trusted_owner(_: &Path, _: &Path) -> bool {
 fn modified(about: &Metadata) -> Option<(u64, u32)> {
     let since = about.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
     Some((since.as_secs(), since.subsec_nanos()))
+}
+
+#[cfg(not(unix))]
+impl FileStat {
+    /// The same of the metadata that Windows has: a time of creation in place of the time of the last
+    /// change, and no inode.
+    pub(super) fn new(metadata: &Metadata) -> FileStat {
+        use std::os::windows::fs::MetadataExt;
+        // In units of 100 ns since 1601.
+        let time = |it: u64| {
+            let since_1970 = it.saturating_sub(116_444_736_000_000_000);
+            let nanos = u32::try_from(since_1970 % 10_000_000 * 100).unwrap_or(u32::MAX);
+            (since_1970 / 10_000_000, nanos)
+        };
+        let is_read_only = metadata.permissions().readonly();
+        let mode = match metadata.file_type() {
+            it if it.is_symlink() => 0o120_777,
+            it if it.is_dir() => 0o040_755,
+            _ if is_read_only => 0o100_444,
+            _ => 0o100_644,
+        };
+        let (mtime, ctime) = (time(metadata.last_write_time()), time(metadata.creation_time()));
+        FileStat { size: metadata.len(), mtime, ctime, ino: 0, mode }
+    }
+
+    /// The stat data of a file, a link or a folder, as far as its changes are tracked.
+    pub(super) fn tracked(metadata: &Metadata) -> FileStat {
+        let stat_data = FileStat::new(metadata);
+        // The other data of a folder change with each entry that is added or removed.
+        let is_folder = metadata.is_dir() && !metadata.is_symlink();
+        match is_folder {
+            true => FileStat { size: 0, mtime: (0, 0), ctime: (0, 0), ..stat_data },
+            false => stat_data,
+        }
+    }
 }
 
 #[cfg(unix)]

@@ -1,6 +1,9 @@
 //! The folder watch of systems for which there is none yet.
 
-use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::path::Path;
+use std::path::PathBuf;
+#[cfg(unix)]
 use std::sync::Arc;
 
 use super::snapshot::ChangedFolders;
@@ -13,14 +16,17 @@ impl NoWatch {
         None
     }
 
+    #[cfg(unix)]
     pub(super) fn add(&self, _: &Arc<Path>) {
         match *self {}
     }
 
+    #[cfg(unix)]
     pub(super) fn add_ignored(&self, _: &Arc<Path>) {
         match *self {}
     }
 
+    #[cfg(unix)]
     pub(super) fn give_up(&self) {
         match *self {}
     }

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use super::snapshot::{StatSnapshot, WatchedFolders};
 use crate::files::Roots;
+use crate::real_path;
 
 /// A change in a folder. Paths may be missing, or of another kind than the change needs.
 #[derive(Clone, Debug)]
@@ -118,7 +119,7 @@ proptest! {
         batches in prop::collection::vec(batch(), 1..6),
     ) {
         let folder = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(folder.path()).unwrap();
+        let base = real_path(folder.path()).unwrap();
         let (project, outside) = (base.join("project"), base.join("outside"));
         fs::create_dir(&project).unwrap();
         fs::create_dir(&outside).unwrap();

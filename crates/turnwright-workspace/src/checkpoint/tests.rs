@@ -27,7 +27,7 @@ impl TrackerFixture {
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        fs::canonicalize(self.0.path()).unwrap().join(path)
+        crate::real_path(self.0.path()).unwrap().join(path)
     }
 
     fn roots(&self) -> Roots {
@@ -54,6 +54,7 @@ fn names(changes: &CallChanges) -> Vec<String> {
     changes.files.iter().map(name).collect()
 }
 
+#[cfg(unix)]
 #[test]
 fn the_state_of_a_path_is_observed() {
     let fixture = TrackerFixture::new(&[("f", "text")]);

@@ -10,12 +10,17 @@ use turnwright_sandbox::Sandbox;
 use super::command_namespace::CommandNamespace;
 #[cfg(target_os = "linux")]
 use super::descendants::{self, StartedChildren};
+#[cfg(windows)]
+use super::job_object::JobObject;
 
 /// A started command.
 #[derive(Debug)]
 pub(super) struct CommandProcess {
     /// The process that was spawned. With a namespace it has only started the program, and ends.
     child: Child,
+    /// Dropping it ends the command.
+    #[cfg(windows)]
+    job: JobObject,
     #[cfg(target_os = "linux")]
     namespace: Option<CommandNamespace>,
     #[cfg(target_os = "linux")]
@@ -43,7 +48,7 @@ impl CommandProcess {
         Ok(CommandProcess { child, namespace, _started: started })
     }
 
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     pub(super) fn spawn(
         command: &mut Command,
         sandbox: Option<&Sandbox>,
@@ -53,6 +58,21 @@ impl CommandProcess {
             None => error,
         })?;
         Ok(CommandProcess { child })
+    }
+
+    /// Starts the command without a window. It does nothing before its job object has it, so that nothing
+    /// that it starts is missed.
+    #[cfg(windows)]
+    pub(super) fn spawn(command: &mut Command, _: Option<&Sandbox>) -> io::Result<CommandProcess> {
+        const SUSPENDED: u32 = 4;
+        const NO_WINDOW: u32 = 0x0800_0000;
+        let job = JobObject::new()?;
+        let child = command.creation_flags(SUSPENDED | NO_WINDOW).spawn()?;
+        let (Some(handle), Some(id)) = (child.raw_handle(), child.id()) else {
+            return Err(io::Error::other("it has ended at once"));
+        };
+        job.adopt(handle, id)?;
+        Ok(CommandProcess { child, job })
     }
 
     /// The number of the program's process.
@@ -84,10 +104,15 @@ impl CommandProcess {
         self.namespace.as_mut()
     }
 
-    /// Kills the program, but nothing that it has started.
+    /// Kills the program and everything that it has started.
     #[cfg(windows)]
-    pub(super) fn start_kill(&mut self) {
-        drop(self.child.start_kill());
+    pub(super) fn kill_all(&self) {
+        self.job.terminate();
+    }
+
+    #[cfg(windows)]
+    pub(super) fn has_running_processes(&self) -> bool {
+        self.job.running_processes() > 0
     }
 
     pub(super) fn take_stdin(&mut self) -> Option<ChildStdin> {

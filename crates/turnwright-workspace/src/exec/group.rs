@@ -1,6 +1,8 @@
 //! Runs one command in a process group of its own, which can be ended as a whole.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
+#[cfg(unix)]
+use std::ffi::OsString;
 use std::io;
 #[cfg(unix)]
 use std::path::PathBuf;
@@ -16,41 +18,47 @@ use tokio::process::{ChildStdin, Command};
 
 use super::command_process::CommandProcess;
 use super::environment::SANDBOX_ESCAPE_VARIABLES;
+#[cfg(unix)]
 use super::piped::{PipedProgram, ProcessPipes};
 use super::process_mark::ProcessMark;
+#[cfg(unix)]
+use super::running;
 use super::running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 #[cfg(unix)]
 use super::signal_action;
 #[cfg(unix)]
 use super::watchdog::{self, WatchdogEntry};
-use super::{CommandSpec, Environment, running};
-use turnwright_sandbox::{Network, Sandbox, SandboxProfile};
+use super::{CommandSpec, Environment};
+#[cfg(unix)]
+use turnwright_sandbox::Sandbox;
+use turnwright_sandbox::{Network, SandboxProfile};
 
 /// How long output is still read after the command itself has ended. What is left in the pipe
 /// arrives at once, but a background child may keep the pipe open for ever.
 const DRAIN_TIME: Duration = Duration::from_millis(100);
 /// How often the remaining processes of a group are checked.
+#[cfg(unix)]
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The size of one read.
-const READ_SIZE: usize = 32 * 1024;
+pub(super) const READ_SIZE: usize = 32 * 1024;
 /// Control-D, which ends the input.
 const END_OF_INPUT: u8 = 4;
 
 /// A running process group. Dropping it kills it.
 #[derive(Debug)]
 pub struct ProcessGroup {
-    process: CommandProcess,
-    stdin: Option<ChildStdin>,
+    pub(super) process: CommandProcess,
+    pub(super) stdin: Option<ChildStdin>,
     #[cfg(unix)]
     id: Option<rustix::process::Pid>,
     #[cfg(unix)]
     pipe: Option<tokio::net::unix::pipe::Receiver>,
     #[cfg(windows)]
-    pipe: Option<tokio::process::ChildStdout>,
-    buffer: Box<[u8]>,
-    mark: ProcessMark,
+    pub(super) pipe: Option<tokio::process::ChildStdout>,
+    pub(super) buffer: Box<[u8]>,
+    pub(super) mark: ProcessMark,
     /// The whole group has ended, and its id may be reused by another one.
-    has_ended: bool,
+    pub(super) has_ended: bool,
     /// Dropped last, when the group has been killed. Not needed where the kernel kills the command when
     /// this process dies.
     #[cfg(unix)]
@@ -64,10 +72,9 @@ pub(super) fn has_bash() -> bool {
 }
 
 /// The command line that runs `command` in the shell.
+#[cfg(unix)]
 pub(super) fn shell(command: &str) -> Vec<String> {
-    let shell: &[&str] = if cfg!(windows) {
-        &["cmd", "/d", "/s", "/c"]
-    } else if has_bash() {
+    let shell: &[&str] = if has_bash() {
         // Startup files are slow, and a place for malicious code. A command may begin with `-`.
         &["/bin/bash", "--noprofile", "--norc", "-c", "--"]
     } else {
@@ -78,7 +85,7 @@ pub(super) fn shell(command: &str) -> Vec<String> {
 
 /// A command with the environment and the mark that every command gets.
 #[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
-fn base_command(
+pub(super) fn base_command(
     program: &[impl AsRef<OsStr>],
     environment: &Environment,
     mark: &ProcessMark,
@@ -95,18 +102,24 @@ fn base_command(
 }
 
 /// The process to start for this specification.
+#[cfg(unix)]
 fn command_for(spec: &CommandSpec, mark: &ProcessMark) -> io::Result<Command> {
     let words = shell(&spec.command).into_iter().map(OsString::from).collect();
     let words = turnwright_sandbox::wrap_command(spec.sandbox.as_ref(), words)?;
     let mut command = base_command(&words, &spec.environment, mark);
+    set_surroundings(&mut command, spec);
+    Ok(command)
+}
+
+/// The variables, folder and input of a command.
+pub(super) fn set_surroundings(command: &mut Command, spec: &CommandSpec) {
     command.envs(spec.extra_variables.iter().map(|(name, value)| (name, value)));
     if let Some(profile) = &spec.sandbox {
-        remove_escape_variables(&mut command, profile);
+        remove_escape_variables(command, profile);
     }
     command.current_dir(&spec.workdir);
     // A program that can only be answered from a terminal fails at once instead of waiting.
     command.stdin(if spec.accepts_input { Stdio::piped() } else { Stdio::null() });
-    Ok(command)
 }
 
 /// Removes the variables that lead to services outside the sandbox, and to the ssh agent unless the
@@ -359,50 +372,6 @@ fn prefer_as_memory_victim() -> io::Result<()> {
     Ok(())
 }
 
-#[cfg(windows)]
-impl ProcessGroup {
-    /// Starts the command.
-    ///
-    /// # Errors
-    /// If it does not start.
-    pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
-        // There is no sandbox on Windows; this reports it.
-        spec.sandbox.as_ref().map(Sandbox::prepare).transpose()?;
-        let mark = ProcessMark::new();
-        let mut command = command_for(spec, &mark)?;
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = CommandProcess::spawn(&mut command, None)?;
-        let (stdin, pipe) = (process.take_stdin(), process.take_stdout());
-        let buffer = vec![0; READ_SIZE].into();
-        Ok(ProcessGroup { process, stdin, pipe, buffer, mark, has_ended: false })
-    }
-
-    /// Starts a program whose three pipes are handed to the caller.
-    pub(super) async fn start_piped(
-        program: &PipedProgram,
-    ) -> io::Result<(ProcessGroup, ProcessPipes)> {
-        program.sandbox.as_ref().map(Sandbox::prepare).transpose()?;
-        let mark = ProcessMark::new();
-        let mut command = base_command(&program.command_line, &program.environment, &mark);
-        command.current_dir(&program.workdir);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = CommandProcess::spawn(&mut command, None)?;
-        let pipes = (process.take_stdin(), process.take_stdout(), process.take_stderr());
-        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-            return Err(io::Error::other("it has no pipes"));
-        };
-        let (pipe, buffer) = (None, Vec::new().into());
-        let group = ProcessGroup { process, stdin: None, pipe, buffer, mark, has_ended: false };
-        Ok((group, ProcessPipes { stdin, stdout, stderr }))
-    }
-
-    async fn end_group(&mut self, grace: Duration) -> Leftover {
-        self.process.start_kill();
-        drop(tokio::time::timeout(grace, self.process.wait()).await);
-        Leftover::None
-    }
-}
-
 impl ProcessGroup {
     /// Kills what has left the group. Returns whether there was anything.
     async fn kill_strays(&mut self) -> bool {
@@ -463,7 +432,7 @@ impl RunningCommand for ProcessGroup {
 
     #[cfg(windows)]
     fn send_signal(&mut self, _: Signal) {
-        self.process.start_kill();
+        self.process.kill_all();
     }
 
     fn write_input<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, io::Result<()>> {

@@ -9,6 +9,8 @@ mod command_process;
 mod environment;
 mod group;
 mod job;
+#[cfg(windows)]
+mod job_object;
 mod jobs;
 #[cfg(unix)]
 mod launch;
@@ -32,6 +34,8 @@ mod process_mark;
 mod terminal;
 #[cfg(unix)]
 mod watchdog;
+#[cfg(windows)]
+mod windows_group;
 
 use std::path::PathBuf;
 
@@ -80,7 +84,13 @@ impl CommandSpec {
 
 /// The dialect of the shell that runs commands.
 pub fn dialect() -> ShellDialect {
-    if group::has_bash() { ShellDialect::Bash } else { ShellDialect::Posix }
+    if cfg!(windows) {
+        ShellDialect::Cmd
+    } else if group::has_bash() {
+        ShellDialect::Bash
+    } else {
+        ShellDialect::Posix
+    }
 }
 
 #[cfg(unix)]

@@ -37,6 +37,7 @@ fn limit_prefix() -> u64 {
 }
 
 /// The common part of the variable in the environments of all commands of this process.
+#[cfg(unix)]
 pub(super) fn environment_pattern() -> String {
     format!("{MARK_VARIABLE}={}", process_prefix())
 }
@@ -48,7 +49,7 @@ pub(super) fn limit_pattern() -> String {
 }
 
 /// Limits are not searched on other systems.
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(unix, not(target_os = "linux")))]
 pub(super) fn limit_pattern() -> String {
     environment_pattern()
 }

@@ -92,6 +92,7 @@ pub enum Signal {
 }
 
 /// The name of a signal, for numbers that mean the same on all systems.
+#[cfg(unix)]
 pub(super) fn signal_name(number: i32) -> String {
     let known = match number {
         1 => "SIGHUP",

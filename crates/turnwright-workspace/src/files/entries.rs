@@ -256,8 +256,7 @@ fn move_across_devices(from: &Path, to: &Path, metadata: &fs::Metadata) -> Resul
         io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
         file.as_file().set_permissions(metadata.permissions())?;
         file.as_file().sync_data()?;
-        rename_no_replace(file.path(), to)?;
-        drop(file.keep()?);
+        replacement::place_new(file, to)?;
         // The file must not stay in both places.
         fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))
     };

@@ -38,13 +38,33 @@ pub(super) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
+/// Gives a file its final name, where nothing may be yet.
+///
+/// # Errors
+/// `AlreadyExists`, or those of the system. The file is removed then.
+pub(super) fn place_new(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        super::entries::rename_no_replace(file.path(), path)?;
+        drop(file.keep()?);
+        Ok(())
+    }
+    // Windows marks a file as temporary under its temporary name, so only its owner can rename it.
+    #[cfg(not(unix))]
+    file.persist_noclobber(path).map(drop).map_err(|it| it.error)
+}
+
 fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
     #[cfg(not(unix))]
-    let _ = mode;
+    {
+        use std::os::windows::fs::OpenOptionsExt;
+        let _ = mode;
+        options.share_mode(crate::temp_folder::SHARE_READ | crate::temp_folder::SHARE_DELETE);
+    }
     options.open(path)
 }
 
@@ -72,7 +92,8 @@ fn is_abandoned(path: &Path, min_age: Duration) -> io::Result<bool> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(false);
     }
-    let file = nofollow::open_pinned_file(path, false)?;
+    // On Windows its writer lets nobody else open it for writing.
+    let file = nofollow::open_pinned_file(path, cfg!(windows))?;
     let metadata = file.metadata()?;
     let age = metadata.modified()?.elapsed().unwrap_or_default();
     if !metadata.is_file() || !is_own(&metadata) || age < min_age {

@@ -8,7 +8,6 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::disk::{map_io_error, map_open_error, run_blocking};
-use super::entries::rename_no_replace;
 use super::save::{self, WritePrecondition};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, replacement};
 use crate::nofollow;
@@ -147,9 +146,7 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
             file.write_all(&bytes)?;
             set_file_mode(file.as_file(), mode)?;
             file.as_file().sync_data()?;
-            rename_no_replace(file.path(), &folder.join(name))?;
-            drop(file.keep()?);
-            Ok(())
+            replacement::place_new(file, &folder.join(name))
         };
         write().map_err(|it| match it.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,

@@ -1,5 +1,6 @@
 //! The folders of a session, and the resolution of paths against them.
 
+use crate::real_path;
 use parking_lot::RwLock;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -33,7 +34,7 @@ impl Roots {
     /// # Errors
     /// If it is not a folder.
     pub fn new(cwd: &Path) -> std::io::Result<Roots> {
-        let real = fs::canonicalize(cwd)?;
+        let real = real_path(cwd)?;
         if !real.is_dir() {
             return Err(std::io::ErrorKind::NotADirectory.into());
         }
@@ -46,7 +47,7 @@ impl Roots {
     /// # Errors
     /// If it is not a folder, or cannot be read.
     pub fn with_folder(mut self, folder: &Path) -> std::io::Result<Roots> {
-        let real = fs::canonicalize(folder)?;
+        let real = real_path(folder)?;
         // Fails if it is not a folder, or is not readable.
         drop(fs::read_dir(&real)?);
         if !self.folders.iter().any(|it| it.1 == real) {
@@ -124,8 +125,8 @@ impl Roots {
     /// Resolves a path. A relative one starts in the working folder only (R-SESS-4). `..` and
     /// symbolic links are followed as the kernel does, also in a path that does not exist yet.
     pub fn resolve(&self, path: impl AsRef<Path>) -> ResolvedPath {
-        let absolute = self.folders[0].1.join(path);
-        let path = match fs::canonicalize(&absolute) {
+        let absolute = unambiguous(self.folders[0].1.join(path));
+        let path = match real_path(&absolute) {
             Ok(real) => real,
             Err(_) => resolve_missing(&absolute),
         };
@@ -149,7 +150,7 @@ impl Roots {
                 let rest = target.path.strip_prefix(real).ok()?;
                 // Joining an empty path would append a slash.
                 let is_root = rest.as_os_str().is_empty();
-                Some(if is_root { named.clone() } else { named.join(rest) })
+                Some(if is_root { named.clone() } else { native(named.join(rest)) })
             })
             .unwrap_or_else(|| target.path.clone())
     }
@@ -160,10 +161,51 @@ impl Roots {
         let (_, real) = &self.folders[0];
         match target.path.strip_prefix(real) {
             Ok(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
-            Ok(rest) => escape_hidden_line(&rest.to_string_lossy()),
+            Ok(rest) => escape_hidden_line(&super::display(rest)),
             Err(_) => escape_hidden_line(&target.path.to_string_lossy()),
         }
     }
+}
+
+/// The path that Windows opens for this one: it removes dots and blanks at the end of a name, and `C:a`
+/// begins in the folder of the drive. What is behind a `:` names another stream of the same file, and
+/// counts as the file.
+#[cfg(windows)]
+fn unambiguous(path: PathBuf) -> PathBuf {
+    let absolute = std::path::absolute(&path).unwrap_or(path);
+    let without_stream = |part: Component<'_>| match part {
+        Component::Normal(name) => OsString::from(file_of_stream(&name.to_string_lossy())),
+        part => part.as_os_str().to_owned(),
+    };
+    let has_stream = |it: Component<'_>| matches!(it, Component::Normal(name) if name.to_string_lossy().contains(':'));
+    // A name that is no Unicode stays as it is unless it has a stream.
+    if absolute.components().any(has_stream) {
+        absolute.components().map(without_stream).collect()
+    } else {
+        absolute
+    }
+}
+
+#[cfg(not(windows))]
+fn unambiguous(path: PathBuf) -> PathBuf {
+    path
+}
+
+/// The file that a name with a stream belongs to.
+#[cfg(any(windows, test))]
+fn file_of_stream(name: &str) -> &str {
+    name.split(':').next().unwrap_or_default().trim_end_matches(['.', ' '])
+}
+
+/// The path with one kind of separators.
+#[cfg(windows)]
+fn native(path: PathBuf) -> PathBuf {
+    path.components().collect()
+}
+
+#[cfg(not(windows))]
+fn native(path: PathBuf) -> PathBuf {
+    path
 }
 
 /// Resolves a path whose last components may not exist. A dangling link is followed, too, because
@@ -212,7 +254,7 @@ mod tests {
         use std::os::unix::fs::symlink;
 
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = real_path(base.path()).unwrap();
         fs::create_dir_all(base.join("ws/src")).unwrap();
         fs::create_dir_all(base.join("other")).unwrap();
         symlink(base.join("other"), base.join("ws/out")).unwrap();
@@ -243,13 +285,40 @@ mod tests {
         roots.resolve("loop/x");
     }
 
+    #[test]
+    fn a_stream_belongs_to_its_file() {
+        for (name, expected) in [
+            (".env::$DATA", ".env"),
+            (".env. ::$DATA", ".env"),
+            ("a.txt:notes", "a.txt"),
+            ("a.txt", "a.txt"),
+        ] {
+            assert_eq!(file_of_stream(name), expected, "{name}");
+        }
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn another_spelling_of_a_file_is_the_same_file() {
+        let base = tempfile::tempdir().unwrap();
+        let roots = Roots::new(base.path()).unwrap();
+        fs::write(base.path().join(".env"), "x").unwrap();
+        let expected = roots.resolve(".env");
+        assert_eq!(expected.scope, PathScope::Workspace);
+        for spelling in [".env::$DATA", ".env.", ".env ", "a/../.env", r"a\..\.env", "./.env:x"] {
+            assert_eq!(roots.resolve(spelling), expected, "{spelling}");
+        }
+        let missing = roots.resolve("new.");
+        assert_eq!(missing, roots.resolve("new"));
+    }
+
     #[cfg(unix)]
     #[test]
     fn relative_paths_start_in_the_first_of_several_folders() {
         use std::os::unix::fs::symlink;
 
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = real_path(base.path()).unwrap();
         for folder in ["ws", "more/sub", "secret"] {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
@@ -276,7 +345,7 @@ mod tests {
     #[test]
     fn a_folder_can_be_made_readable_unless_it_contains_other_ones() {
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = real_path(base.path()).unwrap();
         fs::create_dir_all(base.join("home/ws")).unwrap();
         let roots =
             Roots::new(&base.join("home/ws")).unwrap().with_private_folder(&base.join("config"));

@@ -10,7 +10,6 @@ use std::path::Path;
 use ring::digest::{Context, SHA256};
 
 use super::disk::{ensure_regular, map_io_error, map_open_error, run_blocking};
-use super::entries::rename_no_replace;
 use super::{FileError, READ_LIMIT, replacement};
 use crate::nofollow;
 use turnwright_types::io_fault::io_fault;
@@ -194,8 +193,8 @@ fn replace_atomically(
     match old {
         Some(old) if is_unchanged(path, old) => drop(file.persist(path)?),
         Some(_) => return Ok(Replacement::ChangedMeanwhile),
-        None => match rename_no_replace(file.path(), path) {
-            Ok(()) => drop(file.keep()?),
+        None => match replacement::place_new(file, path) {
+            Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Ok(Replacement::ChangedMeanwhile);
             }
@@ -344,7 +343,7 @@ mod tests {
         }
 
         fn path(&self, name: &str) -> PathBuf {
-            fs::canonicalize(self.0.path()).unwrap().join(name)
+            crate::real_path(self.0.path()).unwrap().join(name)
         }
 
         fn file(&self, name: &str) -> PathBuf {

@@ -123,7 +123,7 @@ mod tests {
     #[track_caller]
     fn check(files: &[(&str, &str)], expected: &[&str]) {
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = crate::real_path(base.path()).unwrap();
         fs::create_dir_all(base.join("ws/a/b")).unwrap();
         for folder in ["config", "ws/c", "ws/docs", "d"] {
             fs::create_dir_all(base.join(folder)).unwrap();
@@ -138,7 +138,7 @@ mod tests {
         ];
         let all = read(Some(&base.join("config")), &projects);
         let line = |it: &Instructions| {
-            let path = it.path.strip_prefix(&base).unwrap().to_string_lossy().into_owned();
+            let path = crate::files::display(it.path.strip_prefix(&base).unwrap());
             let text = if it.text.len() > 9 { it.text.len().to_string() } else { it.text.clone() };
             format!("{path} {text}{}", if it.is_complete { "" } else { " …" })
         };
@@ -210,7 +210,7 @@ mod tests {
         let files = [("ws/AGENTS.md", long.as_str()), ("ws/a.md", "a"), ("ws/b.md", "b")];
         check(&files, &["ws/AGENTS.md 32768 …"]);
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = crate::real_path(base.path()).unwrap();
         let list = |from: usize, count: usize| {
             let names: Vec<_> = (from..from + count).map(|it| format!("@{it}.md")).collect();
             names.join(" ")

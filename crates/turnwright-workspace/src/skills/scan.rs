@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Skill, front_matter};
 use crate::files::read_head;
+use crate::real_path;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::is_slug;
 
@@ -57,7 +58,7 @@ impl SkillScan<'_> {
         if depth > MAX_DEPTH || is_over || self.stop.is_cancelled() {
             return;
         }
-        let Ok(real) = fs::canonicalize(folder) else { return };
+        let Ok(real) = real_path(folder) else { return };
         if within.is_some_and(|it| !real.starts_with(it)) || !self.visited.insert(real.clone()) {
             return;
         }
@@ -132,7 +133,7 @@ mod tests {
     #[test]
     fn skills_are_found_once_whatever_the_folders_look_like() {
         let base = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(base.path()).unwrap();
+        let base = real_path(base.path()).unwrap();
         let (ws, user) = (base.join("ws"), base.join("user"));
         put(&ws.join("skills/deploy"), &skill("deploy", "of the project"));
         put(&ws.join("skills/a/b/deep"), "---\ndescription: named by its folder\n---\n");

@@ -51,7 +51,7 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
 /// A text is attached as a whole, and so is a picture. Of anything else, such as a folder, the model gets the
 /// name, and reads with its tools what it needs.
 fn attachment(path: &Path) -> io::Result<Value> {
-    let path = std::fs::canonicalize(path)?;
+    let path = turnwright_workspace::real_path(path)?;
     let uri = Url::from_file_path(&path).map_err(|()| io::Error::other("it has no URI"))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let link = json!({ "type": "resource_link", "name": name, "uri": uri.as_str() });

@@ -4,7 +4,6 @@ use std::fs;
 
 use super::super::{EnvironmentVariables, Flags, Paths, UserFile};
 use super::*;
-use std::fs;
 
 /// A folder with settings.
 struct Home(tempfile::TempDir);

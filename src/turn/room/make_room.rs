@@ -133,14 +133,18 @@ impl Turn {
         if self.room.overflows > MAX_OVERFLOWS {
             return self.give_up_room(selection.model.as_ref(), &error);
         }
+        // It quotes the end of the answer, for which the summary may stand afterwards.
+        let nudge =
+            (shown == ShownSoFar::AnswerText).then(|| nudge_message(Nudge::Full, &self.history));
         let compacted = self.compact(selection.clone(), CompactionReason::Overflow).await;
         match compacted {
-            Compacted::Done { .. } if shown == ShownSoFar::AnswerText => {
-                let nudge = nudge_message(Nudge::Cut);
-                self.push_hidden_message(Message::User(nudge));
+            Compacted::Done { .. } => {
+                if let Some(nudge) = nudge {
+                    self.push_hidden_message(Message::User(nudge));
+                }
                 TurnStep::Sample
             }
-            Compacted::Done { .. } | Compacted::Cancelled => TurnStep::Sample,
+            Compacted::Cancelled => TurnStep::Sample,
             Compacted::Nothing => self.give_up_room(selection.model.as_ref(), &error),
             Compacted::Failed(error) => TurnStep::End(Err(error.into())),
         }

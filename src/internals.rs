@@ -10,6 +10,7 @@ use turnwright_types::redact;
 use crate::acp;
 use crate::config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 
+pub use crate::cli::command_line;
 pub use crate::tools::{
     AnyTool, OfferContext, PreparedCall, Registry, RemoteTools, Toolbox, built_in,
 };

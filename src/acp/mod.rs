@@ -25,3 +25,4 @@ mod wire;
 mod tests;
 
 pub(crate) use connection::serve_blocking;
+pub(crate) use to_wire::IS_BOUNDED;

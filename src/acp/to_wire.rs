@@ -30,6 +30,9 @@ use turnwright_types::update::{
     PlanStatus, SlashCommand, TerminalDelta, ToolCallStatus, Update,
 };
 
+/// The key in the `_meta` of a question that says that the mode `auto` would not have asked it.
+pub(crate) const IS_BOUNDED: &str = "turnwright/bounded";
+
 /// Converts an update for a client with these capabilities. `cwd` is the folder in which the session's
 /// commands run. `None` if the client does not show such updates.
 pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<SessionUpdate> {
@@ -212,7 +215,8 @@ pub(super) fn permission_request(
         .raw_input(request.raw_input);
     let options = request.choices.iter().map(option).collect();
     let call = ToolCallUpdate::new(request.call.to_arc(), fields);
-    RequestPermissionRequest::new(session, call, options)
+    let meta = request.is_bounded.then(|| meta([(IS_BOUNDED, true.into())]));
+    RequestPermissionRequest::new(session, call, options).meta(meta)
 }
 
 fn option(choice: &PermissionChoice) -> PermissionOption {

@@ -17,7 +17,8 @@ Add it to your editor's agents, for example in Zed's settings.json:
     \"turnwright\": { \"type\": \"custom\", \"command\": \"turnwright\", \"args\": [] }
   }
 
-`turnwright --help` lists commands and settings; `turnwright login` stores an API key.
+`turnwright run` is a conversation in the terminal. `turnwright --help` lists commands and settings;
+`turnwright login` stores an API key.
 ";
 
 pub(super) fn run(config: Config) -> ExitCode {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{doctor_servers, runtime};
-use crate::config::{Config, EndpointSettings, ModelProfiles, Provider};
+use crate::config::{Config, EndpointSettings, ModelProfiles, Provider, redacted_url};
 use crate::session::SessionHost;
 use turnwright_llm::probe::{self, Check, CheckState, ProbeOptions};
 use turnwright_llm::{ErrorKind, ModelProfile};
@@ -104,6 +104,9 @@ async fn check_model(
     let has_key = endpoint.key.is_some() || !endpoint.headers.is_empty();
     report.servers(&host).await;
     probe::run(model.as_ref(), allowed, &mut |check| report.check(check, has_key)).await;
+    if let Some(url) = model.corrected_base_url() {
+        report.corrected_base_url(&redacted_url(&url));
+    }
     // The host stores what it learned by itself. Wait for that, so that this profile is stored last.
     host.wait_for_sessions().await;
     let learned = model.profile();
@@ -152,8 +155,18 @@ impl DoctorReport {
         report.set("version", version);
         report.set("settings", json!({ "path": path, "exists": is_there, "warnings": warnings }));
         for name in [
-            "provider", "base_url", "model", "key", "sandbox", "audit", "servers", "checks",
-            "works", "profile", "error",
+            "provider",
+            "base_url",
+            "model",
+            "key",
+            "sandbox",
+            "audit",
+            "servers",
+            "checks",
+            "works",
+            "profile",
+            "error",
+            "corrected_base_url",
         ] {
             report.set(name, Value::Null);
         }
@@ -178,6 +191,15 @@ impl DoctorReport {
         self.set("base_url", endpoint.redacted_url());
         self.set("model", endpoint.model.as_deref().map_or(Value::Null, Value::from));
         self.set("key", json!({ "set": from.is_some(), "from": from, "headers": headers }));
+    }
+
+    fn corrected_base_url(&mut self, url: &str) {
+        self.print_line(&format!(
+            "{:16}→ The base URL lacks its version: set it to {url} in the settings or in \
+             OPENAI_BASE_URL",
+            ""
+        ));
+        self.set("corrected_base_url", url);
     }
 
     fn check(&mut self, mut check: Check, has_key: bool) {

@@ -30,7 +30,7 @@ pub(super) struct McpServerCliArgs {
     mode: Option<Mode>,
 }
 
-fn parse_mode(word: &str) -> Result<Mode, String> {
+pub(super) fn parse_mode(word: &str) -> Result<Mode, String> {
     let known = Mode::ALL.map(Mode::id).join(", ");
     Mode::parse(word).ok_or_else(|| format!("expected one of {known}"))
 }

@@ -12,6 +12,7 @@ mod login;
 mod mcp;
 mod mcp_server;
 mod policy;
+mod run;
 #[cfg(unix)]
 mod sandbox;
 #[cfg(unix)]
@@ -28,7 +29,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::{Config, Flags, Paths, UserFile, parse_limit};
 use crate::log;
@@ -38,6 +39,9 @@ use turnwright_types::redact;
 
 /// How long exiting waits for unwritten log lines, in case nobody reads stderr.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The licences of this program and of everything that it contains; `turnwright-packages` makes the file.
+const LICENSES: &str = include_str!("licenses.txt");
 
 /// A coding agent for editors: speaks the Agent Client Protocol (ACP) over stdin and stdout
 #[derive(Debug, Parser)]
@@ -77,6 +81,9 @@ enum CliCommand {
     /// Speak ACP on stdin and stdout (the default)
     #[command(after_help = "Example: turnwright acp --model gpt-5-mini")]
     Acp,
+    /// Run a prompt in the terminal, or have a conversation
+    #[command(after_help = run::AFTER_HELP)]
+    Run(run::RunCliArgs),
     /// Choose a provider and a model, and store the key
     ///
     /// Asks on a terminal. From a pipe, the first line is the key of --provider; without --provider,
@@ -162,6 +169,9 @@ enum CliCommand {
         #[command(subcommand)]
         action: config::ConfigCommand,
     },
+    /// Print the licences of everything in this program
+    #[command(after_help = "Example: turnwright licenses | less")]
+    Licenses,
 }
 
 impl CliArgs {
@@ -217,6 +227,11 @@ pub fn run() -> ExitCode {
     exit_code
 }
 
+/// The definition of the command line, for completions and manual pages.
+pub fn command_line() -> clap::Command {
+    CliArgs::command()
+}
+
 /// Says what this program is to somebody who has typed a command that it does not have. Clap suggests
 /// any word that is a little similar; only one that begins alike is likely to be what was meant.
 fn explained(mut error: clap::Error) -> clap::Error {
@@ -243,6 +258,7 @@ fn explained(mut error: clap::Error) -> clap::Error {
 fn run_command(command: CliCommand, config: Config) -> ExitCode {
     match command {
         CliCommand::Acp => acp::run(config),
+        CliCommand::Run(args) => run::run(&args, config),
         CliCommand::Login(args) => login::login(&args, config),
         CliCommand::Logout(args) => login::logout(&args, &config),
         CliCommand::Doctor(args) => doctor::run(&args, config),
@@ -262,6 +278,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Mcp { action } => mcp::run(action, &config),
         CliCommand::McpServer(args) => mcp_server::run(args, config),
         CliCommand::Config { action } => config::run(&action, &config),
+        CliCommand::Licenses => report("licenses", write_stdout(LICENSES).map_err(CliError::from)),
     }
 }
 

@@ -88,7 +88,7 @@ pub(super) fn run(args: SessionsCliArgs, config: &Config) -> ExitCode {
     report("sessions", done)
 }
 
-fn current_folder() -> Result<PathBuf, CliError> {
+pub(super) fn current_folder() -> Result<PathBuf, CliError> {
     Ok(std::path::absolute(".")?)
 }
 

@@ -1,7 +1,6 @@
 //! Changes one setting in the user's file. What would be wrong, or would put a key into the file, is refused
 //! before anything is written.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -136,13 +135,12 @@ impl Config {
 }
 
 impl SettingChange {
-    /// Writes the file. If it is a symbolic link, the file to which it leads is written.
+    /// Writes the file.
     ///
     /// # Errors
     /// If the folder cannot be written.
     pub(crate) fn save(&self) -> io::Result<()> {
-        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        private_file::write(&path, self.text.as_bytes())
+        private_file::write(&self.path, self.text.as_bytes())
     }
 }
 

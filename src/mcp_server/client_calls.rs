@@ -303,6 +303,7 @@ mod tests {
                 choice(ChoiceKind::AllowOnce, "Allow once"),
                 choice(ChoiceKind::RejectOnce, "Reject"),
             ],
+            is_bounded: false,
         }
     }
 

@@ -48,14 +48,26 @@ impl AllowedTools {
         let name = letters_and_digits(name);
         self.names.as_ref().is_none_or(|names| {
             let mut names = names.iter().map(|it| letters_and_digits(it));
-            names.any(|it| it == name || foreign.contains(&it.as_str()))
+            names.any(|it| it == name || foreign.contains(&it.as_str())) || self.has_wildcard()
         })
     }
 
-    /// Whether the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed. Names of MCP tools may differ
-    /// only in punctuation.
+    /// Whether the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed: by its name, or by that of its
+    /// server, `mcp__SERVER` or `mcp__SERVER__*`. Names of MCP tools may differ only in punctuation.
     pub(super) fn contains_remote(&self, name: &str) -> bool {
-        self.names.as_ref().is_none_or(|names| names.iter().any(|it| it == name))
+        if self.outer.as_ref().is_some_and(|it| !it.contains_remote(name)) {
+            return false;
+        }
+        let is_named = |it: &String| {
+            let server = it.strip_suffix("__*").unwrap_or(it);
+            let tool = server.strip_prefix("mcp__").and_then(|_| name.strip_prefix(server));
+            it == name || tool.is_some_and(|tool| tool.starts_with("__"))
+        };
+        self.names.as_ref().is_none_or(|names| names.iter().any(is_named) || self.has_wildcard())
+    }
+
+    fn has_wildcard(&self) -> bool {
+        self.names.iter().flatten().any(|it| it == "*")
     }
 }
 
@@ -83,6 +95,21 @@ mod tests {
         ] {
             assert_eq!(allowed.contains_remote(name), expected, "{name}");
         }
+        for (pattern, expected) in [
+            ("mcp__files", [true, true, false]),
+            ("mcp__files__*", [true, true, false]),
+            ("mcp__files__read", [true, false, false]),
+            ("mcp__file", [false; 3]),
+            ("mcp__", [false; 3]),
+            ("mcp", [false; 3]),
+            ("__*", [false; 3]),
+            ("*", [true; 3]),
+        ] {
+            let allowed = AllowedTools::new(&[pattern.to_owned()]);
+            let names = ["mcp__files__read", "mcp__files__list", "mcp__other__read"];
+            assert_eq!(names.map(|it| allowed.contains_remote(it)), expected, "{pattern}");
+            assert_eq!(allowed.contains("exec", &["bash"]), pattern == "*", "{pattern}");
+        }
         assert!(!AllowedTools::new(&[]).contains("read_file", &["read"]));
     }
 
@@ -102,6 +129,8 @@ mod tests {
         ] {
             assert_eq!([&open, &limited, &named].map(|it| it.contains(name, foreign)), expected);
         }
-        assert!(open.contains_remote("mcp__a__b") && !named.contains_remote("mcp__a__b"));
+        for (helper, expected) in [(&open, true), (&limited, false), (&named, false)] {
+            assert_eq!(helper.contains_remote("mcp__a__b"), expected);
+        }
     }
 }

@@ -47,7 +47,7 @@ use checks::TurnChecks;
 use helper::TurnHelpers;
 use limits::{ReachedLimit, SpendingMeter};
 use loop_detector::LoopDetector;
-use next_step::TurnBudget;
+use next_step::{ShownSoFar, TurnBudget};
 use room::make_room::RoomState;
 
 pub(crate) use answer::failures::{leave_out_images, stopped_note};
@@ -129,8 +129,9 @@ enum TurnStep {
     Wait(Duration, Option<String>),
     /// Wait, tell the user why, and ask the model to continue its answer.
     Continue(Duration, String, Nudge),
-    /// Make room, because the request was too long, and ask again.
-    MakeRoom(LlmError),
+    /// Make room, because the request was too long, and ask again, or ask to go on with an answer of
+    /// which the user has seen this much.
+    MakeRoom(LlmError, ShownSoFar),
     /// A limit is reached: ask the model for a last summary instead of running these calls.
     Summarize(Vec<ToolCall>, ReachedLimit),
     End(Result<StopReason, Error>),
@@ -237,7 +238,7 @@ impl Turn {
                     }
                     self.sample().await
                 }
-                TurnStep::MakeRoom(error) => self.recover_from_overflow(error).await,
+                TurnStep::MakeRoom(error, shown) => self.recover_from_overflow(error, shown).await,
                 TurnStep::RunCalls(calls) => {
                     self.check_before_edits(&calls).await;
                     let next = self.run_calls(calls).await;

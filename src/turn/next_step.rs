@@ -301,7 +301,7 @@ mod tests {
 
     fn name(step: &TurnStep) -> String {
         match step {
-            TurnStep::MakeRoom(_) => "make room".to_owned(),
+            TurnStep::MakeRoom(..) => "make room".to_owned(),
             TurnStep::Sample => "sample".to_owned(),
             TurnStep::RunCalls(calls) => format!("act {}", calls.len()),
             TurnStep::Wait(delay, _) => format!("pause {delay:?}"),

@@ -160,6 +160,65 @@ fn an_interrupt_while_the_key_is_typed_restores_the_echo() {
 }
 
 #[test]
+fn a_signal_while_the_key_is_typed_restores_the_echo() {
+    let home = home();
+    let arguments = ["login", "--provider", "deepseek"];
+    let mut terminal = PseudoTerminal::start(command(home.path(), &arguments));
+    terminal.wait_for("API key for deepseek (hidden): ");
+    assert!(!terminal.echoes());
+    terminal.terminate();
+    let (status, _) = terminal.end("Nothing was stored: it was ended by a signal");
+    assert!(!status.success());
+}
+
+#[test]
+fn a_base_url_without_its_version_is_stored_with_it() {
+    let home = home();
+    let server = RawServer::with_models(|_, request, stream| {
+        if request.starts_with("GET /v1/models ") {
+            respond(stream, 200, r#"{ "data": [{ "id": "qwen3" }] }"#);
+        } else {
+            respond(stream, 404, "not found");
+        }
+    });
+    let base_url = format!("http://{}", server.host());
+    let arguments = ["login", "--base-url", &base_url];
+    let mut terminal = PseudoTerminal::start(command(home.path(), &arguments));
+    terminal.answer("API key for ", "");
+    terminal.wait_for(&format!("The server answers at {}, so that is used.", server.base_url()));
+    terminal.answer("empty for qwen3): ", "");
+    assert!(terminal.end("turnwright now starts with qwen3.").0.success());
+    let expected = json!([{ "base_url": server.base_url(), "model": "qwen3" }]);
+    assert_eq!(stored(home.path()), expected);
+}
+
+#[test]
+fn a_proxy_that_does_not_answer_is_named() {
+    let (home, proxy) = (home(), closed_port());
+    let arguments = ["login", "--base-url", "http://models.invalid/v1", "--model", "m"];
+    let mut command = command(home.path(), &arguments);
+    let mut terminal = PseudoTerminal::start({
+        command.env("http_proxy", proxy.replace("http://", "http://user:secret@"));
+        command
+    });
+    terminal.answer("API key for ", "");
+    let address = proxy.trim_start_matches("http://");
+    terminal.wait_for(&format!("Nothing answers at the proxy {address}. Check the proxy"));
+    terminal.answer("Store it nevertheless? [y/N] ", "");
+    let (_, shown) = terminal.end("Nothing was stored");
+    assert!(!shown.contains("secret"), "{shown}");
+}
+
+#[test]
+fn a_key_in_the_place_of_a_provider_is_not_shown() {
+    let home = home();
+    let key = "sk-proj-0123456789abcdef";
+    let output = piped(command(home.path(), &["login", "--provider", key]), "\n");
+    let said = stderr(&output);
+    assert!(said.contains("no provider is called what was typed") && !said.contains(key), "{said}");
+}
+
+#[test]
 fn a_provider_is_chosen_from_the_list_by_number_or_name() {
     let (home, server) = (home(), model_server());
     let mut command = command(home.path(), &["login"]);
@@ -206,7 +265,7 @@ fn several_logins_are_kept_shown_and_removed_one_by_one() {
         stderr(&output)
     };
     let said = login("groq", "sk-groq\n", "g");
-    assert!(said.contains("The key could not be tried: Nothing answers at api.groq.com"), "{said}");
+    assert!(said.contains("The key could not be tried: Nothing answers at the proxy "), "{said}");
     assert!(said.contains("turnwright now starts with groq/g."), "{said}");
     let said = login("DeepSeek", "sk-deepseek", "deepseek/chat");
     assert!(said.ends_with("turnwright now starts with deepseek/chat.\n"), "{said}");

@@ -78,6 +78,8 @@ mod protected;
 mod read_file;
 mod readme;
 mod rules;
+#[cfg(unix)]
+mod run;
 #[cfg(target_os = "linux")]
 mod sandbox;
 #[cfg(target_os = "linux")]

@@ -291,6 +291,27 @@ fn assert_fits(request: &Recorded, tokens: usize) {
 }
 
 #[test]
+fn an_answer_that_overflows_in_its_middle_is_continued_after_the_summary() {
+    let full = json!({ "error": { "code": "context_length_exceeded", "message":
+        "This model's maximum context length is 32000 tokens." } });
+    let script = json!([
+        says("One."),
+        [{ "text": "As I was say" }, full],
+        says("The summary."),
+        says("ing."),
+    ]);
+    let mut agent = TestAgent::builder().model(script).start();
+    assert_eq!(agent.turn(&long_prompt("Never touch b.txt.", 27_000)), "end_turn");
+    assert_eq!(agent.turn("Go on."), "end_turn");
+    assert_eq!(agent.text(), "One.As I was saying.");
+    let requests = agent.model().requests();
+    assert!(is_summary_request(&requests[2].body));
+    let last = requests[3].body["messages"].as_array().unwrap();
+    assert_eq!(last[last.len() - 2]["content"], "As I was say");
+    assert!(last[last.len() - 1].to_string().contains("do not repeat"), "{last:?}");
+}
+
+#[test]
 fn a_prompt_that_does_not_fit_by_itself_is_shortened() {
     let full = json!({ "error": { "message":
         "This model's maximum context length is 32000 tokens. However, you requested 60000 tokens." } });

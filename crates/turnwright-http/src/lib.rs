@@ -7,7 +7,8 @@ pub use connection_fault::ConnectionFault;
 
 use std::sync::Arc;
 
-use reqwest::{Client, ClientBuilder};
+use hyper_util::client::proxy::matcher::Matcher;
+use reqwest::{Client, ClientBuilder, Url};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::{ClientConfig, RootCertStore};
 
@@ -15,6 +16,12 @@ use rustls::{ClientConfig, RootCertStore};
 pub fn client_builder() -> ClientBuilder {
     install_tls_provider();
     Client::builder().user_agent(concat!("turnwright/", env!("CARGO_PKG_VERSION")))
+}
+
+/// The host and port of the proxy through which requests to this URL go, if the environment names one.
+pub fn proxy_of(url: &Url) -> Option<String> {
+    let proxy = Matcher::from_system().intercept(&url.as_str().parse().ok()?)?;
+    Some(proxy.uri().authority()?.as_str().rsplit('@').next()?.to_owned())
 }
 
 /// The TLS configuration of a client.

@@ -12,8 +12,13 @@ use turnwright_http::ConnectionFault;
 #[derive(Debug, thiserror::Error)]
 pub enum LlmError {
     /// The connection failed.
-    #[error("{}", unreachable_message(host, fault))]
-    Connect { host: String, fault: ConnectionFault },
+    #[error("{}", unreachable_message(host, fault, proxy.as_deref()))]
+    Connect {
+        host: String,
+        fault: ConnectionFault,
+        /// The proxy through which the request went.
+        proxy: Option<String>,
+    },
     /// The provider answered with an HTTP error.
     #[error(
         "{host} answered {status}: {}",
@@ -115,7 +120,19 @@ const UNREADABLE_REPLY: [&str; 5] = [
 ];
 
 /// Why the server could not be reached, and what to check.
-fn unreachable_message(host: &str, fault: &ConnectionFault) -> String {
+fn unreachable_message(host: &str, fault: &ConnectionFault, proxy: Option<&str>) -> String {
+    if let Some(proxy) = proxy {
+        // The agent itself connects to the proxy only, and looks up no other name.
+        let what = match fault {
+            ConnectionFault::Refused => format!("Nothing answers at the proxy {proxy}"),
+            ConnectionFault::UnknownHost => format!("The proxy {proxy} was not found"),
+            _ => format!("Could not reach {host} through the proxy {proxy}: {fault}"),
+        };
+        return format!(
+            "{what}. Check the proxy variables of the environment, such as https_proxy, or add \
+             {host} to no_proxy"
+        );
+    }
     match fault {
         ConnectionFault::Refused => format!("Nothing answers at {host}. Is the server running?"),
         ConnectionFault::UnknownHost => {

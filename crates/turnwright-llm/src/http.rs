@@ -351,7 +351,11 @@ impl Endpoint {
     }
 
     fn connect_error(&self, error: &reqwest::Error) -> LlmError {
-        LlmError::Connect { host: self.host(), fault: ConnectionFault::of(error) }
+        LlmError::Connect {
+            host: self.host(),
+            fault: ConnectionFault::of(error),
+            proxy: turnwright_http::proxy_of(&self.base),
+        }
     }
 
     fn body(&self, response: Response) -> ReplyBody {

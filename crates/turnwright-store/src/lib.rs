@@ -93,7 +93,8 @@ pub enum StoreError {
 
 impl From<serde_json::Error> for StoreError {
     fn from(error: serde_json::Error) -> StoreError {
-        StoreError::Damaged(error.to_string())
+        tracing::warn!(%error, "stored JSON cannot be read");
+        StoreError::Damaged("an entry in an unknown form".to_owned())
     }
 }
 

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::process_waits::{self, LIMIT};
 
@@ -28,7 +29,16 @@ pub struct PseudoTerminal {
 
 impl PseudoTerminal {
     /// Starts a program.
-    pub fn start(mut command: Command) -> PseudoTerminal {
+    pub fn start(command: Command) -> PseudoTerminal {
+        PseudoTerminal::start_with(command, None)
+    }
+
+    /// Starts a program whose stdout is the terminal as well, which has this many columns.
+    pub fn start_on_screen(command: Command, columns: u16) -> PseudoTerminal {
+        PseudoTerminal::start_with(command, Some(columns))
+    }
+
+    fn start_with(mut command: Command, columns: Option<u16>) -> PseudoTerminal {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&controller).unwrap();
         unlockpt(&controller).unwrap();
@@ -50,6 +60,11 @@ impl PseudoTerminal {
             }
         });
         command.stdin(terminal.try_clone().unwrap()).stderr(terminal.try_clone().unwrap());
+        if let Some(columns) = columns {
+            let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+            tcsetwinsize(&terminal, size).unwrap();
+            command.stdout(terminal.try_clone().unwrap());
+        }
         let child = command.spawn().unwrap();
         PseudoTerminal { child, controller, terminal, shown, read: 0 }
     }
@@ -83,9 +98,20 @@ impl PseudoTerminal {
         self.type_in(&format!("{answer}\n"));
     }
 
+    /// Sends the signal of Ctrl-C. The terminal does not: it controls no process.
+    pub fn interrupt(&self) {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(id.unwrap(), Signal::INT).unwrap();
+    }
+
     /// Whether the terminal shows what is typed.
     pub fn echoes(&self) -> bool {
         tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ECHO)
+    }
+
+    /// Sends SIGTERM to the program.
+    pub fn terminate(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
     }
 
     /// Waits until the program has written the text and has ended. Returns its status and everything that was

@@ -98,6 +98,9 @@ pub struct PermissionRequest {
     pub raw_input: Value,
     /// The first choice allows the call once.
     pub choices: Vec<PermissionChoice>,
+    /// True if the mode `auto` would not have asked: the project's folders and the sandbox bound what
+    /// the call can do.
+    pub is_bounded: bool,
 }
 
 /// One possible answer to a [`PermissionRequest`].

@@ -4,11 +4,14 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Writes a file atomically with mode 0600, and creates its folder with mode 0700 if it is missing.
+/// Writes a file atomically with mode 0600, and creates its folder with mode 0700 if it is missing. If
+/// the path is a link to a file, that file is replaced and the link stays.
 ///
 /// # Errors
 /// If the folder cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let target = fs::canonicalize(path).ok().filter(|it| it.is_file());
+    let path = target.as_deref().unwrap_or(path);
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut folders = fs::DirBuilder::new();
     folders.recursive(true);
@@ -46,4 +49,30 @@ pub fn read(path: &Path, limit: u64) -> io::Result<String> {
         return Err(io::Error::other(format!("it is larger than {limit} bytes")));
     }
     Ok(text)
+}
+
+#[cfg(all(test, unix))]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_stays_and_the_file_that_it_leads_to_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("dotfiles")).unwrap();
+        fs::write(path("dotfiles/login.json"), "old").unwrap();
+        symlink("dotfiles/login.json", path("login.json")).unwrap();
+        write(&path("login.json"), b"new").unwrap();
+        assert!(path("login.json").is_symlink());
+        assert_eq!(fs::read_to_string(path("dotfiles/login.json")).unwrap(), "new");
+        // A link that leads to no file is replaced.
+        for (name, target) in [("dangling", "nothing"), ("device", "/dev/null")] {
+            symlink(target, path(name)).unwrap();
+            write(&path(name), b"new").unwrap();
+            assert!(!path(name).is_symlink());
+            assert_eq!(fs::read_to_string(path(name)).unwrap(), "new");
+        }
+    }
 }

@@ -3,6 +3,9 @@
 /// The most models that are shown.
 pub(super) const MAX_SHOWN: usize = 30;
 
+/// No provider has a longer name, and no key is as short.
+const MAX_NAME: usize = 16;
+
 /// Finds the one of `names` that an answer means: the number of one of the first `shown`, the name, or the
 /// beginning of only one name.
 pub(super) fn choose(answer: &str, names: &[&str], shown: usize) -> Result<usize, String> {
@@ -23,11 +26,21 @@ pub(super) fn choose(answer: &str, names: &[&str], shown: usize) -> Result<usize
     let all: Vec<usize> = (0..names.len()).collect();
     match all.iter().filter(begins).collect::<Vec<_>>()[..] {
         [one] => Ok(*one),
-        [] => Err(format!("Nothing here is called `{}`", answer.escape_debug())),
+        [] => Err(format!("Nothing here is called {}", quoted(&answer))),
         ref several => {
             let several: Vec<_> = several.iter().map(|it| names[**it]).collect();
             Err(format!("`{}` may be {}", answer.escape_debug(), several.join(" or ")))
         }
+    }
+}
+
+/// A name that is not known, as it may be shown. What is longer than any name may be a key that was meant
+/// for another question.
+pub(super) fn quoted(name: &str) -> String {
+    if name.chars().count() > MAX_NAME {
+        "what was typed (it may be a key, so it is not shown)".to_owned()
+    } else {
+        format!("`{}`", name.escape_debug())
     }
 }
 
@@ -75,6 +88,7 @@ mod tests {
             ("", Err("from 1 to 4")),
             ("open", Err("`open` may be openai or openrouter")),
             ("nobody", Err("Nothing here is called `nobody`")),
+            ("sk-0123456789abcdef", Err("Nothing here is called what was typed (it may be a key")),
         ] {
             let found = choose(answer, &names, 4);
             match (found, expected) {

@@ -19,13 +19,13 @@ const ANOTHER_SERVER: &str = "another server";
 impl Login<'_> {
     /// Asks for everything that the flags leave open.
     pub(super) fn ask(&self, provider: Option<&str>) -> Result<StoredLogin, CliError> {
-        let target = match self.named_target(provider)? {
+        let mut target = match self.named_target(provider)? {
             Some(target) => target,
             // A provider without a base URL of its own.
             None if provider.is_some() => ask_server()?,
             None => self.ask_target()?,
         };
-        let (key, models) = self.ask_key(&target)?;
+        let (key, models) = self.ask_key(&mut target)?;
         let model = match self.named_model(&target, &models) {
             Some(model) => Some(model),
             None => self.ask_model(&target, &models)?,
@@ -85,7 +85,7 @@ impl Login<'_> {
     /// Asks for the key until the server accepts it. Returns it with the models that the server lists.
     fn ask_key(
         &self,
-        target: &LoginTarget,
+        target: &mut LoginTarget,
     ) -> Result<(Option<ProviderKey>, Vec<String>), CliError> {
         let known = self.known_key(target);
         for attempt in 1..=MAX_ATTEMPTS {

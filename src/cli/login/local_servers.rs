@@ -27,7 +27,7 @@ async fn count_models(base_url: &str) -> Option<usize> {
         [(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()];
     // Where a proxy is set, the request below may leave the machine.
     TcpStream::connect(&loopback[..]).await.ok()?;
-    let models = list_models(base_url, None).await.ok()?;
+    let models = list_models(base_url, None).await.models.ok()?;
     Some(models.len()).filter(|it| *it > 0)
 }
 

@@ -11,7 +11,7 @@ impl Login<'_> {
     /// Reads the key of a well-known provider, which is the first line, and tries it.
     pub(super) fn read_key_of(&self, provider: &str) -> Result<StoredLogin, CliError> {
         let target = self.named_target(Some(provider))?;
-        let target = target.ok_or_else(|| {
+        let mut target = target.ok_or_else(|| {
             CliError::Other(format!(
                 "each account of {provider} has its own server: add --base-url"
             ))
@@ -24,7 +24,7 @@ impl Login<'_> {
         if key.is_none() && target.needs_key() {
             return Err(CliError::Other(format!("{} needs a key", target.name())));
         }
-        let models = match self.try_key(&target, key.as_ref().map(|it| &it.secret))? {
+        let models = match self.try_key(&mut target, key.as_ref().map(|it| &it.secret))? {
             Trial::Models(models) => models,
             Trial::Refused(why) => return Err(CliError::Other(why)),
             Trial::Unknown(why) => {

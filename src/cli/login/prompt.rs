@@ -3,6 +3,9 @@
 use std::io::{self, BufRead, IsTerminal, Read, Write, stderr, stdin};
 use std::process::ExitCode;
 
+#[cfg(unix)]
+use super::super::block_on;
+
 /// The longest answer, in bytes.
 const MAX_ANSWER: u64 = 64 * 1024;
 
@@ -49,7 +52,7 @@ pub(super) fn ask_hidden(question: &str) -> io::Result<String> {
     }
     // Before the question: what is typed in between would be shown.
     let hidden = HiddenInput::start()?;
-    let answer = say(question).and_then(|()| read_hidden());
+    let answer = say(question).and_then(|()| block_on(read_unless_ended())?);
     drop(hidden);
     say("\n")?;
     answer
@@ -91,6 +94,24 @@ impl Drop for HiddenInput {
         use rustix::termios::{OptionalActions, tcsetattr};
         tcsetattr(stdin(), OptionalActions::Now, &self.original).ok();
     }
+}
+
+/// Reads what is typed, unless a signal ends the program, which must not leave the echo off.
+#[cfg(unix)]
+async fn read_unless_ended() -> io::Result<String> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let why = tokio::select! {
+        typed = tokio::task::spawn_blocking(read_hidden) => {
+            return typed.map_err(io::Error::other)?;
+        }
+        _ = terminate.recv() => "it was ended by a signal",
+        _ = hangup.recv() => "the terminal was closed",
+    };
+    // The shell must not get what has been typed of the key.
+    rustix::termios::tcflush(stdin(), rustix::termios::QueueSelector::IFlush).ok();
+    Err(io::Error::other(why))
 }
 
 /// Reads what is typed up to the end of the line, with the usual keys for corrections.

@@ -1,5 +1,6 @@
 //! The server that a login is for.
 
+use super::answers::quoted;
 use crate::config::{PRESETS, ProviderPreset, is_openai_url, preset, redacted_url};
 use turnwright_llm::Endpoint;
 
@@ -65,8 +66,8 @@ impl LoginTarget {
 pub(super) fn unknown_provider(name: &str) -> String {
     let known: Vec<_> = PRESETS.iter().map(|it| it.name).collect();
     format!(
-        "no provider is called `{}`. Known are {}. For another server use --base-url",
-        name.escape_debug(),
+        "no provider is called {}. Known are {}. For another server use --base-url",
+        quoted(name),
         known.join(", ")
     )
 }

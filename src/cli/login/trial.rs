@@ -21,10 +21,10 @@ pub(super) enum Trial {
 }
 
 impl Login<'_> {
-    /// Asks the server for its models. The wait has a limit.
+    /// Asks the server for its models. The wait has a limit. A base URL that lacks its version is corrected.
     pub(super) fn try_key(
         &self,
-        target: &LoginTarget,
+        target: &mut LoginTarget,
         key: Option<&Secret>,
     ) -> Result<Trial, CliError> {
         if !self.config.list_models() {
@@ -34,8 +34,15 @@ impl Login<'_> {
                 target.name()
             )));
         }
-        let listed = block_on(list_models(&target.base_url, key))?;
-        let trial = Trial::of(&target.name(), listed);
+        let list = block_on(list_models(&target.base_url, key))?;
+        if let Some(base_url) = list.corrected_base_url {
+            target.base_url = base_url;
+            prompt::say(&format!(
+                "The base URL lacks its version. The server answers at {}, so that is used.\n",
+                target.name()
+            ))?;
+        }
+        let trial = Trial::of(&target.name(), list.models);
         if matches!(trial, Trial::Models(_)) && key.is_some() && is_public(target)? {
             prompt::say(&format!(
                 "{} lists its models without a key, too, so the key itself was not tried.\n",
@@ -63,16 +70,25 @@ impl Trial {
 
 /// Whether the server lists its models to everybody, as OpenRouter does.
 fn is_public(target: &LoginTarget) -> Result<bool, CliError> {
-    let listed = block_on(list_models(&target.base_url, None))?;
-    Ok(listed.is_ok_and(|it| !it.is_empty()))
+    let list = block_on(list_models(&target.base_url, None))?;
+    Ok(list.models.is_ok_and(|it| !it.is_empty()))
 }
 
-/// The models that a server lists.
-pub(super) async fn list_models(
-    base_url: &str,
-    key: Option<&Secret>,
-) -> Result<Vec<String>, LlmError> {
+/// What a server has answered to the question for its models.
+pub(super) struct ServerList {
+    pub(super) models: Result<Vec<String>, LlmError>,
+    /// The base URL that works, if the one that was asked lacks its version.
+    corrected_base_url: Option<String>,
+}
+
+/// Asks a server for its models.
+pub(super) async fn list_models(base_url: &str, key: Option<&Secret>) -> ServerList {
     let key = key.cloned().map(Secret::into_inner);
-    let endpoint = Endpoint::new(base_url, key)?.with_key_advice(Some("Check the key".to_owned()));
-    RemoteModel::new(Protocol::Chat, endpoint, ModelSettings::default()).list_models().await
+    let endpoint = match Endpoint::new(base_url, key) {
+        Ok(endpoint) => endpoint.with_key_advice(Some("Check the key".to_owned())),
+        Err(error) => return ServerList { models: Err(error), corrected_base_url: None },
+    };
+    let model = RemoteModel::new(Protocol::Chat, endpoint, ModelSettings::default());
+    let models = model.list_models().await;
+    ServerList { models, corrected_base_url: model.corrected_base_url() }
 }

@@ -2,6 +2,7 @@
 
 use super::super::{EnvironmentVariables, Flags, Paths, UserFile};
 use super::*;
+use std::fs;
 
 /// A folder with settings.
 struct Home(tempfile::TempDir);

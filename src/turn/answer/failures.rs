@@ -17,7 +17,7 @@ use turnwright_types::token_meter::{text_weight, weight_of};
 use turnwright_types::update::Update;
 
 /// The message to the model after its answer was cut off.
-const CUT: &str = "Your last answer was cut off by the network. Go on exactly where it stopped; \
+const CUT: &str = "Your last answer was cut off. Go on exactly where it stopped; \
                    do not repeat what is there.";
 /// The message to the model after it has written a tool call as text (C.2 #21).
 const LEAKED: &str = "Your last answer has a tool call in its text, where it does nothing. Make \

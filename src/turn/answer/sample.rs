@@ -84,7 +84,7 @@ impl Turn {
                 if matches!(error.kind(), ErrorKind::ContextOverflow { .. }) {
                     self.learn_window(selection.model.as_ref(), &error, &request);
                     self.abandon_calls(calls, ToolRefusal::new(ENDED, ENDED)).await;
-                    return TurnStep::MakeRoom(error);
+                    return TurnStep::MakeRoom(error, answer.shown());
                 }
                 self.report_failure(&error);
                 SampleOutcome::Failed { error, shown: answer.shown() }

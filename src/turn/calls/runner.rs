@@ -245,7 +245,9 @@ impl CallRunner {
             };
             let (policy, mode) = (self.policy.get(), self.mode.get());
             let content = preview.to_vec();
+            let is_bounded = request.is_bounded(&policy, self.mode.max_mode(), &self.grants.lock());
             let question = catch_panic_sync(|| call.question(&request, content, &policy, mode))?;
+            let question = PermissionRequest { is_bounded, ..question };
             let asking = self.env.client.request_permission(question);
             let answer = unless_cancelled(cancel, asking).await;
             let answer = answer.unwrap_or(PermissionAnswer::Cancelled);
@@ -318,6 +320,7 @@ impl PendingCall {
             content,
             raw_input: self.raw_input.clone(),
             choices: request.choices(),
+            is_bounded: false,
         }
     }
 

@@ -4,11 +4,13 @@
 use super::budget::WindowBudget;
 use super::compaction::{self, Compacted, CompactionReason, Compactor, request_weight};
 use super::prune::{self, prune};
+use crate::turn::answer::failures::{Nudge, nudge_message};
 use crate::turn::loop_detector::LoopDetector;
+use crate::turn::next_step::ShownSoFar;
 use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
-use turnwright_types::message::{StopReason, TokenUsage};
+use turnwright_types::message::{Message, StopReason, TokenUsage};
 use turnwright_types::update::Update;
 
 /// How often in a row a request may be too long before the turn gives up.
@@ -121,7 +123,11 @@ impl Turn {
 
     /// Recovers from a request that was too long: learns the size of the window, compacts the
     /// conversation and asks again.
-    pub(in crate::turn) async fn recover_from_overflow(&mut self, error: LlmError) -> TurnStep {
+    pub(in crate::turn) async fn recover_from_overflow(
+        &mut self,
+        error: LlmError,
+        shown: ShownSoFar,
+    ) -> TurnStep {
         let selection = self.services.selection.get();
         self.room.overflows += 1;
         if self.room.overflows > MAX_OVERFLOWS {
@@ -129,6 +135,11 @@ impl Turn {
         }
         let compacted = self.compact(selection.clone(), CompactionReason::Overflow).await;
         match compacted {
+            Compacted::Done { .. } if shown == ShownSoFar::AnswerText => {
+                let nudge = nudge_message(Nudge::Cut, &self.history);
+                self.push_hidden_message(Message::User(nudge));
+                TurnStep::Sample
+            }
             Compacted::Done { .. } | Compacted::Cancelled => TurnStep::Sample,
             Compacted::Nothing => self.give_up_room(selection.model.as_ref(), &error),
             Compacted::Failed(error) => TurnStep::End(Err(error.into())),

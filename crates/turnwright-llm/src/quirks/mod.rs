@@ -250,11 +250,18 @@ impl QuirkPatch {
             match serde_json::from_value::<QuirkPatch>(one) {
                 Ok(one) if QuirkPatch::NAMES.contains(&name.as_str()) => patch = patch.merge(one),
                 Ok(_) => wrong.push(format!("unknown quirk `{name}`")),
-                Err(error) => wrong.push(format!("invalid value for quirk `{name}`: {error}")),
+                Err(error) => wrong.push(unusable(name, value, &error)),
             }
         }
         (patch, wrong)
     }
+}
+
+/// Says what a quirk must be, as far as the parser's message names it.
+fn unusable(name: &str, value: &serde_json::Value, error: &serde_json::Error) -> String {
+    let error = error.to_string();
+    let expected = error.rsplit_once("expected ").map_or("another value", |it| it.1);
+    format!("quirk `{name}` is {value}, expected {expected}")
 }
 
 #[cfg(test)]

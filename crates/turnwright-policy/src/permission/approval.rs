@@ -81,6 +81,14 @@ impl ApprovalRequest {
         choices
     }
 
+    /// True if the mode `auto` would not ask: what the call can do is bounded by the project's folders
+    /// and the sandbox, and no rule wants the user to be asked. `max_mode` is the least strict mode that
+    /// the machine's administrator allows; if `auto` is not allowed, somebody has to be asked.
+    pub fn is_bounded(&self, policy: &PolicyRules, max_mode: Mode, grants: &Grants) -> bool {
+        let mode = Mode::Auto.min(max_mode);
+        decide(policy, mode, grants, &self.effects).verdict() == Verdict::Allow
+    }
+
     /// What "Reject … in this session" is about.
     fn rejection_subject(&self) -> &'static str {
         match self.asked_effects().as_slice() {
@@ -443,5 +451,47 @@ mod tests {
         assert_eq!(title(ExtraAccess::Network), "[with network] make");
         assert_eq!(title(ExtraAccess::Unsandboxed), "[without the sandbox] make");
         assert_eq!(title(ExtraAccess::Write(outside("/x"))), "[may write /x] make");
+    }
+
+    #[test]
+    fn bounded_is_what_auto_mode_does_without_a_question() {
+        let sandboxed = PolicyRules { can_confine: true, ..policy() };
+        let ask_rule = {
+            let pattern = Pattern::parse("exec(make)", RuleAction::Ask).unwrap();
+            let rule = Rule { action: RuleAction::Ask, pattern, scope: Scope::User, why: None };
+            PolicyRules { rules: vec![rule], ..sandboxed.clone() }
+        };
+        let none = ExtraAccess::None;
+        let table = [
+            (&sandboxed, Mode::Full, vec![Effect::Write(inside("/ws/a"))], true),
+            (&sandboxed, Mode::Full, vec![Effect::Delete(inside("/ws/a"))], true),
+            (&sandboxed, Mode::Full, vec![exec("make", none.clone())], true),
+            (&sandboxed, Mode::Full, vec![exec("make $x", none.clone())], true),
+            // Where there is no sandbox, where a rule wants a question, and where the administrator
+            // does not allow the mode, nothing bounds a command.
+            (&policy(), Mode::Full, vec![exec("make", none.clone())], false),
+            (&ask_rule, Mode::Full, vec![exec("make", none.clone())], false),
+            (&sandboxed, Mode::Ask, vec![exec("make", none.clone())], false),
+            // Beyond the sandbox or the project, dangerous, or not known.
+            (&sandboxed, Mode::Full, vec![exec("make", ExtraAccess::Network)], false),
+            (&sandboxed, Mode::Full, vec![exec("make", ExtraAccess::Unsandboxed)], false),
+            (&sandboxed, Mode::Full, vec![exec("git reset --hard", none)], false),
+            (&sandboxed, Mode::Full, vec![Effect::Write(outside("/etc/a"))], false),
+            (&sandboxed, Mode::Full, vec![Effect::Read(outside("/etc/a"))], false),
+            (&sandboxed, Mode::Full, vec![Effect::Read(inside("/ws/.env"))], false),
+            (&sandboxed, Mode::Full, vec![Effect::Fetch { host: "a.example".to_owned() }], false),
+            (&sandboxed, Mode::Full, vec![remote("notes", "read", None)], false),
+            (
+                &sandboxed,
+                Mode::Full,
+                vec![Effect::Write(inside("/ws/a")), Effect::Write(outside("/etc/a"))],
+                false,
+            ),
+        ];
+        for (policy, max_mode, effects, expected) in table {
+            let grants = Grants::default();
+            let asked = ask(policy, &grants, effects.clone());
+            assert_eq!(asked.is_bounded(policy, max_mode, &grants), expected, "{effects:?}");
+        }
     }
 }

@@ -117,7 +117,7 @@ pub enum FetchError {
         /// The system's message.
         reason: String,
     },
-    #[error("{0} refuses connections. Does the server run?")]
+    #[error("nothing answers at {0}. Is the server running?")]
     ConnectionRefused(String),
     /// The TLS connection is not trustworthy.
     #[error("no safe connection to {host}: {reason}")]

@@ -1,0 +1,68 @@
+//! Shell completions and manual pages, from the command line's own definition.
+
+use std::io;
+
+use clap_complete::Shell;
+
+use crate::archive::{Entry, FILE};
+
+/// A shell, and where its completions are in a package, below `/usr/share`.
+const SHELLS: [(Shell, &str); 4] = [
+    (Shell::Bash, "bash-completion/completions/turnwright"),
+    (Shell::Zsh, "zsh/vendor-completions/_turnwright"),
+    (Shell::Fish, "fish/vendor_completions.d/turnwright.fish"),
+    (Shell::PowerShell, "powershell/turnwright.ps1"),
+];
+
+/// The completions for each shell, at their places below `/usr/share`.
+pub(crate) fn completions() -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (shell, path) in SHELLS {
+        let mut text = Vec::new();
+        let mut command = turnwright::internals::command_line();
+        clap_complete::generate(shell, &mut command, "turnwright", &mut text);
+        entries.push(Entry::new(path, FILE, text));
+    }
+    entries
+}
+
+/// Whether a path of [`completions`] is that of PowerShell, which has no common place for them.
+pub(crate) fn is_powershell(entry: &Entry) -> bool {
+    SHELLS.iter().any(|it| it.0 == Shell::PowerShell && it.1 == entry.path)
+}
+
+/// The manual page of the program and of each subcommand, at their places below `/usr/share`.
+pub(crate) fn manual() -> io::Result<Vec<Entry>> {
+    let mut command = turnwright::internals::command_line();
+    command.build();
+    let mut pages = vec![(String::from("turnwright"), command.clone())];
+    let visible =
+        command.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help");
+    pages.extend(visible.map(|it| (format!("turnwright-{}", it.get_name()), it.clone())));
+    let page = |(name, command): (String, clap::Command)| {
+        let mut text = Vec::new();
+        clap_mangen::Man::new(command).render(&mut text)?;
+        Ok(Entry::new(format!("man/man1/{name}.1"), FILE, text))
+    };
+    pages.into_iter().map(page).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_visible_subcommand_is_completed_and_has_a_page() {
+        let pages: Vec<_> = manual().unwrap();
+        for name in ["turnwright", "turnwright-login", "turnwright-sandbox", "turnwright-doctor"] {
+            let page = pages.iter().find(|it| it.path == format!("man/man1/{name}.1"));
+            let text = String::from_utf8_lossy(&page.unwrap().bytes).into_owned();
+            assert!(text.contains(".TH ") && text.contains("SYNOPSIS"), "{text}");
+        }
+        assert!(!pages.iter().any(|it| it.path.contains("probe") || it.path.contains("launcher")));
+        for entry in completions() {
+            let text = String::from_utf8_lossy(&entry.bytes).into_owned();
+            assert!(text.contains("mcp-server") && text.contains("doctor"), "{}", entry.path);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The lines that a tool call leaves on the terminal: its title, and what has changed or went wrong.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::agent_update::{list, string};
+use super::text_style::TextStyle;
+use turnwright_types::effect::{escape_hidden, escape_hidden_line, fenced};
+use turnwright_types::line_diff::unified_diff;
+
+/// Unchanged lines around a change.
+const DIFF_CONTEXT: usize = 2;
+/// The most lines of a diff in a card. A question shows all.
+const MAX_DIFF_LINES: usize = 40;
+/// The most lines of a command's output, the last ones.
+const MAX_OUTPUT_LINES: usize = 8;
+/// The most lines about a failure.
+const MAX_FAILURE_LINES: usize = 6;
+
+/// A line in one style.
+pub(super) type StyledLine = (String, TextStyle);
+
+/// A tool call as the agent has described it so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CallCard {
+    fields: serde_json::Map<String, Value>,
+    is_shown: bool,
+    /// A question has shown the changes.
+    was_asked: bool,
+}
+
+impl CallCard {
+    /// Applies an update: fields that it omits or sets to null keep their value.
+    pub(super) fn update(&mut self, update: &Value) {
+        let fields = update.as_object().into_iter().flatten().filter(|it| !it.1.is_null());
+        self.fields.extend(fields.map(|(name, value)| (name.clone(), value.clone())));
+    }
+
+    fn field(&self, name: &str) -> &Value {
+        self.fields.get(name).unwrap_or(&Value::Null)
+    }
+
+    fn is_command(&self) -> bool {
+        self.field("kind") == "execute"
+    }
+
+    /// The title in one line.
+    pub(super) fn title(&self) -> String {
+        let title = string(self.field("title"));
+        let mut lines = title.lines();
+        let first = escape_hidden_line(lines.next().unwrap_or_default());
+        let more = if lines.next().is_some() { " …" } else { "" };
+        let sign = if self.is_command() { "$ " } else { "" };
+        format!("{sign}{first}{more}")
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.field("status") == "in_progress"
+    }
+
+    /// The lines about a call that has just ended; none before that, and none a second time.
+    pub(super) fn take_final_lines(&mut self, cwd: &Path) -> Vec<StyledLine> {
+        let is_success = self.field("status") == "completed";
+        if self.is_shown || !is_success && self.field("status") != "failed" {
+            return Vec::new();
+        }
+        self.is_shown = true;
+        let (sign, style) =
+            if is_success { ("✓", TextStyle::GREEN) } else { ("✗", TextStyle::RED) };
+        let mut lines = vec![(format!("{sign} {}", self.title()), style)];
+        for item in list(self.field("content")) {
+            match item["type"].as_str() {
+                Some("diff") if self.was_asked || !is_success => {}
+                Some("diff") => lines.extend(diff_lines(item, cwd, MAX_DIFF_LINES)),
+                _ if !is_success => lines.extend(first_lines(item)),
+                _ if self.is_command() => lines.extend(last_lines(item)),
+                _ => {}
+            }
+        }
+        lines
+    }
+
+    /// The lines of a question about this call: all of the command and of the changes. What follows is
+    /// Markdown, which explains.
+    pub(super) fn question(&mut self, cwd: &Path) -> (Vec<StyledLine>, String) {
+        self.was_asked = true;
+        let whole_title = string(self.field("title"));
+        let mut title = whole_title.lines();
+        let mut lines = vec![(
+            format!("? {}", escape_hidden(title.next().unwrap_or_default())),
+            TextStyle::BOLD,
+        )];
+        lines.extend(title.map(|it| (format!("  {}", escape_hidden(it)), TextStyle::BOLD)));
+        let mut text = String::new();
+        for item in list(self.field("content")) {
+            if item["type"] == "diff" {
+                lines.extend(diff_lines(item, cwd, usize::MAX));
+            } else if item["content"]["text"] != fenced(&whole_title) {
+                text.push_str(&string(&item["content"]["text"]));
+                text.push('\n');
+            }
+        }
+        (lines, text)
+    }
+}
+
+/// The changed lines of a file. Hidden characters are escaped.
+fn diff_lines(item: &Value, cwd: &Path, most: usize) -> Vec<StyledLine> {
+    let path = string(&item["path"]);
+    let shown =
+        Path::new(&path).strip_prefix(cwd).map_or(path.clone(), |it| it.display().to_string());
+    let (old, new) = (string(&item["oldText"]), string(&item["newText"]));
+    let diff = unified_diff(&old, &new, DIFF_CONTEXT, None);
+    let (added, removed) = (count_lines(&diff, '+'), count_lines(&diff, '-'));
+    let head = format!("  {}  +{added} -{removed}", escape_hidden_line(&shown));
+    let mut lines = vec![(head, TextStyle::DIM)];
+    let total = diff.lines().count();
+    for line in diff.lines().take(most) {
+        let style = match line.chars().next() {
+            Some('+') => TextStyle::GREEN,
+            Some('-') => TextStyle::RED,
+            _ => TextStyle::DIM,
+        };
+        lines.push((format!("  {}", escape_hidden(line)), style));
+    }
+    if total > most {
+        lines.push((format!("  … {} more lines", total - most), TextStyle::DIM));
+    }
+    lines
+}
+
+fn count_lines(diff: &str, sign: char) -> usize {
+    diff.lines().filter(|it| it.starts_with(sign)).count()
+}
+
+fn indented(line: &str) -> StyledLine {
+    (format!("  {}", escape_hidden(line)), TextStyle::DIM)
+}
+
+/// The end of a command's output, without the fence around it.
+fn last_lines(item: &Value) -> Vec<StyledLine> {
+    let text = string(&item["content"]["text"]);
+    let is_fence = |it: &&str| it.len() >= 3 && it.trim_start_matches('`').len() < it.len() - 2;
+    let lines: Vec<_> = text.lines().filter(|it| !is_fence(it)).collect();
+    let skipped = lines.len().saturating_sub(MAX_OUTPUT_LINES);
+    let more = (skipped > 0).then(|| (format!("  … {skipped} lines before"), TextStyle::DIM));
+    more.into_iter().chain(lines[skipped..].iter().map(|it| indented(it))).collect()
+}
+
+fn first_lines(item: &Value) -> Vec<StyledLine> {
+    let text = string(&item["content"]["text"]);
+    text.lines().filter(|it| !it.starts_with("```")).take(MAX_FAILURE_LINES).map(indented).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(updates: &[Value]) -> Vec<String> {
+        let mut card = CallCard::default();
+        for update in updates {
+            card.update(update);
+        }
+        let lines = card.take_final_lines(Path::new("/ws"));
+        assert!(card.take_final_lines(Path::new("/ws")).is_empty(), "only once");
+        lines.into_iter().map(|it| it.0).collect()
+    }
+
+    fn text(text: &str) -> Value {
+        json!({ "type": "content", "content": { "type": "text", "text": text } })
+    }
+
+    #[test]
+    fn a_call_leaves_its_title_and_what_matters() {
+        let read = json!({ "title": "Read a.rs", "kind": "read", "status": "pending" });
+        let done = json!({ "status": "completed", "content": [text("fn main() {}")] });
+        assert_eq!(shown(&[read.clone(), done]), ["✓ Read a.rs"]);
+        assert_eq!(shown(std::slice::from_ref(&read)), [""; 0]);
+        let failed = json!({ "status": "failed", "content": [text("No such file\n```\nx\n```")] });
+        assert_eq!(shown(&[read, failed]), ["✗ Read a.rs", "  No such file", "  x"]);
+
+        let output = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
+        let run = json!({ "title": "seq 10\necho", "kind": "execute", "status": "completed",
+            "content": [text(&format!("```\n{output}```"))] });
+        let lines = shown(&[run]);
+        assert_eq!(lines[..3], ["✓ $ seq 10 …", "  … 2 lines before", "  3"]);
+        assert_eq!(lines.len(), 10);
+
+        let diff = json!({ "type": "diff", "path": "/ws/src/a.rs", "oldText": "a\nb\n",
+            "newText": "a\n\u{202e}c\u{1b}\n" });
+        let edit = json!({ "title": "Edit src/a.rs", "kind": "edit", "status": "completed",
+            "content": [diff] });
+        assert_eq!(
+            shown(&[edit]),
+            [
+                "✓ Edit src/a.rs",
+                "  src/a.rs  +1 -1",
+                "  @@ -1,2 +1,2 @@",
+                "   a",
+                "  -b",
+                "  +\\u{202e}c\\u{1b}"
+            ]
+        );
+    }
+}

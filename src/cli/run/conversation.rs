@@ -1,0 +1,111 @@
+//! A conversation in the terminal, line by line.
+
+use std::collections::VecDeque;
+
+use serde_json::json;
+use tokio::task::spawn_blocking;
+
+use super::RunOptions;
+use super::exit_status::TurnEnd;
+use super::line_editor::{EditedLine, LineEditor};
+use super::run_client::{RequestFailure, RunClient};
+use turnwright_rpc::RpcMessage;
+
+/// The most messages of the agent that wait until the user has typed a prompt.
+const MAX_WAITING: usize = 256;
+
+const WELCOME: &str =
+    "Type a prompt. Tab completes slash commands, Ctrl-C cancels a turn, Ctrl-D leaves.";
+const HOW_TO_LEAVE: &str = "Ctrl-D leaves.";
+
+/// The commands that the agent does not know: they end the program.
+const LEAVE: [(&str, &str); 2] = [("exit", "Leave"), ("quit", "Leave")];
+
+/// Lets the user type prompts until they leave. Returns how the program ends.
+pub(super) async fn converse(
+    client: &mut RunClient,
+    editor: LineEditor,
+    options: &RunOptions,
+) -> TurnEnd {
+    client.screen.note(WELCOME);
+    let mut editor = Some(editor);
+    loop {
+        let line = match edit(client, &mut editor).await {
+            Ok(line) => line,
+            Err(end) => return end,
+        };
+        let text = match line {
+            EditedLine::Ended => return TurnEnd::Done,
+            EditedLine::Interrupted => {
+                client.screen.note(HOW_TO_LEAVE);
+                continue;
+            }
+            EditedLine::Prompt(text) => text,
+        };
+        let words = text.trim();
+        if words.is_empty() {
+            continue;
+        }
+        if LEAVE.iter().any(|(name, _)| words.strip_prefix('/') == Some(name)) {
+            return TurnEnd::Done;
+        }
+        let blocks = vec![json!({ "type": "text", "text": words })];
+        let (end, answer) = client.prompt(blocks, options.max_time).await;
+        match &answer {
+            Some(Ok(_)) => {}
+            // Only the turn has failed: the next prompt may succeed.
+            Some(Err(error)) => client.report_error(error),
+            None => return end,
+        }
+        if let Some(note) = end.note() {
+            client.screen.note(note);
+        }
+        if let Some(usage) = client.screen.usage() {
+            client.screen.note(&usage);
+        }
+    }
+}
+
+/// Lets the user type a line. What the agent sends in the meantime is shown afterwards.
+async fn edit(
+    client: &mut RunClient,
+    editor: &mut Option<LineEditor>,
+) -> Result<EditedLine, TurnEnd> {
+    let Some(mut used) = editor.take() else { return Err(TurnEnd::Failed) };
+    let leave = LEAVE.map(|(name, description)| (name.to_owned(), description.to_owned()));
+    let commands = used.commands();
+    commands.set(client.commands().iter().cloned().chain(leave.clone()).collect());
+    let mut typing = spawn_blocking(move || {
+        let line = used.read();
+        (used, line)
+    });
+    let mut waiting: VecDeque<RpcMessage> = VecDeque::new();
+    let line = loop {
+        tokio::select! {
+            typed = &mut typing => match typed {
+                Ok((used, line)) => {
+                    *editor = Some(used);
+                    break line.map_err(|_| TurnEnd::Failed)?;
+                }
+                Err(_) => return Err(TurnEnd::Failed),
+            },
+            message = client.wait_while_editing(), if waiting.len() < MAX_WAITING => {
+                if let Some(message) = message?
+                    && let Some(message) = client.take_commands(message)
+                {
+                    waiting.push_back(message);
+                } else {
+                    commands.set(client.commands().iter().cloned().chain(leave.clone()).collect());
+                }
+            }
+        }
+    };
+    for message in waiting {
+        match client.on_message(message).await {
+            Ok(()) | Err(RequestFailure::Error(_)) => {}
+            Err(RequestFailure::Ended(end)) => return Err(end),
+        }
+    }
+    client.screen.end_turn();
+    Ok(line)
+}

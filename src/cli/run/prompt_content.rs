@@ -1,0 +1,115 @@
+//! What is sent as the prompt: the text, and the files that the user attaches.
+
+use std::fs::File;
+use std::io::{self, Read, stdin};
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+use url::Url;
+
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::io_fault::io_fault;
+use turnwright_workspace::files::image_mime;
+
+/// The name that stands for stdin.
+pub(super) const STDIN: &str = "-";
+
+/// The most bytes of a prompt or of an attached file. The protocol's lines may have 64 MiB.
+const MAX_BYTES: u64 = 8 * 1024 * 1024;
+/// The most bytes of a text that is attached as a whole. Of a longer one the model gets the name.
+const MAX_EMBEDDED_BYTES: usize = 256 * 1024;
+
+/// Reads stdin to its end.
+///
+/// # Errors
+/// If it cannot be read or is too long; in words.
+pub(super) fn read_stdin() -> Result<String, String> {
+    let bytes = read_all(stdin().lock()).map_err(|it| format!("stdin: {}", io_fault(&it)))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Builds the prompt of a text and files; `-` is stdin.
+///
+/// # Errors
+/// If a file cannot be attached; in words.
+pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, String> {
+    let mut blocks = vec![json!({ "type": "text", "text": text })];
+    for name in files {
+        let block = if name == STDIN {
+            json!({ "type": "resource", "resource": { "uri": "stdin:", "text": read_stdin()? } })
+        } else {
+            let failed = |it: io::Error| format!("{}: {}", escape_hidden_line(name), io_fault(&it));
+            attachment(Path::new(name)).map_err(failed)?
+        };
+        blocks.push(block);
+    }
+    Ok(blocks)
+}
+
+/// A text is attached as a whole, and so is a picture. Of anything else, such as a folder, the model gets the
+/// name, and reads with its tools what it needs.
+fn attachment(path: &Path) -> io::Result<Value> {
+    let path = std::fs::canonicalize(path)?;
+    let uri = Url::from_file_path(&path).map_err(|()| io::Error::other("it has no URI"))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let link = json!({ "type": "resource_link", "name": name, "uri": uri.as_str() });
+    if !path.is_file() {
+        return Ok(link);
+    }
+    let bytes = match read_all(File::open(&path)?) {
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(link),
+        bytes => bytes?,
+    };
+    if let Some(mime) = image_mime(&bytes) {
+        let data = BASE64.encode(&bytes);
+        return Ok(json!({ "type": "image", "mimeType": mime, "data": data, "uri": uri.as_str() }));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) if text.len() <= MAX_EMBEDDED_BYTES && !text.contains('\0') => {
+            Ok(json!({ "type": "resource", "resource": { "uri": uri.as_str(), "text": text } }))
+        }
+        _ => Ok(link),
+    }
+}
+
+fn read_all(source: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 8 MiB"));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_attached_as_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            io::Write::write_all(&mut File::create(&path).unwrap(), bytes).unwrap();
+            path.to_string_lossy().into_owned()
+        };
+        let files = [
+            file("a b.txt", b"text"),
+            file("a.png", b"\x89PNG\r\n\x1a\n0123"),
+            file("a.bin", b"\0\xff"),
+            file("long.txt", &vec![b'x'; MAX_EMBEDDED_BYTES + 1]),
+            folder.path().to_string_lossy().into_owned(),
+        ];
+        let blocks = prompt_blocks("Look", &files).unwrap();
+        let kinds: Vec<_> = blocks.iter().map(|it| it["type"].as_str().unwrap()).collect();
+        let expected =
+            ["text", "resource", "image", "resource_link", "resource_link", "resource_link"];
+        assert_eq!(kinds, expected);
+        assert!(blocks[1]["resource"]["uri"].as_str().unwrap().ends_with("/a%20b.txt"));
+        assert_eq!(blocks[1]["resource"]["text"], "text");
+        let missing = prompt_blocks("Look", &["no\u{1b}such".to_owned()]).unwrap_err();
+        assert!(missing.starts_with("no\\u{1b}such: "), "{missing}");
+    }
+}

@@ -1,0 +1,431 @@
+//! The client of `run`: sends requests to the agent, and handles what it sends until the answer arrives.
+
+use std::future::pending;
+use std::io;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+
+use super::agent_link::AgentLink;
+use super::agent_update::{AgentUpdate, list, string};
+use super::exit_status::TurnEnd;
+use super::permission_answer::{AnswerPolicy, AnswerRule};
+use super::screen::Screen;
+use super::stop_signals::{StopSignal, StopSignals};
+use super::typed_answer::AnswerSource;
+use turnwright_rpc::{ParsedLine, RequestError, RequestId, RpcError, RpcMessage};
+
+/// Nothing waits longer; the user can cancel.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// How often the progress is shown anew.
+const TICK: Duration = Duration::from_secs(1);
+/// How long a turn may take to end after its time was over.
+const GRACE: Duration = Duration::from_secs(30);
+
+const CANCELLING: &str = "Cancelling … Ctrl-C again ends the program.";
+
+/// Why a request has no result.
+#[derive(Debug)]
+pub(super) enum RequestFailure {
+    /// The agent's error.
+    Error(RpcError),
+    /// The program has to end.
+    Ended(TurnEnd),
+}
+
+/// The agent's answer to a prompt.
+pub(super) type PromptAnswer = Result<Value, RpcError>;
+
+/// The connection with the agent, and what was said over it.
+pub(super) struct RunClient {
+    pub(super) link: AgentLink,
+    pub(super) screen: Screen,
+    pub(super) policy: AnswerPolicy,
+    signals: StopSignals,
+    ticks: Interval,
+    is_json: bool,
+    session: String,
+    /// The slash commands of the session, each with a description.
+    commands: Vec<(String, String)>,
+    /// The number of questions that nobody was asked.
+    unasked: usize,
+    turn: TurnState,
+}
+
+/// How far the running turn is.
+#[derive(Debug, Default, PartialEq)]
+enum TurnState {
+    #[default]
+    Idle,
+    /// It has to end at this time.
+    Running(Option<Instant>),
+    /// It was cancelled, for this reason.
+    Cancelled(TurnEnd),
+}
+
+/// What the client waits for.
+enum ClientEvent {
+    Line(Option<ParsedLine>),
+    Answer(Result<Value, RequestFailure>),
+    Signal(StopSignal),
+    Tick,
+    TimeIsOver,
+}
+
+impl RunClient {
+    /// Must be called on the runtime.
+    pub(super) fn new(
+        link: AgentLink,
+        screen: Screen,
+        policy: AnswerPolicy,
+        is_json: bool,
+    ) -> io::Result<RunClient> {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(RunClient {
+            link,
+            screen,
+            policy,
+            signals: StopSignals::listen()?,
+            ticks,
+            is_json,
+            session: String::new(),
+            commands: Vec::new(),
+            unasked: 0,
+            turn: TurnState::Idle,
+        })
+    }
+
+    pub(super) fn set_session(&mut self, session: String) {
+        self.session = session;
+    }
+
+    pub(super) fn session(&self) -> &str {
+        &self.session
+    }
+
+    pub(super) fn commands(&self) -> &[(String, String)] {
+        &self.commands
+    }
+
+    /// The number of questions since the last call that nobody was asked.
+    pub(super) fn take_unasked(&mut self) -> usize {
+        std::mem::take(&mut self.unasked)
+    }
+
+    /// Sends a prompt and shows the turn. There is no answer if the program has to end. A turn that is over its time is asked to come to an end by the
+    /// agent's own limit; [`GRACE`] later it is cancelled.
+    pub(super) async fn prompt(
+        &mut self,
+        blocks: Vec<Value>,
+        max_time: Option<Duration>,
+    ) -> (TurnEnd, Option<PromptAnswer>) {
+        self.turn = TurnState::Running(max_time.map(|it| Instant::now() + it + GRACE));
+        self.screen.begin_turn();
+        let params = json!({ "sessionId": self.session, "prompt": blocks });
+        let answer = self.request("session/prompt", &params).await;
+        self.screen.end_turn();
+        let state = std::mem::take(&mut self.turn);
+        let (end, answer) = match answer {
+            Ok(result) => {
+                (TurnEnd::of_stop_reason(&string(&result["stopReason"])), Some(Ok(result)))
+            }
+            Err(RequestFailure::Error(error)) => (error_end(&error), Some(Err(error))),
+            Err(RequestFailure::Ended(end)) => (end, None),
+        };
+        match state {
+            TurnState::Cancelled(reason) if end == TurnEnd::Cancelled => (reason, answer),
+            _ => (end, answer),
+        }
+    }
+
+    /// Sends a request and handles messages until the answer arrives.
+    pub(super) async fn request(
+        &mut self,
+        method: &str,
+        params: &Value,
+    ) -> Result<Value, RequestFailure> {
+        let peer = self.link.peer.clone();
+        let answer = async {
+            match peer.request(method, params, REQUEST_TIMEOUT).await {
+                Ok(result) => Ok(serde_json::from_str(result.get()).unwrap_or_default()),
+                Err(RequestError::ErrorResponse(error)) => Err(RequestFailure::Error(error)),
+                Err(_) => Err(RequestFailure::Ended(TurnEnd::Failed)),
+            }
+        };
+        tokio::pin!(answer);
+        loop {
+            let end = match self.turn {
+                TurnState::Running(end) => end,
+                _ => None,
+            };
+            let event = tokio::select! {
+                biased;
+                signal = self.signals.next() => ClientEvent::Signal(signal),
+                () = wait_until(end) => ClientEvent::TimeIsOver,
+                line = self.link.incoming.next() => ClientEvent::Line(line),
+                answer = &mut answer => ClientEvent::Answer(answer),
+                _ = self.ticks.tick() => ClientEvent::Tick,
+            };
+            match event {
+                ClientEvent::Line(Some(line)) => self.on_line(line).await?,
+                ClientEvent::Line(None) => return Err(RequestFailure::Ended(TurnEnd::Failed)),
+                ClientEvent::Answer(answer) => return answer,
+                ClientEvent::Signal(signal) => self.on_signal(signal)?,
+                ClientEvent::TimeIsOver => self.cancel_turn(TurnEnd::Limit),
+                ClientEvent::Tick => self.screen.tick(),
+            }
+            // Nobody reads the answer, so it must not cost money any more.
+            if self.screen.is_closed() {
+                return Err(RequestFailure::Ended(TurnEnd::Cancelled));
+            }
+        }
+    }
+
+    /// Waits for the next message or signal while the user types a prompt. Returns an end if the program
+    /// has to end.
+    pub(super) async fn wait_while_editing(&mut self) -> Result<Option<RpcMessage>, TurnEnd> {
+        let line = tokio::select! {
+            signal = self.signals.next() => match signal {
+                StopSignal::Interrupt => return Ok(None),
+                StopSignal::Terminate => return Err(TurnEnd::Terminated),
+            },
+            line = self.link.incoming.next() => line.ok_or(TurnEnd::Failed)?,
+        };
+        Ok(match line {
+            ParsedLine::Message(message) => Some(message),
+            ParsedLine::Rejected { .. } | ParsedLine::Ignored => None,
+        })
+    }
+
+    /// Reads the slash commands, if the message tells them; any other message is returned.
+    pub(super) fn take_commands(&mut self, message: RpcMessage) -> Option<RpcMessage> {
+        if let RpcMessage::Notification { method, params } = &message
+            && &**method == "session/update"
+            && let Ok(params) = serde_json::from_str::<Value>(params.text())
+            && let AgentUpdate::Commands(commands) = AgentUpdate::read(&params["update"])
+        {
+            self.commands = commands;
+            return None;
+        }
+        Some(message)
+    }
+
+    async fn on_line(&mut self, line: ParsedLine) -> Result<(), RequestFailure> {
+        match line {
+            ParsedLine::Message(message) => self.on_message(message).await,
+            ParsedLine::Rejected { .. } | ParsedLine::Ignored => Ok(()),
+        }
+    }
+
+    pub(super) async fn on_message(&mut self, message: RpcMessage) -> Result<(), RequestFailure> {
+        match message {
+            RpcMessage::Notification { method, params } if &*method == "session/update" => {
+                self.on_update(params.text());
+                Ok(())
+            }
+            RpcMessage::Notification { .. } => Ok(()),
+            RpcMessage::Response { id, result } => {
+                self.link.peer.complete(&id, result);
+                Ok(())
+            }
+            RpcMessage::Request { id, method, params } => {
+                let params = serde_json::from_str(params.text()).unwrap_or_default();
+                self.on_request(&id, &method, &params).await
+            }
+        }
+    }
+
+    fn on_update(&mut self, params: &str) {
+        let value: Value = serde_json::from_str(params).unwrap_or_default();
+        let update = AgentUpdate::read(&value["update"]);
+        if self.is_json {
+            let line = format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{params}}}\n"
+            );
+            self.write_json(&line);
+        }
+        match update {
+            AgentUpdate::Commands(commands) => self.commands = commands,
+            update if !self.is_json => self.screen.show(update),
+            // A question refers to it.
+            AgentUpdate::Card(card) => self.screen.note_card(&card),
+            _ => {}
+        }
+    }
+
+    /// Writes the last line of JSON: the answer to the prompt, or why there was no session for it.
+    pub(super) fn write_answer(&mut self, answer: &PromptAnswer) {
+        if self.is_json {
+            let (name, body) = match answer {
+                Ok(result) => ("result", result.clone()),
+                Err(error) => ("error", json!(error)),
+            };
+            let line = json!({ "jsonrpc": "2.0", "id": "prompt", name: body });
+            self.write_json(&format!("{line}\n"));
+        }
+    }
+
+    /// Writes a line of JSON to stdout.
+    fn write_json(&mut self, line: &str) {
+        self.screen.write_output(&escape_controls(line));
+    }
+
+    async fn on_request(
+        &mut self,
+        id: &RequestId,
+        method: &str,
+        params: &Value,
+    ) -> Result<(), RequestFailure> {
+        let outbox = self.link.peer.outbox().clone();
+        if method != "session/request_permission" {
+            outbox.respond::<()>(id, Err(&RpcError::method_not_found(method)));
+            return Ok(());
+        }
+        let mut failure = None;
+        let chosen = match self.permission(params).await {
+            Ok(chosen) => chosen,
+            Err(ended) => {
+                failure = Some(ended);
+                None
+            }
+        };
+        let outcome = match chosen {
+            Some(option) => json!({ "outcome": "selected", "optionId": option }),
+            // The protocol wants this answer to every question of a cancelled turn.
+            None => json!({ "outcome": "cancelled" }),
+        };
+        outbox.respond(id, Ok(&json!({ "outcome": outcome })));
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Finds the answer to a question: the id of the chosen option, or `None` if the turn is cancelled.
+    async fn permission(&mut self, params: &Value) -> Result<Option<String>, RequestFailure> {
+        if matches!(self.turn, TurnState::Cancelled(_)) {
+            return Ok(None);
+        }
+        let (call, options) = (&params["toolCall"], list(&params["options"]));
+        match self.policy.rule(params) {
+            AnswerRule::AllowOnce(option) => Ok(Some(option)),
+            AnswerRule::Reject(option) => {
+                self.unasked += 1;
+                self.screen.question(call);
+                self.screen.note(self.policy.why_rejected());
+                Ok(Some(option))
+            }
+            AnswerRule::Ask => self.ask(call, options).await,
+        }
+    }
+
+    /// Asks the user. Nothing else is shown in the meantime.
+    async fn ask(
+        &mut self,
+        call: &Value,
+        options: &[Value],
+    ) -> Result<Option<String>, RequestFailure> {
+        let Some(source) = self.policy.source() else { return Ok(None) };
+        source.discard_typed();
+        self.screen.question(call);
+        self.screen.options(options);
+        let answer = match self.read_answer().await? {
+            Some(answer) => super::permission_answer::chosen(&answer, options),
+            None => None,
+        };
+        if let Some((_, name)) = &answer {
+            self.screen.note(&format!("→ {name}"));
+        }
+        Ok(answer.map(|it| it.0))
+    }
+
+    /// Reads a line of the user's; `None` if the turn was cancelled instead.
+    pub(super) async fn read_answer(&mut self) -> Result<Option<String>, RequestFailure> {
+        let Some((mut reading, guard)) =
+            self.policy.source().and_then(|it: &AnswerSource| it.read_line().ok())
+        else {
+            return Ok(None);
+        };
+        let end = match self.turn {
+            TurnState::Running(end) => end,
+            _ => None,
+        };
+        let event = tokio::select! {
+            signal = self.signals.next() => ClientEvent::Signal(signal),
+            () = wait_until(end) => ClientEvent::TimeIsOver,
+            line = &mut reading => {
+                return Ok(Some(line.map_or(String::new(), Result::unwrap_or_default)));
+            }
+        };
+        drop(guard);
+        #[cfg(unix)]
+        drop(reading.await);
+        self.screen.note("");
+        match event {
+            ClientEvent::TimeIsOver => self.cancel_turn(TurnEnd::Limit),
+            ClientEvent::Signal(signal) => self.on_signal(signal)?,
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// The first Ctrl-C cancels the turn, the second one ends the program.
+    fn on_signal(&mut self, signal: StopSignal) -> Result<(), RequestFailure> {
+        match (signal, &self.turn) {
+            (StopSignal::Terminate, _) => Err(RequestFailure::Ended(TurnEnd::Terminated)),
+            (StopSignal::Interrupt, TurnState::Running(_)) => {
+                self.screen.note(CANCELLING);
+                self.cancel_turn(TurnEnd::Cancelled);
+                Ok(())
+            }
+            (StopSignal::Interrupt, _) => Err(RequestFailure::Ended(TurnEnd::Cancelled)),
+        }
+    }
+
+    fn cancel_turn(&mut self, reason: TurnEnd) {
+        self.turn = TurnState::Cancelled(reason);
+        let params = json!({ "sessionId": self.session });
+        self.link.peer.outbox().notify("session/cancel", &params);
+    }
+}
+
+pub(super) fn error_end(error: &RpcError) -> TurnEnd {
+    let kind = error.data.as_ref().and_then(|it| it["kind"].as_str());
+    TurnEnd::of_error(kind.unwrap_or_default())
+}
+
+async fn wait_until(end: Option<Instant>) {
+    match end {
+        Some(end) => sleep_until(end).await,
+        None => pending().await,
+    }
+}
+
+/// Escapes the control characters that JSON leaves as they are. They are only within its strings.
+fn escape_controls(json: &str) -> String {
+    let is_control = |it: char| matches!(it, '\u{7f}'..='\u{9f}');
+    if !json.contains(is_control) {
+        return json.to_owned();
+    }
+    let mut text = String::with_capacity(json.len() + 16);
+    for char in json.chars() {
+        if is_control(char) {
+            text.push_str(&format!("\\u{:04x}", u32::from(char)));
+        } else {
+            text.push(char);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_on_a_terminal_has_no_control_characters() {
+        let text = "\u{9b}31m\u{7f}\u{1b}é";
+        let line = escape_controls(&json!({ "text": text }).to_string());
+        assert!(!line.contains(char::is_control), "{line}");
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["text"], text);
+    }
+}

@@ -1,0 +1,338 @@
+//! Shows a session on the terminal: the model's text on stdout, everything else on stderr. All text passes
+//! [`paint`], so that none of it can control the terminal.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::agent_update::{AgentUpdate, string};
+use super::call_lines::{CallCard, StyledLine};
+use super::markdown::MarkdownStream;
+use super::terminal_traits::TerminalTraits;
+use super::text_style::{TextStyle, paint};
+use super::word_wrap::WordWrap;
+use serde_json::Value;
+use turnwright_types::effect::{escape_hidden_line, terminal_safe};
+
+/// Moves to the beginning of the line and clears it.
+const CLEAR_LINE: &str = "\r\x1b[K";
+
+/// The terminal, or the files that stand for it.
+pub(super) struct Screen {
+    traits: TerminalTraits,
+    cwd: PathBuf,
+    /// The columns; asked for before each output.
+    width: fn() -> usize,
+    output: Box<dyn Write>,
+    notes: Box<dyn Write>,
+    /// The message that is being shown, and its id.
+    message: Option<(String, MessageText)>,
+    /// Whether an empty line has to stand before the next message.
+    needs_space: bool,
+    calls: HashMap<String, CallCard>,
+    plan: Vec<(String, String)>,
+    usage: Option<(u64, u64, Option<f64>)>,
+    /// What the agent is doing, and since when.
+    activity: Option<(String, Instant)>,
+    has_status_line: bool,
+    /// Nobody reads stdout any more.
+    is_closed: bool,
+}
+
+/// A message on its way to stdout.
+enum MessageText {
+    /// On a terminal.
+    Markdown(MarkdownStream),
+    /// In a file or a pipe. True if its last line has ended.
+    Plain(bool),
+}
+
+impl Screen {
+    pub(super) fn new(
+        traits: TerminalTraits,
+        cwd: PathBuf,
+        width: fn() -> usize,
+        (output, notes): (Box<dyn Write>, Box<dyn Write>),
+    ) -> Screen {
+        Screen {
+            traits,
+            cwd,
+            width,
+            output,
+            notes,
+            message: None,
+            needs_space: false,
+            calls: HashMap::new(),
+            plan: Vec::new(),
+            usage: None,
+            activity: None,
+            has_status_line: false,
+            is_closed: false,
+        }
+    }
+
+    pub(super) fn traits(&self) -> TerminalTraits {
+        self.traits
+    }
+
+    /// True if nobody reads the output any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    pub(super) fn show(&mut self, update: AgentUpdate) {
+        match update {
+            AgentUpdate::Text { message, text } => self.text(message, &text),
+            AgentUpdate::Thought => self.begin("thinking"),
+            AgentUpdate::Notice(text) => self.note(&text),
+            AgentUpdate::Card(update) => self.call(&update),
+            AgentUpdate::Plan(entries) => self.show_plan(entries),
+            AgentUpdate::Usage { used, size, cost } => self.usage = Some((used, size, cost)),
+            AgentUpdate::Commands(_) | AgentUpdate::Other => {}
+        }
+    }
+
+    /// Writes bytes to stdout as they are.
+    pub(super) fn write_output(&mut self, text: &str) {
+        self.clear_status();
+        let written = self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush());
+        if written.is_err() {
+            self.is_closed = true;
+        }
+    }
+
+    /// Says something about the turn, in a paragraph.
+    pub(super) fn note(&mut self, text: &str) {
+        self.lines(&[(text.to_owned(), TextStyle::DIM)]);
+    }
+
+    /// Says why something has failed.
+    pub(super) fn error(&mut self, text: &str) {
+        self.lines(&[(format!("error: {text}"), TextStyle::RED)]);
+    }
+
+    /// Writes lines to stderr, each broken between words where it is too long.
+    pub(super) fn lines(&mut self, lines: &[StyledLine]) {
+        self.end_message();
+        self.clear_status();
+        let width = self.note_width();
+        let mut wrap = WordWrap::new(self.traits.has_notes && self.traits.is_styled);
+        for (line, style) in lines {
+            wrap.set_indent(hanging_indent(line));
+            wrap.words(line, *style, width);
+            wrap.end_line(width);
+        }
+        self.write_notes(&wrap.take());
+    }
+
+    /// Writes Markdown to stderr.
+    pub(super) fn markdown_note(&mut self, text: &str) {
+        self.end_message();
+        self.clear_status();
+        let width = self.note_width();
+        let mut stream = MarkdownStream::new(self.traits.has_notes && self.traits.is_styled);
+        let shown = stream.push(text.trim_end(), width) + &stream.finish(width);
+        self.write_notes(&shown);
+    }
+
+    /// Shows a question about a call.
+    pub(super) fn question(&mut self, call: &Value) {
+        let card = self.calls.entry(string(&call["toolCallId"])).or_default();
+        card.update(call);
+        let (lines, text) = card.question(&self.cwd);
+        self.lines(&lines);
+        if !text.trim().is_empty() {
+            self.markdown_note(&text);
+        }
+    }
+
+    /// Remembers a call that is not shown, because a question may be about it.
+    pub(super) fn note_card(&mut self, update: &Value) {
+        self.calls.entry(string(&update["toolCallId"])).or_default().update(update);
+    }
+
+    /// Shows the options of a question, and asks for one.
+    pub(super) fn options(&mut self, options: &[Value]) {
+        let line = |(number, option): (usize, &Value)| {
+            let name = escape_hidden_line(&string(&option["name"]));
+            (format!("  {number}  {name}"), TextStyle::PLAIN)
+        };
+        let lines: Vec<_> = (1..).zip(options).map(line).collect();
+        self.lines(&lines);
+        self.prompt(&format!("1-{}, anything else rejects: ", options.len()));
+    }
+
+    /// Writes a text to stderr behind which the user types.
+    pub(super) fn prompt(&mut self, text: &str) {
+        self.end_message();
+        self.clear_status();
+        let mut shown = String::new();
+        let is_styled = self.traits.has_notes && self.traits.is_styled;
+        paint(&mut shown, text, TextStyle::BOLD, is_styled);
+        self.write_notes(&shown);
+    }
+
+    /// A turn begins.
+    pub(super) fn begin_turn(&mut self) {
+        self.begin("waiting for the model");
+    }
+
+    /// A turn has ended: everything is shown, and nothing goes on.
+    pub(super) fn end_turn(&mut self) {
+        self.end_message();
+        self.clear_status();
+        self.activity = None;
+        self.calls.clear();
+        self.needs_space = false;
+    }
+
+    /// How full the window is and what the session has cost, if that is known.
+    pub(super) fn usage(&self) -> Option<String> {
+        let (used, size, cost) = self.usage?;
+        let share = (used * 100).checked_div(size)?;
+        let cost = cost.map(|it| format!(", ${it:.4}")).unwrap_or_default();
+        Some(format!("{used} of {size} tokens ({share} %){cost}"))
+    }
+
+    /// Shows on stderr what the agent is doing, if it is a terminal and nothing else is in the line.
+    pub(super) fn tick(&mut self) {
+        let is_possible = self.traits.has_notes && self.traits.moves_cursor;
+        let is_in_line = self.message.as_ref().is_some_and(|(_, it)| !it.is_at_line_start());
+        let Some((activity, since)) = self.activity.as_ref().filter(|_| is_possible) else {
+            return;
+        };
+        if is_in_line && self.traits.has_output {
+            return;
+        }
+        let seconds = since.elapsed().as_secs();
+        if seconds == 0 && !self.has_status_line {
+            return;
+        }
+        let time = format!("  {seconds} s");
+        let space = self.note_width().saturating_sub(time.len() + 4);
+        let mut text: String = activity.chars().take(space / 2 * 2).collect();
+        if text.len() < activity.len() {
+            text.push('…');
+        }
+        let mut shown = CLEAR_LINE.to_owned();
+        paint(&mut shown, &format!("· {text}{time}"), TextStyle::DIM, self.traits.is_styled);
+        self.write_notes(&shown);
+        self.has_status_line = true;
+    }
+
+    fn begin(&mut self, activity: &str) {
+        if self.activity.as_ref().is_none_or(|it| it.0 != activity) {
+            self.activity = Some((activity.to_owned(), Instant::now()));
+        }
+    }
+
+    fn text(&mut self, id: String, text: &str) {
+        if self.message.as_ref().is_none_or(|it| it.0 != id) {
+            self.end_message();
+            if self.needs_space {
+                self.write_output("\n");
+            }
+            let is_styled = self.traits.is_styled;
+            let message = if self.traits.has_output {
+                MessageText::Markdown(MarkdownStream::new(is_styled))
+            } else {
+                MessageText::Plain(true)
+            };
+            self.message = Some((id, message));
+        }
+        self.begin("waiting for the model");
+        let width = (self.width)();
+        let Some((_, message)) = self.message.as_mut() else { return };
+        let shown = match message {
+            MessageText::Markdown(stream) => stream.push(text, width),
+            MessageText::Plain(has_ended) => {
+                *has_ended = if text.is_empty() { *has_ended } else { text.ends_with('\n') };
+                terminal_safe(text.to_owned())
+            }
+        };
+        if !shown.is_empty() {
+            self.write_output(&shown);
+        }
+    }
+
+    fn end_message(&mut self) {
+        let width = (self.width)();
+        let rest = match self.message.take() {
+            Some((_, MessageText::Markdown(mut stream))) => stream.finish(width),
+            Some((_, MessageText::Plain(false))) => "\n".to_owned(),
+            Some((_, MessageText::Plain(true))) => String::new(),
+            None => return,
+        };
+        self.needs_space = true;
+        if !rest.is_empty() {
+            self.write_output(&rest);
+        }
+    }
+
+    fn call(&mut self, update: &Value) {
+        // The model continues in another message.
+        self.end_message();
+        let id = string(&update["toolCallId"]);
+        let card = self.calls.entry(id).or_default();
+        card.update(update);
+        let (lines, title) = (card.take_final_lines(&self.cwd), card.title());
+        if card.is_running() {
+            self.begin(&title);
+        } else if !lines.is_empty() {
+            self.lines(&lines);
+            self.begin("waiting for the model");
+        }
+    }
+
+    fn show_plan(&mut self, entries: Vec<(String, String)>) {
+        if entries == self.plan {
+            return;
+        }
+        let line = |(text, status): &(String, String)| {
+            let (mark, style) = match status.as_str() {
+                "completed" => ("[x]", TextStyle::DIM),
+                "in_progress" => ("[>]", TextStyle::BOLD),
+                _ => ("[ ]", TextStyle::PLAIN),
+            };
+            (format!("  {mark} {text}"), style)
+        };
+        let lines: Vec<_> = entries.iter().map(line).collect();
+        self.plan = entries;
+        self.lines(&lines);
+    }
+
+    fn clear_status(&mut self) {
+        if std::mem::take(&mut self.has_status_line) {
+            self.write_notes(CLEAR_LINE);
+        }
+    }
+
+    /// The columns of stderr; without a terminal, lines are not broken.
+    fn note_width(&self) -> usize {
+        if self.traits.has_notes { (self.width)() } else { usize::MAX }
+    }
+
+    fn write_notes(&mut self, text: &str) {
+        let written = self.notes.write_all(text.as_bytes()).and_then(|()| self.notes.flush());
+        if written.is_err_and(|it| it.kind() != io::ErrorKind::BrokenPipe) {
+            self.is_closed = true;
+        }
+    }
+}
+
+impl MessageText {
+    fn is_at_line_start(&self) -> bool {
+        match self {
+            MessageText::Markdown(stream) => stream.is_at_line_start(),
+            MessageText::Plain(has_ended) => *has_ended,
+        }
+    }
+}
+
+/// Where the text of a line begins, behind its sign or its number.
+fn hanging_indent(line: &str) -> usize {
+    let is_before = |it: char| it == ' ' || it.is_ascii_digit() || "✓✗?".contains(it);
+    let before = line.chars().take_while(|it| is_before(*it)).count();
+    if before > 6 { 2 } else { before }
+}

@@ -1,0 +1,56 @@
+//! Ctrl-C, and the signals by which the system ends the program.
+
+use std::io;
+
+/// What a signal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StopSignal {
+    /// Ctrl-C.
+    Interrupt,
+    /// SIGTERM, or the terminal was closed.
+    Terminate,
+}
+
+/// The signals that have arrived. As long as it lives, they do not end the process.
+pub(super) struct StopSignals {
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    hangup: tokio::signal::unix::Signal,
+    #[cfg(windows)]
+    interrupt: tokio::signal::windows::CtrlC,
+}
+
+impl StopSignals {
+    /// Must be called on the runtime.
+    pub(super) fn listen() -> io::Result<StopSignals> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            Ok(StopSignals {
+                interrupt: signal(SignalKind::interrupt())?,
+                terminate: signal(SignalKind::terminate())?,
+                hangup: signal(SignalKind::hangup())?,
+            })
+        }
+        #[cfg(windows)]
+        Ok(StopSignals { interrupt: tokio::signal::windows::ctrl_c()? })
+    }
+
+    /// Waits for the next signal.
+    pub(super) async fn next(&mut self) -> StopSignal {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = self.hangup.recv() => StopSignal::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
+        }
+        #[cfg(windows)]
+        match self.interrupt.recv().await {
+            Some(()) => StopSignal::Interrupt,
+            None => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Reads an answer that the user types at the terminal, until it is typed or no longer wanted.
+
+use std::fs::File;
+use std::io;
+
+/// The terminal of the process, also if stdin is a pipe.
+#[cfg(unix)]
+const TERMINAL: &str = "/dev/tty";
+#[cfg(windows)]
+const TERMINAL: &str = "CONIN$";
+
+/// The longest answer, in bytes.
+const MAX_ANSWER: usize = 4096;
+
+/// Where answers come from.
+#[derive(Debug)]
+pub(super) struct AnswerSource(File);
+
+impl AnswerSource {
+    /// Opens the terminal: stdin if it is one. `None` if there is no terminal.
+    pub(super) fn open(stdin_is_terminal: bool) -> Option<AnswerSource> {
+        if stdin_is_terminal && let Ok(input) = duplicate_stdin() {
+            return Some(AnswerSource(input));
+        }
+        File::open(TERMINAL).ok().map(AnswerSource)
+    }
+
+    /// Discards what was typed before the question was there: it is no answer to it.
+    pub(super) fn discard_typed(&self) {
+        #[cfg(unix)]
+        rustix::termios::tcflush(&self.0, rustix::termios::QueueSelector::IFlush).ok();
+    }
+
+    /// Starts to read a line. Dropping the returned pipe ends the reading.
+    pub(super) fn read_line(
+        &self,
+    ) -> io::Result<(tokio::task::JoinHandle<io::Result<String>>, io::PipeWriter)> {
+        let (withdrawn, guard) = io::pipe()?;
+        let source = self.0.try_clone()?;
+        let reading = tokio::task::spawn_blocking(move || read_line(&source, &withdrawn));
+        Ok((reading, guard))
+    }
+}
+
+#[cfg(unix)]
+fn duplicate_stdin() -> io::Result<File> {
+    Ok(File::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?))
+}
+
+#[cfg(windows)]
+fn duplicate_stdin() -> io::Result<File> {
+    use std::os::windows::io::AsHandle;
+    Ok(File::from(io::stdin().as_handle().try_clone_to_owned()?))
+}
+
+/// Reads a line, or nothing if the answer is no longer wanted or the input ends.
+#[cfg(unix)]
+fn read_line(source: &File, withdrawn: &io::PipeReader) -> io::Result<String> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") && line.len() < MAX_ANSWER {
+        let mut fds = [PollFd::new(source, PollFlags::IN), PollFd::new(withdrawn, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        if !fds[1].revents().is_empty() {
+            return Ok(String::new());
+        }
+        let mut bytes = [0; 256];
+        match rustix::io::read(source, &mut bytes) {
+            Ok(0) => break,
+            Ok(count) => line.extend_from_slice(&bytes[..count]),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(String::from_utf8_lossy(&line).trim().to_owned())
+}
+
+/// Windows has no way to wait for the console and something else. After a question that was withdrawn, the next
+/// line that is typed is lost.
+#[cfg(windows)]
+fn read_line(source: &File, _: &io::PipeReader) -> io::Result<String> {
+    use std::io::{BufRead, BufReader, Read};
+    let mut line = String::new();
+    BufReader::new(source.take(MAX_ANSWER as u64)).read_line(&mut line)?;
+    Ok(line.trim().to_owned())
+}

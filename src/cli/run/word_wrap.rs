@@ -1,0 +1,197 @@
+//! Breaks styled text between words where it would leave the terminal, while it is still arriving.
+
+use unicode_width::UnicodeWidthChar;
+
+use super::text_style::{TextStyle, paint};
+
+/// The distance of tab stops.
+const TAB: usize = 8;
+
+/// Styled text on its way to a terminal. A word is held back until it is complete.
+#[derive(Debug, Default)]
+pub(super) struct WordWrap {
+    /// Whether the terminal shows styles.
+    is_styled: bool,
+    output: String,
+    /// The end of the output, which has one style and is not painted yet.
+    run: String,
+    run_style: TextStyle,
+    /// The column of the cursor.
+    column: usize,
+    /// How far the lines after a break are indented.
+    indent: usize,
+    /// The spaces before the word, which are dropped at a break.
+    spaces: usize,
+    word: Vec<(String, TextStyle)>,
+    word_width: usize,
+}
+
+impl WordWrap {
+    pub(super) fn new(is_styled: bool) -> WordWrap {
+        WordWrap { is_styled, ..WordWrap::default() }
+    }
+
+    /// Sets how far the rest of the line is indented after a break.
+    pub(super) fn set_indent(&mut self, indent: usize) {
+        self.indent = indent;
+    }
+
+    /// Appends words. `width` is the number of columns.
+    pub(super) fn words(&mut self, text: &str, style: TextStyle, width: usize) {
+        for char in text.chars() {
+            let columns = char_width(char);
+            match char {
+                '\n' => self.end_line(width),
+                ' ' | '\t' => {
+                    self.flush_word(width);
+                    self.spaces += if char == ' ' { 1 } else { TAB - self.column % TAB };
+                }
+                // Between the characters of such a script a line may break anywhere.
+                char if columns > 1 => {
+                    self.flush_word(width);
+                    self.push(char, columns, style);
+                    self.flush_word(width);
+                }
+                char => self.push(char, columns, style),
+            }
+        }
+    }
+
+    /// Appends text that is not broken by us, such as code.
+    pub(super) fn verbatim(&mut self, text: &str, style: TextStyle, width: usize) {
+        self.flush_word(width);
+        for (number, line) in text.split('\n').enumerate() {
+            if number > 0 {
+                self.end_line(width);
+            }
+            self.write(line, style);
+            for char in line.chars() {
+                self.column +=
+                    if char == '\t' { TAB - self.column % TAB } else { char_width(char) };
+            }
+        }
+    }
+
+    /// Writes the word that was held back, and spaces before it.
+    pub(super) fn flush_word(&mut self, width: usize) {
+        let needed = self.column + self.spaces + self.word_width;
+        if self.word.is_empty() {
+            return;
+        }
+        let can_break = self.spaces > 0 || self.word_width > 1;
+        if needed > width && self.column > self.indent && can_break {
+            self.write("\n", TextStyle::PLAIN);
+            // On a narrow terminal an indentation would leave nothing for the words.
+            let indent = if self.indent < width / 2 { self.indent } else { 0 };
+            self.write(&" ".repeat(indent), TextStyle::PLAIN);
+            self.column = indent;
+        } else {
+            // Spaces within a style belong to it.
+            let first = self.word.first().map_or(TextStyle::PLAIN, |it| it.1);
+            let style = if first == self.run_style { first } else { TextStyle::PLAIN };
+            self.write(&" ".repeat(self.spaces), style);
+            self.column += self.spaces;
+        }
+        for (text, style) in std::mem::take(&mut self.word) {
+            self.write(&text, style);
+        }
+        // The terminal breaks a word that is longer than a line.
+        self.column += self.word_width;
+        if self.column > width {
+            self.column %= width.max(1);
+        }
+        self.spaces = 0;
+        self.word_width = 0;
+    }
+
+    /// Ends the line and its indentation.
+    pub(super) fn end_line(&mut self, width: usize) {
+        self.flush_word(width);
+        self.write("\n", TextStyle::PLAIN);
+        (self.column, self.indent, self.spaces) = (0, 0, 0);
+    }
+
+    /// True if nothing of the current line was written, nor is held back.
+    pub(super) fn is_at_line_start(&self) -> bool {
+        self.column == 0 && self.word.is_empty() && self.spaces == 0
+    }
+
+    /// Takes what can be written to the terminal.
+    pub(super) fn take(&mut self) -> String {
+        self.end_run();
+        std::mem::take(&mut self.output)
+    }
+
+    /// Appends text that needs no break.
+    fn write(&mut self, text: &str, style: TextStyle) {
+        if style != self.run_style {
+            self.end_run();
+            self.run_style = style;
+        }
+        self.run.push_str(text);
+    }
+
+    fn end_run(&mut self) {
+        paint(&mut self.output, &self.run, self.run_style, self.is_styled);
+        self.run.clear();
+    }
+
+    fn push(&mut self, char: char, columns: usize, style: TextStyle) {
+        match self.word.last_mut() {
+            Some((text, last)) if *last == style => text.push(char),
+            _ => self.word.push((char.to_string(), style)),
+        }
+        self.word_width += columns;
+    }
+}
+
+/// The number of columns of a character. A control character is shown as a picture.
+fn char_width(char: char) -> usize {
+    char.width().unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrapped(text: &str, indent: usize, width: usize) -> String {
+        let mut wrap = WordWrap::new(false);
+        wrap.set_indent(indent);
+        wrap.words(text, TextStyle::PLAIN, width);
+        wrap.flush_word(width);
+        wrap.take()
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        for (text, indent, expected) in [
+            ("one two three four", 0, "one two\nthree four"),
+            ("one two three four", 2, "one two\n  three\n  four"),
+            ("onetwothreefour fiver", 0, "onetwothreefour\nfiver"),
+            ("一二三四五六", 0, "一二三四五\n六"),
+            ("a 一二三四五", 0, "a 一二三四\n五"),
+            ("1234567890 next", 0, "1234567890\nnext"),
+            ("ends   \nnext", 0, "ends\nnext"),
+            ("  indented text", 0, "  indented\ntext"),
+        ] {
+            assert_eq!(wrapped(text, indent, 10), expected);
+        }
+    }
+
+    #[test]
+    fn code_is_left_as_it_is() {
+        let mut wrap = WordWrap::new(true);
+        wrap.verbatim("let answer = 42;\n\tx", TextStyle::PLAIN, 10);
+        assert_eq!(wrap.take(), "let answer = 42;\n\tx");
+        assert_eq!(wrap.column, 9);
+    }
+
+    #[test]
+    fn a_word_may_have_several_styles() {
+        let mut wrap = WordWrap::new(true);
+        wrap.words("123456 ab", TextStyle::PLAIN, 10);
+        wrap.words("cd", TextStyle::BOLD, 10);
+        wrap.flush_word(10);
+        assert_eq!(wrap.take(), "123456\nab\x1b[1mcd\x1b[0m");
+    }
+}

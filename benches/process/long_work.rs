@@ -14,10 +14,12 @@ use crate::latency::{ms_between, to_f64};
 use crate::model::Model;
 use crate::table::{Table, median, ms};
 
-/// The window of the model in tokens, and the bytes of a prompt, which make about 30 compactions.
-const WINDOW: &str = "32000";
-const PROMPT_BYTES: usize = 1_700;
-/// The turns at the beginning and at the end whose times are compared.
+/// The window of the model in tokens, the bytes of a prompt, and those of the file that each turn reads. They
+/// make about 30 compactions.
+const WINDOW: &str = "60000";
+const PROMPT_BYTES: usize = 1_300;
+const FILE_BYTES: usize = 4_500;
+/// The turns whose times are compared: as many as come between two compactions.
 const COMPARED: usize = 30;
 
 pub(crate) fn compactions(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
@@ -34,25 +36,30 @@ pub(crate) fn compactions(table: &mut Table, model: &Model, rounds: Rounds) -> i
     let session = agent.new_session()?;
     let (mut times, mut compacted, mut unique) = (vec![], 0, 0);
     for number in 0..turns {
-        let prompt = words(number);
-        unique += prompt.len();
+        let (prompt, text) =
+            (words("read", number, PROMPT_BYTES), words("file", number, FILE_BYTES));
+        std::fs::write(folder.path().join("small.txt"), &text)?;
+        unique += prompt.len() + text.len() + "Good.".len();
         model.take();
         // Lets the agent finish the background work of the previous turn.
         pause(5);
         let begun = agent.turn(&session, &prompt)?;
         match &model.take()[..] {
-            [only] => times.push(ms_between(begun, only.received)),
-            // A compaction makes a request of its own before that of the prompt.
+            [first, _] => times.push(ms_between(begun, first.received)),
+            // A compaction makes a request of its own.
             _ => compacted += 1,
         }
     }
     agent.end()?;
     let last = times.split_off(times.len().saturating_sub(COMPARED));
+    // The requests of the first turns are shorter than any after a compaction.
+    let early = times.iter().copied().skip(COMPARED).take(COMPARED).collect();
     times.truncate(COMPARED);
-    let (first, last) = (median(times), median(last));
+    let (first, early, last) = (median(times), median(early), median(last));
     table.note(&format!("compactions in {turns} turns"), to_f64(compacted), "");
-    table.row("prompt → request, last turns of them", last, "ms", 0.5);
-    table.row("… compared with the first", last / first, "×", 1.2);
+    table.note("prompt → request, last turns of them", last, "ms");
+    table.row("… compared with those after the first compaction", last / early, "×", 1.2);
+    table.note("… compared with the first", last / first, "×");
     let size = size_of(&folder.path().join("state"))?;
     table.note("size of the database", size / 1e6, "MB");
     table.row("… compared with its unique content", size / to_f64(unique), "×", 1.2);
@@ -68,11 +75,11 @@ pub(crate) fn compactions(table: &mut Table, model: &Model, rounds: Rounds) -> i
     Ok(())
 }
 
-/// A prompt of which each has other words.
-fn words(number: usize) -> String {
-    let mut text = format!("say {number}: ");
-    let mut noise = number as u64 + 1;
-    while text.len() < PROMPT_BYTES {
+/// A text, each with other words.
+fn words(first: &str, number: usize, bytes: usize) -> String {
+    let mut text = format!("{first} {number}: ");
+    let mut noise = (number + bytes) as u64;
+    while text.len() < bytes {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         text.push_str(&format!("{:x} ", noise >> 40));
     }

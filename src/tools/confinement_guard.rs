@@ -3,8 +3,6 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
-#[cfg(unix)]
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -444,16 +442,16 @@ pub(super) fn read_only_inodes(profile: &SandboxProfile) -> Vec<(PathBuf, u64)> 
 #[cfg(unix)]
 fn inode(path: &Path) -> Option<(u64, bool)> {
     use std::os::unix::fs::MetadataExt;
-    let number = fs::symlink_metadata(path).ok()?.ino();
+    let number = std::fs::symlink_metadata(path).ok()?.ino();
     let (mut left, mut paths) = (MAX_LINK_CHECKS, vec![path.to_path_buf()]);
     while let Some(path) = paths.pop() {
-        let metadata = fs::symlink_metadata(&path).ok()?;
+        let metadata = std::fs::symlink_metadata(&path).ok()?;
         if left == 0 || !metadata.is_dir() && metadata.nlink() > 1 {
             return Some((number, false));
         }
         left -= 1;
         if metadata.is_dir() {
-            paths.extend(fs::read_dir(&path).ok()?.flatten().take(left + 1).map(|it| it.path()));
+            paths.extend(std::fs::read_dir(&path).ok()?.flatten().take(left + 1).map(|it| it.path()));
         }
     }
     Some((number, true))

@@ -81,6 +81,8 @@ fn is_below_home(folder: &Path, home: Option<&Path>) -> bool {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -115,7 +115,6 @@ pub struct SandboxProfile {
 
 impl SandboxProfile {
     /// The folders that stay open although they lie below this hidden path.
-    #[cfg(unix)]
     fn open_below(&self, hidden: &Path) -> impl Iterator<Item = &PathBuf> {
         let open = self.writable.iter().chain(&self.shown);
         open.filter(move |it| it.starts_with(hidden) && it.as_path() != hidden)

@@ -1,5 +1,7 @@
 //! Setting, refusing and showing values, in real files.
 
+use std::fs;
+
 use super::super::{EnvironmentVariables, Flags, Paths, UserFile};
 use super::*;
 

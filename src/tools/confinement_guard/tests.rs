@@ -1,5 +1,6 @@
 //! Tests of the guard around calls of MCP servers.
 
+use std::fs;
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;

@@ -54,6 +54,7 @@ fn names(changes: &CallChanges) -> Vec<String> {
     changes.files.iter().map(name).collect()
 }
 
+#[cfg(unix)]
 #[test]
 fn the_state_of_a_path_is_observed() {
     let fixture = TrackerFixture::new(&[("f", "text")]);

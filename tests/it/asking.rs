@@ -79,6 +79,7 @@ fn the_user_is_told_once_that_the_audit_is_incomplete() {
     assert_eq!(count, 1, "{}", agent.thoughts());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_command_does_not_run_if_its_folder_is_replaced_during_the_permission_request() {
     let elsewhere = tempfile::tempdir().unwrap();

@@ -160,6 +160,7 @@ fn r_auth_7_the_offered_login_stores_the_key_and_a_running_agent_then_works() {
     assert_eq!(ids(&methods(&mut agent, &terminal())), ["configured"]);
 }
 
+#[cfg(unix)]
 #[test]
 fn r_auth_7_the_stored_key_is_private_and_a_new_process_is_authenticated() {
     use std::os::unix::fs::PermissionsExt;

@@ -1,6 +1,7 @@
 //! Stored file changes: the agent finds the files that a command has changed, and stores their contents
 //! before and after, so that the changes can be undone.
 
+#[cfg(unix)]
 use std::os::unix::fs::symlink;
 
 use serde_json::json;

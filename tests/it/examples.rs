@@ -61,6 +61,7 @@ impl CollectedOutput {
     }
 }
 
+#[cfg(unix)]
 impl Program {
     fn start(example: &str, arguments: &[&str], model: Option<&Server>) -> Program {
         let home = tempfile::tempdir().unwrap();
@@ -238,6 +239,7 @@ fn echo_client_shows_an_error_and_its_next_step() {
     assert!(!ended.stderr.contains("sk-test"), "{ended:?}");
 }
 
+#[cfg(unix)]
 #[test]
 fn echo_client_cancels_the_turn_at_the_first_interrupt() {
     let model = model(&json!([[{ "text": "I begin." }, { "hang": true }]]));
@@ -252,6 +254,7 @@ fn echo_client_cancels_the_turn_at_the_first_interrupt() {
     model.wait_for_hang_ups(1, LIMIT).unwrap();
 }
 
+#[cfg(unix)]
 #[test]
 fn echo_client_ends_at_an_interrupt_between_two_turns() {
     let model = model(&json!([says("Done.")]));

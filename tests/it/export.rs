@@ -1,6 +1,7 @@
 //! `turnwright sessions export` writes a session as a Markdown, HTML or JSON document.
 
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
@@ -22,6 +23,7 @@ fn export(agent: &TestAgent, arguments: &[&str]) -> Output {
     .unwrap()
 }
 
+#[cfg(unix)]
 #[test]
 fn a_session_is_exported_as_markdown_html_and_json() {
     let write = json!({ "path": "a.txt", "content": "<b>new</b>\n" });

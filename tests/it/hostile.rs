@@ -11,6 +11,7 @@ use turnwright_testing::cards::{self, call};
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 /// All entries below a folder with their modes, and the contents of files or the targets of links.
+#[cfg(unix)]
 pub fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     use std::os::unix::fs::PermissionsExt;
     let mut entries = BTreeMap::new();

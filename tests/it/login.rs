@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use turnwright_testing::process_waits;
+#[cfg(unix)]
 use turnwright_testing::pseudo_terminal::PseudoTerminal;
 use turnwright_testing::raw_server::RawServer;
 

@@ -44,6 +44,7 @@ fn each_server_is_listed_with_its_state_and_its_origin() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_download_that_takes_too_long_can_clean_up_and_the_user_is_told_what_to_do() {
     use std::os::unix::fs::PermissionsExt;

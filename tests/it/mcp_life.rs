@@ -228,6 +228,7 @@ fn with_stubborn(word: &str) -> TestAgent {
     agent
 }
 
+#[cfg(unix)]
 #[test]
 fn m_16_all_processes_of_servers_end_with_the_session_and_the_agent() {
     use rustix::process::{Pid, Signal, kill_process};

@@ -95,6 +95,7 @@ fn rules_are_added_listed_and_revoked() {
     assert_eq!(user.list().len(), 2);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_rule_applies_to_its_project_under_any_path() {
     let user = User::new();

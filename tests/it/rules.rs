@@ -15,6 +15,7 @@ fn write(agent: &mut TestAgent, path: &str) -> (usize, String) {
     attempt(agent, "write_file", &json!({ "path": path, "content": "new\n" }))
 }
 
+#[cfg(unix)]
 #[test]
 fn rules_allow_ask_or_deny_and_the_strictest_wins() {
     let rules = "[permissions]\nallow = ['edit(/src/**)', 'edit(/gen)']\nask = ['edit(*.lock)']\n\

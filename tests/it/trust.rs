@@ -1,6 +1,7 @@
 //! `turnwright trust` on the command line, and invalid settings files in a project.
 
 use std::io::Write;
+#[cfg(unix)]
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output, Stdio};
 

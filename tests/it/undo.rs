@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -21,6 +22,7 @@ fn write(path: &str, content: &str) -> Value {
     calls("write_file", &json!({ "path": path, "content": content }))
 }
 
+#[cfg(unix)]
 #[test]
 fn undo_restores_files_that_a_command_changed() {
     let line = "sed -i s/1/2/ a.txt; rm b.txt; chmod 755 c.sh; echo new > d.txt";
@@ -58,6 +60,7 @@ fn by_hand(agent: &TestAgent, script: &str) {
 
 /// The entries of the workspace except `.git`: their modes, and the contents of files or the targets
 /// of links.
+#[cfg(unix)]
 fn tree(agent: &TestAgent) -> BTreeMap<String, (u32, Vec<u8>)> {
     let (mut all, mut pending) = (BTreeMap::new(), vec![agent.workspace().to_path_buf()]);
     while let Some(folder) = pending.pop() {

@@ -2,6 +2,7 @@
 //! the call can be undone.
 
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use turnwright_testing::stored_changes::file_changes;
 
 use crate::agent::{TestAgent, calls, says};
 
+#[cfg(unix)]
 #[test]
 fn a_tool_that_changes_files_records_the_states_before_and_after() {
     let patch = "*** Begin Patch\n*** Update File: a\n@@\n-one\n+two\n*** Delete File: d/b\n*** Add \

@@ -346,6 +346,7 @@ fn no_large_or_special_file_is_requested_from_the_client() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_path_in_a_linked_project_has_the_name_that_the_client_knows() {
     let mut agent = client(true, false).file("real/a.txt", "disk\n").start();

@@ -1,6 +1,7 @@
 //! `edit_file`: the file after an edit, the card, and the result that the model receives.
 
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
@@ -114,6 +115,7 @@ fn a_file_that_changed_since_it_was_read_is_edited_only_where_old_text_matches_e
     assert!(result.contains("Match: but for white space at line ends."), "{result}");
 }
 
+#[cfg(unix)]
 #[test]
 fn mode_link_and_line_ends_are_preserved() {
     let mut agent = TestAgent::builder().file("run.sh", "").permission("allow_once").start();

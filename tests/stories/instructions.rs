@@ -2,6 +2,7 @@
 //! below, which come with the first result from there.
 
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};

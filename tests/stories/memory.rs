@@ -1,6 +1,7 @@
 //! The `memory` tool: notes that later sessions see, and content that must not become a note.
 
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};

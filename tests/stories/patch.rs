@@ -2,6 +2,7 @@
 //! are offered it.
 
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use serde_json::json;
@@ -73,6 +74,7 @@ fn a_file_that_cannot_be_written_reverts_the_files_before_it() {
     assert_eq!(fs::read_dir(agent.workspace()).unwrap().count(), 1);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_reverted_deletion_restores_the_same_file() {
     let body = "*** Delete File: a\n*** Add File: new\n+x\n*** Add File: new/below\n+y\n";

@@ -159,6 +159,7 @@ fn r_perm_6_and_7_only_a_selected_allow_option_allows_the_call() {
     cards::check(&agent);
 }
 
+#[cfg(unix)]
 #[test]
 fn only_reading_outside_the_project_requires_permission() {
     let elsewhere = tempfile::tempdir().unwrap();

@@ -2,6 +2,7 @@
 //! a call whose file has changed is not executed.
 
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};

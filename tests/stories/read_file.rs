@@ -103,6 +103,7 @@ fn a_missing_file_is_reported_with_similar_names() {
     assert_eq!(cards::card(&agent, 0)["status"], "failed");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_file_that_is_not_text_is_reported_with_a_reason_and_nothing_hangs() {
     let mut agent = three_lines().start();
@@ -287,6 +288,7 @@ fn a_file_that_may_hold_secrets_requires_permission_and_its_example_does_not() {
     assert!(agent.log.iter().all(|it| !it.to_string().contains("KEY=1")));
 }
 
+#[cfg(unix)]
 #[test]
 fn paths_may_be_relative_absolute_or_with_dots_and_through_links_inside() {
     let mut agent = three_lines().file("sub/b.txt", "b\n").start();
@@ -303,6 +305,7 @@ fn paths_may_be_relative_absolute_or_with_dots_and_through_links_inside() {
     assert!(result.contains("does not exist"), "{result}");
 }
 
+#[cfg(unix)]
 #[test]
 fn list_dir_shows_folders_sizes_and_links_in_order() {
     let mut agent = three_lines().file("sub/deep/er/x", "").file(".hidden", "").start();

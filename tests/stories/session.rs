@@ -17,6 +17,7 @@ fn session_text(agent: &TestAgent, session: &str) -> String {
     chunks.filter_map(|it| it["content"]["text"].as_str()).collect()
 }
 
+#[cfg(unix)]
 #[test]
 fn r_sess_2_an_unusable_working_folder_is_invalid() {
     let mut agent = TestAgent::builder().file("file.txt", "x").initialize();
@@ -65,6 +66,7 @@ fn r_sess_4_relative_paths_refer_to_the_working_folder() {
     assert!(!agent.path("b.txt").exists());
 }
 
+#[cfg(unix)]
 #[test]
 fn r_sess_5_reading_outside_the_folder_requires_permission() {
     let outside = tempfile::tempdir().unwrap();

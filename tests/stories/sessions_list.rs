@@ -38,6 +38,7 @@ fn r_list_1_a_list_may_be_empty_and_all_parameters_are_optional() {
     assert_eq!(code(&agent.call("session/list", &json!({ "cwd": "relative" }))), -32602);
 }
 
+#[cfg(unix)]
 #[test]
 fn r_list_2_sessions_of_a_folder_are_listed_newest_first_under_both_names_of_the_folder() {
     let mut agent = TestAgent::builder()

@@ -130,6 +130,7 @@ fn file_name(path: &Value) -> &str {
     path.as_str().unwrap().rsplit('/').next().unwrap()
 }
 
+#[cfg(unix)]
 #[test]
 fn edits_of_one_file_run_one_after_the_other_under_all_of_its_names() {
     let edit = |path: &str, number: usize| {

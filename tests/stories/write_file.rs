@@ -1,6 +1,7 @@
 //! `write_file` (S4-5, R-TOOL-9): the files after a call, and the card.
 
 use std::fs;
+#[cfg(unix)]
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
@@ -63,6 +64,7 @@ fn missing_folders_are_created() {
     assert_eq!(agent.read("x/y/z.txt"), "z");
 }
 
+#[cfg(unix)]
 #[test]
 fn the_mode_bits_are_kept_and_a_new_file_is_not_executable() {
     let mut agent = TestAgent::builder().file("run.sh", "old").permission("allow_once").start();

@@ -7,10 +7,15 @@ use serde_json::{Map, Value};
 
 use crate::tools::Tool;
 use turnwright_types::message::ToolSpec;
+use turnwright_types::update::COMMAND_TOOL;
 
 /// For each tool its description and the schema of its arguments.
 static SPECS: LazyLock<Map<String, Value>> =
     LazyLock::new(|| serde_json::from_str(include_str!("specs.json")).unwrap_or_default());
+
+/// What models are told of commands on Windows.
+const COMMANDS_OF_CMD: &str = "Run one line of Windows' cmd, without a sandbox, terminal or input. After the \
+                               timeout it continues as a job for exec_output.";
 
 /// The spec of a tool.
 pub(in crate::tools) fn spec<T: Tool>() -> ToolSpec {
@@ -21,6 +26,8 @@ pub(in crate::tools) fn spec<T: Tool>() -> ToolSpec {
     #[cfg(test)]
     let spec = spec.or(Some(&derived));
     let description = spec.and_then(|it| it["description"].as_str()).unwrap_or_default().to_owned();
+    let is_cmd = cfg!(all(windows, not(test))) && T::NAME == COMMAND_TOOL;
+    let description = if is_cmd { COMMANDS_OF_CMD.to_owned() } else { description };
     let parameters = spec.map_or(Value::Null, |it| it["parameters"].clone());
     ToolSpec { name: T::NAME.into(), description, parameters }
 }

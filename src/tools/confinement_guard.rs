@@ -451,7 +451,9 @@ fn inode(path: &Path) -> Option<(u64, bool)> {
         }
         left -= 1;
         if metadata.is_dir() {
-            paths.extend(std::fs::read_dir(&path).ok()?.flatten().take(left + 1).map(|it| it.path()));
+            paths.extend(
+                std::fs::read_dir(&path).ok()?.flatten().take(left + 1).map(|it| it.path()),
+            );
         }
     }
     Some((number, true))

@@ -177,7 +177,7 @@ impl CmdScanner {
             // `rd/s` and `cd\` are a command and its argument.
             let (short, argument) = split_name(&first.text);
             if let Some(argument) = argument {
-                let mut attached = vec![plain(short), plain(argument)];
+                let mut attached = vec![plain(&short.to_ascii_lowercase()), plain(argument)];
                 attached.extend_from_slice(&rest[1..]);
                 self.found.push(SimpleCommand {
                     words: attached,

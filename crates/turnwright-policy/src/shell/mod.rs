@@ -23,6 +23,7 @@ mod parser;
 mod prefix;
 mod programs;
 mod read_only;
+mod windows_drives;
 mod wrappers;
 
 #[cfg(test)]

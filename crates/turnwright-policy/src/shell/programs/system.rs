@@ -5,6 +5,7 @@ use crate::shell::destructive::Danger;
 use crate::shell::read_only::Operands::{self, Format, Words};
 use crate::shell::read_only::options::{Argument, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, UnknownArgs, glob_folders};
+use crate::shell::windows_drives::{formats_drive, removes_drive};
 use crate::shell::wrappers::word;
 use crate::shell::{SimpleCommand, Word, known_words};
 
@@ -101,6 +102,8 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("shutdown reboot halt poweroff").catastrophe(shuts_down),
     program("init").catastrophe(ends_run_level).grantable_prefixes(&[]),
     program("telinit").catastrophe(ends_run_level),
+    program("rd rmdir del erase").catastrophe(removes_drive),
+    program("format").catastrophe(formats_drive),
     program("systemctl").catastrophe(stops_system).grantable_prefixes(&[]),
     program("loginctl").catastrophe(stops_system),
 ];

@@ -220,6 +220,8 @@ mod tests {
         toml::from_str(text).unwrap()
     }
 
+    /// Its absolute paths are those of Unix.
+    #[cfg(unix)]
     #[test]
     fn the_users_paths_are_absolute_or_below_the_home_folder() {
         let text = "network = 'loopback'\nread = 'strict'\nwrite = ['/data', '~/x', 'rel', '~you']\n\
@@ -262,6 +264,8 @@ mod tests {
         assert!(none.caches.is_empty() && none.package_runner_caches.is_empty());
     }
 
+    /// Its absolute paths are those of Unix.
+    #[cfg(unix)]
     #[test]
     fn a_project_tightens_the_sandbox_and_loosens_it_only_if_trusted() {
         let user =

@@ -425,6 +425,7 @@ fn only_connects(script: &shell::Script) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::dialect::ShellDialect;
 
     #[test]
     fn git_gets_the_ssh_agent_only_if_its_words_start_no_other_program() {
@@ -437,7 +438,7 @@ mod tests {
             ("git clone -c core.sshCommand=./x host:y", false),
             ("git push && sh x", false),
         ] {
-            let script = shell::parse(line, turnwright_workspace::exec::dialect());
+            let script = shell::parse(line, ShellDialect::Bash);
             assert_eq!(only_connects(&script), expected, "{line}");
         }
     }

@@ -360,6 +360,7 @@ mod tests {
         disk.file("user", "[core]\nhooksPath = mine\n[include]\npath = ~/b\n");
         let obeyed = |folder: &str| {
             let mut all = obeyed_paths(&disk.base.join(folder), &[disk.base.join("user")]);
+            all.iter_mut().for_each(|it| *it = it.replace(std::path::MAIN_SEPARATOR, "/"));
             all.sort();
             all
         };

@@ -296,7 +296,9 @@ async fn an_asked_command_is_parsed_once_located_twice_and_judged_three_times() 
     // The subscriber of a single thread can miss events while other tests run.
     let subscriber = tracing_subscriber::registry().with(StageCounter);
     tracing::subscriber::set_global_default(subscriber).unwrap();
-    let call = ("exec", json!({ "command": "touch made && cat made" }));
+    let command =
+        if cfg!(windows) { "echo a> made && type made" } else { "touch made && cat made" };
+    let call = ("exec", json!({ "command": command }));
     let fixture = turn_fixture(vec![ScriptedReply::Calls(vec![call])], false, None);
     let done = fixture.turn(History::default()).run().await;
     assert_eq!(shape(&done.history), ["assistant", "ok", "assistant"]);

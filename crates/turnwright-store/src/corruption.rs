@@ -110,7 +110,9 @@ fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
     let writers = block_writers(path)?;
     let report = salvage::salvage(path, &new, &copy);
     remove_database(&copy);
-    let exchanged = report.and_then(|it| Ok((exchange(path, &new)?, it)));
+    // Windows renames no file that is open.
+    let writers = if cfg!(windows) { None } else { Some(writers) };
+    let exchanged = report.and_then(|it| Ok((exchange_when_closed(path, &new)?, it)));
     drop(writers);
     match exchanged {
         Ok((aside, report)) => {
@@ -150,11 +152,26 @@ fn block_writers(path: &Path) -> Result<Option<Connection>, StoreError> {
     }
 }
 
+/// Does [`exchange`]. On Windows it waits until other processes, which find the damage, too, have closed
+/// the file.
+fn exchange_when_closed(path: &Path, new: &Path) -> std::io::Result<PathBuf> {
+    let end = std::time::Instant::now() + schema::BUSY_TIMEOUT;
+    loop {
+        match exchange(path, new) {
+            Err(_) if cfg!(windows) && std::time::Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
+        }
+    }
+}
+
 /// Puts the new database in the place of the damaged one. Returns the path at which that is kept.
 fn exchange(path: &Path, new: &Path) -> std::io::Result<PathBuf> {
     let aside = unused_aside_path(path);
-    // With a second name there is a database at the path all the time.
-    if fs::hard_link(path, &aside).is_err() {
+    // With a second name there is a database at the path all the time. Windows could then not replace the
+    // first one if it is open, and here nothing is changed by an attempt.
+    if cfg!(windows) || fs::hard_link(path, &aside).is_err() {
         fs::rename(path, &aside)?;
     }
     for suffix in SIDE_SUFFIXES {

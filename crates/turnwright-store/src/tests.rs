@@ -291,6 +291,8 @@ async fn a_database_that_is_damaged_while_it_is_open_is_replaced_and_the_session
     assert_eq!(damaged(folder.path()).len(), 1);
 }
 
+/// Windows replaces no file that is open.
+#[cfg(unix)]
 #[tokio::test]
 async fn what_two_processes_write_is_kept_while_one_of_them_replaces_the_database() {
     let folder = tempfile::tempdir().unwrap();
@@ -374,6 +376,8 @@ async fn readable_sessions_of_a_damaged_database_are_copied() {
     assert_eq!(notes(&store, "s").await.unwrap(), "a");
 }
 
+/// Windows removes no file that is open.
+#[cfg(unix)]
 #[tokio::test]
 async fn nothing_is_lost_with_the_files_beside_the_database() {
     for gone in [&["-wal"][..], &["-shm"], &["-wal", "-shm"]] {
@@ -398,6 +402,8 @@ async fn nothing_is_lost_with_the_files_beside_the_database() {
     }
 }
 
+/// Windows removes no file that is open.
+#[cfg(unix)]
 #[tokio::test]
 async fn a_store_that_was_removed_is_made_anew() {
     let folder = tempfile::tempdir().unwrap();

@@ -18,8 +18,25 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    replace(file, path)
+}
+
+/// Gives a finished file its name. Windows replaces no file that somebody is reading, so it is tried again
+/// for a while there.
+fn replace(mut file: tempfile::NamedTempFile, path: &Path) -> io::Result<()> {
+    let mut attempts = if cfg!(windows) { 50 } else { 0 };
+    loop {
+        match file.persist(path) {
+            Err(failed)
+                if attempts > 0 && failed.error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                attempts -= 1;
+                file = failed.file;
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            result => return result.map(drop).map_err(|it| it.error),
+        }
+    }
 }
 
 /// Removes a file. Returns whether it existed.

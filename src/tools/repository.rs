@@ -360,7 +360,9 @@ mod tests {
         disk.file("user", "[core]\nhooksPath = mine\n[include]\npath = ~/b\n");
         let obeyed = |folder: &str| {
             let mut all = obeyed_paths(&disk.base.join(folder), &[disk.base.join("user")]);
-            all.iter_mut().for_each(|it| *it = it.replace(std::path::MAIN_SEPARATOR, "/"));
+            for path in &mut all {
+                *path = path.replace(std::path::MAIN_SEPARATOR, "/");
+            }
             all.sort();
             all
         };

@@ -76,7 +76,7 @@ fn replace(mut file: tempfile::NamedTempFile, path: &Path) -> io::Result<()> {
             {
                 attempts -= 1;
                 file = failed.file;
-                std::thread::sleep(std::time::Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(10));
             }
             result => return result.map(drop).map_err(|it| it.error),
         }

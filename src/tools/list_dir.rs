@@ -15,6 +15,7 @@ use turnwright_types::effect::{
 };
 use turnwright_workspace::files::FileError;
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::files::display;
 use turnwright_workspace::search::{FolderTree, TreeEntryKind, list_tree};
 
 const MAX_DEPTH: u8 = 3;
@@ -115,7 +116,7 @@ pub(super) async fn tree(
 pub(super) fn show(tree: &FolderTree) -> String {
     let mut text = String::new();
     for entry in &tree.entries {
-        let name = escape_hidden_line(&entry.path.to_string_lossy());
+        let name = escape_hidden_line(&display(&entry.path));
         text.push_str(&match entry.kind {
             TreeEntryKind::Folder => format!("{name}/\n"),
             TreeEntryKind::Collapsed(number) => {

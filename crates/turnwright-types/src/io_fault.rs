@@ -49,7 +49,8 @@ mod tests {
             assert_eq!(without_error_numbers(message), expected);
         }
         let missing = std::fs::File::open("/no/such/file").unwrap_err();
-        assert_eq!(io_fault(&missing), "No such file or directory");
+        assert!(missing.to_string().contains("os error"), "{missing}");
+        assert!(!io_fault(&missing).contains("os error"), "{missing}");
         let binary = io::read_to_string(&[0xff_u8][..]).unwrap_err();
         assert_eq!(io_fault(&binary), "it is not UTF-8");
     }

@@ -129,7 +129,9 @@ mod tests {
             let run =
                 Effect::Exec(Box::new(crate::shell::command("make", "/ws", ShellDialect::Bash)));
             let places = DeniedPaths::for_effects(&policy, &[run]).unreadable_paths();
-            let places: Vec<_> = places.iter().map(|it| it.to_string_lossy()).collect();
+            let places = places.iter().map(|it| it.to_string_lossy());
+            let places: Vec<_> =
+                places.map(|it| it.replace(std::path::MAIN_SEPARATOR, "/")).collect();
             assert_eq!(places.join(" "), expected, "{text}");
         }
     }

@@ -285,7 +285,7 @@ fn below_root(path: &Path) -> &Path {
 }
 
 /// A path as globs are written, with `/` between its parts. In a glob `\\` quotes.
-fn slashed(path: &Path) -> String {
+pub(super) fn slashed(path: &Path) -> String {
     let text = path.to_string_lossy();
     if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() }
 }
@@ -355,7 +355,7 @@ mod tests {
             (r"/\[id\].tsx", "/ws/[id].tsx", "/ws/i.tsx"),
             ("/Make", "/ws/Make", "/ws/make"),
             #[cfg(windows)]
-            ("//C:/secrets", r"C:\secrets C:\secrets\a c:/secrets/b/c", r"C:\secret D:\secrets"),
+            ("//C:/secrets", r"C:\secrets C:\secrets\a C:/secrets/b/c", r"C:\secret D:\secrets"),
             #[cfg(windows)]
             ("//C:/secrets/*.pem", r"C:\secrets\a.pem", r"C:\secrets\a.txt C:\a.pem"),
         ];
@@ -401,10 +401,10 @@ mod tests {
 
     #[test]
     fn links_in_the_literal_beginning_are_followed() {
-        let resolve = |path: &Path| match path.to_str() {
-            Some("/ws/secrets") => "/data/[1]".into(),
-            Some("/var/run") => "/run".into(),
-            _ => path.to_path_buf(),
+        let resolve = |path: &Path| match path {
+            path if path == Path::new("/ws/secrets") => "/data/[1]".into(),
+            path if path == Path::new("/var/run") => "/run".into(),
+            path => path.to_path_buf(),
         };
         for (text, meant) in [
             ("/secrets", "/data/[1]/a"),

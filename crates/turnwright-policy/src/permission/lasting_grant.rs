@@ -203,9 +203,12 @@ pub(super) fn rule_path(path: &Path, bases: &PathBases) -> Option<String> {
     };
     let (prefix, rest) = match inside {
         Some(rest) => ("/", rest),
+        // A drive of Windows stays.
+        None if cfg!(windows) => ("//", path),
         None => ("//", path.strip_prefix("/").ok()?),
     };
-    let rest = rest.to_str().filter(|it| !it.is_empty() && escape_hidden_line(it) == **it)?;
+    let rest = rest.to_str().map(|_| super::glob::slashed(rest));
+    let rest = rest.as_deref().filter(|it| !it.is_empty() && escape_hidden_line(it) == **it)?;
     let mut text = prefix.to_owned();
     for char in rest.chars() {
         if matches!(char, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
@@ -258,15 +261,25 @@ mod tests {
         let two = PathBases { roots: vec!["/ws".into(), "/more".into()], home: None };
         for (bases, path, expected) in [
             (&one, "/ws/src/a.rs", Some("/src/a.rs")),
+            #[cfg(windows)]
+            (&one, r"C:\a\b", Some("//C:/a/b")),
+            #[cfg(windows)]
+            (&one, r"/ws\a\b", Some("/a/b")),
+            #[cfg(unix)]
             (&one, "/etc/hosts", Some("//etc/hosts")),
+            #[cfg(unix)]
             (&one, "/wsx/a", Some("//wsx/a")),
+            #[cfg(unix)]
             (&two, "/ws/a", Some("//ws/a")),
+            #[cfg(unix)]
             (&two, "/more/a", Some("//more/a")),
             (&one, "/ws/a b(c)!.rs", Some("/a b(c)!.rs")),
+            #[cfg(unix)]
             (&one, "/ws/[id]/*.{a,b}?\\", Some("/\\[id\\]/\\*.\\{a,b\\}\\?\\\\")),
             (&one, "/ws/a\nb", None),
             (&one, "/ws/\u{202e}a", None),
             (&one, "/ws", None),
+            #[cfg(unix)]
             (&one, "/", None),
         ] {
             assert_eq!(rule_path(Path::new(path), bases).as_deref(), expected, "{path}");

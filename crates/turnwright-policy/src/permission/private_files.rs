@@ -152,8 +152,10 @@ mod tests {
 
     #[test]
     fn each_project_has_a_folder_of_its_own() {
-        let folder =
-            |it: &str| project_folder(Path::new("/state"), Path::new(it)).display().to_string();
+        let folder = |it: &str| {
+            let folder = project_folder(Path::new("/state"), Path::new(it));
+            folder.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/")
+        };
         assert!(folder("/home/me/App").starts_with("/state/projects/app-"));
         assert!(folder("/").starts_with("/state/projects/project-"));
         assert!(folder("/a/../b").starts_with("/state/projects/b-"));

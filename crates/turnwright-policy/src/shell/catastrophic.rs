@@ -101,7 +101,7 @@ struct PathParts<'a> {
 fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<PathParts<'a>> {
     let mut path = PathParts { parts: [""; 3], count: 0 };
     if !text.starts_with('/') {
-        let folder = folder.filter(|it| it.is_absolute())?;
+        let folder = folder.filter(|it| it.has_root())?;
         path.push(folder.to_str()?);
     }
     // The root folder by another name.

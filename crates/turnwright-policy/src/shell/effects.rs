@@ -83,7 +83,7 @@ mod tests {
             let effects = effects_of(command, resolve);
             let shown = |paths: Vec<&ResolvedPath>| {
                 let paths: Vec<_> = paths.iter().map(|it| it.path.to_str().unwrap()).collect();
-                paths.join(" ")
+                paths.join(" ").replace(std::path::MAIN_SEPARATOR, "/")
             };
             let Effect::Exec(command) = &effects[0] else { panic!("{line}") };
             assert_eq!(shown(command.reads.iter().collect()), reads, "{line}");

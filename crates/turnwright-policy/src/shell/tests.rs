@@ -52,7 +52,8 @@ fn show(script: &Script) -> String {
             parts.push(format!("{sign}{}", redirect.path.display()));
         }
         if let Some(folder) = it.folder.as_ref().filter(|it| !it.as_os_str().is_empty()) {
-            parts.push(format!("@{}", folder.display()));
+            let folder = folder.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/");
+            parts.push(format!("@{folder}"));
         }
         if it.has_unknown_args {
             parts.push("…".to_owned());

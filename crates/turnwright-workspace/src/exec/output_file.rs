@@ -243,8 +243,11 @@ mod tests {
         let past = SystemTime::now() - MAX_AGE - Duration::from_secs(60);
         let old = OpenOptions::new().write(true).open(&files[0]).unwrap();
         old.set_modified(past).unwrap();
+        #[cfg(unix)]
         File::open(base.path().join("a")).unwrap().set_modified(past).unwrap();
         delete_old_outputs(base.path(), SystemTime::now());
-        assert!(!base.path().join("a").exists() && files[1].exists());
+        // Windows opens no folder to change its time.
+        assert!(!files[0].exists() && files[1].exists());
+        assert_eq!(base.path().join("a").exists(), cfg!(windows));
     }
 }

@@ -349,5 +349,7 @@ impl Files {
 
 /// The path as text, for messages.
 pub fn display(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
+    let text = path.to_string_lossy();
+    // A path in the project is written as in patterns and patches.
+    if cfg!(windows) && path.is_relative() { text.replace('\\', "/") } else { text.into_owned() }
 }

@@ -161,7 +161,7 @@ impl Roots {
         let (_, real) = &self.folders[0];
         match target.path.strip_prefix(real) {
             Ok(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
-            Ok(rest) => escape_hidden_line(&rest.to_string_lossy()),
+            Ok(rest) => escape_hidden_line(&super::display(rest)),
             Err(_) => escape_hidden_line(&target.path.to_string_lossy()),
         }
     }

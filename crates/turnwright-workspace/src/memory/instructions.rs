@@ -138,7 +138,7 @@ mod tests {
         ];
         let all = read(Some(&base.join("config")), &projects);
         let line = |it: &Instructions| {
-            let path = it.path.strip_prefix(&base).unwrap().to_string_lossy().into_owned();
+            let path = crate::files::display(it.path.strip_prefix(&base).unwrap());
             let text = if it.text.len() > 9 { it.text.len().to_string() } else { it.text.clone() };
             format!("{path} {text}{}", if it.is_complete { "" } else { " …" })
         };

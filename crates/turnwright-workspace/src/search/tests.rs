@@ -43,7 +43,7 @@ impl SearchFixture {
     }
 
     fn short(&self, path: &Path) -> String {
-        path.strip_prefix(&self.root).unwrap().to_string_lossy().into_owned()
+        crate::files::display(path.strip_prefix(&self.root).unwrap())
     }
 
     fn grep(&self, query: &GrepQuery) -> GrepResult {
@@ -82,7 +82,7 @@ impl SearchFixture {
         let scope = SearchScope { include_hidden, ..self.scope(below) };
         let tree = list_tree(&scope, depth, &stop()).unwrap();
         let name = |it: &super::TreeEntry| {
-            let path = it.path.to_string_lossy();
+            let path = crate::files::display(&it.path);
             match it.kind {
                 TreeEntryKind::Folder => format!("{path}/"),
                 TreeEntryKind::Collapsed(count) => format!("{path}/ {count}"),

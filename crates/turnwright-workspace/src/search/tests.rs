@@ -88,7 +88,7 @@ impl SearchFixture {
                 TreeEntryKind::Collapsed(count) => format!("{path}/ {count}"),
                 TreeEntryKind::Link => format!("{path}@"),
                 TreeEntryKind::Special => format!("{path}|"),
-                TreeEntryKind::File(_) => path.into_owned(),
+                TreeEntryKind::File(_) => path,
             }
         };
         (tree.entries.iter().map(name).collect(), tree.ignored)

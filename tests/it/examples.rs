@@ -61,7 +61,6 @@ impl CollectedOutput {
     }
 }
 
-#[cfg(unix)]
 impl Program {
     fn start(example: &str, arguments: &[&str], model: Option<&Server>) -> Program {
         let home = tempfile::tempdir().unwrap();
@@ -89,6 +88,7 @@ impl Program {
         }
     }
 
+    #[cfg(unix)]
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();

@@ -17,7 +17,6 @@ use crate::agent::{prompt, run_mark, says};
 const USER: u32 = 65534;
 
 /// A command that runs a program as a user to whom the limit applies.
-#[cfg(unix)]
 fn as_user(program: &Path) -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new(program);
@@ -89,7 +88,6 @@ impl Drop for Agent {
 }
 
 /// A folder that the user of the agent owns.
-#[cfg(unix)]
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     if rustix::process::geteuid().is_root() {

@@ -35,7 +35,6 @@ fn repository() -> TestAgentBuilder {
 }
 
 /// Turns the folder into a repository whose hooks and settings start the trap.
-#[cfg(unix)]
 fn set_traps(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let trap = folder.join("trap");
@@ -211,7 +210,6 @@ fn git_runs_nothing_of_a_repository_that_only_the_history_names() {
     assert!(results.contains("Subproject commit") && !results.contains("failed"), "{results}");
 }
 
-#[cfg(unix)]
 #[test]
 fn programs_of_the_project_are_not_run_without_a_permission_request() {
     use std::os::unix::fs::PermissionsExt;

@@ -56,7 +56,6 @@ fn the_sandbox_stops_all_attempts() {
 
 /// Whether this process may read the memory of others. Root may, except in containers that have
 /// dropped the capability.
-#[cfg(unix)]
 fn can_read_other_processes() -> bool {
     const CAP_SYS_PTRACE: u32 = 19;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

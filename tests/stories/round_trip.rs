@@ -2,7 +2,6 @@
 //! around an edit stay the same, or nothing is written.
 
 use std::fs::{self, File};
-#[cfg(unix)]
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 
@@ -91,7 +90,6 @@ struct Case {
     end: Option<&'static str>,
 }
 
-#[cfg(unix)]
 impl Case {
     fn random(dice: &mut Dice, number: usize) -> Case {
         let form = FORMS[number % FORMS.len()];
@@ -234,7 +232,6 @@ fn edit(agent: &mut TestAgent, path: &str, old: &str, new: &str) -> String {
     cards::turn(agent)
 }
 
-#[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_edited_is_refused_and_unchanged() {
     let mut agent = TestAgent::builder().permission("allow_once").start();
@@ -258,7 +255,6 @@ fn a_file_that_cannot_be_edited_is_refused_and_unchanged() {
     assert_eq!(fs::metadata(agent.path("read-only")).unwrap().mode() & 0o777, 0o444);
 }
 
-#[cfg(unix)]
 #[test]
 fn a_file_of_200_megabytes_is_refused_and_unchanged() {
     let mut agent = TestAgent::builder().permission("allow_once").start();

@@ -11,7 +11,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::{Value, json};
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+use serde_json::Value;
+use serde_json::json;
 use turnwright_llm::Protocol;
 use turnwright_llm::internals::assemble_reply;
 use turnwright_rpc::Stdio;

@@ -235,6 +235,10 @@ mod tests {
         }
         let script = shell::parse("cat one", ShellDialect::Bash);
         assert!(!reads_unnamed_files(&script, &named));
+        // Files have no numbers on Windows.
+        if cfg!(windows) {
+            return;
+        }
         fs::hard_link(one, other).unwrap();
         assert!(reads_unnamed_files(&script, &named), "the other name could be that of a secret");
     }

@@ -10,6 +10,7 @@ use turnwright_testing::{cards, process_waits};
 
 use crate::agent::{TestAgent, calls, eventually, says};
 
+#[cfg(unix)]
 #[test]
 fn file_changes_of_a_command_are_found() {
     let table: &[(&str, &[&str])] = &[

@@ -13,7 +13,6 @@ use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 /// All entries below a folder with their modes, and the contents of files or the targets of links.
 #[cfg(unix)]
 pub fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-    use std::os::unix::fs::PermissionsExt;
     let mut entries = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
@@ -26,7 +25,11 @@ pub fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
         } else {
             fs::read(&path).unwrap()
         };
-        entries.insert(path, (meta.permissions().mode(), content));
+        #[cfg(unix)]
+        let mode = std::os::unix::fs::PermissionsExt::mode(&meta.permissions());
+        #[cfg(windows)]
+        let mode = u32::from(meta.permissions().readonly());
+        entries.insert(path, (mode, content));
     }
     entries
 }

@@ -82,6 +82,7 @@ fn home() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
+#[cfg(unix)]
 #[test]
 fn a_refused_key_is_asked_for_again_and_a_model_is_chosen_from_the_list() {
     let (home, server) = (home(), model_server());
@@ -110,6 +111,7 @@ fn a_refused_key_is_asked_for_again_and_a_model_is_chosen_from_the_list() {
     assert_eq!(stored(home.path())[0]["key"], "sk-right");
 }
 
+#[cfg(unix)]
 #[test]
 fn after_three_refused_keys_nothing_is_stored() {
     let (home, server) = (home(), model_server());
@@ -124,6 +126,7 @@ fn after_three_refused_keys_nothing_is_stored() {
     assert!(!file(home.path()).exists());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_key_that_cannot_be_tried_is_stored_only_after_a_yes() {
     let (home, server) = (home(), server_without_a_list());
@@ -146,6 +149,7 @@ fn a_key_that_cannot_be_tried_is_stored_only_after_a_yes() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn an_interrupt_while_the_key_is_typed_restores_the_echo() {
     let home = home();
@@ -160,6 +164,7 @@ fn an_interrupt_while_the_key_is_typed_restores_the_echo() {
     assert!(!file(home.path()).exists());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_signal_while_the_key_is_typed_restores_the_echo() {
     let home = home();
@@ -242,6 +247,7 @@ fn a_provider_is_chosen_from_the_list_by_number_or_name() {
     assert!(status.success() && !shown.contains("sk-"), "{shown}");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_key_in_the_environment_is_not_stored_with_the_model() {
     let home = home();
@@ -256,6 +262,7 @@ fn a_key_in_the_environment_is_not_stored_with_the_model() {
     assert_eq!(stored(home.path()), expected);
 }
 
+#[cfg(unix)]
 #[test]
 fn several_logins_are_kept_shown_and_removed_one_by_one() {
     let home = home();
@@ -344,6 +351,7 @@ fn a_piped_key_that_the_server_refuses_is_not_stored() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_key_that_the_server_does_not_look_at_is_not_called_good() {
     let (home, server) = (home(), model_server_without_keys());

@@ -34,6 +34,7 @@ mod error_texts;
 mod errors;
 mod escapes;
 mod examples;
+#[cfg(unix)]
 mod exhausted_threads;
 mod export;
 #[cfg(unix)]
@@ -41,10 +42,12 @@ mod first_run;
 mod helpers;
 mod history;
 mod hostile;
+#[cfg(unix)]
 mod hostile_repository;
 mod initialize;
 #[cfg(target_os = "linux")]
 mod jail;
+#[cfg(unix)]
 mod jail_proof;
 mod jobs;
 mod login;
@@ -107,6 +110,7 @@ mod tools;
 mod transport;
 #[cfg(target_os = "linux")]
 mod traps;
+#[cfg(target_os = "linux")]
 mod trouble_bytes;
 mod trust;
 mod turn;

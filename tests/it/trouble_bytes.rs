@@ -17,7 +17,6 @@ fn start(server: &RawServer) -> TestAgent {
 }
 
 /// The peak memory of a process, in bytes.
-#[cfg(target_os = "linux")]
 fn peak_memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|it| it.starts_with("VmHWM:")).unwrap();
@@ -26,7 +25,6 @@ fn peak_memory(pid: u32) -> u64 {
 
 /// Checks that the turn fails and little memory is used if the server writes `start_of_body` and then
 /// `piece` without end.
-#[cfg(target_os = "linux")]
 fn check_endless(start_of_body: &'static str, piece: &'static str) {
     const LIMIT: u64 = 400 << 20;
     let written = Arc::new(AtomicU64::new(0));
@@ -55,13 +53,11 @@ fn check_endless(start_of_body: &'static str, piece: &'static str) {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn r_turn_12_an_endless_line_is_an_error_before_memory_is_full() {
     check_endless("data: ", "x");
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn r_turn_12_an_endless_event_is_an_error_before_memory_is_full() {
     check_endless(
         "",
@@ -70,13 +66,11 @@ fn r_turn_12_an_endless_event_is_an_error_before_memory_is_full() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn r_turn_12_an_endless_document_is_an_error_before_memory_is_full() {
     check_endless("{\"choices\": [", "        ");
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn r_turn_12_an_endless_error_is_reported_after_its_first_part() {
     let server = RawServer::start(|number, stream| {
         if number > 0 {
@@ -94,7 +88,6 @@ fn r_turn_12_an_endless_error_is_reported_after_its_first_part() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn r_turn_12_blank_lines_before_a_reply_need_neither_memory_nor_time() {
     // Some providers keep a connection alive with blank lines.
     let server = RawServer::start(|_, stream| {

@@ -46,6 +46,7 @@ fn command(agent: &mut TestAgent, text: &str) -> String {
     agent.text()[before..].to_owned()
 }
 
+#[cfg(unix)]
 #[test]
 fn an_invalid_file_is_reported_and_has_no_effect() {
     let mut agent =

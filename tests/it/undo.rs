@@ -58,6 +58,16 @@ fn by_hand(agent: &TestAgent, script: &str) {
     assert!(done.unwrap().success(), "{script}");
 }
 
+#[cfg(unix)]
+fn mode_of(metadata: &fs::Metadata) -> u32 {
+    metadata.permissions().mode()
+}
+
+#[cfg(windows)]
+fn mode_of(metadata: &fs::Metadata) -> u32 {
+    u32::from(metadata.permissions().readonly())
+}
+
 /// The entries of the workspace except `.git`: their modes, and the contents of files or the targets
 /// of links.
 #[cfg(unix)]
@@ -77,7 +87,7 @@ fn tree(agent: &TestAgent) -> BTreeMap<String, (u32, Vec<u8>)> {
                 if metadata.is_dir() {
                     pending.push(path);
                 }
-                all.insert(name, (metadata.permissions().mode(), bytes));
+                all.insert(name, (mode_of(&metadata), bytes));
             }
         }
     }

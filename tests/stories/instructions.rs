@@ -59,6 +59,7 @@ fn a_project_without_instructions_adds_nothing_to_the_prompt() {
     assert_eq!(user_text(&agent, 0).matches("<context>").count(), 1, "{}", user_text(&agent, 0));
 }
 
+#[cfg(unix)]
 #[test]
 fn links_out_of_the_project_and_special_files_are_not_read() {
     let mut agent = TestAgent::builder()
@@ -174,6 +175,7 @@ fn instructions_of_folders_have_a_limit() {
     assert!(results[0].contains("[cut: more than 16 KiB of instructions"), "{}", results[0]);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_file_that_instructions_import_follows_them_unless_it_is_outside_or_secret() {
     let mut agent = TestAgent::builder()

@@ -57,6 +57,7 @@ mod providers;
 mod queue;
 mod read_file;
 mod responses;
+#[cfg(unix)]
 mod round_trip;
 mod rules;
 mod search;

@@ -106,6 +106,7 @@ fn an_invalid_note_is_refused_without_a_permission_request() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_link_does_not_make_another_file_a_note() {
     for action in ["read", "append"] {

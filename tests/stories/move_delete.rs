@@ -30,6 +30,7 @@ fn a_file_is_moved_and_missing_folders_are_created() {
     assert_eq!(cards::questions(&agent), 1);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_move_replaces_nothing() {
     let mut agent = TestAgent::builder()
@@ -55,6 +56,7 @@ fn a_move_replaces_nothing() {
     assert_eq!(agent.read("folder/c"), "c");
 }
 
+#[cfg(unix)]
 #[test]
 fn moving_or_deleting_a_link_does_not_affect_its_target() {
     let mut agent = TestAgent::builder().file("real/f", "x").permission("allow_once").start();
@@ -67,6 +69,7 @@ fn moving_or_deleting_a_link_does_not_affect_its_target() {
     assert!(fs::symlink_metadata(agent.path("other")).is_err());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_folder_that_is_not_empty_is_deleted_only_with_recursive() {
     let mut agent = TestAgent::builder()

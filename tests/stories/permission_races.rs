@@ -71,6 +71,7 @@ fn a_file_that_did_not_change_is_written() {
     assert_eq!(agent.read("a.txt"), "shown\nnew\n");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_folder_that_was_replaced_by_a_link_is_not_followed() {
     let elsewhere = tempfile::tempdir().unwrap();
@@ -92,6 +93,7 @@ fn a_folder_that_was_replaced_by_a_link_is_not_followed() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_link_whose_target_was_changed_is_not_followed() {
     let elsewhere = tempfile::tempdir().unwrap();
@@ -114,6 +116,7 @@ fn a_link_whose_target_was_changed_is_not_followed() {
     assert_eq!(status(&agent), "failed");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_file_that_was_replaced_by_a_link_is_not_followed() {
     let elsewhere = tempfile::tempdir().unwrap();

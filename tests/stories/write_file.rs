@@ -80,6 +80,7 @@ fn the_mode_bits_are_kept_and_a_new_file_is_not_executable() {
     assert_eq!(mode("new.sh") & 0o400, 0o400);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_link_inside_the_project_stays_a_link() {
     let agent = TestAgent::builder().file("real.txt", "old").permission("allow_once").start();
@@ -132,6 +133,7 @@ fn a_write_outside_the_project_requires_permission() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "new");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_write_through_a_link_requires_permission_for_its_target() {
     let elsewhere = tempfile::tempdir().unwrap();

@@ -43,10 +43,18 @@ pub struct Stdio {
 pub fn claim_stdio() -> io::Result<Stdio> {
     let input = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let output = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
-    let null = File::open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdin(empty_input()?)?;
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
     Ok(Stdio { input: File::from(input), output: File::from(output) })
+}
+
+/// Something that has ended when it is read. In an empty root there is no `/dev/null`.
+#[cfg(unix)]
+fn empty_input() -> io::Result<std::os::fd::OwnedFd> {
+    match File::open("/dev/null") {
+        Ok(null) => Ok(null.into()),
+        Err(_) => Ok(io::pipe()?.0.into()),
+    }
 }
 
 /// Duplicates the standard handles. Windows has no `dup2`, so the originals stay in place.

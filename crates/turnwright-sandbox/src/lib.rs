@@ -121,7 +121,7 @@ impl SandboxProfile {
     }
 
     /// Whether something hides this path, or a folder above it, and nothing in between opens it.
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     fn is_below_hidden<'a>(
         &self,
         path: &Path,

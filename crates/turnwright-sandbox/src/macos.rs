@@ -13,12 +13,16 @@ use super::{
 #[derive(Debug)]
 pub struct MacSandbox;
 
+#[allow(
+    clippy::unnecessary_wraps,
+    clippy::unused_self,
+    reason = "on other systems this can fail and has data; only where it is private do the lints ask"
+)]
 impl MacSandbox {
     /// Does nothing on this system.
     ///
     /// # Errors
     /// None.
-    #[expect(clippy::unnecessary_wraps, reason = "other systems can fail")]
     pub fn prepare(_: &SandboxProfile) -> io::Result<Self> {
         Ok(Self)
     }
@@ -27,19 +31,16 @@ impl MacSandbox {
     ///
     /// # Errors
     /// None.
-    #[expect(clippy::unnecessary_wraps, reason = "other systems can fail")]
     pub fn with_process_namespace(self) -> io::Result<Self> {
         Ok(self)
     }
 
     /// False on this system.
-    #[expect(clippy::unused_self, reason = "other systems have some")]
     pub fn has_process_namespace(&self) -> bool {
         false
     }
 
     /// `None` on this system.
-    #[expect(clippy::unused_self, reason = "other systems have some")]
     pub fn processes(&self) -> Option<NamespaceProcesses> {
         None
     }
@@ -48,13 +49,11 @@ impl MacSandbox {
     ///
     /// # Errors
     /// None.
-    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "other systems can fail")]
     pub fn enter(&self) -> io::Result<()> {
         Ok(())
     }
 
     /// Returns the error unchanged.
-    #[expect(clippy::unused_self, reason = "other systems know more")]
     pub fn explain(&self, error: io::Error) -> io::Error {
         error
     }

@@ -111,7 +111,7 @@ fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
     let report = salvage::salvage(path, &new, &copy);
     remove_database(&copy);
     // Windows renames no file that is open.
-    let writers = if cfg!(windows) { None } else { Some(writers) };
+    let writers = Some(writers).filter(|_| !cfg!(windows));
     let exchanged = report.and_then(|it| Ok((exchange_when_closed(path, &new)?, it)));
     drop(writers);
     match exchanged {

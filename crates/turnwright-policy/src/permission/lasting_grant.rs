@@ -204,7 +204,7 @@ pub(super) fn rule_path(path: &Path, bases: &PathBases) -> Option<String> {
     let (prefix, rest) = match inside {
         Some(rest) => ("/", rest),
         // A drive of Windows stays.
-        None if cfg!(windows) => ("//", path),
+        None if cfg!(windows) => ("//", path.strip_prefix("/").unwrap_or(path)),
         None => ("//", path.strip_prefix("/").ok()?),
     };
     let rest = rest.to_str().map(|_| super::glob::slashed(rest));

@@ -4,6 +4,7 @@
 //! asks about it. What could be a command in it is found for rules that deny, and rather too much than too
 //! little.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use super::lexer::Ambiguity;
@@ -47,18 +48,22 @@ enum Reading {
 
 /// Everything that could be a command in a line.
 pub(super) fn scan(line: &str) -> Vec<SimpleCommand> {
-    let mut found = Vec::new();
+    let mut all = Vec::new();
     for reading in [Reading::Quoted, Reading::Split] {
         let mut scanner = CmdScanner::new(reading);
         scanner.read(line);
-        found.append(&mut scanner.found);
+        all.append(&mut scanner.found);
     }
     // A line for another shell may be among the arguments. What it redirects would be misread.
-    found.extend(command_scanner::scan(line).into_iter().map(|mut it| {
-        it.redirects.clear();
-        it
-    }));
-    found
+    all.extend(
+        command_scanner::scan(line)
+            .into_iter()
+            .map(|it| SimpleCommand { redirects: Vec::new(), ..it }),
+    );
+    // Most commands are found more than once.
+    let mut known = HashSet::new();
+    all.retain(|it| known.insert(it.clone()));
+    all
 }
 
 struct CmdScanner {

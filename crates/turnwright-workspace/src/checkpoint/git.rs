@@ -324,8 +324,8 @@ fn modified(about: &Metadata) -> Option<(u64, u32)> {
 
 #[cfg(not(unix))]
 impl FileStat {
-    /// The same of the metadata that Windows has: a time of creation in place of the time of the last
-    /// change, and no inode.
+    /// The same of the metadata that Windows has. The time of creation is kept when a file is moved, and
+    /// hardly any other file has the same, so it stands for the inode, too.
     pub(super) fn new(metadata: &Metadata) -> FileStat {
         use std::os::windows::fs::MetadataExt;
         // In units of 100 ns since 1601.
@@ -342,7 +342,8 @@ impl FileStat {
             _ => 0o100_644,
         };
         let (mtime, ctime) = (time(metadata.last_write_time()), time(metadata.creation_time()));
-        FileStat { size: metadata.len(), mtime, ctime, ino: 0, mode }
+        let ino = metadata.creation_time();
+        FileStat { size: metadata.len(), mtime, ctime, ino, mode }
     }
 
     /// The stat data of a file, a link or a folder, as far as its changes are tracked.
@@ -351,7 +352,7 @@ impl FileStat {
         // The other data of a folder change with each entry that is added or removed.
         let is_folder = metadata.is_dir() && !metadata.is_symlink();
         match is_folder {
-            true => FileStat { size: 0, mtime: (0, 0), ctime: (0, 0), ..stat_data },
+            true => FileStat { size: 0, mtime: (0, 0), ctime: (0, 0), ino: 0, ..stat_data },
             false => stat_data,
         }
     }

@@ -243,6 +243,7 @@ mod tests {
         let past = SystemTime::now() - MAX_AGE - Duration::from_secs(60);
         let old = OpenOptions::new().write(true).open(&files[0]).unwrap();
         old.set_modified(past).unwrap();
+        drop(old);
         #[cfg(unix)]
         File::open(base.path().join("a")).unwrap().set_modified(past).unwrap();
         delete_old_outputs(base.path(), SystemTime::now());

@@ -112,6 +112,7 @@ impl ProcessMark {
 
     /// On other systems the environment of other processes is not easily readable.
     #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unused_self, reason = "Linux looks for the mark")]
     pub(super) fn kill_all(&self, _: Option<u32>) -> bool {
         false
     }

@@ -57,7 +57,7 @@ fn without_stored_sessions_the_commands_say_so() {
 #[test]
 fn a_command_that_does_not_exist_is_answered_with_what_the_program_is() {
     let home = tempfile::tempdir().unwrap();
-    let (text, status) = run(home.path(), home.path(), &["run"]);
+    let (text, status) = run(home.path(), home.path(), &["start"]);
     assert!(text.contains("an agent for editors that speak ACP"), "{text}");
     assert!(!text.contains("undo") && status == 2, "{text}");
     let (text, _) = run(home.path(), home.path(), &["sesions"]);

@@ -78,8 +78,7 @@ fn offers_chosen(expression: &str) -> bool {
 
 /// The packages of others that the program contains on any platform.
 fn packages(workspace: &Path) -> Result<Vec<Package>, Box<dyn Error>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let output = Command::new("cargo")
         .args(["metadata", "--format-version", "1", "--locked"])
         .current_dir(workspace)
         .output()?;

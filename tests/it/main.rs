@@ -27,6 +27,7 @@ mod checks;
 mod commands;
 mod config;
 mod crash;
+mod docs;
 mod doctor;
 #[cfg(target_os = "linux")]
 mod endurance;

@@ -34,10 +34,10 @@ pub(crate) fn make(
     let formula = format!(
         "class Turnwright < Formula\n  desc \"{DESCRIPTION}\"\n  homepage \"{}\"\n  version \"{VERSION}\"\n  \
          license \"{LICENSE_NAME}\"\n{blocks}\n  def install\n    bin.install \"turnwright\"\n    \
-         man1.install Dir[\"man/man1/*\"]\n    \
-         bash_completion.install \"bash-completion/completions/turnwright\"\n    \
-         zsh_completion.install \"zsh/vendor-completions/_turnwright\"\n    \
-         fish_completion.install \"fish/vendor_completions.d/turnwright.fish\"\n  end\n\n  test do\n    \
+         man1.install Dir[\"share/man/man1/*\"]\n    \
+         bash_completion.install \"share/bash-completion/completions/turnwright\"\n    \
+         zsh_completion.install \"share/zsh/vendor-completions/_turnwright\"\n    \
+         fish_completion.install \"share/fish/vendor_completions.d/turnwright.fish\"\n  end\n\n  test do\n    \
          assert_match version.to_s, shell_output(\"#{{bin}}/turnwright --version\")\n  end\nend\n",
         release.repository
     );

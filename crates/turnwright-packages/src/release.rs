@@ -64,8 +64,8 @@ impl Release {
             let mut entries = vec![Entry::new(platform.program(), PROGRAM, bytes.clone())];
             entries.push(Entry::new("LICENSE", FILE, LICENSE));
             entries.push(Entry::new("README.md", FILE, README));
-            entries.extend(command_line::completions());
-            entries.extend(command_line::manual()?);
+            let shared = command_line::completions().into_iter().chain(command_line::manual()?);
+            entries.extend(shared.map(|it| Entry { path: format!("share/{}", it.path), ..it }));
             for entry in &mut entries {
                 entry.path = format!("{stem}/{}", entry.path);
             }
@@ -97,4 +97,56 @@ pub(crate) fn read_program(target: &str, path: &Path) -> Result<Program, String>
     let platform = Platform::of(target)?;
     let bytes = fs::read(path).map_err(|it| format!("{} cannot be read: {it}", path.display()))?;
     Ok(Program { platform, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    /// As `cargo binstall` reads them from the manifest.
+    #[test]
+    fn cargo_binstall_finds_the_archives() {
+        let manifest = include_str!("../../../Cargo.toml");
+        let template = |key: &str| {
+            let line = manifest.lines().find(|it| it.starts_with(key)).unwrap();
+            line.split('"').nth(1).unwrap()
+        };
+        for target in ["x86_64-unknown-linux-musl", "x86_64-pc-windows-msvc"] {
+            let program = read_program(target, Path::new("Cargo.toml")).unwrap();
+            let out = tempfile::tempdir().unwrap();
+            let release = Release {
+                programs: vec![program],
+                repository: "https://example.com/t".to_owned(),
+                out: out.path().to_owned(),
+            };
+            let (platform, file, _) = &release.archives().unwrap()[0];
+            let filled = |text: &str| {
+                let suffix = format!(".{}", platform.archive_suffix());
+                let extension = if platform.is_windows() { ".exe" } else { "" };
+                text.replace("{ repo }", &release.repository)
+                    .replace("{ version }", VERSION)
+                    .replace("{ target }", target)
+                    .replace("{ name }", NAME)
+                    .replace("{ bin }", NAME)
+                    .replace("{ archive-suffix }", &suffix)
+                    .replace("{ binary-ext }", extension)
+            };
+            assert_eq!(filled(template("pkg-url")), release.url(file));
+            let bytes = fs::read(out.path().join(file)).unwrap();
+            let path = filled(template("bin-dir"));
+            if platform.is_windows() {
+                let archive = zip::ZipArchive::new(Cursor::new(bytes)).unwrap();
+                assert!(archive.index_for_name(&path).is_some(), "{path}");
+            } else {
+                let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&bytes[..]));
+                let mut entries = archive.entries().unwrap();
+                assert!(
+                    entries.any(|it| it.unwrap().path().unwrap() == Path::new(&path)),
+                    "{path}"
+                );
+            }
+        }
+    }
 }

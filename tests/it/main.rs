@@ -45,6 +45,8 @@ mod history;
 mod hostile;
 #[cfg(unix)]
 mod hostile_repository;
+#[cfg(target_os = "linux")]
+mod hosts;
 mod initialize;
 #[cfg(target_os = "linux")]
 mod jail;
@@ -81,6 +83,7 @@ mod process_tree;
 mod protected;
 mod read_file;
 mod readme;
+mod registry;
 mod rules;
 #[cfg(unix)]
 mod run;

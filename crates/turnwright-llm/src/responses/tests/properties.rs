@@ -148,7 +148,12 @@ proptest! {
         order in prop::collection::vec(0_usize..3, 0..60),
         values in prop::array::uniform3("[a-z\"\\\\{}ä\n]{0,12}"),
     ) {
-        let texts = values.map(|it| json!({ "x": it }).to_string());
+        // Calls with the same arguments would be taken for an endless repetition.
+        let mut number = 0;
+        let texts = values.map(|it| {
+            number += 1;
+            json!({ "x": it, "number": number }).to_string()
+        });
         let mut left: Vec<_> = texts.iter().map(|it| it.chars()).collect();
         let mut body = String::new();
         let mut send = |event: Value| body.push_str(&format!("data: {event}\n\n"));

@@ -1,16 +1,24 @@
 //! `turnwright doctor`: checks the sandbox, the MCP servers and the configured model, and advises how to
 //! fix what fails. What it learns about the model is stored for later sessions.
 
+mod bundle;
+mod facts;
+mod scrub;
+mod servers;
+
+use std::cell::RefCell;
 use std::io::{self, Write, stdout};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{doctor_servers, runtime};
+use super::runtime;
 use crate::config::{Config, EndpointSettings, ModelProfiles, Provider, redacted_url};
 use crate::session::SessionHost;
+use bundle::ReportBundle;
 use turnwright_llm::probe::{self, Check, CheckState, ProbeOptions};
 use turnwright_llm::{ErrorKind, ModelProfile};
 use turnwright_policy::permission::AuditLog;
@@ -45,20 +53,51 @@ pub(super) struct DoctorCliArgs {
     /// Delete what was learned about the model, and check nothing
     #[arg(long)]
     forget: bool,
+    /// Also write a report without keys that can be attached to an issue
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "sandbox", "forget"])]
+    report: Option<PathBuf>,
 }
 
 /// Exits with 0 if the model works, 1 if not, 2 if the settings are unusable. Ctrl-C ends it at once:
 /// no signal handler is installed.
 pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
     super::deny_memory_inspection();
+    let bundle = args.report.as_ref().map(|it| ReportBundle::prepare(it, &config)).transpose();
     let mut report = DoctorReport::new(args.json, &config);
+    let bundle = match bundle {
+        Ok(bundle) => bundle,
+        Err(error) => {
+            return report.unusable(&format!("The report cannot be written: {}", io_fault(&error)));
+        }
+    };
+    let status = examine(args, config, &mut report);
+    let Some(bundle) = bundle else { return status };
+    let written = bundle.write(&report.said.borrow());
+    match written {
+        Ok(()) => {
+            report.print_line("The report is written. Look through it before you attach it.");
+            status
+        }
+        Err(error) => {
+            report.unusable(&format!("The report cannot be written: {}", io_fault(&error)))
+        }
+    }
+}
+
+fn examine(args: &DoctorCliArgs, config: Config, report: &mut DoctorReport) -> ExitCode {
     if args.sandbox {
         let holds = report.sandbox(&config, args.without_sandbox);
         let status = if holds == Some(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         return report.end(None, status);
     }
+    report.facts(&config);
     report.audit_log(&config);
-    let endpoint = match config.provider() {
+    let provider = config.provider();
+    if args.report.is_some() && !matches!(provider, Ok(Provider::Endpoint(_))) {
+        // Who reads the report wants to know, also if there is no model to check.
+        report.sandbox(&config, false);
+    }
+    let endpoint = match provider {
         Ok(Provider::Endpoint(endpoint)) => *endpoint,
         Ok(Provider::Offline) => return report.offline(config),
         Ok(Provider::Unconfigured) => {
@@ -80,7 +119,7 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return report.unusable(&error.to_string()),
     };
-    let status = runtime.block_on(check_model(&mut report, config, &endpoint, &profiles));
+    let status = runtime.block_on(check_model(report, config, &endpoint, &profiles));
     // A blocking call that hangs must not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(50));
     status
@@ -132,6 +171,8 @@ fn store_profile(
 /// The output: printed line by line for people, or as one JSON object at the end.
 struct DoctorReport {
     json: bool,
+    /// What was printed.
+    said: RefCell<String>,
     object: Map<String, Value>,
     checks: Vec<Check>,
     /// False if an escape attempt succeeded that the sandbox must stop.
@@ -140,8 +181,13 @@ struct DoctorReport {
 
 impl DoctorReport {
     fn new(json: bool, config: &Config) -> DoctorReport {
-        let mut report =
-            DoctorReport { json, object: Map::new(), checks: Vec::new(), sandbox_holds: true };
+        let mut report = DoctorReport {
+            json,
+            said: RefCell::default(),
+            object: Map::new(),
+            checks: Vec::new(),
+            sandbox_holds: true,
+        };
         let version = env!("CARGO_PKG_VERSION");
         let (path, is_there) =
             (config.user_file_path().display().to_string(), config.user_file_path().exists());
@@ -155,6 +201,12 @@ impl DoctorReport {
         report.set("version", version);
         report.set("settings", json!({ "path": path, "exists": is_there, "warnings": warnings }));
         for name in [
+            "platform",
+            "program",
+            "store",
+            "disk",
+            "editor",
+            "in_force",
             "provider",
             "base_url",
             "model",
@@ -307,15 +359,15 @@ impl DoctorReport {
 
     /// Starts the configured MCP servers. A server that fails does not make the agent unusable.
     async fn servers(&mut self, host: &SessionHost) {
-        let checks = doctor_servers::check_all(host).await;
+        let checks = servers::check_all(host).await;
         for check in &checks {
-            let (mark, text) = doctor_servers::report_line(check);
+            let (mark, text) = servers::report_line(check);
             self.print_line(&format!("{mark:4} {:9}  {}", "mcp", escape_hidden_line(&text)));
         }
         if !checks.is_empty() {
             self.print_line("");
         }
-        self.set("servers", checks.iter().map(doctor_servers::as_json).collect::<Vec<_>>());
+        self.set("servers", checks.iter().map(servers::as_json).collect::<Vec<_>>());
     }
 
     fn offline(&mut self, config: Config) -> ExitCode {
@@ -379,6 +431,7 @@ impl DoctorReport {
 
     fn print_line(&self, text: &str) {
         if !self.json {
+            self.said.borrow_mut().push_str(&format!("{text}\n"));
             // If stdout is closed, the exit status still tells the result.
             drop(write_stdout(&format!("{text}\n")));
         }

@@ -3,7 +3,6 @@
 mod acp;
 mod config;
 mod doctor;
-mod doctor_servers;
 mod export;
 mod history;
 #[cfg(unix)]

@@ -57,6 +57,9 @@ pub(crate) struct SessionHost {
     offered: Mutex<OfferedModels>,
     stop: CancellationToken,
     tracker: TaskTracker,
+    /// What the client has sent with `initialize`, until it is stored.
+    // Held only to exchange the text.
+    pub(super) new_client: Mutex<Option<String>>,
     /// Commands are prepared for once.
     preparation: Once,
 }
@@ -97,6 +100,7 @@ impl SessionHost {
             offline: AtomicBool::new(false),
             models,
             offered: Mutex::default(),
+            new_client: Mutex::default(),
             stop,
             tracker,
             preparation: Once::new(),

@@ -87,6 +87,7 @@ impl SessionHost {
     /// If a folder cannot be used, no model is configured, or the session is locked.
     pub(super) fn load_session(&self, request: LoadRequest) -> Result<LoadedSession, Error> {
         let LoadRequest { id, cwd, folders, servers, is_new } = request;
+        self.store_client();
         let mut project = self.load_project(&id, roots(&cwd, &folders)?);
         let model = self.model()?;
         let own = std::mem::take(&mut project.servers);

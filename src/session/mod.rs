@@ -10,6 +10,7 @@ mod custom_commands;
 mod early_messages;
 mod helper_files;
 mod history;
+mod last_client;
 mod host;
 mod lifecycle;
 mod load;
@@ -66,6 +67,7 @@ pub(crate) use effective_policy::{
 };
 pub(crate) use history::history;
 pub(crate) use host::SessionHost;
+pub(crate) use last_client::last_client;
 pub(crate) use mcp_servers::ServerCheck;
 pub(crate) use project_servers::SERVERS_FILE;
 pub(crate) use trust::is_about_project_files;

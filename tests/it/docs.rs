@@ -268,7 +268,8 @@ fn troubleshooting_quotes_what_the_program_says() {
 }
 
 /// The Chinese pages, and the English ones that they translate.
-const TRANSLATIONS: [(&str, &str); 1] = [("docs/zh/quick-start.md", "docs/quick-start.md")];
+const TRANSLATIONS: [(&str, &str); 2] =
+    [("docs/zh/README.md", "README.md"), ("docs/zh/quick-start.md", "docs/quick-start.md")];
 
 /// A translation names the state of its original in its first line. After a change of the original, bring
 /// the translation in step and copy the number from the failure of this test.

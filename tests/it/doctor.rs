@@ -161,6 +161,29 @@ fn the_json_report_always_has_the_same_keys() {
 }
 
 #[test]
+fn the_editor_that_has_opened_a_session_last_is_told() {
+    let setup = Setup { model: "offline", key: None, ..Setup::at(String::new()) };
+    assert_eq!(setup.json()["editor"], Value::Null);
+    let mut agent = TestAgent::unconfigured()
+        .variable("TURNWRIGHT_HOME", setup.home.path().to_str().unwrap())
+        .variable("TURNWRIGHT_MODEL", "offline")
+        .spawn();
+    let able = json!({ "fs": { "readTextFile": true, "writeTextFile": false }, "terminal": true });
+    let info = json!({ "name": "zed", "title": "Zed", "version": "0.999" });
+    let params = json!({ "protocolVersion": 1, "clientInfo": info, "clientCapabilities": able });
+    agent.call("initialize", &params);
+    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
+    agent.call("session/new", &params);
+    let shown = setup.doctor(&[]).text;
+    assert!(shown.contains("editor     Zed 0.999: fs.readTextFile, terminal\n"), "{shown}");
+    let json = setup.json();
+    assert_eq!(json["editor"]["clientInfo"], info);
+    assert_eq!(json["store"]["sessions"], 1, "{json}");
+    let of = |name: &str| json["in_force"].as_array().unwrap().iter().find(|it| it["name"] == name);
+    assert_eq!(of("model").unwrap()["from"], "TURNWRIGHT_MODEL", "{json}");
+}
+
+#[test]
 fn an_incomplete_audit_is_reported() {
     let setup = Setup { key: None, ..Setup::at(String::new()) };
     assert_eq!(setup.json()["audit"], json!({ "lost": 0, "error": null }));

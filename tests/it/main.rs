@@ -29,6 +29,8 @@ mod config;
 mod crash;
 mod docs;
 mod doctor;
+mod doctor_report;
+mod editors;
 #[cfg(target_os = "linux")]
 mod endurance;
 mod error_texts;

@@ -2,6 +2,7 @@
 
 mod change;
 mod edit;
+mod editor;
 mod project;
 mod show;
 
@@ -50,6 +51,11 @@ pub(super) enum ConfigCommand {
         /// Key, such as `sessions.keep_days`
         key: String,
     },
+    /// Print how an editor is set up, or make the entry in its settings
+    #[command(after_help = "Examples: turnwright config editor zed\n\
+                            turnwright config editor zed --write\n\
+                            Exit status: 0 if the entry was there or was written, 1 otherwise.")]
+    Editor(editor::EditorCliArgs),
     /// Print the JSON Schema of the settings file, for editors
     #[command(after_help = "Example: turnwright config schema > config.schema.json")]
     Schema,
@@ -63,6 +69,7 @@ pub(super) fn run(action: &ConfigCommand, config: &Config) -> ExitCode {
         ConfigCommand::Edit => edit::edit(config),
         ConfigCommand::Set { key, values } => change::run(config, key, Some(values)),
         ConfigCommand::Unset { key } => change::run(config, key, None),
+        ConfigCommand::Editor(args) => editor::run(args, config),
         ConfigCommand::Schema => print(SETTINGS_SCHEMA),
     };
     report("config", done)

@@ -230,6 +230,6 @@ agent_shell_runs() { # KEYS
   local prompts=('Do it.' Ask. 2 /status '/undo 99' '/mode nonsense')
   # Rejecting also interrupts the turn.
   [[ $1 == 'C-c C-c' ]] && prompts=('Do it.' 'Try again.' 'Once more.')
-  in_project 240 emacs -Q --batch -l "$here/clients/agent-shell/drive.el" "$root/docs/editors.md" \
+  in_project 240 emacs -Q --batch -l "$here/clients/agent-shell/drive.el" "$root/docs/editors/emacs.md" \
     "$cache/emacs" "$bin" "$1" "${prompts[@]}"
 }

@@ -347,6 +347,20 @@ impl Files {
     }
 }
 
+/// Writes a file atomically if it still has its `old` bytes; without any, it must not exist. Its mode and
+/// its owner stay. No part of the path may be a symbolic link.
+///
+/// # Errors
+/// If the file has changed, or cannot be written.
+pub async fn replace_file(
+    path: &Path,
+    old: Option<Vec<u8>>,
+    new: Vec<u8>,
+) -> Result<(), FileError> {
+    let precondition = old.map_or(save::WritePrecondition::Absent, save::WritePrecondition::Bytes);
+    save::write(path, precondition, new).await
+}
+
 /// The path as text, for messages.
 pub fn display(path: &Path) -> String {
     let text = path.to_string_lossy();

@@ -1,12 +1,12 @@
 ;;; drive.el --- Drives agent-shell in a batch Emacs  -*- lexical-binding: t; -*-
 
-;; Starts a session as docs/editors.md says, types each prompt, answers every permission request with keys,
+;; Starts a session as docs/editors/emacs.md says, types each prompt, answers every permission request with keys,
 ;; and prints what the shell's buffer shows: at the start, at each request, after each prompt, and when the
 ;; session is continued.
 ;;
-;;   emacs -Q --batch -l drive.el EDITORS-MD PLUGINS BIN KEYS PROMPT...
+;;   emacs -Q --batch -l drive.el PAGE PLUGINS BIN KEYS PROMPT...
 ;;
-;; PLUGINS is the folder of agent-shell, acp.el and shell-maker, BIN that of turnwright. KEYS are those that
+;; PAGE is docs/editors/emacs.md. PLUGINS is the folder of agent-shell, acp.el and shell-maker, BIN that of turnwright. KEYS are those that
 ;; agent-shell shows beside the option.
 
 (defconst drive-limit 60 "The most seconds until the shell answers.")
@@ -22,7 +22,7 @@
     (re-search-forward "^```elisp\n")
     (let ((start (point)))
       (re-search-forward "^```$")
-      (read (buffer-substring start (match-beginning 0))))))
+      (read (replace-regexp-in-string "/home/you/.cargo/bin/" "" (buffer-substring start (match-beginning 0)) t t)))))
 
 (defun drive-shown (start &optional with-folded)
   "Return the shell's text from START on, and WITH-FOLDED also what is folded."
@@ -90,7 +90,7 @@
       (drive-press (kbd keys)))
     (drive-print (concat "The end of the turn: " (drive-header)) (drive-shown start))))
 
-(pcase-let ((`(,editors ,plugins ,bin ,keys . ,prompts) command-line-args-left))
+(pcase-let ((`(,page ,plugins ,bin ,keys . ,prompts) command-line-args-left))
   (setq command-line-args-left nil)
   (dolist (name '("agent-shell" "acp.el" "shell-maker"))
     (add-to-list 'load-path (expand-file-name name plugins)))
@@ -100,7 +100,7 @@
   (setq agent-shell-tool-use-expand-by-default t
         agent-shell-activity-group-expand-by-default t
         agent-shell-session-restore-verbosity 'full)
-  (eval (drive-snippet editors) t)
+  (eval (drive-snippet page) t)
   (drive-start 'init-finished)
   (drive-wait-for-text "/status")
   (drive-print (concat "The start, unfolded: " (drive-header)) (drive-shown 1 t))

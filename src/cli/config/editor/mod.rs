@@ -1,0 +1,180 @@
+//! `turnwright config editor`: prints how an editor is set up, or makes the entry in its settings.
+
+mod guides;
+mod jsonc;
+
+use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
+use std::path::{Path, PathBuf};
+
+use clap::builder::PossibleValuesParser;
+use serde_json::{Map, Value};
+
+use super::print;
+use crate::cli::{CliError, block_on};
+use crate::config::Config;
+use guides::{EditorGuide, EditorSettings, GUIDES};
+use turnwright_types::effect::{escape_hidden, escape_hidden_line};
+use turnwright_types::io_fault::io_fault;
+use turnwright_types::line_diff::unified_diff;
+use turnwright_workspace::files::{FileError, replace_file};
+use turnwright_workspace::{private_file, real_path};
+
+/// The largest settings file of an editor, in bytes.
+const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct EditorCliArgs {
+    /// Editor or client
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(GUIDES.iter().map(|it| it.name)))]
+    name: String,
+    /// Make the entry in the editor's settings, after showing the change and asking
+    #[arg(long)]
+    write: bool,
+    /// Write without asking
+    #[arg(long, requires = "write")]
+    yes: bool,
+    /// Settings file, if it is not the usual one
+    #[arg(long, value_name = "PATH", requires = "write")]
+    file: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &EditorCliArgs, config: &Config) -> Result<(), CliError> {
+    let guide = EditorGuide::find(&args.name).ok_or_else(|| CliError::Other(args.name.clone()))?;
+    let program = std::env::current_exe()?;
+    if args.write {
+        return write(guide, &program, args, config);
+    }
+    let file =
+        guide.file(config).map(|it| format!("\nOn this machine the file is {}\n", it.display()));
+    print(&format!("{}{}", guide.text(&program), file.unwrap_or_default()))
+}
+
+fn write(
+    guide: &EditorGuide,
+    program: &Path,
+    args: &EditorCliArgs,
+    config: &Config,
+) -> Result<(), CliError> {
+    let by_hand = |why: String| {
+        print(&guide.text(program))?;
+        Err(CliError::Other(format!("{why}. Nothing was written; the set-up is above")))
+    };
+    if let EditorSettings::ByHand(why) = guide.settings {
+        return by_hand(why.to_owned());
+    }
+    let Some(path) = args.file.clone().or_else(|| guide.file(config)) else {
+        return by_hand("There is no home folder".to_owned());
+    };
+    let place = escape_hidden_line(&path.display().to_string());
+    let change = match SettingsEdit::prepare(&path, guide, program) {
+        Ok(Some(change)) => change,
+        Ok(None) => return print(&format!("Already set up in {place}\n")),
+        Err(why) => return by_hand(format!("{place} cannot be changed: {why}")),
+    };
+    let old = change.old.as_deref().unwrap_or_default();
+    // Without unchanged lines: keys are often beside the entry.
+    let difference = unified_diff(old, &change.new, 0, None);
+    print(&format!("{place}\n{}", escape_hidden(&difference)))?;
+    if !args.yes && !confirm()? {
+        return Err(CliError::Other("nothing was written".to_owned()));
+    }
+    let (old, new) = (change.old.map(String::into_bytes), change.new.into_bytes());
+    let written = block_on(replace_file(&change.path, old, new))?;
+    written.map_err(|error| {
+        let why = match error {
+            FileError::Stale => "it has changed meanwhile".to_owned(),
+            FileError::ReadOnly => "it is read-only".to_owned(),
+            other => other.to_string(),
+        };
+        CliError::Other(format!("{place}: {why}. Nothing was written"))
+    })?;
+    print("Written.\n")
+}
+
+/// Asks for confirmation. Accepts an answer only from a terminal: piped input is not a decision.
+fn confirm() -> Result<bool, CliError> {
+    if !stdin().is_terminal() {
+        let advice = "stdin is not a terminal; add --yes to write without a question";
+        return Err(CliError::Other(advice.to_owned()));
+    }
+    stderr().write_all(b"Write this? [y/N] ")?;
+    let mut answer = String::new();
+    stdin().lock().read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}
+
+/// What is to be written.
+struct SettingsEdit {
+    /// Without symbolic links.
+    path: PathBuf,
+    /// None if there is no file.
+    old: Option<String>,
+    new: String,
+}
+
+impl SettingsEdit {
+    /// None if there is nothing to change.
+    fn prepare(
+        path: &Path,
+        guide: &EditorGuide,
+        program: &Path,
+    ) -> Result<Option<SettingsEdit>, String> {
+        let (keys, entry) = guide.entry(program).ok_or("its page has no entry")?;
+        let (path, old) = read(path).map_err(|it| io_fault(&it))?;
+        let text = old.clone().unwrap_or_default();
+        let new = with_entry(&text, &keys, &entry)?;
+        Ok((new != text).then_some(SettingsEdit { path, old, new }))
+    }
+}
+
+/// The path without links, and the text of the file, if there is one.
+fn read(path: &Path) -> io::Result<(PathBuf, Option<String>)> {
+    let path = std::path::absolute(path)?;
+    if path.symlink_metadata().is_ok() {
+        let path = real_path(path)?;
+        let text = private_file::read(&path, MAX_FILE_SIZE)?;
+        return Ok((path, Some(text)));
+    }
+    // The folders that exist may be behind links.
+    let existing = path.ancestors().skip(1).find(|it| it.exists());
+    let path = match existing.and_then(|it| Some((it, path.strip_prefix(it).ok()?))) {
+        Some((existing, rest)) => real_path(existing)?.join(rest),
+        None => path,
+    };
+    Ok((path, None))
+}
+
+/// The text with the entry. Of an entry that is there only what differs is replaced, and its variables and
+/// whatever else the user has added stay.
+fn with_entry(text: &str, keys: &[String], entry: &Value) -> Result<String, String> {
+    let mut path: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let whole = jsonc::parse(text)?;
+    let found = path.iter().try_fold(&whole, |value, key| value.get(key));
+    let (Some(Value::Object(old)), Value::Object(new)) = (found, entry) else {
+        return match found {
+            Some(same) if same == entry => Ok(text.to_owned()),
+            _ => jsonc::with_value(text, &path, &format!("{entry:#}")),
+        };
+    };
+    // acpx refuses an entry that has both forms.
+    let form = |it: &Map<String, Value>| it.contains_key("argv");
+    if form(old) != form(new) {
+        return jsonc::with_value(text, &path, &format!("{entry:#}"));
+    }
+    let mut text = text.to_owned();
+    for (key, value) in new {
+        let stays = match old.get(key) {
+            Some(_) if key == "env" => true,
+            current => current == Some(value),
+        };
+        if !stays {
+            path.push(key);
+            text = jsonc::with_value(&text, &path, &format!("{value:#}"))?;
+            path.pop();
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

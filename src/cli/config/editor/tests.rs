@@ -1,0 +1,54 @@
+//! Which parts of an entry that is there are replaced, and how a file is written.
+
+use serde_json::json;
+
+use super::*;
+
+fn keys(of: &[&str]) -> Vec<String> {
+    of.iter().map(|it| (*it).to_owned()).collect()
+}
+
+#[test]
+fn of_an_entry_only_what_differs_is_replaced() {
+    let entry = json!({ "type": "custom", "command": "/new", "args": [], "env": {} });
+    let with = |text: &str| with_entry(text, &keys(&["a", "t"]), &entry).unwrap();
+    for same in [
+        r#"{"a": {"t": {"env": {}, "command": "/new", "type": "custom", "args": []}}}"#,
+        // The user's own variables and settings.
+        r#"{"a":{"t":{"type":"custom","command":"/new","args":[],"env":{"K":"1"},"default_mode":"ask"}}}"#,
+    ] {
+        assert_eq!(with(same), same);
+    }
+    assert_eq!(
+        with(
+            "{\"a\": { // c\n  \"t\": {\n    \"command\": \"/old\", // mine\n    \"env\": {\"K\": 1}\n  }\n}}"
+        ),
+        "{\"a\": { // c\n  \"t\": {\n    \"args\": [],\n    \"type\": \"custom\",\n    \"command\": \"/new\", // mine\n    \
+         \"env\": {\"K\": 1}\n  }\n}}"
+    );
+    assert_eq!(
+        with(r#"{"a": {"t": "x"}}"#),
+        "{\"a\": {\"t\": {\n  \"type\": \"custom\",\n  \"command\": \"/new\",\n  \"args\": [],\n  \"env\": {}\n}}}"
+    );
+    let acpx = json!({ "argv": ["/new"] });
+    let old = r#"{"agents": {"t": {"command": "/old", "args": []}}}"#;
+    let new = with_entry(old, &keys(&["agents", "t"]), &acpx).unwrap();
+    assert_eq!(jsonc::parse(&new).unwrap(), json!({ "agents": { "t": acpx } }));
+}
+
+#[cfg(unix)]
+#[test]
+fn the_folders_of_a_new_file_and_the_file_itself_may_be_behind_links() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let real = real_path(folder.path()).unwrap();
+    std::fs::create_dir(real.join("dotfiles")).unwrap();
+    symlink("dotfiles", real.join("link")).unwrap();
+    let (path, text) = read(&real.join("link/zed/settings.json")).unwrap();
+    assert_eq!((path, text), (real.join("dotfiles/zed/settings.json"), None));
+    private_file::write(&real.join("dotfiles/s.json"), b"{}").unwrap();
+    let (path, text) = read(&real.join("link/s.json")).unwrap();
+    assert_eq!((path, text.as_deref()), (real.join("dotfiles/s.json"), Some("{}")));
+    symlink("nothing", real.join("dangling")).unwrap();
+    assert!(read(&real.join("dangling")).is_err());
+}

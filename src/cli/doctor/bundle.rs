@@ -1,0 +1,126 @@
+//! `turnwright doctor --report`: everything that somebody who helps needs, in one file that is safe to
+//! attach. It has no key, nothing of a prompt, an answer or a file, and no arguments or results of calls.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::facts::shown_settings;
+use super::scrub::scrub;
+use crate::config::{Config, EffectiveSetting};
+use crate::session::last_client;
+use turnwright_store::history::{CallRecord, HistoryQuery, find_calls};
+use turnwright_store::sessions::{self, SessionFilter};
+use turnwright_store::{SessionRow, Store, StoreError};
+use turnwright_types::timestamp::rfc3339;
+
+/// How much of the end of the log is in the report, in bytes.
+const LOG_TAIL: u64 = 64 * 1024;
+/// How many calls of the last session are in it.
+const MAX_CALLS: usize = 100;
+
+/// A report that lacks only what the doctor says.
+pub(super) struct ReportBundle {
+    path: PathBuf,
+    home: Option<String>,
+    settings: String,
+    client: String,
+    session: String,
+    log: String,
+}
+
+impl ReportBundle {
+    /// Reads what will be in the report, before the doctor adds to it.
+    ///
+    /// # Errors
+    /// If the file exists.
+    pub(super) fn prepare(path: &Path, config: &Config) -> io::Result<ReportBundle> {
+        if path.symlink_metadata().is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let state = &config.paths.state;
+        let line = |it: &EffectiveSetting| format!("{} = {} ({})\n", it.name, it.value, it.from);
+        let client = last_client(state).map(|it| format!("{it:#}\n"));
+        Ok(ReportBundle {
+            path: path.to_path_buf(),
+            home: config.home().map(|it| it.display().to_string()),
+            settings: shown_settings(config).iter().map(line).collect(),
+            client: client.unwrap_or_else(|| "none\n".to_owned()),
+            session: last_session(state).unwrap_or_else(|it| format!("{it}\n")),
+            log: log_tail(&state.join("turnwright.log")).unwrap_or_else(|_| "none\n".to_owned()),
+        })
+    }
+
+    /// Writes the report with what the doctor has said.
+    ///
+    /// # Errors
+    /// If the file exists by now, or cannot be written.
+    pub(super) fn write(&self, said: &str) -> io::Result<()> {
+        let mut text = format!(
+            "# turnwright report\n\nMade by `turnwright doctor --report` at {}. Keys, and whatever looks like one, are \
+             removed.\n",
+            rfc3339(SystemTime::now())
+        );
+        for (title, part) in [
+            ("Doctor", said),
+            ("Settings in force", &self.settings),
+            ("Editor seen last", &self.client),
+            ("Last session", &self.session),
+            ("Log", &self.log),
+        ] {
+            let part = scrub(part, self.home.as_deref()).replace("````", "'```");
+            text.push_str(&format!("\n## {title}\n\n````text\n{part}````\n"));
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(&self.path)?.write_all(text.as_bytes())
+    }
+}
+
+/// What has happened in the session that was used last: which tools were called, and how that ended.
+fn last_session(state: &Path) -> Result<String, StoreError> {
+    let store = Store::new(state);
+    if !store.exists() {
+        return Ok("none\n".to_owned());
+    }
+    store.read_blocking(|connection| {
+        let (found, _) = sessions::list(connection, &SessionFilter::default(), None, 1)?;
+        let Some(session) = found.into_iter().next() else { return Ok("none\n".to_owned()) };
+        let id = Some(session.id.clone());
+        let query = HistoryQuery { session: id, limit: MAX_CALLS, ..HistoryQuery::default() };
+        let calls = find_calls(connection, &query)?.rows;
+        Ok(session_text(&session, &calls))
+    })
+}
+
+fn session_text(session: &SessionRow, calls: &[CallRecord]) -> String {
+    let mut text = format!("{}, last used {}\n", session.id, rfc3339(session.updated_at));
+    for call in calls.iter().rev() {
+        let took = call.duration_ms.map(|it| format!(", {it:.0} ms")).unwrap_or_default();
+        let (turn, tool, status) = (call.turn, &call.tool, call.status.as_str());
+        text.push_str(&format!("{} turn {turn}: {tool}: {status}{took}\n", rfc3339(call.at)));
+    }
+    text
+}
+
+/// The end of the log, from the beginning of a line.
+fn log_tail(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut file = fs::File::open(path)?;
+    let skipped = file.metadata()?.len().saturating_sub(LOG_TAIL);
+    file.seek(SeekFrom::Start(skipped))?;
+    let mut bytes = Vec::new();
+    file.take(LOG_TAIL).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let start = if skipped == 0 { 0 } else { text.find('\n').map_or(text.len(), |it| it + 1) };
+    let mut tail = text[start..].to_owned();
+    if !tail.ends_with('\n') {
+        tail.push('\n');
+    }
+    Ok(tail)
+}

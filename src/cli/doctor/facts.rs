@@ -1,0 +1,142 @@
+//! What somebody who helps has to know besides the checks: the system, the program, the stored sessions,
+//! the disk, the editor and the settings in force. Nothing of it is checked, and nothing is changed.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use serde_json::{Map, Value, json};
+
+use super::DoctorReport;
+use crate::config::{Config, EffectiveSetting};
+use crate::session::last_client;
+use turnwright_store::{Store, StoreError};
+use turnwright_types::byte_size::format_bytes;
+use turnwright_types::io_fault::io_fault;
+
+/// With less free space a database may fail soon.
+const LITTLE_SPACE: u64 = 200 * 1024 * 1024;
+
+impl DoctorReport {
+    pub(super) fn facts(&mut self, config: &Config) {
+        self.platform();
+        self.store(config);
+        self.disk(&config.paths.state);
+        self.client(&config.paths.state);
+        self.settings_in_force(config);
+    }
+
+    fn platform(&mut self) {
+        let system = format!("{} {}{}", std::env::consts::OS, std::env::consts::ARCH, kernel());
+        let program = std::env::current_exe();
+        let program = program.map_or_else(|it| io_fault(&it), |it| it.display().to_string());
+        self.print_field("platform", &system);
+        self.print_field("program", &program);
+        self.set("platform", system);
+        self.set("program", program);
+    }
+
+    /// Counts the stored sessions, which shows whether the database can be read.
+    fn store(&mut self, config: &Config) {
+        let store = Store::new(&config.paths.state);
+        let path = config.paths.state.join("sessions.db");
+        let size = path.metadata().map_or(0, |it| it.len());
+        let count = |it: &Connection| -> Result<u64, StoreError> {
+            Ok(it.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0))?)
+        };
+        let counted = if store.exists() { store.read_blocking(count) } else { Ok(0) };
+        let error = counted.as_ref().err().map(ToString::to_string);
+        let shown = match (&counted, &error) {
+            (Ok(number), _) => format!("{number} sessions, {}", format_bytes(size)),
+            (_, error) => format!("! {}", error.as_deref().unwrap_or_default()),
+        };
+        self.print_field("store", &format!("{}: {shown}", path.display()));
+        let number = counted.ok();
+        self.set(
+            "store",
+            json!({ "path": path, "sessions": number, "bytes": size, "error": error }),
+        );
+    }
+
+    fn disk(&mut self, state: &Path) {
+        let free = free_space(state);
+        if let Some(free) = free {
+            let mark = if free < LITTLE_SPACE { "! only " } else { "" };
+            self.print_field("disk", &format!("{mark}{} free", format_bytes(free)));
+        }
+        self.set("disk", json!({ "free": free }));
+    }
+
+    fn client(&mut self, state: &Path) {
+        let client = last_client(state);
+        let shown = client.as_ref().map_or_else(|| "none yet".to_owned(), client_text);
+        self.print_field("editor", &shown);
+        self.set("editor", client);
+    }
+
+    /// Those that somebody has chosen. The JSON has all.
+    fn settings_in_force(&mut self, config: &Config) {
+        let settings = shown_settings(config);
+        let chosen = settings.iter().filter(|it| it.from != "built in" && it.value != "not set");
+        let mut label = "in force";
+        for it in chosen {
+            self.print_field(label, &format!("{} = {} ({})", it.name, it.value, it.from));
+            label = "";
+        }
+        self.set("in_force", json!(settings));
+    }
+}
+
+/// The effective settings, without the words of the user's instructions.
+pub(super) fn shown_settings(config: &Config) -> Vec<EffectiveSetting> {
+    let mut settings = config.settings();
+    for setting in settings.iter_mut().filter(|it| it.name == "agent.system_prompt") {
+        setting.value = format!("{} characters", setting.value.chars().count());
+    }
+    settings
+}
+
+/// `Zed 0.200.1: fs.readTextFile, terminal`
+fn client_text(client: &Value) -> String {
+    let info = |field: &str| client["clientInfo"][field].as_str();
+    let name = info("title").or_else(|| info("name")).unwrap_or("without a name");
+    let version = info("version").map(|it| format!(" {it}")).unwrap_or_default();
+    let mut able = Vec::new();
+    if let Value::Object(all) = &client["clientCapabilities"] {
+        capabilities(all, "", &mut able);
+    }
+    let able = if able.is_empty() { "no capabilities".to_owned() } else { able.join(", ") };
+    format!("{name}{version}: {able}")
+}
+
+fn capabilities(of: &Map<String, Value>, prefix: &str, found: &mut Vec<String>) {
+    for (name, value) in of {
+        match value {
+            Value::Object(inner) if !inner.is_empty() => {
+                capabilities(inner, &format!("{prefix}{name}."), found);
+            }
+            Value::Null | Value::Bool(false) => {}
+            _ => found.push(format!("{prefix}{name}")),
+        }
+    }
+}
+
+/// The version of the system, where a file tells it.
+fn kernel() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+    release.map(|it| format!(", Linux {}", it.trim())).unwrap_or_default()
+}
+
+/// The bytes that this user can still write where the folder is or will be.
+fn free_space(folder: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    {
+        let existing = folder.ancestors().find(|it| it.exists())?;
+        let about = rustix::fs::statvfs(existing).ok()?;
+        Some(about.f_bavail.saturating_mul(about.f_frsize))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = folder;
+        None
+    }
+}

@@ -1,0 +1,177 @@
+//! Removes from a text whatever may be a secret, so that it can be given away: also keys that this process
+//! does not know, such as an old one in the log. Too much is removed rather than too little.
+
+use turnwright_types::redact;
+
+/// Stands for what was removed.
+const REMOVED: &str = "[…]";
+/// The ends of names whose value is a secret.
+const SECRET_NAMES: &[&str] = &[
+    "key",
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "pwd",
+    "authorization",
+    "auth",
+    "credential",
+    "credentials",
+    "cookie",
+    "signature",
+];
+/// The words before a key in a header.
+const SCHEMES: &[&str] = &["bearer", "basic"];
+/// The beginnings of the keys of well-known services.
+const KEY_PREFIXES: &[&str] =
+    &["sk-", "sk_", "gsk_", "xai-", "nvapi-", "hf_", "ghp_", "gho_", "github_pat_", "AIza", "eyJ"];
+/// A word with a known beginning is a key from this length.
+const MIN_PREFIXED_LENGTH: usize = 8;
+/// Letters and digits in a row that are neither a word nor a number.
+const MIN_RANDOM_LENGTH: usize = 16;
+
+/// The text without keys, in any form, and with `~` in place of the home folder.
+pub(super) fn scrub(text: &str, home: Option<&str>) -> String {
+    let text = redact::text(text);
+    let text = match home.filter(|it| it.len() > 1) {
+        Some(home) => text.replace(home, "~"),
+        None => text.into_owned(),
+    };
+    text.split_inclusive('\n')
+        .map(|it| without_keys(&without_values(&without_url_secrets(it))))
+        .collect()
+}
+
+/// Removes user info and queries of URLs.
+fn without_url_secrets(line: &str) -> String {
+    let ends = |it: char| it.is_whitespace() || "\"'`<>|\\".contains(it);
+    let mut clean = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find("://") {
+        let (before, url) = rest.split_at(at + 3);
+        clean.push_str(before);
+        let (url, after) = url.split_at(url.find(ends).unwrap_or(url.len()));
+        let host_end = url.find(['/', '?', '#']).unwrap_or(url.len());
+        let host = match url[..host_end].rfind('@') {
+            Some(at) => {
+                clean.push_str(REMOVED);
+                &url[at..]
+            }
+            None => url,
+        };
+        let query = host.find(['?', '#']);
+        clean.push_str(&host[..query.unwrap_or(host.len())]);
+        if query.is_some() {
+            clean.push('?');
+            clean.push_str(REMOVED);
+        }
+        rest = after;
+    }
+    clean + rest
+}
+
+fn is_name_char(it: char) -> bool {
+    it.is_ascii_alphanumeric() || it == '_' || it == '-'
+}
+
+/// Removes what follows the name of a secret, as in `API_KEY=…`, `"token": "…"` and `Bearer …`.
+fn without_values(line: &str) -> String {
+    let mut clean = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(start) = rest.find(is_name_char) {
+        let (before, from_name) = rest.split_at(start);
+        let length = from_name.find(|it| !is_name_char(it)).unwrap_or(from_name.len());
+        let (name, after) = from_name.split_at(length);
+        clean.push_str(before);
+        clean.push_str(name);
+        rest = after;
+        let name = name.to_ascii_lowercase();
+        let gap = if SCHEMES.contains(&name.as_str()) {
+            after.len() - after.trim_start_matches(' ').len()
+        } else if SECRET_NAMES.iter().any(|it| name.ends_with(it)) {
+            assignment(after).unwrap_or(0)
+        } else {
+            0
+        };
+        let value = value_length(&after[gap..]);
+        if gap > 0 && value > 0 {
+            clean.push_str(&after[..gap]);
+            clean.push_str(REMOVED);
+            rest = &after[gap + value..];
+        }
+    }
+    clean + rest
+}
+
+/// The length of `=` or `:`, with blanks and quotes around it.
+fn assignment(text: &str) -> Option<usize> {
+    let around = |it: char| it == ' ' || it == '"' || it == '\'' || it == '\\';
+    let sign = text.trim_start_matches(around);
+    let value = sign.strip_prefix([':', '=']).map(|it| it.trim_start_matches(['>', '=']))?;
+    Some(text.len() - value.trim_start_matches(around).len())
+}
+
+/// The length of a value up to the end of the line or of what encloses it.
+fn value_length(text: &str) -> usize {
+    let is_end = |it: char| "\"'`,;)}]\r\n".contains(it);
+    let value = &text[..text.find(is_end).unwrap_or(text.len())];
+    let first = value.split(' ').next().unwrap_or_default();
+    // After the name of a scheme comes the key.
+    if SCHEMES.iter().any(|it| first.eq_ignore_ascii_case(it)) { value.len() } else { first.len() }
+}
+
+/// Removes words that look like keys by themselves.
+fn without_keys(line: &str) -> String {
+    let in_word = |it: char| is_name_char(it) || "+=~%".contains(it);
+    let mut clean = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(start) = rest.find(in_word) {
+        let (before, from_word) = rest.split_at(start);
+        let length = from_word.find(|it| !in_word(it)).unwrap_or(from_word.len());
+        let (word, after) = from_word.split_at(length);
+        clean.push_str(before);
+        clean.push_str(if looks_like_key(word) { REMOVED } else { word });
+        rest = after;
+    }
+    clean + rest
+}
+
+fn looks_like_key(word: &str) -> bool {
+    let has_prefix = KEY_PREFIXES.iter().any(|it| word.contains(it));
+    let is_random = |part: &str| {
+        part.len() >= MIN_RANDOM_LENGTH
+            && part.contains(|it: char| it.is_ascii_digit())
+            && part.contains(|it: char| it.is_ascii_alphabetic())
+    };
+    (has_prefix && word.len() >= MIN_PREFIXED_LENGTH)
+        || word.split(|it: char| !it.is_ascii_alphanumeric()).any(is_random)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_may_be_a_key_is_removed() {
+        for (text, expected) in [
+            ("OPENAI_API_KEY=hunter2 model=gpt-5", "OPENAI_API_KEY=[…] model=gpt-5"),
+            ("{\"token\": \"hunter2\", \"a\": 1}", "{\"token\": \"[…]\", \"a\": 1}"),
+            ("Authorization: Bearer hunter2\n", "Authorization: […]\n"),
+            ("with bearer hunter2 in it", "with bearer […] in it"),
+            ("env NOTES_TOKEN => 'hunter2'", "env NOTES_TOKEN => '[…]'"),
+            ("https://me:hunter2@h.org/v1?key=hunter2 x", "https://[…]@h.org/v1?[…] x"),
+            ("(http://h:80/v1)", "(http://h:80/v1)"),
+            ("old key sk-hunter2 refused", "old key […] refused"),
+            ("a0b1c2d3e4f5a6b7c8, then", "[…], then"),
+            // What helps is kept.
+            ("model claude-sonnet-4-20250514 at qwen2.5-coder-1.5b-instruct-q4_k_m", ""),
+            ("session 0198c4e2-7d6a-7bb2-a1f3-1c2d3e4f5a6b", ""),
+            ("     key        set, from OPENAI_API_KEY", ""),
+            ("2026-11-24T02:00:00.123456Z  WARN turnwright_llm: 429 Too Many Requests", ""),
+        ] {
+            let expected = if expected.is_empty() { text } else { expected };
+            assert_eq!(scrub(text, None), expected);
+        }
+        assert_eq!(scrub("/home/me/x", Some("/home/me")), "~/x");
+    }
+}

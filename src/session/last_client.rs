@@ -1,0 +1,52 @@
+//! The client that has opened a session last, as `turnwright doctor` shows it: its name, its version and
+//! what it can do. `turnwright run` does not count.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::SessionHost;
+use turnwright_types::redact;
+use turnwright_workspace::private_file;
+
+/// A client that sends more is not stored.
+const MAX_FILE_SIZE: usize = 16 * 1024;
+
+fn path(state: &Path) -> PathBuf {
+    state.join("last_client.json")
+}
+
+/// What the last client has sent with `initialize`. None if there was none.
+pub(crate) fn last_client(state: &Path) -> Option<Value> {
+    let text = private_file::read(&path(state), MAX_FILE_SIZE as u64).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+impl SessionHost {
+    /// Keeps what a client has sent with `initialize` until it opens a session.
+    pub(crate) fn set_client(&self, params: &Value) {
+        let name = params.pointer("/clientInfo/name").and_then(Value::as_str);
+        if name == Some("turnwright run") {
+            return;
+        }
+        let shown = json!({
+            "clientInfo": params.get("clientInfo"),
+            "protocolVersion": params.get("protocolVersion"),
+            "clientCapabilities": params.get("clientCapabilities"),
+        });
+        let text = redact::text(&shown.to_string()).into_owned();
+        *self.new_client.lock() = (text.len() < MAX_FILE_SIZE).then_some(text);
+    }
+
+    /// Stores it, unless it is the one that is stored. Blocks.
+    pub(super) fn store_client(&self) {
+        let Some(text) = self.new_client.lock().take() else { return };
+        let path = path(&self.config().paths.state);
+        if private_file::read(&path, MAX_FILE_SIZE as u64).is_ok_and(|it| it == text) {
+            return;
+        }
+        if let Err(error) = private_file::write(&path, text.as_bytes()) {
+            tracing::debug!("{}: {error}", path.display());
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! `turnwright config editor`: what it prints, what it writes, and what it leaves alone.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use turnwright_testing::process_waits;
+
+/// The exit status, stdout and stderr of `turnwright config editor`.
+fn editor(home: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    command
+        .args(["config", "editor"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env_clear()
+        .env("TURNWRIGHT_HOME", home.join("own"))
+        .env(if cfg!(windows) { "USERPROFILE" } else { "HOME" }, home)
+        .env(if cfg!(windows) { "APPDATA" } else { "XDG_CONFIG_HOME" }, home.join("settings"));
+    let output = process_waits::output(&mut command).unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// The path of the program as it stands in JSON.
+fn program() -> String {
+    let path = serde_json::Value::from(env!("CARGO_BIN_EXE_turnwright")).to_string();
+    path.trim_matches('"').to_owned()
+}
+
+#[test]
+fn the_printed_set_up_has_the_full_path() {
+    let home = tempfile::tempdir().unwrap();
+    for name in ["zed", "neovim", "emacs", "jetbrains", "vscode", "acpx"] {
+        let (status, text, errors) = editor(home.path(), &[name]);
+        assert_eq!((status, errors.as_str()), (0, ""), "{text}");
+        assert!(text.contains(&program()) && text.starts_with("# "), "{text}");
+    }
+    let (_, text, _) = editor(home.path(), &["jetbrains"]);
+    let file = home.path().join(".jetbrains/acp.json");
+    assert!(text.ends_with(&format!("On this machine the file is {}\n", file.display())), "{text}");
+    assert_eq!(editor(home.path(), &["toad"]).0, 0);
+    let (status, _, errors) = editor(home.path(), &["ed"]);
+    assert!(status == 2 && errors.contains("zed, neovim, emacs"), "{errors}");
+}
+
+#[cfg(not(target_os = "macos"))]
+#[test]
+fn the_entry_is_written_into_the_usual_file_and_nothing_else_changes() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join(if cfg!(windows) { "settings/Zed" } else { "settings/zed" });
+    let file = folder.join("settings.json");
+    fs::create_dir_all(&folder).unwrap();
+    let old = "// mine\n{\n\t\"theme\": \"x\", // dark, \"env\"\n\t\"env\": { \"KEY\": \"canary\" },\n}\n";
+    fs::write(&file, old).unwrap();
+    #[cfg(unix)]
+    let dotfile = {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dotfile = home.path().join("zed.json");
+        fs::rename(&file, &dotfile).unwrap();
+        fs::set_permissions(&dotfile, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&dotfile, &file).unwrap();
+        dotfile
+    };
+
+    // Nobody can answer the question.
+    let (status, text, errors) = editor(home.path(), &["zed", "--write"]);
+    assert!(status == 1 && errors.contains("add --yes"), "{errors}");
+    assert!(text.contains("+\t\"agent_servers\": {") && !text.contains("canary"), "{text}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), old);
+
+    let (status, text, _) = editor(home.path(), &["zed", "--write", "--yes"]);
+    assert!(status == 0 && text.ends_with("Written.\n"), "{text}");
+    let entry = format!(
+        "\n\t\"agent_servers\": {{\n\t\t\"turnwright\": {{\n\t\t\t\"type\": \"custom\",\n\t\t\t\"command\": \
+         \"{}\",\n\t\t\t\"args\": [],\n\t\t\t\"env\": {{}}\n\t\t}}\n\t}},",
+        program()
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), old.replacen('{', &format!("{{{entry}"), 1));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert!(file.is_symlink());
+        assert_eq!(dotfile.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    }
+    let (status, text, _) = editor(home.path(), &["zed", "--write"]);
+    assert!(status == 0 && text.starts_with("Already set up in "), "{text}");
+}
+
+#[test]
+fn what_cannot_be_parsed_or_is_code_is_printed_and_not_written() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("acp.json");
+    for wrong in ["{ 'agent_servers': {} }", "[]", "{ \"agent_servers\": 1 }", "\u{0}"] {
+        fs::write(&file, wrong).unwrap();
+        let arguments = ["jetbrains", "--write", "--yes", "--file", file.to_str().unwrap()];
+        let (status, text, errors) = editor(home.path(), &arguments);
+        assert!(status == 1 && text.contains(&program()), "{text}");
+        assert!(errors.contains("acp.json cannot be changed: "), "{errors}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), wrong);
+    }
+    for (name, why) in
+        [("neovim", "is Lua code"), ("emacs", "is Lisp code"), ("toad", "command line")]
+    {
+        let (status, text, errors) = editor(home.path(), &[name, "--write", "--yes"]);
+        assert!(status == 1 && errors.contains(why) && text.starts_with("# "), "{errors}");
+    }
+    // A file that is not there is made, with its folders.
+    let (status, _, errors) = editor(home.path(), &["acpx", "--write", "--yes"]);
+    assert_eq!((status, errors.as_str()), (0, ""));
+    let made = fs::read_to_string(home.path().join(".acpx/config.json")).unwrap();
+    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+    assert_eq!(made["agents"]["turnwright"]["argv"][0], env!("CARGO_BIN_EXE_turnwright"));
+}

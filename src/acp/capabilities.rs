@@ -6,12 +6,13 @@ use serde_json::{Map, Value, json};
 use super::error::read_params;
 use super::extensions;
 use super::wire::schema::{
-    AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities,
-    ElicitationCapabilities, Implementation, InitializeRequest, InitializeResponse,
-    McpCapabilities, PromptCapabilities, SessionAdditionalDirectoriesCapabilities,
-    SessionArchiveCapabilities, SessionCapabilities, SessionCloseCapabilities,
-    SessionDeleteCapabilities, SessionForkCapabilities, SessionListCapabilities,
-    SessionResumeCapabilities, SessionStatusCapabilities, SessionSystemPromptCapabilities,
+    AgentAuthCapabilities, AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal,
+    AuthStatusCapabilities, ClientCapabilities, ElicitationCapabilities, Implementation,
+    InitializeRequest, InitializeResponse, McpCapabilities, PromptCapabilities,
+    ProvidersCapabilities, SessionAdditionalDirectoriesCapabilities, SessionArchiveCapabilities,
+    SessionCapabilities, SessionCloseCapabilities, SessionDeleteCapabilities,
+    SessionForkCapabilities, SessionListCapabilities, SessionResumeCapabilities,
+    SessionStatusCapabilities, SessionSystemPromptCapabilities,
     SessionSystemPromptModeCapabilities, SessionSystemPromptOverrideCapabilities,
     SessionTitleCapabilities,
 };
@@ -167,6 +168,8 @@ pub(super) fn initialize_response(
         .session_capabilities(sessions)
         // The deprecated SSE transport is not supported (R-MCP-3).
         .mcp_capabilities(McpCapabilities::new().http(true))
+        .auth(AgentAuthCapabilities::new().status(AuthStatusCapabilities::new()))
+        .providers(ProvidersCapabilities::new())
         .meta(extensions::advertised_methods());
     InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(capabilities)

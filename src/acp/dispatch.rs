@@ -9,11 +9,12 @@ use super::extensions;
 use super::handlers;
 use super::responder::Responder;
 use super::wire::{
-    ArchiveSession, Authenticate, CloseSession, DeleteSession, ForkSession, GetMessages,
-    GetSessionStatus, Initialize, ListSessions, LoadSession, NewSession, Prompt, RequestMethod,
-    ResumeSession, SetConfigOption, SetMode, SetModel, SetSessionTitle, Steer, UnarchiveSession,
+    ArchiveSession, AuthStatus, Authenticate, CloseSession, DeleteSession, DisableProvider,
+    ForkSession, GetMessages, GetSessionStatus, Initialize, ListProviders, ListSessions,
+    LoadSession, NewSession, Prompt, RequestMethod, ResumeSession, SetConfigOption, SetMode,
+    SetModel, SetProvider, SetSessionTitle, Steer, UnarchiveSession,
 };
-use super::{saved_sessions, sessions};
+use super::{providers, saved_sessions, sessions};
 use crate::error::Error;
 use turnwright_rpc::{Params, RequestId, RpcError};
 
@@ -27,6 +28,10 @@ impl Connection {
         Router { connection: self, id: Some(id), method, params }
             .on::<Initialize>(handlers::initialize)
             .on::<Authenticate>(handlers::authenticate)
+            .on::<AuthStatus>(providers::status)
+            .on::<ListProviders>(providers::list)
+            .on::<SetProvider>(providers::set)
+            .on::<DisableProvider>(providers::disable)
             .on::<NewSession>(sessions::new)
             .on::<LoadSession>(sessions::load)
             .on::<ResumeSession>(sessions::resume)

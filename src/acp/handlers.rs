@@ -50,7 +50,8 @@ pub(super) fn authenticate(
     reply: Responder<Authenticate>,
 ) {
     let (host, offer) = (&connection.host, connection.offer.clone());
-    let task = offer::authenticate(host, offer, method_id.0.to_string(), reply);
+    let peer = connection.peer.clone();
+    let task = offer::authenticate(host, peer, offer, method_id.0.to_string(), reply);
     // A session that is opened next finds the method in effect.
     connection.offer = offer::later(host, task);
 }

@@ -13,6 +13,7 @@ mod helper_sessions;
 mod user_question;
 mod saved_sessions;
 mod client;
+mod providers;
 mod responder;
 mod mcp_servers;
 mod offer;

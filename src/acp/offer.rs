@@ -8,11 +8,13 @@ use futures_util::future::{BoxFuture, Shared};
 use tokio::task::spawn_blocking;
 
 use super::capabilities::{self, ClientCaps};
+use super::providers;
 use super::responder::Responder;
 use super::wire::schema::{AuthMethod, AuthenticateResponse};
 use super::wire::{Authenticate, Initialize};
 use crate::error::Error;
 use crate::session::{Modalities, SessionHost};
+use turnwright_rpc::Peer;
 
 /// What `initialize` has offered to the client.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +71,7 @@ pub(super) fn initialize(
 /// Answers `authenticate`. The offer stays the same.
 pub(super) fn authenticate(
     host: &Arc<SessionHost>,
+    peer: Peer,
     offer: PendingOffer,
     method: String,
     reply: Responder<Authenticate>,
@@ -76,10 +79,12 @@ pub(super) fn authenticate(
     let host = Arc::clone(host);
     async move {
         let offer = offer.await;
-        match choose_method(host, &offer, &method).await {
+        let before = providers::account_status(Arc::clone(&host)).await;
+        match choose_method(Arc::clone(&host), &offer, &method).await {
             Ok(()) => reply.ok(&AuthenticateResponse::new()),
             Err(error) => reply.fail(&error),
         }
+        providers::notify_change(host, &peer, &before).await;
         offer
     }
 }

@@ -33,6 +33,12 @@ methods! {
     // Any version of the protocol is accepted.
     Initialize "initialize" (serde_json::Value) -> schema::InitializeResponse;
     Authenticate "authenticate" (schema::AuthenticateRequest) -> schema::AuthenticateResponse;
+    AuthStatus "auth/status" (schema::AuthStatusRequest) -> schema::AuthStatusResponse;
+    ListProviders "providers/list"
+        (schema::ListProvidersRequest) -> schema::ListProvidersResponse;
+    SetProvider "providers/set" (schema::SetProviderRequest) -> schema::SetProviderResponse;
+    DisableProvider "providers/disable"
+        (schema::DisableProviderRequest) -> schema::DisableProviderResponse;
     NewSession "session/new" (schema::NewSessionRequest) -> schema::NewSessionResponse;
     // Some clients leave out required fields.
     LoadSession "session/load" (serde_json::Value) -> schema::LoadSessionResponse;

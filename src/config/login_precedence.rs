@@ -19,7 +19,8 @@ impl Config {
     /// The name of the model that was chosen with the last login, unless it is the default endpoint's own or
     /// another server is named.
     pub(super) fn login_model(&self, logins: &Logins) -> Option<String> {
-        let last = logins.last().filter(|_| self.process_base_url().is_none())?;
+        let is_other = self.process_base_url().is_some() || self.is_set_by_client();
+        let last = logins.last().filter(|_| !is_other)?;
         if last.is_default_endpoint() { None } else { last.full_model_name() }
     }
 
@@ -35,6 +36,9 @@ impl Config {
     /// The login for the endpoint without a name. If the environment or a flag defines the endpoint, that is
     /// a login for the very same server, because a key is sent only to the server that it was given for.
     pub(super) fn endpoint_login<'a>(&self, logins: &'a Logins) -> Option<&'a StoredLogin> {
+        if self.is_set_by_client() {
+            return None;
+        }
         let has_key = self.variables.keys.contains_key(OPENAI_KEY_VARIABLE);
         match self.process_base_url().or_else(|| has_key.then_some(OPENAI_BASE_URL)) {
             Some(base_url) => logins.for_server(base_url),
@@ -44,6 +48,9 @@ impl Config {
 
     /// The endpoint without a name.
     pub(super) fn default_endpoint(&self, logins: &Logins) -> Option<DefaultEndpoint> {
+        if self.is_set_by_client() {
+            return self.client_endpoint();
+        }
         let login = self.endpoint_login(logins);
         let variable = self.variables.keys.get(OPENAI_KEY_VARIABLE).map(|secret| ProviderKey {
             secret: secret.clone(),
@@ -62,7 +69,7 @@ impl Config {
         let is_openai = is_openai_url(&base_url);
         let model = login.and_then(|it| it.model.clone());
         let model = model.or_else(|| is_openai.then(|| OPENAI_DEFAULT_MODEL.to_owned()));
-        Some(DefaultEndpoint { base_url, key, model })
+        Some(DefaultEndpoint { base_url, key, headers: Vec::new(), model })
     }
 
     /// The key for the usual base URL of a well-known provider.

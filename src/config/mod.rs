@@ -4,6 +4,7 @@
 mod change;
 mod check;
 mod checks;
+mod client_provider;
 mod document;
 mod environment;
 mod file;
@@ -33,11 +34,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use parking_lot::Mutex;
 use turnwright_policy::permission::Mode;
 use turnwright_workspace::private_file;
 
 pub(crate) use change::SettingChange;
 pub(crate) use checks::{CheckTable, MAX_CHECKS, usable as usable_checks};
+pub(crate) use client_provider::{AccountStatus, ClientProvider, SignIn};
 #[cfg(unix)]
 pub(crate) use environment::has_variable;
 pub(crate) use environment::take_environment;
@@ -142,6 +146,8 @@ pub(crate) struct Config {
     pub flags: Flags,
     variables: EnvironmentVariables,
     file: UserFile,
+    /// The default provider as the client has set it.
+    client_provider: Mutex<ClientProvider>,
 }
 
 impl Config {
@@ -153,7 +159,7 @@ impl Config {
         paths: Paths,
     ) -> Config {
         let inherited = std::mem::take(&mut variables.inherited);
-        Config { paths, inherited, flags, variables, file }
+        Config { paths, inherited, flags, variables, file, client_provider: Mutex::default() }
     }
 
     /// The path of the user's file, which need not exist.
@@ -293,6 +299,9 @@ impl Config {
     }
 
     fn default_provider(&self, file: &ConfigFile) -> Result<Provider, ConfigError> {
+        if self.is_disabled_by_client() {
+            return Ok(Provider::Unconfigured);
+        }
         let sources = self.sources(file);
         let wanted = self.process_model().or(file.model.as_deref()).map(str::to_owned);
         let wanted = wanted.or_else(|| self.login_model(&sources.logins));
@@ -317,6 +326,9 @@ impl Config {
 
     /// What is missing where no model is configured.
     pub(crate) fn missing_model(&self) -> String {
+        if self.is_disabled_by_client() {
+            return "The client has disabled the provider of the model. Enable it there".to_owned();
+        }
         let unserved = self.model_without_provider();
         let unserved = unserved.map(|it| format!("No provider is configured for the model `{it}`"));
         let found = self.keys_of_well_known_providers(&self.logins());
@@ -384,6 +396,7 @@ impl Config {
         let mut secrets: Vec<String> =
             self.variables.keys.values().map(|it| it.expose().to_owned()).collect();
         secrets.extend(self.logins().all().iter().filter_map(|it| it.key.clone()));
+        secrets.extend(self.client_secrets());
         let Ok(file) = self.file.load() else { return secrets };
         for section in file.providers.values() {
             let kept = section.key_file.as_ref().and_then(|it| self.read_key_file(it).ok());

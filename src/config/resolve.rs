@@ -21,6 +21,7 @@ use super::{ConfigError, Logins, request_fields};
 pub(super) struct DefaultEndpoint {
     pub(super) base_url: String,
     pub(super) key: Option<ProviderKey>,
+    pub(super) headers: Vec<(String, Secret)>,
     /// The model to use if none is named.
     pub(super) model: Option<String>,
 }
@@ -156,6 +157,7 @@ impl ProviderSources<'_> {
                     EndpointSettings {
                         base_url: default.base_url.clone(),
                         key: default.key.clone(),
+                        headers: default.headers.clone(),
                         request: self.request_fields(model.as_deref(), []),
                         model,
                         silence_limit: self.silence_limit(),

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::load::{LoadedProject, ServerLaunch};
 use super::model_cache::ModelCache;
-use crate::config::{Config, ModelProfiles, Provider};
+use crate::config::{AccountStatus, Config, ModelProfiles, Provider};
 use crate::error::Error;
 use crate::mcp::SessionServers;
 use crate::tools::{
@@ -121,6 +121,11 @@ impl SessionHost {
         // Invalid settings are reported by `session/new`, where the user sees them.
         let is_missing = self.config.provider() == Ok(Provider::Unconfigured);
         is_missing.then(|| self.config.missing_model())
+    }
+
+    /// Where the keys are, for the client to show. Reads files.
+    pub(crate) fn account_status(&self) -> AccountStatus {
+        self.config.account_status(self.offline.load(Ordering::Relaxed))
     }
 
     /// Uses the built-in offline model until another one is configured.

@@ -25,6 +25,7 @@ mod cancel_request;
 mod checkpoint;
 mod client_files;
 mod client_options;
+mod client_provider;
 mod compaction;
 mod config;
 mod content;

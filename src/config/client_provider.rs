@@ -1,0 +1,121 @@
+//! The default provider as the client sets it for this process (`providers/set`). It is kept in memory only,
+//! and gets none of the user's keys.
+
+use super::provider::{Provider, redacted_url};
+use super::resolve::{DefaultEndpoint, is_credential};
+use super::secret::Secret;
+use super::{Config, ConfigError, Logins};
+
+/// What the client has said about the default provider.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum ClientProvider {
+    /// Nothing: the user's settings apply.
+    #[default]
+    Unset,
+    /// The default endpoint is this one, with these headers.
+    Set { base_url: String, headers: Vec<(String, Secret)> },
+    /// There is no default provider.
+    Disabled,
+}
+
+/// Whether sessions can be opened without signing in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignIn {
+    Done,
+    Missing,
+    /// The model is the offline one, or its server has no key.
+    NotNeeded,
+    /// The settings cannot be read.
+    Unknown,
+}
+
+/// Where the keys are, as far as a client may show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AccountStatus {
+    pub sign_in: SignIn,
+    /// The name of each account, and whether it is that of the default model.
+    pub accounts: Vec<(String, bool)>,
+}
+
+impl Config {
+    pub(crate) fn set_client_provider(&self, provider: ClientProvider) {
+        *self.client_provider.lock() = provider;
+    }
+
+    /// Whether the client has replaced or disabled the default provider.
+    pub(super) fn is_set_by_client(&self) -> bool {
+        *self.client_provider.lock() != ClientProvider::Unset
+    }
+
+    pub(super) fn is_disabled_by_client(&self) -> bool {
+        *self.client_provider.lock() == ClientProvider::Disabled
+    }
+
+    /// The endpoint that the client has set.
+    pub(super) fn client_endpoint(&self) -> Option<DefaultEndpoint> {
+        match &*self.client_provider.lock() {
+            ClientProvider::Set { base_url, headers } => Some(DefaultEndpoint {
+                base_url: base_url.clone(),
+                key: None,
+                headers: headers.clone(),
+                model: None,
+            }),
+            ClientProvider::Unset | ClientProvider::Disabled => None,
+        }
+    }
+
+    /// The credentials among the headers that the client has set.
+    pub(super) fn client_secrets(&self) -> Vec<String> {
+        let ClientProvider::Set { headers, .. } = &*self.client_provider.lock() else {
+            return Vec::new();
+        };
+        let credentials = headers.iter().filter(|it| is_credential(&it.0));
+        // The last word: the value may be `Bearer KEY`.
+        let values = credentials.filter_map(|it| it.1.expose().split_whitespace().next_back());
+        values.map(str::to_owned).collect()
+    }
+
+    /// The base URL of the default provider, without secrets; `None` for the offline model or none at all.
+    /// Reads files.
+    pub(crate) fn default_base_url(&self) -> Option<String> {
+        match self.provider() {
+            Ok(Provider::Endpoint(endpoint)) => Some(endpoint.redacted_url()),
+            Ok(Provider::Offline | Provider::Unconfigured) | Err(_) => None,
+        }
+    }
+
+    /// Where the keys are. `is_offline` if the offline model serves where none is configured. Reads files.
+    pub(crate) fn account_status(&self, is_offline: bool) -> AccountStatus {
+        let stored = Logins::load(&self.paths).unwrap_or_default();
+        let mut accounts: Vec<_> = stored
+            .all()
+            .iter()
+            .filter(|it| it.key.is_some())
+            .map(|it| (it.name(), it.server().map(str::to_owned), false))
+            .collect();
+        let provider: Result<Provider, ConfigError> = self.provider();
+        let sign_in = match provider {
+            Ok(Provider::Unconfigured) if !is_offline => SignIn::Missing,
+            Ok(Provider::Offline | Provider::Unconfigured) => SignIn::NotNeeded,
+            Ok(Provider::Endpoint(endpoint)) => {
+                let has_header = endpoint.headers.iter().any(|it| is_credential(&it.0));
+                if endpoint.key.is_none() && !has_header {
+                    SignIn::NotNeeded
+                } else {
+                    let server = endpoint.base_url.trim_end_matches('/');
+                    match accounts.iter_mut().find(|it| it.1.as_deref() == Some(server)) {
+                        Some(account) => account.2 = true,
+                        None => {
+                            let name = endpoint.name.unwrap_or_else(|| redacted_url(server));
+                            accounts.push((name, None, true));
+                        }
+                    }
+                    SignIn::Done
+                }
+            }
+            Err(_) => SignIn::Unknown,
+        };
+        let accounts = accounts.into_iter().map(|it| (it.0, it.2)).collect();
+        AccountStatus { sign_in, accounts }
+    }
+}

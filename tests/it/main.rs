@@ -28,6 +28,7 @@ mod commands;
 mod config;
 mod crash;
 mod doctor;
+mod doctor_acp;
 mod doctor_report;
 mod editors;
 #[cfg(target_os = "linux")]

@@ -65,7 +65,8 @@ fn check(command: &[OsString], config: &Config) -> io::Result<bool> {
             None => line("ok", rule.name(), rule.meaning()),
             Some((first, count)) => {
                 is_fine = false;
-                let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+                let more =
+                    if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
                 line("FAIL", rule.name(), &format!("{first}{more}"));
             }
         }

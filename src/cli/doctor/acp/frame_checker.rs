@@ -64,7 +64,10 @@ pub(super) struct AgentRequest {
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// An answer, with the id of its request.
-    Answer { id: Value, body: Value },
+    Answer {
+        id: Value,
+        body: Value,
+    },
     Request(AgentRequest),
     Update(Value),
     /// A fault is noted, and the line is good for nothing.
@@ -322,7 +325,9 @@ mod tests {
     fn faults(lines: &[Value]) -> Vec<String> {
         let mut checker = FrameChecker::new();
         checker.sent(&json!(0), "session/new", &json!({}));
-        checker.received(&json!({ "jsonrpc": "2.0", "id": 0, "result": { "sessionId": "s" } }).to_string());
+        checker.received(
+            &json!({ "jsonrpc": "2.0", "id": 0, "result": { "sessionId": "s" } }).to_string(),
+        );
         checker.sent(&json!(1), "session/prompt", &json!({ "sessionId": "s" }));
         for line in lines {
             checker.received(&line.to_string());
@@ -336,7 +341,9 @@ mod tests {
     }
 
     fn call(status: &str) -> Value {
-        update(&json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "status": status }))
+        update(
+            &json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "status": status }),
+        )
     }
 
     fn call_update(status: &str) -> Value {
@@ -354,7 +361,8 @@ mod tests {
 
     #[test]
     fn a_turn_without_faults_has_none() {
-        let commands = json!({ "sessionUpdate": "available_commands_update", "availableCommands": [] });
+        let commands =
+            json!({ "sessionUpdate": "available_commands_update", "availableCommands": [] });
         let lines = [
             text(),
             call("pending"),
@@ -381,10 +389,7 @@ mod tests {
             (vec![other("error", json!({}))], "json: an answer needs either a result or an error"),
             (vec![other("extra", json!(1))], "json: a member that JSON-RPC does not have"),
             (vec![other("id", json!([1]))], "json: an id of a wrong type"),
-            (
-                vec![json!({ "jsonrpc": "2.0", "result": {} })],
-                "json: an answer without an id",
-            ),
+            (vec![json!({ "jsonrpc": "2.0", "result": {} })], "json: an answer without an id"),
             (vec![other("id", json!("1"))], "answers: an answer to \"1\", which nobody has asked"),
             (vec![end(), end()], "answers: the request 1 was answered twice"),
             (
@@ -397,19 +402,16 @@ mod tests {
             ),
             (vec![call("pending"), end()], "calls: the turn ended before its tool call c"),
             (vec![call_update("completed")], "calls: an update of the tool call c before it"),
-            (
-                vec![call("completed"), call_update("failed")],
-                "calls: the tool call c ends twice",
-            ),
+            (vec![call("completed"), call_update("failed")], "calls: the tool call c ends twice"),
             (vec![call("failed"), call("failed")], "calls: the tool call c is announced twice"),
             (vec![end(), text()], "order: agent_message_chunk after the answer to the prompt"),
-            (
-                vec![unknown],
-                "order: agent_message_chunk of a session before it was answered",
-            ),
+            (vec![unknown], "order: agent_message_chunk of a session before it was answered"),
         ] {
             let found = faults(&lines);
-            assert!(found.first().is_some_and(|it| it.starts_with(expected)), "{expected}: {found:?}");
+            assert!(
+                found.first().is_some_and(|it| it.starts_with(expected)),
+                "{expected}: {found:?}"
+            );
         }
     }
 }

@@ -128,7 +128,9 @@ impl AcpScript {
                     let seconds = ANSWER_LIMIT.as_secs();
                     return Err(match why {
                         NoLine::TimeOut => format!("no answer to {method} within {seconds} s"),
-                        NoLine::Ended => format!("the agent has ended before its answer to {method}"),
+                        NoLine::Ended => {
+                            format!("the agent has ended before its answer to {method}")
+                        }
                     });
                 }
             }
@@ -159,7 +161,9 @@ impl AcpScript {
         }
         if self.reply == QuestionReply::Cancel {
             let params = json!({ "sessionId": self.session });
-            self.send_frame(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }));
+            self.send_frame(
+                &json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }),
+            );
         }
         let option = |kind: &str| {
             let options = request.params["options"].as_array().into_iter().flatten();
@@ -233,7 +237,8 @@ impl AcpScript {
             return Ok(StepEnd::Skipped("it has asked nothing".to_owned()));
         }
         let written = self.command.folder.join("allowed.txt").exists();
-        let ended = kinds(&exchange.updates, "tool_call_update").any(|it| it["status"] == "completed");
+        let ended =
+            kinds(&exchange.updates, "tool_call_update").any(|it| it["status"] == "completed");
         if reason != "end_turn" || !written || !ended {
             return Err(format!("stop reason {reason:?}, written: {written}, completed: {ended}"));
         }
@@ -261,7 +266,9 @@ impl AcpScript {
         }
         let (_, reason) = self.turn("hello", QuestionReply::Reject)?;
         match reason.as_str() {
-            "end_turn" => Ok(StepEnd::Ok("the turn was cancelled, and the next one works".to_owned())),
+            "end_turn" => {
+                Ok(StepEnd::Ok("the turn was cancelled, and the next one works".to_owned()))
+            }
             _ => Err(format!("stop reason {reason:?} of the turn after the cancelled one")),
         }
     }

@@ -147,7 +147,8 @@ mod tests {
                         "properties" => {
                             let of = value.as_object().unwrap().iter();
                             let of = of.filter(|it| *it.0 != "_meta");
-                            let of: Map<_, _> = of.map(|it| (it.0.clone(), essence(it.1))).collect();
+                            let of: Map<_, _> =
+                                of.map(|it| (it.0.clone(), essence(it.1))).collect();
                             kept.insert(key.clone(), of.into());
                         }
                         "type" | "const" | "required" | "items" | "minimum" | "allOf" | "anyOf"
@@ -220,7 +221,8 @@ mod tests {
         let error = shapes.check("Error", &json!({ "code": "x", "message": "" })).unwrap_err();
         assert!(error.starts_with("code: "), "{error}");
         assert_eq!(shapes.check("Error", &json!({ "code": -32099, "message": "" })), Ok(()));
-        let initialized = json!({ "protocolVersion": 1, "agentCapabilities": { "loadSession": 1 } });
+        let initialized =
+            json!({ "protocolVersion": 1, "agentCapabilities": { "loadSession": 1 } });
         assert!(shapes.check("InitializeResponse", &initialized).is_err());
     }
 }

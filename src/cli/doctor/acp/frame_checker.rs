@@ -75,14 +75,14 @@ pub(super) enum Incoming {
 }
 
 /// A request that was sent.
-struct SentRequest {
+struct AwaitedRequest {
     method: String,
     session: Option<String>,
 }
 
 pub(super) struct FrameChecker {
     shapes: MessageShapes,
-    pending: HashMap<String, SentRequest>,
+    pending: HashMap<String, AwaitedRequest>,
     answered: HashSet<String>,
     /// The ids of the agent's requests.
     questions: HashSet<String>,
@@ -133,7 +133,7 @@ impl FrameChecker {
         if method == "session/load" {
             self.sessions.extend(session.clone());
         }
-        let request = SentRequest { method: method.to_owned(), session };
+        let request = AwaitedRequest { method: method.to_owned(), session };
         self.pending.insert(id.to_string(), request);
     }
 

@@ -25,8 +25,10 @@ pub(super) enum StepEnd {
 /// What is wrong.
 pub(super) type StepResult = Result<StepEnd, String>;
 
+type ScriptStep = fn(&mut AcpScript) -> StepResult;
+
 /// The steps in their order. Each needs the ones before it.
-pub(super) const STEPS: &[(&str, fn(&mut AcpScript) -> StepResult)] = &[
+pub(super) const STEPS: &[(&str, ScriptStep)] = &[
     ("initialize", AcpScript::initialize),
     ("new", AcpScript::new_session),
     ("prompt", AcpScript::prompt),
@@ -217,7 +219,7 @@ impl AcpScript {
         let params = json!({ "cwd": self.command.folder, "mcpServers": [] });
         let exchange = self.request("session/new", &params)?;
         let session = result(&exchange).inspect_err(|_| self.is_over = true)?["sessionId"].clone();
-        self.session = session.as_str().unwrap_or_default().to_owned();
+        session.as_str().unwrap_or_default().clone_into(&mut self.session);
         self.listen();
         Ok(StepEnd::Ok("a session in a new folder".to_owned()))
     }

@@ -183,10 +183,11 @@ mod tests {
         let mut wanted: Vec<String> = ROOTS.iter().map(|it| (*it).to_owned()).collect();
         let mut shapes = std::collections::BTreeMap::new();
         while let Some(name) = wanted.pop() {
-            if !shapes.contains_key(&name) {
-                let shape = essence(&official["$defs"][&name]);
-                references(&shape, &mut wanted);
-                shapes.insert(name, shape);
+            let shape = essence(&official["$defs"][&name]);
+            let mut more = Vec::new();
+            references(&shape, &mut more);
+            if shapes.insert(name, shape).is_none() {
+                wanted.append(&mut more);
             }
         }
         let lines: Vec<_> = shapes.iter().map(|it| format!("\"{}\":{}", it.0, it.1)).collect();

@@ -1,12 +1,14 @@
 //! `turnwright doctor`: checks the sandbox, the MCP servers and the configured model, and advises how to
 //! fix what fails. What it learns about the model is stored for later sessions.
 
+mod acp;
 mod bundle;
 mod facts;
 mod scrub;
 mod servers;
 
 use std::cell::RefCell;
+use std::ffi::OsString;
 use std::io::{self, Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,12 +58,21 @@ pub(super) struct DoctorCliArgs {
     /// Also write a report without keys that can be attached to an issue
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "sandbox", "forget"])]
     report: Option<PathBuf>,
+    /// Play an editor against this program, or against COMMAND, and check every message
+    #[arg(long, conflicts_with_all = ["json", "sandbox", "forget", "report"])]
+    acp: bool,
+    /// Another agent and its arguments
+    #[arg(requires = "acp", trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
 }
 
 /// Exits with 0 if the model works, 1 if not, 2 if the settings are unusable. Ctrl-C ends it at once:
 /// no signal handler is installed.
 pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
     super::deny_memory_inspection();
+    if args.acp {
+        return acp::run(&args.command, &config);
+    }
     let bundle = args.report.as_ref().map(|it| ReportBundle::prepare(it, &config)).transpose();
     let mut report = DoctorReport::new(args.json, &config);
     let bundle = match bundle {

@@ -99,9 +99,12 @@ enum CliCommand {
     ///
     /// Tries to break out of the sandbox, sends the model a few short prompts, starts the configured
     /// MCP servers, and remembers what the model can do.
-    #[command(after_help = "Example: turnwright doctor --model ollama/qwen3-coder\n\
+    #[command(after_help = "Examples: turnwright doctor --model ollama/qwen3-coder\n\
+                            turnwright doctor --report report.md\n\
+                            turnwright doctor --acp -- other-agent --flag\n\
                             Exit status: 0 if the model works, 1 if it doesn't or a command can \
-                            escape the sandbox, 2 if the settings are unusable.")]
+                            escape the sandbox, 2 if the settings are unusable; with --acp, 0 if \
+                            there is no fault.")]
     Doctor(doctor::DoctorCliArgs),
     /// Run a command sandboxed: no network, keys or stdin
     ///

@@ -29,6 +29,7 @@ mod config;
 mod crash;
 mod docs;
 mod doctor;
+mod doctor_acp;
 mod doctor_report;
 mod editors;
 #[cfg(target_os = "linux")]

@@ -119,9 +119,10 @@ impl EditorGuide {
         match file {
             Home(path) => Some(home?.join(path)),
             ConfigFolder(path) => {
-                let (variable, usual) = match cfg!(windows) {
-                    true => ("APPDATA", "AppData/Roaming"),
-                    false => ("XDG_CONFIG_HOME", ".config"),
+                let (variable, usual) = if cfg!(windows) {
+                    ("APPDATA", "AppData/Roaming")
+                } else {
+                    ("XDG_CONFIG_HOME", ".config")
                 };
                 let named = config.inherited.iter().find(|it| it.0 == variable);
                 let named = named.map(|it| PathBuf::from(&it.1)).filter(|it| it.is_absolute());

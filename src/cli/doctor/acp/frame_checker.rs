@@ -1,0 +1,417 @@
+//! Checks every message of an agent: its form, whether each request is answered once, and the order of
+//! what belongs to a turn. It knows what was sent, and sends nothing itself.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use super::shapes::MessageShapes;
+
+/// What every message must keep to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FrameRule {
+    Json,
+    Answers,
+    Schema,
+    Offers,
+    Calls,
+    Order,
+}
+
+impl FrameRule {
+    pub(super) const ALL: [FrameRule; 6] = [
+        FrameRule::Json,
+        FrameRule::Answers,
+        FrameRule::Schema,
+        FrameRule::Offers,
+        FrameRule::Calls,
+        FrameRule::Order,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            FrameRule::Json => "json",
+            FrameRule::Answers => "answers",
+            FrameRule::Schema => "schema",
+            FrameRule::Offers => "offers",
+            FrameRule::Calls => "calls",
+            FrameRule::Order => "order",
+        }
+    }
+
+    /// What holds if there is no fault.
+    pub(super) fn meaning(self) -> &'static str {
+        match self {
+            FrameRule::Json => "every line is a message of JSON-RPC 2.0",
+            FrameRule::Answers => "every request is answered once",
+            FrameRule::Schema => "every message fits the schema of ACP 1",
+            FrameRule::Offers => "only what the client offers is used",
+            FrameRule::Calls => "every tool call is announced first and ends once",
+            FrameRule::Order => "no update outside of its turn or before its session",
+        }
+    }
+}
+
+/// A request of the agent, which is to be answered.
+#[derive(Debug)]
+pub(super) struct AgentRequest {
+    pub(super) id: Value,
+    pub(super) method: String,
+    pub(super) params: Value,
+}
+
+/// What a line is.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// An answer, with the id of its request.
+    Answer {
+        id: Value,
+        body: Value,
+    },
+    Request(AgentRequest),
+    Update(Value),
+    /// A fault is noted, and the line is good for nothing.
+    Nothing,
+}
+
+/// A request that was sent.
+struct AwaitedRequest {
+    method: String,
+    session: Option<String>,
+}
+
+pub(super) struct FrameChecker {
+    shapes: MessageShapes,
+    pending: HashMap<String, AwaitedRequest>,
+    answered: HashSet<String>,
+    /// The ids of the agent's requests.
+    questions: HashSet<String>,
+    sessions: HashSet<String>,
+    /// The calls of each session, and whether they have ended.
+    calls: HashMap<(String, String), bool>,
+    pub(super) frames: usize,
+    faults: Vec<(FrameRule, String)>,
+}
+
+impl FrameChecker {
+    pub(super) fn new() -> FrameChecker {
+        FrameChecker {
+            shapes: MessageShapes::load(),
+            pending: HashMap::new(),
+            answered: HashSet::new(),
+            questions: HashSet::new(),
+            sessions: HashSet::new(),
+            calls: HashMap::new(),
+            frames: 0,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Another process of the agent is started: it knows nothing of the first one.
+    pub(super) fn restart(&mut self) {
+        self.pending.clear();
+        self.answered.clear();
+        self.questions.clear();
+        self.sessions.clear();
+        self.calls.clear();
+    }
+
+    /// The first fault of a kind, and how many there are.
+    pub(super) fn fault(&self, rule: FrameRule) -> Option<(&str, usize)> {
+        let mut of_rule = self.faults.iter().filter(|it| it.0 == rule);
+        let first = of_rule.next()?;
+        Some((&first.1, 1 + of_rule.count()))
+    }
+
+    fn note(&mut self, rule: FrameRule, fault: String) {
+        self.faults.push((rule, fault));
+    }
+
+    /// Notes a request of the client.
+    pub(super) fn sent(&mut self, id: &Value, method: &str, params: &Value) {
+        let session = params["sessionId"].as_str().map(str::to_owned);
+        if method == "session/load" {
+            self.sessions.extend(session.clone());
+        }
+        let request = AwaitedRequest { method: method.to_owned(), session };
+        self.pending.insert(id.to_string(), request);
+    }
+
+    /// Checks a line of the agent.
+    pub(super) fn received(&mut self, line: &str) -> Incoming {
+        self.frames += 1;
+        let frame = match serde_json::from_str::<Value>(line) {
+            Ok(frame) if frame.is_object() => frame,
+            _ => {
+                let shown: String = line.chars().take(80).collect();
+                self.note(FrameRule::Json, format!("not a JSON object: {shown}"));
+                return Incoming::Nothing;
+            }
+        };
+        if let Some(problem) = form_problem(&frame) {
+            let shown: String = line.chars().take(120).collect();
+            self.note(FrameRule::Json, format!("{problem}: {shown}"));
+            return Incoming::Nothing;
+        }
+        match (frame["method"].as_str(), frame.get("id")) {
+            (Some(method), Some(id)) => {
+                let request = AgentRequest {
+                    id: id.clone(),
+                    method: method.to_owned(),
+                    params: frame["params"].clone(),
+                };
+                self.question(&request);
+                Incoming::Request(request)
+            }
+            (Some("session/update"), None) => {
+                self.update(&frame["params"]);
+                Incoming::Update(frame["params"]["update"].clone())
+            }
+            (Some(method), None) => {
+                // Notifications that are not known are ignored.
+                if !method.starts_with(['_', '$']) {
+                    self.note(FrameRule::Offers, format!("the notification {method}"));
+                }
+                Incoming::Nothing
+            }
+            (None, id) => {
+                let id = id.cloned().unwrap_or_default();
+                self.answer(&id, &frame);
+                Incoming::Answer { id, body: frame }
+            }
+        }
+    }
+
+    fn fits(&mut self, definition: &str, what: &str, value: &Value) {
+        if let Err(problem) = self.shapes.check(definition, value) {
+            self.note(FrameRule::Schema, format!("{what}: {problem}"));
+        }
+    }
+
+    fn answer(&mut self, id: &Value, frame: &Value) {
+        if let Some(error) = frame.get("error") {
+            self.fits("Error", "an error", error);
+        }
+        let key = id.to_string();
+        let Some(request) = self.pending.remove(&key) else {
+            let problem = match self.answered.contains(&key) {
+                true => format!("the request {key} was answered twice"),
+                // What cannot be parsed has no id.
+                false if id.is_null() && frame.get("error").is_some() => return,
+                false => format!("an answer to {key}, which nobody has asked"),
+            };
+            return self.note(FrameRule::Answers, problem);
+        };
+        self.answered.insert(key);
+        let Some(result) = frame.get("result") else { return };
+        let definition = match request.method.as_str() {
+            "initialize" => "InitializeResponse",
+            "session/new" => "NewSessionResponse",
+            "session/load" => "LoadSessionResponse",
+            "session/list" => "ListSessionsResponse",
+            "session/prompt" => "PromptResponse",
+            _ => return,
+        };
+        self.fits(definition, &request.method, result);
+        self.sessions.extend(result["sessionId"].as_str().map(str::to_owned));
+        if definition == "PromptResponse" {
+            self.turn_ended(request.session.as_deref().unwrap_or_default());
+        }
+    }
+
+    fn turn_ended(&mut self, session: &str) {
+        let open = self.calls.iter().filter(|it| it.0.0 == session && !it.1);
+        let open: Vec<String> = open.map(|it| it.0.1.clone()).collect();
+        for call in open {
+            self.note(FrameRule::Calls, format!("the turn ended before its tool call {call}"));
+        }
+    }
+
+    /// Whether the agent has something to do for a session.
+    fn is_busy(&self, session: &str) -> bool {
+        self.pending.values().any(|it| it.session.as_deref() == Some(session))
+    }
+
+    fn question(&mut self, request: &AgentRequest) {
+        let method = request.method.as_str();
+        if !self.questions.insert(request.id.to_string()) {
+            self.note(FrameRule::Answers, format!("the id {} is used twice", request.id));
+        }
+        if method != "session/request_permission" {
+            if !method.starts_with(['_', '$']) {
+                self.note(FrameRule::Offers, format!("the request {method}"));
+            }
+            return;
+        }
+        self.fits("RequestPermissionRequest", method, &request.params);
+        let session = request.params["sessionId"].as_str().unwrap_or_default();
+        if !self.is_busy(session) {
+            self.note(FrameRule::Order, "a question outside of a turn".to_owned());
+        }
+    }
+
+    fn update(&mut self, params: &Value) {
+        let update = &params["update"];
+        let kind = update["sessionUpdate"].as_str().unwrap_or_default();
+        self.fits("SessionNotification", "session/update", params);
+        let session = params["sessionId"].as_str().unwrap_or_default();
+        if !self.sessions.contains(session) {
+            self.note(FrameRule::Order, format!("{kind} of a session before it was answered"));
+        }
+        // These may come at any time.
+        let is_about_session = [
+            "available_commands_update",
+            "current_mode_update",
+            "config_option_update",
+            "session_info_update",
+        ];
+        if !is_about_session.contains(&kind) && !self.is_busy(session) {
+            self.note(FrameRule::Order, format!("{kind} after the answer to the prompt"));
+        }
+        if kind == "tool_call" || kind == "tool_call_update" {
+            self.tool_call(kind == "tool_call", session, update);
+        }
+    }
+
+    fn tool_call(&mut self, is_new: bool, session: &str, update: &Value) {
+        let id = update["toolCallId"].as_str().unwrap_or_default();
+        let key = (session.to_owned(), id.to_owned());
+        let ends = ["completed", "failed"].contains(&update["status"].as_str().unwrap_or_default());
+        let problem = match (self.calls.get(&key), is_new) {
+            (None, false) => Some(format!("an update of the tool call {id} before it")),
+            (Some(_), true) => Some(format!("the tool call {id} is announced twice")),
+            (Some(true), false) if ends => Some(format!("the tool call {id} ends twice")),
+            _ => None,
+        };
+        let has_ended = self.calls.get(&key).is_some_and(|it| *it);
+        self.calls.insert(key, ends || has_ended);
+        if let Some(problem) = problem {
+            self.note(FrameRule::Calls, problem);
+        }
+    }
+}
+
+/// What is wrong with a message, whatever it says.
+fn form_problem(frame: &Value) -> Option<&'static str> {
+    let has = |key: &str| frame.get(key).is_some();
+    let known = ["jsonrpc", "id", "method", "params", "result", "error"];
+    let id = frame.get("id");
+    if frame["jsonrpc"] != "2.0" {
+        return Some("jsonrpc is not \"2.0\"");
+    }
+    if frame.as_object().is_some_and(|it| it.keys().any(|it| !known.contains(&it.as_str()))) {
+        return Some("a member that JSON-RPC does not have");
+    }
+    if id.is_some_and(|it| !(it.is_string() || it.is_number() || it.is_null())) {
+        return Some("an id of a wrong type");
+    }
+    if has("method") {
+        let is_wrong = !frame["method"].is_string() || has("result") || has("error");
+        return is_wrong.then_some("neither a request nor an answer");
+    }
+    if id.is_none() {
+        return Some("an answer without an id");
+    }
+    (has("result") == has("error")).then_some("an answer needs either a result or an error")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The faults of these lines, after a session `s` was opened and a prompt with the id 1 was sent.
+    fn faults(lines: &[Value]) -> Vec<String> {
+        let mut checker = FrameChecker::new();
+        checker.sent(&json!(0), "session/new", &json!({}));
+        checker.received(
+            &json!({ "jsonrpc": "2.0", "id": 0, "result": { "sessionId": "s" } }).to_string(),
+        );
+        checker.sent(&json!(1), "session/prompt", &json!({ "sessionId": "s" }));
+        for line in lines {
+            checker.received(&line.to_string());
+        }
+        checker.faults.iter().map(|it| format!("{}: {}", it.0.name(), it.1)).collect()
+    }
+
+    fn update(update: &Value) -> Value {
+        let params = json!({ "sessionId": "s", "update": update });
+        json!({ "jsonrpc": "2.0", "method": "session/update", "params": params })
+    }
+
+    fn call(status: &str) -> Value {
+        update(
+            &json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "status": status }),
+        )
+    }
+
+    fn call_update(status: &str) -> Value {
+        update(&json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": status }))
+    }
+
+    fn text() -> Value {
+        let content = json!({ "type": "text", "text": "x" });
+        update(&json!({ "sessionUpdate": "agent_message_chunk", "content": content }))
+    }
+
+    fn end() -> Value {
+        json!({ "jsonrpc": "2.0", "id": 1, "result": { "stopReason": "end_turn" } })
+    }
+
+    #[test]
+    fn a_turn_without_faults_has_none() {
+        let commands =
+            json!({ "sessionUpdate": "available_commands_update", "availableCommands": [] });
+        let lines = [
+            text(),
+            call("pending"),
+            call_update("in_progress"),
+            call_update("completed"),
+            end(),
+            update(&commands),
+        ];
+        assert_eq!(faults(&lines), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_fault_is_found() {
+        let other = |key: &str, value: Value| {
+            let mut frame = end();
+            frame[key] = value;
+            frame
+        };
+        let unknown = json!({ "jsonrpc": "2.0", "method": "session/update",
+            "params": { "sessionId": "x", "update": text()["params"]["update"] } });
+        for (lines, expected) in [
+            (vec![json!([1])], "json: not a JSON object: [1]"),
+            (vec![other("jsonrpc", json!("1"))], "json: jsonrpc is not \"2.0\""),
+            (vec![other("error", json!({}))], "json: an answer needs either a result or an error"),
+            (vec![other("extra", json!(1))], "json: a member that JSON-RPC does not have"),
+            (vec![other("id", json!([1]))], "json: an id of a wrong type"),
+            (vec![json!({ "jsonrpc": "2.0", "result": {} })], "json: an answer without an id"),
+            (vec![other("id", json!("1"))], "answers: an answer to \"1\", which nobody has asked"),
+            (vec![end(), end()], "answers: the request 1 was answered twice"),
+            (
+                vec![other("result", json!({ "stopReason": "done" }))],
+                "schema: session/prompt: stopReason: \"done\" is none of what it may be",
+            ),
+            (
+                vec![json!({ "jsonrpc": "2.0", "id": 9, "method": "fs/read_text_file" })],
+                "offers: the request fs/read_text_file",
+            ),
+            (vec![call("pending"), end()], "calls: the turn ended before its tool call c"),
+            (vec![call_update("completed")], "calls: an update of the tool call c before it"),
+            (vec![call("completed"), call_update("failed")], "calls: the tool call c ends twice"),
+            (vec![call("failed"), call("failed")], "calls: the tool call c is announced twice"),
+            (vec![end(), text()], "order: agent_message_chunk after the answer to the prompt"),
+            (vec![unknown], "order: agent_message_chunk of a session before it was answered"),
+        ] {
+            let found = faults(&lines);
+            assert!(
+                found.first().is_some_and(|it| it.starts_with(expected)),
+                "{expected}: {found:?}"
+            );
+        }
+    }
+}

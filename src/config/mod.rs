@@ -17,6 +17,7 @@ mod permissions;
 mod presets;
 mod profiles;
 mod provider;
+mod recorded;
 mod request_fields;
 mod resolve;
 mod sandbox;
@@ -126,6 +127,8 @@ pub(crate) struct EnvironmentVariables {
     pub context_window: Option<String>,
     /// `TURNWRIGHT_LOG`, else `RUST_LOG`.
     pub log: Option<String>,
+    /// `TURNWRIGHT_RECORD`.
+    pub record: Option<String>,
     /// All other variables.
     pub inherited: Vec<(OsString, OsString)>,
 }

@@ -19,6 +19,7 @@ use crate::turn::{
     FinishedTurn, SteeringQueue, Turn, TurnServices, compact_on_request, environment_lines,
     folder_lines,
 };
+use crate::recording::in_session;
 use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Durability, Entry, SessionLog, StoreError, TurnKind, sessions};
 use turnwright_types::ids::MessageId;
@@ -39,7 +40,8 @@ impl SessionActor {
             self.services.spending.add_helpers_to(&mut self.history);
             let typed = first_text(&prompt);
             let work = self.prompt_work(prompt, typed, cancel.clone());
-            let task = self.host.tracker().spawn(work);
+            let id = self.services.env.session.clone();
+            let task = self.host.tracker().spawn(in_session(id, work));
             self.running = Some(RunningTurn { key, cancel, task, done });
         }
     }
@@ -77,8 +79,14 @@ impl SessionActor {
 
     /// Sends the notices that could not be sent before a prompt.
     pub(super) fn send_notices(&mut self) {
-        let notices = self.announcements.take_notices(turnwright_sandbox::known_limitation());
+        let recording = self.host.recording().clone();
+        let limitation = match recording.playback() {
+            Some(playback) => playback.sandbox_limitation(),
+            None => turnwright_sandbox::known_limitation(),
+        };
+        let notices = self.announcements.take_notices(limitation);
         let news = self.services.log().take_notices();
+        let news = news.into_iter().chain(recording.recorder().take_notice());
         for notice in notices.into_iter().chain(news) {
             self.services.client().update(Update::Notice(notice));
         }

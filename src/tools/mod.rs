@@ -29,6 +29,7 @@ mod live_output;
 mod project_context;
 mod memory;
 mod move_path;
+mod outcome_json;
 mod plan;
 mod private_caches;
 mod read_file;
@@ -87,6 +88,7 @@ pub(crate) use project_context::{
     read_project_context,
 };
 pub use registry::{OfferContext, Registry, Toolbox};
+pub(crate) use outcome_json::{outcome_json, preview_json, read_outcome, read_preview};
 pub use remote_tools::RemoteTools;
 pub(crate) use remote_tools::ServerStatus;
 pub(crate) use repository::{git_folders, obeyed_paths};

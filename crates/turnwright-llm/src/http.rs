@@ -534,7 +534,10 @@ impl ReplyBody {
     /// its end closes the connection, and the next request would need a new one, with a new TLS
     /// handshake.
     pub(super) fn drain(self) {
-        let ReplyBody { mut response, drains, .. } = self;
+        let ReplyBody { mut response, drains, observer, .. } = self;
+        if let Some(mut observer) = observer {
+            observer.on_end(false);
+        }
         let mut drains = drains.lock();
         while drains.try_join_next().is_some() {}
         drains.spawn(async move {

@@ -63,6 +63,7 @@ pub use learned_quirks::{ModelProfile, ProfileStore};
 pub use model_list::closest_names;
 pub use remote::{Protocol, RemoteModel};
 pub use retry_after::MAX_RETRY_WAIT;
+pub use turnwright_http::ConnectionFault;
 pub use traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
 
 /// How long a model may send nothing unless it is set otherwise.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use turnwright_llm::{Exchange, Traffic};
 use turnwright_types::ids::SessionId;
 
-pub(crate) use events::{EventKind, RecordedEvent, RecordedReply, RecordingError, load_recording};
+pub(crate) use events::{EventKind, RecordedEvent, RecordingError, load_recording};
 pub(crate) use playback::{Happening, Playback};
 pub(crate) use recorder::{RecordedSession, Recorder};
 pub(crate) use request_messages::SentMessages;
@@ -40,6 +40,11 @@ pub(crate) fn in_session<F: Future>(
     SESSION.scope(session, work)
 }
 
+/// Runs work on a task of its own as that of the session whose work runs now.
+pub(crate) fn in_same_session<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    in_session(current_session().unwrap_or_else(|| SessionId::from("")), work)
+}
+
 /// The session whose work runs now.
 pub(crate) fn current_session() -> Option<SessionId> {
     SESSION.try_with(Clone::clone).ok()
@@ -56,6 +61,11 @@ impl Recording {
     /// Plays a recording back.
     pub(crate) fn of(playback: Arc<Playback>) -> Recording {
         Recording { recorder: Arc::default(), playback: Some(playback) }
+    }
+
+    /// Whether something is recorded or played back, so that nothing may be left to chance.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.playback.is_some() || self.recorder.is_on()
     }
 
     pub(crate) fn recorder(&self) -> &Arc<Recorder> {

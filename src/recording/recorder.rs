@@ -111,6 +111,11 @@ impl Recorder {
         self.is_on.load(Ordering::Relaxed)
     }
 
+    /// The file of the running recording.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        self.state.lock().active.as_ref().map(|it| it.path.clone())
+    }
+
     /// Starts a recording in a new file, whose path is returned: another one than `path` if that exists.
     /// `facts` are what the process was started with, and read files. Without a session, the next new
     /// one is recorded. Blocks.

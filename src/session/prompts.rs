@@ -14,7 +14,7 @@ use super::custom_commands::{self, CommandText};
 use super::prompt_queue::QueuedPrompt;
 use super::resume::ResumeTask;
 use super::trust::run_trust_command;
-use super::{permissions, title};
+use super::{permissions, record_command, title};
 use crate::turn::{
     FinishedTurn, SteeringQueue, Turn, TurnServices, compact_on_request, environment_lines,
     folder_lines,
@@ -182,6 +182,10 @@ impl SessionActor {
                 Box::pin(run_trust_command(host, services, shown, arguments, message, cancel))
             }
             CommandAction::Servers => Box::pin(self.mcp_command(arguments, message, cancel)),
+            CommandAction::Record => {
+                let is_new = self.history.messages.is_empty();
+                Box::pin(record_command::run(host, services, arguments, is_new, message))
+            }
             CommandAction::Models => {
                 Box::pin(commands::list_models(host, services, message, cancel))
             }

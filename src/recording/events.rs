@@ -59,6 +59,8 @@ pub(crate) enum EventKind {
     Request { id: u64, messages: Vec<Value> },
     /// All of the model's answer, at the time of its end.
     Reply(RecordedReply),
+    /// What is known of the session's MCP servers has changed.
+    Servers(Vec<Value>),
     /// A tool has said what it would do.
     Preview(RecordedCall),
     /// A tool has done it.
@@ -164,6 +166,7 @@ fn read_event(line: usize, mut event: Value) -> Option<RecordedEvent> {
         "reply" => EventKind::Reply(RecordedReply::deserialize(what).ok().filter(fits)?),
         "preview" => EventKind::Preview(RecordedCall::deserialize(what).ok()?),
         "result" => EventKind::Result(RecordedCall::deserialize(what).ok()?),
+        "servers" => EventKind::Servers(what.as_array().cloned().unwrap_or_default()),
         "end" => EventKind::End,
         _ => return None,
     };

@@ -43,6 +43,7 @@ pub(crate) struct Playback {
     /// Whether another model is asked, so that its requests go out and no order is kept.
     asks_model: bool,
     sandbox: Value,
+    servers: Vec<Value>,
 }
 
 struct PlayedCall {
@@ -84,6 +85,10 @@ impl Playback {
             calls.push(PlayedCall { number: event.number, is_preview, call, is_taken: false });
         }
         replies.sort_by_key(|it| it.to);
+        let servers = events.iter().rev().find_map(|it| match &it.kind {
+            EventKind::Servers(servers) => Some(servers.clone()),
+            _ => None,
+        });
         Playback {
             replies: Mutex::new(replies.into()),
             calls: Mutex::new(calls),
@@ -91,6 +96,7 @@ impl Playback {
             happened,
             asks_model,
             sandbox: head["sandbox"].clone(),
+            servers: servers.unwrap_or_default(),
         }
     }
 
@@ -116,6 +122,11 @@ impl Playback {
     /// What was said there about a missing sandbox.
     pub(crate) fn missing_sandbox(&self) -> &str {
         self.sandbox["missing"].as_str().unwrap_or_default()
+    }
+
+    /// What the session knew at its end of its MCP servers.
+    pub(crate) fn servers(&self) -> &[Value] {
+        &self.servers
     }
 
     /// What the call would do, as the tool has said it.

@@ -39,6 +39,8 @@ pub(super) enum RawKind {
     Head { exchange: u64, status: u16, headers: Vec<(String, String)> },
     Bytes { exchange: u64, bytes: Vec<u8> },
     End { exchange: u64, end: ExchangeEnd },
+    /// What is known of the session's MCP servers.
+    Servers(Value),
     /// What a tool has answered: `what` it was asked for, with which arguments.
     Call { what: &'static str, tool: String, arguments: Value, answer: Value },
     Finish,
@@ -58,7 +60,7 @@ impl RawKind {
             RawKind::Line(_, bytes)
             | RawKind::Request { body: bytes, .. }
             | RawKind::Bytes { bytes, .. } => bytes.len(),
-            RawKind::Call { .. } | RawKind::Head { .. } => 1024,
+            RawKind::Call { .. } | RawKind::Servers(_) | RawKind::Head { .. } => 1024,
             RawKind::End { .. } | RawKind::Finish => 0,
         }
     }
@@ -70,6 +72,8 @@ pub(crate) struct RecordedSession {
     pub(crate) id: SessionId,
     pub(crate) cwd: PathBuf,
     pub(crate) mode: &'static str,
+    /// What is known of the MCP servers.
+    pub(crate) servers: Value,
 }
 
 /// Records one session of this process, if it is asked to.
@@ -190,6 +194,11 @@ impl Recorder {
     ) {
         let (tool, arguments) = (tool.to_owned(), arguments.clone());
         self.post(current_session(), || RawKind::Call { what, tool, arguments, answer });
+    }
+
+    /// Records what is known of the MCP servers of the session whose work runs now.
+    pub(crate) fn record_servers(&self, servers: Value) {
+        self.post(current_session(), || RawKind::Servers(servers));
     }
 
     pub(super) fn begin_exchange(

@@ -120,6 +120,7 @@ impl RecordingWriter {
             answer("record-1", json!({ "sessionId": id })),
             call("record-2", "session/set_mode", mode),
             answer("record-2", json!({})),
+            json!({ "servers": session.servers }),
         ];
         let first = FIRST_NUMBER - lines.len() as u64;
         (first..).zip(lines).try_for_each(|(number, line)| self.write_line(number, 0, line))
@@ -170,6 +171,9 @@ impl RecordingWriter {
             RawKind::Call { what, tool, arguments, answer } => {
                 let call = json!({ "tool": tool, "arguments": arguments, "answer": answer });
                 self.event(number, milliseconds, json!({ what: call }))
+            }
+            RawKind::Servers(servers) => {
+                self.event(number, milliseconds, json!({ "servers": servers }))
             }
             RawKind::Finish => Ok(()),
         }

@@ -254,11 +254,11 @@ impl SessionHost {
         launch: &ServerLaunch,
         env: &ServerEnv,
         remote_tools: RemoteTools,
+        session: SessionId,
     ) -> SessionServers {
         let ServerLaunch { specs, wait, .. } = launch;
-        // Nothing is started for a replay.
-        let specs = if self.recording().playback().is_some() { &Vec::new() } else { specs };
-        SessionServers::launch(&self.servers, specs, env, remote_tools, *wait)
+        let recording = (self.recording(), session);
+        SessionServers::launch(&self.servers, specs, env, remote_tools, *wait, recording)
     }
 
     /// The kinds of prompt content that the default model accepts besides text. Reads files.

@@ -12,13 +12,15 @@ use super::checkpoint_commands::{CheckpointCommand, CheckpointTask, run_checkpoi
 use super::commands::{self, CommandAction};
 use super::custom_commands::{self, CommandText};
 use super::prompt_queue::QueuedPrompt;
+use super::record_command::{self, RecordStart};
 use super::resume::ResumeTask;
 use super::trust::run_trust_command;
-use super::{permissions, record_command, title};
+use super::{permissions, title};
 use crate::turn::{
     FinishedTurn, SteeringQueue, Turn, TurnServices, compact_on_request, environment_lines,
     folder_lines,
 };
+use crate::mcp::SessionServers;
 use crate::recording::in_session;
 use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Durability, Entry, SessionLog, StoreError, TurnKind, sessions};
@@ -183,8 +185,11 @@ impl SessionActor {
             }
             CommandAction::Servers => Box::pin(self.mcp_command(arguments, message, cancel)),
             CommandAction::Record => {
+                let servers = self.servers.as_ref().map(SessionServers::recorded);
+                let servers = servers.filter(|_| self.history.messages.is_empty());
                 let is_new = self.history.messages.is_empty();
-                Box::pin(record_command::run(host, services, arguments, is_new, message))
+                let start = RecordStart { is_new, servers: servers.unwrap_or_default() };
+                Box::pin(record_command::run(host, services, arguments, start, message))
             }
             CommandAction::Models => {
                 Box::pin(commands::list_models(host, services, message, cancel))

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::SessionHost;
 use crate::recording::RecordedSession;
 use crate::turn::TurnServices;
@@ -13,18 +15,26 @@ use turnwright_types::message::StopReason;
 /// How long the user waits for a recording to be written to its end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Where a recording would begin.
+pub(super) struct RecordStart {
+    /// Whether the conversation is empty.
+    pub(super) is_new: bool,
+    /// What is known of the MCP servers.
+    pub(super) servers: Value,
+}
+
 /// Starts a recording in the named file, or ends it.
 pub(super) async fn run(
     host: Arc<SessionHost>,
     services: TurnServices,
     arguments: String,
-    is_new: bool,
+    begin: RecordStart,
     message: MessageId,
 ) -> StopReason {
     let session = services.clone();
     let working = move || match arguments.as_str() {
         "stop" => stop(&host),
-        file => start(&host, &session, file, is_new),
+        file => start(&host, &session, file, begin),
     };
     // Both wait for the disk.
     let text = tokio::task::spawn_blocking(working).await;
@@ -44,13 +54,13 @@ fn stop(host: &SessionHost) -> String {
     }
 }
 
-fn start(host: &SessionHost, services: &TurnServices, file: &str, is_new: bool) -> String {
+fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordStart) -> String {
     let recorder = host.recording().recorder();
     if let Some(path) = recorder.path() {
         let path = path.display();
         return format!("A recording is running already, in `{path}`. `/record stop` ends it.");
     }
-    if !is_new {
+    if !begin.is_new {
         return "A recording begins with the conversation, so that it can be played back. Open a new \
                 session or type `/clear`, and then `/record`."
             .to_owned();
@@ -65,7 +75,8 @@ fn start(host: &SessionHost, services: &TurnServices, file: &str, is_new: bool) 
     };
     let facts = host.config().recorded_facts();
     let cwd = roots.cwd().to_path_buf();
-    let session = RecordedSession { id, cwd, mode: services.mode.get().id() };
+    let (mode, servers) = (services.mode.get().id(), begin.servers);
+    let session = RecordedSession { id, cwd, mode, servers };
     match recorder.start(&path, move || facts, Some(session)) {
         Ok(path) => format!(
             "What follows in this session is recorded in `{}`, until `/record stop` or the end of the \

@@ -21,7 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["turn", "mcp", "tools", "undo", "config", "trust", "recording", "error", "completion"],
     ),
     ("turn", &["tools", "undo", "recording", "error", "completion"]),
-    ("mcp", &["tools", "trust"]),
+    ("mcp", &["tools", "trust", "recording"]),
     ("tools", &["recording"]),
     ("undo", &[]),
     ("trust", &[]),

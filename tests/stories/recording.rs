@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use turnwright::internals::replay;
 use turnwright_testing::cancellation::{expect_cancelled, hangs};
 use turnwright_testing::cards;
+use turnwright_testing::mcp_http_stub::McpHttpStub;
 use turnwright_testing::session_requests::set_mode;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
@@ -228,26 +229,194 @@ fn a_change_is_found_where_it_is() {
     assert_differs(&other, "in turn 1", line_of(&read, &["agent_message_chunk"]), &["the text"]);
 
     // What a tool's result becomes for the model.
-    let told = line_of(&read, &[r#""request":"#, r#""role":"tool""#]);
-    let other = changed(&read, "1\thello", "1\thallo");
+    let other = changed(&read, "1| hello", "1| hallo");
     let (report, _) = replay(&other).unwrap();
     assert!(report.contains("hallo") && report.contains("hello"), "{report}");
-    assert!(told > 0);
 }
 
 #[test]
-fn a_call_that_the_recording_does_not_have_runs_nothing() {
+fn a_replay_touches_no_file_and_a_call_that_is_not_recorded_does_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let path = record_named("mode-change", folder.path());
-    let target = folder.path().join("planted.txt");
-    let planted = target.to_str().unwrap();
-    // The recorded model now writes another file.
-    let other = changed(&path, r#"\\\"path\\\":\\\"new.txt"#, &format!(r#"\\\"path\\\":\\\"{planted}"#));
-    let lines = std::fs::read_to_string(&other).unwrap();
-    assert!(lines.contains(planted));
-    let error = replay(&other).unwrap_err();
-    assert!(error.contains("is damaged"), "{error}");
-    assert!(!target.exists());
+    let file = |name: &str| folder.path().join(name);
+    let path = file("full.ndjson");
+    let replies = |path: &Path| {
+        let arguments = json!({ "path": path, "content": "x\n" });
+        json!([calls("write_file", &arguments), says("Written.")])
+    };
+    let mut agent = model(replies(&file("planted-a")))
+        .variable("TURNWRIGHT_MODE", "full")
+        .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+        .start();
+    one_turn(&mut agent);
+    agent.close();
+    std::fs::remove_file(file("planted-a")).unwrap();
+    assert_same(&path);
+    assert!(!file("planted-a").exists());
+    // The model asks for another file.
+    let other = std::fs::read_to_string(&path).unwrap().replace("planted-a\\", "planted-b\\");
+    std::fs::write(file("other.ndjson"), other).unwrap();
+    let line = line_of(&path, &[r#""status":"in_progress""#]);
+    let details = ["the card of", "recorded: ", "planted-b"];
+    assert_differs(&file("other.ndjson"), "in turn 1", line, &details);
+    assert!(!file("planted-a").exists() && !file("planted-b").exists());
+}
+
+#[test]
+fn a_recording_that_cannot_be_played_back_is_named_with_its_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = record_named("text", folder.path());
+    let text = std::fs::read_to_string(&path).unwrap();
+    let first = text.lines().next().unwrap();
+    let head = format!("{first}\n");
+    for (content, expected) in [
+        (String::new(), "It is empty"),
+        ("no recording\n".to_owned(), "It is no recording: its first line does not say so"),
+        ("{}\n".to_owned(), "It is no recording: its first line does not say so"),
+        (first[..40].to_owned(), "Line 1 is cut off"),
+        (text[..text.len() - 10].to_owned(), "is cut off. Remove that line to play back what is"),
+        (head.clone(), "It ends before a session was opened"),
+        (format!("{head}{{\"n\":1}}\n"), "Line 2 is damaged: it is no event"),
+        (format!("{head}garbage\n{text}"), "Line 2 is damaged: "),
+        (
+            text.replacen("\"turnwright-recording\":1", "\"turnwright-recording\":2", 1),
+            "Its format is version 2, and this program reads version 1. Play it back with the version \
+             of turnwright that has made it, 0.1.0",
+        ),
+        (
+            text.replacen("\"turnwright-recording\":1", "\"turnwright-recording\":0", 1),
+            "Its format is version 0",
+        ),
+        (text.replacen(r#""os":"unix""#, r#""os":"beos""#, 1), "another kind of system (beos)"),
+    ] {
+        std::fs::write(&path, &content).unwrap();
+        let error = replay(&path).unwrap_err();
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+    assert!(replay(&folder.path().join("missing")).unwrap_err().contains("cannot be read"));
+    // Without the last line, it plays back as far as it goes, and says that something is missing.
+    let (most, _) = text.trim_end().rsplit_once('\n').unwrap();
+    std::fs::write(&path, format!("{most}\n")).unwrap();
+    let (report, is_same) = replay(&path).unwrap();
+    assert!(is_same && report.contains("The recording has no end"), "{report}");
+}
+
+/// Types a command and returns the answer.
+fn command(agent: &mut TestAgent, words: &str) -> String {
+    let before = agent.text().len();
+    assert_eq!(agent.turn(words), "end_turn");
+    agent.text()[before..].to_owned()
+}
+
+#[test]
+fn record_keeps_what_follows_in_this_session_only() {
+    let mut agent = model(json!([says("First."), says("Second."), says("Third."), says("Last.")]))
+        .start();
+    assert!(command(&mut agent, "/record stop").starts_with("Nothing is recorded here."));
+    one_turn(&mut agent);
+    let refused = command(&mut agent, "/record");
+    assert!(refused.starts_with("A recording begins with the conversation"), "{refused}");
+    set_mode(&mut agent, "auto-edit");
+    command(&mut agent, "/clear");
+    let started = command(&mut agent, "/record kept.ndjson");
+    let path = agent.path("kept.ndjson");
+    assert!(started.contains(path.to_str().unwrap()), "{started}");
+    assert!(command(&mut agent, "/record").starts_with("A recording is running already"));
+    one_turn(&mut agent);
+    // Another session of the same client is not in it.
+    let session = std::mem::take(&mut agent.session);
+    agent.session = agent.new_session();
+    assert_eq!(agent.turn("canary of another session"), "end_turn");
+    agent.session = session;
+    one_turn(&mut agent);
+    let stopped = command(&mut agent, "/record stop");
+    assert!(stopped.contains("kept.ndjson"), "{stopped}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let has = |words: &str| text.contains(words);
+    assert!(has("Second.") && has("Last.") && !has("First."), "{text}");
+    assert!(!has("canary of another session") && !has("Third."), "{text}");
+    assert_same(&path);
+    // A second recording does not replace the first.
+    command(&mut agent, "/clear");
+    assert!(command(&mut agent, "/record kept.ndjson").contains("kept-2.ndjson"));
+    assert!(agent.path("kept-2.ndjson").exists());
+}
+
+#[test]
+fn the_tools_of_servers_are_played_back_without_the_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("servers.ndjson");
+    let stub = McpHttpStub::start(|_, _| false);
+    let call = calls("mcp__far__echo", &json!({ "text": "hi" }));
+    let mut agent = model(json!([call, says("done")]))
+        .permission("allow_once")
+        .server_as(stub.server("far", &[("X-Token", "canary-of-a-header")]))
+        .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+        .start();
+    one_turn(&mut agent);
+    agent.close();
+    let calls = |stub: &McpHttpStub| stub.requests().len();
+    let before = calls(&stub);
+    assert_same(&path);
+    assert_eq!(calls(&stub), before, "a replay must not reach a server");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(!text.contains("canary"), "{text}");
+    let other = changed(&path, r#""name":"echo""#, r#""name":"gone""#);
+    let (report, is_same) = replay(&other).unwrap();
+    assert!(!is_same && report.starts_with("Different in turn 1"), "{report}");
+}
+
+#[test]
+fn a_recording_has_no_key_and_only_its_owner_can_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.ndjson");
+    let canary = "canary-recorded-key-0123456789";
+    let (start, end) = canary.split_at(13);
+    let replies = json!([
+        [{ "text": format!("The key is {canary}.") }, { "text": format!(" Again: {start}") }, { "text": end }],
+        calls("read_file", &json!({ "path": "key.txt" })),
+        says("Read."),
+    ]);
+    let servers = json!([{
+        "name": "files", "command": "/missing/program", "args": ["--token", "canary-of-a-server"],
+        "env": [{ "name": "TOKEN", "value": "canary-of-a-variable" }],
+    }]);
+    let mut agent = model(replies)
+        .file("key.txt", &format!("key = {canary}\n"))
+        .variable("DEEPSEEK_API_KEY", canary)
+        .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+        .own_file("config/config.toml", "[mcp.servers.x]\nurl = \"https://canary-of-a-setting/\"\n")
+        .initialize();
+    let params = json!({ "cwd": agent.workspace(), "mcpServers": servers });
+    let session = agent.call("session/new", &params)["result"]["sessionId"].clone();
+    agent.session = session.as_str().unwrap().to_owned();
+    assert_eq!(agent.turn(&format!("My key is {canary}")), "end_turn");
+    one_turn(&mut agent);
+    agent.close();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("My key is [key]") && text.contains("The key is [key]"), "{text}");
+    assert!(!text.contains("canary"), "{text}");
+    assert!(!text.contains(end), "{text}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    assert_same(&path);
+}
+
+#[test]
+fn a_recording_that_cannot_be_made_costs_a_notice_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let blocked = folder.path().join("file");
+    std::fs::write(&blocked, "").unwrap();
+    let path = blocked.join("below-a-file.ndjson");
+    let mut agent =
+        model(json!([says("Hello.")])).variable("TURNWRIGHT_RECORD", path.to_str().unwrap()).start();
+    one_turn(&mut agent);
+    let told = serde_json::to_string(&agent.updates()).unwrap();
+    assert!(told.contains("Nothing is recorded: "), "{told}");
+    assert!(told.contains("Hello."), "{told}");
 }
 
 #[cfg(unix)]

@@ -131,6 +131,7 @@ impl ReplayDriver {
                     }
                 }
                 EventKind::Reply(_)
+                | EventKind::Servers(_)
                 | EventKind::Preview(_)
                 | EventKind::Result(_)
                 | EventKind::End => {}
@@ -207,7 +208,9 @@ impl ReplayDriver {
         let mut left = expected.piece.clone();
         loop {
             let stream = &expected.stream;
-            if !self.wait(limit, |it| it.seen.get(stream).is_some_and(|it| !it.is_empty())) {
+            // Nothing more of a turn follows its answer.
+            self.wait(limit, |it| it.has_seen(stream) || stream.is_of_turn() && it.is_turn_over());
+            if !self.has_seen(stream) {
                 let (recorded, now) = (describe(&left), self.absence());
                 return Err(self.difference(&stream.describe(), recorded, now));
             }
@@ -252,6 +255,15 @@ impl ReplayDriver {
                 }
             }
         }
+    }
+
+    fn has_seen(&self, stream: &ObservedStream) -> bool {
+        self.seen.get(stream).is_some_and(|it| !it.is_empty())
+    }
+
+    /// Whether the agent has answered a prompt whose recorded answer is still to come.
+    fn is_turn_over(&self) -> bool {
+        self.prompts.iter().any(|it| self.has_seen(&ObservedStream::Answer(it.clone())))
     }
 
     /// Checks that the turn that has ended has done nothing more than it did.

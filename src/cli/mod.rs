@@ -305,7 +305,8 @@ pub(crate) fn started_recording(config: &Config) -> Recording {
         let facts = config.recorded_facts();
         if let Err(error) = recording.recorder().start(&path, move || facts, None) {
             let why = io_fault(&error);
-            let notice = format!("Nothing is recorded: {} cannot be created: {why}.", path.display());
+            let notice =
+                format!("Nothing is recorded: {} cannot be created: {why}.", path.display());
             recording.recorder().set_notice(notice);
         }
     }

@@ -177,9 +177,7 @@ impl ToolCollector {
         }
         // That they are stopped at the end of the session is nothing that came from outside.
         let is_stopped = |it: &Arc<Server>| it.state().phase == ServerPhase::Stopped;
-        if self.recorder.is_on()
-            && !self.servers.is_empty()
-            && !self.servers.iter().any(is_stopped)
+        if self.recorder.is_on() && !self.servers.is_empty() && !self.servers.iter().any(is_stopped)
         {
             self.recorder.record_servers(servers_json(&self.servers));
         }

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::SyncSender;
 
-use tokio_util::bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio_util::bytes::Bytes;
 
 use super::current_session;
 use super::events::{EventKind, RecordedCall, RecordedEvent, RecordedReply};
@@ -173,9 +173,7 @@ impl Playback {
                 self.happened.send(Happening::Unrecorded("a request to the model".into())).ok();
             }
             let why = "it is not in the recording".to_owned();
-            return Exchange::Played(
-                std::future::ready(Err(ConnectionFault::Other(why))).boxed(),
-            );
+            return Exchange::Played(std::future::ready(Err(ConnectionFault::Other(why))).boxed());
         };
         self.happened.send(Happening::Asked { request: reply.to, body: body() }).ok();
         Exchange::Played(self.play(reply))
@@ -229,9 +227,7 @@ fn body(
                     happened.send(Happening::Taken(number)).ok();
                     Some((Ok(bytes.slice(start..start + length)), ()))
                 }
-                (None, Some("broken")) => {
-                    Some((Err(io::ErrorKind::ConnectionReset.into()), ()))
-                }
+                (None, Some("broken")) => Some((Err(io::ErrorKind::ConnectionReset.into()), ())),
                 // Nobody has seen how it would have gone on.
                 (None, Some(_)) => std::future::pending().await,
                 (None, None) => None,

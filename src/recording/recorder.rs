@@ -35,14 +35,33 @@ pub(super) struct RawEvent {
 
 pub(super) enum RawKind {
     Line(LineDirection, Vec<u8>),
-    Request { exchange: u64, path: String, body: Vec<u8> },
-    Head { exchange: u64, status: u16, headers: Vec<(String, String)> },
-    Bytes { exchange: u64, bytes: Vec<u8> },
-    End { exchange: u64, end: ExchangeEnd },
+    Request {
+        exchange: u64,
+        path: String,
+        body: Vec<u8>,
+    },
+    Head {
+        exchange: u64,
+        status: u16,
+        headers: Vec<(String, String)>,
+    },
+    Bytes {
+        exchange: u64,
+        bytes: Vec<u8>,
+    },
+    End {
+        exchange: u64,
+        end: ExchangeEnd,
+    },
     /// What is known of the session's MCP servers.
     Servers(Value),
     /// What a tool has answered: `what` it was asked for, with which arguments.
-    Call { what: &'static str, tool: String, arguments: Value, answer: Value },
+    Call {
+        what: &'static str,
+        tool: String,
+        arguments: Value,
+        answer: Value,
+    },
     Finish,
 }
 
@@ -207,7 +226,8 @@ impl Recorder {
         body: &dyn Fn() -> Vec<u8>,
     ) -> Exchange {
         // What is asked outside of a turn, such as the list of models, belongs to no session.
-        let Some(session) = Some(()).filter(|()| self.is_on()).and_then(|()| current_session()) else {
+        let Some(session) = Some(()).filter(|()| self.is_on()).and_then(|()| current_session())
+        else {
             return Exchange::Live;
         };
         let (path, body) = (path.to_owned(), body());
@@ -219,7 +239,12 @@ impl Recorder {
         number.map_or(Exchange::Live, |exchange| {
             let recorder = Arc::clone(self);
             let has_ended = false;
-            Exchange::Observed(Box::new(RecordedExchange { recorder, session, exchange, has_ended }))
+            Exchange::Observed(Box::new(RecordedExchange {
+                recorder,
+                session,
+                exchange,
+                has_ended,
+            }))
         })
     }
 

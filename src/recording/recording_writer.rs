@@ -106,12 +106,8 @@ impl RecordingWriter {
     fn write_prelude(&mut self, session: &RecordedSession, first_line: &[u8]) -> io::Result<()> {
         let mut first: Value = serde_json::from_slice(first_line)?;
         scrub_message(&mut first);
-        let call = |id: &str, method: &str, params: Value| {
-            json!({ "in": { "jsonrpc": "2.0", "id": id, "method": method, "params": params } })
-        };
-        let answer = |id: &str, result: Value| {
-            json!({ "out": { "jsonrpc": "2.0", "id": id, "result": result } })
-        };
+        let call = |id: &str, method: &str, params: Value| json!({ "in": { "jsonrpc": "2.0", "id": id, "method": method, "params": params } });
+        let answer = |id: &str, result: Value| json!({ "out": { "jsonrpc": "2.0", "id": id, "result": result } });
         let (id, cwd) = (session.id.as_str(), &session.cwd);
         let mode = json!({ "sessionId": id, "modeId": session.mode });
         let lines = [
@@ -165,9 +161,7 @@ impl RecordingWriter {
                 reply.body.extend_from_slice(&bytes);
                 if reply.body.len() > MAX_BYTES { Err(too_long()) } else { Ok(()) }
             }
-            RawKind::End { exchange, end } => {
-                self.end_reply(exchange, number, milliseconds, &end)
-            }
+            RawKind::End { exchange, end } => self.end_reply(exchange, number, milliseconds, &end),
             RawKind::Call { what, tool, arguments, answer } => {
                 let call = json!({ "tool": tool, "arguments": arguments, "answer": answer });
                 self.event(number, milliseconds, json!({ what: call }))
@@ -192,10 +186,11 @@ impl RecordingWriter {
         };
         let (body, is_changed) = scrub_reply(&body);
         if is_changed {
-            // The lengths are those of other bytes. The whole came with the last piece.
-            let last = pieces.last().map_or((number, milliseconds), |it| (it.0, it.1));
+            // The lengths are those of other bytes. All comes with the first piece, or what the agent
+            // has said of it would come too early.
+            let first = pieces.get(1).map_or((number, milliseconds), |it| (it.0, it.1));
             pieces.truncate(1);
-            pieces.push((last.0, last.1, body.len()));
+            pieces.push((first.0, first.1, body.len()));
         }
         let pieces = pieces.into_iter().map(|it| json!([it.0 + FIRST_NUMBER, it.1, it.2]));
         let mut reply = json!({

@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn what_a_client_hands_over_for_servers_is_left_out() {
-        let servers = json!([{ "name": "s", "command": "c", "env": [{ "name": "T", "value": "v" }] }]);
+        let servers =
+            json!([{ "name": "s", "command": "c", "env": [{ "name": "T", "value": "v" }] }]);
         let mut message =
             json!({ "method": "session/new", "params": { "cwd": "/w", "mcpServers": servers } });
         scrub_message(&mut message);

@@ -109,12 +109,8 @@ impl SessionActor {
     ) -> Arc<Notify> {
         self.announcements.add_notices(std::mem::take(&mut launch.notices));
         let remote_tools = self.services.tools.remote_tools().clone();
-        let servers = self.host.launch_servers(
-            &launch,
-            env,
-            remote_tools,
-            self.services.env.session.clone(),
-        );
+        let servers =
+            self.host.launch_servers(&launch, env, remote_tools, self.services.env.session.clone());
         let changes = servers.changes();
         self.servers = Some(servers);
         changes

@@ -15,8 +15,8 @@ use crate::error::Error;
 use turnwright_llm::offline::OfflineModel;
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_llm::{
-    Endpoint, LlmError, Model, ModelProfile, ModelSettings, Price, ProfileStore, Protocol, Traffic,
-    RemoteModel, known_context_window,
+    Endpoint, LlmError, Model, ModelProfile, ModelSettings, Price, ProfileStore, Protocol,
+    RemoteModel, Traffic, known_context_window,
 };
 
 /// The most models that are kept; another one has to connect anew.

@@ -16,12 +16,12 @@ use super::record_command::{self, RecordStart};
 use super::resume::ResumeTask;
 use super::trust::run_trust_command;
 use super::{permissions, title};
+use crate::mcp::SessionServers;
+use crate::recording::in_session;
 use crate::turn::{
     FinishedTurn, SteeringQueue, Turn, TurnServices, compact_on_request, environment_lines,
     folder_lines,
 };
-use crate::mcp::SessionServers;
-use crate::recording::in_session;
 use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Durability, Entry, SessionLog, StoreError, TurnKind, sessions};
 use turnwright_types::ids::MessageId;

@@ -84,7 +84,11 @@ fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordS
             path.display()
         ),
         Err(error) => {
-            format!("Nothing is recorded: `{}` cannot be created: {}.", path.display(), io_fault(&error))
+            format!(
+                "Nothing is recorded: `{}` cannot be created: {}.",
+                path.display(),
+                io_fault(&error)
+            )
         }
     }
 }

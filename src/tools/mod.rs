@@ -83,12 +83,12 @@ pub(crate) use current_place::{current_place, edited_path};
 use hard_links::OtherNames;
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
 pub(crate) use hidden_paths::{KnownFolders, hidden_below};
+pub(crate) use outcome_json::{outcome_json, preview_json, read_outcome, read_preview};
 pub(crate) use project_context::{
     custom_commands, describe_notes, describe_skills, folder_instructions, project_sources,
     read_project_context,
 };
 pub use registry::{OfferContext, Registry, Toolbox};
-pub(crate) use outcome_json::{outcome_json, preview_json, read_outcome, read_preview};
 pub use remote_tools::RemoteTools;
 pub(crate) use remote_tools::ServerStatus;
 pub(crate) use repository::{git_folders, obeyed_paths};

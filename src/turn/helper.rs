@@ -125,16 +125,18 @@ impl TurnHelpers {
         let id = short_id(&call);
         let what = format!("helper {id} ({})", task.view.title);
         let (session, started) = (Arc::clone(&env), what.clone());
-        let is_started = env.helpers.spawn(move |cancel| in_same_session(async move {
-            let work = AssertUnwindSafe(self.work(task, call, record, cancel)).catch_unwind();
-            let news = match work.await.map(|it| it.result) {
-                Ok(Ok(text)) => format!("[{what} is done]\n{text}\n"),
-                Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
-                Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
-            };
-            // It may become a part of the context, whose element it must not close.
-            session.helpers.add_news(news.replace("</context", "< /context"));
-        }));
+        let is_started = env.helpers.spawn(move |cancel| {
+            in_same_session(async move {
+                let work = AssertUnwindSafe(self.work(task, call, record, cancel)).catch_unwind();
+                let news = match work.await.map(|it| it.result) {
+                    Ok(Ok(text)) => format!("[{what} is done]\n{text}\n"),
+                    Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
+                    Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
+                };
+                // It may become a part of the context, whose element it must not close.
+                session.helpers.add_news(news.replace("</context", "< /context"));
+            })
+        });
         if !is_started {
             return ToolOutcome::failed(
                 "Too many helpers are in the background. No helper was started. Wait for one.",

@@ -219,11 +219,7 @@ impl Endpoint {
 
     /// Posts a JSON body. Returns once the head of a successful response has been received. If a base
     /// URL without a path has no such API, tries the same host below `/v1`.
-    pub(super) async fn post(
-        &self,
-        path: &str,
-        body: RequestBody,
-    ) -> Result<ReplyBody, LlmError> {
+    pub(super) async fn post(&self, path: &str, body: RequestBody) -> Result<ReplyBody, LlmError> {
         match self.post_once(path, body.clone()).await {
             Err(error) if self.may_lack_version(&error) => {
                 self.has_version_path.store(true, Ordering::Relaxed);
@@ -259,11 +255,7 @@ impl Endpoint {
         }
     }
 
-    async fn post_once(
-        &self,
-        path: &str,
-        body: RequestBody,
-    ) -> Result<ReplyBody, LlmError> {
+    async fn post_once(&self, path: &str, body: RequestBody) -> Result<ReplyBody, LlmError> {
         let exchange = self.begin_exchange(path, &|| body.to_vec());
         let request = self
             .request(Method::POST, path)

@@ -63,8 +63,8 @@ pub use learned_quirks::{ModelProfile, ProfileStore};
 pub use model_list::closest_names;
 pub use remote::{Protocol, RemoteModel};
 pub use retry_after::MAX_RETRY_WAIT;
-pub use turnwright_http::ConnectionFault;
 pub use traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
+pub use turnwright_http::ConnectionFault;
 
 /// How long a model may send nothing unless it is set otherwise.
 pub const DEFAULT_SILENCE_LIMIT: Duration = Duration::from_secs(300);

@@ -11,7 +11,10 @@ use super::normal::RunFolders;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ObservedPiece {
     /// Text that goes on where the last piece of the same kind has ended.
-    Text { kind: String, text: String },
+    Text {
+        kind: String,
+        text: String,
+    },
     Whole(Value),
 }
 
@@ -49,10 +52,7 @@ impl ObservedStream {
 
     /// Whether it says all of what a turn does, so that nothing of it may be left at its end.
     pub(super) fn is_of_turn(&self) -> bool {
-        matches!(
-            self,
-            ObservedStream::Text | ObservedStream::Card(_) | ObservedStream::Requests
-        )
+        matches!(self, ObservedStream::Text | ObservedStream::Card(_) | ObservedStream::Requests)
     }
 }
 
@@ -176,9 +176,7 @@ mod tests {
 
     #[test]
     fn a_card_is_compared_by_its_states() {
-        let update = |update: Value| {
-            json!({ "method": "session/update", "params": { "sessionId": "s", "update": update } })
-        };
+        let update = |update: Value| json!({ "method": "session/update", "params": { "sessionId": "s", "update": update } });
         let mut observer = Observer::default();
         let mut states = Vec::new();
         for change in [

@@ -111,7 +111,8 @@ impl OtherModelRun {
                             json!({ "jsonrpc": "2.0", "id": id, "result": result })
                         }
                         _ => {
-                            let error = json!({ "code": -32603, "message": "not in the recording" });
+                            let error =
+                                json!({ "code": -32603, "message": "not in the recording" });
                             json!({ "jsonrpc": "2.0", "id": id, "error": error })
                         }
                     };

@@ -92,7 +92,9 @@ impl PlayedAgent {
 
 fn read_messages(output: File, sender: &SyncSender<Happening>) {
     for line in BufReader::new(output).lines() {
-        let Ok(message) = line.map(|it| serde_json::from_str(&it).unwrap_or_default()) else { break };
+        let Ok(message) = line.map(|it| serde_json::from_str(&it).unwrap_or_default()) else {
+            break;
+        };
         if sender.send(Happening::Message(message)).is_err() {
             // The agent must not wait for somebody to read on.
             continue;

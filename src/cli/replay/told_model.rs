@@ -43,7 +43,8 @@ pub(super) fn differs_for_model(recorded: &[Value], now: &[Value]) -> Option<(St
         (Some(one), Some(other)) if !other.is_empty() && one.starts_with(other.as_str()) => None,
         (Some(one), Some(other)) => Some(around_difference(one, other)),
         (one, other) => {
-            let words = |it: Option<&String>| it.map_or("nothing".to_owned(), |it| format!("{it:?}"));
+            let words =
+                |it: Option<&String>| it.map_or("nothing".to_owned(), |it| format!("{it:?}"));
             Some((words(one), words(other)))
         }
     })
@@ -52,7 +53,8 @@ pub(super) fn differs_for_model(recorded: &[Value], now: &[Value]) -> Option<(St
 fn results(messages: &[Value]) -> Vec<String> {
     let of_call = |it: &&Value| it["role"] == "tool" || it["type"] == "function_call_output";
     let text = |it: &Value| {
-        let mut content = it.get("content").or_else(|| it.get("output")).cloned().unwrap_or_default();
+        let mut content =
+            it.get("content").or_else(|| it.get("output")).cloned().unwrap_or_default();
         RunFolders::default().normalize(&mut content);
         content.as_str().map_or_else(|| content.to_string(), str::to_owned)
     };
@@ -67,7 +69,10 @@ mod tests {
     #[test]
     fn only_results_are_compared_and_what_a_project_adds_is_not() {
         let told = |result: &str| {
-            [json!({ "role": "user", "content": result }), json!({ "role": "tool", "content": result })]
+            [
+                json!({ "role": "user", "content": result }),
+                json!({ "role": "tool", "content": result }),
+            ]
         };
         assert_eq!(differs_for_model(&told("a"), &told("a")), None);
         assert_eq!(differs_for_model(&told("a\nInstructions"), &told("a")), None);

@@ -31,8 +31,8 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-pub(super) use self::agent_link::pipe_file;
 use self::agent_link::AgentLink;
+pub(super) use self::agent_link::pipe_file;
 use self::exit_status::TurnEnd;
 use self::line_editor::LineEditor;
 use self::permission_answer::AnswerPolicy;

@@ -9,7 +9,8 @@ use turnwright_types::effect::CallContent;
 use turnwright_types::refusal::ToolRefusal;
 
 /// What the model is told of a call that a recording does not have.
-const UNRECORDED: &str = "This call is not in the recording, and nothing is done while one is played back.";
+const UNRECORDED: &str =
+    "This call is not in the recording, and nothing is done while one is played back.";
 
 /// The kinds of answers that a recording has.
 const PREVIEW: &str = "preview";

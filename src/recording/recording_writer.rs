@@ -17,6 +17,7 @@ use super::scrub::{scrub_message, scrub_reply, text_without_keys};
 use super::{FORMAT, FORMAT_FIELD};
 use turnwright_llm::ConnectionFault;
 use turnwright_rpc::LineDirection;
+use turnwright_types::ids::SessionId;
 
 /// The most bytes of a recording.
 const MAX_BYTES: usize = 128 * 1024 * 1024;
@@ -125,7 +126,7 @@ impl RecordingWriter {
     fn write_event(&mut self, event: RawEvent) -> io::Result<()> {
         let RawEvent { number, milliseconds, session, kind } = event;
         let is_line = matches!(kind, RawKind::Line(..));
-        if !is_line && session.as_ref().map(|it| it.as_str()) != self.filter.session() {
+        if !is_line && session.as_ref().map(SessionId::as_str) != self.filter.session() {
             return Ok(());
         }
         match kind {
@@ -239,13 +240,11 @@ impl RecordingWriter {
 
 /// What the sandbox can do here, which decides about questions.
 fn sandbox_facts() -> Value {
-    let missing = match turnwright_sandbox::can_confine() {
-        true => Vec::new(),
-        false => turnwright_sandbox::sandbox_support().missing.clone(),
-    };
+    let confines = turnwright_sandbox::can_confine();
+    let missing = (!confines).then(|| turnwright_sandbox::sandbox_support().missing.join("; "));
     json!({
-        "confines": missing.is_empty(),
-        "missing": missing.join("; "),
+        "confines": confines,
+        "missing": missing,
         "limitation": turnwright_sandbox::known_limitation(),
     })
 }

@@ -197,10 +197,10 @@ impl SessionHost {
 
 /// What the sandbox lacks here; empty if it lacks nothing.
 pub(super) fn missing_sandbox() -> String {
-    match turnwright_sandbox::can_confine() {
-        true => String::new(),
-        false => turnwright_sandbox::sandbox_support().missing.join("; "),
+    if turnwright_sandbox::can_confine() {
+        return String::new();
     }
+    turnwright_sandbox::sandbox_support().missing.join("; ")
 }
 
 /// The notice for a session that starts without a sandbox.

@@ -80,6 +80,8 @@ mod process_tree;
 mod protected;
 mod read_file;
 mod readme;
+#[cfg(unix)]
+mod replay;
 mod rules;
 #[cfg(unix)]
 mod run;

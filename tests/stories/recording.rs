@@ -286,7 +286,14 @@ fn a_recording_that_cannot_be_played_back_is_named_with_its_fault() {
             text.replacen("\"turnwright-recording\":1", "\"turnwright-recording\":0", 1),
             "Its format is version 0",
         ),
-        (text.replacen(r#""os":"unix""#, r#""os":"beos""#, 1), "another kind of system (beos)"),
+        (
+            text.replacen(
+                &format!("\"os\":\"{}\"", std::env::consts::FAMILY),
+                "\"os\":\"beos\"",
+                1,
+            ),
+            "another kind of system (beos)",
+        ),
     ] {
         std::fs::write(&path, &content).unwrap();
         let error = replay(&path).unwrap_err();
@@ -363,6 +370,31 @@ fn the_tools_of_servers_are_played_back_without_the_servers() {
     std::fs::write(&path, text.replace(r#""name":"echo""#, r#""name":"gone""#)).unwrap();
     let (report, is_same) = replay(&path).unwrap();
     assert!(!is_same && report.starts_with("Different in turn 1"), "{report}");
+}
+
+#[test]
+fn the_work_of_helpers_is_played_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("helpers.ndjson");
+    let task =
+        json!({ "description": "Look", "prompt": "Look into notes.txt.", "type": "explore" });
+    let replies = json!([
+        calls("agent", &task),
+        calls("read_file", &json!({ "path": "notes.txt" })),
+        says("It says hello."),
+        says("The helper has found hello."),
+    ]);
+    let mut agent = model(replies)
+        .file("notes.txt", "hello\n")
+        .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+        .start();
+    one_turn(&mut agent);
+    assert_eq!(agent.text(), "The helper has found hello.");
+    agent.close();
+    assert_same(&path);
+    // What the helper finds reaches the model of the session.
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text.matches("\"request\":").count(), 4, "{text}");
 }
 
 #[test]

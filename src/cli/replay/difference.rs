@@ -29,8 +29,8 @@ impl std::fmt::Display for Difference {
             0 => "before the first prompt".to_owned(),
             turn => format!("in turn {turn}"),
         };
-        write!(formatter, "Different {place}, at line {line} of the recording: {what}\n")?;
-        write!(formatter, "  recorded: {recorded}\n  now:      {now}\n")
+        writeln!(formatter, "Different {place}, at line {line} of the recording: {what}")?;
+        writeln!(formatter, "  recorded: {recorded}\n  now:      {now}")
     }
 }
 

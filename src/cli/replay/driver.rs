@@ -85,10 +85,7 @@ impl ReplayDriver {
     }
 
     /// Runs the recording to its end, or to the first difference.
-    pub(super) fn run(
-        mut self,
-        events: &[RecordedEvent],
-    ) -> Result<ReplaySummary, Box<Difference>> {
+    pub(super) fn run(mut self, events: &[RecordedEvent]) -> Result<ReplaySummary, Difference> {
         let end = self.run_events(events);
         let unrecorded = self.unrecorded.first().cloned();
         let mut end = match (end, unrecorded) {
@@ -105,7 +102,7 @@ impl ReplayDriver {
         end.map(|()| self.summary)
     }
 
-    fn run_events(&mut self, events: &[RecordedEvent]) -> Result<(), Box<Difference>> {
+    fn run_events(&mut self, events: &[RecordedEvent]) -> Result<(), Difference> {
         let mut last = 0;
         for event in events {
             self.line = event.line;
@@ -181,7 +178,7 @@ impl ReplayDriver {
     }
 
     /// Waits until the agent has sent what it has sent when it was recorded.
-    fn expect(&mut self, recorded: &Value, limit: Duration) -> Result<(), Box<Difference>> {
+    fn expect(&mut self, recorded: &Value, limit: Duration) -> Result<(), Difference> {
         if let Some(session) = recorded["result"].get("sessionId") {
             self.session.0 = session.clone();
         }
@@ -200,11 +197,7 @@ impl ReplayDriver {
         Ok(())
     }
 
-    fn expect_piece(
-        &mut self,
-        expected: &Observation,
-        limit: Duration,
-    ) -> Result<(), Box<Difference>> {
+    fn expect_piece(&mut self, expected: &Observation, limit: Duration) -> Result<(), Difference> {
         let mut left = expected.piece.clone();
         loop {
             let stream = &expected.stream;
@@ -267,7 +260,7 @@ impl ReplayDriver {
     }
 
     /// Checks that the turn that has ended has done nothing more than it did.
-    fn expect_no_more(&mut self) -> Result<(), Box<Difference>> {
+    fn expect_no_more(&mut self) -> Result<(), Difference> {
         if std::mem::take(&mut self.skips_turn) {
             self.seen.retain(|stream, _| !stream.is_of_turn());
             return Ok(());
@@ -281,7 +274,7 @@ impl ReplayDriver {
         }
     }
 
-    fn compare_told(&self, recorded: &[Value], now: &[Value]) -> Result<(), Box<Difference>> {
+    fn compare_told(&self, recorded: &[Value], now: &[Value]) -> Result<(), Difference> {
         match differs_for_model(recorded, now) {
             Some((recorded, now)) => Err(self.difference("what the model is told", recorded, now)),
             None => Ok(()),
@@ -335,8 +328,8 @@ impl ReplayDriver {
         if self.has_ended { "the agent has ended".to_owned() } else { "nothing".to_owned() }
     }
 
-    fn difference(&self, what: &str, recorded: String, now: String) -> Box<Difference> {
+    fn difference(&self, what: &str, recorded: String, now: String) -> Difference {
         let (line, turn) = (self.line, self.summary.turns);
-        Box::new(Difference { line, turn, what: what.to_owned(), recorded, now })
+        Difference { line, turn, what: what.to_owned(), recorded, now }
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct ReplayCliArgs {
 #[derive(Debug)]
 enum ReplayEnd {
     Same(ReplaySummary),
-    Different(Box<Difference>),
+    Different(Difference),
 }
 
 pub(super) fn run(args: &ReplayCliArgs, config: Config) -> ExitCode {

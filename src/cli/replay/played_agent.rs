@@ -95,10 +95,8 @@ fn read_messages(output: File, sender: &SyncSender<Happening>) {
         let Ok(message) = line.map(|it| serde_json::from_str(&it).unwrap_or_default()) else {
             break;
         };
-        if sender.send(Happening::Message(message)).is_err() {
-            // The agent must not wait for somebody to read on.
-            continue;
-        }
+        // If nobody waits for it any more, the agent must not either.
+        sender.send(Happening::Message(message)).ok();
     }
     sender.send(Happening::Ended).ok();
 }

@@ -62,9 +62,9 @@ pub(crate) enum EventKind {
     /// What is known of the session's MCP servers has changed.
     Servers(Vec<Value>),
     /// A tool has said what it would do.
-    Preview(RecordedCall),
+    Preview(RecordedAnswer),
     /// A tool has done it.
-    Result(RecordedCall),
+    Result(RecordedAnswer),
     /// The recording was ended properly.
     End,
 }
@@ -92,7 +92,7 @@ pub(crate) struct RecordedReply {
 
 /// What a tool has answered.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct RecordedCall {
+pub(crate) struct RecordedAnswer {
     pub(crate) tool: String,
     pub(crate) arguments: Value,
     pub(crate) answer: Value,
@@ -164,8 +164,8 @@ fn read_event(line: usize, mut event: Value) -> Option<RecordedEvent> {
             EventKind::Request { id, messages: what["messages"].as_array()?.clone() }
         }
         "reply" => EventKind::Reply(RecordedReply::deserialize(what).ok().filter(fits)?),
-        "preview" => EventKind::Preview(RecordedCall::deserialize(what).ok()?),
-        "result" => EventKind::Result(RecordedCall::deserialize(what).ok()?),
+        "preview" => EventKind::Preview(RecordedAnswer::deserialize(what).ok()?),
+        "result" => EventKind::Result(RecordedAnswer::deserialize(what).ok()?),
         "servers" => EventKind::Servers(what.as_array().cloned().unwrap_or_default()),
         "end" => EventKind::End,
         _ => return None,

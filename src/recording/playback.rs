@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio_util::bytes::Bytes;
 
 use super::current_session;
-use super::events::{EventKind, RecordedCall, RecordedEvent, RecordedReply};
+use super::events::{EventKind, RecordedAnswer, RecordedEvent, RecordedReply};
 use turnwright_llm::{ConnectionFault, Exchange, PlayedResponse};
 
 /// What whoever drives the replay has to know.
@@ -49,7 +49,7 @@ pub(crate) struct Playback {
 struct PlayedCall {
     number: u64,
     is_preview: bool,
-    call: RecordedCall,
+    call: RecordedAnswer,
     is_taken: bool,
 }
 

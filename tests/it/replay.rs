@@ -65,9 +65,6 @@ fn commands_are_played_back_and_do_not_run_again() {
     assert!(errors.starts_with("turnwright replay: ") && errors.contains("is cut off"), "{errors}");
     let (_, errors, status) = replay(Path::new("/missing"), &[]);
     assert_eq!(status, 2);
-    assert_eq!(
-        errors,
-        "turnwright replay: /missing cannot be played back. It cannot be read: there is no such file \
-         or folder.\n"
-    );
+    let expected = "turnwright replay: /missing cannot be played back. It cannot be read: ";
+    assert!(errors.starts_with(expected), "{errors}");
 }

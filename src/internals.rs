@@ -10,7 +10,7 @@ use turnwright_types::redact;
 use crate::acp;
 use crate::config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 
-pub use crate::cli::command_line;
+pub use crate::cli::{command_line, replay};
 pub use crate::tools::{
     AnyTool, OfferContext, PreparedCall, Registry, RemoteTools, Toolbox, built_in,
 };
@@ -30,5 +30,6 @@ pub fn serve_acp(home: &Path, variables: &[(String, String)], stdio: Stdio) -> i
     let (environment, _) = EnvironmentVariables::classify(pairs, &file.key_variables());
     let config = Config::new(environment, Flags::default(), file, paths);
     redact::register_keys(config.secrets()).map_err(io::Error::other)?;
-    acp::serve_blocking(config, stdio, std::future::pending())
+    let recording = crate::cli::started_recording(&config);
+    acp::serve_blocking(config, recording, stdio, std::future::pending())
 }

@@ -11,6 +11,7 @@ use super::client::SilentReads;
 use super::offer::{self, PendingOffer};
 use crate::completion::Completion;
 use crate::config::Config;
+use crate::recording::Recording;
 use crate::session::{PromptKey, SessionHandle, SessionHost};
 use turnwright_rpc::{Outbox, ParsedLine, Peer, RequestId, RpcMessage, StdinReader, Stdio};
 use turnwright_types::ids::SessionId;
@@ -20,6 +21,8 @@ use turnwright_types::redact;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long the client may take to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long a recording may take to be written to its end.
+const RECORDING_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long blocking calls may take to end after everything else has ended.
 const BLOCKING_TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -53,11 +56,12 @@ pub(super) struct Connection {
 /// If the runtime or the threads for stdin and stdout cannot be created.
 pub(crate) fn serve_blocking(
     config: Config,
+    recording: Recording,
     stdio: Stdio,
     stop_requested: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let runtime = crate::runtime::build()?;
-    let result = runtime.block_on(serve(config, stdio, stop_requested));
+    let result = runtime.block_on(serve(config, recording, stdio, stop_requested));
     // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
     runtime.shutdown_timeout(BLOCKING_TIMEOUT);
     result
@@ -65,14 +69,16 @@ pub(crate) fn serve_blocking(
 
 async fn serve(
     config: Config,
+    recording: Recording,
     stdio: Stdio,
     stop_requested: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    let outbox = Outbox::start_with_filter(stdio.output, redact_outgoing)?;
-    let mut input = StdinReader::start(stdio.input)?;
+    let recorder = Arc::clone(recording.recorder());
+    let outbox = Outbox::start_observed(stdio.output, redact_outgoing, Some(recorder.clone()))?;
+    let mut input = StdinReader::start_observed(stdio.input, Some(recorder.clone()))?;
     let stop = CancellationToken::new();
     let mut connection = Connection {
-        host: Arc::new(SessionHost::new(config, stop.clone())),
+        host: Arc::new(SessionHost::with_recording(config, recording, stop.clone())),
         peer: Peer::new(outbox.clone()),
         client: None,
         silent_reads: SilentReads::default(),
@@ -111,6 +117,7 @@ async fn serve(
     }
     connection.shut_down(&stop).await;
     outbox.close(FLUSH_TIMEOUT);
+    recorder.stop(RECORDING_TIMEOUT);
     Ok(())
 }
 

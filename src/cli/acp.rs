@@ -42,5 +42,6 @@ fn serve(config: Config) -> std::io::Result<()> {
     super::deny_memory_inspection();
     super::return_large_buffers();
     let stdio = turnwright_rpc::claim_stdio()?;
-    acp::serve_blocking(config, stdio, turnwright_rpc::stop_signal())
+    let recording = super::started_recording(&config);
+    acp::serve_blocking(config, recording, stdio, turnwright_rpc::stop_signal())
 }

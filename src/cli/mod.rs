@@ -11,6 +11,7 @@ mod login;
 mod mcp;
 mod mcp_server;
 mod policy;
+mod replay;
 mod run;
 #[cfg(unix)]
 mod sandbox;
@@ -32,6 +33,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::{Config, Flags, Paths, UserFile, parse_limit};
 use crate::log;
+use crate::recording::Recording;
 use turnwright_store::StoreError;
 use turnwright_types::io_fault::io_fault;
 use turnwright_types::redact;
@@ -53,7 +55,7 @@ const LICENSES: &str = include_str!("licenses.txt");
                   Environment: OPENAI_API_KEY, OPENAI_BASE_URL, TURNWRIGHT_MODEL, \
                   TURNWRIGHT_MODE (plan, ask, auto-edit, auto, full), \
                   TURNWRIGHT_MAX_TURN_REQUESTS, TURNWRIGHT_CONTEXT_WINDOW, TURNWRIGHT_CONFIG, \
-                  TURNWRIGHT_HOME, TURNWRIGHT_LOG; \
+                  TURNWRIGHT_HOME, TURNWRIGHT_LOG, TURNWRIGHT_RECORD; \
                   and providers' keys, such as DEEPSEEK_API_KEY."
 )]
 struct CliArgs {
@@ -130,6 +132,11 @@ enum CliCommand {
         #[command(subcommand)]
         probe: sandbox_probe::SandboxProbe,
     },
+    /// Run a recorded session again, and say what has changed
+    ///
+    /// No model, file or command is touched: all of them are in the recording.
+    #[command(after_help = replay::AFTER_HELP)]
+    Replay(replay::ReplayCliArgs),
     /// List, check and change a project's permission rules
     #[command(after_help = "Example: turnwright policy check \"npm install\"")]
     Policy(policy::PolicyCliArgs),
@@ -272,6 +279,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Trust(args) => trust::run(&args, &config),
         #[cfg(unix)]
         CliCommand::SandboxProbe { probe } => sandbox_probe::run(&probe),
+        CliCommand::Replay(args) => replay::run(&args, config),
         CliCommand::Policy(args) => policy::run(args, &config),
         CliCommand::Sessions(args) => sessions::run(args, &config),
         CliCommand::History(args) => history::run(args, &config),
@@ -288,6 +296,23 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
 /// The runtime of a subcommand that makes requests.
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+pub use replay::replay;
+
+/// The recording that the environment asks for. Starting it blocks.
+pub(crate) fn started_recording(config: &Config) -> Recording {
+    let recording = Recording::default();
+    if let Some(path) = config.record_path() {
+        let facts = config.recorded_facts();
+        if let Err(error) = recording.recorder().start(&path, move || facts, None) {
+            let why = io_fault(&error);
+            let notice =
+                format!("Nothing is recorded: {} cannot be created: {why}.", path.display());
+            recording.recorder().set_notice(notice);
+        }
+    }
+    recording
 }
 
 /// Waits for requests on a runtime of their own. What still blocks a thread afterwards, such as looking up

@@ -53,6 +53,7 @@ impl EnvironmentVariables {
                 Some("TURNWRIGHT_MAX_TURN_REQUESTS") => variables.max_turn_requests = text(),
                 Some("TURNWRIGHT_CONTEXT_WINDOW") => variables.context_window = text(),
                 Some("TURNWRIGHT_LOG") => variables.log = text(),
+                Some("TURNWRIGHT_RECORD") => variables.record = text(),
                 Some("RUST_LOG") => {
                     variables.log = variables.log.or_else(text);
                     variables.inherited.push((name, value));

@@ -18,6 +18,7 @@ mod permissions;
 mod presets;
 mod profiles;
 mod provider;
+mod recorded;
 mod request_fields;
 mod resolve;
 mod sandbox;
@@ -130,6 +131,8 @@ pub(crate) struct EnvironmentVariables {
     pub context_window: Option<String>,
     /// `TURNWRIGHT_LOG`, else `RUST_LOG`.
     pub log: Option<String>,
+    /// `TURNWRIGHT_RECORD`.
+    pub record: Option<String>,
     /// All other variables.
     pub inherited: Vec<(OsString, OsString)>,
 }

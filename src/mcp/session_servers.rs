@@ -7,18 +7,21 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::remote_tool::RemoteTool;
+use crate::recording::{Recorder, Recording, in_session};
 use crate::tools::{AnyTool, RemoteTools, ServerStatus};
 use turnwright_mcp::ListedTool;
 use turnwright_mcp::ServerSpec;
 use turnwright_mcp::ToolNames;
 use turnwright_mcp::{PromptCommand, PromptRequest, prompts};
 use turnwright_mcp::{Server, ServerPhase, ServerState};
-use turnwright_mcp::{ServerEnv, ServerPool};
+use turnwright_mcp::{ServerEnv, ServerPool, played_server, server_json};
+use turnwright_types::ids::SessionId;
 
 /// The servers of a session. Dropping it releases them.
 #[derive(Debug)]
@@ -38,9 +41,18 @@ impl SessionServers {
         ground: &ServerEnv,
         remote_tools: RemoteTools,
         patience: Duration,
+        recording: (&Recording, SessionId),
     ) -> SessionServers {
+        let (recording, session) = recording;
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
-        let servers: Vec<_> = specs.iter().map(|it| hub.get(it, ground)).collect();
+        // Nothing is started for a replay.
+        let servers: Vec<_> = match recording.playback() {
+            Some(playback) => {
+                let servers = playback.servers().iter();
+                servers.map(|it| played_server(it, ground.clone())).collect()
+            }
+            None => specs.iter().map(|it| hub.get(it, ground)).collect(),
+        };
         remote_tools
             .expect_servers(servers.iter().map(|it| it.spec.name.clone()).collect(), patience);
         let changed = Arc::new(Notify::new());
@@ -49,17 +61,23 @@ impl SessionServers {
             remote_tools: remote_tools.clone(),
             names: ToolNames::default(),
             changed: Arc::clone(&changed),
+            recorder: Arc::clone(recording.recorder()),
         };
         let token = stop.clone();
-        tracker.spawn(async move {
+        tracker.spawn(in_session(session, async move {
             token.run_until_cancelled(collector.run()).await;
-        });
+        }));
         SessionServers { servers, remote_tools, changed, stop: stop.drop_guard(), tracker }
     }
 
     /// Returns each server with its current state.
     pub(crate) fn states(&self) -> Vec<(&ServerSpec, Arc<ServerState>)> {
         self.servers.iter().map(|it| (&it.spec, it.state())).collect()
+    }
+
+    /// What a recording that starts now must know of the servers.
+    pub(crate) fn recorded(&self) -> Value {
+        servers_json(&self.servers)
     }
 
     /// Notified when the state of a server has changed.
@@ -114,12 +132,17 @@ impl SessionServers {
     }
 }
 
+fn servers_json(servers: &[Arc<Server>]) -> Value {
+    servers.iter().map(|it| server_json(it)).collect()
+}
+
 /// Collects the tools of the servers.
 struct ToolCollector {
     servers: Vec<Arc<Server>>,
     remote_tools: RemoteTools,
     names: ToolNames,
     changed: Arc<Notify>,
+    recorder: Arc<Recorder>,
 }
 
 impl ToolCollector {
@@ -151,6 +174,12 @@ impl ToolCollector {
             list.update(server, &state.tools, &mut self.names);
             tools.extend(list.tools.iter().map(|it| Arc::clone(it) as Arc<dyn AnyTool>));
             statuses.extend(server_status(server, &state).map(|it| (&server.spec.name, it)));
+        }
+        // That they are stopped at the end of the session is nothing that came from outside.
+        let is_stopped = |it: &Arc<Server>| it.state().phase == ServerPhase::Stopped;
+        if self.recorder.is_on() && !self.servers.is_empty() && !self.servers.iter().any(is_stopped)
+        {
+            self.recorder.record_servers(servers_json(&self.servers));
         }
         // Set before the statuses, so that the tools of a ready server can be found.
         self.remote_tools.set_tools(tools);

@@ -47,6 +47,8 @@ pub(super) enum CommandAction {
     Servers,
     /// Summarises the conversation.
     Compact,
+    /// Starts or ends a recording.
+    Record,
     /// Lists the sessions of this folder, or continues one here.
     Resume,
     /// Shows file changes, or goes back to an earlier state.
@@ -171,6 +173,14 @@ const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
     (
         command("compact", "Summarise the conversation to make room", Some("what to keep")),
         CommandAction::Compact,
+    ),
+    (
+        command(
+            "record",
+            "Record this session for a bug report; `/record stop` ends it",
+            Some("file, or stop"),
+        ),
+        CommandAction::Record,
     ),
     (command("clear", "Clear the conversation", None), CommandAction::Immediate(clear)),
 ];

@@ -104,6 +104,16 @@ pub(crate) fn resolve_policy(
     trust: &TrustStore,
     roots: &Roots,
 ) -> EffectivePolicy {
+    resolve_policy_with(config, trust, roots, roots.real_cwd())
+}
+
+/// Like [`resolve_policy`], with the project's own files from another folder than the session's.
+pub(super) fn resolve_policy_with(
+    config: &Config,
+    trust: &TrustStore,
+    roots: &Roots,
+    project_folder: &Path,
+) -> EffectivePolicy {
     let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
     let home = config.home().map(|it| real_path(&it).unwrap_or(it));
     let bases = PathBases { roots: folders.clone(), home };
@@ -120,9 +130,9 @@ pub(crate) fn resolve_policy(
     layers.user(config);
     layers.saved(config, roots.real_cwd());
     let default_mode = config.mode();
-    let found = layers.project_file(roots.real_cwd());
+    let found = layers.project_file(project_folder);
     let project = found.as_ref().map(|(text, project)| {
-        let is_trusted = trust.is_trusted(roots.real_cwd(), PROJECT_FILE, text.as_bytes());
+        let is_trusted = trust.is_trusted(project_folder, PROJECT_FILE, text.as_bytes());
         (text, project, is_trusted)
     });
     let (mut mode, mut requests) = (default_mode, Vec::new());
@@ -161,9 +171,9 @@ pub(crate) fn resolve_policy(
         requests,
         full_requests: Vec::new(),
     });
-    let found = project_servers::find(config, trust, roots.real_cwd());
+    let found = project_servers::find(config, trust, project_folder);
     layers.problems.extend(found.problems);
-    let helpers = HelperFiles::find(&config.paths.config, trust, roots.real_cwd());
+    let helpers = HelperFiles::find(&config.paths.config, trust, project_folder);
     layers.problems.extend(helpers.problems);
     let PolicyLayers { rules, problems, .. } = layers;
     let git: Vec<_> = folders.iter().flat_map(|it| git_folders(it)).collect();

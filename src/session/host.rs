@@ -15,6 +15,7 @@ use super::model_cache::ModelCache;
 use crate::config::{AccountStatus, Config, ModelProfiles, Provider};
 use crate::error::Error;
 use crate::mcp::SessionServers;
+use crate::recording::Recording;
 use crate::tools::{
     HelperSet, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in,
 };
@@ -75,6 +76,15 @@ struct OfferedModels {
 impl SessionHost {
     /// Creates the shared state. Its sessions end when `stop` is cancelled.
     pub(crate) fn new(config: Config, stop: CancellationToken) -> SessionHost {
+        SessionHost::with_recording(config, Recording::default(), stop)
+    }
+
+    /// Creates the shared state of sessions that are recorded or played back.
+    pub(crate) fn with_recording(
+        config: Config,
+        recording: Recording,
+        stop: CancellationToken,
+    ) -> SessionHost {
         let secrets = config.secrets();
         let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
         let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
@@ -88,7 +98,9 @@ impl SessionHost {
         };
         let mut shared_env = SharedToolEnv::new(folders);
         shared_env.web.set_proxies(config.proxy_hosts());
-        let models = ModelCache::new(ModelProfiles::new(&config.paths), tracker.clone());
+        let profiles = ModelProfiles::new(&config.paths);
+        let models = ModelCache::new(profiles, Arc::new(recording.clone()), tracker.clone());
+        shared_env.recording = recording;
         SessionHost {
             trust: TrustStore::new(&config.paths.state),
             store: Store::new(&config.paths.state),
@@ -105,6 +117,10 @@ impl SessionHost {
             tracker,
             preparation: Once::new(),
         }
+    }
+
+    pub(crate) fn recording(&self) -> &Recording {
+        &self.shared_env.recording
     }
 
     /// The store of all sessions.
@@ -247,9 +263,11 @@ impl SessionHost {
         launch: &ServerLaunch,
         env: &ServerEnv,
         remote_tools: RemoteTools,
+        session: SessionId,
     ) -> SessionServers {
         let ServerLaunch { specs, wait, .. } = launch;
-        SessionServers::launch(&self.servers, specs, env, remote_tools, *wait)
+        let recording = (self.recording(), session);
+        SessionServers::launch(&self.servers, specs, env, remote_tools, *wait, recording)
     }
 
     /// The kinds of prompt content that the default model accepts besides text. Reads files.

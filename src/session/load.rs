@@ -88,7 +88,11 @@ impl SessionHost {
     pub(super) fn load_session(&self, request: LoadRequest) -> Result<LoadedSession, Error> {
         let LoadRequest { id, cwd, folders, servers, is_new } = request;
         self.store_client();
-        let mut project = self.load_project(&id, roots(&cwd, &folders)?);
+        let roots = match self.recording().playback() {
+            Some(_) => Roots::recorded(&cwd),
+            None => roots(&cwd, &folders)?,
+        };
+        let mut project = self.load_project(&id, roots);
         let model = self.model()?;
         let own = std::mem::take(&mut project.servers);
         let servers = servers.into_iter().chain(own).collect();
@@ -128,8 +132,28 @@ impl SessionHost {
         let paths = &self.config().paths;
         let roots = roots.with_private_folder(&paths.config).with_private_folder(&paths.state);
         let roots = roots.with_readable_folder(&Jobs::output_folder(&paths.state, id));
-        let effective = effective_policy::resolve_policy(self.config(), &self.trust, &roots);
-        let notices = effective.notice().into_iter().chain(sandbox_notice(effective.mode));
+        let playback = self.recording().playback();
+        // A replay reads nothing of the project, even if there is one.
+        let nowhere = paths.state.join("project");
+        let project_folder = playback.map_or(roots.real_cwd(), |_| &nowhere);
+        let mut effective = effective_policy::resolve_policy_with(
+            self.config(),
+            &self.trust,
+            &roots,
+            project_folder,
+        );
+        let missing = match playback {
+            Some(playback) => {
+                effective.rules.can_confine = playback.could_confine();
+                // It may have been so where the recording was made, and its answers tell.
+                effective.rules.protected_exposed = || false;
+                playback.missing_sandbox().to_owned()
+            }
+            None => missing_sandbox(),
+        };
+        let is_missing = !effective.rules.can_confine && effective.mode != Mode::Full;
+        let sandbox_notice = is_missing.then(|| sandbox_notice(&missing));
+        let notices = effective.notice().into_iter().chain(sandbox_notice);
         let refused = refused.map(|it| format!("The models of the settings cannot be used: {it}."));
         LoadedProject {
             notices: notices.chain(refused).collect(),
@@ -172,13 +196,17 @@ impl SessionHost {
     }
 }
 
-/// The notice for a session that starts in this mode without a sandbox.
-fn sandbox_notice(mode: Mode) -> Option<String> {
-    let is_worth_it = !turnwright_sandbox::can_confine() && mode != Mode::Full;
-    is_worth_it.then(|| {
-        let why = turnwright_sandbox::sandbox_support().missing.join("; ");
-        format!("The sandbox is not available here ({why}): you are asked about each command.")
-    })
+/// What the sandbox lacks here; empty if it lacks nothing.
+pub(super) fn missing_sandbox() -> String {
+    if turnwright_sandbox::can_confine() {
+        return String::new();
+    }
+    turnwright_sandbox::sandbox_support().missing.join("; ")
+}
+
+/// The notice for a session that starts without a sandbox.
+fn sandbox_notice(why: &str) -> String {
+    format!("The sandbox is not available here ({why}): you are asked about each command.")
 }
 
 fn roots(cwd: &Path, folders: &[PathBuf]) -> Result<Roots, Error> {

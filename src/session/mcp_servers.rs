@@ -23,7 +23,7 @@ use turnwright_mcp::{
 };
 use turnwright_store::TurnKind;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
-use turnwright_types::ids::MessageId;
+use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::message::{StopReason, UserMessage};
 use turnwright_types::redact;
 use turnwright_types::update::SlashCommand;
@@ -109,7 +109,8 @@ impl SessionActor {
     ) -> Arc<Notify> {
         self.announcements.add_notices(std::mem::take(&mut launch.notices));
         let remote_tools = self.services.tools.remote_tools().clone();
-        let servers = self.host.launch_servers(&launch, env, remote_tools);
+        let servers =
+            self.host.launch_servers(&launch, env, remote_tools, self.services.env.session.clone());
         let changes = servers.changes();
         self.servers = Some(servers);
         changes
@@ -421,7 +422,9 @@ impl SessionHost {
         };
         let launch = self.load_servers(Vec::new(), roots.real_cwd());
         let env = site.server_env(LoginStore::new(&self.config().paths.config));
-        let fleet = self.launch_servers(&launch, &env, RemoteTools::default());
+        // No session: nobody records this.
+        let nobody = SessionId::from("");
+        let fleet = self.launch_servers(&launch, &env, RemoteTools::default(), nobody);
         let times = fleet.settled().await;
         checks.extend(fleet.states().into_iter().zip(times).map(|((spec, state), took)| {
             ServerCheck { name: spec.name.clone(), outcome: server_info(spec, &state), took }

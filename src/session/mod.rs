@@ -26,6 +26,7 @@ mod permissions;
 mod project_servers;
 mod prompt_queue;
 mod prompts;
+mod record_command;
 mod recovery;
 mod replay;
 mod undo_report;

@@ -16,7 +16,7 @@ use turnwright_llm::offline::OfflineModel;
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_llm::{
     Endpoint, LlmError, Model, ModelProfile, ModelSettings, Price, ProfileStore, Protocol,
-    RemoteModel, known_context_window,
+    RemoteModel, Traffic, known_context_window,
 };
 
 /// The most models that are kept; another one has to connect anew.
@@ -35,6 +35,8 @@ pub(super) struct ModelCache {
     /// names may refer to one.
     lists: Mutex<BTreeMap<String, ModelList>>,
     profiles: ModelProfiles,
+    /// Sees all requests to models.
+    traffic: Arc<dyn Traffic>,
     tracker: TaskTracker,
 }
 
@@ -48,8 +50,13 @@ struct ModelList {
 }
 
 impl ModelCache {
-    pub(super) fn new(profiles: ModelProfiles, tracker: TaskTracker) -> ModelCache {
-        ModelCache { cached: Mutex::default(), lists: Mutex::default(), profiles, tracker }
+    pub(super) fn new(
+        profiles: ModelProfiles,
+        traffic: Arc<dyn Traffic>,
+        tracker: TaskTracker,
+    ) -> ModelCache {
+        let (cached, lists) = (Mutex::default(), Mutex::default());
+        ModelCache { cached, lists, profiles, traffic, tracker }
     }
 
     /// Returns the model for these settings. A login or a changed configuration creates another
@@ -90,6 +97,7 @@ impl ModelCache {
         let advice = key.as_ref().map(|it| it.origin.advice());
         let server = Endpoint::new(&base_url, key.map(|it| it.secret.into_inner()))?
             .with_key_advice(advice)
+            .with_traffic(Arc::clone(&self.traffic))
             .with_headers(headers)?;
         let settings = ModelSettings { listing_disabled: !may_list, ..self.settings(endpoint)? };
         let protocol = match api {

@@ -12,9 +12,12 @@ use super::checkpoint_commands::{CheckpointCommand, CheckpointTask, run_checkpoi
 use super::commands::{self, CommandAction};
 use super::custom_commands::{self, CommandText};
 use super::prompt_queue::QueuedPrompt;
+use super::record_command::{self, RecordStart};
 use super::resume::ResumeTask;
 use super::trust::run_trust_command;
 use super::{permissions, title};
+use crate::mcp::SessionServers;
+use crate::recording::in_session;
 use crate::turn::{
     FinishedTurn, SteeringQueue, Turn, TurnServices, compact_on_request, environment_lines,
     folder_lines,
@@ -39,7 +42,8 @@ impl SessionActor {
             self.services.spending.add_helpers_to(&mut self.history);
             let typed = first_text(&prompt);
             let work = self.prompt_work(prompt, typed, cancel.clone());
-            let task = self.host.tracker().spawn(work);
+            let id = self.services.env.session.clone();
+            let task = self.host.tracker().spawn(in_session(id, work));
             self.running = Some(RunningTurn { key, cancel, task, done });
         }
     }
@@ -77,8 +81,14 @@ impl SessionActor {
 
     /// Sends the notices that could not be sent before a prompt.
     pub(super) fn send_notices(&mut self) {
-        let notices = self.announcements.take_notices(turnwright_sandbox::known_limitation());
+        let recording = self.host.recording().clone();
+        let limitation = match recording.playback() {
+            Some(playback) => playback.sandbox_limitation(),
+            None => turnwright_sandbox::known_limitation(),
+        };
+        let notices = self.announcements.take_notices(limitation);
         let news = self.services.log().take_notices();
+        let news = news.into_iter().chain(recording.recorder().take_notice());
         for notice in notices.into_iter().chain(news) {
             self.services.client().update(Update::Notice(notice));
         }
@@ -174,6 +184,13 @@ impl SessionActor {
                 Box::pin(run_trust_command(host, services, shown, arguments, message, cancel))
             }
             CommandAction::Servers => Box::pin(self.mcp_command(arguments, message, cancel)),
+            CommandAction::Record => {
+                let servers = self.servers.as_ref().map(SessionServers::recorded);
+                let servers = servers.filter(|_| self.history.messages.is_empty());
+                let is_new = self.history.messages.is_empty();
+                let start = RecordStart { is_new, servers: servers.unwrap_or_default() };
+                Box::pin(record_command::run(host, services, arguments, start, message))
+            }
             CommandAction::Models => {
                 Box::pin(commands::list_models(host, services, message, cancel))
             }

@@ -29,6 +29,7 @@ mod live_output;
 mod project_context;
 mod memory;
 mod move_path;
+mod outcome_json;
 mod plan;
 mod private_caches;
 mod read_file;
@@ -82,6 +83,7 @@ pub(crate) use current_place::{current_place, edited_path};
 use hard_links::OtherNames;
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
 pub(crate) use hidden_paths::{KnownFolders, hidden_below};
+pub(crate) use outcome_json::{outcome_json, preview_json, read_outcome, read_preview};
 pub(crate) use project_context::{
     custom_commands, describe_notes, describe_skills, folder_instructions, project_sources,
     read_project_context,

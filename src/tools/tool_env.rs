@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::confinement::ConfinementSettings;
 use super::confinement_guard::ConfinementGuard;
 use super::helper_set::HelperSet;
+use crate::recording::Recording;
 use turnwright_policy::permission::{AuditLog, SharedMode};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
@@ -40,6 +41,8 @@ pub struct SharedToolEnv {
     pub audit: AuditLog,
     /// Access to the web.
     pub web: WebFetcher,
+    /// Records what calls bring from outside, or plays it back.
+    pub(crate) recording: Recording,
 }
 
 impl SharedToolEnv {

@@ -7,6 +7,7 @@ pub(super) mod batch;
 pub(super) mod cards;
 pub(super) mod conflicts;
 pub(super) mod file_change_recorder;
+mod kept_call;
 pub(super) mod results;
 pub(super) mod runner;
 pub(super) mod standalone;

@@ -22,6 +22,7 @@ use super::{
     SharedModelSelection, Turn, TurnServices,
 };
 use crate::error::{Error, as_sentence, error_chain};
+use crate::recording::in_same_session;
 use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolEnv, ToolOutcome};
 use client::{HelperClient, work_done};
 use turnwright_llm::Model;
@@ -124,15 +125,17 @@ impl TurnHelpers {
         let id = short_id(&call);
         let what = format!("helper {id} ({})", task.view.title);
         let (session, started) = (Arc::clone(&env), what.clone());
-        let is_started = env.helpers.spawn(move |cancel| async move {
-            let work = AssertUnwindSafe(self.work(task, call, record, cancel)).catch_unwind();
-            let news = match work.await.map(|it| it.result) {
-                Ok(Ok(text)) => format!("[{what} is done]\n{text}\n"),
-                Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
-                Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
-            };
-            // It may become a part of the context, whose element it must not close.
-            session.helpers.add_news(news.replace("</context", "< /context"));
+        let is_started = env.helpers.spawn(move |cancel| {
+            in_same_session(async move {
+                let work = AssertUnwindSafe(self.work(task, call, record, cancel)).catch_unwind();
+                let news = match work.await.map(|it| it.result) {
+                    Ok(Ok(text)) => format!("[{what} is done]\n{text}\n"),
+                    Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
+                    Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
+                };
+                // It may become a part of the context, whose element it must not close.
+                session.helpers.add_news(news.replace("</context", "< /context"));
+            })
         });
         if !is_started {
             return ToolOutcome::failed(

@@ -87,6 +87,8 @@ mod protected;
 mod read_file;
 mod readme;
 mod registry;
+#[cfg(unix)]
+mod replay;
 mod rules;
 #[cfg(unix)]
 mod run;

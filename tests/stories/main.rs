@@ -57,6 +57,7 @@ mod provider;
 mod providers;
 mod queue;
 mod read_file;
+mod recording;
 mod responses;
 #[cfg(unix)]
 mod round_trip;

@@ -22,6 +22,8 @@ use turnwright_http::{ConnectionFault, Tls};
 use super::error_body::{self, ErrorReport};
 use super::model_list::{self, ListedModel};
 use super::quirks::KeyHeader;
+use super::request_body::RequestBody;
+use super::traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
 use super::{ErrorKind, LlmError, retry_after};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -50,6 +52,8 @@ pub struct Endpoint {
     drains: DrainTasks,
     /// True if the base URL has no path, and the API was found below `/v1`.
     has_version_path: AtomicBool,
+    /// Observes the requests, or answers them.
+    traffic: Option<Arc<dyn Traffic>>,
 }
 
 /// The path that most base URLs end in, and that is easily forgotten.
@@ -110,7 +114,15 @@ impl Endpoint {
             client,
             drains: DrainTasks::default(),
             has_version_path: AtomicBool::new(false),
+            traffic: None,
         })
+    }
+
+    /// Has all requests pass through `traffic`.
+    #[must_use]
+    pub fn with_traffic(mut self, traffic: Arc<dyn Traffic>) -> Endpoint {
+        self.traffic = Some(traffic);
+        self
     }
 
     pub(super) fn with_key_header(mut self, key_header: KeyHeader) -> Endpoint {
@@ -207,11 +219,7 @@ impl Endpoint {
 
     /// Posts a JSON body. Returns once the head of a successful response has been received. If a base
     /// URL without a path has no such API, tries the same host below `/v1`.
-    pub(super) async fn post(
-        &self,
-        path: &str,
-        body: impl Into<reqwest::Body> + Clone,
-    ) -> Result<ReplyBody, LlmError> {
+    pub(super) async fn post(&self, path: &str, body: RequestBody) -> Result<ReplyBody, LlmError> {
         match self.post_once(path, body.clone()).await {
             Err(error) if self.may_lack_version(&error) => {
                 self.has_version_path.store(true, Ordering::Relaxed);
@@ -247,17 +255,14 @@ impl Endpoint {
         }
     }
 
-    async fn post_once(
-        &self,
-        path: &str,
-        body: impl Into<reqwest::Body>,
-    ) -> Result<ReplyBody, LlmError> {
+    async fn post_once(&self, path: &str, body: RequestBody) -> Result<ReplyBody, LlmError> {
+        let exchange = self.begin_exchange(path, &|| body.to_vec());
         let request = self
             .request(Method::POST, path)
             .await?
             .header("content-type", "application/json")
             .header("accept", "text/event-stream, application/json");
-        self.send(request.body(body)).await
+        self.send(request.body(body), exchange).await
     }
 
     /// Lists the models that the server offers.
@@ -283,7 +288,7 @@ impl Endpoint {
 
     async fn read_models_once(&self) -> Result<Vec<ListedModel>, LlmError> {
         let request = self.request(Method::GET, "/models").await?;
-        Ok(model_list::parse_model_list(&self.read_short(request).await?))
+        Ok(model_list::parse_model_list(&self.read_short(request, "/models").await?))
     }
 
     /// Asks for something that lies beside the versioned API, and reads the answer as JSON.
@@ -300,11 +305,12 @@ impl Endpoint {
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
-        Ok(serde_json::from_slice(&self.read_short(request).await?).unwrap_or_default())
+        Ok(serde_json::from_slice(&self.read_short(request, path).await?).unwrap_or_default())
     }
 
-    async fn read_short(&self, request: RequestBuilder) -> Result<Vec<u8>, LlmError> {
-        let mut body = self.send(request.header("accept", "application/json")).await?;
+    async fn read_short(&self, request: RequestBuilder, path: &str) -> Result<Vec<u8>, LlmError> {
+        let exchange = self.begin_exchange(path, &Vec::new);
+        let mut body = self.send(request.header("accept", "application/json"), exchange).await?;
         let mut bytes = Vec::new();
         while let Some(chunk) = body.chunk().await? {
             bytes.extend_from_slice(&chunk);
@@ -340,30 +346,65 @@ impl Endpoint {
         })
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<ReplyBody, LlmError> {
+    fn begin_exchange(&self, path: &str, body: &dyn Fn() -> Vec<u8>) -> Exchange {
+        self.traffic.as_ref().map_or(Exchange::Live, |it| it.begin(path, body))
+    }
+
+    async fn send(
+        &self,
+        request: RequestBuilder,
+        exchange: Exchange,
+    ) -> Result<ReplyBody, LlmError> {
         // Replaces headers of the same name that are already set.
         let request = request.headers(self.headers.clone());
-        let response = request.send().await.map_err(|error| self.connect_error(&error))?;
-        if response.status().is_success() {
-            return Ok(self.body(response));
-        }
-        Err(self.status_error(response).await)
+        let mut observer = None;
+        let response = match exchange {
+            Exchange::Played(playing) => playing.await.and_then(PlayedResponse::into_response),
+            Exchange::Live => request.send().await.map_err(|it| ConnectionFault::of(&it)),
+            Exchange::Observed(observes) => {
+                observer = Some(observes);
+                request.send().await.map_err(|it| ConnectionFault::of(&it))
+            }
+        };
+        let response = match (response, &mut observer) {
+            (Ok(response), Some(observer)) => {
+                let text = |it: (&'_ HeaderName, &'_ HeaderValue)| it.1.to_str().is_ok();
+                let headers = response.headers().iter().filter(|it| text(*it));
+                let mut headers =
+                    headers.map(|it| (it.0.as_str(), it.1.to_str().unwrap_or_default()));
+                observer.on_head(response.status().as_u16(), &mut headers);
+                drop(headers);
+                response
+            }
+            (Ok(response), None) => response,
+            (Err(fault), observer) => {
+                if let Some(observer) = observer {
+                    observer.on_fault(&fault);
+                }
+                return Err(self.connect_fault(fault));
+            }
+        };
+        let is_success = response.status().is_success();
+        let body = ReplyBody { observer, ..self.body(response) };
+        if is_success { Ok(body) } else { Err(self.status_error(body).await) }
     }
 
     fn connect_error(&self, error: &reqwest::Error) -> LlmError {
-        LlmError::Connect {
-            host: self.host(),
-            fault: ConnectionFault::of(error),
-            proxy: turnwright_http::proxy_of(&self.base),
-        }
+        self.connect_fault(ConnectionFault::of(error))
+    }
+
+    fn connect_fault(&self, fault: ConnectionFault) -> LlmError {
+        let proxy = turnwright_http::proxy_of(&self.base);
+        LlmError::Connect { host: self.host(), fault, proxy }
     }
 
     fn body(&self, response: Response) -> ReplyBody {
         let drains = Arc::clone(&self.drains);
-        ReplyBody { response, host: self.host(), drains }
+        ReplyBody { response, host: self.host(), drains, observer: None }
     }
 
-    async fn status_error(&self, response: Response) -> LlmError {
+    async fn status_error(&self, mut body: ReplyBody) -> LlmError {
+        let response = &body.response;
         let status = response.status().as_u16();
         let header_delay = retry_after::from_headers(response.headers(), SystemTime::now());
         let location = response
@@ -371,7 +412,6 @@ impl Endpoint {
             .get("location")
             .and_then(|it| it.to_str().ok())
             .map(|it| format!("it redirects to {it}"));
-        let mut body = self.body(response);
         let mut bytes = Vec::new();
         let read_error = async {
             while let Ok(Some(chunk)) = body.chunk().await {
@@ -461,12 +501,20 @@ pub(super) struct ReplyBody {
     response: Response,
     host: String,
     drains: DrainTasks,
+    observer: Option<Box<dyn ExchangeObserver>>,
 }
 
 impl ReplyBody {
     /// The next bytes, or `None` at the end. Cancel safe.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
-        self.response.chunk().await.map_err(|error| {
+        let chunk = self.response.chunk().await;
+        if let Some(observer) = &mut self.observer {
+            match &chunk {
+                Ok(Some(bytes)) => observer.on_bytes(bytes),
+                end => observer.on_end(end.is_err()),
+            }
+        }
+        chunk.map_err(|error| {
             tracing::info!(%error, "the stream broke");
             LlmError::Truncated { host: self.host.clone() }
         })
@@ -478,7 +526,10 @@ impl ReplyBody {
     /// its end closes the connection, and the next request would need a new one, with a new TLS
     /// handshake.
     pub(super) fn drain(self) {
-        let ReplyBody { mut response, drains, .. } = self;
+        let ReplyBody { mut response, drains, observer, .. } = self;
+        if let Some(mut observer) = observer {
+            observer.on_end(false);
+        }
         let mut drains = drains.lock();
         while drains.try_join_next().is_some() {}
         drains.spawn(async move {

@@ -31,6 +31,7 @@ mod schema;
 pub mod sse;
 mod http_stream;
 mod think_tags;
+mod traffic;
 mod transcript;
 mod retry_after;
 mod known_windows;
@@ -62,6 +63,8 @@ pub use learned_quirks::{ModelProfile, ProfileStore};
 pub use model_list::closest_names;
 pub use remote::{Protocol, RemoteModel};
 pub use retry_after::MAX_RETRY_WAIT;
+pub use traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
+pub use turnwright_http::ConnectionFault;
 
 /// How long a model may send nothing unless it is set otherwise.
 pub const DEFAULT_SILENCE_LIMIT: Duration = Duration::from_secs(300);

@@ -15,6 +15,7 @@
 //!   schema_validator  validates arguments and results against a server's schema
 //!   tool_names        the names of the tools of a session
 //!   call              one call in flight; `progress` routes progress notifications to it
+//!   played_server     servers in recordings
 //!   handler           what a server may request or notify
 //!   tool_result       the result of a call
 //!   resources         a tool that lists and reads the resources of a server
@@ -34,6 +35,7 @@ mod login;
 mod login_store;
 mod message_io;
 mod model_schema;
+mod played_server;
 mod pool;
 mod process;
 mod program_setup;
@@ -57,6 +59,7 @@ pub use listed_tool::ListedTool;
 pub use login::{LoginOptions, log_in};
 pub use login_store::{LoginStore, ServerLogin};
 pub use model_schema::bounded_text;
+pub use played_server::{played_server, server_json};
 pub use pool::{ServerEnv, ServerPool};
 pub use progress::ProgressRouter;
 pub use prompts::{PromptCommand, PromptRequest};

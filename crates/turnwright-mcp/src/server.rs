@@ -127,6 +127,15 @@ impl Server {
         Arc::new(Server { spec, env, state, restart_requested, ended, callers, _stop: stop_guard })
     }
 
+    /// A server without a task, which is always in this state.
+    pub(crate) fn unchanging(spec: ServerSpec, env: ServerEnv, state: ServerState) -> Arc<Server> {
+        let (_, state) = watch::channel(Arc::new(state));
+        let (ended, stop) = (CancellationToken::new(), CancellationToken::new().drop_guard());
+        ended.cancel();
+        let (callers, restart_requested) = (WaitingCalls::default(), Arc::default());
+        Arc::new(Server { spec, env, state, restart_requested, ended, callers, _stop: stop })
+    }
+
     /// True if the server has not ended and was started with an equal configuration and environment.
     pub(crate) fn is_reusable_for(&self, spec: &ServerSpec, env: &ServerEnv) -> bool {
         self.spec == *spec && self.env == *env && !self.ended.is_cancelled()

@@ -15,4 +15,4 @@ mod tests;
 pub use message::{Params, ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
 pub use outbox::{Outbox, OutgoingFilter};
 pub use pending::{Peer, RequestError};
-pub use stdio::{StdinReader, Stdio, claim_stdio, stop_signal};
+pub use stdio::{LineDirection, LineObserver, StdinReader, Stdio, claim_stdio, stop_signal};

@@ -14,6 +14,7 @@ use serde::Serialize;
 use tokio::sync::Notify;
 
 use super::message::{self, RequestId, RpcError};
+use super::stdio::{LineDirection, LineObserver};
 
 /// Unwritten bytes above which senders of bulk output must wait. Up to twice as much can be in
 /// memory: one buffer is being filled while the other is written.
@@ -39,6 +40,7 @@ struct OutboxInner {
     buffer_taken: Notify,
     writer_ended: Condvar,
     filter: OutgoingFilter,
+    observer: Option<Arc<dyn LineObserver>>,
 }
 
 #[derive(Default)]
@@ -67,12 +69,25 @@ impl Outbox {
         output: impl Write + Send + 'static,
         filter: OutgoingFilter,
     ) -> std::io::Result<Outbox> {
+        Outbox::start_observed(output, filter, None)
+    }
+
+    /// Like [`Outbox::start_with_filter`], with an observer that sees each line as it is sent.
+    ///
+    /// # Errors
+    /// If the thread cannot be created.
+    pub fn start_observed(
+        output: impl Write + Send + 'static,
+        filter: OutgoingFilter,
+        observer: Option<Arc<dyn LineObserver>>,
+    ) -> std::io::Result<Outbox> {
         let shared = Arc::new(OutboxInner {
             queue: Mutex::new(WriteQueue::default()),
             has_messages: Condvar::new(),
             buffer_taken: Notify::new(),
             writer_ended: Condvar::new(),
             filter,
+            observer,
         });
         let outbox = Outbox(Arc::clone(&shared));
         std::thread::Builder::new()
@@ -173,6 +188,9 @@ impl Outbox {
         if let Some(replacement) = (self.0.filter)(method, &queue.buffer[start..]) {
             queue.buffer.truncate(start);
             queue.buffer.extend_from_slice(&replacement);
+        }
+        if let Some(observer) = &self.0.observer {
+            observer.on_line(LineDirection::Out, &queue.buffer[start..]);
         }
         queue.buffer.push(b'\n');
         // The lock is released first; a writer woken earlier would only wait for it.

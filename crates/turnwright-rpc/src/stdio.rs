@@ -69,6 +69,18 @@ pub fn claim_stdio() -> io::Result<Stdio> {
     Ok(Stdio { input: File::from(input), output: File::from(output) })
 }
 
+/// Sees the lines of a connection. It must not block.
+pub trait LineObserver: Send + Sync {
+    fn on_line(&self, direction: LineDirection, line: &[u8]);
+}
+
+/// The direction of a line, as this process sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineDirection {
+    In,
+    Out,
+}
+
 /// Parsed lines of input, in order, until the end of the input.
 #[derive(Debug)]
 pub struct StdinReader {
@@ -90,6 +102,17 @@ impl StdinReader {
     /// # Errors
     /// If the thread cannot be created.
     pub fn start(input: File) -> io::Result<StdinReader> {
+        StdinReader::start_observed(input, None)
+    }
+
+    /// Like [`StdinReader::start`], with an observer that sees each line before it is parsed.
+    ///
+    /// # Errors
+    /// If the thread cannot be created.
+    pub fn start_observed(
+        input: File,
+        observer: Option<Arc<dyn LineObserver>>,
+    ) -> io::Result<StdinReader> {
         let (sender, lines) = mpsc::channel(MAX_READ_AHEAD_LINES);
         let ahead = Arc::<ReadAhead>::default();
         let reader_ahead = Arc::clone(&ahead);
@@ -101,6 +124,9 @@ impl StdinReader {
             let mut buffer = Vec::new();
             while let Some(line) = next_line(&mut lines, &mut buffer) {
                 if !matches!(line, ParsedLine::Ignored) {
+                    if let Some(observer) = &observer {
+                        observer.on_line(LineDirection::In, &buffer);
+                    }
                     reader_ahead.reserve(buffer.len(), || {
                         if is_hung_up(lines.get_ref()) {
                             ended.cancel();

@@ -32,9 +32,10 @@ impl AgentLink {
         let (messages, agent_output) = io::pipe()?;
         let stop = CancellationToken::new();
         let requested = stop.clone();
+        let recording = crate::cli::started_recording(&config);
         let serve = move || {
             let stdio = Stdio { input: pipe_file(agent_input), output: pipe_file(agent_output) };
-            acp::serve_blocking(config, stdio, requested.cancelled_owned())
+            acp::serve_blocking(config, recording, stdio, requested.cancelled_owned())
         };
         let thread =
             thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES).spawn(serve)?;
@@ -56,11 +57,11 @@ impl AgentLink {
 }
 
 #[cfg(unix)]
-fn pipe_file(pipe: impl Into<std::os::fd::OwnedFd>) -> File {
+pub(in crate::cli) fn pipe_file(pipe: impl Into<std::os::fd::OwnedFd>) -> File {
     File::from(pipe.into())
 }
 
 #[cfg(windows)]
-fn pipe_file(pipe: impl Into<std::os::windows::io::OwnedHandle>) -> File {
+pub(in crate::cli) fn pipe_file(pipe: impl Into<std::os::windows::io::OwnedHandle>) -> File {
     File::from(pipe.into())
 }

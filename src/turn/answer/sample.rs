@@ -102,7 +102,11 @@ impl Turn {
             }
         };
         self.check_limits();
-        let jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
+        let mut jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
+        if self.services.env.shared.recording.is_in_use() {
+            // The user is told how long the wait is.
+            jitter = 0.5;
+        }
         let is_full = matches!(sampled, SampleOutcome::Reply { fills_window: true, .. });
         let step = next_step::after_sample(sampled, &mut self.budget, jitter);
         if is_full && matches!(step, TurnStep::End(Ok(StopReason::MaxTokens))) {

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::cards::{abridged_arguments, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
+use super::kept_call::KeptCall;
 use crate::tools::{AnyTool, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
 use crate::turn::SharedRules;
 use turnwright_policy::permission::{
@@ -51,6 +52,8 @@ pub(in crate::turn) struct PendingCall {
     pub(super) id: CallId,
     pub(super) name: String,
     pub(super) raw_input: Value,
+    /// The arguments, if the call is recorded or played back.
+    arguments: Option<Value>,
     pub(super) prepared: Box<dyn PreparedCall>,
     pub(super) ctx: ToolCtx,
     /// The card's view before the call runs; `None` if there is no card.
@@ -123,10 +126,14 @@ impl CallRunner {
     ) -> Result<PendingCall, ToolRefusal> {
         let (name, view) = (tool.name().to_owned(), tool.pending_view());
         let raw_input = abridged_arguments(&arguments);
+        let recording = &self.env.shared.recording;
+        let is_kept =
+            recording.playback_of(&name).is_some() || recording.recorder_of(&name).is_some();
+        let kept = is_kept.then(|| arguments.clone());
         let prepared = catch_panic_sync(|| tool.prepare(arguments))??;
         let helpers = self.helpers.clone();
         let ctx = ToolCtx { env: Arc::clone(&self.env), call: id.clone(), cancel, helpers };
-        Ok(PendingCall { id, name, raw_input, prepared, ctx, view })
+        Ok(PendingCall { id, name, raw_input, arguments: kept, prepared, ctx, view })
     }
 
     /// Resolves the call's paths and adds it to the end of the queue.
@@ -296,12 +303,20 @@ impl PendingCall {
 
     /// Asks the tool what the call would do. Changes nothing.
     async fn preview(&mut self) -> Result<Vec<CallContent>, ToolRefusal> {
+        let kept = KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref());
+        if let Some(preview) = kept.as_ref().and_then(KeptCall::recorded_preview) {
+            return preview;
+        }
         let cancel = self.ctx.cancel.clone();
         let previewing = async { self.prepared.preview(&self.ctx).await };
-        match cancel.run_until_cancelled(catch_panic(previewing)).await {
-            Some(content) => Ok(content??),
-            None => Err(cancelled()),
+        let preview = match cancel.run_until_cancelled(catch_panic(previewing)).await {
+            Some(content) => content?,
+            None => return Err(cancelled()),
+        };
+        if let Some(kept) = KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref()) {
+            kept.record_preview(&preview);
         }
+        preview
     }
 
     /// Builds the permission question: the actual diff or command, and the assessment of its
@@ -339,10 +354,12 @@ impl PendingCall {
                 Err(refusal) => return (ToolOutcome::refused(refusal), CallChanges::default()),
             }
         }
-        let PendingCall { id, mut prepared, ctx, view, .. } = self;
+        let PendingCall { id, name, arguments, mut prepared, ctx, view, .. } = self;
+        let kept = KeptCall::of(&ctx, &name, arguments.as_ref());
+        let is_played = kept.as_ref().is_some_and(KeptCall::is_played);
         let reads_only = pass.effects().iter().all(is_droppable);
         let mut recorder = FileChangeRecorder::default();
-        if !reads_only {
+        if !reads_only && !is_played {
             match FileChangeRecorder::begin(prepared, &pass, &ctx).await {
                 Some(begun) => (prepared, recorder) = begun,
                 None => return (ToolOutcome::failed(CRASHED), CallChanges::default()),
@@ -353,7 +370,12 @@ impl PendingCall {
             ctx.env.client.update(Update::CallUpdate(Box::new(update)));
         }
         let runs_calls = prepared.runs_calls();
-        let running = catch_panic(async { prepared.run(pass, &ctx).await });
+        let running = catch_panic(async {
+            match &kept {
+                Some(kept) if is_played => kept.recorded_outcome().await,
+                _ => prepared.run(pass, &ctx).await,
+            }
+        });
         let outcome = if reads_only && !runs_calls {
             unless_cancelled(&ctx.cancel, running).await
         } else {
@@ -372,6 +394,9 @@ impl PendingCall {
             None => ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
         };
         let changes = recorder.end(&ctx, &mut outcome).await;
+        if let Some(kept) = kept {
+            kept.record_outcome(&outcome);
+        }
         (outcome, changes)
     }
 }
@@ -387,14 +412,16 @@ fn planned_change(call: &PendingCall, preview: Vec<CallContent>) -> Vec<CallCont
 /// answer.
 async fn locate(call: PendingCall) -> Result<PendingCall, ToolRefusal> {
     tracing::trace!(target: "turnwright::locate", call = call.id.as_str());
-    let PendingCall { id, name, raw_input, mut prepared, ctx, view } = call;
+    let PendingCall { id, name, raw_input, arguments, mut prepared, ctx, view } = call;
     let env: Arc<ToolEnv> = Arc::clone(&ctx.env);
     let locating = tokio::task::spawn_blocking(move || {
         prepared.locate(&env);
         prepared
     });
     match ctx.cancel.run_until_cancelled(locating).await {
-        Some(Ok(prepared)) => Ok(PendingCall { id, name, raw_input, prepared, ctx, view }),
+        Some(Ok(prepared)) => {
+            Ok(PendingCall { id, name, raw_input, arguments, prepared, ctx, view })
+        }
         Some(Err(_)) => Err(CRASHED.into()),
         None => Err(cancelled()),
     }

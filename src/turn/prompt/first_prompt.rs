@@ -17,6 +17,10 @@ impl Turn {
     /// Runs once for each conversation; again if it was cleared, or if the files were not read in
     /// time.
     pub(in crate::turn) async fn add_project_context(&mut self) {
+        // A replay reads no files.
+        if self.services.env.shared.recording.playback().is_some() {
+            return;
+        }
         if self.first_message > 0 && self.services.env.skills.skills().is_some() {
             return;
         }

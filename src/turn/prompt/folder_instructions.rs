@@ -108,6 +108,9 @@ impl Turn {
         touched: Vec<PathBuf>,
     ) -> Option<String> {
         let mut text = String::new();
+        // A replay reads no files.
+        let is_replay = self.services.env.shared.recording.playback().is_some();
+        let touched = if is_replay { Vec::new() } else { touched };
         for (root, folders) in folders_below(self.services.env.files.roots(), &touched) {
             let (folders, limit) = self.services.folder_instructions.take_new(folders);
             if folders.is_empty() || limit == 0 {

@@ -42,6 +42,12 @@ impl Roots {
         Ok(Roots { folders, private: Vec::new(), readable: Arc::default() })
     }
 
+    /// Roots of a session that ran elsewhere. The folder need not exist, and is not looked at.
+    pub fn recorded(cwd: &Path) -> Roots {
+        let folders = vec![(cwd.to_path_buf(), cwd.to_path_buf())];
+        Roots { folders, private: Vec::new(), readable: Arc::default() }
+    }
+
     /// Adds a folder to the session.
     ///
     /// # Errors

@@ -1,0 +1,335 @@
+//! Plays the client of a recording: sends its lines when the agent is as far as it was, and compares what
+//! the agent sends with what it has sent then.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::difference::{Difference, around_difference, compare, describe};
+use super::observed::{Observation, ObservedPiece, ObservedStream, Observer, is_of_tools};
+use super::played_agent::PlayedAgent;
+use super::told_model::{TellsModel, differs_for_model};
+use crate::recording::{EventKind, Happening, RecordedEvent};
+
+/// How long the agent may take for what it did at once when it was recorded.
+const STEP_LIMIT: Duration = Duration::from_secs(10);
+/// The most that a pause of the recording adds to that.
+const MAX_PAUSE: Duration = Duration::from_secs(300);
+
+/// Commands whose answers say what is on the disk. Their turns are run, and not compared.
+const DISK_COMMANDS: [&str; 11] = [
+    "/diff",
+    "/init",
+    "/mcp",
+    "/memory",
+    "/models",
+    "/permissions",
+    "/redo",
+    "/resume",
+    "/rewind",
+    "/trust",
+    "/undo",
+];
+
+/// What was compared when nothing differs.
+#[derive(Debug, Default)]
+pub(super) struct ReplaySummary {
+    pub(super) lines: usize,
+    pub(super) turns: usize,
+    /// Whether the recording has no end, because the agent was killed.
+    pub(super) is_open: bool,
+}
+
+/// A replay that runs.
+pub(super) struct ReplayDriver {
+    agent: PlayedAgent,
+    recorded: Observer,
+    now: Observer,
+    seen: HashMap<ObservedStream, VecDeque<Observation>>,
+    /// The agent's requests: the ids in the recording, and those of now.
+    requests: HashMap<String, Value>,
+    /// The session's id in the recording, and that of now.
+    session: (Value, Value),
+    /// The client's prompts that are not answered.
+    prompts: HashSet<String>,
+    model: TellsModel,
+    /// The pieces of the model's answers that the agent has taken.
+    taken: HashSet<u64>,
+    unrecorded: Vec<String>,
+    has_ended: bool,
+    /// Whether the turn is not compared.
+    skips_turn: bool,
+    line: usize,
+    summary: ReplaySummary,
+}
+
+impl ReplayDriver {
+    pub(super) fn new(agent: PlayedAgent, recorded: Observer, now: Observer) -> ReplayDriver {
+        ReplayDriver {
+            agent,
+            recorded,
+            now,
+            seen: HashMap::new(),
+            requests: HashMap::new(),
+            session: (Value::Null, Value::Null),
+            prompts: HashSet::new(),
+            model: TellsModel::default(),
+            taken: HashSet::new(),
+            unrecorded: Vec::new(),
+            has_ended: false,
+            skips_turn: false,
+            line: 0,
+            summary: ReplaySummary::default(),
+        }
+    }
+
+    /// Runs the recording to its end, or to the first difference.
+    pub(super) fn run(mut self, events: &[RecordedEvent]) -> Result<ReplaySummary, Difference> {
+        let end = self.run_events(events);
+        let unrecorded = self.unrecorded.first().cloned();
+        let mut end = match (end, unrecorded) {
+            (Ok(()), Some(what)) => {
+                Err(self.difference("what the agent does", "nothing of it".into(), what))
+            }
+            (end, _) => end,
+        };
+        if let (Err(difference), Some(what)) = (&mut end, self.unrecorded.first()) {
+            difference.now.push_str(&format!(" (the recording does not have {what})"));
+        }
+        self.agent.end();
+        self.summary.is_open = !events.iter().any(|it| matches!(it.kind, EventKind::End));
+        end.map(|()| self.summary)
+    }
+
+    fn run_events(&mut self, events: &[RecordedEvent]) -> Result<(), Difference> {
+        let mut last = 0;
+        for event in events {
+            self.line = event.line;
+            self.agent.playback.advance(event.number);
+            let pause = Duration::from_millis(event.milliseconds.saturating_sub(last));
+            let limit = STEP_LIMIT + pause.min(MAX_PAUSE);
+            last = event.milliseconds;
+            match &event.kind {
+                EventKind::In(message) => {
+                    self.wait_for_pieces(events, event.number, limit);
+                    self.send(message);
+                }
+                EventKind::Out(message) => self.expect(message, limit)?,
+                EventKind::Request { id, messages } => {
+                    self.wait(limit, |it| it.model.asked(*id).is_some());
+                    match self.model.asked(*id) {
+                        Some(now) => self.compare_told(messages, now)?,
+                        None => {
+                            let recorded = "a request".to_owned();
+                            let now = self.absence();
+                            return Err(self.difference("what the model is asked", recorded, now));
+                        }
+                    }
+                }
+                EventKind::Reply(_)
+                | EventKind::Servers(_)
+                | EventKind::Preview(_)
+                | EventKind::Result(_)
+                | EventKind::End => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the agent has taken what the model had sent when the client sent this line: a cancel
+    /// must not come before the words that the user had seen.
+    fn wait_for_pieces(&mut self, events: &[RecordedEvent], number: u64, limit: Duration) {
+        let mut pieces = Vec::new();
+        for event in events {
+            if let EventKind::Reply(reply) = &event.kind
+                && self.model.asked(reply.to).is_some()
+            {
+                pieces.extend(reply.pieces.iter().map(|it| it.0).filter(|it| *it < number));
+            }
+        }
+        self.wait(limit, |it| pieces.iter().all(|piece| it.taken.contains(piece)));
+    }
+
+    /// Sends a line of the client, with the ids of now.
+    fn send(&mut self, recorded: &Value) {
+        let mut message = recorded.clone();
+        self.recorded.on_client(&message);
+        self.now.on_client(&message);
+        if message["method"].is_null() {
+            // What answers a tool's request has no place here.
+            let Some(id) = self.requests.get(&message["id"].to_string()) else { return };
+            message["id"] = id.clone();
+        }
+        if message["params"]["sessionId"] == self.session.0 && !self.session.0.is_null() {
+            message["params"]["sessionId"] = self.session.1.clone();
+        }
+        if message["params"]["mcpServers"].is_array() {
+            message["params"]["mcpServers"] = json!([]);
+        }
+        if message["method"] == "session/prompt" {
+            self.summary.turns += 1;
+            self.prompts.insert(message["id"].to_string());
+            let text = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
+            let word = text.split_whitespace().next().unwrap_or_default();
+            self.skips_turn = DISK_COMMANDS.contains(&word);
+        }
+        self.agent.send(&message);
+    }
+
+    /// Waits until the agent has sent what it has sent when it was recorded.
+    fn expect(&mut self, recorded: &Value, limit: Duration) -> Result<(), Difference> {
+        if let Some(session) = recorded["result"].get("sessionId") {
+            self.session.0 = session.clone();
+        }
+        self.summary.lines += 1;
+        for observation in self.recorded.on_agent(recorded.clone()) {
+            if self.skips_turn && !matches!(observation.stream, ObservedStream::Answer(_)) {
+                continue;
+            }
+            self.expect_piece(&observation, limit)?;
+            if let ObservedStream::Answer(id) = &observation.stream
+                && self.prompts.remove(id)
+            {
+                self.expect_no_more()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn expect_piece(&mut self, expected: &Observation, limit: Duration) -> Result<(), Difference> {
+        let mut left = expected.piece.clone();
+        loop {
+            let stream = &expected.stream;
+            // Nothing more of a turn follows its answer.
+            self.wait(limit, |it| it.has_seen(stream) || stream.is_of_turn() && it.is_turn_over());
+            if !self.has_seen(stream) {
+                let (recorded, now) = (describe(&left), self.absence());
+                return Err(self.difference(&stream.describe(), recorded, now));
+            }
+            let Some(found) = self.seen.get_mut(stream).and_then(VecDeque::pop_front) else {
+                continue;
+            };
+            let Observation { piece, request, .. } = found;
+            match (left, piece) {
+                (
+                    ObservedPiece::Text { kind, text },
+                    ObservedPiece::Text { kind: kind_now, text: now },
+                ) if kind == kind_now && (text.starts_with(&now) || now.starts_with(&text)) => {
+                    if now.len() > text.len() {
+                        let more = now[text.len()..].to_owned();
+                        let piece = ObservedPiece::Text { kind, text: more };
+                        let more = Observation { stream: stream.clone(), piece, request: None };
+                        self.seen.entry(stream.clone()).or_default().push_front(more);
+                        return Ok(());
+                    }
+                    if now.len() == text.len() {
+                        return Ok(());
+                    }
+                    left = ObservedPiece::Text { kind, text: text[now.len()..].to_owned() };
+                }
+                (ObservedPiece::Text { text, .. }, ObservedPiece::Text { text: now, .. }) => {
+                    let (recorded, now) = around_difference(&text, &now);
+                    return Err(self.difference(&stream.describe(), recorded, now));
+                }
+                (ObservedPiece::Whole(recorded), ObservedPiece::Whole(now)) => {
+                    if let Some((path, one, other)) = compare(&recorded, &now) {
+                        let what = format!("{}, {}", stream.describe(), path.trim_end_matches('.'));
+                        return Err(self.difference(&what, one, other));
+                    }
+                    if let (Some(recorded), Some(now)) = (&expected.request, request) {
+                        self.requests.insert(recorded.to_string(), now);
+                    }
+                    return Ok(());
+                }
+                (recorded, now) => {
+                    let (recorded, now) = (describe(&recorded), describe(&now));
+                    return Err(self.difference(&stream.describe(), recorded, now));
+                }
+            }
+        }
+    }
+
+    fn has_seen(&self, stream: &ObservedStream) -> bool {
+        self.seen.get(stream).is_some_and(|it| !it.is_empty())
+    }
+
+    /// Whether the agent has answered a prompt whose recorded answer is still to come.
+    fn is_turn_over(&self) -> bool {
+        self.prompts.iter().any(|it| self.has_seen(&ObservedStream::Answer(it.clone())))
+    }
+
+    /// Checks that the turn that has ended has done nothing more than it did.
+    fn expect_no_more(&mut self) -> Result<(), Difference> {
+        if std::mem::take(&mut self.skips_turn) {
+            self.seen.retain(|stream, _| !stream.is_of_turn());
+            return Ok(());
+        }
+        let more = self.seen.iter().filter(|it| it.0.is_of_turn());
+        let more = more.filter_map(|(stream, seen)| Some((stream, seen.front()?)));
+        let more = more.map(|(stream, it)| (stream.describe(), describe(&it.piece))).min();
+        match more {
+            Some((what, now)) => Err(self.difference(&what, "nothing more".to_owned(), now)),
+            None => Ok(()),
+        }
+    }
+
+    fn compare_told(&self, recorded: &[Value], now: &[Value]) -> Result<(), Difference> {
+        match differs_for_model(recorded, now) {
+            Some((recorded, now)) => Err(self.difference("what the model is told", recorded, now)),
+            None => Ok(()),
+        }
+    }
+
+    /// Handles what happens until something holds. Returns whether it does in time.
+    fn wait(&mut self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            if holds(self) {
+                return true;
+            }
+            if self.has_ended {
+                return false;
+            }
+            match self.agent.next(end.saturating_duration_since(Instant::now())) {
+                Some(happening) => self.on_happening(happening),
+                None => return false,
+            }
+        }
+    }
+
+    fn on_happening(&mut self, happening: Happening) {
+        match happening {
+            Happening::Message(message) => self.on_message(message),
+            Happening::Asked { request, body } => self.model.on_asked(request, &body),
+            Happening::Taken(number) => drop(self.taken.insert(number)),
+            Happening::Unrecorded(what) => self.unrecorded.push(what),
+            Happening::Ended => self.has_ended = true,
+        }
+    }
+
+    fn on_message(&mut self, message: Value) {
+        if let Some(session) = message["result"].get("sessionId") {
+            self.session.1 = session.clone();
+        }
+        if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id"))
+            && is_of_tools(method)
+        {
+            let error = json!({ "code": -32603, "message": "not available in a replay" });
+            return self.agent.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+        }
+        for observation in self.now.on_agent(message) {
+            self.seen.entry(observation.stream.clone()).or_default().push_back(observation);
+        }
+    }
+
+    /// What is said in the place of something that has not come.
+    fn absence(&self) -> String {
+        if self.has_ended { "the agent has ended".to_owned() } else { "nothing".to_owned() }
+    }
+
+    fn difference(&self, what: &str, recorded: String, now: String) -> Difference {
+        let (line, turn) = (self.line, self.summary.turns);
+        Difference { line, turn, what: what.to_owned(), recorded, now }
+    }
+}

@@ -1,0 +1,115 @@
+//! `turnwright replay`: runs a recorded session again without a network, files or commands, and says where
+//! the agent now behaves in another way.
+
+mod difference;
+mod driver;
+mod normal;
+mod observed;
+mod other_model;
+mod played_agent;
+mod told_model;
+
+use std::io::{self, Write, stderr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use crate::cli::write_stdout;
+use crate::config::Config;
+use crate::recording::{RecordedEvent, RecordingError, load_recording};
+use difference::Difference;
+use driver::{ReplayDriver, ReplaySummary};
+use normal::RunFolders;
+use observed::Observer;
+use played_agent::PlayedAgent;
+use turnwright_types::io_fault::io_fault;
+
+pub(super) const AFTER_HELP: &str = "\
+Example: turnwright replay bug.ndjson
+         turnwright replay bug.ndjson --model ollama/qwen3-coder
+With --model, that model is asked, and what it does is told instead of compared. Calls that the
+recording does not have do nothing.
+Exit status: 0 if nothing differs, 1 if something does, 2 if the recording cannot be played back.";
+
+/// The arguments of `turnwright replay`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ReplayCliArgs {
+    /// The recording, which TURNWRIGHT_RECORD or /record has made
+    file: PathBuf,
+}
+
+/// How a replay has ended.
+#[derive(Debug)]
+enum ReplayEnd {
+    Same(ReplaySummary),
+    Different(Difference),
+}
+
+pub(super) fn run(args: &ReplayCliArgs, config: Config) -> ExitCode {
+    let (head, events) = match load_recording(&args.file) {
+        Ok(recording) => recording,
+        Err(why) => return unusable(&args.file, &why),
+    };
+    super::deny_memory_inspection();
+    let (text, exit_code) = if config.flags.model.is_some() {
+        match other_model::run(config, &head, &events) {
+            Ok(report) => (report, ExitCode::SUCCESS),
+            Err(error) => return unusable(&args.file, &error.into()),
+        }
+    } else {
+        match play(&head, &events) {
+            Ok(end @ ReplayEnd::Same(_)) => (describe(&end), ExitCode::SUCCESS),
+            Ok(end @ ReplayEnd::Different(_)) => (describe(&end), ExitCode::FAILURE),
+            Err(error) => return unusable(&args.file, &error.into()),
+        }
+    };
+    match write_stdout(&text) {
+        Ok(()) => exit_code,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Plays a recording back. Returns what is printed, and whether nothing differs.
+///
+/// # Errors
+/// Why it cannot be played back.
+pub fn replay(path: &Path) -> Result<(String, bool), String> {
+    let (head, events) = load_recording(path).map_err(|it| it.to_string())?;
+    let end = play(&head, &events).map_err(|it| io_fault(&it))?;
+    Ok((describe(&end), matches!(end, ReplayEnd::Same(_))))
+}
+
+fn play(head: &Value, events: &[RecordedEvent]) -> io::Result<ReplayEnd> {
+    let home = tempfile::Builder::new().prefix("turnwright-replay-").tempdir()?;
+    let config = Config::of_recording(head, home.path())?;
+    let folder = |it: &Path| it.to_string_lossy().into_owned();
+    let now = RunFolders::new(&folder(&config.paths.config), &folder(&config.paths.state));
+    let recorded = |name: &str| head["folders"][name].as_str().unwrap_or_default().to_owned();
+    let then = RunFolders::new(&recorded("config"), &recorded("state"));
+    let agent = PlayedAgent::start(config, head, events, false)?;
+    let driver = ReplayDriver::new(agent, Observer::new(then), Observer::new(now));
+    Ok(match driver.run(events) {
+        Ok(summary) => ReplayEnd::Same(summary),
+        Err(difference) => ReplayEnd::Different(difference),
+    })
+}
+
+fn describe(end: &ReplayEnd) -> String {
+    match end {
+        ReplayEnd::Same(ReplaySummary { lines, turns, is_open }) => {
+            let open = match is_open {
+                true => " The recording has no end: the agent was killed, or lines are missing.",
+                false => "",
+            };
+            format!("The same: {lines} lines of the agent, turns: {turns}.{open}\n")
+        }
+        ReplayEnd::Different(difference) => difference.to_string(),
+    }
+}
+
+fn unusable(path: &Path, why: &RecordingError) -> ExitCode {
+    let text = format!("turnwright replay: {} cannot be played back. {why}.\n", path.display());
+    drop(stderr().write_all(text.as_bytes()));
+    ExitCode::from(2)
+}

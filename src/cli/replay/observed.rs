@@ -1,0 +1,199 @@
+//! What a client sees of a session, in pieces that do not depend on timing: text in one stream however it
+//! was cut, each card in a stream of its own with its states instead of its updates.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::normal::RunFolders;
+
+/// A part of what the client sees.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum ObservedPiece {
+    /// Text that goes on where the last piece of the same kind has ended.
+    Text {
+        kind: String,
+        text: String,
+    },
+    Whole(Value),
+}
+
+/// A piece with the stream that it belongs to.
+#[derive(Debug)]
+pub(super) struct Observation {
+    pub(super) stream: ObservedStream,
+    pub(super) piece: ObservedPiece,
+    /// The id of the agent's request that this is.
+    pub(super) request: Option<Value>,
+}
+
+/// The pieces of a stream keep their order; there is none between streams.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum ObservedStream {
+    Text,
+    Card(String),
+    Requests,
+    /// The answers to the client's requests, by the id of each.
+    Answer(String),
+    Other(String),
+}
+
+impl ObservedStream {
+    /// What the client sees there, for people.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            ObservedStream::Text => "the text".to_owned(),
+            ObservedStream::Card(id) => format!("the card of the call {id}"),
+            ObservedStream::Requests => "a request to the client".to_owned(),
+            ObservedStream::Answer(id) => format!("the answer to the client's request {id}"),
+            ObservedStream::Other(kind) => format!("the update `{kind}`"),
+        }
+    }
+
+    /// Whether it says all of what a turn does, so that nothing of it may be left at its end.
+    pub(super) fn is_of_turn(&self) -> bool {
+        matches!(self, ObservedStream::Text | ObservedStream::Card(_) | ObservedStream::Requests)
+    }
+}
+
+/// Turns the lines of one run into pieces.
+#[derive(Debug, Default)]
+pub(super) struct Observer {
+    folders: RunFolders,
+    /// The state of each card that has not ended.
+    cards: HashMap<String, Map<String, Value>>,
+    /// The methods of the client's requests, by their ids.
+    methods: HashMap<String, String>,
+}
+
+/// Updates that say what is on the disk of the client, or how much the model was told.
+const IGNORED_UPDATES: [&str; 3] =
+    ["available_commands_update", "config_option_update", "usage_update"];
+
+impl Observer {
+    pub(super) fn new(folders: RunFolders) -> Observer {
+        Observer { folders, ..Observer::default() }
+    }
+
+    /// Notes a message of the client.
+    pub(super) fn on_client(&mut self, message: &Value) {
+        if let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) {
+            self.methods.insert(id.to_string(), method.to_owned());
+        }
+    }
+
+    /// The pieces that a message of the agent brings.
+    pub(super) fn on_agent(&mut self, mut message: Value) -> Vec<Observation> {
+        let id = message.get("id").cloned();
+        self.folders.normalize(&mut message);
+        match (message["method"].as_str(), id) {
+            (Some("session/update"), _) => self.on_update(&mut message["params"]["update"]),
+            (Some(method), Some(id)) if !is_of_tools(method) => {
+                let piece = json!({ "method": method, "params": message["params"] });
+                vec![Observation { request: Some(id), ..whole(ObservedStream::Requests, piece) }]
+            }
+            (None, Some(id)) => {
+                let id = id.to_string();
+                let answer = self.answer(&id, &message);
+                vec![whole(ObservedStream::Answer(id), answer)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is compared of an answer: not what the machine or its settings decide.
+    fn answer(&self, id: &str, message: &Value) -> Value {
+        if message.get("error").is_some() {
+            return json!({ "error": message["error"]["message"] });
+        }
+        let result = &message["result"];
+        match self.methods.get(id).map(String::as_str) {
+            // A newer version offers more than that which has made the recording.
+            Some("initialize") => json!({ "protocolVersion": result["protocolVersion"] }),
+            Some("session/prompt") => result.clone(),
+            _ => json!({}),
+        }
+    }
+
+    fn on_update(&mut self, update: &mut Value) -> Vec<Observation> {
+        let kind = update["sessionUpdate"].as_str().unwrap_or_default().to_owned();
+        match kind.as_str() {
+            _ if IGNORED_UPDATES.contains(&kind.as_str()) => Vec::new(),
+            "agent_message_chunk" | "agent_thought_chunk"
+                if update["content"]["text"].is_string() =>
+            {
+                let text = update["content"]["text"].as_str().unwrap_or_default().to_owned();
+                let piece = ObservedPiece::Text { kind, text };
+                vec![Observation { stream: ObservedStream::Text, piece, request: None }]
+            }
+            "tool_call" | "tool_call_update" => self.on_card(update),
+            _ => {
+                let update = update.take();
+                vec![whole(ObservedStream::Other(kind), update)]
+            }
+        }
+    }
+
+    /// The states of a card: the last one before it ran, that it runs, and the last one of all. What is
+    /// shown in between depends on how fast it came.
+    fn on_card(&mut self, update: &mut Value) -> Vec<Observation> {
+        let id = update["toolCallId"].as_str().unwrap_or_default().to_owned();
+        let Some(fields) = update.as_object_mut() else { return Vec::new() };
+        fields.retain(|name, _| !matches!(name.as_str(), "_meta" | "sessionUpdate" | "toolCallId"));
+        let status = fields.remove("status").unwrap_or_default();
+        let card = self.cards.entry(id.clone()).or_default();
+        let before = card.get("status").cloned().unwrap_or_else(|| json!("pending"));
+        let mut states = Vec::new();
+        let has_new = !status.is_null() && status != before;
+        if has_new && before == "pending" {
+            states.push(Value::Object(card.clone()));
+        }
+        card.extend(std::mem::take(fields));
+        card.insert("status".to_owned(), if status.is_null() { before } else { status.clone() });
+        if has_new && status == "in_progress" {
+            states.push(json!({ "status": status }));
+        }
+        if status == "completed" || status == "failed" {
+            states.extend(self.cards.remove(&id).map(Value::Object));
+        }
+        let stream = ObservedStream::Card(id);
+        states.into_iter().map(|it| whole(stream.clone(), it)).collect()
+    }
+}
+
+/// Requests that tools make while they run. In a replay they do not run.
+pub(super) fn is_of_tools(method: &str) -> bool {
+    method.starts_with("fs/") || method.starts_with("terminal/")
+}
+
+fn whole(stream: ObservedStream, piece: Value) -> Observation {
+    Observation { stream, piece: ObservedPiece::Whole(piece), request: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_is_compared_by_its_states() {
+        let update = |update: Value| json!({ "method": "session/update", "params": { "sessionId": "s", "update": update } });
+        let mut observer = Observer::default();
+        let mut states = Vec::new();
+        for change in [
+            json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "status": "pending", "title": "R" }),
+            json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Read a" }),
+            json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "in_progress" }),
+            json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "content": ["half"] }),
+            json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
+                    "content": ["all"] }),
+        ] {
+            states.extend(observer.on_agent(update(change)).into_iter().map(|it| it.piece));
+        }
+        let expected = [
+            json!({ "title": "Read a", "status": "pending" }),
+            json!({ "status": "in_progress" }),
+            json!({ "title": "Read a", "status": "completed", "content": ["all"] }),
+        ];
+        assert_eq!(states, expected.map(ObservedPiece::Whole));
+    }
+}

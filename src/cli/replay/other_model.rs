@@ -1,0 +1,183 @@
+//! Asks another model what the recorded user has asked. Its calls get the recorded answers where there are
+//! any, and do nothing else.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::played_agent::PlayedAgent;
+use crate::config::Config;
+use crate::recording::{EventKind, Happening, RecordedEvent};
+use turnwright_types::effect::escape_hidden;
+
+/// How long the agent may say nothing before the replay gives up.
+const SILENCE_LIMIT: Duration = Duration::from_secs(600);
+/// The most characters of an answer that are told.
+const MAX_SHOWN: usize = 600;
+
+/// Runs the prompts of a recording with the model of the settings. Returns what the turns did.
+///
+/// # Errors
+/// If the agent cannot be started.
+pub(super) fn run(
+    mut config: Config,
+    head: &Value,
+    events: &[RecordedEvent],
+) -> io::Result<String> {
+    let state = tempfile::Builder::new().prefix("turnwright-replay-").tempdir()?;
+    state.path().join("state").clone_into(&mut config.paths.state);
+    let agent = PlayedAgent::start(config, head, events, true)?;
+    let mut run = OtherModelRun {
+        agent,
+        answers: recorded_answers(events),
+        session: Value::Null,
+        report: String::new(),
+    };
+    for event in events {
+        if let EventKind::In(message) = &event.kind
+            && message["method"].is_string()
+            && message.get("id").is_some()
+            && !run.ask(message.clone())
+        {
+            run.report.push_str("The agent does not answer any more.\n");
+            break;
+        }
+    }
+    run.agent.end();
+    Ok(run.report)
+}
+
+/// What the client has answered to each method, in the order of the requests.
+fn recorded_answers(events: &[RecordedEvent]) -> HashMap<String, VecDeque<Value>> {
+    let mut asked = HashMap::new();
+    let mut answers = HashMap::<String, VecDeque<Value>>::new();
+    for event in events {
+        match &event.kind {
+            EventKind::Out(message) => {
+                if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) {
+                    asked.insert(id.to_string(), method.to_owned());
+                }
+            }
+            EventKind::In(message) if message["method"].is_null() => {
+                if let Some(method) = asked.remove(&message["id"].to_string()) {
+                    answers.entry(method).or_default().push_back(message["result"].clone());
+                }
+            }
+            _ => {}
+        }
+    }
+    answers
+}
+
+struct OtherModelRun {
+    agent: PlayedAgent,
+    answers: HashMap<String, VecDeque<Value>>,
+    session: Value,
+    report: String,
+}
+
+/// What a turn has done.
+#[derive(Default)]
+struct TurnReport {
+    text: String,
+    calls: Vec<(String, String, String)>,
+}
+
+impl OtherModelRun {
+    /// Sends a request of the client and waits for its answer. Returns whether there is one.
+    fn ask(&mut self, mut message: Value) -> bool {
+        if message["params"]["sessionId"].is_string() {
+            message["params"]["sessionId"] = self.session.clone();
+        }
+        if message["params"]["mcpServers"].is_array() {
+            message["params"]["mcpServers"] = json!([]);
+        }
+        self.agent.send(&message);
+        let mut turn = TurnReport::default();
+        loop {
+            let answer = match self.agent.next(SILENCE_LIMIT) {
+                Some(Happening::Message(answer)) => answer,
+                Some(Happening::Ended) | None => return false,
+                Some(_) => continue,
+            };
+            match (answer["method"].as_str(), answer.get("id")) {
+                (Some("session/update"), _) => turn.on_update(&answer["params"]["update"]),
+                (Some(method), Some(id)) => {
+                    let recorded = self.answers.get_mut(method).and_then(VecDeque::pop_front);
+                    let answer = match recorded {
+                        Some(result) if !super::observed::is_of_tools(method) => {
+                            json!({ "jsonrpc": "2.0", "id": id, "result": result })
+                        }
+                        _ => {
+                            let error =
+                                json!({ "code": -32603, "message": "not in the recording" });
+                            json!({ "jsonrpc": "2.0", "id": id, "error": error })
+                        }
+                    };
+                    self.agent.send(&answer);
+                }
+                (None, Some(id)) if *id == message["id"] => {
+                    if let Some(session) = answer["result"].get("sessionId") {
+                        self.session = session.clone();
+                    }
+                    self.tell(&message, &answer, &turn);
+                    return true;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn tell(&mut self, message: &Value, answer: &Value, turn: &TurnReport) {
+        let error = answer["error"]["message"].as_str();
+        if message["method"] != "session/prompt" {
+            if let Some(error) = error {
+                let method = message["method"].as_str().unwrap_or_default();
+                self.report.push_str(&format!("{method}: {}\n", escape_hidden(error)));
+            }
+            return;
+        }
+        let prompt = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
+        let mut text = format!("> {}\n", escape_hidden(&shortened(prompt)));
+        for (_, title, status) in &turn.calls {
+            text.push_str(&format!("  {status}: {}\n", escape_hidden(title)));
+        }
+        if !turn.text.is_empty() {
+            text.push_str(&format!("{}\n", escape_hidden(&shortened(&turn.text))));
+        }
+        let end = error.or_else(|| answer["result"]["stopReason"].as_str()).unwrap_or_default();
+        text.push_str(&format!("[{}]\n\n", escape_hidden(end)));
+        self.report.push_str(&text);
+    }
+}
+
+impl TurnReport {
+    fn on_update(&mut self, update: &Value) {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        match update["sessionUpdate"].as_str() {
+            Some("agent_message_chunk") => {
+                self.text.push_str(update["content"]["text"].as_str().unwrap_or_default());
+            }
+            Some("tool_call" | "tool_call_update") => {
+                let Some(id) = text(&update["toolCallId"]) else { return };
+                let index = self.calls.iter().position(|it| it.0 == id).unwrap_or_else(|| {
+                    self.calls.push((id, String::new(), "pending".to_owned()));
+                    self.calls.len() - 1
+                });
+                let call = &mut self.calls[index];
+                call.1 = text(&update["title"]).unwrap_or_else(|| call.1.clone());
+                call.2 = text(&update["status"]).unwrap_or_else(|| call.2.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

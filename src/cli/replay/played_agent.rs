@@ -1,0 +1,102 @@
+//! An agent in this process that gets its outside world from a recording.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::acp;
+use crate::cli::run::pipe_file;
+use crate::config::Config;
+use crate::recording::{Happening, Playback, RecordedEvent, Recording};
+use turnwright_rpc::Stdio;
+
+/// The stack of the agent's thread, which is a main thread elsewhere.
+const STACK_BYTES: usize = 8 * 1024 * 1024;
+/// The most messages that may wait.
+const MAX_HAPPENINGS: usize = 1024;
+
+/// A running agent.
+pub(super) struct PlayedAgent {
+    pub(super) playback: Arc<Playback>,
+    input: Option<File>,
+    happenings: Option<Receiver<Happening>>,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl PlayedAgent {
+    /// Starts the agent on a thread of its own.
+    pub(super) fn start(
+        config: Config,
+        head: &Value,
+        events: &[RecordedEvent],
+        asks_model: bool,
+    ) -> io::Result<PlayedAgent> {
+        let (sender, happenings) = sync_channel(MAX_HAPPENINGS);
+        let playback = Arc::new(Playback::new(head, events, asks_model, sender.clone()));
+        let recording = Recording::of(Arc::clone(&playback));
+        let (agent_input, input) = io::pipe()?;
+        let (output, agent_output) = io::pipe()?;
+        let stop = CancellationToken::new();
+        let requested = stop.clone();
+        let serve = move || {
+            let stdio = Stdio { input: pipe_file(agent_input), output: pipe_file(agent_output) };
+            acp::serve_blocking(config, recording, stdio, requested.cancelled_owned())
+        };
+        let thread =
+            thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES).spawn(serve)?;
+        let output = pipe_file(output);
+        thread::Builder::new()
+            .name("replay".to_owned())
+            .spawn(move || read_messages(output, &sender))?;
+        Ok(PlayedAgent {
+            playback,
+            input: Some(pipe_file(input)),
+            happenings: Some(happenings),
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Sends a message. If the agent has ended, it is told as such soon.
+    pub(super) fn send(&mut self, message: &Value) {
+        if let Some(input) = &mut self.input {
+            input.write_all(format!("{message}\n").as_bytes()).ok();
+        }
+    }
+
+    /// What happens next, within this time.
+    pub(super) fn next(&self, limit: Duration) -> Option<Happening> {
+        self.happenings.as_ref()?.recv_timeout(limit).ok()
+    }
+
+    /// Ends the agent, and waits for it.
+    pub(super) fn end(&mut self) {
+        // Nobody waits any more for what it says or for what it would be told.
+        self.happenings = None;
+        self.playback.advance(u64::MAX);
+        self.stop.cancel();
+        self.input = None;
+        if let Some(thread) = self.thread.take() {
+            // How it ends is no part of the comparison.
+            thread.join().ok();
+        }
+    }
+}
+
+fn read_messages(output: File, sender: &SyncSender<Happening>) {
+    for line in BufReader::new(output).lines() {
+        let Ok(message) = line.map(|it| serde_json::from_str(&it).unwrap_or_default()) else {
+            break;
+        };
+        // If nobody waits for it any more, the agent must not either.
+        sender.send(Happening::Message(message)).ok();
+    }
+    sender.send(Happening::Ended).ok();
+}

@@ -1,0 +1,84 @@
+//! What the model is told of tool calls, in both runs.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::difference::around_difference;
+use super::normal::RunFolders;
+use crate::recording::SentMessages;
+
+/// The requests that the agent has made.
+#[derive(Default)]
+pub(super) struct TellsModel {
+    sent: SentMessages,
+    /// The new messages of each, by the number of the recorded request.
+    asked: HashMap<u64, Vec<Value>>,
+}
+
+impl TellsModel {
+    pub(super) fn on_asked(&mut self, request: u64, body: &[u8]) {
+        let mut described = self.sent.describe(body);
+        let messages = match described["messages"].take() {
+            Value::Array(messages) => messages,
+            _ => Vec::new(),
+        };
+        self.asked.insert(request, messages);
+    }
+
+    /// The new messages of a request, if it was made.
+    pub(super) fn asked(&self, request: u64) -> Option<&[Value]> {
+        self.asked.get(&request).map(Vec::as_slice)
+    }
+}
+
+/// Where the results of calls differ that the model is told. The words around the user's prompts say the
+/// date, the folder and what is in it, so they are not compared; nor is what a project's own instructions
+/// have added at the end of a result, because a replay reads no files.
+pub(super) fn differs_for_model(recorded: &[Value], now: &[Value]) -> Option<(String, String)> {
+    let (recorded, now) = (results(recorded), results(now));
+    let count = recorded.len().max(now.len());
+    (0..count).find_map(|index| match (recorded.get(index), now.get(index)) {
+        (Some(one), Some(other)) if one == other => None,
+        (Some(one), Some(other)) if !other.is_empty() && one.starts_with(other.as_str()) => None,
+        (Some(one), Some(other)) => Some(around_difference(one, other)),
+        (one, other) => {
+            let words =
+                |it: Option<&String>| it.map_or("nothing".to_owned(), |it| format!("{it:?}"));
+            Some((words(one), words(other)))
+        }
+    })
+}
+
+fn results(messages: &[Value]) -> Vec<String> {
+    let of_call = |it: &&Value| it["role"] == "tool" || it["type"] == "function_call_output";
+    let text = |it: &Value| {
+        let mut content =
+            it.get("content").or_else(|| it.get("output")).cloned().unwrap_or_default();
+        RunFolders::default().normalize(&mut content);
+        content.as_str().map_or_else(|| content.to_string(), str::to_owned)
+    };
+    messages.iter().filter(of_call).map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_results_are_compared_and_what_a_project_adds_is_not() {
+        let told = |result: &str| {
+            [
+                json!({ "role": "user", "content": result }),
+                json!({ "role": "tool", "content": result }),
+            ]
+        };
+        assert_eq!(differs_for_model(&told("a"), &told("a")), None);
+        assert_eq!(differs_for_model(&told("a\nInstructions"), &told("a")), None);
+        assert!(differs_for_model(&told("a"), &told("b")).is_some());
+        assert!(differs_for_model(&told("a"), &told("a")[..1]).is_some());
+        let output = [json!({ "type": "function_call_output", "output": "a" })];
+        assert_eq!(differs_for_model(&output, &told("a")), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! The settings in a recording: those that decide what a session does, without keys, so that a replay
+//! elsewhere has the same.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{
+    Config, EnvironmentVariables, Flags, Logins, ModelProfiles, Paths, Provider, Secret, UserFile,
+};
+use turnwright_types::redact;
+use turnwright_workspace::private_file;
+
+/// The most bytes of a file that a recording takes.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// The value of every key in a replay, where no request leaves the process.
+const REPLAY_KEY: &str = "no-key-in-a-replay";
+/// The variable of a key that was in a file.
+const FILE_KEY_VARIABLE: &str = "TURNWRIGHT_REPLAY_API_KEY";
+
+/// The files of the agent that a recording has, below its own folder.
+const SETTINGS: &str = "config/config.toml";
+const LOGIN: &str = "config/login.json";
+
+impl Config {
+    /// The file that `TURNWRIGHT_RECORD` names.
+    pub(crate) fn record_path(&self) -> Option<PathBuf> {
+        self.variables.record.as_ref().map(PathBuf::from)
+    }
+
+    /// What a replay must know of the settings. Blocks.
+    pub(crate) fn recorded_facts(&self) -> Value {
+        let read = |path: &Path| {
+            let text = private_file::read(path, MAX_FILE_BYTES).unwrap_or_default();
+            redact::text(&text).into_owned()
+        };
+        let variables = &self.variables;
+        let keys: Vec<_> = variables.keys.keys().collect();
+        let limits: Vec<_> = self.flags.limits.iter().map(|it| json!([it.0, it.1])).collect();
+        json!({
+            "variables": {
+                "OPENAI_BASE_URL": variables.base_url,
+                "TURNWRIGHT_MODEL": variables.model,
+                "TURNWRIGHT_MODE": variables.mode,
+                "TURNWRIGHT_MAX_TURN_REQUESTS": variables.max_turn_requests,
+                "TURNWRIGHT_CONTEXT_WINDOW": variables.context_window,
+            },
+            "flags": {
+                "model": self.flags.model, "base_url": self.flags.base_url, "limits": limits,
+            },
+            "keys": keys,
+            "folders": { "config": self.paths.config, "state": self.paths.state },
+            "files": {
+                SETTINGS: replayable_settings(&read(self.user_file_path())),
+                LOGIN: read(&Logins::path(&self.paths)),
+            },
+            "profile": self.recorded_profile(),
+        })
+    }
+
+    /// What was learned of the model before.
+    fn recorded_profile(&self) -> Option<Value> {
+        let Ok(Provider::Endpoint(endpoint)) = self.provider() else { return None };
+        let (base_url, model) = (endpoint.base_url.clone(), endpoint.model.clone()?);
+        let learned = ModelProfiles::new(&self.paths).load(&base_url, &model)?;
+        Some(json!({ "base_url": base_url, "model": model, "learned": learned }))
+    }
+
+    /// The settings of a recording, with an empty folder for the agent's own files. Blocks.
+    ///
+    /// # Errors
+    /// If the folder cannot be written.
+    pub(crate) fn of_recording(facts: &Value, home: &Path) -> io::Result<Config> {
+        let paths = Paths::below(home);
+        for name in [SETTINGS, LOGIN] {
+            if let Some(text) = facts["files"][name].as_str().filter(|it| !it.is_empty()) {
+                private_file::write(&home.join(name), text.as_bytes())?;
+            }
+        }
+        let profile = &facts["profile"];
+        if let (Some(base_url), Some(model)) =
+            (profile["base_url"].as_str(), profile["model"].as_str())
+        {
+            ModelProfiles::new(&paths).store(base_url, model, &profile["learned"])?;
+        }
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let named = facts["keys"].as_array().into_iter().flatten().filter_map(text);
+        let key = |name: String| (name, Secret::from(REPLAY_KEY.to_owned()));
+        let from = &facts["variables"];
+        let variables = EnvironmentVariables {
+            keys: named.chain([FILE_KEY_VARIABLE.to_owned()]).map(key).collect(),
+            base_url: text(&from["OPENAI_BASE_URL"]),
+            model: text(&from["TURNWRIGHT_MODEL"]),
+            mode: text(&from["TURNWRIGHT_MODE"]),
+            max_turn_requests: text(&from["TURNWRIGHT_MAX_TURN_REQUESTS"]),
+            context_window: text(&from["TURNWRIGHT_CONTEXT_WINDOW"]),
+            ..EnvironmentVariables::default()
+        };
+        let limit = |it: &Value| Some((text(&it[0])?, it[1].as_f64()?));
+        let limits = facts["flags"]["limits"].as_array().into_iter().flatten().filter_map(limit);
+        let flags = Flags {
+            model: text(&facts["flags"]["model"]),
+            base_url: text(&facts["flags"]["base_url"]),
+            limits: limits.collect(),
+        };
+        Ok(Config::new(variables, flags, UserFile::find(None, &paths), paths))
+    }
+}
+
+/// The user's settings without those that have no place in a recording: MCP servers, whose tables hold
+/// secrets and which no replay starts, and files with keys.
+fn replayable_settings(text: &str) -> String {
+    let mut kept = String::new();
+    let mut is_left_out = false;
+    for line in text.lines() {
+        let start = line.trim_start();
+        if start.starts_with('[') {
+            let name = start.trim_start_matches(['[', ' ', '"']);
+            is_left_out = name.starts_with("mcp");
+        }
+        let is_server = start.starts_with("mcp.") || start.starts_with("mcp =");
+        if is_left_out || is_server {
+            continue;
+        }
+        if start.starts_with("key_file") {
+            kept.push_str(&format!("key_env = \"{FILE_KEY_VARIABLE}\"\n"));
+        } else {
+            kept.push_str(&format!("{line}\n"));
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_and_key_files_are_left_out() {
+        let text = "mode = \"ask\"\nmcp.servers.a.command = \"x\"\n[mcp.servers.b]\nenv = { T = \"secret\" }\n\
+                    [providers.p]\nkey_file = \"~/key\"\nmodel = \"m\"\n";
+        let expected = "mode = \"ask\"\n[providers.p]\nkey_env = \"TURNWRIGHT_REPLAY_API_KEY\"\n\
+                        model = \"m\"\n";
+        assert_eq!(replayable_settings(text), expected);
+    }
+}

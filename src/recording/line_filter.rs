@@ -1,0 +1,179 @@
+//! Decides which lines of a connection belong to the session that is recorded: other sessions of the same
+//! client are nobody's business who reads the recording.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use turnwright_rpc::LineDirection;
+
+/// Follows the lines of a connection.
+#[derive(Default)]
+pub(super) struct LineFilter {
+    /// The recorded session, once it is open.
+    session: Option<String>,
+    /// The request that opens it.
+    opening: Option<String>,
+    /// The client's requests that are recorded and not answered yet.
+    asked: HashSet<String>,
+    /// The agent's requests that are recorded and not answered yet.
+    asking: HashSet<String>,
+    pause: Option<Pause>,
+}
+
+/// Why nothing is recorded for the moment.
+enum Pause {
+    /// The prompt that has started the recording still runs.
+    UntilPrompt,
+    /// This prompt is about the recording itself.
+    UntilAnswer(String),
+}
+
+impl LineFilter {
+    /// Records this session from its next prompt on.
+    pub(super) fn of_session(session: &str) -> LineFilter {
+        LineFilter {
+            session: Some(session.to_owned()),
+            pause: Some(Pause::UntilPrompt),
+            ..LineFilter::default()
+        }
+    }
+
+    /// The session that is recorded.
+    pub(super) fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    /// Whether a message is recorded.
+    pub(super) fn keeps(&mut self, direction: LineDirection, message: &Value) -> bool {
+        let id = message.get("id").filter(|it| !it.is_null()).map(Value::to_string);
+        let method = message["method"].as_str();
+        match (direction, method, id) {
+            (LineDirection::In, Some(method), id) => {
+                let keeps = self.keeps_call(method, message, id.as_ref());
+                self.asked.extend(id.filter(|_| keeps));
+                keeps
+            }
+            (LineDirection::Out, Some(_), id) => {
+                let keeps = self.pause.is_none() && self.is_of_session(message);
+                self.asking.extend(id.filter(|_| keeps));
+                keeps
+            }
+            (LineDirection::In, None, Some(id)) => self.asking.remove(&id),
+            (LineDirection::Out, None, Some(id)) => self.keeps_answer(&id, message),
+            (_, None, None) => false,
+        }
+    }
+
+    fn keeps_call(&mut self, method: &str, message: &Value, id: Option<&String>) -> bool {
+        match method {
+            "initialize" | "authenticate" => return self.session.is_none(),
+            "$/cancel_request" => {
+                return self.asked.contains(&message["params"]["requestId"].to_string());
+            }
+            "session/new" if self.session.is_none() && self.opening.is_none() => {
+                self.opening = id.cloned();
+                return true;
+            }
+            "session/prompt" if self.is_of_session(message) => {
+                let text = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
+                let is_about_recording = text.split_whitespace().next() == Some("/record");
+                match (is_about_recording, id) {
+                    (true, Some(id)) => self.pause = Some(Pause::UntilAnswer(id.clone())),
+                    _ if matches!(self.pause, Some(Pause::UntilPrompt)) => self.pause = None,
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        self.pause.is_none() && self.is_of_session(message)
+    }
+
+    fn keeps_answer(&mut self, id: &String, message: &Value) -> bool {
+        if matches!(&self.pause, Some(Pause::UntilAnswer(awaited)) if awaited == id) {
+            self.pause = None;
+            return false;
+        }
+        if self.opening.as_ref() == Some(id) {
+            self.opening = None;
+            self.session = message["result"]["sessionId"].as_str().map(str::to_owned);
+        }
+        self.asked.remove(id)
+    }
+
+    fn is_of_session(&self, message: &Value) -> bool {
+        let named = message["params"]["sessionId"].as_str();
+        named.is_some() && named == self.session()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The lines that are kept, by their marks.
+    fn kept(mut filter: LineFilter, lines: &[(char, Value)]) -> String {
+        let mut kept = String::new();
+        for (mark, line) in lines {
+            let is_in = mark.is_ascii_lowercase();
+            let direction = if is_in { LineDirection::In } else { LineDirection::Out };
+            if filter.keeps(direction, line) {
+                kept.push(*mark);
+            }
+        }
+        kept
+    }
+
+    fn prompt(id: u64, session: &str, text: &str) -> Value {
+        let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
+        json!({ "id": id, "method": "session/prompt", "params": params })
+    }
+
+    fn update(session: &str) -> Value {
+        json!({ "method": "session/update", "params": { "sessionId": session } })
+    }
+
+    #[test]
+    fn only_the_first_new_session_is_recorded() {
+        let lines = [
+            ('a', json!({ "id": 1, "method": "initialize", "params": {} })),
+            ('A', json!({ "id": 1, "result": {} })),
+            ('b', json!({ "id": 2, "method": "session/load", "params": { "sessionId": "old" } })),
+            ('B', update("old")),
+            ('C', json!({ "id": 2, "result": {} })),
+            ('d', json!({ "id": 3, "method": "session/new", "params": {} })),
+            ('D', json!({ "id": 3, "result": { "sessionId": "s" } })),
+            ('e', json!({ "id": 4, "method": "session/new", "params": {} })),
+            ('E', json!({ "id": 4, "result": { "sessionId": "t" } })),
+            ('f', prompt(5, "s", "hello")),
+            ('g', prompt(6, "t", "hello")),
+            ('F', update("s")),
+            ('G', update("t")),
+            ('H', json!({ "id": 0, "method": "x", "params": { "sessionId": "s" } })),
+            ('h', json!({ "id": 0, "result": {} })),
+            ('i', json!({ "id": 1, "result": {} })),
+            ('j', json!({ "method": "$/cancel_request", "params": { "requestId": 6 } })),
+            ('k', json!({ "method": "$/cancel_request", "params": { "requestId": 5 } })),
+            ('I', json!({ "id": 5, "result": {} })),
+            ('J', json!({ "id": 6, "result": {} })),
+        ];
+        assert_eq!(kept(LineFilter::default(), &lines), "aAdDfFHhkI");
+    }
+
+    #[test]
+    fn prompts_about_the_recording_are_left_out() {
+        let lines = [
+            ('A', update("s")),
+            ('B', json!({ "id": 1, "result": {} })),
+            ('c', prompt(2, "s", "go")),
+            ('C', update("s")),
+            ('D', json!({ "id": 2, "result": {} })),
+            ('e', prompt(3, "s", "/record stop")),
+            ('E', update("s")),
+            ('F', json!({ "id": 3, "result": {} })),
+            ('g', prompt(4, "s", "go on")),
+        ];
+        assert_eq!(kept(LineFilter::of_session("s"), &lines), "cCDg");
+    }
+}

@@ -1,0 +1,254 @@
+//! Answers in the place of the outside world what a recording has of it, no sooner than the replay has come
+//! so far: pieces of the model's answers and results of tools keep their places among the client's lines.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::mpsc::SyncSender;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{BoxStream, StreamExt, unfold};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::bytes::Bytes;
+
+use super::current_session;
+use super::events::{EventKind, RecordedAnswer, RecordedEvent, RecordedReply};
+use turnwright_llm::{ConnectionFault, Exchange, PlayedResponse};
+
+/// What whoever drives the replay has to know.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    /// The agent has sent a message.
+    Message(Value),
+    /// The agent has made the recorded request of this number, with the same or another content.
+    Asked { request: u64, body: Vec<u8> },
+    /// The agent has taken the piece of an answer that has this number.
+    Taken(u64),
+    /// The agent does something that the recording does not have.
+    Unrecorded(String),
+    /// The agent has ended.
+    Ended,
+}
+
+/// What a recording has of the outside world.
+pub(crate) struct Playback {
+    /// The exchanges with the model that have not begun.
+    // The locks are held only to take an entry.
+    replies: Mutex<VecDeque<RecordedReply>>,
+    calls: Mutex<Vec<PlayedCall>>,
+    /// How far the replay has come: everything up to this number may be known.
+    position: watch::Sender<u64>,
+    happened: SyncSender<Happening>,
+    /// Whether another model is asked, so that its requests go out and no order is kept.
+    asks_model: bool,
+    sandbox: Value,
+    servers: Vec<Value>,
+}
+
+struct PlayedCall {
+    number: u64,
+    is_preview: bool,
+    call: RecordedAnswer,
+    is_taken: bool,
+}
+
+impl std::fmt::Debug for Playback {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Playback").finish_non_exhaustive()
+    }
+}
+
+impl Playback {
+    pub(crate) fn new(
+        head: &Value,
+        events: &[RecordedEvent],
+        asks_model: bool,
+        happened: SyncSender<Happening>,
+    ) -> Playback {
+        let mut replies: Vec<RecordedReply> = Vec::new();
+        let mut calls = Vec::new();
+        for event in events {
+            let (call, is_preview) = match &event.kind {
+                EventKind::Reply(reply) => {
+                    let mut reply = reply.clone();
+                    if reply.pieces.is_empty() {
+                        reply.pieces.push((event.number, event.milliseconds, 0));
+                    }
+                    replies.push(reply);
+                    continue;
+                }
+                EventKind::Preview(call) => (call.clone(), true),
+                EventKind::Result(call) => (call.clone(), false),
+                _ => continue,
+            };
+            calls.push(PlayedCall { number: event.number, is_preview, call, is_taken: false });
+        }
+        replies.sort_by_key(|it| it.to);
+        let servers = events.iter().rev().find_map(|it| match &it.kind {
+            EventKind::Servers(servers) => Some(servers.clone()),
+            _ => None,
+        });
+        Playback {
+            replies: Mutex::new(replies.into()),
+            calls: Mutex::new(calls),
+            position: watch::Sender::new(if asks_model { u64::MAX } else { 0 }),
+            happened,
+            asks_model,
+            sandbox: head["sandbox"].clone(),
+            servers: servers.unwrap_or_default(),
+        }
+    }
+
+    /// Lets everything up to this number be known.
+    pub(crate) fn advance(&self, number: u64) {
+        self.position.send_if_modified(|it| {
+            let is_further = number > *it;
+            *it = number.max(*it);
+            is_further
+        });
+    }
+
+    /// Whether commands could be confined where the recording was made.
+    pub(crate) fn could_confine(&self) -> bool {
+        self.sandbox["confines"] == true
+    }
+
+    /// What was said there about gaps of the sandbox.
+    pub(crate) fn sandbox_limitation(&self) -> Option<&str> {
+        self.sandbox["limitation"].as_str()
+    }
+
+    /// What was said there about a missing sandbox.
+    pub(crate) fn missing_sandbox(&self) -> &str {
+        self.sandbox["missing"].as_str().unwrap_or_default()
+    }
+
+    /// What the session knew at its end of its MCP servers.
+    pub(crate) fn servers(&self) -> &[Value] {
+        &self.servers
+    }
+
+    /// What the call would do, as the tool has said it.
+    pub(crate) fn preview(&self, tool: &str, arguments: &Value) -> Option<Value> {
+        self.take(true, tool, arguments).map(|it| it.1)
+    }
+
+    /// What the tool has answered; `None` if the recording has no such call.
+    pub(crate) async fn result(&self, tool: &str, arguments: &Value) -> Option<Value> {
+        let (number, answer) = self.take(false, tool, arguments)?;
+        wait_for(&self.position, number).await;
+        Some(answer)
+    }
+
+    fn take(&self, is_preview: bool, tool: &str, arguments: &Value) -> Option<(u64, Value)> {
+        let mut calls = self.calls.lock();
+        let is_it = |it: &PlayedCall| {
+            it.is_preview == is_preview && it.call.tool == tool && it.call.arguments == *arguments
+        };
+        let first = calls.iter().position(|it| is_it(it) && !it.is_taken);
+        // Another model may ask twice.
+        let found = first.or_else(|| calls.iter().position(is_it).filter(|_| self.asks_model));
+        let Some(call) = found.map(|it| &mut calls[it]) else {
+            drop(calls);
+            if is_preview {
+                return None;
+            }
+            let what = format!("a call of {tool} with the arguments {arguments}");
+            self.happened.send(Happening::Unrecorded(what)).ok();
+            return None;
+        };
+        call.is_taken = true;
+        Some((call.number, call.call.answer.clone()))
+    }
+
+    pub(super) fn begin_exchange(&self, body: &dyn Fn() -> Vec<u8>) -> Exchange {
+        if self.asks_model {
+            return Exchange::Live;
+        }
+        // Nothing else is asked of the network, such as the list of models.
+        let played = current_session().and_then(|_| self.replies.lock().pop_front());
+        let Some(reply) = played else {
+            if current_session().is_some() {
+                self.happened.send(Happening::Unrecorded("a request to the model".into())).ok();
+            }
+            let why = "it is not in the recording".to_owned();
+            return Exchange::Played(std::future::ready(Err(ConnectionFault::Other(why))).boxed());
+        };
+        self.happened.send(Happening::Asked { request: reply.to, body: body() }).ok();
+        Exchange::Played(self.play(reply))
+    }
+
+    fn play(
+        &self,
+        reply: RecordedReply,
+    ) -> BoxFuture<'static, Result<PlayedResponse, ConnectionFault>> {
+        let (position, happened) = (self.position.clone(), self.happened.clone());
+        let first = reply.pieces.first().map(|it| it.0).unwrap_or_default();
+        async move {
+            wait_for(&position, first).await;
+            happened.send(Happening::Taken(first)).ok();
+            if let Some(fault) = &reply.fault {
+                return Err(fault_named(fault));
+            }
+            if reply.status == 0 {
+                // It was given up before the server had answered.
+                return std::future::pending().await;
+            }
+            let text = |it: (&String, &Value)| Some((it.0.clone(), it.1.as_str()?.to_owned()));
+            let headers = reply.headers.iter().filter_map(text).collect();
+            let status = reply.status;
+            Ok(PlayedResponse { status, headers, body: body(reply, position, happened) })
+        }
+        .boxed()
+    }
+}
+
+/// The pieces of an answer, each when the replay has come so far.
+fn body(
+    reply: RecordedReply,
+    position: watch::Sender<u64>,
+    happened: SyncSender<Happening>,
+) -> BoxStream<'static, io::Result<Bytes>> {
+    let bytes = Bytes::from(reply.body);
+    let mut pieces: VecDeque<_> = reply.pieces.into_iter().skip(1).collect();
+    let mut end = reply.end;
+    let mut at = 0;
+    unfold((), move |()| {
+        let piece = pieces.pop_front();
+        let end = if piece.is_none() { end.take() } else { None };
+        let (position, happened, bytes) = (position.clone(), happened.clone(), bytes.clone());
+        let start = at;
+        at += piece.map_or(0, |it| it.2);
+        async move {
+            match (piece, end.as_deref()) {
+                (Some((number, _, length)), _) => {
+                    wait_for(&position, number).await;
+                    happened.send(Happening::Taken(number)).ok();
+                    Some((Ok(bytes.slice(start..start + length)), ()))
+                }
+                (None, Some("broken")) => Some((Err(io::ErrorKind::ConnectionReset.into()), ())),
+                // Nobody has seen how it would have gone on.
+                (None, Some(_)) => std::future::pending().await,
+                (None, None) => None,
+            }
+        }
+    })
+    .boxed()
+}
+
+async fn wait_for(position: &watch::Sender<u64>, number: u64) {
+    // Fails only if the sender is gone, and this is one.
+    drop(position.subscribe().wait_for(|it| *it >= number).await);
+}
+
+fn fault_named(name: &str) -> ConnectionFault {
+    match name {
+        "Refused" => ConnectionFault::Refused,
+        "UnknownHost" => ConnectionFault::UnknownHost,
+        "Unreachable" => ConnectionFault::Unreachable,
+        "TimedOut" => ConnectionFault::TimedOut,
+        "Closed" => ConnectionFault::Closed,
+        words => ConnectionFault::Other(words.to_owned()),
+    }
+}

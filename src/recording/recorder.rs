@@ -1,0 +1,385 @@
+//! Takes what a session gets from outside and hands it to a thread that writes it. Nothing here waits:
+//! when the thread cannot keep up, the recording ends and the session goes on.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::current_session;
+use super::recording_writer::RecordingWriter;
+use turnwright_llm::{ConnectionFault, Exchange, ExchangeObserver};
+use turnwright_rpc::{LineDirection, LineObserver};
+use turnwright_types::ids::SessionId;
+use turnwright_types::io_fault::io_fault;
+
+/// The most events that may wait to be written, and the most bytes that they may have.
+const MAX_QUEUED_EVENTS: usize = 4096;
+const MAX_QUEUED_BYTES: usize = 32 * 1024 * 1024;
+/// How many files of one name are tried: none that exists is overwritten.
+const MAX_NAMES: u32 = 100;
+
+/// Something that came from outside or went there.
+pub(super) struct RawEvent {
+    pub(super) number: u64,
+    pub(super) milliseconds: u64,
+    pub(super) session: Option<SessionId>,
+    pub(super) kind: RawKind,
+}
+
+pub(super) enum RawKind {
+    Line(LineDirection, Vec<u8>),
+    Request {
+        exchange: u64,
+        path: String,
+        body: Vec<u8>,
+    },
+    Head {
+        exchange: u64,
+        status: u16,
+        headers: Vec<(String, String)>,
+    },
+    Bytes {
+        exchange: u64,
+        bytes: Vec<u8>,
+    },
+    End {
+        exchange: u64,
+        end: ExchangeEnd,
+    },
+    /// What is known of the session's MCP servers.
+    Servers(Value),
+    /// What a tool has answered: `what` it was asked for, with which arguments.
+    Call {
+        what: &'static str,
+        tool: String,
+        arguments: Value,
+        answer: Value,
+    },
+    Finish,
+}
+
+pub(super) enum ExchangeEnd {
+    Whole,
+    Broken,
+    /// Nobody read more of it.
+    Dropped,
+    Fault(ConnectionFault),
+}
+
+impl RawKind {
+    pub(super) fn size(&self) -> usize {
+        match self {
+            RawKind::Line(_, bytes)
+            | RawKind::Request { body: bytes, .. }
+            | RawKind::Bytes { bytes, .. } => bytes.len(),
+            RawKind::Call { .. } | RawKind::Servers(_) | RawKind::Head { .. } => 1024,
+            RawKind::End { .. } | RawKind::Finish => 0,
+        }
+    }
+}
+
+/// Where a recording begins that is started within a session.
+#[derive(Debug)]
+pub(crate) struct RecordedSession {
+    pub(crate) id: SessionId,
+    pub(crate) cwd: PathBuf,
+    pub(crate) mode: &'static str,
+    /// What is known of the MCP servers.
+    pub(crate) servers: Value,
+}
+
+/// Records one session of this process, if it is asked to.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    is_on: AtomicBool,
+    // Held only to take a number and to queue an event.
+    state: Mutex<RecorderState>,
+    has_first_line: AtomicBool,
+    // Held only to move the line.
+    first_line: Mutex<Vec<u8>>,
+}
+
+#[derive(Default)]
+struct RecorderState {
+    active: Option<ActiveRecording>,
+    /// A sentence for the user.
+    notice: Option<String>,
+}
+
+struct ActiveRecording {
+    path: PathBuf,
+    started: Instant,
+    next: u64,
+    queue: SyncSender<RawEvent>,
+    queued_bytes: Arc<AtomicUsize>,
+    /// Gets why the recording has ended, or nothing if all is written.
+    ended: Receiver<Option<String>>,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Recorder").field("is_on", &self.is_on()).finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// The file of the running recording.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        self.state.lock().active.as_ref().map(|it| it.path.clone())
+    }
+
+    /// Starts a recording in a new file, whose path is returned: another one than `path` if that exists.
+    /// `facts` are what the process was started with, and read files. Without a session, the next new
+    /// one is recorded. Blocks.
+    ///
+    /// # Errors
+    /// If one is running, or the file cannot be created.
+    pub(crate) fn start(
+        &self,
+        path: &Path,
+        facts: impl FnOnce() -> Value + Send + 'static,
+        session: Option<RecordedSession>,
+    ) -> io::Result<PathBuf> {
+        if self.is_on() {
+            return Err(io::Error::other("a recording is running already"));
+        }
+        let (path, file) = create_file(path)?;
+        let (queue, events) = sync_channel(MAX_QUEUED_EVENTS);
+        let (end_sender, ended) = sync_channel(1);
+        let queued_bytes = Arc::<AtomicUsize>::default();
+        let counter = Arc::clone(&queued_bytes);
+        let prelude = session.map(|it| (it, self.first_line.lock().clone()));
+        let write = move || {
+            let failure = RecordingWriter::write(file, facts, prelude, &events, &counter).err();
+            end_sender.send(failure.map(|it| io_fault(&it))).ok();
+        };
+        std::thread::Builder::new().name("recorder".into()).spawn(write)?;
+        let active = ActiveRecording {
+            path: path.clone(),
+            started: Instant::now(),
+            next: 0,
+            queue,
+            queued_bytes,
+            ended,
+        };
+        self.state.lock().active = Some(active);
+        self.is_on.store(true, Ordering::Relaxed);
+        Ok(path)
+    }
+
+    /// Has the user told why what they asked for is not recorded.
+    pub(crate) fn set_notice(&self, notice: String) {
+        self.state.lock().notice = Some(notice);
+    }
+
+    /// Something to tell the user, once.
+    pub(crate) fn take_notice(&self) -> Option<String> {
+        self.state.lock().notice.take()
+    }
+
+    /// Ends the recording, and waits for at most `timeout` until all of it is written. Returns its path.
+    pub(crate) fn stop(&self, timeout: Duration) -> Option<PathBuf> {
+        self.is_on.store(false, Ordering::Relaxed);
+        let mut active = self.state.lock().active.take()?;
+        active.post(None, RawKind::Finish).ok();
+        match active.ended.recv_timeout(timeout) {
+            Ok(Some(why)) => self.set_notice(ended_notice(&active.path, &why)),
+            Err(RecvTimeoutError::Timeout) => {
+                self.set_notice(ended_notice(&active.path, "the disk does not answer"));
+            }
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => {}
+        }
+        Some(active.path)
+    }
+
+    /// Records what a tool has answered in the session whose work runs now.
+    pub(crate) fn record_call(
+        &self,
+        what: &'static str,
+        tool: &str,
+        arguments: &Value,
+        answer: Value,
+    ) {
+        let (tool, arguments) = (tool.to_owned(), arguments.clone());
+        self.post(current_session(), || RawKind::Call { what, tool, arguments, answer });
+    }
+
+    /// Records what is known of the MCP servers of the session whose work runs now.
+    pub(crate) fn record_servers(&self, servers: Value) {
+        self.post(current_session(), || RawKind::Servers(servers));
+    }
+
+    pub(super) fn begin_exchange(
+        self: &Arc<Self>,
+        path: &str,
+        body: &dyn Fn() -> Vec<u8>,
+    ) -> Exchange {
+        // What is asked outside of a turn, such as the list of models, belongs to no session.
+        let Some(session) = Some(()).filter(|()| self.is_on()).and_then(|()| current_session())
+        else {
+            return Exchange::Live;
+        };
+        let (path, body) = (path.to_owned(), body());
+        let number = self.post_numbered(Some(session.clone()), |number| RawKind::Request {
+            exchange: number,
+            path,
+            body,
+        });
+        number.map_or(Exchange::Live, |exchange| {
+            let recorder = Arc::clone(self);
+            let has_ended = false;
+            Exchange::Observed(Box::new(RecordedExchange {
+                recorder,
+                session,
+                exchange,
+                has_ended,
+            }))
+        })
+    }
+
+    fn post(&self, session: Option<SessionId>, kind: impl FnOnce() -> RawKind) {
+        self.post_numbered(session, |_| kind());
+    }
+
+    /// Queues an event. Returns its number unless the recording has ended.
+    fn post_numbered(
+        &self,
+        session: Option<SessionId>,
+        kind: impl FnOnce(u64) -> RawKind,
+    ) -> Option<u64> {
+        if !self.is_on() {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let active = state.active.as_mut()?;
+        let kind = kind(active.next);
+        let Err(why) = active.post(session, kind) else { return Some(active.next - 1) };
+        let notice = match active.ended.try_recv() {
+            Ok(Some(failure)) => ended_notice(&active.path, &failure),
+            _ => ended_notice(&active.path, why),
+        };
+        self.is_on.store(false, Ordering::Relaxed);
+        state.active = None;
+        state.notice = Some(notice);
+        None
+    }
+}
+
+impl ActiveRecording {
+    fn post(&mut self, session: Option<SessionId>, kind: RawKind) -> Result<(), &'static str> {
+        let size = kind.size();
+        let milliseconds = self.started.elapsed().as_millis().try_into().unwrap_or(u64::MAX);
+        let event = RawEvent { number: self.next, milliseconds, session, kind };
+        if self.queued_bytes.fetch_add(size, Ordering::Relaxed) + size > MAX_QUEUED_BYTES {
+            return Err("the disk is too slow");
+        }
+        self.queue.try_send(event).map_err(|error| match error {
+            TrySendError::Full(_) => "the disk is too slow",
+            TrySendError::Disconnected(_) => "it cannot be written",
+        })?;
+        self.next += 1;
+        Ok(())
+    }
+}
+
+impl LineObserver for Recorder {
+    fn on_line(&self, direction: LineDirection, line: &[u8]) {
+        if direction == LineDirection::In && !self.has_first_line.swap(true, Ordering::Relaxed) {
+            // Each recording begins with what the client has said of itself.
+            line.clone_into(&mut self.first_line.lock());
+        }
+        if self.is_on() {
+            self.post(None, || RawKind::Line(direction, line.to_vec()));
+        }
+    }
+}
+
+/// Records the answer to one request.
+#[derive(Debug)]
+struct RecordedExchange {
+    recorder: Arc<Recorder>,
+    session: SessionId,
+    exchange: u64,
+    has_ended: bool,
+}
+
+impl RecordedExchange {
+    fn post(&self, kind: RawKind) {
+        self.recorder.post(Some(self.session.clone()), || kind);
+    }
+
+    fn end(&mut self, end: ExchangeEnd) {
+        if !std::mem::replace(&mut self.has_ended, true) {
+            self.post(RawKind::End { exchange: self.exchange, end });
+        }
+    }
+}
+
+impl ExchangeObserver for RecordedExchange {
+    fn on_head(&mut self, status: u16, headers: &mut dyn Iterator<Item = (&str, &str)>) {
+        // Others say nothing that this program reads, and may say who the user is.
+        let is_read = |name: &str| {
+            name.starts_with("retry-after") || name.contains("ratelimit") || name == "content-type"
+        };
+        let headers = headers.filter(|it| is_read(it.0));
+        let headers = headers.map(|it| (it.0.to_owned(), it.1.to_owned())).collect();
+        self.post(RawKind::Head { exchange: self.exchange, status, headers });
+    }
+
+    fn on_bytes(&mut self, bytes: &[u8]) {
+        self.post(RawKind::Bytes { exchange: self.exchange, bytes: bytes.to_vec() });
+    }
+
+    fn on_end(&mut self, is_broken: bool) {
+        self.end(if is_broken { ExchangeEnd::Broken } else { ExchangeEnd::Whole });
+    }
+
+    fn on_fault(&mut self, fault: &ConnectionFault) {
+        self.end(ExchangeEnd::Fault(fault.clone()));
+    }
+}
+
+impl Drop for RecordedExchange {
+    fn drop(&mut self) {
+        self.end(ExchangeEnd::Dropped);
+    }
+}
+
+fn ended_notice(path: &Path, why: &str) -> String {
+    format!("The recording {} has ended early: {why}. The session goes on.", path.display())
+}
+
+/// Creates a new file that only the user can read. If the name is taken, a number is added to it.
+fn create_file(path: &Path) -> io::Result<(PathBuf, File)> {
+    if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
+        fs::create_dir_all(folder)?;
+    }
+    for number in 1..MAX_NAMES {
+        let mut name = path.to_path_buf();
+        if number > 1 {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            let ending = path.extension().map(|it| format!(".{}", it.to_string_lossy()));
+            name.set_file_name(format!("{stem}-{number}{}", ending.unwrap_or_default()));
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(&name) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            opened => return opened.map(|file| (name, file)),
+        }
+    }
+    Err(ErrorKind::AlreadyExists.into())
+}

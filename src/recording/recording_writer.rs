@@ -1,0 +1,262 @@
+//! Writes a recording: a line for each event, in the order of their numbers as far as a line is one event.
+//! A reply of a model is one line, with the number and the time of each of its pieces.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::line_filter::LineFilter;
+use super::recorder::{ExchangeEnd, RawEvent, RawKind, RecordedSession};
+use super::request_messages::SentMessages;
+use super::scrub::{scrub_message, scrub_reply, text_without_keys};
+use super::{FORMAT, FORMAT_FIELD};
+use turnwright_llm::ConnectionFault;
+use turnwright_rpc::LineDirection;
+use turnwright_types::ids::SessionId;
+
+/// The most bytes of a recording.
+const MAX_BYTES: usize = 128 * 1024 * 1024;
+/// The numbers before this one are those of a prelude.
+const FIRST_NUMBER: u64 = 10;
+/// How long an event may stay in memory while nothing else happens.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Writes the events of one recording.
+pub(super) struct RecordingWriter {
+    file: BufWriter<File>,
+    written: usize,
+    filter: LineFilter,
+    replies: HashMap<u64, OpenReply>,
+    sent: SentMessages,
+}
+
+/// A reply that has not ended.
+#[derive(Default)]
+struct OpenReply {
+    /// Number, milliseconds and length of each piece; the first is the head, which has no length.
+    pieces: Vec<(u64, u64, usize)>,
+    status: u16,
+    headers: Map<String, Value>,
+    body: Vec<u8>,
+}
+
+impl RecordingWriter {
+    /// Writes the events until the last one.
+    ///
+    /// # Errors
+    /// Those of the disk, or if the recording becomes too long.
+    pub(super) fn write(
+        file: File,
+        facts: impl FnOnce() -> Value,
+        prelude: Option<(RecordedSession, Vec<u8>)>,
+        events: &Receiver<RawEvent>,
+        queued_bytes: &AtomicUsize,
+    ) -> io::Result<()> {
+        let filter = match &prelude {
+            Some((session, _)) => LineFilter::of_session(session.id.as_str()),
+            None => LineFilter::default(),
+        };
+        let mut writer = RecordingWriter {
+            file: BufWriter::new(file),
+            written: 0,
+            filter,
+            replies: HashMap::new(),
+            sent: SentMessages::default(),
+        };
+        let mut head = json!({
+            FORMAT_FIELD: FORMAT,
+            "version": env!("CARGO_PKG_VERSION"),
+            "os": std::env::consts::FAMILY,
+            "sandbox": sandbox_facts(),
+        });
+        if let (Value::Object(head), Value::Object(facts)) = (&mut head, facts()) {
+            head.extend(facts);
+        }
+        writer.line(&head)?;
+        if let Some((session, first_line)) = prelude {
+            writer.write_prelude(&session, &first_line)?;
+        }
+        loop {
+            match events.recv_timeout(FLUSH_INTERVAL) {
+                Ok(RawEvent { kind: RawKind::Finish, number, milliseconds, .. }) => {
+                    let open: Vec<_> = writer.replies.keys().copied().collect();
+                    for exchange in open {
+                        writer.end_reply(exchange, number, milliseconds, &ExchangeEnd::Dropped)?;
+                    }
+                    writer.event(number, milliseconds, json!({ "end": true }))?;
+                    return writer.file.flush();
+                }
+                Ok(event) => {
+                    let size = event.kind.size();
+                    writer.write_event(event)?;
+                    queued_bytes.fetch_sub(size, Ordering::Relaxed);
+                }
+                // Whoever kills the process finds what has happened before.
+                Err(RecvTimeoutError::Timeout) => writer.file.flush()?,
+                Err(RecvTimeoutError::Disconnected) => return writer.file.flush(),
+            }
+        }
+    }
+
+    /// The lines that bring a new session to where the recorded one is.
+    fn write_prelude(&mut self, session: &RecordedSession, first_line: &[u8]) -> io::Result<()> {
+        let mut first: Value = serde_json::from_slice(first_line)?;
+        scrub_message(&mut first);
+        let call = |id: &str, method: &str, params: Value| json!({ "in": { "jsonrpc": "2.0", "id": id, "method": method, "params": params } });
+        let answer = |id: &str, result: Value| json!({ "out": { "jsonrpc": "2.0", "id": id, "result": result } });
+        let (id, cwd) = (session.id.as_str(), &session.cwd);
+        let mode = json!({ "sessionId": id, "modeId": session.mode });
+        let lines = [
+            json!({ "in": first }),
+            call("record-1", "session/new", json!({ "cwd": cwd, "mcpServers": [] })),
+            answer("record-1", json!({ "sessionId": id })),
+            call("record-2", "session/set_mode", mode),
+            answer("record-2", json!({})),
+            json!({ "servers": session.servers }),
+        ];
+        let first = FIRST_NUMBER - lines.len() as u64;
+        (first..).zip(lines).try_for_each(|(number, line)| self.write_line(number, 0, line))
+    }
+
+    fn write_event(&mut self, event: RawEvent) -> io::Result<()> {
+        let RawEvent { number, milliseconds, session, kind } = event;
+        let is_line = matches!(kind, RawKind::Line(..));
+        if !is_line && session.as_ref().map(SessionId::as_str) != self.filter.session() {
+            return Ok(());
+        }
+        match kind {
+            RawKind::Line(direction, line) => {
+                let Ok(mut message) = serde_json::from_str(&text_without_keys(&line)) else {
+                    // No replay needs a line that is not JSON, and the filter cannot judge it.
+                    return Ok(());
+                };
+                if !self.filter.keeps(direction, &message) {
+                    return Ok(());
+                }
+                scrub_message(&mut message);
+                let side = if direction == LineDirection::In { "in" } else { "out" };
+                self.event(number, milliseconds, json!({ side: message }))
+            }
+            RawKind::Request { exchange, path, body } => {
+                self.replies.insert(exchange, OpenReply::default());
+                let mut request = self.sent.describe(&body);
+                request["id"] = (exchange + FIRST_NUMBER).into();
+                request["path"] = path.into();
+                self.event(number, milliseconds, json!({ "request": request }))
+            }
+            RawKind::Head { exchange, status, headers } => {
+                let Some(reply) = self.replies.get_mut(&exchange) else { return Ok(()) };
+                reply.status = status;
+                reply.headers = headers.into_iter().map(|it| (it.0, it.1.into())).collect();
+                reply.pieces.push((number, milliseconds, 0));
+                Ok(())
+            }
+            RawKind::Bytes { exchange, bytes } => {
+                let Some(reply) = self.replies.get_mut(&exchange) else { return Ok(()) };
+                reply.pieces.push((number, milliseconds, bytes.len()));
+                reply.body.extend_from_slice(&bytes);
+                if reply.body.len() > MAX_BYTES { Err(too_long()) } else { Ok(()) }
+            }
+            RawKind::End { exchange, end } => self.end_reply(exchange, number, milliseconds, &end),
+            RawKind::Call { what, tool, arguments, answer } => {
+                let call = json!({ "tool": tool, "arguments": arguments, "answer": answer });
+                self.event(number, milliseconds, json!({ what: call }))
+            }
+            RawKind::Servers(servers) => {
+                self.event(number, milliseconds, json!({ "servers": servers }))
+            }
+            RawKind::Finish => Ok(()),
+        }
+    }
+
+    fn end_reply(
+        &mut self,
+        exchange: u64,
+        number: u64,
+        milliseconds: u64,
+        end: &ExchangeEnd,
+    ) -> io::Result<()> {
+        let Some(OpenReply { mut pieces, status, headers, body }) = self.replies.remove(&exchange)
+        else {
+            return Ok(());
+        };
+        let (body, is_changed) = scrub_reply(&body);
+        if is_changed {
+            // The lengths are those of other bytes. All comes with the first piece, or what the agent
+            // has said of it would come too early.
+            let first = pieces.get(1).map_or((number, milliseconds), |it| (it.0, it.1));
+            pieces.truncate(1);
+            pieces.push((first.0, first.1, body.len()));
+        }
+        let pieces = pieces.into_iter().map(|it| json!([it.0 + FIRST_NUMBER, it.1, it.2]));
+        let mut reply = json!({
+            "to": exchange + FIRST_NUMBER,
+            "status": status,
+            "headers": headers,
+            "body": body,
+            "pieces": pieces.collect::<Value>(),
+        });
+        match end {
+            ExchangeEnd::Whole => {}
+            ExchangeEnd::Broken => reply["end"] = "broken".into(),
+            ExchangeEnd::Dropped => reply["end"] = "dropped".into(),
+            ExchangeEnd::Fault(fault) => reply["fault"] = fault_name(fault).into(),
+        }
+        let number = number + FIRST_NUMBER;
+        // It is without keys already, and its pieces have the lengths of exactly these bytes.
+        self.append(&json!({ "n": number, "ms": milliseconds, "reply": reply }).to_string())
+    }
+
+    fn event(&mut self, number: u64, milliseconds: u64, what: Value) -> io::Result<()> {
+        self.write_line(number + FIRST_NUMBER, milliseconds, what)
+    }
+
+    fn write_line(&mut self, number: u64, milliseconds: u64, what: Value) -> io::Result<()> {
+        let mut event = json!({ "n": number, "ms": milliseconds });
+        if let (Value::Object(event), Value::Object(what)) = (&mut event, what) {
+            event.extend(what);
+        }
+        self.line(&event)
+    }
+
+    fn line(&mut self, value: &Value) -> io::Result<()> {
+        self.append(&text_without_keys(value.to_string().as_bytes()))
+    }
+
+    fn append(&mut self, text: &str) -> io::Result<()> {
+        self.written += text.len() + 1;
+        if self.written > MAX_BYTES {
+            return Err(too_long());
+        }
+        self.file.write_all(text.as_bytes())?;
+        self.file.write_all(b"\n")
+    }
+}
+
+/// What the sandbox can do here, which decides about questions.
+fn sandbox_facts() -> Value {
+    let confines = turnwright_sandbox::can_confine();
+    let missing = (!confines).then(|| turnwright_sandbox::sandbox_support().missing.join("; "));
+    json!({
+        "confines": confines,
+        "missing": missing,
+        "limitation": turnwright_sandbox::known_limitation(),
+    })
+}
+
+/// The name of a fault, or its words if it has some of its own.
+fn fault_name(fault: &ConnectionFault) -> String {
+    match fault {
+        ConnectionFault::Tls(_) | ConnectionFault::Other(_) => fault.to_string(),
+        named => format!("{named:?}"),
+    }
+}
+
+fn too_long() -> io::Error {
+    io::Error::other(format!("it would be longer than {} MiB", MAX_BYTES / 1024 / 1024))
+}

@@ -1,0 +1,137 @@
+//! Removes secrets from what is recorded, beyond the loaded keys that [`redact`] finds by their value: what
+//! a client hands over for MCP servers, and keys that a model says in pieces.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use turnwright_types::redact;
+
+/// The bytes as text, without keys.
+pub(super) fn text_without_keys(bytes: &[u8]) -> String {
+    let clean = redact::bytes(bytes);
+    String::from_utf8_lossy(clean.as_deref().unwrap_or(bytes)).into_owned()
+}
+
+/// Leaves of a message only what a replay needs: neither the programs, addresses and secrets of MCP servers
+/// nor what an authentication says.
+pub(super) fn scrub_message(message: &mut Value) {
+    let is_authentication = message["method"] == "authenticate";
+    let Some(params) = message.get_mut("params").and_then(Value::as_object_mut) else { return };
+    if let Some(Value::Array(servers)) = params.get_mut("mcpServers") {
+        for server in servers {
+            *server = json!({ "name": server["name"] });
+        }
+    }
+    if is_authentication {
+        params.retain(|name, _| name == "methodId");
+    }
+}
+
+/// The text of a reply without the keys in it. Returns with it whether anything was changed. A model says
+/// a key in pieces, each in an event of its own: the string fields of all events are looked at together,
+/// and if they hold a key, the first event gets all that is left of them.
+pub(super) fn scrub_reply(body: &[u8]) -> (String, bool) {
+    let text = text_without_keys(body);
+    let is_clean = text.as_bytes() == body;
+    let mut joined = BTreeMap::<String, String>::new();
+    for event in text.lines().filter_map(event_of) {
+        each_string(&event, &mut String::new(), &mut |path, leaf| {
+            joined.entry(path.to_owned()).or_default().push_str(leaf);
+        });
+    }
+    joined.retain(|_, whole| match redact::text(whole) {
+        std::borrow::Cow::Owned(clean) => {
+            *whole = clean;
+            true
+        }
+        std::borrow::Cow::Borrowed(_) => false,
+    });
+    if joined.is_empty() {
+        return (text, !is_clean);
+    }
+    let mut clean = String::with_capacity(text.len());
+    for line in text.lines() {
+        match event_of(line) {
+            Some(mut event) => {
+                replace_strings(&mut event, &mut String::new(), &mut joined);
+                clean.push_str(&format!("data: {event}\n"));
+            }
+            None => clean.push_str(&format!("{line}\n")),
+        }
+    }
+    (clean, true)
+}
+
+fn event_of(line: &str) -> Option<Value> {
+    let data = line.strip_prefix("data:")?.trim_start();
+    serde_json::from_str(data).ok().filter(Value::is_object)
+}
+
+/// Calls `visit` with each string of the value and the path to it.
+fn each_string(value: &Value, path: &mut String, visit: &mut dyn FnMut(&str, &str)) {
+    let length = path.len();
+    let mut below = |name: &str, value: &Value| {
+        path.push('/');
+        path.push_str(name);
+        each_string(value, path, visit);
+        path.truncate(length);
+    };
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, field)| below(name, field)),
+        Value::Array(items) => items.iter().for_each(|item| below("", item)),
+        Value::String(text) => visit(path, text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Puts the texts in the place of the first string at their path, and empties the others there.
+fn replace_strings(value: &mut Value, path: &mut String, texts: &mut BTreeMap<String, String>) {
+    let length = path.len();
+    let mut below = |name: &str, value: &mut Value| {
+        path.push('/');
+        path.push_str(name);
+        replace_strings(value, path, texts);
+        path.truncate(length);
+    };
+    match value {
+        Value::Object(fields) => fields.iter_mut().for_each(|(name, field)| below(name, field)),
+        Value::Array(items) => items.iter_mut().for_each(|item| below("", item)),
+        Value::String(text) => {
+            if let Some(clean) = texts.get_mut(path.as_str()) {
+                *text = std::mem::take(clean);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_comes_in_pieces_is_found() {
+        let key = "canary-in-pieces-0123456789";
+        redact::register_keys([key.to_owned()]).unwrap();
+        let event = |text: &str| {
+            format!("data: {}\n\n", json!({ "choices": [{ "delta": { "content": text } }] }))
+        };
+        let pieces = [event("It is canary-in-"), event("pieces-0123"), event("456789.")].concat();
+        let (clean, is_changed) = scrub_reply(pieces.as_bytes());
+        assert!(is_changed);
+        assert_eq!(clean, [event("It is [key]."), event(""), event("")].concat());
+        let (same, is_changed) = scrub_reply(event("nothing").as_bytes());
+        assert_eq!((same, is_changed), (event("nothing"), false));
+    }
+
+    #[test]
+    fn what_a_client_hands_over_for_servers_is_left_out() {
+        let servers =
+            json!([{ "name": "s", "command": "c", "env": [{ "name": "T", "value": "v" }] }]);
+        let mut message =
+            json!({ "method": "session/new", "params": { "cwd": "/w", "mcpServers": servers } });
+        scrub_message(&mut message);
+        assert_eq!(message["params"], json!({ "cwd": "/w", "mcpServers": [{ "name": "s" }] }));
+    }
+}

@@ -1,0 +1,94 @@
+//! `/record`: keeps what follows in this session in a file that can be played back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::SessionHost;
+use crate::recording::RecordedSession;
+use crate::turn::TurnServices;
+use turnwright_types::ids::MessageId;
+use turnwright_types::io_fault::io_fault;
+use turnwright_types::message::StopReason;
+
+/// How long the user waits for a recording to be written to its end.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where a recording would begin.
+pub(super) struct RecordStart {
+    /// Whether the conversation is empty.
+    pub(super) is_new: bool,
+    /// What is known of the MCP servers.
+    pub(super) servers: Value,
+}
+
+/// Starts a recording in the named file, or ends it.
+pub(super) async fn run(
+    host: Arc<SessionHost>,
+    services: TurnServices,
+    arguments: String,
+    begin: RecordStart,
+    message: MessageId,
+) -> StopReason {
+    let session = services.clone();
+    let working = move || match arguments.as_str() {
+        "stop" => stop(&host),
+        file => start(&host, &session, file, begin),
+    };
+    // Both wait for the disk.
+    let text = tokio::task::spawn_blocking(working).await;
+    services.say(message, text.unwrap_or_else(|error| format!("Nothing is recorded: {error}.")));
+    StopReason::EndTurn
+}
+
+fn stop(host: &SessionHost) -> String {
+    match host.recording().recorder().stop(STOP_TIMEOUT) {
+        Some(path) => format!(
+            "The recording is in `{}`. Keys are removed from it; what you, the model and the tools \
+             have said is not, so look through it before you send it to anybody. `turnwright replay \
+             FILE` plays it back.",
+            path.display()
+        ),
+        None => "Nothing is recorded here. `/record` starts a recording.".to_owned(),
+    }
+}
+
+fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordStart) -> String {
+    let recorder = host.recording().recorder();
+    if let Some(path) = recorder.path() {
+        let path = path.display();
+        return format!("A recording is running already, in `{path}`. `/record stop` ends it.");
+    }
+    if !begin.is_new {
+        return "A recording begins with the conversation, so that it can be played back. Open a new \
+                session or type `/clear`, and then `/record`."
+            .to_owned();
+    }
+    let (id, roots) = (services.env.session.clone(), services.env.files.roots());
+    let path = match file {
+        "" => {
+            let name: String = id.as_str().chars().take(8).collect();
+            host.config().paths.state.join("recordings").join(format!("{name}.ndjson"))
+        }
+        file => roots.cwd().join(file),
+    };
+    let facts = host.config().recorded_facts();
+    let cwd = roots.cwd().to_path_buf();
+    let (mode, servers) = (services.mode.get().id(), begin.servers);
+    let session = RecordedSession { id, cwd, mode, servers };
+    match recorder.start(&path, move || facts, Some(session)) {
+        Ok(path) => format!(
+            "What follows in this session is recorded in `{}`, until `/record stop` or the end of the \
+             program.",
+            path.display()
+        ),
+        Err(error) => {
+            format!(
+                "Nothing is recorded: `{}` cannot be created: {}.",
+                path.display(),
+                io_fault(&error)
+            )
+        }
+    }
+}

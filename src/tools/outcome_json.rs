@@ -1,0 +1,154 @@
+//! The answers of tools as JSON, for recordings.
+
+use serde_json::{Value, json};
+
+use super::ToolOutcome;
+use turnwright_types::effect::{CallContent, CallView, Location, ToolKind};
+use turnwright_types::ids::TerminalId;
+use turnwright_types::message::Media;
+use turnwright_types::refusal::ToolRefusal;
+
+/// The kinds, by their names in a recording.
+const KINDS: [(&str, ToolKind); 10] = [
+    ("read", ToolKind::Read),
+    ("edit", ToolKind::Edit),
+    ("delete", ToolKind::Delete),
+    ("move", ToolKind::Move),
+    ("search", ToolKind::Search),
+    ("fetch", ToolKind::Fetch),
+    ("execute", ToolKind::Execute),
+    ("think", ToolKind::Think),
+    ("switch_mode", ToolKind::SwitchMode),
+    ("other", ToolKind::Other),
+];
+
+pub(crate) fn outcome_json(outcome: &ToolOutcome) -> Value {
+    json!({
+        "ok": outcome.ok,
+        "text": outcome.text,
+        "view": outcome.view.as_ref().map(view_json),
+        "content": contents_json(&outcome.content),
+        "raw": outcome.raw,
+        "images": outcome.images.iter().map(media_json).collect::<Value>(),
+    })
+}
+
+pub(crate) fn read_outcome(value: &Value) -> ToolOutcome {
+    ToolOutcome {
+        ok: value["ok"] == true,
+        text: text(&value["text"]),
+        view: Some(&value["view"]).filter(|it| it.is_object()).map(read_view),
+        content: read_contents(&value["content"]),
+        raw: value["raw"].clone(),
+        images: items(&value["images"]).map(read_media).collect(),
+    }
+}
+
+pub(crate) fn preview_json(preview: &Result<Vec<CallContent>, ToolRefusal>) -> Value {
+    match preview {
+        Ok(content) => json!({ "content": contents_json(content) }),
+        Err(ToolRefusal { for_model, for_user }) => {
+            json!({ "refusal": { "for_model": for_model, "for_user": for_user } })
+        }
+    }
+}
+
+pub(crate) fn read_preview(value: &Value) -> Result<Vec<CallContent>, ToolRefusal> {
+    match value.get("refusal") {
+        Some(refusal) => {
+            Err(ToolRefusal::new(text(&refusal["for_model"]), text(&refusal["for_user"])))
+        }
+        None => Ok(read_contents(&value["content"])),
+    }
+}
+
+fn contents_json(contents: &[CallContent]) -> Value {
+    let content = |content: &CallContent| match content {
+        CallContent::Text(text) => json!({ "text": text }),
+        CallContent::Diff { path, old, new } => json!({ "path": path, "old": old, "new": new }),
+        CallContent::Image(media) => media_json(media),
+        CallContent::Terminal(id) => json!({ "terminal": id.as_str() }),
+    };
+    contents.iter().map(content).collect()
+}
+
+fn read_contents(value: &Value) -> Vec<CallContent> {
+    let content = |value: &Value| {
+        if value["text"].is_string() {
+            CallContent::Text(text(&value["text"]))
+        } else if value["mime"].is_string() {
+            CallContent::Image(read_media(value))
+        } else if let Some(id) = value["terminal"].as_str() {
+            CallContent::Terminal(TerminalId::from(id))
+        } else {
+            let old = value["old"].as_str().map(str::to_owned);
+            CallContent::Diff { path: text(&value["path"]).into(), old, new: text(&value["new"]) }
+        }
+    };
+    items(value).map(content).collect()
+}
+
+fn view_json(view: &CallView) -> Value {
+    let kind = KINDS.iter().find(|it| it.1 == view.kind).map(|it| it.0);
+    let location = |it: &Location| json!({ "path": it.path, "line": it.line });
+    let locations: Value = view.locations.iter().map(location).collect();
+    json!({ "title": view.title, "kind": kind, "locations": locations })
+}
+
+fn read_view(value: &Value) -> CallView {
+    let kind = KINDS.iter().find(|it| value["kind"] == it.0).map_or(ToolKind::Other, |it| it.1);
+    let location = |it: &Value| Location {
+        path: text(&it["path"]).into(),
+        line: it["line"].as_u64().and_then(|it| it.try_into().ok()),
+    };
+    let locations = items(&value["locations"]).map(location).collect();
+    CallView { title: text(&value["title"]), kind, locations }
+}
+
+fn media_json(media: &Media) -> Value {
+    json!({ "mime": media.mime, "data": media.data })
+}
+
+fn read_media(value: &Value) -> Media {
+    Media { mime: text(&value["mime"]), data: text(&value["data"]) }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let media = Media { mime: "image/png".to_owned(), data: "AA==".to_owned() };
+        let outcome = ToolOutcome {
+            ok: true,
+            text: "done".to_owned(),
+            view: Some(CallView {
+                title: "Edit a".to_owned(),
+                kind: ToolKind::Edit,
+                locations: vec![Location { path: "/w/a".into(), line: Some(3) }],
+            }),
+            content: vec![
+                CallContent::Text("t".to_owned()),
+                CallContent::Diff { path: "/w/a".into(), old: None, new: "n".to_owned() },
+                CallContent::Image(media.clone()),
+                CallContent::Terminal(TerminalId::from("t1")),
+            ],
+            raw: json!({ "exitCode": 0 }),
+            images: vec![media],
+        };
+        assert_eq!(read_outcome(&outcome_json(&outcome)), outcome);
+        let refusal = Err(ToolRefusal::new("model", "user"));
+        assert_eq!(read_preview(&preview_json(&refusal)), refusal);
+        let preview = Ok(outcome.content);
+        assert_eq!(read_preview(&preview_json(&preview)), preview);
+    }
+}

@@ -1,0 +1,75 @@
+//! A call whose answer is kept in a recording, or comes from one. In a replay nothing of the tool runs that
+//! could touch a file, a command or a server.
+
+use serde_json::Value;
+
+use crate::recording::Playback;
+use crate::tools::{ToolCtx, ToolOutcome, outcome_json, preview_json, read_outcome, read_preview};
+use turnwright_types::effect::CallContent;
+use turnwright_types::refusal::ToolRefusal;
+
+/// What the model is told of a call that a recording does not have.
+const UNRECORDED: &str =
+    "This call is not in the recording, and nothing is done while one is played back.";
+
+/// The kinds of answers that a recording has.
+const PREVIEW: &str = "preview";
+const RESULT: &str = "result";
+
+/// A call and the recording.
+pub(super) struct KeptCall<'a> {
+    ctx: &'a ToolCtx,
+    tool: &'a str,
+    arguments: &'a Value,
+}
+
+impl<'a> KeptCall<'a> {
+    /// The call, if it has arguments to find it by.
+    pub(super) fn of(
+        ctx: &'a ToolCtx,
+        tool: &'a str,
+        arguments: Option<&'a Value>,
+    ) -> Option<KeptCall<'a>> {
+        arguments.map(|arguments| KeptCall { ctx, tool, arguments })
+    }
+
+    fn playback(&self) -> Option<&Playback> {
+        self.ctx.env.shared.recording.playback_of(self.tool).map(AsRef::as_ref)
+    }
+
+    pub(super) fn is_played(&self) -> bool {
+        self.playback().is_some()
+    }
+
+    /// What the tool has said that it would do; `None` if this is no replay.
+    pub(super) fn recorded_preview(&self) -> Option<Result<Vec<CallContent>, ToolRefusal>> {
+        let recorded = self.playback()?.preview(self.tool, self.arguments);
+        Some(recorded.map_or(Ok(Vec::new()), |it| read_preview(&it)))
+    }
+
+    /// What the tool has answered.
+    pub(super) async fn recorded_outcome(&self) -> ToolOutcome {
+        let recorded = match self.playback() {
+            Some(playback) => playback.result(self.tool, self.arguments).await,
+            None => None,
+        };
+        recorded.map_or_else(|| ToolOutcome::failed(UNRECORDED), |it| read_outcome(&it))
+    }
+
+    pub(super) fn record_preview(&self, preview: &Result<Vec<CallContent>, ToolRefusal>) {
+        // Most tools have nothing to show before they run.
+        if preview.as_ref().map_or(true, |it| !it.is_empty()) {
+            self.record(PREVIEW, || preview_json(preview));
+        }
+    }
+
+    pub(super) fn record_outcome(&self, outcome: &ToolOutcome) {
+        self.record(RESULT, || outcome_json(outcome));
+    }
+
+    fn record(&self, what: &'static str, answer: impl FnOnce() -> Value) {
+        if let Some(recorder) = self.ctx.env.shared.recording.recorder_of(self.tool) {
+            recorder.record_call(what, self.tool, self.arguments, answer());
+        }
+    }
+}

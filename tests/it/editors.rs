@@ -112,3 +112,26 @@ fn what_cannot_be_parsed_or_is_code_is_printed_and_not_written() {
     let made: serde_json::Value = serde_json::from_str(&made).unwrap();
     assert_eq!(made["agents"]["turnwright"]["argv"][0], env!("CARGO_BIN_EXE_turnwright"));
 }
+
+#[cfg(unix)]
+#[test]
+fn on_a_terminal_it_is_asked_and_only_a_yes_writes() {
+    use turnwright_testing::pseudo_terminal::PseudoTerminal;
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("acp.json");
+    for (answer, is_written) in [("", false), ("n", false), ("perhaps", false), ("y", true)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+        command
+            .args(["config", "editor", "jetbrains", "--write", "--file"])
+            .arg(&file)
+            .stdout(Stdio::null())
+            .env_clear()
+            .env("TURNWRIGHT_HOME", home.path().join("own"));
+        let mut terminal = PseudoTerminal::start(command);
+        terminal.wait_for("Write this? [y/N] ");
+        assert!(!file.exists());
+        terminal.type_in(&format!("{answer}\n"));
+        assert_eq!(terminal.end("").0.success(), is_written, "{answer}");
+        assert_eq!(file.exists(), is_written, "{answer}");
+    }
+}

@@ -115,9 +115,11 @@ impl EditorGuide {
             () if cfg!(target_os = "macos") => macos,
             () => linux,
         };
+        // With the separators of the system.
+        let native = |it: &str| Path::new(it).components().collect::<PathBuf>();
         let home = config.home();
         match file {
-            Home(path) => Some(home?.join(path)),
+            Home(path) => Some(home?.join(native(path))),
             ConfigFolder(path) => {
                 let (variable, usual) = if cfg!(windows) {
                     ("APPDATA", "AppData/Roaming")
@@ -126,7 +128,7 @@ impl EditorGuide {
                 };
                 let named = config.inherited.iter().find(|it| it.0 == variable);
                 let named = named.map(|it| PathBuf::from(&it.1)).filter(|it| it.is_absolute());
-                Some(named.or_else(|| Some(home?.join(usual)))?.join(path))
+                Some(named.or_else(|| Some(home?.join(native(usual))))?.join(native(path)))
             }
         }
     }

@@ -61,6 +61,8 @@ pub(crate) enum EventKind {
     Reply(RecordedReply),
     /// What is known of the session's MCP servers has changed.
     Servers(Vec<Value>),
+    /// What the session's project says about questions.
+    Project(Value),
     /// A tool has said what it would do.
     Preview(RecordedAnswer),
     /// A tool has done it.
@@ -167,6 +169,7 @@ fn read_event(line: usize, mut event: Value) -> Option<RecordedEvent> {
         "preview" => EventKind::Preview(RecordedAnswer::deserialize(what).ok()?),
         "result" => EventKind::Result(RecordedAnswer::deserialize(what).ok()?),
         "servers" => EventKind::Servers(what.as_array().cloned().unwrap_or_default()),
+        "project" => EventKind::Project(what),
         "end" => EventKind::End,
         _ => return None,
     };

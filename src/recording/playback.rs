@@ -44,6 +44,7 @@ pub(crate) struct Playback {
     asks_model: bool,
     sandbox: Value,
     servers: Vec<Value>,
+    project: Value,
 }
 
 struct PlayedCall {
@@ -89,7 +90,12 @@ impl Playback {
             EventKind::Servers(servers) => Some(servers.clone()),
             _ => None,
         });
+        let project = events.iter().find_map(|it| match &it.kind {
+            EventKind::Project(project) => Some(project.clone()),
+            _ => None,
+        });
         Playback {
+            project: project.unwrap_or_default(),
             replies: Mutex::new(replies.into()),
             calls: Mutex::new(calls),
             position: watch::Sender::new(if asks_model { u64::MAX } else { 0 }),
@@ -122,6 +128,11 @@ impl Playback {
     /// What was said there about a missing sandbox.
     pub(crate) fn missing_sandbox(&self) -> &str {
         self.sandbox["missing"].as_str().unwrap_or_default()
+    }
+
+    /// What the session's project said about questions.
+    pub(crate) fn project(&self) -> &Value {
+        &self.project
     }
 
     /// What the session knew at its end of its MCP servers.

@@ -129,6 +129,7 @@ impl ReplayDriver {
                 }
                 EventKind::Reply(_)
                 | EventKind::Servers(_)
+                | EventKind::Project(_)
                 | EventKind::Preview(_)
                 | EventKind::Result(_)
                 | EventKind::End => {}

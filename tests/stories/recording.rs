@@ -362,7 +362,7 @@ fn what_a_project_says_about_questions_is_played_back() {
     assert_same(&path);
     // A rule that was saved before the recording began.
     let mut agent = writes().start();
-    command(&mut agent, "/permissions allow write(new.txt)");
+    command(&mut agent, "/permissions allow edit(new.txt)");
     command(&mut agent, "/clear");
     command(&mut agent, "/record kept.ndjson");
     one_turn(&mut agent);

@@ -61,6 +61,10 @@ pub(crate) enum EventKind {
     Reply(RecordedReply),
     /// What is known of the session's MCP servers has changed.
     Servers(Vec<Value>),
+    /// What the session's project says about questions.
+    Project(Value),
+    /// A tool has said how its call is shown.
+    View(RecordedAnswer),
     /// A tool has said what it would do.
     Preview(RecordedAnswer),
     /// A tool has done it.
@@ -164,9 +168,11 @@ fn read_event(line: usize, mut event: Value) -> Option<RecordedEvent> {
             EventKind::Request { id, messages: what["messages"].as_array()?.clone() }
         }
         "reply" => EventKind::Reply(RecordedReply::deserialize(what).ok().filter(fits)?),
+        "view" => EventKind::View(RecordedAnswer::deserialize(what).ok()?),
         "preview" => EventKind::Preview(RecordedAnswer::deserialize(what).ok()?),
         "result" => EventKind::Result(RecordedAnswer::deserialize(what).ok()?),
         "servers" => EventKind::Servers(what.as_array().cloned().unwrap_or_default()),
+        "project" => EventKind::Project(what),
         "end" => EventKind::End,
         _ => return None,
     };

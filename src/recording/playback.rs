@@ -44,11 +44,20 @@ pub(crate) struct Playback {
     asks_model: bool,
     sandbox: Value,
     servers: Vec<Value>,
+    project: Value,
+}
+
+/// What a tool was asked for.
+#[derive(Clone, Copy, PartialEq)]
+enum AnswerKind {
+    View,
+    Preview,
+    Result,
 }
 
 struct PlayedCall {
     number: u64,
-    is_preview: bool,
+    kind: AnswerKind,
     call: RecordedAnswer,
     is_taken: bool,
 }
@@ -69,7 +78,7 @@ impl Playback {
         let mut replies: Vec<RecordedReply> = Vec::new();
         let mut calls = Vec::new();
         for event in events {
-            let (call, is_preview) = match &event.kind {
+            let (call, kind) = match &event.kind {
                 EventKind::Reply(reply) => {
                     let mut reply = reply.clone();
                     if reply.pieces.is_empty() {
@@ -78,18 +87,24 @@ impl Playback {
                     replies.push(reply);
                     continue;
                 }
-                EventKind::Preview(call) => (call.clone(), true),
-                EventKind::Result(call) => (call.clone(), false),
+                EventKind::View(call) => (call.clone(), AnswerKind::View),
+                EventKind::Preview(call) => (call.clone(), AnswerKind::Preview),
+                EventKind::Result(call) => (call.clone(), AnswerKind::Result),
                 _ => continue,
             };
-            calls.push(PlayedCall { number: event.number, is_preview, call, is_taken: false });
+            calls.push(PlayedCall { number: event.number, kind, call, is_taken: false });
         }
         replies.sort_by_key(|it| it.to);
         let servers = events.iter().rev().find_map(|it| match &it.kind {
             EventKind::Servers(servers) => Some(servers.clone()),
             _ => None,
         });
+        let project = events.iter().find_map(|it| match &it.kind {
+            EventKind::Project(project) => Some(project.clone()),
+            _ => None,
+        });
         Playback {
+            project: project.unwrap_or_default(),
             replies: Mutex::new(replies.into()),
             calls: Mutex::new(calls),
             position: watch::Sender::new(if asks_model { u64::MAX } else { 0 }),
@@ -124,6 +139,11 @@ impl Playback {
         self.sandbox["missing"].as_str().unwrap_or_default()
     }
 
+    /// What the session's project said about questions.
+    pub(crate) fn project(&self) -> &Value {
+        &self.project
+    }
+
     /// What the session knew at its end of its MCP servers.
     pub(crate) fn servers(&self) -> &[Value] {
         &self.servers
@@ -131,27 +151,32 @@ impl Playback {
 
     /// What the call would do, as the tool has said it.
     pub(crate) fn preview(&self, tool: &str, arguments: &Value) -> Option<Value> {
-        self.take(true, tool, arguments).map(|it| it.1)
+        self.take(AnswerKind::Preview, tool, arguments).map(|it| it.1)
+    }
+
+    /// How the call was shown, which depends on the files that there were.
+    pub(crate) fn view(&self, tool: &str, arguments: &Value) -> Option<Value> {
+        self.take(AnswerKind::View, tool, arguments).map(|it| it.1)
     }
 
     /// What the tool has answered; `None` if the recording has no such call.
     pub(crate) async fn result(&self, tool: &str, arguments: &Value) -> Option<Value> {
-        let (number, answer) = self.take(false, tool, arguments)?;
+        let (number, answer) = self.take(AnswerKind::Result, tool, arguments)?;
         wait_for(&self.position, number).await;
         Some(answer)
     }
 
-    fn take(&self, is_preview: bool, tool: &str, arguments: &Value) -> Option<(u64, Value)> {
+    fn take(&self, kind: AnswerKind, tool: &str, arguments: &Value) -> Option<(u64, Value)> {
         let mut calls = self.calls.lock();
         let is_it = |it: &PlayedCall| {
-            it.is_preview == is_preview && it.call.tool == tool && it.call.arguments == *arguments
+            it.kind == kind && it.call.tool == tool && it.call.arguments == *arguments
         };
         let first = calls.iter().position(|it| is_it(it) && !it.is_taken);
         // Another model may ask twice.
         let found = first.or_else(|| calls.iter().position(is_it).filter(|_| self.asks_model));
         let Some(call) = found.map(|it| &mut calls[it]) else {
             drop(calls);
-            if is_preview {
+            if kind != AnswerKind::Result {
                 return None;
             }
             let what = format!("a call of {tool} with the arguments {arguments}");

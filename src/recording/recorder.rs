@@ -55,6 +55,8 @@ pub(super) enum RawKind {
     },
     /// What is known of the session's MCP servers.
     Servers(Value),
+    /// What the session's project says about questions. It comes before the session is open.
+    Project(Value),
     /// What a tool has answered: `what` it was asked for, with which arguments.
     Call {
         what: &'static str,
@@ -79,7 +81,10 @@ impl RawKind {
             RawKind::Line(_, bytes)
             | RawKind::Request { body: bytes, .. }
             | RawKind::Bytes { bytes, .. } => bytes.len(),
-            RawKind::Call { .. } | RawKind::Servers(_) | RawKind::Head { .. } => 1024,
+            RawKind::Call { .. }
+            | RawKind::Servers(_)
+            | RawKind::Project(_)
+            | RawKind::Head { .. } => 1024,
             RawKind::End { .. } | RawKind::Finish => 0,
         }
     }
@@ -93,6 +98,8 @@ pub(crate) struct RecordedSession {
     pub(crate) mode: &'static str,
     /// What is known of the MCP servers.
     pub(crate) servers: Value,
+    /// What the project says about questions.
+    pub(crate) project: Value,
 }
 
 /// Records one session of this process, if it is asked to.
@@ -213,6 +220,11 @@ impl Recorder {
     ) {
         let (tool, arguments) = (tool.to_owned(), arguments.clone());
         self.post(current_session(), || RawKind::Call { what, tool, arguments, answer });
+    }
+
+    /// Records what the project of a session says that is being opened.
+    pub(crate) fn record_project(&self, session: &SessionId, project: Value) {
+        self.post(Some(session.clone()), || RawKind::Project(project));
     }
 
     /// Records what is known of the MCP servers of the session whose work runs now.

@@ -33,6 +33,8 @@ pub(super) struct RecordingWriter {
     filter: LineFilter,
     replies: HashMap<u64, OpenReply>,
     sent: SentMessages,
+    /// What the projects of sessions say that are being opened.
+    projects: HashMap<SessionId, Value>,
 }
 
 /// A reply that has not ended.
@@ -67,6 +69,7 @@ impl RecordingWriter {
             filter,
             replies: HashMap::new(),
             sent: SentMessages::default(),
+            projects: HashMap::new(),
         };
         let mut head = json!({
             FORMAT_FIELD: FORMAT,
@@ -118,6 +121,7 @@ impl RecordingWriter {
             call("record-2", "session/set_mode", mode),
             answer("record-2", json!({})),
             json!({ "servers": session.servers }),
+            json!({ "project": session.project }),
         ];
         let first = FIRST_NUMBER - lines.len() as u64;
         (first..).zip(lines).try_for_each(|(number, line)| self.write_line(number, 0, line))
@@ -125,6 +129,10 @@ impl RecordingWriter {
 
     fn write_event(&mut self, event: RawEvent) -> io::Result<()> {
         let RawEvent { number, milliseconds, session, kind } = event;
+        if let (RawKind::Project(project), Some(session)) = (&kind, &session) {
+            self.projects.insert(session.clone(), project.clone());
+            return Ok(());
+        }
         let is_line = matches!(kind, RawKind::Line(..));
         if !is_line && session.as_ref().map(SessionId::as_str) != self.filter.session() {
             return Ok(());
@@ -140,7 +148,15 @@ impl RecordingWriter {
                 }
                 scrub_message(&mut message);
                 let side = if direction == LineDirection::In { "in" } else { "out" };
-                self.event(number, milliseconds, json!({ side: message }))
+                self.event(number, milliseconds, json!({ side: message }))?;
+                let opened = self.filter.session().map(SessionId::from);
+                match opened.and_then(|it| self.projects.remove(&it)) {
+                    Some(project) => {
+                        self.projects.clear();
+                        self.event(number, milliseconds, json!({ "project": project }))
+                    }
+                    None => Ok(()),
+                }
             }
             RawKind::Request { exchange, path, body } => {
                 self.replies.insert(exchange, OpenReply::default());
@@ -170,7 +186,7 @@ impl RecordingWriter {
             RawKind::Servers(servers) => {
                 self.event(number, milliseconds, json!({ "servers": servers }))
             }
-            RawKind::Finish => Ok(()),
+            RawKind::Project(_) | RawKind::Finish => Ok(()),
         }
     }
 

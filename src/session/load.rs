@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::mcp_servers;
 use super::project_servers::unique_by_name;
+use super::recorded_project::{recorded_project, restore_project};
 use super::server_sandbox::ServerSite;
 use super::{SessionHost, effective_policy};
 use crate::error::Error;
@@ -136,6 +137,7 @@ impl SessionHost {
         // A replay reads nothing of the project, even if there is one.
         let nowhere = paths.state.join("project");
         let project_folder = playback.map_or(roots.real_cwd(), |_| &nowhere);
+        self.record_or_restore_project(id, &roots, project_folder);
         let mut effective = effective_policy::resolve_policy_with(
             self.config(),
             &self.trust,
@@ -170,6 +172,22 @@ impl SessionHost {
             servers: effective.servers,
             checks: effective.checks,
             helper_types: effective.helper_types,
+        }
+    }
+
+    /// Keeps what the project says about questions in the recording, or takes it from there.
+    fn record_or_restore_project(&self, id: &SessionId, roots: &Roots, project_folder: &Path) {
+        let (config, recorder) = (self.config(), self.recording().recorder());
+        if recorder.is_on() {
+            let project = recorded_project(config, &self.trust, roots.real_cwd());
+            recorder.record_project(id, project);
+        }
+        if let Some(playback) = self.recording().playback() {
+            let (project, cwd) = (playback.project(), roots.real_cwd());
+            let restored = restore_project(config, &self.trust, project, cwd, project_folder);
+            if let Err(error) = restored {
+                tracing::error!(%error, "the recorded project could not be restored");
+            }
         }
     }
 

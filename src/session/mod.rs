@@ -27,6 +27,7 @@ mod project_servers;
 mod prompt_queue;
 mod prompts;
 mod record_command;
+mod recorded_project;
 mod recovery;
 mod replay;
 mod undo_report;

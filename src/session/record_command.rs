@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::SessionHost;
+use super::recorded_project::recorded_project;
 use crate::recording::RecordedSession;
 use crate::turn::TurnServices;
 use turnwright_types::ids::MessageId;
@@ -76,7 +77,8 @@ fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordS
     let facts = host.config().recorded_facts();
     let cwd = roots.cwd().to_path_buf();
     let (mode, servers) = (services.mode.get().id(), begin.servers);
-    let session = RecordedSession { id, cwd, mode, servers };
+    let project = recorded_project(host.config(), &host.trust, roots.real_cwd());
+    let session = RecordedSession { id, cwd, mode, servers, project };
     match recorder.start(&path, move || facts, Some(session)) {
         Ok(path) => format!(
             "What follows in this session is recorded in `{}`, until `/record stop` or the end of the \

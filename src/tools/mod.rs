@@ -83,7 +83,9 @@ pub(crate) use current_place::{current_place, edited_path};
 use hard_links::OtherNames;
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
 pub(crate) use hidden_paths::{KnownFolders, hidden_below};
-pub(crate) use outcome_json::{outcome_json, preview_json, read_outcome, read_preview};
+pub(crate) use outcome_json::{
+    outcome_json, preview_json, read_outcome, read_preview, read_view, view_json,
+};
 pub(crate) use project_context::{
     custom_commands, describe_notes, describe_skills, folder_instructions, project_sources,
     read_project_context,

@@ -88,14 +88,14 @@ fn read_contents(value: &Value) -> Vec<CallContent> {
     items(value).map(content).collect()
 }
 
-fn view_json(view: &CallView) -> Value {
+pub(crate) fn view_json(view: &CallView) -> Value {
     let kind = KINDS.iter().find(|it| it.1 == view.kind).map(|it| it.0);
     let location = |it: &Location| json!({ "path": it.path, "line": it.line });
     let locations: Value = view.locations.iter().map(location).collect();
     json!({ "title": view.title, "kind": kind, "locations": locations })
 }
 
-fn read_view(value: &Value) -> CallView {
+pub(crate) fn read_view(value: &Value) -> CallView {
     let kind = KINDS.iter().find(|it| value["kind"] == it.0).map_or(ToolKind::Other, |it| it.1);
     let location = |it: &Value| Location {
         path: text(&it["path"]).into(),

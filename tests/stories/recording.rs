@@ -349,6 +349,30 @@ fn record_keeps_what_follows_in_this_session_only() {
 }
 
 #[test]
+fn what_a_project_says_about_questions_is_played_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("project.ndjson");
+    let mut agent = writes()
+        .file(".turnwright/config.toml", "mode = \"plan\"\n")
+        .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+        .start();
+    one_turn(&mut agent);
+    assert!(!agent.path("new.txt").exists());
+    agent.close();
+    assert_same(&path);
+    // A rule that was saved before the recording began.
+    let mut agent = writes().start();
+    command(&mut agent, "/permissions allow edit(new.txt)");
+    command(&mut agent, "/clear");
+    command(&mut agent, "/record kept.ndjson");
+    one_turn(&mut agent);
+    assert_eq!(agent.read("new.txt"), "one\ntwo\n");
+    assert_eq!(cards::questions(&agent), 0);
+    command(&mut agent, "/record stop");
+    assert_same(&agent.path("kept.ndjson"));
+}
+
+#[test]
 fn the_tools_of_servers_are_played_back_without_the_servers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("servers.ndjson");

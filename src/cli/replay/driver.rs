@@ -129,6 +129,8 @@ impl ReplayDriver {
                 }
                 EventKind::Reply(_)
                 | EventKind::Servers(_)
+                | EventKind::Project(_)
+                | EventKind::View(_)
                 | EventKind::Preview(_)
                 | EventKind::Result(_)
                 | EventKind::End => {}

@@ -43,7 +43,7 @@ impl ObservedStream {
     pub(super) fn describe(&self) -> String {
         match self {
             ObservedStream::Text => "the text".to_owned(),
-            ObservedStream::Card(id) => format!("the card of the call {id}"),
+            ObservedStream::Card(id) => format!("the card of call {id}"),
             ObservedStream::Requests => "a request to the client".to_owned(),
             ObservedStream::Answer(id) => format!("the answer to the client's request {id}"),
             ObservedStream::Other(kind) => format!("the update `{kind}`"),
@@ -60,6 +60,9 @@ impl ObservedStream {
 #[derive(Debug, Default)]
 pub(super) struct Observer {
     folders: RunFolders,
+    /// The calls in the order in which the client has seen them. Their ids depend on what was before
+    /// the recording.
+    calls: Vec<String>,
     /// The state of each card that has not ended.
     cards: HashMap<String, Map<String, Value>>,
     /// The methods of the client's requests, by their ids.
@@ -86,6 +89,9 @@ impl Observer {
     pub(super) fn on_agent(&mut self, mut message: Value) -> Vec<Observation> {
         let id = message.get("id").cloned();
         self.folders.normalize(&mut message);
+        if let Some(call) = message.pointer_mut("/params/toolCall/toolCallId") {
+            *call = self.number_of_call(call.as_str().unwrap_or_default()).into();
+        }
         match (message["method"].as_str(), id) {
             (Some("session/update"), _) => self.on_update(&mut message["params"]["update"]),
             (Some(method), Some(id)) if !is_of_tools(method) => {
@@ -134,10 +140,19 @@ impl Observer {
         }
     }
 
+    fn number_of_call(&mut self, id: &str) -> String {
+        let known = self.calls.iter().position(|it| it == id);
+        let index = known.unwrap_or_else(|| {
+            self.calls.push(id.to_owned());
+            self.calls.len() - 1
+        });
+        (index + 1).to_string()
+    }
+
     /// The states of a card: the last one before it ran, that it runs, and the last one of all. What is
     /// shown in between depends on how fast it came.
     fn on_card(&mut self, update: &mut Value) -> Vec<Observation> {
-        let id = update["toolCallId"].as_str().unwrap_or_default().to_owned();
+        let id = self.number_of_call(update["toolCallId"].as_str().unwrap_or_default());
         let Some(fields) = update.as_object_mut() else { return Vec::new() };
         fields.retain(|name, _| !matches!(name.as_str(), "_meta" | "sessionUpdate" | "toolCallId"));
         let status = fields.remove("status").unwrap_or_default();

@@ -10,7 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::admission_queue::AdmissionTicket;
 use super::cards::{final_update, settled_call};
 use super::results::{CallResult, CallResults};
-use super::runner::{CANCELLED, CallEnd, PendingCall, catch_panic_sync};
+use super::runner::{CANCELLED, CallEnd, PendingCall};
 use crate::tools::ToolOutcome;
 use crate::turn::loop_guard::LoopQuestion;
 use crate::turn::{Turn, TurnStep};
@@ -146,8 +146,7 @@ impl Turn {
         };
         let pending = self.runner.prepare(call.id, tool, arguments, self.cancel.clone())?;
         let (mut pending, ticket) = self.runner.enqueue(pending).await?;
-        let env = &self.services.env;
-        let view = catch_panic_sync(|| pending.prepared.view(env.files.roots()))?;
+        let view = pending.located_view()?;
         if pending.view.is_some() {
             self.cards.set_view(&pending.id, &view);
             pending.view = Some(view);

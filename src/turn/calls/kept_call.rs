@@ -4,8 +4,11 @@
 use serde_json::Value;
 
 use crate::recording::Playback;
-use crate::tools::{ToolCtx, ToolOutcome, outcome_json, preview_json, read_outcome, read_preview};
-use turnwright_types::effect::CallContent;
+use crate::tools::{
+    ToolCtx, ToolOutcome, outcome_json, preview_json, read_outcome, read_preview, read_view,
+    view_json,
+};
+use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::refusal::ToolRefusal;
 
 /// What the model is told of a call that a recording does not have.
@@ -13,6 +16,7 @@ const UNRECORDED: &str =
     "This call is not in the recording, and nothing is done while one is played back.";
 
 /// The kinds of answers that a recording has.
+const VIEW: &str = "view";
 const PREVIEW: &str = "preview";
 const RESULT: &str = "result";
 
@@ -39,6 +43,15 @@ impl<'a> KeptCall<'a> {
 
     pub(super) fn is_played(&self) -> bool {
         self.playback().is_some()
+    }
+
+    /// The view of the call: the recorded one in a replay, else this one, which is recorded.
+    pub(super) fn view(&self, now: CallView) -> CallView {
+        if let Some(playback) = self.playback() {
+            return playback.view(self.tool, self.arguments).map_or(now, |it| read_view(&it));
+        }
+        self.record(VIEW, || view_json(&now));
+        now
     }
 
     /// What the tool has said that it would do; `None` if this is no replay.

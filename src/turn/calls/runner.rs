@@ -297,6 +297,16 @@ impl CallRunner {
 }
 
 impl PendingCall {
+    /// How the call is shown, now that its paths are resolved.
+    pub(super) fn located_view(&self) -> Result<CallView, ToolRefusal> {
+        let view = catch_panic_sync(|| self.prepared.view(self.ctx.env.files.roots()))?;
+        let kept = KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref());
+        Ok(match kept {
+            Some(kept) => kept.view(view),
+            None => view,
+        })
+    }
+
     pub(in crate::turn) fn effects(&self) -> Result<Vec<Effect>, ToolRefusal> {
         catch_panic_sync(|| self.prepared.effects())
     }
@@ -329,6 +339,9 @@ impl PendingCall {
         mode: Mode,
     ) -> PermissionRequest {
         let mut view = self.prepared.view(self.ctx.env.files.roots());
+        if let (Some(shown), true) = (&self.view, self.ctx.env.shared.recording.is_in_use()) {
+            view = shown.clone();
+        }
         view.title = request.title(policy, view.title);
         let description = request.description(policy, mode);
         if !description.is_empty() {

@@ -1,0 +1,53 @@
+//! What decides about the questions in a project besides the user's settings, in recordings: the project's
+//! own settings and the rules that the user has saved for it.
+
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::PROJECT_FILE;
+use crate::config::Config;
+use crate::trust::{self, TrustStore};
+use turnwright_policy::permission::ProjectRuleStore;
+use turnwright_workspace::private_file;
+
+/// The most bytes of saved rules that a recording takes.
+const MAX_RULES_BYTES: u64 = 1024 * 1024;
+
+/// What a recording keeps of a project. Blocks.
+pub(super) fn recorded_project(config: &Config, trust: &TrustStore, folder: &Path) -> Value {
+    let settings = trust::read_project_file(folder, PROJECT_FILE).ok().flatten();
+    let is_trusted = |it: &String| trust.is_trusted(folder, PROJECT_FILE, it.as_bytes());
+    let rules = ProjectRuleStore::new(&config.paths.state, folder).path();
+    json!({
+        "is_trusted": settings.as_ref().is_some_and(is_trusted),
+        "settings": settings,
+        "rules": private_file::read(&rules, MAX_RULES_BYTES).ok(),
+    })
+}
+
+/// Puts what was recorded of the project in `cwd` where a replay looks for it: the settings into another
+/// folder, and the rules into the state folder. Blocks.
+///
+/// # Errors
+/// If a file cannot be written.
+pub(super) fn restore_project(
+    config: &Config,
+    trust: &TrustStore,
+    recorded: &Value,
+    cwd: &Path,
+    project_folder: &Path,
+) -> io::Result<()> {
+    if let Some(settings) = recorded["settings"].as_str() {
+        private_file::write(&project_folder.join(PROJECT_FILE), settings.as_bytes())?;
+        if recorded["is_trusted"] == true {
+            trust.trust(project_folder, PROJECT_FILE, settings.as_bytes())?;
+        }
+    }
+    if let Some(rules) = recorded["rules"].as_str() {
+        let path = ProjectRuleStore::new(&config.paths.state, cwd).path();
+        private_file::write(&path, rules.as_bytes())?;
+    }
+    Ok(())
+}

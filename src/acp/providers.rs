@@ -19,6 +19,7 @@ use crate::config::{AccountStatus, ClientProvider, SignIn};
 use crate::error::Error;
 use crate::session::SessionHost;
 use turnwright_rpc::{Peer, RequestId};
+use turnwright_types::redact;
 
 /// The only provider that a client can set: the one with which sessions start.
 const DEFAULT_PROVIDER: &str = "default";
@@ -136,6 +137,13 @@ fn change(
     connection.host.spawn(async move {
         let before = account_status(Arc::clone(&host)).await;
         host.config().set_client_provider(provider);
+        // From now on the client's credentials are redacted like our own keys.
+        let config_host = Arc::clone(&host);
+        let registered =
+            spawn_blocking(move || redact::register_keys(config_host.config().secrets())).await;
+        if !matches!(registered, Ok(Ok(()))) {
+            tracing::error!("the client's credentials cannot be redacted");
+        }
         answer();
         notify_change(host, &peer, &before).await;
     });

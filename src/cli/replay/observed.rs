@@ -73,6 +73,19 @@ pub(super) struct Observer {
 const IGNORED_UPDATES: [&str; 3] =
     ["available_commands_update", "config_option_update", "usage_update"];
 
+/// The beginnings of notices about the disk on which sessions are stored.
+const STORE_NOTICES: [&str; 4] = [
+    "Part of this session was not saved",
+    "This session is not being saved",
+    "Sessions are being saved again",
+    "Too much was waiting to be saved",
+];
+
+fn is_about_the_store(update: &Value) -> bool {
+    let text = update["content"]["text"].as_str().or_else(|| update["message"].as_str());
+    text.is_some_and(|text| STORE_NOTICES.iter().any(|it| text.starts_with(it)))
+}
+
 impl Observer {
     pub(super) fn new(folders: RunFolders) -> Observer {
         Observer { folders, ..Observer::default() }
@@ -124,7 +137,9 @@ impl Observer {
     fn on_update(&mut self, update: &mut Value) -> Vec<Observation> {
         let kind = update["sessionUpdate"].as_str().unwrap_or_default().to_owned();
         match kind.as_str() {
-            _ if IGNORED_UPDATES.contains(&kind.as_str()) => Vec::new(),
+            _ if IGNORED_UPDATES.contains(&kind.as_str()) || is_about_the_store(update) => {
+                Vec::new()
+            }
             "agent_message_chunk" | "agent_thought_chunk"
                 if update["content"]["text"].is_string() =>
             {
@@ -188,6 +203,21 @@ fn whole(stream: ObservedStream, piece: Value) -> Observation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_disk_of_the_machine_is_not_compared() {
+        let pieces = |update: Value| {
+            Observer::default().on_agent(json!({ "method": "session/update", "params": { "sessionId": "s", "update": update } }))
+        };
+        let thought = |text: &str| json!({ "sessionUpdate": "agent_thought_chunk", "content": { "type": "text", "text": text } });
+        for notice in STORE_NOTICES {
+            assert!(pieces(thought(&format!("{notice}: x.\n\n"))).is_empty(), "{notice}");
+            let update =
+                json!({ "sessionUpdate": "notice", "severity": "info", "message": notice });
+            assert!(pieces(update).is_empty(), "{notice}");
+        }
+        assert_eq!(pieces(thought("This session is done.")).len(), 1);
+    }
 
     #[test]
     fn a_card_is_compared_by_its_states() {

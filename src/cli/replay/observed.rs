@@ -82,7 +82,7 @@ const STORE_NOTICES: [&str; 4] = [
 ];
 
 fn is_about_the_store(update: &Value) -> bool {
-    let text = update["content"]["text"].as_str().or_else(|| update["message"].as_str());
+    let text = update["content"]["text"].as_str().or_else(|| update["title"].as_str());
     text.is_some_and(|text| STORE_NOTICES.iter().any(|it| text.starts_with(it)))
 }
 
@@ -212,8 +212,7 @@ mod tests {
         let thought = |text: &str| json!({ "sessionUpdate": "agent_thought_chunk", "content": { "type": "text", "text": text } });
         for notice in STORE_NOTICES {
             assert!(pieces(thought(&format!("{notice}: x.\n\n"))).is_empty(), "{notice}");
-            let update =
-                json!({ "sessionUpdate": "notice", "severity": "info", "message": notice });
+            let update = json!({ "sessionUpdate": "notice", "severity": "info", "title": notice });
             assert!(pieces(update).is_empty(), "{notice}");
         }
         assert_eq!(pieces(thought("This session is done.")).len(), 1);

@@ -52,10 +52,7 @@ pub(super) fn ask_hidden(question: &str) -> io::Result<String> {
     if !is_terminal() {
         return ask(question);
     }
-    // Before the question: what is typed in between would be shown.
-    let hidden = HiddenInput::start()?;
-    let answer = say(question).and_then(|()| block_on(read_unless_ended())?);
-    drop(hidden);
+    let answer = block_on(ask_unless_ended(question))?;
     say("\n")?;
     answer
 }
@@ -98,12 +95,16 @@ impl Drop for HiddenInput {
     }
 }
 
-/// Reads what is typed, unless a signal ends the program, which must not leave the echo off.
+/// Asks, and reads what is typed, unless a signal ends the program.
 #[cfg(unix)]
-async fn read_unless_ended() -> io::Result<String> {
+async fn ask_unless_ended(question: &str) -> io::Result<String> {
     use tokio::signal::unix::{SignalKind, signal};
+    // Before the echo is off, because a signal that is not handled would leave it off.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    // Before the question: what is typed in between would be shown.
+    let _hidden = HiddenInput::start()?;
+    say(question)?;
     let why = tokio::select! {
         typed = tokio::task::spawn_blocking(read_hidden) => {
             return typed.map_err(io::Error::other)?;

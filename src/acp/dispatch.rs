@@ -8,23 +8,34 @@ use super::error::{invalid_params, to_rpc};
 use super::extensions;
 use super::handlers;
 use super::responder::Responder;
+use super::versions::{self, Version};
 use super::wire::{
     ArchiveSession, Authenticate, CloseSession, DeleteSession, ForkSession, GetMessages,
     GetSessionStatus, Initialize, ListSessions, LoadSession, NewSession, Prompt, RequestMethod,
     ResumeSession, SetConfigOption, SetMode, SetModel, SetSessionTitle, Steer, UnarchiveSession,
 };
-use super::{saved_sessions, sessions};
+use super::{saved_sessions, sessions, v2};
 use crate::error::Error;
 use turnwright_rpc::{Params, RequestId, RpcError};
 
 impl Connection {
     /// Handles one request.
     pub(super) fn dispatch(&mut self, id: RequestId, method: &str, params: &Params) {
-        if self.client.is_none() && method != Initialize::NAME {
+        if self.client.is_none() && method == Initialize::NAME {
+            match versions::choose(params, self.allows_v2) {
+                Ok(version) => self.version = version,
+                Err(error) => return self.peer.outbox().respond::<()>(&id, Err(&error)),
+            }
+        } else if self.client.is_none() {
             let error = to_rpc(&Error::InvalidState("Send `initialize` first".to_owned()));
             return self.peer.outbox().respond::<()>(&id, Err(&error));
         }
-        Router { connection: self, id: Some(id), method, params }
+        let version = self.version;
+        let router = Router { connection: self, id: Some(id), method, params };
+        if version == Version::V2 {
+            return v2::dispatch(router);
+        }
+        router
             .on::<Initialize>(handlers::initialize)
             .on::<Authenticate>(handlers::authenticate)
             .on::<NewSession>(sessions::new)
@@ -57,7 +68,7 @@ impl Connection {
     }
 }
 
-struct Router<'a> {
+pub(super) struct Router<'a> {
     connection: &'a mut Connection,
     /// `None` once a handler has taken the request.
     id: Option<RequestId>,
@@ -66,7 +77,7 @@ struct Router<'a> {
 }
 
 impl Router<'_> {
-    fn on<M: RequestMethod>(
+    pub(super) fn on<M: RequestMethod>(
         mut self,
         handler: fn(&mut Connection, &RequestId, M::Params, Responder<M>),
     ) -> Self {
@@ -95,7 +106,7 @@ impl Router<'_> {
         self
     }
 
-    fn finish(self) {
+    pub(super) fn finish(self) {
         if let Some(id) = self.id {
             let error = RpcError::method_not_found(self.method);
             self.connection.peer.outbox().respond::<()>(&id, Err(&error));

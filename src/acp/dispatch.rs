@@ -31,6 +31,10 @@ impl Connection {
             return self.peer.outbox().respond::<()>(&id, Err(&error));
         }
         let version = self.version;
+        if version == Version::V2 && id == RequestId::null() {
+            let error = to_rpc(&Error::InvalidState("A request must have an id".to_owned()));
+            return self.peer.outbox().respond::<()>(&id, Err(&error));
+        }
         let router = Router { connection: self, id: Some(id), method, params };
         if version == Version::V2 {
             return v2::dispatch(router);

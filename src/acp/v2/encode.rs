@@ -72,21 +72,26 @@ pub(super) fn user_message(id: &MessageId, parts: impl Iterator<Item = PromptPar
 
 /// The card of a new call.
 pub(super) fn new_call(call: Update) -> Value {
-    let mut call = to_wire::update(call, BASELINE, Path::new("")).map(|it| value(&it));
-    let mut call = call.take().unwrap_or_default();
-    call["sessionUpdate"] = "tool_call_update".into();
-    call
+    let mut card = card(call);
+    card["status"] = "pending".into();
+    card
 }
 
 /// New values for some fields of a call.
 pub(super) fn call_update(mut update: CallUpdate) -> Value {
     let content = update.content.take();
-    let update = Update::CallUpdate(Box::new(update));
-    let mut call = new_call(update);
+    let mut card = card(Update::CallUpdate(Box::new(update)));
     if let Some(content) = content {
-        call["content"] = contents(content);
+        card["content"] = contents(content);
     }
-    call
+    card
+}
+
+fn card(update: Update) -> Value {
+    let mut card =
+        to_wire::update(update, BASELINE, Path::new("")).map_or_else(|| json!({}), |it| value(&it));
+    card["sessionUpdate"] = "tool_call_update".into();
+    card
 }
 
 fn contents(contents: Vec<CallContent>) -> Value {

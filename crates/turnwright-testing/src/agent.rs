@@ -151,14 +151,18 @@ impl<T: Transport> TestAgent<T> {
 
     /// Sends a request with the given id.
     pub fn send_request(&mut self, id: &Value, method: &str, params: &Value) {
-        let mut request = (method.to_owned(), params.clone());
-        if let Protocol::Translated(translator) = &mut self.protocol {
-            request = translator.request(id, method, params);
-        }
-        let (method, params) = request;
+        let (method, params) = self.translated(id, method, params);
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.sent_requests.push((id.clone(), method));
         self.send_line(&message.to_string());
+    }
+
+    /// A request in the version that is spoken.
+    fn translated(&mut self, id: &Value, method: &str, params: &Value) -> (String, Value) {
+        match &mut self.protocol {
+            Protocol::Translated(translator) => translator.request(id, method, params),
+            Protocol::V1 | Protocol::V2 => (method.to_owned(), params.clone()),
+        }
     }
 
     /// Sends a request and returns its id.
@@ -173,8 +177,9 @@ impl<T: Transport> TestAgent<T> {
     pub fn request_line(&mut self, method: &str, params: &Value) -> (Value, String) {
         let id = json!(self.next_id);
         self.next_id += 1;
-        self.sent_requests.push((id.clone(), method.to_owned()));
+        let (method, params) = self.translated(&id, method, params);
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.sent_requests.push((id.clone(), method));
         (id, format!("{message}\n"))
     }
 

@@ -137,6 +137,7 @@ impl Translator {
             "state_update" => return self.state(&session, update),
             "user_message" | "terminal_update" | "terminal_output_chunk" => return Vec::new(),
             "tool_call_update" => {
+                rebuild_diffs(update);
                 let call = format!("{} {session}", update["toolCallId"]);
                 if self.cards.insert(call) {
                     update["sessionUpdate"] = "tool_call".into();
@@ -194,7 +195,42 @@ impl Translator {
 fn permission(mut message: Value) -> Value {
     let call = message["params"]["subject"]["toolCall"].take();
     message["params"]["toolCall"] = call;
+    rebuild_diffs(&mut message["params"]["toolCall"]);
     message
+}
+
+/// Rebuilds the texts of diffs from their patches, as far as these show them.
+fn rebuild_diffs(card: &mut Value) {
+    let content = card.get_mut("content").and_then(Value::as_array_mut);
+    for diff in content.into_iter().flatten().filter(|it| it["type"] == "diff") {
+        let change = &diff["changes"][0];
+        let patch = diff["patch"]["text"].as_str().unwrap_or_default();
+        let (mut old, mut new) = (String::new(), String::new());
+        let mut last = [false, false];
+        let hunks = patch.split_inclusive('\n').skip_while(|it| !it.starts_with("@@"));
+        for line in hunks.filter(|it| !it.starts_with("@@")) {
+            let (sign, text) = line.split_at(1);
+            if sign == "\\" {
+                for (text, is_last) in [&mut old, &mut new].into_iter().zip(last) {
+                    if is_last {
+                        text.pop();
+                    }
+                }
+                continue;
+            }
+            last = [sign != "+", sign != "-"];
+            for (side, has_line) in [&mut old, &mut new].into_iter().zip(last) {
+                if has_line {
+                    side.push_str(text);
+                }
+            }
+        }
+        let mut rebuilt = json!({ "type": "diff", "path": change["path"], "newText": new });
+        if change["operation"] != "add" {
+            rebuilt["oldText"] = old.into();
+        }
+        *diff = rebuilt;
+    }
 }
 
 fn renamed_options(mut options: Value) -> Value {

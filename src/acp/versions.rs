@@ -21,7 +21,7 @@ pub(super) fn is_open_to_choice(method: &str, params: &Params) -> bool {
     method == Initialize::NAME && requested(params).is_some_and(|it| it != 1)
 }
 
-/// The highest version that we speak and that is not above the requested one. Version 1 judges
+/// The highest version that we speak and that is not above the requested one (R-TWO-2). Version 1 judges
 /// parameters that have no version. Without version 2 it is the answer to everything (R-INIT-4).
 ///
 /// # Errors

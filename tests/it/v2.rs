@@ -1,4 +1,4 @@
-//! Version 2 of the protocol where it takes a process: commands and their terminals.
+//! Version 2 of the protocol where it takes a process: commands and their terminals (R-TWO-11).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;

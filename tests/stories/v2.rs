@@ -1,4 +1,4 @@
-//! Version 2 of the protocol: what a client of it is told and may ask for. The test client checks every line
+//! Version 2 of the protocol (R-TWO-1 to R-TWO-17): what a client of it is told and may ask for. The test client checks every line
 //! against the schema of that version.
 
 use serde_json::{Value, json};

@@ -287,11 +287,11 @@ impl<T: Transport> TestAgent<T> {
         if text.is_some_and(|it| it.starts_with("The sandbox has gaps here")) {
             return;
         }
-        self.log.push(message.clone());
         let is_permission_request = message["method"] == "session/request_permission";
         if let Some(option) = self.permission.filter(|_| is_permission_request) {
             self.choose(&message, option);
         }
+        self.log.push(message);
     }
 
     /// Waits for the next unconsumed message that fits, and consumes all messages up to it.

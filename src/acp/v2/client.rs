@@ -96,7 +96,7 @@ impl AcpClientV2 {
         schema::SessionId::new(self.session.to_arc())
     }
 
-    /// The turn waits for the user until the returned value is dropped.
+    /// The turn waits for the user until the returned value is dropped (R-TWO-8).
     fn wait_for_user(&self) -> UserWait<'_> {
         let is_running = self.prompts.is_running(self.running.load(Ordering::Relaxed));
         if is_running {

@@ -14,7 +14,7 @@ const PATCH_TIMEOUT: Duration = Duration::from_millis(50);
 /// The unchanged lines around a change.
 const CONTEXT: usize = 3;
 
-/// The content of a card that shows a change. `old` is `None` if the file is new.
+/// The content of a card that shows a change (R-TWO-12). `old` is `None` if the file is new.
 pub(super) fn diff(path: &Path, old: Option<&str>, new: &str) -> Value {
     let operation = if old.is_none() { "add" } else { "modify" };
     let change = json!({ "operation": operation, "path": path, "fileType": "text" });

@@ -26,7 +26,7 @@ pub(super) fn initialize(
         |why: &str| Error::InvalidParams(format!("Invalid parameters for initialize: {why}"));
     let version = params.get("protocolVersion").and_then(Value::as_u64);
     if !version.is_some_and(|it| (2..=u64::from(u16::MAX)).contains(&it)) {
-        return reply.fail(&refused("this connection speaks version 2"));
+        return reply.fail(&refused("`protocolVersion` must be a number from 2 to 65535, as this connection speaks version 2"));
     }
     let info = |field: &str| params.get("info")?.get(field)?.as_str();
     let (Some(name), Some(_)) = (info("name"), info("version")) else {

@@ -52,7 +52,7 @@ impl PromptLedger {
         self.0.lock().get(&key).is_some_and(|it| it.has_begun)
     }
 
-    /// Answers a prompt, whose words are this message. One without a turn has joined the running one.
+    /// Answers a prompt, whose words are this message (R-TWO-7). One without a turn has joined the running one.
     pub(super) fn answer(&self, key: PromptKey, message: &MessageId) {
         let mut prompts = self.0.lock();
         let Some(prompt) = prompts.get_mut(&key) else { return };

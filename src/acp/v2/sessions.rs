@@ -116,7 +116,7 @@ pub(super) fn resume(
     let resumed = Arc::clone(&client);
     let done = Completion::new(move |settings: Result<_, Error>| match settings {
         Ok(settings) => {
-            // The client learns the state of a session before it may prompt it.
+            // The client learns the state of a session before it may prompt it (R-TWO-6).
             resumed.report_idle();
             reply.ok(&json!({ "configOptions": encode::settings(settings) }));
         }
@@ -139,7 +139,7 @@ fn replays(params: &Value) -> Result<bool, Error> {
 }
 
 /// Reads the parameters of a method that opens a session. They have the fields of version 1, but each MCP
-/// server has a type, and the list may be absent.
+/// server has a type (R-TWO-16), and the list may be absent.
 fn read<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error> {
     if let Some(fields) = params.as_object_mut() {
         let servers = fields.entry("mcpServers").or_insert_with(|| json!([]));

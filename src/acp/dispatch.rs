@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::connection::Connection;
-use super::error::{invalid_params, to_rpc};
+use super::error::{invalid_params, to_rpc, unsupported_version};
 use super::extensions;
 use super::handlers;
 use super::responder::Responder;
@@ -23,8 +23,11 @@ impl Connection {
     pub(super) fn dispatch(&mut self, id: RequestId, method: &str, params: &Params) {
         if self.client.is_none() && method == Initialize::NAME {
             match versions::choose(params, self.allows_v2) {
-                Ok(version) => self.version = version,
-                Err(error) => return self.peer.outbox().respond::<()>(&id, Err(&error)),
+                Some(version) => self.version = version,
+                None => {
+                    let error = unsupported_version();
+                    return self.peer.outbox().respond::<()>(&id, Err(&error));
+                }
             }
         } else if self.client.is_none() {
             let error = to_rpc(&Error::InvalidState("Send `initialize` first".to_owned()));

@@ -1,9 +1,9 @@
 //! Which version of the protocol a connection speaks. The first `initialize` fixes it.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::wire::{Initialize, RequestMethod};
-use turnwright_rpc::{Params, RpcError};
+use turnwright_rpc::Params;
 
 /// A version that we speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,28 +13,19 @@ pub(super) enum Version {
     V2,
 }
 
-/// The error code for a version below all of ours.
-const UNSUPPORTED_VERSION: i32 = -32022;
-
 /// Whether this request asks for a version whose answer depends on the settings: any but 1.
 pub(super) fn is_open_to_choice(method: &str, params: &Params) -> bool {
     method == Initialize::NAME && requested(params).is_some_and(|it| it != 1)
 }
 
-/// The highest version that we speak and that is not above the requested one (R-TWO-2). Version 1 judges
-/// parameters that have no version. Without version 2 it is the answer to everything (R-INIT-4).
-///
-/// # Errors
-/// If the client wants a version below all of ours.
-pub(super) fn choose(params: &Params, allows_v2: bool) -> Result<Version, RpcError> {
+/// The highest version that we speak and that is not above the requested one (R-TWO-2). `None` if there is
+/// none. Version 1 judges parameters that have no version. Without version 2 it is the answer to everything
+/// (R-INIT-4).
+pub(super) fn choose(params: &Params, allows_v2: bool) -> Option<Version> {
     match requested(params) {
-        Some(0) if allows_v2 => Err(RpcError {
-            code: UNSUPPORTED_VERSION,
-            message: "This version of the protocol is not supported".to_owned(),
-            data: Some(json!({ "requested": 0, "supported": [1, 2] })),
-        }),
-        Some(2..) if allows_v2 => Ok(Version::V2),
-        _ => Ok(Version::V1),
+        Some(0) if allows_v2 => None,
+        Some(2..) if allows_v2 => Some(Version::V2),
+        _ => Some(Version::V1),
     }
 }
 

@@ -229,12 +229,12 @@ impl Turn {
             self.services.send_notices();
             step = match step {
                 TurnStep::Sample => {
-                    self.add_steering();
+                    self.add_steering().await;
                     self.announce_mode_change();
                     self.make_room().await;
                     // A compaction takes a while.
                     if !self.cancel.is_cancelled() {
-                        self.add_steering();
+                        self.add_steering().await;
                     }
                     self.sample().await
                 }

@@ -116,11 +116,16 @@ impl Turn {
     }
 
     /// Adds what the user has said to the conversation, before the next request.
-    pub(super) fn add_steering(&mut self) {
+    pub(super) async fn add_steering(&mut self) {
         let log = self.services.log().clone();
         let joined = self.steering.move_into(&mut self.history, &log, Some(CONTEXT));
-        if !joined.is_empty() {
-            self.loops.reset();
+        if joined.is_empty() {
+            return;
+        }
+        self.loops.reset();
+        if self.services.client().follows_prompts() {
+            // What the client is told of is stored.
+            log.flush().written().await;
         }
         self.services.report_joined(joined);
     }

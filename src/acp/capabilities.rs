@@ -98,7 +98,7 @@ fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
 }
 
 /// The auth methods to offer, depending on whether a model is configured.
-fn auth_methods(is_configured: bool, caps: ClientCaps) -> Vec<AuthMethod> {
+pub(super) fn auth_methods(is_configured: bool, caps: ClientCaps) -> Vec<AuthMethod> {
     if is_configured {
         // Several clients call the first method on every start, so it must exist and be quick.
         let method = AuthMethodAgent::new("configured", "Configured")
@@ -137,8 +137,7 @@ fn own_executable() -> String {
     std::env::current_exe().map_or("turnwright".to_owned(), |it| it.to_string_lossy().into_owned())
 }
 
-/// The response to `initialize`. It always states version 1, the only one that we implement
-/// (R-INIT-3, R-INIT-4).
+/// The response to `initialize` in version 1 (R-INIT-3, R-INIT-4).
 pub(super) fn initialize_response(
     is_configured: bool,
     senses: Modalities,

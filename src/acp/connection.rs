@@ -9,6 +9,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::capabilities::ClientCaps;
 use super::client::SilentReads;
 use super::offer::{self, PendingOffer};
+use super::v2::PromptLedger;
+use super::versions::{self, Version};
 use crate::completion::Completion;
 use crate::config::Config;
 use crate::recording::Recording;
@@ -48,6 +50,12 @@ pub(super) struct Connection {
     /// over. Whatever comes next for such a session waits for its token.
     busy: HashMap<SessionId, CancellationToken>,
     pub(super) in_flight: InFlightRequests,
+    /// Fixed by the first `initialize`.
+    pub(super) version: Version,
+    /// Whether the settings allow version 2, once a client has asked for another one than 1.
+    pub(super) allows_v2: bool,
+    /// The prompts of version 2.
+    pub(super) prompts: PromptLedger,
 }
 
 /// Serves ACP on a runtime of its own until the client closes its end or `stop_requested` is ready.
@@ -86,6 +94,9 @@ async fn serve(
         sessions: HashMap::new(),
         busy: HashMap::new(),
         in_flight: InFlightRequests::default(),
+        version: Version::default(),
+        allows_v2: false,
+        prompts: PromptLedger::default(),
     };
     tokio::pin!(stop_requested);
     loop {
@@ -106,7 +117,15 @@ async fn serve(
             () = &mut stop_requested => ConnectionEvent::StopRequested,
         };
         match event {
-            ConnectionEvent::Line(ParsedLine::Message(message)) => connection.on_message(message),
+            ConnectionEvent::Line(ParsedLine::Message(message)) => {
+                if connection.must_read_settings(&message) {
+                    tokio::select! {
+                        () = connection.read_settings() => {}
+                        () = &mut stop_requested => break,
+                    }
+                }
+                connection.on_message(message);
+            }
             // A malformed line is the client's bug, and no reason to end the connection.
             ConnectionEvent::Line(ParsedLine::Rejected { id, error }) => {
                 outbox.respond::<()>(&id, Err(&error));
@@ -135,6 +154,23 @@ impl Connection {
             RpcMessage::Notification { method, params } => self.on_notification(&method, &params),
             RpcMessage::Response { id, result } => self.peer.complete(&id, result),
         }
+    }
+
+    /// Whether the answer to this message depends on a setting that is not read yet.
+    fn must_read_settings(&self, message: &RpcMessage) -> bool {
+        match message {
+            RpcMessage::Request { method, params, .. } => {
+                self.client.is_none() && versions::is_open_to_choice(method, params)
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads what the choice of a version depends on. The client waits for that answer anyway.
+    async fn read_settings(&mut self) {
+        let host = Arc::clone(&self.host);
+        let read = tokio::task::spawn_blocking(move || host.config().allows_acp_v2());
+        self.allows_v2 = read.await.unwrap_or_default();
     }
 
     /// Returns the session if it is open.

@@ -4,28 +4,46 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::connection::Connection;
-use super::error::{invalid_params, to_rpc};
+use super::error::{invalid_params, to_rpc, unsupported_version};
 use super::extensions;
 use super::handlers;
 use super::responder::Responder;
+use super::versions::{self, Version};
 use super::wire::{
     ArchiveSession, AuthStatus, Authenticate, CloseSession, DeleteSession, DisableProvider,
     ForkSession, GetMessages, GetSessionStatus, Initialize, ListProviders, ListSessions,
     LoadSession, NewSession, Prompt, RequestMethod, ResumeSession, SetConfigOption, SetMode,
     SetModel, SetProvider, SetSessionTitle, Steer, UnarchiveSession,
 };
-use super::{providers, saved_sessions, sessions};
+use super::{providers, saved_sessions, sessions, v2};
 use crate::error::Error;
 use turnwright_rpc::{Params, RequestId, RpcError};
 
 impl Connection {
     /// Handles one request.
     pub(super) fn dispatch(&mut self, id: RequestId, method: &str, params: &Params) {
-        if self.client.is_none() && method != Initialize::NAME {
+        if self.client.is_none() && method == Initialize::NAME {
+            match versions::choose(params, self.allows_v2) {
+                Some(version) => self.version = version,
+                None => {
+                    let error = unsupported_version();
+                    return self.peer.outbox().respond::<()>(&id, Err(&error));
+                }
+            }
+        } else if self.client.is_none() {
             let error = to_rpc(&Error::InvalidState("Send `initialize` first".to_owned()));
             return self.peer.outbox().respond::<()>(&id, Err(&error));
         }
-        Router { connection: self, id: Some(id), method, params }
+        let version = self.version;
+        if version == Version::V2 && id == RequestId::null() {
+            let error = to_rpc(&Error::InvalidState("A request must have an id".to_owned()));
+            return self.peer.outbox().respond::<()>(&id, Err(&error));
+        }
+        let router = Router { connection: self, id: Some(id), method, params };
+        if version == Version::V2 {
+            return v2::dispatch(router);
+        }
+        router
             .on::<Initialize>(handlers::initialize)
             .on::<Authenticate>(handlers::authenticate)
             .on::<AuthStatus>(providers::status)
@@ -62,7 +80,7 @@ impl Connection {
     }
 }
 
-struct Router<'a> {
+pub(super) struct Router<'a> {
     connection: &'a mut Connection,
     /// `None` once a handler has taken the request.
     id: Option<RequestId>,
@@ -71,7 +89,7 @@ struct Router<'a> {
 }
 
 impl Router<'_> {
-    fn on<M: RequestMethod>(
+    pub(super) fn on<M: RequestMethod>(
         mut self,
         handler: fn(&mut Connection, &RequestId, M::Params, Responder<M>),
     ) -> Self {
@@ -100,7 +118,7 @@ impl Router<'_> {
         self
     }
 
-    fn finish(self) {
+    pub(super) fn finish(self) {
         if let Some(id) = self.id {
             let error = RpcError::method_not_found(self.method);
             self.connection.peer.outbox().respond::<()>(&id, Err(&error));

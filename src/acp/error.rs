@@ -7,6 +7,9 @@ use crate::error::{Error, ErrorKind, error_chain};
 use turnwright_rpc::RpcError;
 use turnwright_types::json_fault::json_fault;
 
+/// The error code for a version below all of ours.
+const UNSUPPORTED_VERSION: i32 = -32022;
+
 /// Maximum length of a message. The whole text is in `data.details` (R-ERR-8).
 const MAX_MESSAGE_CHARS: usize = 500;
 
@@ -58,6 +61,15 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
         | Error::Internal { .. } => {}
     }
     RpcError { code, message, data: Some(data) }
+}
+
+/// The error of a client that wants a version of the protocol below all of ours, which is version 0.
+pub(super) fn unsupported_version() -> RpcError {
+    RpcError {
+        code: UNSUPPORTED_VERSION,
+        message: "This version of the protocol is not supported".to_owned(),
+        data: Some(json!({ "requested": 0, "supported": [1, 2] })),
+    }
 }
 
 /// The error of parameters that do not fit their method.

@@ -9,8 +9,9 @@ use super::responder::Responder;
 use super::wire::{
     Authenticate, Initialize, Prompt, SetConfigOption, SetMode, SetModel,
     schema::{
-        AuthenticateRequest, CancelNotification, PromptRequest, SetSessionConfigOptionRequest,
-        SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
+        AuthenticateRequest, AuthenticateResponse, CancelNotification, PromptRequest,
+        SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
+        SetSessionModeResponse,
     },
 };
 use super::{capabilities, from_wire, offer, to_wire};
@@ -51,7 +52,8 @@ pub(super) fn authenticate(
 ) {
     let (host, offer) = (&connection.host, connection.offer.clone());
     let peer = connection.peer.clone();
-    let task = offer::authenticate(host, peer, offer, method_id.0.to_string(), reply);
+    let done = reply.done(|()| AuthenticateResponse::new());
+    let task = offer::authenticate(host, Some(peer), offer, method_id.0.to_string(), done);
     // A session that is opened next finds the method in effect.
     connection.offer = offer::later(host, task);
 }

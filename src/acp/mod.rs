@@ -20,6 +20,8 @@ mod offer;
 mod sessions;
 mod terminals;
 mod to_wire;
+mod v2;
+mod versions;
 mod wire;
 
 #[cfg(test)]

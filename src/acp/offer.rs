@@ -10,8 +10,9 @@ use tokio::task::spawn_blocking;
 use super::capabilities::{self, ClientCaps};
 use super::providers;
 use super::responder::Responder;
-use super::wire::schema::{AuthMethod, AuthenticateResponse};
-use super::wire::{Authenticate, Initialize};
+use super::wire::Initialize;
+use super::wire::schema::AuthMethod;
+use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::{Modalities, SessionHost};
 use turnwright_rpc::Peer;
@@ -41,11 +42,23 @@ pub(super) fn later(
     host.spawn(task).map(Result::unwrap_or_default).boxed().shared()
 }
 
-/// Answers `initialize`.
+/// Answers `initialize` in version 1.
 pub(super) fn initialize(
     host: &Arc<SessionHost>,
     client: ClientCaps,
     reply: Responder<Initialize>,
+) -> impl Future<Output = Offer> + Send + 'static {
+    make(host, move |is_configured, modalities| {
+        let answer = capabilities::initialize_response(is_configured, modalities, client);
+        reply.ok(&answer);
+        answer.auth_methods
+    })
+}
+
+/// Makes an offer. `answer` sends it to the client, and returns the auth methods.
+pub(super) fn make(
+    host: &Arc<SessionHost>,
+    answer: impl FnOnce(bool, Modalities) -> Vec<AuthMethod> + Send + 'static,
 ) -> impl Future<Output = Offer> + Send + 'static {
     let host = Arc::clone(host);
     async move {
@@ -54,37 +67,36 @@ pub(super) fn initialize(
         let Ok((is_configured, modalities)) = spawn_blocking(read).await else {
             return Offer::default();
         };
-        let answer = capabilities::initialize_response(is_configured, modalities, client);
-        let agent_methods = answer.auth_methods.iter().filter_map(|it| match it {
+        let methods = answer(is_configured, modalities);
+        let agent_methods = methods.iter().filter_map(|it| match it {
             AuthMethod::Agent(method) => Some(method.id.0.to_string()),
             // The client runs terminal methods itself, without `authenticate` (R-AUTH-4).
             _ => None,
         });
         let offer = Offer { modalities, auth_methods: agent_methods.collect() };
-        reply.ok(&answer);
         // The store is opened now, so that the first session does not wait for the disk.
         store.open_in_background();
         offer
     }
 }
 
-/// Answers `authenticate`. The offer stays the same.
+/// Chooses an auth method. The offer stays the same. The client at `peer` is told if that changes what
+/// `auth/status` answers.
 pub(super) fn authenticate(
     host: &Arc<SessionHost>,
-    peer: Peer,
+    peer: Option<Peer>,
     offer: PendingOffer,
     method: String,
-    reply: Responder<Authenticate>,
+    done: Completion<()>,
 ) -> impl Future<Output = Offer> + Send + 'static {
     let host = Arc::clone(host);
     async move {
         let offer = offer.await;
         let before = providers::account_status(Arc::clone(&host)).await;
-        match choose_method(Arc::clone(&host), &offer, &method).await {
-            Ok(()) => reply.ok(&AuthenticateResponse::new()),
-            Err(error) => reply.fail(&error),
+        done.complete(choose_method(Arc::clone(&host), &offer, &method).await);
+        if let Some(peer) = peer {
+            providers::notify_change(host, &peer, &before).await;
         }
-        providers::notify_change(host, &peer, &before).await;
         offer
     }
 }
@@ -100,12 +112,14 @@ async fn choose_method(host: Arc<SessionHost>, offer: &Offer, method: &str) -> R
         "offline" => host.use_offline(),
         // The client has run the login in a terminal and now asks whether it succeeded.
         "login" => {
-            let missing = spawn_blocking(move || host.missing_model()).await;
+            let asked = Arc::clone(&host);
+            let missing = spawn_blocking(move || asked.missing_model()).await;
             if let Some(missing) = missing.unwrap_or_default() {
                 return Err(Error::NoModelConfigured(missing));
             }
         }
         _ => {}
     }
+    host.log_in();
     Ok(())
 }

@@ -23,9 +23,9 @@ use super::wire::{
 use super::{client_options, mcp_servers};
 use crate::completion::Completion;
 use crate::error::Error;
-use crate::session::{self, OpenRequest, SessionOrigin};
+use crate::session::{self, ClientOptions, OpenRequest, ServerSpec, SessionOrigin};
 use turnwright_rpc::RequestId;
-use turnwright_types::client::EditorBuffers;
+use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::ConfigOption;
 
@@ -38,6 +38,23 @@ struct OpenParams {
     meta: Option<Meta>,
     system_prompt: Option<schema::SystemPrompt>,
     origin: SessionOrigin,
+}
+
+/// What a client wants opened, in the terms of a session.
+pub(super) struct WantedSession {
+    pub(super) id: SessionId,
+    pub(super) cwd: PathBuf,
+    pub(super) folders: Vec<PathBuf>,
+    pub(super) servers: Vec<ServerSpec>,
+    pub(super) options: Option<ClientOptions>,
+    pub(super) origin: SessionOrigin,
+}
+
+/// How a session reaches its client.
+pub(super) struct ClientSide {
+    pub(super) client: Arc<dyn Client>,
+    pub(super) buffers: Option<Arc<dyn EditorBuffers>>,
+    pub(super) display: CommandDisplay,
 }
 
 pub(super) fn new(
@@ -145,7 +162,7 @@ pub(super) fn fork(
     });
 }
 
-/// Opens a session. If it is open already, it is closed first.
+/// Opens a session for a client of version 1.
 fn open<M: RequestMethod + 'static>(
     connection: &mut Connection,
     request: &RequestId,
@@ -162,18 +179,33 @@ fn open<M: RequestMethod + 'static>(
         Ok(options) => options,
         Err(error) => return reply.fail(&error),
     };
-    let (cancel, in_flight) = connection.in_flight.register(request.clone());
-    let opened: Completion<Vec<ConfigOption>> = reply.done(move |settings| {
-        drop(in_flight);
-        convert(settings)
-    });
-    let after = connection.close_session(&id);
     let caps = connection.client.unwrap_or_default();
     let (peer, silent_reads) = (connection.peer.clone(), connection.silent_reads.clone());
     let client = Arc::new(AcpClient::new(peer, &id, caps, cwd.clone(), silent_reads));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
-    let offer = connection.offer.clone();
     let display = client.display();
+    let wanted = WantedSession { id, cwd, folders, servers, options, origin };
+    let client = ClientSide { client, buffers, display };
+    open_session(connection, request, wanted, client, reply.done(convert));
+}
+
+/// Opens a session. If it is open already, it is closed first.
+pub(super) fn open_session(
+    connection: &mut Connection,
+    request: &RequestId,
+    wanted: WantedSession,
+    client: ClientSide,
+    done: Completion<Vec<ConfigOption>>,
+) {
+    let WantedSession { id, cwd, folders, servers, options, origin } = wanted;
+    let ClientSide { client, buffers, display } = client;
+    let (cancel, in_flight) = connection.in_flight.register(request.clone());
+    let opened = Completion::new(move |result| {
+        drop(in_flight);
+        done.complete(result);
+    });
+    let after = connection.close_session(&id);
+    let offer = connection.offer.clone();
     let open_request = OpenRequest {
         id: id.clone(),
         cwd,

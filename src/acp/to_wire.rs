@@ -23,7 +23,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Location, ToolKind, escape_hidden, escape_hidden_line, terminal_safe,
 };
 use turnwright_types::ids;
-use turnwright_types::message::{Media, PromptEnd, PromptPart, StopReason};
+use turnwright_types::message::{Media, PromptEnd, PromptPart, StopReason, TokenUsage};
 use turnwright_types::timestamp;
 use turnwright_types::update::{
     self, COMMAND_TOOL, CallUpdate, CompactionState, ConfigOption, ConfigOptionId, PlanPriority,
@@ -73,6 +73,8 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
                 None => update,
             })
         }
+        // Version 1 says so with the answer to the prompt.
+        Update::TurnBegan(_) | Update::UserMessage { .. } => return None,
         Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),
         Update::ContextUsage { used, size, cached, cost } => {
             let meta = (cached > 0).then(|| meta([("turnwright/cachedTokens", cached.into())]));
@@ -132,7 +134,7 @@ fn new_call(id: Arc<str>, name: String, view: CallView, caps: ClientCaps, cwd: &
         .meta(meta)
 }
 
-fn prompt_block(part: PromptPart) -> ContentBlock {
+pub(super) fn prompt_block(part: PromptPart) -> ContentBlock {
     match part {
         PromptPart::Text(text) | PromptPart::Context(text) => text_block(text),
         PromptPart::Image(Media { mime, data }) => {
@@ -240,7 +242,12 @@ pub(super) fn option_id(kind: ChoiceKind) -> &'static str {
 }
 
 fn contents(contents: Vec<CallContent>) -> Vec<ToolCallContent> {
-    let convert = |content| match content {
+    contents.into_iter().map(call_content).collect()
+}
+
+/// Converts an item of a card's content.
+pub(super) fn call_content(content: CallContent) -> ToolCallContent {
+    match content {
         CallContent::Text(text) => ToolCallContent::Content(schema::Content::new(text_block(text))),
         CallContent::Diff { path, old, new } => {
             ToolCallContent::Diff(Diff::new(path, new).old_text(old))
@@ -251,8 +258,7 @@ fn contents(contents: Vec<CallContent>) -> Vec<ToolCallContent> {
         CallContent::Terminal(id) => {
             ToolCallContent::Terminal(schema::Terminal::new(schema::TerminalId::new(id.to_arc())))
         }
-    };
-    contents.into_iter().map(convert).collect()
+    }
 }
 
 fn locations(locations: Vec<Location>) -> Vec<ToolCallLocation> {
@@ -283,7 +289,7 @@ fn status(status: ToolCallStatus) -> schema::ToolCallStatus {
     }
 }
 
-fn plan_entry(entry: &update::PlanEntry) -> schema::PlanEntry {
+pub(super) fn plan_entry(entry: &update::PlanEntry) -> schema::PlanEntry {
     let priority = match entry.priority {
         PlanPriority::High => PlanEntryPriority::High,
         PlanPriority::Medium => PlanEntryPriority::Medium,
@@ -329,11 +335,16 @@ pub(super) fn modes(all: &[ConfigOption]) -> Option<SessionModeState> {
 /// The answer to a prompt. Its usage goes to every client, because one that does not know the field
 /// ignores it (R-TURN-9). Cached tokens are a part of the input, and thoughts of the output.
 pub(super) fn prompt_end(PromptEnd { stop, usage }: PromptEnd) -> PromptResponse {
+    PromptResponse::new(stop_reason(stop)).usage(token_usage(usage))
+}
+
+/// The usage of a turn; `None` if it has used nothing.
+pub(super) fn token_usage(usage: TokenUsage) -> Option<Usage> {
     let part = |count: u64| Some(count).filter(|it| *it > 0);
     let counted = Usage::new(usage.total(), usage.input, usage.output)
         .cached_read_tokens(part(usage.cached))
         .thought_tokens(part(usage.thought));
-    PromptResponse::new(stop_reason(stop)).usage(Some(counted).filter(|_| usage.total() > 0))
+    Some(counted).filter(|_| usage.total() > 0)
 }
 
 fn stop_reason(reason: StopReason) -> schema::StopReason {

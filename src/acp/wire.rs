@@ -29,6 +29,8 @@ macro_rules! methods {
     };
 }
 
+pub(super) use methods;
+
 methods! {
     // Any version of the protocol is accepted.
     Initialize "initialize" (serde_json::Value) -> schema::InitializeResponse;

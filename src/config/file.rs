@@ -33,6 +33,7 @@ pub(super) struct ConfigFile {
     pub(super) agent: AgentSection,
     pub(super) checks: CheckTable,
     pub(super) web: WebSection,
+    pub(super) acp: AcpSection,
     pub(super) sessions: SessionRetention,
     pub(super) limits: LimitsSection,
     pub(super) permissions: PermissionSection,
@@ -70,6 +71,14 @@ pub(crate) struct AgentSection {
     pub name: Option<String>,
     /// Text that follows the built-in instructions.
     pub system_prompt: Option<String>,
+}
+
+/// `[acp]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct AcpSection {
+    /// Whether a client may use version 2 of the protocol.
+    pub(super) v2: Option<bool>,
 }
 
 /// `[web]`.
@@ -139,6 +148,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "agent",
     "checks",
     "web",
+    "acp",
     "sessions",
     "limits",
     "permissions",
@@ -150,6 +160,7 @@ pub(super) const MODELS_KEYS: &[&str] = &["assumed_window", "request", "model"];
 pub(super) const NAMED_MODEL_KEYS: &[&str] = &["request"];
 pub(super) const AGENT_KEYS: &[&str] = &["name", "system_prompt"];
 pub(super) const WEB_KEYS: &[&str] = &["allow"];
+pub(super) const ACP_KEYS: &[&str] = &["v2"];
 pub(super) const SESSIONS_KEYS: &[&str] = &["keep_days", "max_size"];
 pub(super) const PROVIDER_KEYS: &[&str] = &[
     "base_url", "api", "key_env", "key_file", "key", "api_key", "headers", "models", "quirks",
@@ -206,6 +217,9 @@ impl ConfigFile {
         }
         if let Some(agent) = table.get("agent").and_then(toml::Value::as_table) {
             warn_unknown_keys(agent, "agent.", AGENT_KEYS, &mut notes);
+        }
+        if let Some(acp) = table.get("acp").and_then(toml::Value::as_table) {
+            warn_unknown_keys(acp, "acp.", ACP_KEYS, &mut notes);
         }
         if let Some(web) = table.get("web").and_then(toml::Value::as_table) {
             warn_unknown_keys(web, "web.", WEB_KEYS, &mut notes);
@@ -475,6 +489,7 @@ mod tests {
             "agent",
             "checks",
             "web",
+            "acp",
             "sessions",
             "limits",
             "permissions",
@@ -493,6 +508,7 @@ mod tests {
             MODELS_KEYS,
             LIMITS_KEYS,
             AGENT_KEYS,
+            ACP_KEYS,
             MCP_KEYS,
             SERVER_KEYS,
         ]

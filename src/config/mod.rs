@@ -237,6 +237,11 @@ impl Config {
         self.file.load().ok().and_then(|it| it.list_models).unwrap_or(true)
     }
 
+    /// Whether a client that asks for version 2 of the protocol gets it. Reads the settings file.
+    pub(crate) fn allows_acp_v2(&self) -> bool {
+        self.file.load().ok().and_then(|it| it.acp.v2).unwrap_or(true)
+    }
+
     /// Hosts, such as `localhost:3000`, that `web_fetch` may reach although they are not public.
     pub(crate) fn web_allow(&self) -> Vec<String> {
         self.file.load().map(|it| it.web.allow.clone()).unwrap_or_default()

@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
     use crate::config::file::{
-        AGENT_KEYS, MODEL_KEYS, MODELS_KEYS, NAMED_MODEL_KEYS, PRICE_KEYS, PROVIDER_KEYS,
+        ACP_KEYS, AGENT_KEYS, MODEL_KEYS, MODELS_KEYS, NAMED_MODEL_KEYS, PRICE_KEYS, PROVIDER_KEYS,
         SESSIONS_KEYS, TOP_KEYS, WEB_KEYS,
     };
     use crate::config::limits::LIMITS_KEYS;
@@ -157,6 +157,7 @@ mod tests {
             ("/properties/models/properties/model/additionalProperties", NAMED_MODEL_KEYS),
             ("/properties/agent", AGENT_KEYS),
             ("/properties/web", WEB_KEYS),
+            ("/properties/acp", ACP_KEYS),
             ("/properties/sessions", SESSIONS_KEYS),
             ("/properties/limits", LIMITS_KEYS),
             ("/properties/permissions", PERMISSION_KEYS),

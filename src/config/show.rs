@@ -218,6 +218,7 @@ impl Config {
             let from = if is_set { place.as_str() } else { BUILT_IN };
             settings.push(EffectiveSetting::new(name, &value, from));
         };
+        add("acp.v2", self.allows_acp_v2().to_string(), file.acp.v2.is_some());
         let (rules, sandbox) = (&file.permissions, &file.sandbox);
         let own_rules = rules.allow.len() + rules.ask.len() + rules.deny.len() + rules.rule.len();
         let plural = if own_rules == 1 { "" } else { "s" };

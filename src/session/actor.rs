@@ -160,7 +160,7 @@ impl SessionActor {
                 if let Err(error) = self.announcements.check_media(&prompt, supported) {
                     return done.complete(Err(error));
                 }
-                let Some((prompt, done)) = self.steer_if_asked(prompt, done) else { return };
+                let Some((prompt, done)) = self.steer_if_asked(key, prompt, done) else { return };
                 if self.queue.is_full() {
                     return done.complete(Err(prompt_queue::too_many()));
                 }

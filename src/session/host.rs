@@ -38,6 +38,8 @@ use turnwright_workspace::temp_folder;
 
 /// The most models that a client is offered.
 const MAX_CHOICES: usize = 500;
+/// What a client is told that opens a session after it has logged out.
+const LOGGED_OUT: &str = "You have logged out. Log in again to open a session";
 
 /// The state that all sessions of the process share.
 #[derive(Debug)]
@@ -51,6 +53,8 @@ pub(crate) struct SessionHost {
     shared_env: Arc<SharedToolEnv>,
     /// Whether the built-in model was chosen. It is used as long as no other is configured.
     offline: AtomicBool,
+    /// Whether the client has logged out.
+    is_logged_out: AtomicBool,
     models: ModelCache,
     store: Store,
     /// The offered models when the last session was opened, so that a turn reads no files for it.
@@ -110,6 +114,7 @@ impl SessionHost {
             environment,
             shared_env: Arc::new(shared_env),
             offline: AtomicBool::new(false),
+            is_logged_out: AtomicBool::new(false),
             models,
             offered: Mutex::default(),
             new_client: Mutex::default(),
@@ -142,6 +147,17 @@ impl SessionHost {
     /// Where the keys are, for the client to show. Reads files.
     pub(crate) fn account_status(&self) -> AccountStatus {
         self.config.account_status(self.offline.load(Ordering::Relaxed))
+    }
+
+    /// Opens no session until the client has logged in again. Stored keys stay.
+    pub(crate) fn log_out(&self) {
+        self.offline.store(false, Ordering::Relaxed);
+        self.is_logged_out.store(true, Ordering::Relaxed);
+    }
+
+    /// Undoes [`SessionHost::log_out`].
+    pub(crate) fn log_in(&self) {
+        self.is_logged_out.store(false, Ordering::Relaxed);
     }
 
     /// Uses the built-in offline model until another one is configured.
@@ -345,6 +361,9 @@ impl SessionHost {
     /// # Errors
     /// If none is configured, or if its settings are invalid.
     pub(crate) fn model(&self) -> Result<Arc<dyn Model>, Error> {
+        if self.is_logged_out.load(Ordering::Relaxed) {
+            return Err(Error::NoModelConfigured(LOGGED_OUT.to_owned()));
+        }
         redact::register_keys(self.config.secrets()).map_err(settings_error)?;
         let provider = match self.config.provider().map_err(settings_error)? {
             Provider::Unconfigured if self.offline.load(Ordering::Relaxed) => Provider::Offline,

@@ -171,7 +171,7 @@ impl SessionActor {
                 Some(Ok(parts)) => parts,
                 refused => {
                     unsent_context.keep(context);
-                    log_command(&log, &mut history, TurnKind::Command, &typed, &prompt);
+                    log_command(&services, &mut history, TurnKind::Command, &typed, &prompt);
                     let stop = match refused {
                         Some(Err(why)) => {
                             let message = MessageId::from(format!("msg-{}", history.mint()));
@@ -182,7 +182,7 @@ impl SessionActor {
                     };
                     titled.await;
                     steering.close();
-                    steering.move_into(&mut history, &log, None);
+                    services.report_joined(steering.move_into(&mut history, &log, None));
                     return finish_command(&log, history, grants, stop).await;
                 }
             };

@@ -77,6 +77,7 @@ pub(crate) use turn_changes::{ChangeScope, ChangedFile, turn_changes};
 pub(crate) use turnwright_llm::Modalities;
 pub(crate) use turnwright_mcp::{SecretValue, ServerSource, ServerSpec, ServerTransport};
 pub(crate) use turnwright_store::history::{HistoryPage, MessageRecord};
+pub(crate) use turnwright_types::update::PromptKey;
 pub(crate) use undo::{UndoContext, UndoRequest};
 pub(crate) use undo_report::UndoReport;
 
@@ -85,9 +86,6 @@ const MAILBOX_CAPACITY: usize = 256;
 /// The part of the mailbox that is reserved for cancels.
 const RESERVED_FOR_CANCELS: usize = 32;
 const TOO_MANY_REQUESTS: &str = "Too many requests are waiting for this session. Wait or cancel";
-
-/// Identifies a prompt among those of one connection.
-pub(crate) type PromptKey = u64;
 
 /// The parameters for opening a session.
 pub(crate) struct OpenRequest {

@@ -37,6 +37,7 @@ impl SessionActor {
         while self.running.is_none() {
             let Some(QueuedPrompt { key, prompt, done }) = self.queue.next() else { return };
             let cancel = self.lifecycle.stop.child_token();
+            self.services.report_turn(key);
             self.send_notices();
             // What helpers in the background have used meanwhile is not part of this turn.
             self.services.spending.add_helpers_to(&mut self.history);
@@ -250,13 +251,13 @@ impl SessionActor {
     }
 
     fn log_command(&mut self, kind: TurnKind, typed: &str, prompt: &UserMessage) {
-        log_command(self.services.log(), &mut self.history, kind, typed, prompt);
+        log_command(&self.services, &mut self.history, kind, typed, prompt);
     }
 }
 
 /// Logs that the user has typed a command. The model does not get it.
 pub(super) fn log_command(
-    log: &SessionLog,
+    services: &TurnServices,
     history: &mut History,
     kind: TurnKind,
     typed: &str,
@@ -264,9 +265,11 @@ pub(super) fn log_command(
 ) {
     let mut words: String = typed.chars().take(MAX_COMMAND_CHARS).collect();
     turnwright_types::redact::redact_in_place(&mut words);
+    let log = services.log();
     log.begin_turn(kind, words);
     let id = MessageId::from(format!("msg-{}", history.mint()));
     let message = Arc::new(Message::User(prompt.clone()));
+    services.report_message(None, &id, &message);
     log.add_entry(Entry::Message { id, message, audience: Audience::User });
 }
 

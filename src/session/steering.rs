@@ -1,6 +1,6 @@
 //! Words for the running turn: `/steer TEXT` typed as a prompt, and the method `_session/steering`.
 
-use super::SessionActor;
+use super::{PromptKey, SessionActor};
 use crate::completion::Completion;
 use turnwright_types::message::{PromptEnd, PromptPart, StopReason, UserMessage};
 
@@ -13,6 +13,7 @@ impl SessionActor {
     /// then.
     pub(super) fn steer_if_asked(
         &mut self,
+        key: PromptKey,
         prompt: UserMessage,
         done: Completion<PromptEnd>,
     ) -> Option<(UserMessage, Completion<PromptEnd>)> {
@@ -20,7 +21,7 @@ impl SessionActor {
             Ok(words) => words,
             Err(prompt) => return Some((prompt, done)),
         };
-        match self.push_steering(words) {
+        match self.push_steering(Some(key), words) {
             Ok(()) => {
                 self.report_when_saved(done, Ok(StopReason::EndTurn.into()));
                 None
@@ -33,13 +34,19 @@ impl SessionActor {
     pub(super) fn steer(&mut self, words: UserMessage, done: Completion<bool>) {
         let supported = self.services.selection.get().model.modalities();
         let checked = self.announcements.check_media(&words, supported);
-        let taken = checked.map(|()| self.push_steering(words).is_ok());
+        let taken = checked.map(|()| self.push_steering(None, words).is_ok());
         self.report_when_saved(done, taken);
     }
 
-    fn push_steering(&mut self, words: UserMessage) -> Result<(), UserMessage> {
+    fn push_steering(
+        &mut self,
+        key: Option<PromptKey>,
+        words: UserMessage,
+    ) -> Result<(), UserMessage> {
         match &self.steering {
-            Some(steering) if self.running.is_some() => steering.push(self.services.log(), words),
+            Some(steering) if self.running.is_some() => {
+                steering.push(self.services.log(), key, words)
+            }
             _ => Err(words),
         }
     }
@@ -48,7 +55,8 @@ impl SessionActor {
     pub(super) fn keep_steering_of_dead_turn(&mut self) {
         if let Some(steering) = self.steering.take() {
             steering.close();
-            steering.move_into(&mut self.history, self.services.log(), None);
+            let joined = steering.move_into(&mut self.history, self.services.log(), None);
+            self.services.report_joined(joined);
         }
     }
 }

@@ -194,7 +194,7 @@ impl DrawnTerminal {
                 ctx.env.client.wait_for_capacity().await;
                 let more = job.bytes() - self.shown;
                 // One line that is overwritten with each update.
-                self.send_update(format!("\r\x1b[0m\x1b[K[… {more} more bytes …]"), None, ctx);
+                self.send_text(format!("\r\x1b[0m\x1b[K[… {more} more bytes …]"), ctx);
                 next = Instant::now() + PROGRESS_INTERVAL;
             }
         }
@@ -204,7 +204,7 @@ impl DrawnTerminal {
     fn send(&mut self, job: &Job, ctx: &ToolCtx) {
         let text = self.take(job, END_BYTES, false);
         if !text.is_empty() {
-            self.send_update(text, None, ctx);
+            self.send_text(text, ctx);
         }
     }
 
@@ -236,7 +236,7 @@ impl DrawnTerminal {
         if end.is_none() {
             text.push_str(&format!("\r\n\x1b[0m[goes on as {}]\n", job.id()));
         }
-        self.send_update(text, Some(exit), ctx);
+        self.send_delta(TerminalDelta { text, exit: Some(exit), goes_on: end.is_none() }, ctx);
     }
 
     /// The next output, with a note if bytes before it were skipped. An incomplete character at the
@@ -259,10 +259,14 @@ impl DrawnTerminal {
         text
     }
 
-    fn send_update(&mut self, text: String, exit: Option<TerminalExit>, ctx: &ToolCtx) {
-        self.cost += json_len(&text) + ENVELOPE_BYTES;
+    fn send_text(&mut self, text: String, ctx: &ToolCtx) {
+        self.send_delta(TerminalDelta { text, ..TerminalDelta::default() }, ctx);
+    }
+
+    fn send_delta(&mut self, delta: TerminalDelta, ctx: &ToolCtx) {
+        self.cost += json_len(&delta.text) + ENVELOPE_BYTES;
         let mut update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
-        update.terminal = Some(TerminalDelta { text, exit });
+        update.terminal = Some(delta);
         ctx.env.client.update(Update::CallUpdate(Box::new(update)));
     }
 }

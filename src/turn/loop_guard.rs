@@ -155,7 +155,10 @@ impl Turn {
             return Some(TurnStep::End(Ok(StopReason::Cancelled)));
         };
         if let UserReply::Answered(words) = reply
-            && self.steering.push(self.services.log(), UserMessage::text(words.join("\n"))).is_ok()
+            && self
+                .steering
+                .push(self.services.log(), None, UserMessage::text(words.join("\n")))
+                .is_ok()
         {
             return Some(TurnStep::Sample);
         }

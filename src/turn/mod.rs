@@ -223,18 +223,18 @@ impl Turn {
         }
         self.wait_for_servers().await;
         self.add_project_context().await;
-        self.log_prompt();
+        self.log_prompt().await;
         let mut step = self.first_step();
         let mut result = loop {
             self.services.send_notices();
             step = match step {
                 TurnStep::Sample => {
-                    self.add_steering();
+                    self.add_steering().await;
                     self.announce_mode_change();
                     self.make_room().await;
                     // A compaction takes a while.
                     if !self.cancel.is_cancelled() {
-                        self.add_steering();
+                        self.add_steering().await;
                     }
                     self.sample().await
                 }
@@ -324,11 +324,17 @@ impl Turn {
     }
 
     /// Writes the prompt to the log. It is stored before the model gets it.
-    fn log_prompt(&mut self) {
+    async fn log_prompt(&mut self) {
         let Some(message) = self.history.messages.get(self.first_message).cloned() else { return };
         let id = MessageId::from(format!("msg-{}", self.history.mint()));
         let audience = Audience::Both;
-        self.services.log().add_entry(Entry::Message { id, message, audience });
+        let entry = Entry::Message { id: id.clone(), message: Arc::clone(&message), audience };
+        self.services.log().add_entry(entry);
+        if self.services.client().follows_prompts() {
+            // What the client is told of is stored.
+            self.services.log().flush().written().await;
+            self.services.report_message(None, &id, &message);
+        }
     }
 
     /// Adds a message that the model gets and the user does not see.

@@ -9,8 +9,9 @@ use turnwright_store::{Entry, SessionLog};
 use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart};
-use turnwright_types::update::Update;
+use turnwright_types::update::{PromptKey, Update};
 
+use super::steering::JoinedMessage;
 use super::{
     AdmissionQueue, AnnouncedMode, CacheGuard, FolderInstructions, ModelFinder, SharedChecks,
     SharedModelSelection, SharedRules, SharedSpending, SpendingLimits,
@@ -85,6 +86,35 @@ impl TurnServices {
     pub(crate) fn say(&self, id: MessageId, text: String) {
         self.log().add_entry(Entry::Note { id: id.clone(), text: text.clone() });
         self.client().update(Update::AgentText { message: id, text });
+    }
+
+    /// Tells a client that follows prompts that the turn of a prompt begins.
+    pub(crate) fn report_turn(&self, prompt: PromptKey) {
+        if self.client().follows_prompts() {
+            self.client().update(Update::TurnBegan(prompt));
+        }
+    }
+
+    /// Tells a client that follows prompts that the user's words are a message of the conversation.
+    pub(crate) fn report_message(
+        &self,
+        prompt: Option<PromptKey>,
+        id: &MessageId,
+        message: &Message,
+    ) {
+        if let Message::User(said) = message
+            && self.client().follows_prompts()
+        {
+            let (message, parts) = (id.clone(), said.parts.clone());
+            self.client().update(Update::UserMessage { prompt, message, parts });
+        }
+    }
+
+    /// The same for words that have joined the conversation during a turn.
+    pub(crate) fn report_joined(&self, joined: Vec<JoinedMessage>) {
+        for JoinedMessage { prompt, id, message } in joined {
+            self.report_message(prompt, &id, &message);
+        }
     }
 
     /// Notes that what the model was told with earlier prompts and results may no longer be in its context.

@@ -9,7 +9,7 @@ use super::{Turn, TurnStep};
 use turnwright_store::{Audience, Entry, SessionLog};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, UserMessage};
-use turnwright_types::update::Update;
+use turnwright_types::update::{PromptKey, Update};
 
 /// The most messages that may wait for the next request.
 const MAX_WAITING: usize = 32;
@@ -28,13 +28,34 @@ pub(crate) struct SteeringQueue(Arc<Mutex<WaitingMessages>>);
 struct WaitingMessages {
     /// The turn makes no further request.
     is_closed: bool,
-    /// Each with the number of its log entry.
-    messages: VecDeque<(u64, UserMessage)>,
+    messages: VecDeque<WaitingMessage>,
+}
+
+#[derive(Debug)]
+struct WaitingMessage {
+    /// The number of its log entry.
+    seq: u64,
+    /// The prompt that it came with.
+    prompt: Option<PromptKey>,
+    message: UserMessage,
+}
+
+/// A message of the user that has joined the conversation during a turn.
+#[derive(Debug)]
+pub(crate) struct JoinedMessage {
+    pub(super) prompt: Option<PromptKey>,
+    pub(super) id: MessageId,
+    pub(super) message: Arc<Message>,
 }
 
 impl SteeringQueue {
     /// Adds a message, which is logged before it is taken. Returns it if the turn takes no more.
-    pub(crate) fn push(&self, log: &SessionLog, message: UserMessage) -> Result<(), UserMessage> {
+    pub(crate) fn push(
+        &self,
+        log: &SessionLog,
+        prompt: Option<PromptKey>,
+        message: UserMessage,
+    ) -> Result<(), UserMessage> {
         let mut waiting = self.0.lock();
         if waiting.is_closed || waiting.messages.len() >= MAX_WAITING {
             return Err(message);
@@ -49,28 +70,29 @@ impl SteeringQueue {
             audience: Audience::Both,
         };
         log.write_entry(seq, entry);
-        waiting.messages.push_back((seq, message));
+        waiting.messages.push_back(WaitingMessage { seq, prompt, message });
         Ok(())
     }
 
-    /// Moves the waiting messages to the end of the conversation. Returns whether there were any.
+    /// Moves the waiting messages to the end of the conversation, and returns them.
     pub(crate) fn move_into(
         &self,
         history: &mut History,
         log: &SessionLog,
         context: Option<&str>,
-    ) -> bool {
+    ) -> Vec<JoinedMessage> {
         let waiting = std::mem::take(&mut self.0.lock().messages);
-        let has_any = !waiting.is_empty();
-        for (seq, mut message) in waiting {
+        let mut joined = Vec::new();
+        for WaitingMessage { seq, prompt, mut message } in waiting {
             message.parts.extend(context.map(|it| PromptPart::Context(it.to_owned())));
             history.push(Message::User(message));
             let Some(message) = history.messages.last().cloned() else { continue };
             let id = MessageId::from(format!("msg-{}", history.mint()));
+            joined.push(JoinedMessage { prompt, id: id.clone(), message: Arc::clone(&message) });
             let entry = Entry::Message { id, message, audience: Audience::Both };
             log.replace_entries(vec![seq], log.reserve_seq(), entry);
         }
-        has_any
+        joined
     }
 
     /// Takes no further messages. Those that wait stay.
@@ -94,11 +116,18 @@ impl Turn {
     }
 
     /// Adds what the user has said to the conversation, before the next request.
-    pub(super) fn add_steering(&mut self) {
+    pub(super) async fn add_steering(&mut self) {
         let log = self.services.log().clone();
-        if self.steering.move_into(&mut self.history, &log, Some(CONTEXT)) {
-            self.loops.reset();
+        let joined = self.steering.move_into(&mut self.history, &log, Some(CONTEXT));
+        if joined.is_empty() {
+            return;
         }
+        self.loops.reset();
+        if self.services.client().follows_prompts() {
+            // What the client is told of is stored.
+            log.flush().written().await;
+        }
+        self.services.report_joined(joined);
     }
 
     /// The step after an answer that needs none: one more request if the user has said something since
@@ -117,7 +146,10 @@ impl Turn {
     pub(super) fn keep_unread_steering(&mut self) {
         self.steering.close();
         let log = self.services.log().clone();
-        if self.steering.move_into(&mut self.history, &log, None) {
+        let joined = self.steering.move_into(&mut self.history, &log, None);
+        let is_unread = !joined.is_empty();
+        self.services.report_joined(joined);
+        if is_unread {
             self.services.client().update(Update::Notice(UNREAD.to_owned()));
         }
     }
@@ -131,24 +163,24 @@ mod tests {
     fn messages_are_taken_in_order_until_the_turn_ends() {
         let log = SessionLog::default();
         let (queue, mut history) = (SteeringQueue::default(), History::default());
-        let push = |text: &str| queue.push(&log, UserMessage::text(text)).is_ok();
+        let push = |text: &str| queue.push(&log, None, UserMessage::text(text)).is_ok();
         assert!(push("a") && push("b"));
         assert!(!queue.close_if_empty(), "they wait");
         assert!(push("c"));
-        assert!(queue.move_into(&mut history, &log, None));
+        assert_eq!(queue.move_into(&mut history, &log, None).len(), 3);
         let texts: Vec<_> = history.messages.iter().map(|it| format!("{it:?}")).collect();
         assert_eq!(texts.len(), 3);
         for (text, word) in texts.iter().zip(["\"a\"", "\"b\"", "\"c\""]) {
             assert!(text.contains(word), "{text}");
         }
         assert!(queue.close_if_empty() && !push("d"));
-        assert!(!queue.move_into(&mut history, &log, None), "it was returned");
+        assert!(queue.move_into(&mut history, &log, None).is_empty(), "it was returned");
     }
 
     #[test]
     fn not_more_wait_than_the_limit() {
         let (log, queue) = (SessionLog::default(), SteeringQueue::default());
-        let taken = (0..100).filter(|_| queue.push(&log, UserMessage::text("x")).is_ok());
+        let taken = (0..100).filter(|_| queue.push(&log, None, UserMessage::text("x")).is_ok());
         assert_eq!(taken.count(), MAX_WAITING);
     }
 }

@@ -99,7 +99,7 @@ fn r_init_7_the_agent_uses_no_capability_that_the_client_does_not_declare() {
             "session": null, "elicitation": null } }),
         json!({ "protocolVersion": 1, "clientCapabilities": { "fs": {}, "session": {},
             "elicitation": {} } }),
-        // R-INIT-6 and R-INIT-14: capabilities of a client of a newer version are ignored.
+        // R-INIT-6 and R-INIT-14: where version 2 is switched off, capabilities of its clients are ignored.
         json!({ "protocolVersion": 2, "info": { "name": "new", "version": "2" },
             "capabilities": { "fs": { "readTextFile": true, "writeTextFile": true },
                 "terminal": true, "session": { "notices": {} } },
@@ -107,7 +107,11 @@ fn r_init_7_the_agent_uses_no_capability_that_the_client_does_not_declare() {
                 "fs": { "readTextFile": true, "writeTextFile": true } } }),
     ];
     for params in declarations {
-        let mut agent = TestAgent::builder().file("a.txt", "a\n").model(task()).spawn();
+        let mut agent = TestAgent::builder()
+            .own_file("config/config.toml", "[acp]\nv2 = false\n")
+            .file("a.txt", "a\n")
+            .model(task())
+            .spawn();
         let answer = agent.call("initialize", &params);
         assert_eq!(answer["result"]["protocolVersion"], 1, "{params}: {answer}");
         agent.session = agent.new_session();

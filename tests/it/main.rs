@@ -124,4 +124,5 @@ mod trouble_bytes;
 mod trust;
 mod turn;
 mod undo;
+mod v2;
 mod web_app;

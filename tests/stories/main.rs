@@ -83,5 +83,6 @@ mod trust;
 mod turn;
 mod undo;
 mod usage;
+mod v2;
 mod web_fetch;
 mod write_file;

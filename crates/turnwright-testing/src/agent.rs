@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::builder::TestAgentBuilder;
 use crate::process_waits::{Input, LIMIT};
+use crate::protocol::Protocol;
 use crate::replies::prompt;
 use crate::schema;
 use crate::scripted_model::Server;
@@ -48,13 +49,21 @@ pub struct TestAgent<T: Transport> {
     /// about gaps of the sandbox, depend on the machine and not on the test, so they are not in the
     /// log.
     pub told_of_no_sandbox: usize,
+    pub(crate) protocol: Protocol,
 }
 
 impl<T: Transport> TestAgent<T> {
     pub(crate) fn initialize_connection(&mut self) {
-        let params = json!({ "protocolVersion": 1, "clientCapabilities": self.capabilities });
+        let (params, version) = match self.protocol {
+            Protocol::V2 => {
+                let info = json!({ "name": "test", "version": "1" });
+                let capabilities = &self.capabilities;
+                (json!({ "protocolVersion": 2, "info": info, "capabilities": capabilities }), 2)
+            }
+            _ => (json!({ "protocolVersion": 1, "clientCapabilities": self.capabilities }), 1),
+        };
         let answer = self.call("initialize", &params);
-        assert_eq!(answer["result"]["protocolVersion"], 1, "{answer}");
+        assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");
     }
 
     /// Ends the agent, unless it was killed, and starts another one with the same files and model. Clears
@@ -69,6 +78,7 @@ impl<T: Transport> TestAgent<T> {
         self.messages = pipes.messages;
         self.log.clear();
         self.sent_requests.clear();
+        self.protocol = self.protocol.restarted();
         self.consumed = 0;
         self.has_ended = false;
         self.initialize_connection();
@@ -141,9 +151,18 @@ impl<T: Transport> TestAgent<T> {
 
     /// Sends a request with the given id.
     pub fn send_request(&mut self, id: &Value, method: &str, params: &Value) {
-        self.sent_requests.push((id.clone(), method.to_owned()));
+        let (method, params) = self.translated(id, method, params);
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.sent_requests.push((id.clone(), method));
         self.send_line(&message.to_string());
+    }
+
+    /// A request in the version that is spoken.
+    fn translated(&mut self, id: &Value, method: &str, params: &Value) -> (String, Value) {
+        match &mut self.protocol {
+            Protocol::Translated(translator) => translator.request(id, method, params),
+            Protocol::V1 | Protocol::V2 => (method.to_owned(), params.clone()),
+        }
     }
 
     /// Sends a request and returns its id.
@@ -158,8 +177,9 @@ impl<T: Transport> TestAgent<T> {
     pub fn request_line(&mut self, method: &str, params: &Value) -> (Value, String) {
         let id = json!(self.next_id);
         self.next_id += 1;
-        self.sent_requests.push((id.clone(), method.to_owned()));
+        let (method, params) = self.translated(&id, method, params);
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.sent_requests.push((id.clone(), method));
         (id, format!("{message}\n"))
     }
 
@@ -204,8 +224,14 @@ impl<T: Transport> TestAgent<T> {
         self.stop_reason(&id)
     }
 
-    /// Waits for the stop reason of a prompt.
+    /// Waits for the stop reason of a prompt. In version 2 this is that of the next turn that ends.
     pub fn stop_reason(&mut self, id: &Value) -> String {
+        if matches!(self.protocol, Protocol::V2) {
+            self.answer_to(id);
+            let is_idle = |it: &Value| it["params"]["update"]["stopReason"].is_string();
+            let idle = self.wait_for("the end of the turn", is_idle);
+            return idle["params"]["update"]["stopReason"].as_str().unwrap_or_default().to_owned();
+        }
         let answer = self.answer_to(id);
         answer["result"]["stopReason"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
@@ -235,24 +261,37 @@ impl<T: Transport> TestAgent<T> {
     }
 
     /// Receives a message, checks it against the schema and logs it. Returns `None` after a timeout.
-    fn receive(&mut self, limit: Duration) -> Option<Value> {
+    fn receive(&mut self, limit: Duration) -> Option<()> {
         let message = self.messages.recv_timeout(limit).ok()?;
         let method = self.sent_requests.iter().rev().find(|it| it.0 == message["id"]);
-        schema::check(&message, method.map(|it| it.1.as_str()));
-        let text = message["params"]["update"]["content"]["text"].as_str();
+        let method = method.map(|it| it.1.as_str());
+        schema::check_version(self.protocol.version(method, &message), &message, method);
+        match &mut self.protocol {
+            Protocol::V1 | Protocol::V2 => self.log_message(message),
+            Protocol::Translated(translator) => {
+                for message in translator.message(message) {
+                    self.log_message(message);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn log_message(&mut self, message: Value) {
+        let update = &message["params"]["update"];
+        let text = update["content"]["text"].as_str().or_else(|| update["title"].as_str());
         if text.is_some_and(|it| it.starts_with("The sandbox is not available here")) {
             self.told_of_no_sandbox += 1;
-            return Some(message);
+            return;
         }
         if text.is_some_and(|it| it.starts_with("The sandbox has gaps here")) {
-            return Some(message);
+            return;
         }
-        self.log.push(message.clone());
         let is_permission_request = message["method"] == "session/request_permission";
         if let Some(option) = self.permission.filter(|_| is_permission_request) {
             self.choose(&message, option);
         }
-        Some(message)
+        self.log.push(message);
     }
 
     /// Waits for the next unconsumed message that fits, and consumes all messages up to it.
@@ -272,6 +311,12 @@ impl<T: Transport> TestAgent<T> {
                 panic!("timed out waiting for {what}; the messages so far:\n{transcript}");
             }
         }
+    }
+
+    /// Forgets all messages so far.
+    pub fn clear_log(&mut self) {
+        self.log.clear();
+        self.consumed = 0;
     }
 
     /// Waits for an update of this kind, such as `agent_message_chunk`.

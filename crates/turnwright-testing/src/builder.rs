@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::TestAgent;
 use crate::model_failures::KEY;
+use crate::protocol::Protocol;
 use crate::scripted_model::{Scenario, Server};
 use crate::transport::{Launch, Transport};
 
@@ -21,6 +22,7 @@ pub struct TestAgentBuilder<T> {
     pub(crate) allows_stderr: bool,
     pub(crate) namespace_script: Option<&'static str>,
     servers: Vec<Value>,
+    protocol: Protocol,
     transport: PhantomData<T>,
 }
 
@@ -39,8 +41,16 @@ impl<T: Transport> TestAgentBuilder<T> {
             allows_stderr: false,
             namespace_script: None,
             servers: Vec::new(),
+            protocol: Protocol::of_environment(),
             transport: PhantomData,
         }
+    }
+
+    /// Speaks version 2 of the protocol; the log has its messages.
+    #[must_use]
+    pub fn v2(mut self) -> Self {
+        self.protocol = Protocol::V2;
+        self
     }
 
     /// Adds a file to the workspace.
@@ -149,6 +159,7 @@ impl<T: Transport> TestAgentBuilder<T> {
             allows_stderr: self.allows_stderr,
             has_ended: false,
             told_of_no_sandbox: 0,
+            protocol: self.protocol,
         }
     }
 

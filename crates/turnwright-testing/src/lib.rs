@@ -22,6 +22,7 @@ pub mod model_failures;
 pub mod process_report;
 pub mod process_waits;
 mod programs;
+mod protocol;
 #[cfg(unix)]
 pub mod pseudo_terminal;
 pub mod questions;
@@ -32,6 +33,7 @@ pub mod scripted_model;
 pub mod session_requests;
 pub mod stored_changes;
 mod transcript;
+mod translator;
 mod transport;
 pub mod unsaved_buffers;
 mod waits;

@@ -1,22 +1,27 @@
-//! Checks messages against the JSON Schema of ACP version 1. Every line that the agent writes must
-//! be a message that the schema allows.
+//! Checks messages against the JSON Schema of ACP, in the version that the connection speaks. Every line
+//! that the agent writes must be a message that the schema allows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, OnceLock};
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-/// Panics unless the message fits the schema. For a response, `method` is the method of its
+/// Panics unless the message fits the schema of version 1. For a response, `method` is the method of its
 /// request.
 pub fn check(message: &Value, method: Option<&str>) {
+    check_version(1, message, method);
+}
+
+/// Panics unless the message fits the schema of this version.
+pub fn check_version(version: usize, message: &Value, method: Option<&str>) {
     assert_eq!(message["jsonrpc"], "2.0", "{message}");
     let keys: Vec<_> = message.as_object().expect("an object").keys().map(String::as_str).collect();
     let known = ["jsonrpc", "id", "method", "params", "result", "error"];
     assert!(keys.iter().all(|it| known.contains(it)), "unknown keys: {message}");
     if let Some(error) = message.get("error") {
         assert!(message.get("result").is_none(), "result and error: {message}");
-        return against("Error", error, message);
+        return against(version, "Error", error, message);
     }
     // The schema has no definition for methods of our own and for one that it no longer has. Their results
     // are objects.
@@ -27,47 +32,79 @@ pub fn check(message: &Value, method: Option<&str>) {
     let (name, body) = match message.get("method").and_then(Value::as_str) {
         Some(method) => {
             let suffix = if message.get("id").is_some() { "Request" } else { "Notification" };
-            (definition(method, suffix), &message["params"])
+            (definition(version, method, suffix), &message["params"])
         }
         None => {
             let method =
                 method.unwrap_or_else(|| panic!("a response to an unknown request: {message}"));
-            (definition(method, "Response"), &message["result"])
+            (definition(version, method, "Response"), &message["result"])
         }
     };
-    against(&name, body, message);
+    against(version, &name, body, message);
+    if version == 2 {
+        refuse_unknown_kinds(body, message);
+    }
 }
 
 /// Returns the stable schema, and the schema with the unstable methods.
-fn documents() -> [&'static Value; 2] {
-    static DOCUMENTS: OnceLock<[Value; 2]> = OnceLock::new();
+fn documents(version: usize) -> [&'static Value; 2] {
+    static DOCUMENTS: [OnceLock<[Value; 2]>; 2] = [OnceLock::new(), OnceLock::new()];
     let texts = [
-        include_str!("../../../tests/data/schema/schema.v1.json"),
-        include_str!("../../../tests/data/schema/schema.v1.unstable.json"),
+        [
+            include_str!("../../../tests/data/schema/schema.v1.json"),
+            include_str!("../../../tests/data/schema/schema.v1.unstable.json"),
+        ],
+        [
+            include_str!("../../../tests/data/schema/schema.v2.json"),
+            include_str!("../../../tests/data/schema/schema.v2.unstable.json"),
+        ],
     ];
-    DOCUMENTS.get_or_init(|| texts.map(|it| serde_json::from_str(it).expect("a schema"))).each_ref()
+    let parse = || texts[version - 1].map(|it| serde_json::from_str(it).expect("a schema"));
+    DOCUMENTS[version - 1].get_or_init(parse).each_ref()
+}
+
+/// Version 2 allows kinds of updates and contents that it does not know, for later versions. Ours are all
+/// known: a misspelt one would be shown by nobody.
+fn refuse_unknown_kinds(body: &Value, message: &Value) {
+    static KINDS: OnceLock<HashSet<String>> = OnceLock::new();
+    let kinds = KINDS.get_or_init(|| {
+        let mut kinds = HashSet::new();
+        walk(&documents(2)[1]["$defs"], &mut |key, value| {
+            if key == "const" {
+                kinds.extend(value.as_str().map(str::to_owned));
+            }
+        });
+        kinds
+    });
+    walk(body, &mut |key, value| {
+        let is_kind =
+            ["sessionUpdate", "type", "state", "stopReason", "status", "kind"].contains(&key);
+        if let Some(kind) = value.as_str().filter(|_| is_kind) {
+            assert!(kinds.contains(kind), "`{key}` is {kind}, which nobody knows: {message}");
+        }
+    });
 }
 
 /// Returns the name of the definition for a method. The stable schema takes precedence.
-fn definition(method: &str, suffix: &str) -> String {
+fn definition(version: usize, method: &str, suffix: &str) -> String {
     let fits = |(name, it): &(&String, &Value)| it["x-method"] == method && name.ends_with(suffix);
-    let found = documents().into_iter().find_map(|document| {
+    let found = documents(version).into_iter().find_map(|document| {
         let definitions = document["$defs"].as_object().expect("definitions");
         definitions.iter().find(fits)
     });
     found.unwrap_or_else(|| panic!("{method} has no {suffix} in the schema")).0.clone()
 }
 
-fn against(name: &str, body: &Value, message: &Value) {
+fn against(version: usize, name: &str, body: &Value, message: &Value) {
     static VALIDATORS: OnceLock<Mutex<HashMap<String, &'static Validator>>> = OnceLock::new();
     let mut validators = VALIDATORS.get_or_init(Mutex::default).lock().unwrap();
     // Only the unstable schema has this update and this field, in definitions that both have.
     let is_unstable = body["update"]["sessionUpdate"] == "subagent_update"
         || name == "PromptResponse" && body.get("usage").is_some();
-    let key = format!("{name} {is_unstable}");
+    let key = format!("{version} {name} {is_unstable}");
     let validator: &'static Validator = validators.entry(key).or_insert_with(|| {
         let holds = |it: &&Value| it["$defs"].get(name).is_some();
-        let mut documents = documents().into_iter().skip(usize::from(is_unstable));
+        let mut documents = documents(version).into_iter().skip(usize::from(is_unstable));
         let document = documents.find(holds).expect("a definition");
         let mut schema = json!({ "$ref": format!("#/$defs/{name}") });
         schema["$schema"] = document["$schema"].clone();

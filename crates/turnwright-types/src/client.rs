@@ -22,6 +22,12 @@ pub trait Client: Send + Sync + 'static {
     /// await this first, so that a client that stops reading does not fill our memory.
     fn wait_for_capacity(&self) -> BoxFuture<'_, ()>;
 
+    /// True if the client is told when the turn of a prompt begins, and when the user's words become a
+    /// message of the conversation.
+    fn follows_prompts(&self) -> bool {
+        false
+    }
+
     /// Asks the user to permit a tool call. Dropping the future withdraws the question.
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer>;
 

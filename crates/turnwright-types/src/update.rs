@@ -12,11 +12,25 @@ use crate::message::PromptPart;
 /// The name of the tool that runs commands, whose cards show a terminal.
 pub const COMMAND_TOOL: &str = "exec";
 
+/// Identifies a prompt among those of one connection.
+pub type PromptKey = u64;
+
 /// One message to the client about a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update {
     /// A part of an earlier prompt, when a conversation is replayed.
     UserChunk { message: MessageId, part: PromptPart },
+    /// The turn of this prompt begins. Only for a client that follows prompts.
+    TurnBegan(PromptKey),
+    /// The user's words have become a message of the conversation. Only for a client that follows
+    /// prompts.
+    UserMessage {
+        /// The prompt that has joined a running turn. `None` for the turn's own prompt, and for words
+        /// that did not come as a prompt.
+        prompt: Option<PromptKey>,
+        message: MessageId,
+        parts: Vec<PromptPart>,
+    },
     /// A piece of the model's answer, to be appended to the message.
     AgentText { message: MessageId, text: String },
     /// A piece of the model's reasoning, to be appended to the message.
@@ -168,6 +182,8 @@ pub struct TerminalDelta {
     pub text: String,
     /// How the command ended, once it has.
     pub exit: Option<TerminalExit>,
+    /// The output ends here, and the command goes on in the background.
+    pub goes_on: bool,
 }
 
 impl CallUpdate {

@@ -1,0 +1,263 @@
+//! The client of a session in version 2: updates, the session's state, and questions.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::encode;
+use super::prompts::{PromptLedger, send_state};
+use crate::acp::client::permission_answer;
+use crate::acp::user_question;
+use crate::acp::wire::schema;
+use turnwright_rpc::Peer;
+use turnwright_types::client::{
+    Client, FormOutcome, PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
+};
+use turnwright_types::effect::CallContent;
+use turnwright_types::ids::{CallId, SessionId, TerminalId};
+use turnwright_types::message::PromptPart;
+use turnwright_types::redact;
+use turnwright_types::update::{
+    COMMAND_TOOL, CallUpdate, PromptKey, TerminalDelta, ToolCallStatus, Update,
+};
+
+/// The user may be away for a long time; a day is as good as no limit.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The client of one session.
+pub(super) struct AcpClientV2 {
+    peer: Peer,
+    session: SessionId,
+    cwd: PathBuf,
+    /// Whether the client shows elicitation forms (R-EL-1).
+    forms: bool,
+    prompts: PromptLedger,
+    /// The prompt whose turn has begun last; no prompt has the key 0.
+    running: AtomicU64,
+    /// The commands whose cards are not final.
+    // Held only to look something up.
+    commands: Mutex<HashMap<CallId, ShownCommand>>,
+    /// One permit: the user is shown one question at a time, of whatever kind.
+    question_slot: Semaphore,
+}
+
+/// What the client is told of a command's terminal.
+#[derive(Debug, Default)]
+struct ShownCommand {
+    line: Option<String>,
+    /// Whether the command runs in the session's folder.
+    is_in_cwd: bool,
+    has_terminal: bool,
+}
+
+impl AcpClientV2 {
+    pub(super) fn new(
+        peer: Peer,
+        session: &SessionId,
+        cwd: PathBuf,
+        forms: bool,
+        prompts: PromptLedger,
+    ) -> AcpClientV2 {
+        AcpClientV2 {
+            peer,
+            session: session.clone(),
+            cwd,
+            forms,
+            prompts,
+            running: AtomicU64::new(0),
+            commands: Mutex::default(),
+            question_slot: Semaphore::new(1),
+        }
+    }
+
+    /// Tells the client that no turn runs.
+    pub(super) fn report_idle(&self) {
+        self.send_state("idle");
+    }
+
+    fn send_state(&self, state: &str) {
+        send_state(self.peer.outbox(), &self.session, json!({ "state": state }));
+    }
+
+    fn send(&self, update: &Value) {
+        let params = json!({ "sessionId": self.session.as_str(), "update": update });
+        self.peer.outbox().notify("session/update", &params);
+    }
+
+    fn session_id(&self) -> schema::SessionId {
+        schema::SessionId::new(self.session.to_arc())
+    }
+
+    /// The turn waits for the user until the returned value is dropped (R-TWO-8).
+    fn wait_for_user(&self) -> UserWait<'_> {
+        let is_running = self.prompts.is_running(self.running.load(Ordering::Relaxed));
+        if is_running {
+            self.send_state("requires_action");
+        }
+        UserWait { client: self, is_running }
+    }
+
+    /// Notes what a command is, for its terminal.
+    fn note_command(&self, id: &CallId, arguments: Option<&Value>) {
+        let Some(arguments) = arguments else { return };
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+        let mut commands = self.commands.lock();
+        let command = commands.entry(id.clone()).or_default();
+        command.line = text("command").map(str::to_owned);
+        command.is_in_cwd = text("workdir").or_else(|| text("cwd")).is_none();
+    }
+
+    /// Sends an update of a card, after that of the terminal that it shows.
+    fn update_call(&self, update: CallUpdate) {
+        let is_command = self.commands.lock().contains_key(&update.id);
+        if is_command {
+            self.note_command(&update.id, update.raw_input.as_ref());
+        }
+        for content in update.content.iter().flatten() {
+            if let CallContent::Terminal(terminal) = content {
+                self.announce_terminal(&update.id, terminal);
+            }
+        }
+        if matches!(update.status, ToolCallStatus::Completed | ToolCallStatus::Failed) {
+            self.commands.lock().remove(&update.id);
+        }
+        if let Some(delta) = &update.terminal {
+            // Nothing else of the card changes together with its terminal's output.
+            return self.update_terminal(&update.id, delta);
+        }
+        self.send(&encode::call_update(update));
+    }
+
+    fn announce_terminal(&self, call: &CallId, terminal: &TerminalId) {
+        let mut commands = self.commands.lock();
+        let Some(command) = commands.get_mut(call).filter(|it| !it.has_terminal) else { return };
+        command.has_terminal = true;
+        let mut update = json!({
+            "sessionUpdate": "terminal_update", "terminalId": terminal.to_arc().as_ref(),
+        });
+        if let Some(line) = &command.line {
+            update["command"] = line.as_str().into();
+        }
+        if command.is_in_cwd {
+            update["cwd"] = self.cwd.to_string_lossy().into();
+        }
+        drop(commands);
+        self.send(&update);
+    }
+
+    fn update_terminal(&self, call: &CallId, delta: &TerminalDelta) {
+        if !delta.text.is_empty() {
+            // Nobody can redact it once it is encoded.
+            let bytes = BASE64.encode(redact::text(&delta.text).as_bytes());
+            self.send(&json!({
+                "sessionUpdate": "terminal_output_chunk", "terminalId": call.as_str(),
+                "data": bytes,
+            }));
+        }
+        if let Some(exit) = delta.exit.as_ref().filter(|_| !delta.goes_on) {
+            self.send(&json!({
+                "sessionUpdate": "terminal_update", "terminalId": call.as_str(),
+                "exitStatus": { "exitCode": exit.code, "signal": exit.signal },
+            }));
+        }
+    }
+}
+
+/// A turn that waits for the user.
+struct UserWait<'a> {
+    client: &'a AcpClientV2,
+    is_running: bool,
+}
+
+impl Drop for UserWait<'_> {
+    fn drop(&mut self) {
+        if self.is_running {
+            self.client.send_state("running");
+        }
+    }
+}
+
+impl Client for AcpClientV2 {
+    fn update(&self, update: Update) {
+        match update {
+            Update::TurnBegan(prompt) => {
+                self.prompts.begin(prompt);
+                self.running.store(prompt, Ordering::Relaxed);
+                self.send_state("running");
+            }
+            Update::UserMessage { prompt, message, parts } => {
+                let own = parts.into_iter().filter(|it| !matches!(it, PromptPart::Context(_)));
+                self.send(&encode::user_message(&message, own));
+                let prompt: PromptKey =
+                    prompt.unwrap_or_else(|| self.running.load(Ordering::Relaxed));
+                self.prompts.answer(prompt, &message);
+            }
+            Update::ToolCall { ref id, ref name, ref raw_input, .. } => {
+                if name == COMMAND_TOOL {
+                    self.commands.lock().entry(id.clone()).or_default();
+                    self.note_command(id, raw_input.as_ref());
+                }
+                self.send(&encode::new_call(update));
+            }
+            Update::CallUpdate(update) => self.update_call(*update),
+            other => encode::send(self.peer.outbox(), &self.session, other),
+        }
+    }
+
+    fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.peer.outbox().wait_for_capacity())
+    }
+
+    fn follows_prompts(&self) -> bool {
+        true
+    }
+
+    fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
+        Box::pin(async {
+            let Ok(_slot) = self.question_slot.acquire().await else {
+                return PermissionAnswer::Cancelled;
+            };
+            let offered: Vec<_> = request.choices.iter().map(|it| it.kind).collect();
+            let params = encode::permission_request(self.session_id(), request);
+            let _waiting = self.wait_for_user();
+            match self.peer.request("session/request_permission", &params, QUESTION_TIMEOUT).await {
+                Ok(result) => permission_answer(&result, &offered),
+                Err(error) => PermissionAnswer::Unclear(error.to_string()),
+            }
+        })
+    }
+
+    fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply> {
+        Box::pin(async {
+            let Ok(_slot) = self.question_slot.acquire().await else { return UserReply::Cancelled };
+            let _waiting = self.forms.then(|| self.wait_for_user());
+            let (session, forms) = (self.session_id(), self.forms);
+            user_question::ask_user(&self.peer, session, forms, question, QUESTION_TIMEOUT).await
+        })
+    }
+
+    fn supports_forms(&self) -> bool {
+        self.forms
+    }
+
+    fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {
+        Box::pin(async {
+            if !self.forms {
+                return FormOutcome::Declined;
+            }
+            let Ok(_slot) = self.question_slot.acquire().await else {
+                return FormOutcome::Cancelled;
+            };
+            let _waiting = self.wait_for_user();
+            user_question::show_form(&self.peer, self.session_id(), form, QUESTION_TIMEOUT).await
+        })
+    }
+}

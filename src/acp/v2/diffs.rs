@@ -1,0 +1,101 @@
+//! File changes as version 2 shows them: which file has changed how, and a patch in the format of Git.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use turnwright_types::line_diff::unified_diff;
+
+/// The longest texts, in bytes, of which a patch is made. A client can read longer files itself.
+const MAX_TEXT: usize = 1024 * 1024;
+/// How long a patch may take; it is coarser after that.
+const PATCH_TIMEOUT: Duration = Duration::from_millis(50);
+/// The unchanged lines around a change.
+const CONTEXT: usize = 3;
+
+/// The content of a card that shows a change (R-TWO-12). `old` is `None` if the file is new.
+pub(super) fn diff(path: &Path, old: Option<&str>, new: &str) -> Value {
+    let operation = if old.is_none() { "add" } else { "modify" };
+    let change = json!({ "operation": operation, "path": path, "fileType": "text" });
+    let mut diff = json!({ "type": "diff", "changes": [change] });
+    if let Some(text) = patch(path, old, new) {
+        diff["patch"] = json!({ "format": "git_patch", "text": text });
+    }
+    diff
+}
+
+/// The patch. `None` for long texts, and for a path that is not text.
+fn patch(path: &Path, old: Option<&str>, new: &str) -> Option<String> {
+    if old.map_or(0, str::len).max(new.len()) > MAX_TEXT {
+        return None;
+    }
+    let path = quoted(path.to_str()?);
+    let deadline = Instant::now() + PATCH_TIMEOUT;
+    let hunks = unified_diff(old.unwrap_or_default(), new, CONTEXT, Some(deadline));
+    let mut text = format!("diff --git {path} {path}\n");
+    if old.is_none() {
+        text.push_str("new file mode 100644\n");
+    }
+    if !hunks.is_empty() {
+        let before = if old.is_none() { "/dev/null" } else { path.as_str() };
+        text.push_str(&format!("--- {before}\n+++ {path}\n{hunks}"));
+    }
+    Some(text)
+}
+
+/// A path as Git quotes it: as it is, unless it has unusual characters.
+fn quoted(path: &str) -> String {
+    let is_usual = |it: u8| (b' '..=b'~').contains(&it) && it != b'"' && it != b'\\';
+    if path.bytes().all(is_usual) {
+        return path.to_owned();
+    }
+    let mut text = String::from("\"");
+    for byte in path.bytes() {
+        match byte {
+            b'"' => text.push_str("\\\""),
+            b'\\' => text.push_str("\\\\"),
+            b'\n' => text.push_str("\\n"),
+            b'\t' => text.push_str("\\t"),
+            _ if is_usual(byte) => text.push(char::from(byte)),
+            _ => text.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    text.push('"');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_has_a_patch_with_absolute_paths() {
+        let table = [
+            (
+                "/w/a.txt",
+                Some("one\ntwo\n"),
+                "one\nTWO\n",
+                "modify",
+                "diff --git /w/a.txt /w/a.txt\n--- /w/a.txt\n+++ /w/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+TWO\n",
+            ),
+            (
+                "/w/ä b",
+                None,
+                "x",
+                "add",
+                "diff --git \"/w/\\303\\244 b\" \"/w/\\303\\244 b\"\nnew file mode 100644\n--- /dev/null\n\
+                 +++ \"/w/\\303\\244 b\"\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\n",
+            ),
+            ("/e", None, "", "add", "diff --git /e /e\nnew file mode 100644\n"),
+        ];
+        for (path, old, new, operation, patch) in table {
+            let shown = diff(Path::new(path), old, new);
+            assert_eq!(shown["changes"][0]["operation"], operation);
+            assert_eq!(shown["changes"][0]["path"], path);
+            assert_eq!(shown["patch"]["text"], patch);
+        }
+        let long = "x".repeat(MAX_TEXT + 1);
+        assert!(diff(Path::new("/w/a"), None, &long).get("patch").is_none());
+    }
+}

@@ -1,0 +1,169 @@
+//! Converts domain types to the wire types of version 2. What has the same shape in version 1 is converted by
+//! its encoder.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::diffs;
+use crate::acp::capabilities::ClientCaps;
+use crate::acp::to_wire;
+use crate::acp::wire::schema;
+use turnwright_rpc::Outbox;
+use turnwright_types::client::PermissionRequest;
+use turnwright_types::effect::{CallContent, escape_hidden_line, terminal_safe};
+use turnwright_types::ids::{MessageId, SessionId};
+use turnwright_types::message::PromptPart;
+use turnwright_types::update::{
+    CallUpdate, ConfigChoice, ConfigOption, ConfigOptionId, PlanEntry, SlashCommand, Update,
+};
+
+/// A session has one plan.
+const PLAN: &str = "plan";
+
+/// What every client of version 2 shows.
+const BASELINE: ClientCaps = ClientCaps {
+    notices: true,
+    compactions: true,
+    read: false,
+    write: false,
+    login: crate::acp::capabilities::LoginSupport::Unsupported,
+    forms: false,
+    terminal: false,
+    terminal_output: false,
+    subagents: false,
+};
+
+/// Sends an update that is not about prompts or tool calls.
+pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
+    let changed = match update {
+        Update::Plan(entries) => plan(&entries),
+        Update::Commands(commands) => json!({
+            "sessionUpdate": "available_commands_update",
+            "availableCommands": commands.into_iter().map(command).collect::<Vec<_>>(),
+        }),
+        Update::ConfigOptions(all) => json!({
+            "sessionUpdate": "config_option_update", "configOptions": settings(all),
+        }),
+        // The mode is one of the options, which are sent as well.
+        Update::Mode(_) => return,
+        same => {
+            if let Some(update) = to_wire::update(same, BASELINE, Path::new("")) {
+                let session = schema::SessionId::new(session.to_arc());
+                let params = schema::SessionNotification::new(session, update);
+                outbox.notify("session/update", &params);
+            }
+            return;
+        }
+    };
+    outbox.notify("session/update", &json!({ "sessionId": session.as_str(), "update": changed }));
+}
+
+fn value(it: &impl Serialize) -> Value {
+    serde_json::to_value(it).unwrap_or_default()
+}
+
+/// A message of the user.
+pub(super) fn user_message(id: &MessageId, parts: impl Iterator<Item = PromptPart>) -> Value {
+    let content: Vec<_> = parts.map(to_wire::prompt_block).collect();
+    json!({ "sessionUpdate": "user_message", "messageId": id.as_str(), "content": content })
+}
+
+/// The card of a new call.
+pub(super) fn new_call(call: Update) -> Value {
+    let mut card = card(call);
+    card["status"] = "pending".into();
+    card
+}
+
+/// New values for some fields of a call.
+pub(super) fn call_update(mut update: CallUpdate) -> Value {
+    let content = update.content.take();
+    let mut card = card(Update::CallUpdate(Box::new(update)));
+    if let Some(content) = content {
+        card["content"] = contents(content);
+    }
+    card
+}
+
+fn card(update: Update) -> Value {
+    let mut card =
+        to_wire::update(update, BASELINE, Path::new("")).map_or_else(|| json!({}), |it| value(&it));
+    card["sessionUpdate"] = "tool_call_update".into();
+    card
+}
+
+fn contents(contents: Vec<CallContent>) -> Value {
+    let convert = |content| match content {
+        CallContent::Diff { path, old, new } => diffs::diff(&path, old.as_deref(), &new),
+        same => value(&to_wire::call_content(same)),
+    };
+    contents.into_iter().map(convert).collect()
+}
+
+/// A question whether a call may run. The text of its content says why it is asked.
+pub(super) fn permission_request(
+    session: schema::SessionId,
+    mut request: PermissionRequest,
+) -> Value {
+    let content = std::mem::take(&mut request.content);
+    let words = content.iter().filter_map(|it| match it {
+        CallContent::Text(text) => Some(terminal_safe(text.clone())),
+        _ => None,
+    });
+    let description = words.collect::<Vec<_>>().join("\n\n");
+    let mut params = value(&to_wire::permission_request(session, request));
+    let mut call = params["toolCall"].take();
+    call["content"] = contents(content);
+    let mut asked = json!({
+        "sessionId": params["sessionId"].take(),
+        "title": call["title"].clone(),
+        "subject": { "type": "tool_call", "toolCall": call },
+        "options": params["options"].take(),
+    });
+    if !description.is_empty() {
+        asked["description"] = description.into();
+    }
+    if params["_meta"].is_object() {
+        asked["_meta"] = params["_meta"].take();
+    }
+    asked
+}
+
+fn plan(entries: &[PlanEntry]) -> Value {
+    let entries: Vec<_> = entries.iter().map(to_wire::plan_entry).collect();
+    json!({
+        "sessionUpdate": "plan_update",
+        "plan": { "type": "items", "planId": PLAN, "entries": entries },
+    })
+}
+
+fn command(it: SlashCommand) -> Value {
+    let mut command = json!({ "type": "command", "name": it.name, "description": it.description });
+    if let Some(hint) = it.hint {
+        command["input"] = json!({ "type": "text", "hint": hint });
+    }
+    command
+}
+
+/// The settings of a session as configuration options.
+pub(super) fn settings(all: Vec<ConfigOption>) -> Value {
+    let choice = |it: ConfigChoice| {
+        let name = escape_hidden_line(&it.name);
+        json!({ "value": it.value, "name": name, "description": it.description })
+    };
+    let option = |it: ConfigOption| {
+        let category = match it.id {
+            ConfigOptionId::Model => "model",
+            ConfigOptionId::Effort => "thought_level",
+            ConfigOptionId::Mode => "mode",
+        };
+        json!({
+            "type": "select", "configId": it.id.id(), "name": it.id.name(), "category": category,
+            "currentValue": it.current,
+            "options": it.choices.into_iter().map(choice).collect::<Vec<_>>(),
+        })
+    };
+    all.into_iter().map(option).collect()
+}

@@ -1,0 +1,142 @@
+//! Initialization and authentication in version 2.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::wire::{InitializeV2, LogIn, LogOut};
+use crate::acp::capabilities::{ClientCaps, LoginSupport, auth_methods};
+use crate::acp::connection::Connection;
+use crate::acp::extensions;
+use crate::acp::offer;
+use crate::acp::responder::Responder;
+use crate::acp::versions::Version;
+use crate::acp::wire::schema::AuthMethod;
+use crate::error::Error;
+use crate::session::Modalities;
+use turnwright_rpc::RequestId;
+
+#[expect(clippy::needless_pass_by_value, reason = "every handler gets its parameters by value")]
+pub(super) fn initialize(
+    connection: &mut Connection,
+    _: &RequestId,
+    params: Value,
+    reply: Responder<InitializeV2>,
+) {
+    let refused =
+        |why: &str| Error::InvalidParams(format!("Invalid parameters for initialize: {why}"));
+    let version = params.get("protocolVersion").and_then(Value::as_u64);
+    if !version.is_some_and(|it| (2..=u64::from(u16::MAX)).contains(&it)) {
+        return reply.fail(&refused("`protocolVersion` must be a number from 2 to 65535, as this connection speaks version 2"));
+    }
+    let info = |field: &str| params.get("info")?.get(field)?.as_str();
+    let (Some(name), Some(_)) = (info("name"), info("version")) else {
+        return reply.fail(&refused("`info` must have a `name` and a `version`"));
+    };
+    connection.host.store().set_client_name(info("title").unwrap_or(name));
+    let caps = client_caps(&params);
+    connection.client = Some(caps);
+    connection.version = Version::V2;
+    let task = offer::make(&connection.host, move |is_configured, modalities| {
+        let methods = auth_methods(is_configured, caps);
+        reply.ok(&response(&methods, modalities));
+        methods
+    });
+    connection.offer = offer::later(&connection.host, task);
+}
+
+/// What is not stated is not offered. Notices and compactions are a part of version 2.
+fn client_caps(params: &Value) -> ClientCaps {
+    let has = |place: &str| params.pointer(place).is_some_and(Value::is_object);
+    let login = if has("/capabilities/auth/terminal") {
+        LoginSupport::Terminal
+    } else {
+        LoginSupport::Unsupported
+    };
+    ClientCaps {
+        login,
+        forms: has("/capabilities/elicitation/form"),
+        notices: true,
+        compactions: true,
+        ..ClientCaps::default()
+    }
+}
+
+fn response(methods: &[AuthMethod], senses: Modalities) -> Value {
+    let mut prompts = json!({ "embeddedContext": {} });
+    if senses.images {
+        prompts["image"] = json!({});
+    }
+    if senses.audio {
+        prompts["audio"] = json!({});
+    }
+    let session = json!({
+        "prompt": prompts,
+        "mcp": { "stdio": {}, "http": {} },
+        "delete": {},
+        "additionalDirectories": {},
+        "fork": {},
+        "archive": {},
+        "status": {},
+        "title": {},
+        "systemPrompt": { "mode": { "override": {} } },
+    });
+    json!({
+        "protocolVersion": 2,
+        "info": {
+            "name": "turnwright", "title": "turnwright", "version": env!("CARGO_PKG_VERSION"),
+        },
+        "capabilities": { "session": session, "_meta": extensions::advertised_methods() },
+        "authMethods": methods.iter().filter_map(auth_method).collect::<Vec<_>>(),
+        "_meta": extensions::advertised_steering(),
+    })
+}
+
+fn auth_method(method: &AuthMethod) -> Option<Value> {
+    match method {
+        AuthMethod::Agent(it) => Some(json!({
+            "type": "agent", "methodId": it.id, "name": it.name, "description": it.description,
+        })),
+        AuthMethod::Terminal(it) => Some(json!({
+            "type": "terminal", "methodId": it.id, "name": it.name,
+            "description": it.description, "args": it.args, "env": [],
+        })),
+        _ => None,
+    }
+}
+
+/// The parameters of `auth/login`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LoginRequest {
+    method_id: String,
+}
+
+pub(super) fn log_in(
+    connection: &mut Connection,
+    _: &RequestId,
+    LoginRequest { method_id }: LoginRequest,
+    reply: Responder<LogIn>,
+) {
+    let (host, offer) = (&connection.host, connection.offer.clone());
+    let task = offer::authenticate(host, None, offer, method_id, reply.done(|()| json!({})));
+    // A session that is opened next finds the method in effect.
+    connection.offer = offer::later(host, task);
+}
+
+/// Stored keys stay: they belong to the user and not to this client.
+pub(super) fn log_out(
+    connection: &mut Connection,
+    _: &RequestId,
+    _: Value,
+    reply: Responder<LogOut>,
+) {
+    let (host, offer) = (connection.host.clone(), connection.offer.clone());
+    // A login that was requested before is finished first.
+    let task = async move {
+        let offer = offer.await;
+        host.log_out();
+        reply.ok(&json!({}));
+        offer
+    };
+    connection.offer = offer::later(&connection.host, task);
+}

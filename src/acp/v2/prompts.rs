@@ -1,0 +1,152 @@
+//! Prompts in version 2. A prompt is answered when its words are a message of the conversation. What follows
+//! is told by the state of the session, and an error is then no answer any more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::wire::PromptV2;
+use crate::acp::connection::Connection;
+use crate::acp::error::to_rpc;
+use crate::acp::from_wire;
+use crate::acp::responder::Responder;
+use crate::acp::to_wire::token_usage;
+use crate::acp::wire::RequestMethod;
+use crate::acp::wire::schema::PromptRequest;
+use crate::completion::Completion;
+use crate::error::Error;
+use turnwright_rpc::{Outbox, RequestId};
+use turnwright_types::ids::{MessageId, SessionId};
+use turnwright_types::message::{PromptEnd, StopReason};
+use turnwright_types::update::PromptKey;
+
+/// The prompts of a connection that are not answered, or whose turns have not ended. Clones share them.
+// Held only to look something up.
+#[derive(Clone, Default)]
+pub(in crate::acp) struct PromptLedger(Arc<Mutex<HashMap<PromptKey, OpenPrompt>>>);
+
+struct OpenPrompt {
+    /// `None` once the prompt is answered. The request can be cancelled until then.
+    reply: Option<(Responder<PromptV2>, Arc<()>)>,
+    /// Whether its turn has begun.
+    has_begun: bool,
+}
+
+impl PromptLedger {
+    fn add(&self, key: PromptKey, reply: Responder<PromptV2>, in_flight: Arc<()>) {
+        let prompt = OpenPrompt { reply: Some((reply, in_flight)), has_begun: false };
+        self.0.lock().insert(key, prompt);
+    }
+
+    /// The turn of a prompt begins.
+    pub(super) fn begin(&self, key: PromptKey) {
+        if let Some(prompt) = self.0.lock().get_mut(&key) {
+            prompt.has_begun = true;
+        }
+    }
+
+    /// Whether the turn of a prompt runs.
+    pub(super) fn is_running(&self, key: PromptKey) -> bool {
+        self.0.lock().get(&key).is_some_and(|it| it.has_begun)
+    }
+
+    /// Answers a prompt, whose words are this message (R-TWO-7). One without a turn has joined the running one.
+    pub(super) fn answer(&self, key: PromptKey, message: &MessageId) {
+        let mut prompts = self.0.lock();
+        let Some(prompt) = prompts.get_mut(&key) else { return };
+        let reply = prompt.reply.take();
+        if !prompt.has_begun {
+            prompts.remove(&key);
+        }
+        drop(prompts);
+        if let Some((reply, _)) = reply {
+            reply.ok(&json!({ "messageId": message.as_str() }));
+        }
+    }
+
+    fn remove(&self, key: PromptKey) -> Option<OpenPrompt> {
+        self.0.lock().remove(&key)
+    }
+
+    /// Whether the prompt waits for the running turn to read it: it has no turn of its own.
+    fn has_joined(&self, key: PromptKey, result: &Result<PromptEnd, Error>) -> bool {
+        let is_end = matches!(result, Ok(end) if end.stop != StopReason::Cancelled);
+        is_end && self.0.lock().get(&key).is_some_and(|it| !it.has_begun)
+    }
+}
+
+/// What is left to do when a prompt has ended, also if nobody says how.
+struct PromptEnding {
+    key: PromptKey,
+    session: SessionId,
+    prompts: PromptLedger,
+    outbox: Outbox,
+    is_over: bool,
+}
+
+impl PromptEnding {
+    fn end(&mut self, result: Result<PromptEnd, Error>) {
+        self.is_over = true;
+        if self.prompts.has_joined(self.key, &result) {
+            return;
+        }
+        let Some(OpenPrompt { reply, has_begun }) = self.prompts.remove(self.key) else { return };
+        if let Some((reply, _)) = reply {
+            reply.fail(result.as_ref().err().unwrap_or(&Error::Cancelled));
+        }
+        if has_begun {
+            send_state(&self.outbox, &self.session, idle(result));
+        }
+    }
+}
+
+impl Drop for PromptEnding {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.end(Err(Error::Internal { place: PromptV2::NAME }));
+        }
+    }
+}
+
+/// The state of a session whose turn has ended like this.
+fn idle(result: Result<PromptEnd, Error>) -> Value {
+    match result {
+        Ok(PromptEnd { stop, usage }) => {
+            let mut state = json!({ "state": "idle", "stopReason": stop.as_str() });
+            if let Some(usage) = token_usage(usage) {
+                state["usage"] = serde_json::to_value(usage).unwrap_or_default();
+            }
+            state
+        }
+        Err(error) => json!({ "state": "idle", "stopReason": "error", "error": to_rpc(&error) }),
+    }
+}
+
+/// Sends the state of a session.
+pub(super) fn send_state(outbox: &Outbox, session: &SessionId, mut state: Value) {
+    state["sessionUpdate"] = "state_update".into();
+    outbox.notify("session/update", &json!({ "sessionId": session.as_str(), "update": state }));
+}
+
+pub(super) fn prompt(
+    connection: &mut Connection,
+    id: &RequestId,
+    params: PromptRequest,
+    reply: Responder<PromptV2>,
+) {
+    let session = SessionId::from(params.session_id.0.as_ref());
+    let Some(handle) = connection.sessions.get(&session).filter(|it| it.is_open()) else {
+        return reply.fail(&Error::SessionNotFound(session.to_string()));
+    };
+    let prompt = match from_wire::prompt(params.prompt) {
+        Ok(prompt) => prompt,
+        Err(error) => return reply.fail(&error),
+    };
+    let (key, in_flight) = connection.in_flight.register_prompt(id.clone(), session.clone());
+    connection.prompts.add(key, reply, in_flight);
+    let (prompts, outbox) = (connection.prompts.clone(), connection.peer.outbox().clone());
+    let mut ending = PromptEnding { key, session, prompts, outbox, is_over: false };
+    handle.prompt(key, prompt, Completion::new(move |result| ending.end(result)));
+}

@@ -1,0 +1,56 @@
+//! Version 2 of the protocol where it takes a process: commands and their terminals (R-TWO-11).
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, says};
+
+fn of_kind(agent: &TestAgent, kind: &str) -> Vec<Value> {
+    agent.updates().into_iter().filter(|it| it["sessionUpdate"] == kind).collect()
+}
+
+#[test]
+fn v2_terminals_are_the_agents_and_have_bytes_and_an_exit_status() {
+    let command = "printf 'one\\033[1mtwo\\n'; exit 3";
+    let run = calls("exec", &json!({ "command": command }));
+    let mut agent = TestAgent::builder()
+        .v2()
+        .model(json!([run, says("Done.")]))
+        .permission("allow_once")
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let card = of_kind(&agent, "tool_call_update").pop().unwrap();
+    let terminal = &card["toolCallId"];
+    assert_eq!(card["content"], json!([{ "type": "terminal", "terminalId": terminal }]));
+    let states = of_kind(&agent, "terminal_update");
+    let (first, last) = (&states[0], &states[states.len() - 1]);
+    assert_eq!((&first["terminalId"], &first["command"]), (terminal, &json!(command)));
+    assert_eq!(first["cwd"], json!(agent.workspace()));
+    assert_eq!(last["exitStatus"]["exitCode"], 3);
+    let bytes: Vec<u8> = of_kind(&agent, "terminal_output_chunk")
+        .iter()
+        .flat_map(|it| BASE64.decode(it["data"].as_str().unwrap()).unwrap())
+        .collect();
+    assert_eq!(String::from_utf8(bytes).unwrap(), "one\u{1b}[1mtwo\n");
+    let kinds: Vec<_> = agent.updates().iter().map(|it| it["sessionUpdate"].clone()).collect();
+    let shown = agent.updates().iter().position(|it| it["content"][0]["type"] == "terminal");
+    let announced = kinds.iter().position(|it| it == "terminal_update");
+    assert!(announced < shown, "{kinds:?}");
+}
+
+#[test]
+fn v2_terminals_show_no_key() {
+    let run = calls("exec", &json!({ "command": "echo sk-test-secret-0123456789" }));
+    let mut agent = TestAgent::builder()
+        .v2()
+        .variable("DEEPSEEK_API_KEY", "sk-test-secret-0123456789")
+        .model(json!([run, says("Done.")]))
+        .permission("allow_once")
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let chunks = of_kind(&agent, "terminal_output_chunk");
+    let bytes = chunks.iter().flat_map(|it| BASE64.decode(it["data"].as_str().unwrap()).unwrap());
+    let text = String::from_utf8(bytes.collect()).unwrap();
+    assert!(!text.is_empty() && !text.contains("0123456789"), "{text}");
+}

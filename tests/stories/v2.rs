@@ -1,0 +1,539 @@
+//! Version 2 of the protocol (R-TWO-1 to R-TWO-17): what a client of it is told and may ask for. The test client checks every line
+//! against the schema of that version.
+
+use serde_json::{Value, json};
+use turnwright_testing::session_requests::{code, result};
+
+use crate::agent::{TestAgent, TestAgentBuilder, calls, prompt, says};
+
+fn v2() -> TestAgentBuilder {
+    TestAgent::builder().v2()
+}
+
+fn initialize(version: u64) -> Value {
+    json!({
+        "protocolVersion": version, "capabilities": {}, "info": { "name": "test", "version": "1" },
+    })
+}
+
+fn write(path: &str) -> Value {
+    calls("write_file", &json!({ "path": path, "content": "new\n" }))
+}
+
+/// The updates of a kind.
+fn updates_of(agent: &TestAgent, kind: &str) -> Vec<Value> {
+    let updates = agent.updates().into_iter();
+    updates.filter(|it| it["sessionUpdate"] == kind).collect()
+}
+
+/// What the client was told of turns, questions and prompts, a word each.
+fn lifecycle(agent: &TestAgent) -> Vec<String> {
+    let words = agent.log.iter().filter_map(|message| {
+        let update = &message["params"]["update"];
+        let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+        match (message["method"].as_str(), update["sessionUpdate"].as_str()) {
+            (_, Some("state_update")) => {
+                let state = format!("{} {}", text(&update["state"]), text(&update["stopReason"]));
+                Some(state.trim_end().to_owned())
+            }
+            (_, Some("user_message")) => {
+                Some(format!("said {}", text(&update["content"][0]["text"])))
+            }
+            (Some("session/request_permission"), _) => Some("asked".to_owned()),
+            (Some("$/cancel_request"), _) => Some("withdrawn".to_owned()),
+            (None, _) if message["result"]["messageId"].is_string() => Some("inserted".to_owned()),
+            (None, _) if message["error"]["code"].is_number() => {
+                Some(format!("error {}", message["error"]["code"]))
+            }
+            _ => None,
+        }
+    });
+    words.collect()
+}
+
+#[test]
+fn v2_version_the_highest_version_up_to_the_requested_one_is_the_answer() {
+    for (requested, version) in [(1, 1), (2, 2), (3, 2), (65_535, 2)] {
+        let mut agent = TestAgent::builder().v2().spawn();
+        let answer = agent.call("initialize", &initialize(requested));
+        assert_eq!(answer["result"]["protocolVersion"], version, "asked for {requested}");
+    }
+    let mut agent = v2().spawn();
+    let answer = agent.call("initialize", &initialize(0));
+    assert_eq!(code(&answer), -32022, "{answer}");
+    assert_eq!(answer["error"]["data"], json!({ "requested": 0, "supported": [1, 2] }));
+    assert_eq!(code(&agent.call("session/list", &json!({}))), -32600, "it is not initialized");
+    assert_eq!(agent.call("initialize", &initialize(2))["result"]["protocolVersion"], 2);
+}
+
+#[test]
+fn v2_version_the_first_initialize_fixes_it() {
+    let mut agent = v2().initialize();
+    assert_eq!(code(&agent.call("initialize", &initialize(1))), -32602);
+    assert_eq!(agent.call("initialize", &initialize(3))["result"]["protocolVersion"], 2);
+    let mut agent = v2().spawn();
+    for params in [
+        json!({ "protocolVersion": 2 }),
+        json!({ "protocolVersion": 2, "info": { "name": "test" } }),
+        json!({ "protocolVersion": 65_536, "info": { "name": "test", "version": "1" } }),
+    ] {
+        assert_eq!(code(&agent.call("initialize", &params)), -32602, "{params}");
+    }
+    agent.call("initialize", &initialize(2));
+    for method in ["session/load", "session/set_mode", "session/set_model", "authenticate"] {
+        assert_eq!(code(&agent.call(method, &json!({}))), -32601, "{method}");
+    }
+    agent.send_line(r#"{"jsonrpc":"2.0","id":null,"method":"session/list","params":{}}"#);
+    let answer = agent.wait_for("an error", |it| it["error"]["code"] == -32600);
+    assert!(answer["id"].is_null());
+}
+
+#[test]
+fn v2_initialize_markers_are_objects_and_what_is_offered_is_there() {
+    let mut agent = v2().spawn();
+    let answer = result(agent.call("initialize", &initialize(2)));
+    assert_eq!(answer["info"]["name"], "turnwright");
+    assert_eq!(answer["info"]["version"], env!("CARGO_PKG_VERSION"));
+    let session = &answer["capabilities"]["session"];
+    for (name, value) in session.as_object().unwrap() {
+        assert!(value.is_object(), "{name}: {value}");
+    }
+    assert_eq!(session["mcp"], json!({ "stdio": {}, "http": {} }));
+    let table = [
+        ("session/list", true),
+        ("session/resume", true),
+        ("session/close", true),
+        ("session/delete", session["delete"].is_object()),
+        ("session/fork", session["fork"].is_object()),
+        ("session/archive", session["archive"].is_object()),
+        ("session/unarchive", session["archive"].is_object()),
+        ("session/status", session["status"].is_object()),
+        ("session/set_title", session["title"].is_object()),
+        ("auth/login", true),
+        ("auth/status", answer.pointer("/capabilities/auth/status").is_some()),
+        ("providers/list", answer["capabilities"]["providers"].is_object()),
+    ];
+    for (method, offered) in table {
+        let answer = agent.call(method, &json!([[]]));
+        assert_eq!(answer["error"]["code"] != -32601, offered, "{method}: {answer}");
+    }
+}
+
+#[test]
+fn v2_auth_login_and_logout_hold_for_the_sessions_that_follow() {
+    let mut agent = TestAgent::unconfigured().v2().spawn();
+    let answer = result(agent.call("initialize", &initialize(2)));
+    let method = &answer["authMethods"][0];
+    assert_eq!((&method["methodId"], &method["type"]), (&json!("offline"), &json!("agent")));
+    let new = json!({ "cwd": agent.workspace() });
+    assert_eq!(code(&agent.call("session/new", &new)), -32000);
+    assert_eq!(code(&agent.call("auth/login", &json!({ "methodId": "login" }))), -32602);
+    let login = json!({ "methodId": "offline" });
+    assert_eq!(agent.call("auth/login", &login)["result"], json!({}));
+    result(agent.call("session/new", &new));
+    assert_eq!(agent.call("auth/logout", &json!({}))["result"], json!({}));
+    assert_eq!(code(&agent.call("session/new", &new)), -32000);
+
+    let mut agent = v2().start();
+    assert_eq!(agent.call("auth/logout", &json!({}))["result"], json!({}));
+    let new = json!({ "cwd": agent.workspace() });
+    assert_eq!(code(&agent.call("session/new", &new)), -32000, "also with a configured model");
+    assert_eq!(agent.turn("hi"), "end_turn", "open sessions stay");
+    let login = json!({ "methodId": "configured" });
+    assert_eq!(agent.call("auth/login", &login)["result"], json!({}));
+    result(agent.call("session/new", &new));
+}
+
+#[test]
+fn v2_auth_a_terminal_login_is_offered_to_a_client_with_terminals() {
+    let mut agent = TestAgent::unconfigured().v2().spawn();
+    let mut params = initialize(2);
+    params["capabilities"] = json!({ "auth": { "terminal": {} } });
+    let answer = result(agent.call("initialize", &params));
+    let method = &answer["authMethods"][1];
+    assert_eq!((&method["type"], &method["args"]), (&json!("terminal"), &json!(["login"])));
+    assert_eq!(method["env"], json!([]));
+}
+
+#[test]
+fn v2_prompt_is_answered_when_it_is_a_message_and_the_state_tells_the_rest() {
+    let usage = json!({ "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15 });
+    let reply = json!([{ "thought": "Hm." }, { "text": "Hello." }, { "usage": usage }]);
+    let mut agent = v2().model(json!([reply])).start();
+    let id = agent.prompt("hi");
+    let answer = result(agent.answer_to(&id));
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert_eq!(lifecycle(&agent), ["running", "said hi", "inserted", "idle end_turn"]);
+    let said = &updates_of(&agent, "user_message")[0];
+    assert_eq!(said["messageId"], answer["messageId"]);
+    assert_eq!(said["content"], json!([{ "type": "text", "text": "hi" }]), "nothing of ours");
+    let ids: Vec<_> = ["agent_thought_chunk", "agent_message_chunk"]
+        .map(|kind| updates_of(&agent, kind)[0]["messageId"].clone())
+        .into();
+    assert!(ids.iter().all(|it| it.is_string() && *it != answer["messageId"]), "{ids:?}");
+    let idle = updates_of(&agent, "state_update").pop().unwrap();
+    assert_eq!(
+        (&idle["usage"]["inputTokens"], &idle["usage"]["outputTokens"]),
+        (&json!(10), &json!(5))
+    );
+}
+
+#[test]
+fn v2_prompt_of_a_command_is_a_message_too() {
+    let mut agent = v2().start();
+    let id = agent.prompt("/help");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert_eq!(lifecycle(&agent), ["running", "said /help", "inserted", "idle end_turn"]);
+}
+
+#[test]
+fn v2_prompt_behind_a_turn_is_inserted_when_its_own_begins() {
+    let mut agent = v2().model(json!([write("x"), says("First."), says("Second.")])).start();
+    let first = agent.prompt("first");
+    let question = agent.wait_for_request("session/request_permission");
+    let second = agent.prompt("second");
+    agent.sync();
+    assert!(!agent.log.iter().any(|it| it["id"] == second && it.get("method").is_none()));
+    agent.choose(&question, "allow_once");
+    assert_eq!(agent.stop_reason(&first), "end_turn");
+    assert_eq!(agent.stop_reason(&second), "end_turn");
+    let expected = [
+        "running",
+        "said first",
+        "inserted",
+        "requires_action",
+        "asked",
+        "error -32601",
+        "running",
+        "idle end_turn",
+        "running",
+        "said second",
+        "inserted",
+        "idle end_turn",
+    ];
+    assert_eq!(lifecycle(&agent), expected);
+}
+
+#[test]
+fn v2_prompt_errors_after_the_insertion_end_the_turn_and_errors_before_it_are_answers() {
+    let refuses = json!([{ "status": 400, "body": { "error": { "message": "no such thing" } } }]);
+    let mut agent = v2().model(json!([refuses, says("Now.")])).start();
+    let id = agent.prompt("hi");
+    assert_eq!(agent.stop_reason(&id), "error");
+    assert_eq!(lifecycle(&agent), ["running", "said hi", "inserted", "idle error"]);
+    let error = updates_of(&agent, "state_update").pop().unwrap()["error"].take();
+    assert_eq!(error["code"], -32603);
+    assert!(error["message"].as_str().unwrap().contains("no such thing"), "{error}");
+    assert_eq!(agent.turn("again"), "end_turn");
+
+    let before = lifecycle(&agent).len();
+    for prompt in [json!([]), json!([{ "type": "hologram" }]), json!([{ "type": "text" }])] {
+        let params = json!({ "sessionId": agent.session, "prompt": prompt });
+        assert_eq!(code(&agent.call("session/prompt", &params)), -32602, "{params}");
+    }
+    assert_eq!(code(&agent.call("session/prompt", &prompt("nobody", "hi"))), -32002);
+    assert_eq!(
+        lifecycle(&agent)[before..],
+        ["error -32602", "error -32602", "error -32602", "error -32002"]
+    );
+}
+
+#[test]
+fn v2_cancel_ends_the_turn_withdraws_the_question_and_refuses_what_waits() {
+    let mut agent = v2().model(json!([write("x")])).start();
+    let first = agent.prompt("first");
+    let question = agent.wait_for_request("session/request_permission");
+    let waiting = agent.prompt("second");
+    agent.sync();
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&first), "cancelled");
+    assert_eq!(code(&agent.answer_to(&waiting)), -32800);
+    agent.choose(&question, "allow_once");
+    agent.sync();
+    let words = lifecycle(&agent);
+    assert!(words.contains(&"withdrawn".to_owned()), "{words:?}");
+    assert_eq!(words.iter().filter(|it| it.starts_with("idle")).count(), 1, "{words:?}");
+    assert!(!agent.path("x").exists(), "a late answer must not count");
+    assert_eq!(agent.turn("again"), "end_turn");
+}
+
+#[test]
+fn v2_cancel_of_a_request_concerns_a_prompt_until_it_is_inserted() {
+    let slow = json!([{ "text": "Working ", "chunks": 10, "every_ms": 20 }]);
+    let mut agent = v2().model(json!([slow])).start();
+    let first = agent.prompt("first");
+    agent.wait_for_update("agent_message_chunk");
+    let second = agent.prompt("second");
+    agent.notify("$/cancel_request", &json!({ "requestId": second }));
+    agent.notify("$/cancel_request", &json!({ "requestId": first }));
+    assert_eq!(code(&agent.answer_to(&second)), -32800);
+    assert_eq!(agent.stop_reason(&first), "end_turn", "its request had been answered");
+}
+
+#[test]
+fn v2_tool_calls_are_upserts_and_edits_have_changes_and_a_patch() {
+    let mut agent = v2()
+        .file("a.txt", "old\n")
+        .model(json!([write("a.txt"), write("b.txt"), says("Done.")]))
+        .permission("allow_once")
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let updates = updates_of(&agent, "tool_call_update");
+    assert!(updates_of(&agent, "tool_call").is_empty());
+    let first = &updates[0];
+    assert_eq!((&first["name"], &first["kind"]), (&json!("write_file"), &json!("edit")));
+    let mut statuses: Vec<_> = updates.iter().filter_map(|it| it["status"].as_str()).collect();
+    statuses.dedup();
+    assert_eq!(
+        statuses,
+        ["pending", "in_progress", "completed", "pending", "in_progress", "completed"]
+    );
+    let path = |name: &str| agent.path(name).to_str().unwrap().to_owned();
+    let last = |name: &str| {
+        let is_done = |it: &&Value| it["status"] == "completed" && it.to_string().contains(name);
+        updates.iter().find(is_done).unwrap()["content"][0].clone()
+    };
+    let (edited, added) = (last("a.txt"), last("b.txt"));
+    let change = |operation: &str, name: &str| json!([{ "operation": operation, "path": path(name), "fileType": "text" }]);
+    assert_eq!(edited["changes"], change("modify", "a.txt"));
+    assert_eq!(added["changes"], change("add", "b.txt"));
+    let file = path("a.txt");
+    let patch =
+        format!("diff --git {file} {file}\n--- {file}\n+++ {file}\n@@ -1 +1 @@\n-old\n+new\n");
+    assert_eq!(edited["patch"], json!({ "format": "git_patch", "text": patch }));
+    let text = added["patch"]["text"].as_str().unwrap();
+    assert!(text.contains("new file mode") && text.contains("--- /dev/null"), "{text}");
+}
+
+#[test]
+fn v2_permission_has_a_title_and_a_subject_and_only_a_known_yes_counts() {
+    let selected = |id: &str| json!({ "outcome": { "outcome": "selected", "optionId": id } });
+    let answers = [
+        (selected("allow_once"), true),
+        (selected("reject_once"), false),
+        (selected("allow_everything"), false),
+        (json!({ "outcome": { "outcome": "_postponed" } }), false),
+        (json!({ "outcome": { "outcome": "allowed", "optionId": "allow_once" } }), false),
+    ];
+    for (answer, is_yes) in answers {
+        let mut agent = v2().model(json!([write("x"), says("Done.")])).start();
+        let id = agent.prompt("go");
+        let question = agent.wait_for_request("session/request_permission");
+        let params = &question["params"];
+        assert_eq!(params["title"], "Create x");
+        let subject = &params["subject"];
+        assert_eq!(subject["type"], "tool_call");
+        let card = &updates_of(&agent, "tool_call_update")[0];
+        assert_eq!(subject["toolCall"]["toolCallId"], card["toolCallId"]);
+        assert_eq!(subject["toolCall"]["content"][0]["changes"][0]["operation"], "add");
+        assert_eq!(params["options"][0]["kind"], "allow_once");
+        agent.respond(&question, &answer);
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        assert_eq!(agent.path("x").exists(), is_yes, "{answer}");
+    }
+    let mut agent = v2().model(json!([calls("exec", &json!({ "command": "touch x" }))])).start();
+    agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission");
+    let why = question["params"]["description"].as_str().unwrap();
+    assert!(why.contains("touch x"), "{why}");
+    agent.cancel();
+}
+
+#[test]
+fn v2_elicitation_requires_action() {
+    let ask = calls("ask_user", &json!({ "question": "Which?", "options": ["a", "b"] }));
+    let forms = json!({ "elicitation": { "form": {} } });
+    let mut agent = v2().model(json!([ask, says("Thanks.")])).capabilities(forms).start();
+    let id = agent.prompt("go");
+    let request = agent.wait_for_request("elicitation/create");
+    assert_eq!(lifecycle(&agent).last().unwrap(), "requires_action");
+    agent.respond(&request, &json!({ "action": "accept", "content": { "answer": "b" } }));
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert_eq!(lifecycle(&agent)[3..], ["requires_action", "running", "idle end_turn"]);
+}
+
+#[test]
+fn v2_modes_are_configuration_options() {
+    let mut agent = v2().initialize();
+    let new = json!({ "cwd": agent.workspace() });
+    let opened = result(agent.call("session/new", &new));
+    assert!(opened.get("modes").is_none());
+    let options = opened["configOptions"].as_array().unwrap();
+    let ids: Vec<_> = options.iter().map(|it| it["configId"].as_str().unwrap()).collect();
+    assert!(ids.contains(&"mode") && ids.contains(&"model"), "{ids:?}");
+    agent.session = opened["sessionId"].as_str().unwrap().to_owned();
+    let set = |id: &str, kind: &str, value: Value| json!({ "sessionId": opened["sessionId"], "configId": id, "type": kind, "value": value });
+    let changed =
+        result(agent.call("session/set_config_option", &set("mode", "id", json!("plan"))));
+    let mode = |all: &Value| {
+        let all = all["configOptions"].as_array().unwrap();
+        all.iter().find(|it| it["configId"] == "mode").unwrap()["currentValue"].clone()
+    };
+    assert_eq!(mode(&changed), "plan");
+    for bad in [
+        set("colour", "id", json!("red")),
+        set("mode", "id", json!("reckless")),
+        set("mode", "boolean", json!(true)),
+        set("mode", "_range", json!("plan")),
+        json!({ "sessionId": opened["sessionId"], "configId": "mode", "value": "ask" }),
+    ] {
+        assert_eq!(code(&agent.call("session/set_config_option", &bad)), -32602, "{bad}");
+    }
+    // A change of another origin is told.
+    assert_eq!(agent.turn("/mode ask"), "end_turn");
+    agent.sync();
+    let told = updates_of(&agent, "config_option_update");
+    assert_eq!(mode(told.last().unwrap()), "ask");
+}
+
+#[test]
+fn v2_resume_replays_with_the_same_ids_and_tells_the_state() {
+    let replies = json!([write("x"), says("Done.")]);
+    let mut agent = v2().model(replies).permission("allow_once").start();
+    let id = agent.prompt("go");
+    let message = result(agent.answer_to(&id))["messageId"].clone();
+    agent.stop_reason(&id);
+    let session = agent.session.clone();
+    let live = updates_of(&agent, "agent_message_chunk")[0]["messageId"].clone();
+    agent.restart();
+
+    let cwd = json!(agent.workspace());
+    let resume = |from: Value| json!({ "sessionId": session, "cwd": cwd, "replayFrom": from });
+    let (plain, replayed) = (resume(Value::Null), resume(json!({ "type": "start" })));
+    for bad in [json!({ "type": "end" }), json!("start"), json!({})] {
+        assert_eq!(code(&agent.call("session/resume", &resume(bad))), -32602);
+    }
+    result(agent.call("session/resume", &plain));
+    let kinds = |agent: &TestAgent| -> Vec<String> {
+        let updates = agent.updates();
+        updates.iter().map(|it| it["sessionUpdate"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(kinds(&agent), ["available_commands_update", "state_update"]);
+    agent.clear_log();
+    let answer = result(agent.call("session/resume", &replayed));
+    assert!(answer["configOptions"].is_array());
+    let at = |kind: &str| kinds(&agent).iter().position(|it| it == kind).unwrap();
+    assert!(at("user_message_chunk") < at("tool_call_update"));
+    assert!(at("tool_call_update") < at("agent_message_chunk"));
+    assert_eq!(kinds(&agent).last().unwrap(), "state_update", "the last before the answer");
+    assert_eq!(updates_of(&agent, "state_update")[0]["state"], "idle");
+    assert_eq!(updates_of(&agent, "user_message_chunk")[0]["messageId"], message);
+    assert_eq!(updates_of(&agent, "agent_message_chunk")[0]["messageId"], live);
+    let card = updates_of(&agent, "tool_call_update").pop().unwrap();
+    assert_eq!(card["content"][0]["changes"][0]["operation"], "add");
+    assert_eq!(agent.turn("and now?"), "end_turn");
+}
+
+#[test]
+fn v2_sessions_are_listed_forked_closed_and_deleted() {
+    let mut agent = v2().model(json!([says("Hello.")])).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let listed = result(agent.call("session/list", &json!({})));
+    assert_eq!(listed["sessions"][0]["sessionId"], agent.session.as_str());
+    assert_eq!(code(&agent.call("session/list", &json!({ "cursor": "nowhere" }))), -32602);
+    let (session, cwd) = (json!(agent.session), json!(agent.workspace()));
+    let copy = result(agent.call("session/fork", &json!({ "sessionId": session, "cwd": cwd })));
+    assert!(copy["sessionId"] != session && copy["configOptions"].is_array());
+    for _ in 0..2 {
+        let closed = agent.call("session/close", &json!({ "sessionId": session }));
+        assert_eq!(closed["result"], json!({}), "closing what is not open succeeds");
+    }
+    assert_eq!(
+        code(&agent.call("session/prompt", &prompt(session.as_str().unwrap(), "hi"))),
+        -32002
+    );
+    result(agent.call("session/delete", &json!({ "sessionId": session })));
+    let params = json!({ "sessionId": session, "cwd": cwd });
+    assert_eq!(code(&agent.call("session/resume", &params)), -32002);
+}
+
+#[test]
+fn v2_close_ends_the_turn_before_it_is_answered() {
+    let mut agent = v2().model(json!([json!([{ "text": "Hm" }, { "hang": true }])])).start();
+    agent.prompt("go");
+    agent.wait_for_update("agent_message_chunk");
+    let waiting = agent.prompt("next");
+    let params = json!({ "sessionId": agent.session });
+    let closing = agent.request("session/close", &params);
+    agent.answer_to(&closing);
+    assert_eq!(code(&agent.answer_to(&waiting)), -32800);
+    let place = |fits: &dyn Fn(&Value) -> bool| agent.log.iter().position(fits).unwrap();
+    let idle = place(&|it| it["params"]["update"]["stopReason"] == "cancelled");
+    assert!(idle < place(&|it| it["id"] == closing && it["result"].is_object()));
+}
+
+#[test]
+fn v2_mcp_servers_need_a_type_that_was_offered() {
+    let mut agent = v2().initialize();
+    let stdio = json!({ "name": "x", "command": "/bin/true", "args": [], "env": [] });
+    let with = |kind: &str| {
+        let mut server = stdio.clone();
+        server["type"] = kind.into();
+        server["url"] = "http://localhost:1/".into();
+        server
+    };
+    for bad in [stdio.clone(), with("sse"), with("acp"), with("_pigeon"), json!(5)] {
+        let params = json!({ "cwd": agent.workspace(), "mcpServers": [bad] });
+        assert_eq!(code(&agent.call("session/new", &params)), -32602, "{params}");
+    }
+    for good in [json!([]), json!([with("http")])] {
+        let params = json!({ "cwd": agent.workspace(), "mcpServers": good });
+        result(agent.call("session/new", &params));
+    }
+}
+
+#[test]
+fn v2_plans_commands_and_notices_have_their_forms() {
+    let entries = json!([{ "content": "look", "status": "pending", "priority": "high" }]);
+    let plan = calls("plan", &json!({ "entries": entries }));
+    let limited = json!([{ "status": 429, "headers": { "Retry-After": "1" }, "body": {} }]);
+    let mut agent = v2().model(json!([plan, limited, says("Done.")])).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let shown = updates_of(&agent, "plan_update");
+    assert_eq!(shown.len(), 1);
+    assert_eq!(shown[0]["plan"], json!({ "type": "items", "planId": "plan", "entries": entries }));
+    let commands = updates_of(&agent, "available_commands_update")[0].clone();
+    let steer = commands["availableCommands"].as_array().unwrap();
+    let steer = steer.iter().find(|it| it["name"] == "compact").unwrap();
+    assert_eq!((&steer["type"], &steer["input"]["type"]), (&json!("command"), &json!("text")));
+    let notices = updates_of(&agent, "notice");
+    assert!(notices.iter().any(|it| it["severity"] == "info"), "{notices:?}");
+}
+
+#[test]
+fn v2_words_for_a_running_turn_are_messages_of_it() {
+    let mut agent = v2().model(json!([write("x"), says("With tabs.")])).start();
+    let first = agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission");
+    let steered = agent.prompt("/steer use tabs");
+    let params = prompt(&agent.session, "and no spaces");
+    let answer = agent.call("_session/steering", &params);
+    assert_eq!(answer["result"], json!({ "outcome": "injected" }));
+    agent.choose(&question, "allow_once");
+    let message = result(agent.answer_to(&steered))["messageId"].clone();
+    assert_eq!(agent.stop_reason(&first), "end_turn");
+    let said = updates_of(&agent, "user_message");
+    let texts: Vec<_> = said.iter().map(|it| it["content"][0]["text"].clone()).collect();
+    assert_eq!(texts, ["go", "use tabs", "and no spaces"]);
+    assert_eq!(said[1]["messageId"], message);
+    let words = lifecycle(&agent);
+    assert_eq!(words.iter().filter(|it| it.starts_with("idle")).count(), 1, "{words:?}");
+    agent.restart();
+    let params = json!({
+        "sessionId": agent.session, "cwd": agent.workspace(), "replayFrom": { "type": "start" },
+    });
+    result(agent.call("session/resume", &params));
+    assert_eq!(updates_of(&agent, "user_message_chunk")[1]["messageId"], message);
+}
+
+#[test]
+fn v2_can_be_switched_off() {
+    for requested in [0, 2, 3] {
+        let off = TestAgent::builder().own_file("config/config.toml", "[acp]\nv2 = false\n");
+        let mut agent = off.spawn();
+        let answer = agent.call("initialize", &initialize(requested));
+        assert_eq!(answer["result"]["protocolVersion"], 1, "asked for {requested}: {answer}");
+        agent.session = agent.new_session();
+        assert_eq!(agent.turn("hi"), "end_turn");
+    }
+}

@@ -33,6 +33,8 @@ pub(super) struct ClientCaps {
     pub(super) notices: bool,
     /// The client shows `compaction_update` and `compaction_summary_chunk` updates (R-COMP-1).
     pub(super) compactions: bool,
+    /// The client shows plans that have an id (unstable).
+    pub(super) plans: bool,
     /// The client shows elicitation forms (R-EL-1).
     pub(super) forms: bool,
     /// The client runs programs in its own terminals.
@@ -88,6 +90,7 @@ fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
         login,
         notices: caps.session.as_ref().is_some_and(|it| it.notices.is_some()),
         compactions: caps.session.as_ref().is_some_and(|it| it.compaction.is_some()),
+        plans: caps.plan.is_some(),
         forms: caps.elicitation.as_ref().is_some_and(ElicitationCapabilities::supports_form),
         // The launcher that runs in the terminal talks to the agent over a Unix socket.
         terminal: caps.terminal && cfg!(unix),

@@ -96,6 +96,7 @@ fn capabilities_that_are_not_stated_are_not_offered() {
         "elicitation": { "form": {} },
         "terminal": true,
         "subagents": {},
+        "plan": {},
         "_meta": { "terminal_output": true },
     });
     let all = ClientCaps {
@@ -104,6 +105,7 @@ fn capabilities_that_are_not_stated_are_not_offered() {
         write: true,
         login: LoginSupport::Terminal,
         notices: true,
+        plans: true,
         forms: true,
         terminal: cfg!(unix),
         terminal_output: true,

@@ -12,11 +12,11 @@ use super::wire::schema::{
     CompactionStatus, CompactionSummaryChunk, CompactionUpdate, ConfigOptionUpdate, ContentBlock,
     ContentChunk, Cost, CurrentModeUpdate, Diff, EmbeddedResource, EmbeddedResourceResource,
     ImageContent, MessageId, Meta, Notice, NoticeSeverity, PermissionOption, PermissionOptionKind,
-    Plan, PlanEntryPriority, PlanEntryStatus, PromptResponse, RequestPermissionRequest,
-    ResourceLink, SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption,
-    SessionId, SessionInfoUpdate, SessionMode, SessionModeState, SessionUpdate, TextContent,
-    TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation, ToolCallUpdate,
-    ToolCallUpdateFields, UnstructuredCommandInput, Usage, UsageUpdate,
+    Plan, PlanEntryPriority, PlanEntryStatus, PlanUpdate, PlanUpdateContent, PromptResponse,
+    RequestPermissionRequest, ResourceLink, SessionConfigOption, SessionConfigOptionCategory,
+    SessionConfigSelectOption, SessionId, SessionInfoUpdate, SessionMode, SessionModeState,
+    SessionUpdate, TextContent, TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation,
+    ToolCallUpdate, ToolCallUpdateFields, UnstructuredCommandInput, Usage, UsageUpdate,
 };
 use turnwright_types::client::{ChoiceKind, PermissionChoice, PermissionRequest};
 use turnwright_types::effect::{
@@ -30,6 +30,8 @@ use turnwright_types::update::{
     PlanStatus, SlashCommand, TerminalDelta, ToolCallStatus, Update,
 };
 
+/// The id of a session's plan: there is one, which each update replaces.
+const PLAN_ID: &str = "plan";
 /// The key in the `_meta` of a question that says that the mode `auto` would not have asked it.
 pub(crate) const IS_BOUNDED: &str = "turnwright/bounded";
 
@@ -53,7 +55,13 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
         }
         Update::CallUpdate(update) => SessionUpdate::ToolCallUpdate(call_update(*update)),
         Update::Plan(entries) => {
-            SessionUpdate::Plan(Plan::new(entries.iter().map(plan_entry).collect()))
+            let entries = entries.iter().map(plan_entry).collect();
+            if caps.plans {
+                let plan = PlanUpdateContent::items(PLAN_ID, entries);
+                SessionUpdate::PlanUpdate(PlanUpdate::new(plan))
+            } else {
+                SessionUpdate::Plan(Plan::new(entries))
+            }
         }
         Update::Commands(commands) => {
             let input =

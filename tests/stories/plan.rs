@@ -33,6 +33,22 @@ fn r_plan_1_to_4_each_update_has_the_whole_plan_and_steps_can_change() {
 }
 
 #[test]
+fn a_client_that_knows_plans_with_an_id_gets_one_that_each_update_replaces() {
+    let plan = |content: &str| calls("plan", &json!({ "entries": [step(content, "pending")] }));
+    let mut agent = TestAgent::builder()
+        .capabilities(json!({ "plan": {} }))
+        .model(json!([plan("look"), plan("change"), says("Done.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(plans(&agent).is_empty());
+    let updates = agent.updates();
+    let shown = updates.iter().filter(|it| it["sessionUpdate"] == "plan_update");
+    let items = |content: &str| json!({ "type": "items", "planId": "plan", "entries": [step(content, "pending")] });
+    let shown: Vec<_> = shown.map(|it| it["plan"].clone()).collect();
+    assert_eq!(shown, [items("look"), items("change")]);
+}
+
+#[test]
 fn a_plan_may_leave_out_status_and_priority_or_come_as_text() {
     for entries in [
         json!([{ "content": "look" }]),

@@ -24,6 +24,7 @@ const PLAN: &str = "plan";
 
 /// What every client of version 2 shows.
 const BASELINE: ClientCaps = ClientCaps {
+    plans: false,
     notices: true,
     compactions: true,
     read: false,

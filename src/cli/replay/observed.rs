@@ -169,7 +169,12 @@ impl Observer {
     fn on_card(&mut self, update: &mut Value) -> Vec<Observation> {
         let id = self.number_of_call(update["toolCallId"].as_str().unwrap_or_default());
         let Some(fields) = update.as_object_mut() else { return Vec::new() };
-        fields.retain(|name, _| !matches!(name.as_str(), "_meta" | "sessionUpdate" | "toolCallId"));
+        // An empty list says the same as none, and which of them is sent depends on how many updates were
+        // shown on the way.
+        fields.retain(|name, value| {
+            !matches!(name.as_str(), "_meta" | "sessionUpdate" | "toolCallId")
+                && (name != "locations" || value.as_array().is_some_and(|it| !it.is_empty()))
+        });
         let status = fields.remove("status").unwrap_or_default();
         let card = self.cards.entry(id.clone()).or_default();
         let before = card.get("status").cloned().unwrap_or_else(|| json!("pending"));

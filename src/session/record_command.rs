@@ -56,6 +56,12 @@ fn stop(host: &SessionHost) -> String {
 }
 
 fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordStart) -> String {
+    // The lines with which the recording begins are those of a client of version 1.
+    if services.client().follows_prompts() {
+        return "In version 2 of the protocol only a whole session can be recorded. Start the agent with \
+                the variable TURNWRIGHT_RECORD=FILE."
+            .to_owned();
+    }
     let recorder = host.recording().recorder();
     if let Some(path) = recorder.path() {
         let path = path.display();

@@ -373,6 +373,14 @@ fn what_a_project_says_about_questions_is_played_back() {
 }
 
 #[test]
+fn in_version_2_a_recording_in_mid_session_is_refused_with_the_way_to_make_one() {
+    let mut agent = model(json!([])).v2().start();
+    command(&mut agent, "/record late.ndjson");
+    assert!(agent.text().contains("TURNWRIGHT_RECORD"), "{}", agent.text());
+    assert!(!agent.path("late.ndjson").exists());
+}
+
+#[test]
 fn the_tools_of_servers_are_played_back_without_the_servers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("servers.ndjson");

@@ -260,6 +260,31 @@ fn ctrl_c_cancels_the_turn_and_a_second_one_ends_the_program() {
 }
 
 #[test]
+fn a_program_that_the_system_ends_takes_its_turn_with_it() {
+    let desk = Desk::new(&endless());
+    let mut terminal = desk.on_terminal(&["Begin"]);
+    terminal.wait_for("I begin.");
+    terminal.terminate();
+    let (status, shown) = terminal.end("\n");
+    assert_eq!(status.code(), Some(143), "{shown}");
+    desk.server.as_ref().unwrap().wait_for_hang_ups(1, process_waits::LIMIT).unwrap();
+
+    // A command ends too.
+    let desk = Desk::new(&json!([calls("exec", &json!({ "command": "sleep 613" }))]));
+    let mut terminal = desk.on_terminal(&["--mode", "full", "Run"]);
+    terminal.wait_for("sleep 613");
+    turnwright_testing::eventually("the command to run", || {
+        turnwright_testing::is_alive("sleep\x00613")
+    });
+    terminal.terminate();
+    let (status, shown) = terminal.end("\n");
+    assert_eq!(status.code(), Some(143), "{shown}");
+    turnwright_testing::eventually("the command to end", || {
+        !turnwright_testing::is_alive("sleep\x00613")
+    });
+}
+
+#[test]
 fn a_session_goes_on_in_its_folder() {
     let desk = Desk::new(&json!([says("One."), says("Two."), says("Three."), says("Four.")]));
     desk.run(&["my first words"]);

@@ -25,6 +25,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1_500);
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long a recording may take to be written to its end.
 const RECORDING_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long the settings may take to be read before a version is chosen without them.
+const SETTINGS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long blocking calls may take to end after everything else has ended.
 const BLOCKING_TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -166,11 +168,13 @@ impl Connection {
         }
     }
 
-    /// Reads what the choice of a version depends on. The client waits for that answer anyway.
+    /// Reads what the choice of a version depends on. The client waits for that answer anyway. A disk that
+    /// does not answer in time chooses version 1, which every client speaks.
     async fn read_settings(&mut self) {
         let host = Arc::clone(&self.host);
         let read = tokio::task::spawn_blocking(move || host.config().allows_acp_v2());
-        self.allows_v2 = read.await.unwrap_or_default();
+        let read = tokio::time::timeout(SETTINGS_TIMEOUT, read).await;
+        self.allows_v2 = read.is_ok_and(Result::unwrap_or_default);
     }
 
     /// Returns the session if it is open.

@@ -37,7 +37,7 @@ pub(super) fn initialize(
     if let Some(name) = info("title").or_else(|| info("name")) {
         connection.host.store().set_client_name(name);
     }
-    connection.host.set_client(&params);
+    connection.host.set_client(&params, "clientInfo", "clientCapabilities");
     // A second `initialize` is handled like the first; open sessions keep the old capabilities.
     connection.client = Some(client);
     let task = offer::initialize(&connection.host, client, reply);

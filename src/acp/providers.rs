@@ -105,9 +105,17 @@ fn wanted_provider(params: SetProviderRequest) -> Result<ClientProvider, Error> 
     if api_type != LlmProtocol::OpenAi {
         return refused("`apiType` must be openai, the only API that is supported".to_owned());
     }
-    let is_usable = |it: &Url| matches!(it.scheme(), "http" | "https") && it.has_host();
+    // What is learned of a server is kept under its address, which therefore has no secret.
+    let is_usable = |it: &Url| {
+        matches!(it.scheme(), "http" | "https")
+            && it.has_host()
+            && it.username().is_empty()
+            && it.password().is_none()
+            && it.query().is_none()
+    };
     if !Url::parse(&base_url).is_ok_and(|it| is_usable(&it)) {
-        return refused("`baseUrl` must be an http or https address".to_owned());
+        let why = "`baseUrl` must be an http or https address. Credentials belong into `headers`";
+        return refused(why.to_owned());
     }
     let headers = headers.into_iter().map(|(name, value)| (name, value.into())).collect();
     Ok(ClientProvider::Set { base_url, headers })

@@ -76,7 +76,7 @@ pub(crate) enum EventKind {
 /// The answer to a request to a model.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct RecordedReply {
-    /// The request.
+    /// The number of the request that it answers.
     pub(crate) to: u64,
     pub(crate) status: u16,
     #[serde(default)]
@@ -122,7 +122,13 @@ pub(crate) fn load_recording(path: &Path) -> Result<(Value, Vec<RecordedEvent>),
             .map_err(|error| json_fault(text, &error))
             .and_then(|value| read_event(line, value).ok_or_else(|| "it is no event".to_owned()));
         match event {
-            Ok(event) => events.push(event),
+            Ok(event) => {
+                if let Some(method) = foreign_method(&event) {
+                    let why = format!("{method:?} is no request about a session");
+                    return Err(RecordingError::Damaged { line, why });
+                }
+                events.push(event);
+            }
             Err(_) if is_cut && line == count => return Err(RecordingError::CutOff(line)),
             Err(why) => return Err(RecordingError::Damaged { line, why }),
         }
@@ -133,6 +139,16 @@ pub(crate) fn load_recording(path: &Path) -> Result<(Value, Vec<RecordedEvent>),
     }
     events.sort_by_key(|it| it.number);
     Ok((head, events))
+}
+
+/// The method of a client's message that no recording has, because it is not about a session: it could
+/// change where a replay sends what it knows.
+fn foreign_method(event: &RecordedEvent) -> Option<&str> {
+    let EventKind::In(message) = &event.kind else { return None };
+    let method = message["method"].as_str()?;
+    let is_known = ["initialize", "authenticate", "$/cancel_request"].contains(&method)
+        || ["session/", "_session/", "_turnwright/"].iter().any(|it| method.starts_with(it));
+    (!is_known).then_some(method)
 }
 
 fn check_head(line: &str, is_cut: bool) -> Result<Value, RecordingError> {
@@ -181,5 +197,6 @@ fn read_event(line: usize, mut event: Value) -> Option<RecordedEvent> {
 
 /// Whether the pieces of a reply are those of its body.
 fn fits(reply: &RecordedReply) -> bool {
-    reply.pieces.iter().map(|it| it.2).sum::<usize>() == reply.body.len()
+    let length = reply.pieces.iter().try_fold(0_usize, |sum, it| sum.checked_add(it.2));
+    length == Some(reply.body.len())
 }

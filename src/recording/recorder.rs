@@ -22,6 +22,8 @@ use turnwright_types::io_fault::io_fault;
 /// The most events that may wait to be written, and the most bytes that they may have.
 const MAX_QUEUED_EVENTS: usize = 4096;
 const MAX_QUEUED_BYTES: usize = 32 * 1024 * 1024;
+/// The longest `initialize` that is kept for a recording which begins later.
+const MAX_FIRST_LINE: usize = 64 * 1024;
 /// How many files of one name are tried: none that exists is overwritten.
 const MAX_NAMES: u32 = 100;
 
@@ -81,12 +83,22 @@ impl RawKind {
             RawKind::Line(_, bytes)
             | RawKind::Request { body: bytes, .. }
             | RawKind::Bytes { bytes, .. } => bytes.len(),
-            RawKind::Call { .. }
-            | RawKind::Servers(_)
-            | RawKind::Project(_)
-            | RawKind::Head { .. } => 1024,
+            RawKind::Call { arguments, answer, .. } => weight(arguments) + weight(answer),
+            RawKind::Servers(value) | RawKind::Project(value) => weight(value),
+            RawKind::Head { .. } => 1024,
             RawKind::End { .. } | RawKind::Finish => 0,
         }
+    }
+}
+
+/// About how many bytes of memory a value takes.
+fn weight(value: &Value) -> usize {
+    const EACH: usize = 32;
+    EACH + match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(fields) => fields.iter().map(|it| it.0.len() + weight(it.1)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }
 
@@ -260,6 +272,17 @@ impl Recorder {
         })
     }
 
+    /// Each recording begins with what the client has said of itself. Anything else that comes first is an
+    /// error of the client.
+    fn keep_first_line(&self, line: &[u8]) {
+        let is_initialize =
+            line.len() <= MAX_FIRST_LINE && memchr::memmem::find(line, b"\"initialize\"").is_some();
+        if is_initialize {
+            line.clone_into(&mut self.first_line.lock());
+            self.has_first_line.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn post(&self, session: Option<SessionId>, kind: impl FnOnce() -> RawKind) {
         self.post_numbered(session, |_| kind());
     }
@@ -307,9 +330,8 @@ impl ActiveRecording {
 
 impl LineObserver for Recorder {
     fn on_line(&self, direction: LineDirection, line: &[u8]) {
-        if direction == LineDirection::In && !self.has_first_line.swap(true, Ordering::Relaxed) {
-            // Each recording begins with what the client has said of itself.
-            line.clone_into(&mut self.first_line.lock());
+        if direction == LineDirection::In && !self.has_first_line.load(Ordering::Relaxed) {
+            self.keep_first_line(line);
         }
         if self.is_on() {
             self.post(None, || RawKind::Line(direction, line.to_vec()));

@@ -23,16 +23,16 @@ pub(crate) fn last_client(state: &Path) -> Option<Value> {
 }
 
 impl SessionHost {
-    /// Keeps what a client has sent with `initialize` until it opens a session.
-    pub(crate) fn set_client(&self, params: &Value) {
-        let name = params.pointer("/clientInfo/name").and_then(Value::as_str);
-        if name == Some("turnwright run") {
+    /// Keeps what a client has sent with `initialize` until it opens a session. `info` and `capabilities`
+    /// are the names of the fields in its version.
+    pub(crate) fn set_client(&self, params: &Value, info: &str, capabilities: &str) {
+        if params[info]["name"] == "turnwright run" {
             return;
         }
         let shown = json!({
-            "clientInfo": params.get("clientInfo"),
+            "clientInfo": params.get(info),
             "protocolVersion": params.get("protocolVersion"),
-            "clientCapabilities": params.get("clientCapabilities"),
+            "clientCapabilities": params.get(capabilities),
         });
         let text = redact::text(&shown.to_string()).into_owned();
         *self.new_client.lock() = (text.len() < MAX_FILE_SIZE).then_some(text);

@@ -56,6 +56,10 @@ fn stop(host: &SessionHost) -> String {
 }
 
 fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordStart) -> String {
+    // The prompts of a replay are those of whoever has made the recording.
+    if host.recording().playback().is_some() {
+        return "Nothing is recorded in a replay.".to_owned();
+    }
     // The lines with which the recording begins are those of a client of version 1.
     if services.client().follows_prompts() {
         return "In version 2 of the protocol only a whole session can be recorded. Start the agent with \

@@ -126,6 +126,8 @@ fn r_prov_1_what_cannot_be_used_is_refused_and_changes_nothing() {
         ("default", "anthropic", "http://localhost:1/v1"),
         ("default", "openai", "file:///etc/passwd"),
         ("default", "openai", "localhost"),
+        ("default", "openai", "http://me:secret@localhost:1/v1"),
+        ("default", "openai", "http://localhost:1/v1?key=secret"),
     ] {
         let params = json!({ "providerId": id, "apiType": api, "baseUrl": url, "headers": {} });
         assert_eq!(code(&agent.call("providers/set", &params)), -32602, "{params}");

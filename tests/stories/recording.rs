@@ -470,6 +470,34 @@ fn a_recording_has_no_key_and_only_its_owner_can_read_it() {
 }
 
 #[test]
+fn the_recording_of_a_stranger_writes_nothing_and_sets_no_provider() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = record_named("text", folder.path());
+    let target = folder.path().join("made-by-a-stranger");
+    let prompt = format!("\"text\":\"/record {}\"", target.display());
+    let typed = changed(&path, "\"text\":\"go\"", &prompt);
+    replay(&typed).unwrap();
+    assert!(!target.exists());
+
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (head, rest) = text.split_once('\n').unwrap();
+    let params =
+        json!({ "providerId": "default", "apiType": "openai", "baseUrl": "http://127.0.0.1:9/v1" });
+    for (method, session) in [
+        ("providers/set", json!(null)),
+        ("providers/set", json!("x")),
+        ("auth/logout", json!(null)),
+    ] {
+        let mut params = params.clone();
+        params["sessionId"] = session;
+        let line = json!({ "n": 20, "ms": 0, "in": { "jsonrpc": "2.0", "id": "x", "method": method, "params": params } });
+        std::fs::write(&path, format!("{head}\n{line}\n{rest}")).unwrap();
+        let why = replay(&path).unwrap_err();
+        assert!(why.contains("Line 2 is damaged") && why.contains(method), "{why}");
+    }
+}
+
+#[test]
 fn a_recording_that_cannot_be_made_costs_a_notice_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let blocked = folder.path().join("file");

@@ -21,7 +21,7 @@ use turnwright_rpc::Peer;
 use turnwright_types::client::{
     Client, FormOutcome, PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
 };
-use turnwright_types::effect::CallContent;
+use turnwright_types::effect::{CallContent, escape_hidden};
 use turnwright_types::ids::{CallId, SessionId, TerminalId};
 use turnwright_types::message::PromptPart;
 use turnwright_types::redact;
@@ -144,7 +144,7 @@ impl AcpClientV2 {
             "sessionUpdate": "terminal_update", "terminalId": terminal.to_arc().as_ref(),
         });
         if let Some(line) = &command.line {
-            update["command"] = line.as_str().into();
+            update["command"] = escape_hidden(line).into();
         }
         if command.is_in_cwd {
             update["cwd"] = self.cwd.to_string_lossy().into();

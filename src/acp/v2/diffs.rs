@@ -9,8 +9,8 @@ use turnwright_types::line_diff::unified_diff;
 
 /// The longest texts, in bytes, of which a patch is made. A client can read longer files itself.
 const MAX_TEXT: usize = 1024 * 1024;
-/// How long a patch may take; it is coarser after that.
-const PATCH_TIMEOUT: Duration = Duration::from_millis(50);
+/// How long a patch may take; it is coarser after that. Everything else of the process waits so long.
+const PATCH_TIMEOUT: Duration = Duration::from_millis(5);
 /// The unchanged lines around a change.
 const CONTEXT: usize = 3;
 

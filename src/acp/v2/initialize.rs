@@ -33,6 +33,7 @@ pub(super) fn initialize(
         return reply.fail(&refused("`info` must have a `name` and a `version`"));
     };
     connection.host.store().set_client_name(info("title").unwrap_or(name));
+    connection.host.set_client(&params, "info", "capabilities");
     let caps = client_caps(&params);
     connection.client = Some(caps);
     connection.version = Version::V2;

@@ -16,7 +16,7 @@ pub(super) struct Difference {
     pub(super) line: usize,
     /// The prompt, from 1; 0 before the first.
     pub(super) turn: usize,
-    /// What differs.
+    /// The part of the session that is not the same.
     pub(super) what: String,
     pub(super) recorded: String,
     pub(super) now: String,

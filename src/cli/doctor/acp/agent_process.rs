@@ -21,7 +21,7 @@ pub(super) struct AgentCommand {
     pub(super) words: Vec<OsString>,
     /// The project in which it works.
     pub(super) folder: PathBuf,
-    /// Its environment.
+    /// All variables that the program gets.
     pub(super) variables: Vec<(OsString, OsString)>,
 }
 

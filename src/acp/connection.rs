@@ -9,18 +9,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::capabilities::ClientCaps;
 use super::client::SilentReads;
 use super::offer::{self, PendingOffer};
+use super::remote::RemoteSessions;
 use super::v2::PromptLedger;
 use super::versions::{self, Version};
 use crate::completion::Completion;
 use crate::config::Config;
 use crate::recording::Recording;
 use crate::session::{PromptKey, SessionHandle, SessionHost};
-use turnwright_rpc::{Outbox, ParsedLine, Peer, RequestId, RpcMessage, StdinReader, Stdio};
+use turnwright_rpc::{LineReader, Outbox, ParsedLine, Peer, RequestId, RpcMessage, Stdio};
 use turnwright_types::ids::SessionId;
+use turnwright_types::message::PromptEnd;
 use turnwright_types::redact;
 
 /// How long sessions may take to end after the client has gone.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1_500);
+pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long the client may take to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long a recording may take to be written to its end.
@@ -28,7 +30,7 @@ const RECORDING_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the settings may take to be read before a version is chosen without them.
 const SETTINGS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long blocking calls may take to end after everything else has ended.
-const BLOCKING_TIMEOUT: Duration = Duration::from_millis(50);
+pub(super) const BLOCKING_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Everything that can wake the connection task. Nothing else changes its state.
 enum ConnectionEvent {
@@ -58,6 +60,8 @@ pub(super) struct Connection {
     pub(super) allows_v2: bool,
     /// The prompts of version 2.
     pub(super) prompts: PromptLedger,
+    /// The sessions, if the connection may be lost: those of a pipe end with it.
+    pub(super) remote: Option<RemoteSessions>,
 }
 
 /// Serves ACP on a runtime of its own until the client closes its end or `stop_requested` is ready.
@@ -85,57 +89,11 @@ async fn serve(
 ) -> std::io::Result<()> {
     let recorder = Arc::clone(recording.recorder());
     let outbox = Outbox::start_observed(stdio.output, redact_outgoing, Some(recorder.clone()))?;
-    let mut input = StdinReader::start_observed(stdio.input, Some(recorder.clone()))?;
+    let mut input = LineReader::start_observed(stdio.input, Some(recorder.clone()))?;
     let stop = CancellationToken::new();
-    let mut connection = Connection {
-        host: Arc::new(SessionHost::with_recording(config, recording, stop.clone())),
-        peer: Peer::new(outbox.clone()),
-        client: None,
-        silent_reads: SilentReads::default(),
-        offer: offer::none(),
-        sessions: HashMap::new(),
-        busy: HashMap::new(),
-        in_flight: InFlightRequests::default(),
-        version: Version::default(),
-        allows_v2: false,
-        prompts: PromptLedger::default(),
-    };
-    tokio::pin!(stop_requested);
-    loop {
-        // No more requests are read from a client that does not read the responses. If it has
-        // closed its end as well, nobody waits for the responses.
-        let next_line = async {
-            tokio::select! {
-                biased;
-                () = outbox.wait_to_read() => input.next().await,
-                () = input.ended() => None,
-            }
-        };
-        let event = tokio::select! {
-            line = next_line => line.map_or(ConnectionEvent::InputClosed, ConnectionEvent::Line),
-            // A client that cannot read our messages cannot be asked for permission, and the model
-            // would cost money without anyone reading its answers.
-            () = outbox.closed() => ConnectionEvent::InputClosed,
-            () = &mut stop_requested => ConnectionEvent::StopRequested,
-        };
-        match event {
-            ConnectionEvent::Line(ParsedLine::Message(message)) => {
-                if connection.must_read_settings(&message) {
-                    tokio::select! {
-                        () = connection.read_settings() => {}
-                        () = &mut stop_requested => break,
-                    }
-                }
-                connection.on_message(message);
-            }
-            // A malformed line is the client's bug, and no reason to end the connection.
-            ConnectionEvent::Line(ParsedLine::Rejected { id, error }) => {
-                outbox.respond::<()>(&id, Err(&error));
-            }
-            ConnectionEvent::Line(ParsedLine::Ignored) => {}
-            ConnectionEvent::InputClosed | ConnectionEvent::StopRequested => break,
-        }
-    }
+    let host = Arc::new(SessionHost::with_recording(config, recording, stop.clone()));
+    let mut connection = Connection::new(host, outbox.clone());
+    connection.run(&mut input, stop_requested).await;
     connection.shut_down(&stop).await;
     outbox.close(FLUSH_TIMEOUT);
     recorder.stop(RECORDING_TIMEOUT);
@@ -144,12 +102,90 @@ async fn serve(
 
 /// Redacts API keys in everything that the client is told or asked. The content of files to write and
 /// commands to run stays exactly as it was permitted.
-fn redact_outgoing(method: Option<&str>, line: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn redact_outgoing(method: Option<&str>, line: &[u8]) -> Option<Vec<u8>> {
     let is_action = method.is_some_and(|it| it.starts_with("fs/") || it.starts_with("terminal/"));
     if is_action { None } else { redact::bytes(line) }
 }
 
 impl Connection {
+    /// Creates the state of a connection whose messages go to this outbox.
+    pub(super) fn new(host: Arc<SessionHost>, outbox: Outbox) -> Connection {
+        Connection {
+            host,
+            peer: Peer::new(outbox),
+            client: None,
+            silent_reads: SilentReads::default(),
+            offer: offer::none(),
+            sessions: HashMap::new(),
+            busy: HashMap::new(),
+            in_flight: InFlightRequests::default(),
+            version: Version::default(),
+            allows_v2: false,
+            prompts: PromptLedger::default(),
+            remote: None,
+        }
+    }
+
+    /// The connection may be lost. Its prompts have keys from `first_key` on.
+    pub(super) fn make_remote(&mut self, sessions: RemoteSessions, first_key: PromptKey) {
+        self.remote = Some(sessions);
+        self.in_flight.next = first_key;
+    }
+
+    /// Handles messages until the input ends, nobody reads the output, or a stop is requested.
+    pub(super) async fn run(
+        &mut self,
+        input: &mut LineReader,
+        stop_requested: impl Future<Output = ()>,
+    ) {
+        let outbox = self.peer.outbox().clone();
+        tokio::pin!(stop_requested);
+        loop {
+            // No more requests are read from a client that does not read the responses. If it has
+            // closed its end as well, nobody waits for the responses.
+            let next_line = async {
+                tokio::select! {
+                    biased;
+                    () = outbox.wait_to_read() => input.next().await,
+                    () = input.ended() => None,
+                }
+            };
+            let event = tokio::select! {
+                line = next_line => line.map_or(ConnectionEvent::InputClosed, ConnectionEvent::Line),
+                // A client that cannot read our messages cannot be asked for permission, and the model
+                // would cost money without anyone reading its answers.
+                () = outbox.closed() => ConnectionEvent::InputClosed,
+                () = &mut stop_requested => ConnectionEvent::StopRequested,
+            };
+            match event {
+                ConnectionEvent::Line(ParsedLine::Message(message)) => {
+                    if self.must_read_settings(&message) {
+                        tokio::select! {
+                            () = self.read_settings() => {}
+                            () = &mut stop_requested => break,
+                        }
+                    }
+                    self.on_message(message);
+                }
+                // A malformed line is the client's bug, and no reason to end the connection.
+                ConnectionEvent::Line(ParsedLine::Rejected { id, error }) => {
+                    outbox.respond::<()>(&id, Err(&error));
+                }
+                ConnectionEvent::Line(ParsedLine::Ignored) => {}
+                ConnectionEvent::InputClosed | ConnectionEvent::StopRequested => break,
+            }
+        }
+    }
+
+    /// The remote client is gone. Its sessions end if that was intended; otherwise they go on for a while.
+    pub(super) fn leave(self, is_intended: bool) {
+        if let Some(remote) = self.remote.filter(|_| !is_intended) {
+            // Their questions are asked again of the next client, so they must not be answered now.
+            remote.detach(self.sessions);
+        }
+        self.peer.fail_all();
+    }
+
     fn on_message(&mut self, message: RpcMessage) {
         match message {
             RpcMessage::Request { id, method, params } => self.dispatch(id, &method, &params),
@@ -182,11 +218,28 @@ impl Connection {
         self.sessions.get(id).filter(|it| it.is_open())
     }
 
+    /// Reports the end of a prompt. After it nothing of its turn has to be kept for another client.
+    pub(super) fn at_prompt_end(
+        &self,
+        session: &SessionId,
+        key: PromptKey,
+        done: Completion<PromptEnd>,
+    ) -> Completion<PromptEnd> {
+        let client = self.remote.as_ref().and_then(|it| it.client(session));
+        let Some(client) = client.cloned() else { return done };
+        Completion::new(move |result| {
+            client.forget_turn(key);
+            done.complete(result);
+        })
+    }
+
     /// Closes a session if it is open. The returned token is cancelled when the session has ended;
     /// whatever comes next for a session of this id must wait for it.
     pub(super) fn close_session(&mut self, id: &SessionId) -> CancellationToken {
         let previous = self.busy.remove(id);
-        let Some(open) = self.sessions.remove(id).filter(SessionHandle::is_open) else {
+        let detached = || self.remote.as_ref()?.take_handle(id);
+        let open = self.sessions.remove(id).filter(SessionHandle::is_open);
+        let Some(open) = open.or_else(detached) else {
             return previous.unwrap_or_else(cancelled_token);
         };
         let (ended, guard) = token_with_guard();

@@ -29,10 +29,15 @@ pub(super) fn initialize(
     params: Value,
     reply: Responder<Initialize>,
 ) {
-    let client = match capabilities::read_client_caps(&params) {
+    let mut client = match capabilities::read_client_caps(&params) {
         Ok(client) => client,
         Err(error) => return reply.fail(&error),
     };
+    if connection.remote.is_some() {
+        // A terminal of the client may be on another machine, and another client may take over.
+        client.terminal = false;
+        client.terminal_output = false;
+    }
     let info = |field: &str| params.get("clientInfo")?.get(field)?.as_str();
     if let Some(name) = info("title").or_else(|| info("name")) {
         connection.host.store().set_client_name(name);
@@ -72,12 +77,12 @@ pub(super) fn prompt(
         Ok(prompt) => prompt,
         Err(error) => return reply.fail(&error),
     };
-    let (key, in_flight) = connection.in_flight.register_prompt(id.clone(), session);
+    let (key, in_flight) = connection.in_flight.register_prompt(id.clone(), session.clone());
     let done = reply.done(move |end: PromptEnd| {
         drop(in_flight);
         to_wire::prompt_end(end)
     });
-    handle.prompt(key, prompt, done);
+    handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
 }
 
 pub(super) fn set_mode(

@@ -14,6 +14,7 @@ mod user_question;
 mod saved_sessions;
 mod client;
 mod providers;
+mod remote;
 mod responder;
 mod mcp_servers;
 mod offer;
@@ -28,4 +29,5 @@ mod wire;
 mod tests;
 
 pub(crate) use connection::serve_blocking;
+pub(crate) use remote::serve_remote;
 pub(crate) use to_wire::IS_BOUNDED;

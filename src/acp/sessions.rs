@@ -20,13 +20,18 @@ use super::wire::schema::{
 use super::wire::{
     CloseSession, ForkSession, LoadSession, NewSession, RequestMethod, ResumeSession,
 };
-use super::{client_options, mcp_servers};
+use super::remote::{CurrentClient, DetachedSession};
+use super::versions::Version;
+use super::{client_options, mcp_servers, v2};
 use crate::completion::Completion;
 use crate::error::Error;
-use crate::session::{self, ClientOptions, OpenRequest, ServerSpec, SessionOrigin};
+use crate::session::{
+    self, ClientOptions, OpenRequest, Replayed, ServerSpec, SessionOrigin, Takeover,
+};
 use turnwright_rpc::RequestId;
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
+use turnwright_types::message::PromptEnd;
 use turnwright_types::update::ConfigOption;
 
 /// The parameters that all methods that open a session have in common.
@@ -189,14 +194,26 @@ fn open<M: RequestMethod + 'static>(
     open_session(connection, request, wanted, client, reply.done(convert));
 }
 
-/// Opens a session. If it is open already, it is closed first.
+/// Opens a session. If it is open already, it is closed first; one that has lost its connection is taken
+/// over as it is.
 pub(super) fn open_session(
     connection: &mut Connection,
     request: &RequestId,
     wanted: WantedSession,
-    client: ClientSide,
+    mut client: ClientSide,
     done: Completion<Vec<ConfigOption>>,
 ) {
+    if let Some(remote) = &mut connection.remote {
+        if let Err(error) = remote.make_room(&connection.sessions) {
+            return done.complete(Err(error));
+        }
+        if let SessionOrigin::Stored { replay } = wanted.origin
+            && let Some(detached) = remote.take(&wanted.id, &wanted.cwd, &wanted.folders)
+        {
+            return take_over(connection, wanted.id, detached, client, replay, done);
+        }
+        client = remote.add(&wanted.id, wanted.cwd.clone(), wanted.folders.clone(), client);
+    }
     let WantedSession { id, cwd, folders, servers, options, origin } = wanted;
     let ClientSide { client, buffers, display } = client;
     let (cancel, in_flight) = connection.in_flight.register(request.clone());
@@ -225,6 +242,39 @@ pub(super) fn open_session(
     // If it cannot be opened, the old session of this id is closing all the same.
     connection.block_session_until(id.clone(), after);
     connection.sessions.insert(id, session::open(&connection.host, open_request));
+}
+
+/// Takes over a session that has lost its connection, with the turn that runs in it.
+fn take_over(
+    connection: &mut Connection,
+    id: SessionId,
+    detached: DetachedSession,
+    client: ClientSide,
+    replay: bool,
+    done: Completion<Vec<ConfigOption>>,
+) {
+    let DetachedSession { handle, session } = detached;
+    let (remote_client, known_as) = (Arc::clone(&session.client), id.clone());
+    let mut follow: Box<dyn FnMut(_, _) -> Completion<PromptEnd> + Send> = match connection.version {
+        // The request whose answer would tell the end of the turn is lost.
+        Version::V1 => Box::new(|_, _| Completion::new(|_| ())),
+        Version::V2 => Box::new(v2::follow(connection, known_as)),
+    };
+    let followed = Arc::clone(&session.client);
+    let follow = Box::new(move |key, has_begun| {
+        let (client, done) = (Arc::clone(&followed), follow(key, has_begun));
+        Completion::new(move |result| {
+            client.forget_turn(key);
+            done.complete(result);
+        })
+    });
+    let current = CurrentClient { client: Arc::clone(&client.client), buffers: client.buffers };
+    let attach = Box::new(move |replayed: &Replayed| remote_client.attach(current, replayed, replay));
+    handle.take_over(Takeover { client: client.client, replay, attach, follow, done });
+    if let Some(remote) = &mut connection.remote {
+        remote.add_taken(id.clone(), session);
+    }
+    connection.sessions.insert(id, handle);
 }
 
 pub(super) fn close(

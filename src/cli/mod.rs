@@ -19,6 +19,7 @@ mod sandbox;
 mod sandbox_check;
 #[cfg(unix)]
 mod sandbox_probe;
+mod serve;
 mod sessions;
 mod trust;
 mod undo;
@@ -83,6 +84,15 @@ enum CliCommand {
     /// Speak ACP on stdin and stdout (the default)
     #[command(after_help = "Example: turnwright acp --model gpt-5-mini")]
     Acp,
+    /// Serve ACP on a socket, for editors elsewhere
+    ///
+    /// WebSockets and the HTTP transport of ACP are accepted. All connections share one process. A
+    /// session whose connection is lost goes on for a while; the editor takes it up by loading it.
+    #[command(after_help = serve::SERVE_AFTER_HELP)]
+    Serve(serve::ServeCliArgs),
+    /// Connect stdin and stdout with an agent that `turnwright serve` runs
+    #[command(after_help = serve::CONNECT_AFTER_HELP)]
+    Connect(serve::ConnectCliArgs),
     /// Run a prompt in the terminal, or have a conversation
     #[command(after_help = run::AFTER_HELP)]
     Run(run::RunCliArgs),
@@ -268,6 +278,8 @@ fn explained(mut error: clap::Error) -> clap::Error {
 fn run_command(command: CliCommand, config: Config) -> ExitCode {
     match command {
         CliCommand::Acp => acp::run(config),
+        CliCommand::Serve(args) => serve::serve(args, config),
+        CliCommand::Connect(args) => serve::connect(&args, &config),
         CliCommand::Run(args) => run::run(&args, config),
         CliCommand::Login(args) => login::login(&args, config),
         CliCommand::Logout(args) => login::logout(&args, &config),

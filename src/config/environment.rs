@@ -3,10 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::{EnvironmentVariables, Secret, presets};
+use super::{Config, EnvironmentVariables, Secret, presets};
 
 /// The shortest key, in bytes, of which copies in other variables are looked for.
 const MIN_KEY_LENGTH: usize = 8;
+
+/// The token of `turnwright serve`.
+const SERVE_TOKEN: &str = "TURNWRIGHT_SERVE_TOKEN";
 
 /// Reads the environment and removes keys from it, so that child processes cannot inherit them.
 /// [`EnvironmentVariables::classify`] says what a key is.
@@ -28,14 +31,15 @@ pub(crate) fn has_variable(name: &str) -> bool {
 
 impl EnvironmentVariables {
     /// Sorts the variables of an environment, and returns with them the names of those that hold a key or a
-    /// copy of one. Keys are the variables in `named`, those of well-known providers, and all that end in
-    /// `_API_KEY`, because the settings file may name them later.
+    /// copy of one. Keys are the variables in `named`, those of well-known providers, the token of
+    /// `turnwright serve`, and all that end in `_API_KEY`, because the settings file may name them later.
     pub(crate) fn classify(
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         named: &[String],
     ) -> (EnvironmentVariables, Vec<String>) {
         let is_key = |name: &str| {
             name.ends_with("_API_KEY")
+                || name == SERVE_TOKEN
                 || presets::is_key_variable(name)
                 || named.iter().any(|it| it == name)
         };
@@ -74,6 +78,13 @@ impl EnvironmentVariables {
         let copies = variables.inherited.iter().filter(|it| is_copy(&it.1));
         keys.extend(copies.filter_map(|it| it.0.to_str()).map(str::to_owned));
         (variables, keys)
+    }
+}
+
+impl Config {
+    /// `TURNWRIGHT_SERVE_TOKEN`.
+    pub(crate) fn serve_token(&self) -> Option<&Secret> {
+        self.variables.keys.get(SERVE_TOKEN)
     }
 }
 

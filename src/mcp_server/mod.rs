@@ -20,7 +20,7 @@ use crate::session::SessionHost;
 use handler::McpHandler;
 use transport::StdioTransport;
 use turnwright_policy::permission::Mode;
-use turnwright_rpc::{Outbox, StdinReader, Stdio, stop_signal};
+use turnwright_rpc::{LineReader, Outbox, Stdio, stop_signal};
 use turnwright_types::redact;
 
 /// How long running calls may take to end after the client has gone.
@@ -49,7 +49,7 @@ pub(crate) async fn serve(
     stdio: Stdio,
 ) -> std::io::Result<()> {
     let outbox = Outbox::start_with_filter(stdio.output, |_, line| redact::bytes(line))?;
-    let input = StdinReader::start(stdio.input)?;
+    let input = LineReader::start(stdio.input)?;
     let stop = CancellationToken::new();
     let host = Arc::new(SessionHost::new(config, stop.clone()));
     let handler = McpHandler::new(Arc::clone(&host), options, outbox.clone());

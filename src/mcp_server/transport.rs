@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use turnwright_rpc::{Outbox, Params, ParsedLine, RequestId, RpcError, RpcMessage, StdinReader};
+use turnwright_rpc::{LineReader, Outbox, Params, ParsedLine, RequestId, RpcError, RpcMessage};
 
 /// Maximum size of the parameters of one message.
 const MAX_PARAMS_BYTES: usize = 8 * 1024 * 1024;
@@ -18,7 +18,7 @@ const MAX_PARAMS_BYTES: usize = 8 * 1024 * 1024;
 const PROTOCOL_VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
 pub(super) struct StdioTransport {
-    input: StdinReader,
+    input: LineReader,
     outbox: Outbox,
     stop: CancellationToken,
     /// The client has initialised the connection, or sent a request that needs no handshake.
@@ -29,7 +29,7 @@ pub(super) struct StdioTransport {
 impl StdioTransport {
     /// Creates a transport that cancels `stop` at the end of the input.
     pub(super) fn new(
-        input: StdinReader,
+        input: LineReader,
         outbox: Outbox,
         stop: CancellationToken,
     ) -> StdioTransport {

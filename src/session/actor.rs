@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::announcements::Announcements;
+use super::attachment::Attachment;
 use super::custom_commands::CustomCommands;
 use super::early_messages::EarlyMessages;
 use super::lifecycle::Lifecycle;
@@ -68,6 +69,7 @@ pub(super) struct SessionActor {
     /// Whether the user has chosen a title, which a generated one must not replace.
     pub(super) has_chosen_title: Arc<AtomicBool>,
     pub(super) servers: Option<SessionServers>,
+    pub(super) attachment: Attachment,
 }
 
 pub(super) struct RunningTurn {
@@ -102,6 +104,7 @@ impl SessionActor {
             has_title: false,
             has_chosen_title: Arc::default(),
             servers: None,
+            attachment: Attachment::default(),
         }
     }
 
@@ -118,7 +121,7 @@ impl SessionActor {
         }
         let (stop, mode) = (self.lifecycle.stop.clone(), self.services.mode.clone());
         let remote_tools = self.services.tools.remote_tools().clone();
-        loop {
+        while !self.is_abandoned() {
             let announce_at = self.announcements.commands_due();
             tokio::select! {
                 biased;
@@ -142,6 +145,10 @@ impl SessionActor {
                     }
                 }
                 () = offers.notified() => self.update_commands(),
+                change = self.attachment.changed() => match change {
+                    Some(replayed) => self.finish_takeover(replayed),
+                    None => break,
+                },
                 () = wait_until(announce_at) => {
                     self.announce_commands();
                     // The client has its answer, and the user is not typing yet.
@@ -185,6 +192,8 @@ impl SessionActor {
                 let updated = SystemTime::now();
                 self.services.client().update(Update::SessionInfo { title: Some(title), updated });
             }
+            SessionMessage::Detach { keep } => self.detach(keep),
+            SessionMessage::TakeOver(takeover) => self.take_over(*takeover),
             SessionMessage::Close { done } => self.lifecycle.close(done),
         }
     }

@@ -51,9 +51,14 @@ impl EarlyMessages {
                 SessionMessage::SetMode { done, .. } => done.complete(Err(Error::Cancelled)),
                 SessionMessage::Set { done, .. } => done.complete(Err(Error::Cancelled)),
                 SessionMessage::Steer { done, .. } => done.complete(Ok(false)),
+                SessionMessage::TakeOver(takeover) => {
+                    let ended = "The session has just ended. Open it again".to_owned();
+                    takeover.done.complete(Err(Error::InvalidState(ended)));
+                }
                 SessionMessage::Close { done } => closings.push(done),
                 SessionMessage::Cancel
                 | SessionMessage::CancelPrompt(_)
+                | SessionMessage::Detach { .. }
                 | SessionMessage::TitleChosen(_) => {}
             }
         }
@@ -88,9 +93,11 @@ fn refuse(message: SessionMessage) {
         SessionMessage::Set { done, .. } => done.complete(Err(busy())),
         SessionMessage::Prompt { done, .. } => done.complete(Err(busy())),
         SessionMessage::Steer { done, .. } => done.complete(Err(busy())),
+        SessionMessage::TakeOver(takeover) => takeover.done.complete(Err(busy())),
         SessionMessage::Close { .. }
         | SessionMessage::Cancel
         | SessionMessage::CancelPrompt(_)
+        | SessionMessage::Detach { .. }
         | SessionMessage::TitleChosen(_) => {}
     }
 }

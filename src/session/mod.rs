@@ -3,6 +3,7 @@
 
 mod actor;
 mod announcements;
+mod attachment;
 mod client_options;
 mod commands;
 mod context_report;
@@ -48,6 +49,7 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
@@ -63,6 +65,7 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::message::{PromptEnd, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
+pub(crate) use attachment::{Replayed, Takeover};
 pub(crate) use client_options::{ClientOptions, SystemPrompt};
 pub(crate) use effective_policy::{
     EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy, user_rule_problems,
@@ -165,6 +168,11 @@ enum SessionMessage {
     },
     /// The user has chosen this title.
     TitleChosen(String),
+    /// The connection of the client is lost.
+    Detach {
+        keep: Duration,
+    },
+    TakeOver(Box<Takeover>),
     Close {
         done: Completion<()>,
     },
@@ -258,6 +266,19 @@ impl SessionHandle {
         // If the mailbox is full, dropping the handle has the same effect.
         drop(self.mailbox.try_send(SessionMessage::Close { done }));
         self.opening.cancel();
+    }
+
+    /// The connection of the client is lost. The session ends when its turn has ended, and after `keep` at
+    /// the latest, unless a client takes it over. Returns false if the session cannot be told.
+    #[must_use]
+    pub(crate) fn detach(&self, keep: Duration) -> bool {
+        self.cancelling.clear();
+        self.mailbox.try_send(SessionMessage::Detach { keep }).is_ok()
+    }
+
+    /// Gives a detached session to another client.
+    pub(crate) fn take_over(&self, takeover: Takeover) {
+        self.send(SessionMessage::TakeOver(Box::new(takeover)));
     }
 
     /// Whether the session can still be prompted.

@@ -38,6 +38,14 @@ impl PromptQueue {
         self.0.pop_front()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut QueuedPrompt> {
+        self.0.iter_mut()
+    }
+
     /// Answers this prompt if it is waiting.
     pub(super) fn cancel(&mut self, key: PromptKey) {
         let position = self.0.iter().position(|it| it.key == key);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::attachment::Replayed;
 use super::pending_context::UnfinishedTurn;
 use super::recovery::recover;
 use super::replay::{self, HistoryBuilder};
@@ -14,6 +15,7 @@ use turnwright_store::recovery::last_stop;
 use turnwright_store::{
     Audience, Entry, RewoundEntries, SessionRow, Store, StoreError, read, sessions,
 };
+use turnwright_types::client::Client;
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::message::History;
 use turnwright_types::update::Update;
@@ -56,6 +58,41 @@ fn separate_unanswered_prompt(history: &mut History, services: &TurnServices) {
     let Some(message) = history.messages.last().cloned() else { return };
     let id = MessageId::from(format!("msg-{}", history.mint()));
     services.log().add_entry(Entry::Message { id, message, audience: Audience::Model });
+}
+
+/// Sends the whole stored conversation of a session to a client.
+pub(super) async fn replay_session(
+    store: &Store,
+    id: &SessionId,
+    client: &dyn Client,
+) -> Result<Replayed, StoreError> {
+    store.flush().await?;
+    let name = id.clone();
+    let (row, key, rewound) = store
+        .read(move |connection| {
+            let key = read::session_key(connection, &name)?;
+            let rewound = RewoundEntries::load(connection, key)?;
+            Ok((read::session(connection, &name)?, key, rewound))
+        })
+        .await?;
+    let rewound = Arc::new(rewound);
+    let (mut after, mut replayed) = (0, Replayed::default());
+    loop {
+        let rewound_here = Arc::clone(&rewound);
+        let read = move |connection: &_| {
+            read::entries_page(connection, key, (after, PAGE_SIZE), &rewound_here)
+        };
+        let (page, last) = store.read(read).await?;
+        for update in page.iter().flat_map(|it| replay::updates(it, rewound.last_plan)) {
+            client.wait_for_capacity().await;
+            replayed.note(&update);
+            client.update(update);
+        }
+        let Some(last) = last else { break };
+        after = last;
+    }
+    client.update(Update::SessionInfo { title: row.title, updated: row.updated_at });
+    Ok(replayed)
 }
 
 async fn read_session(

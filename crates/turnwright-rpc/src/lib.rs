@@ -1,12 +1,14 @@
 //! JSON-RPC 2.0 over newline-delimited stdin and stdout, with bounded queues.
 //!
-//! [`StdinReader`] parses lines on a thread of its own, [`Outbox`] serialises and writes messages on
-//! another, and [`Peer`] matches responses with the requests that we sent. The crate knows nothing
+//! [`LineReader`] parses lines on a thread of its own, [`Outbox`] serialises and writes messages on
+//! another, and [`Peer`] matches responses with the requests that we sent. For other transports,
+//! [`line_queue`] and [`message_queue`] have tasks in the place of the threads. The crate knows nothing
 //! of ACP or MCP.
 
 mod message;
 mod outbox;
 mod pending;
+mod queues;
 mod stdio;
 
 #[cfg(test)]
@@ -15,4 +17,7 @@ mod tests;
 pub use message::{Params, ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
 pub use outbox::{Outbox, OutgoingFilter};
 pub use pending::{Peer, RequestError};
-pub use stdio::{LineDirection, LineObserver, StdinReader, Stdio, claim_stdio, stop_signal};
+pub use queues::{LineSender, OutboxDrain, line_queue, message_queue};
+pub use stdio::{
+    LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, Stdio, claim_stdio, stop_signal,
+};

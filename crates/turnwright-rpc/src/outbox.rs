@@ -20,6 +20,9 @@ use super::stdio::{LineDirection, LineObserver};
 /// memory: one buffer is being filled while the other is written.
 const MAX_QUEUED_BULK_BYTES: usize = 256 * 1024;
 
+/// The size of the buffer that a task keeps while nothing is queued.
+const MAX_IDLE_BYTES: usize = 16 * 1024;
+
 /// Unwritten bytes above which no more requests are read. This bounds the memory that a peer can
 /// make us use by sending requests without reading the responses.
 const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
@@ -32,10 +35,13 @@ pub type OutgoingFilter = fn(Option<&str>, &[u8]) -> Option<Vec<u8>>;
 #[derive(Clone)]
 pub struct Outbox(Arc<OutboxInner>);
 
-struct OutboxInner {
+pub(super) struct OutboxInner {
     // Held only while one message is serialised.
     queue: Mutex<WriteQueue>,
+    /// For the writer thread.
     has_messages: Condvar,
+    /// For a task that takes the messages instead.
+    messages_queued: Notify,
     /// Notified when the writer has taken the buffer or has ended.
     buffer_taken: Notify,
     writer_ended: Condvar,
@@ -81,20 +87,28 @@ impl Outbox {
         filter: OutgoingFilter,
         observer: Option<Arc<dyn LineObserver>>,
     ) -> std::io::Result<Outbox> {
-        let shared = Arc::new(OutboxInner {
-            queue: Mutex::new(WriteQueue::default()),
-            has_messages: Condvar::new(),
-            buffer_taken: Notify::new(),
-            writer_ended: Condvar::new(),
-            filter,
-            observer,
-        });
-        let outbox = Outbox(Arc::clone(&shared));
+        let (outbox, shared) = Outbox::create(filter, observer);
         std::thread::Builder::new()
             .name("stdout".into())
             .stack_size(128 * 1024)
             .spawn(move || run_writer(&shared, output))?;
         Ok(outbox)
+    }
+
+    pub(super) fn create(
+        filter: OutgoingFilter,
+        observer: Option<Arc<dyn LineObserver>>,
+    ) -> (Outbox, Arc<OutboxInner>) {
+        let shared = Arc::new(OutboxInner {
+            queue: Mutex::new(WriteQueue::default()),
+            has_messages: Condvar::new(),
+            messages_queued: Notify::new(),
+            buffer_taken: Notify::new(),
+            writer_ended: Condvar::new(),
+            filter,
+            observer,
+        });
+        (Outbox(Arc::clone(&shared)), shared)
     }
 
     /// Answers a request. Never waits: a full pipe must not stop us from reading the cancellation
@@ -163,10 +177,15 @@ impl Outbox {
     /// Writes what is queued and stops the writer. Waits at most `timeout` for that, because the
     /// peer may have stopped reading.
     pub fn close(&self, timeout: Duration) {
+        self.accept_no_more();
         let mut queue = self.lock();
-        queue.is_closing = true;
-        self.0.has_messages.notify_one();
         self.0.writer_ended.wait_while_for(&mut queue, |queue| !queue.is_closed, timeout);
+    }
+
+    /// Accepts no more messages. What is queued is still written.
+    pub fn accept_no_more(&self) {
+        self.lock().is_closing = true;
+        self.0.wake_writer();
     }
 
     fn enqueue(
@@ -196,7 +215,7 @@ impl Outbox {
         // The lock is released first; a writer woken earlier would only wait for it.
         drop(queue);
         if start == 0 {
-            self.0.has_messages.notify_one();
+            self.0.wake_writer();
         }
     }
 
@@ -208,6 +227,52 @@ impl Outbox {
 impl fmt::Debug for Outbox {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Outbox")
+    }
+}
+
+impl OutboxInner {
+    fn wake_writer(&self) {
+        self.has_messages.notify_one();
+        self.messages_queued.notify_one();
+    }
+
+    /// Waits for messages and exchanges them for the empty buffer. Returns false when none will come.
+    /// Cancel safe. Only one task may wait.
+    pub(super) async fn take(&self, taken: &mut Vec<u8>) -> bool {
+        taken.clear();
+        taken.shrink_to(MAX_IDLE_BYTES);
+        loop {
+            {
+                let mut queue = self.queue.lock();
+                if !queue.buffer.is_empty() {
+                    std::mem::swap(&mut queue.buffer, taken);
+                    break;
+                }
+                if queue.is_closing {
+                    return false;
+                }
+            }
+            // A message that was queued in between has left a permit.
+            self.messages_queued.notified().await;
+        }
+        self.buffer_taken.notify_waiters();
+        true
+    }
+
+    /// Drops what is queued and everything that follows.
+    pub(super) fn end(&self) {
+        let mut queue = self.queue.lock();
+        queue.is_closed = true;
+        queue.buffer = Vec::new();
+        drop(queue);
+        self.buffer_taken.notify_waiters();
+        self.writer_ended.notify_all();
+    }
+}
+
+impl fmt::Debug for OutboxInner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("OutboxInner")
     }
 }
 
@@ -233,10 +298,5 @@ fn run_writer(shared: &OutboxInner, mut output: impl Write) {
         writing.clear();
         writing.shrink_to(MAX_QUEUED_BULK_BYTES);
     }
-    let mut queue = shared.queue.lock();
-    queue.is_closed = true;
-    queue.buffer = Vec::new();
-    drop(queue);
-    shared.buffer_taken.notify_waiters();
-    shared.writer_ended.notify_all();
+    shared.end();
 }

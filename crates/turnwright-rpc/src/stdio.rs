@@ -7,21 +7,21 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::message::{self, ParsedLine, RequestId, RpcError};
 
 /// Maximum length of a line. ACP sets no limit, and images make many megabytes normal (R-TR-13). A
 /// longer line is skipped and refused, so that memory stays bounded.
-const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
+pub const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Maximum number of lines that are parsed ahead of the dispatcher.
-const MAX_READ_AHEAD_LINES: usize = 32;
+pub(super) const MAX_READ_AHEAD_LINES: usize = 32;
 
 /// Maximum size of the lines that are parsed ahead. A longer line is taken only if no other line
 /// waits.
-const MAX_READ_AHEAD_BYTES: usize = 16 * 1024 * 1024;
+pub(super) const MAX_READ_AHEAD_BYTES: usize = 16 * 1024 * 1024;
 
 /// How often a reader that is blocked by these limits checks whether the client has hung up.
 const HANGUP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -83,39 +83,51 @@ pub enum LineDirection {
 
 /// Parsed lines of input, in order, until the end of the input.
 #[derive(Debug)]
-pub struct StdinReader {
-    lines: mpsc::Receiver<QueuedLine>,
-    ahead: Arc<ReadAhead>,
-    input_ended: CancellationToken,
+pub struct LineReader {
+    pub(super) lines: mpsc::Receiver<QueuedLine>,
+    pub(super) input_ended: CancellationToken,
 }
 
 #[derive(Debug)]
-struct QueuedLine {
-    line: ParsedLine,
-    /// The length of the line.
-    bytes: usize,
+pub(super) struct QueuedLine {
+    pub(super) line: ParsedLine,
+    pub(super) room: ReservedRoom,
 }
 
-impl StdinReader {
+/// The room that a line takes among those that are parsed ahead, until this is dropped.
+#[derive(Debug)]
+pub(super) enum ReservedRoom {
+    OfThread { ahead: Arc<ReadAhead>, bytes: usize },
+    OfTask(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit),
+}
+
+impl Drop for ReservedRoom {
+    fn drop(&mut self) {
+        if let ReservedRoom::OfThread { ahead, bytes } = self {
+            ahead.release(*bytes);
+        }
+    }
+}
+
+impl LineReader {
     /// Starts the reader thread.
     ///
     /// # Errors
     /// If the thread cannot be created.
-    pub fn start(input: File) -> io::Result<StdinReader> {
-        StdinReader::start_observed(input, None)
+    pub fn start(input: File) -> io::Result<LineReader> {
+        LineReader::start_observed(input, None)
     }
 
-    /// Like [`StdinReader::start`], with an observer that sees each line before it is parsed.
+    /// Like [`LineReader::start`], with an observer that sees each line before it is parsed.
     ///
     /// # Errors
     /// If the thread cannot be created.
     pub fn start_observed(
         input: File,
         observer: Option<Arc<dyn LineObserver>>,
-    ) -> io::Result<StdinReader> {
+    ) -> io::Result<LineReader> {
         let (sender, lines) = mpsc::channel(MAX_READ_AHEAD_LINES);
         let ahead = Arc::<ReadAhead>::default();
-        let reader_ahead = Arc::clone(&ahead);
         let input_ended = CancellationToken::new();
         let ended = input_ended.clone();
         std::thread::Builder::new().name("stdin".into()).spawn(move || {
@@ -127,12 +139,14 @@ impl StdinReader {
                     if let Some(observer) = &observer {
                         observer.on_line(LineDirection::In, &buffer);
                     }
-                    reader_ahead.reserve(buffer.len(), || {
+                    let bytes = buffer.len();
+                    ahead.reserve(bytes, || {
                         if is_hung_up(lines.get_ref()) {
                             ended.cancel();
                         }
                     });
-                    if sender.blocking_send(QueuedLine { line, bytes: buffer.len() }).is_err() {
+                    let room = ReservedRoom::OfThread { ahead: Arc::clone(&ahead), bytes };
+                    if sender.blocking_send(QueuedLine { line, room }).is_err() {
                         break;
                     }
                 }
@@ -141,13 +155,13 @@ impl StdinReader {
                 buffer.shrink_to(64 * 1024);
             }
         })?;
-        Ok(StdinReader { lines, ahead, input_ended })
+        Ok(LineReader { lines, input_ended })
     }
 
     /// Returns the next line, or `None` at the end of the input. Cancel safe.
     pub async fn next(&mut self) -> Option<ParsedLine> {
-        let QueuedLine { line, bytes } = self.lines.recv().await?;
-        self.ahead.release(bytes);
+        let QueuedLine { line, room } = self.lines.recv().await?;
+        drop(room);
         Some(line)
     }
 
@@ -159,7 +173,7 @@ impl StdinReader {
 
 /// Limits how far the reader thread may get ahead of the dispatcher.
 #[derive(Debug, Default)]
-struct ReadAhead {
+pub(super) struct ReadAhead {
     // Held only for one addition. Only the reader thread waits on the condition variable.
     queued: Mutex<QueuedInput>,
     released: Condvar,
@@ -212,12 +226,11 @@ fn is_hung_up(_: &File) -> bool {
 }
 
 fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLine> {
-    match lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', buffer) {
+    match lines.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', buffer) {
         Ok(0) => None,
-        Ok(_) if buffer.last() != Some(&b'\n') && buffer.len() as u64 == MAX_LINE_BYTES => {
+        Ok(_) if buffer.last() != Some(&b'\n') && buffer.len() == MAX_LINE_BYTES => {
             lines.skip_until(b'\n').ok()?;
-            let error = RpcError::invalid_request("the message is longer than 64 MiB");
-            Some(ParsedLine::Rejected { id: RequestId::null(), error })
+            Some(too_long())
         }
         Ok(_) => Some(message::parse_line(buffer)),
         Err(error) => {
@@ -225,6 +238,12 @@ fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLin
             None
         }
     }
+}
+
+/// What stands for a line that was skipped because it is too long.
+pub(super) fn too_long() -> ParsedLine {
+    let error = RpcError::invalid_request("the message is longer than 64 MiB");
+    ParsedLine::Rejected { id: RequestId::null(), error }
 }
 
 /// Waits for SIGTERM, SIGINT or SIGHUP (Ctrl-C on Windows).

@@ -78,9 +78,11 @@ impl AcpClientV2 {
         }
     }
 
-    /// Tells the client that no turn runs.
+    /// Tells the client that no turn runs. One that has taken over a running turn knows its state.
     pub(super) fn report_idle(&self) {
-        self.send_state("idle");
+        if !self.prompts.is_running(self.running.load(Ordering::Relaxed)) {
+            self.send_state("idle");
+        }
     }
 
     fn send_state(&self, state: &str) {

@@ -12,4 +12,4 @@ mod sessions;
 mod wire;
 
 pub(super) use dispatch::dispatch;
-pub(super) use prompts::PromptLedger;
+pub(super) use prompts::{PromptLedger, follow};

@@ -87,6 +87,10 @@ struct PromptEnding {
 }
 
 impl PromptEnding {
+    fn into_completion(mut self) -> Completion<PromptEnd> {
+        Completion::new(move |result| self.end(result))
+    }
+
     fn end(&mut self, result: Result<PromptEnd, Error>) {
         self.is_over = true;
         if self.prompts.has_joined(self.key, &result) {
@@ -147,6 +151,19 @@ pub(super) fn prompt(
     let (key, in_flight) = connection.in_flight.register_prompt(id.clone(), session.clone());
     connection.prompts.add(key, reply, in_flight);
     let (prompts, outbox) = (connection.prompts.clone(), connection.peer.outbox().clone());
-    let mut ending = PromptEnding { key, session, prompts, outbox, is_over: false };
-    handle.prompt(key, prompt, Completion::new(move |result| ending.end(result)));
+    let ending = PromptEnding { key, session: session.clone(), prompts, outbox, is_over: false };
+    handle.prompt(key, prompt, connection.at_prompt_end(&session, key, ending.into_completion()));
+}
+
+/// Follows a prompt of a session that this connection has taken over. Its own request is lost.
+pub(in crate::acp) fn follow(
+    connection: &Connection,
+    session: SessionId,
+) -> impl FnMut(PromptKey, bool) -> Completion<PromptEnd> + Send + 'static {
+    let (prompts, outbox) = (connection.prompts.clone(), connection.peer.outbox().clone());
+    move |key, has_begun| {
+        prompts.0.lock().insert(key, OpenPrompt { reply: None, has_begun });
+        let (session, prompts, outbox) = (session.clone(), prompts.clone(), outbox.clone());
+        PromptEnding { key, session, prompts, outbox, is_over: false }.into_completion()
+    }
 }

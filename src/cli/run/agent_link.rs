@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::acp;
 use crate::config::Config;
-use turnwright_rpc::{Outbox, Peer, StdinReader, Stdio};
+use turnwright_rpc::{LineReader, Outbox, Peer, Stdio};
 
 /// The stack of the agent's thread, which is a main thread elsewhere.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
@@ -20,7 +20,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 /// A running agent.
 pub(super) struct AgentLink {
     pub(super) peer: Peer,
-    pub(super) incoming: StdinReader,
+    pub(super) incoming: LineReader,
     stop: CancellationToken,
     thread: JoinHandle<io::Result<()>>,
 }
@@ -40,7 +40,7 @@ impl AgentLink {
         let thread =
             thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES).spawn(serve)?;
         let peer = Peer::new(Outbox::start(requests)?);
-        let incoming = StdinReader::start(pipe_file(messages))?;
+        let incoming = LineReader::start(pipe_file(messages))?;
         Ok(AgentLink { peer, incoming, stop, thread })
     }
 

@@ -1,0 +1,230 @@
+//! Connects stdin and stdout with an agent elsewhere, for editors that only know pipes.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use futures_util::{SinkExt, Stream, StreamExt};
+use http::header::{
+    AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
+};
+use http::{HeaderValue, StatusCode};
+use reqwest::Upgraded;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+use uuid::Uuid;
+
+use crate::websocket::{accept_key, config};
+use turnwright_http::{ConnectionFault, Tls, build_client, client_builder};
+use turnwright_rpc::{MAX_LINE_BYTES, Stdio};
+
+/// How long the agent may take to accept the connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the agent may send nothing. It asks us for a sign of life three times within this time.
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+/// How long the agent may take to send its last messages after the input has ended.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The lines that wait for the agent.
+const MAX_WAITING_LINES: usize = 8;
+/// Stands for a line that is not UTF-8, which no text frame can carry. It is no JSON either.
+const NOT_TEXT: &str = "\u{fffd}";
+/// Stands for a line that is too long. It is no message either.
+const TOO_LONG: &str = r#""a line of more than 64 MiB""#;
+
+/// Why a bridge could not be opened, or has ended before its input.
+#[derive(Debug, thiserror::Error)]
+pub enum BridgeError {
+    #[error("{0} is not an address of an agent; it begins with ws:// or wss://")]
+    Url(Url),
+    #[error("{host} cannot be reached: {fault}")]
+    Unreachable { host: String, fault: ConnectionFault },
+    #[error("the agent at {0} refuses the token")]
+    Token(String),
+    #[error("{host} has no agent there (status {status})")]
+    NoAgent { host: String, status: u16 },
+    #[error("the connection to {0} was lost")]
+    Lost(String),
+    #[error("stdin and stdout cannot be used: {0}")]
+    Stdio(#[from] io::Error),
+}
+
+/// Connects stdin and stdout with the agent at this URL, until stdin ends or `stop` is cancelled.
+///
+/// # Errors
+/// If the agent cannot be reached, refuses the token, or ends the connection first.
+pub async fn bridge(
+    url: &Url,
+    token: &str,
+    stdio: Stdio,
+    stop: CancellationToken,
+) -> Result<(), BridgeError> {
+    let host = url.host_str().unwrap_or_default().to_owned();
+    let Some(socket) = stop.run_until_cancelled(connect(url, &host, token)).await else {
+        return Ok(());
+    };
+    let socket = socket?;
+    let Stdio { input, output } = stdio;
+    let (mut sink, source) = socket.split();
+    let lines = read_lines(input)?;
+    let ended = CancellationToken::new();
+    let sending = async {
+        let mut lines = lines;
+        while let Some(Some(line)) = stop.run_until_cancelled(lines.recv()).await {
+            sink.send(Message::Text(line)).await?;
+        }
+        ended.cancel();
+        let frame = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::from_static("") };
+        sink.send(Message::Close(Some(frame))).await
+    };
+    let receiving = receive(source, output);
+    tokio::pin!(receiving);
+    let is_lost = tokio::select! {
+        // The agent has ended the connection, or nobody reads our output.
+        () = &mut receiving => !ended.is_cancelled(),
+        sent = sending => match sent {
+            // The agent sends its last messages, and then closes the connection, too.
+            Ok(()) => {
+                drop(timeout(CLOSE_TIMEOUT, receiving).await);
+                false
+            }
+            Err(_) => true,
+        },
+    };
+    if is_lost { Err(BridgeError::Lost(host)) } else { Ok(()) }
+}
+
+/// Opens the WebSocket, through the proxy of the environment if there is one.
+async fn connect(
+    url: &Url,
+    host: &str,
+    token: &str,
+) -> Result<WebSocketStream<Upgraded>, BridgeError> {
+    let mut http_url = url.clone();
+    let scheme = match url.scheme() {
+        "ws" | "http" => "http",
+        "wss" | "https" => "https",
+        _ => return Err(BridgeError::Url(url.clone())),
+    };
+    if host.is_empty() || http_url.set_scheme(scheme).is_err() {
+        return Err(BridgeError::Url(url.clone()));
+    }
+    let unreachable = |error: &reqwest::Error| BridgeError::Unreachable {
+        host: host.to_owned(),
+        fault: ConnectionFault::of(error),
+    };
+    let build = move || build_client(client_builder().http1_only(), Tls::for_scheme(scheme));
+    let client = match spawn_blocking(build).await {
+        Ok(client) => client.map_err(|error| unreachable(&error))?,
+        Err(_) => return Err(BridgeError::Lost(host.to_owned())),
+    };
+    let key = BASE64.encode(Uuid::new_v4().as_bytes());
+    let mut bearer = HeaderValue::from_str(&format!("Bearer {token}"))
+        .map_err(|_| BridgeError::Token(host.to_owned()))?;
+    bearer.set_sensitive(true);
+    let request = client
+        .get(http_url)
+        .header(AUTHORIZATION, bearer)
+        .header(CONNECTION, "upgrade")
+        .header(UPGRADE, "websocket")
+        .header(SEC_WEBSOCKET_VERSION, "13")
+        .header(SEC_WEBSOCKET_KEY, &key);
+    let response = match timeout(CONNECT_TIMEOUT, request.send()).await {
+        Ok(response) => response.map_err(|error| unreachable(&error))?,
+        Err(_) => {
+            let fault = ConnectionFault::TimedOut;
+            return Err(BridgeError::Unreachable { host: host.to_owned(), fault });
+        }
+    };
+    let status = response.status();
+    let is_accepted = response
+        .headers()
+        .get(SEC_WEBSOCKET_ACCEPT)
+        .is_some_and(|it| it.as_bytes() == accept_key(key.as_bytes()).as_bytes());
+    match status {
+        StatusCode::SWITCHING_PROTOCOLS if is_accepted => {}
+        StatusCode::UNAUTHORIZED => return Err(BridgeError::Token(host.to_owned())),
+        _ => return Err(BridgeError::NoAgent { host: host.to_owned(), status: status.as_u16() }),
+    }
+    let socket = response.upgrade().await.map_err(|error| unreachable(&error))?;
+    Ok(WebSocketStream::from_raw_socket(socket, Role::Client, Some(config())).await)
+}
+
+/// Reads lines on a thread of its own.
+fn read_lines(input: File) -> io::Result<mpsc::Receiver<Utf8Bytes>> {
+    let (sender, lines) = mpsc::channel(MAX_WAITING_LINES);
+    std::thread::Builder::new().name("stdin".into()).spawn(move || {
+        let mut input = BufReader::new(input);
+        while let Some(line) = next_line(&mut input) {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(lines)
+}
+
+/// The next line that is not blank. What cannot be sent as it is goes as something that the agent refuses in
+/// the same way.
+fn next_line(input: &mut impl BufRead) -> Option<Utf8Bytes> {
+    loop {
+        let mut line = Vec::new();
+        match input.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return None,
+            Ok(_) if line.len() == MAX_LINE_BYTES && line.last() != Some(&b'\n') => {
+                input.skip_until(b'\n').ok()?;
+                return Some(Utf8Bytes::from_static(TOO_LONG));
+            }
+            Ok(_) if line.trim_ascii().is_empty() => {}
+            Ok(_) => {
+                let text = Utf8Bytes::try_from(Bytes::from(line));
+                return Some(text.unwrap_or_else(|_| Utf8Bytes::from_static(NOT_TEXT)));
+            }
+        }
+    }
+}
+
+/// Writes the agent's messages, until it closes the connection, it is lost, or nobody reads them.
+async fn receive(
+    mut source: impl Stream<Item = Result<Message, SocketError>> + Unpin,
+    mut output: File,
+) {
+    while let Ok(Some(Ok(message))) = timeout(SILENCE_LIMIT, source.next()).await {
+        let text = match message {
+            Message::Text(text) => text,
+            Message::Close(_) => return,
+            _ => continue,
+        };
+        // A pipe that nobody reads must not keep the runtime from answering signs of life.
+        let writing = spawn_blocking(move || {
+            let line = [text.as_bytes(), b"\n"].concat();
+            output.write_all(&line).map(|()| output)
+        });
+        match writing.await {
+            Ok(Ok(file)) => output = file,
+            _ => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_text_frame_can_carry_becomes_something_that_is_refused() {
+        let mut input = io::Cursor::new(b"{\"a\":1}\n\n \r\n\xff\xfe{}\nlast".to_vec());
+        let lines: Vec<_> = std::iter::from_fn(|| next_line(&mut input)).collect();
+        assert_eq!(lines, ["{\"a\":1}\n", NOT_TEXT, "last"]);
+    }
+}

@@ -1,0 +1,37 @@
+//! A connection as the program gets it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::BoxFuture;
+
+use turnwright_rpc::{LineReader, Outbox};
+
+/// A client's connection, of whatever transport.
+#[derive(Debug)]
+pub struct RemoteConnection {
+    /// The client's messages, until the connection is closed or lost.
+    pub input: LineReader,
+    /// The messages to the client.
+    pub outbox: Outbox,
+    pub end: ConnectionEnd,
+}
+
+/// Serves a connection until its input ends, or its outbox is closed.
+pub type ServeConnection = Arc<dyn Fn(RemoteConnection) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// How a connection has ended. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionEnd(Arc<AtomicBool>);
+
+impl ConnectionEnd {
+    /// Whether the client has closed the connection in due form. Otherwise it was lost, and the client may
+    /// come back.
+    pub fn is_intended(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn intend(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,89 @@
+//! The messages of one stream of events, and the body of the response that carries them.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::http_connection::HttpConnection;
+
+/// How often something is sent on a stream without events, so that a lost connection is noticed and proxies
+/// keep the stream open.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// A comment, which clients ignore.
+const KEEP_ALIVE: &[u8] = b":\n\n";
+
+/// An event, and the room that it takes among those that wait.
+pub(crate) struct QueuedEvent {
+    pub(crate) event: Bytes,
+    pub(crate) room: OwnedSemaphorePermit,
+}
+
+pub(crate) type EventReceiver = mpsc::Receiver<QueuedEvent>;
+
+/// An event whose data is this message, which is a line of JSON.
+pub(crate) fn event(message: &[u8]) -> Bytes {
+    [b"data: ", message.trim_ascii_end(), b"\n\n"].concat().into()
+}
+
+/// The body of a response with the events of a stream. When it is dropped, the next response goes on with
+/// the stream.
+pub(crate) struct EventBody {
+    connection: Arc<HttpConnection>,
+    /// The session of the stream, if it has one.
+    session: Option<String>,
+    /// `None` only while this is dropped.
+    events: Option<EventReceiver>,
+    keep_alive: Interval,
+}
+
+impl EventBody {
+    pub(crate) fn new(
+        connection: Arc<HttpConnection>,
+        session: Option<String>,
+        events: EventReceiver,
+    ) -> EventBody {
+        let mut keep_alive = interval(KEEP_ALIVE_INTERVAL);
+        keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        EventBody { connection, session, events: Some(events), keep_alive }
+    }
+}
+
+impl Body for EventBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(events) = &mut self.events else { return Poll::Ready(None) };
+        match events.poll_recv(context) {
+            Poll::Ready(Some(QueuedEvent { event, room })) => {
+                drop(room);
+                self.keep_alive.reset();
+                Poll::Ready(Some(Ok(Frame::data(event))))
+            }
+            Poll::Ready(None) => Poll::Ready(None),
+            // The first tick is at once, so that the client gets the head of the response.
+            Poll::Pending => self
+                .keep_alive
+                .poll_tick(context)
+                .map(|_| Some(Ok(Frame::data(Bytes::from_static(KEEP_ALIVE))))),
+        }
+    }
+}
+
+impl Drop for EventBody {
+    fn drop(&mut self) {
+        if let Some(events) = self.events.take() {
+            self.connection.return_stream(self.session.as_deref(), events);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! A connection of the HTTP transport, which is many requests: the client's messages come as requests of
+//! their own, and ours go out on streams of events, one for the connection and one for each session.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::ConnectionEnd;
+use crate::event_stream::{EventReceiver, QueuedEvent, event};
+use crate::routing::Envelope;
+use turnwright_rpc::{LineSender, OutboxDrain};
+
+/// How long a connection lives without an open stream and without a request.
+const IDLE_TIME: Duration = Duration::from_secs(60);
+/// The streams that a connection may have.
+const MAX_STREAMS: usize = 256;
+/// The requests of a client that may be unanswered.
+const MAX_REQUESTS: usize = 1_024;
+/// The bytes of events that may wait for their streams. A larger event is sent if no other one waits.
+const MAX_WAITING_BYTES: usize = 1024 * 1024;
+/// The events of a stream that may wait.
+const MAX_WAITING_EVENTS: usize = 1_024;
+
+/// A connection, shared by its requests.
+pub(crate) struct HttpConnection {
+    /// `None` once the connection is over.
+    // Held only to copy the pointer.
+    lines: Mutex<Option<Arc<LineSender>>>,
+    pub(crate) end: ConnectionEnd,
+    /// Cancelled when the connection is over.
+    pub(crate) over: CancellationToken,
+    room: Arc<Semaphore>,
+    // Held only to look something up.
+    state: Mutex<ConnectionState>,
+}
+
+struct ConnectionState {
+    streams: HashMap<Option<String>, EventStream>,
+    /// The client's requests that are not answered, by the text of their ids.
+    requests: HashMap<String, Answer>,
+    open_streams: usize,
+    last_used: Instant,
+}
+
+struct EventStream {
+    events: mpsc::Sender<QueuedEvent>,
+    /// `None` while a response carries the stream.
+    waiting: Option<EventReceiver>,
+}
+
+/// Where an answer goes.
+enum Answer {
+    /// Into the response to the first request.
+    Response(oneshot::Sender<FirstAnswer>),
+    /// To the stream of a session, or of the connection.
+    Stream { session: Option<String>, ends_session: bool },
+}
+
+/// The answer to `initialize`.
+pub(crate) struct FirstAnswer {
+    pub(crate) message: Bytes,
+    pub(crate) is_failure: bool,
+}
+
+/// Why a stream cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamDenial {
+    /// Another response carries it.
+    Taken,
+    TooMany,
+}
+
+impl HttpConnection {
+    pub(crate) fn new(lines: LineSender) -> HttpConnection {
+        let state = ConnectionState {
+            streams: HashMap::new(),
+            requests: HashMap::new(),
+            open_streams: 0,
+            last_used: Instant::now(),
+        };
+        HttpConnection {
+            lines: Mutex::new(Some(Arc::new(lines))),
+            end: ConnectionEnd::default(),
+            over: CancellationToken::new(),
+            room: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Notes the first request, whose answer goes into its response.
+    pub(crate) fn expect_first_answer(&self, id: &str) -> oneshot::Receiver<FirstAnswer> {
+        let (sender, answer) = oneshot::channel();
+        self.state.lock().requests.insert(id.to_owned(), Answer::Response(sender));
+        answer
+    }
+
+    /// Notes a request of the client's. Returns false if there are too many without an answer.
+    #[must_use]
+    pub(crate) fn expect_answer(&self, request: &Envelope<'_>, session: Option<&str>) -> bool {
+        let (Some(id), true) = (request.id, request.is_request()) else { return true };
+        let ends_session =
+            matches!(request.method.as_deref(), Some("session/close" | "session/delete"));
+        let mut state = self.state.lock();
+        if state.requests.len() >= MAX_REQUESTS {
+            return false;
+        }
+        let answer = Answer::Stream { session: session.map(str::to_owned), ends_session };
+        state.requests.insert(id.get().to_owned(), answer);
+        true
+    }
+
+    /// Gives a message of the client's to the program. Waits while too much is queued. Returns false if the
+    /// connection is over.
+    pub(crate) async fn receive(&self, message: Vec<u8>) -> bool {
+        let Some(lines) = self.lines.lock().clone() else { return false };
+        self.note_use();
+        let sent = self.over.run_until_cancelled(lines.send(message)).await;
+        self.note_use();
+        sent.unwrap_or_default()
+    }
+
+    /// Ends the program's input.
+    pub(crate) fn close_input(&self) {
+        *self.lines.lock() = None;
+    }
+
+    /// Returns the events of a stream, for a response that carries them from now on.
+    pub(crate) fn open_stream(&self, session: Option<&str>) -> Result<EventReceiver, StreamDenial> {
+        let mut state = self.state.lock();
+        let stream = state.stream(session).ok_or(StreamDenial::TooMany)?;
+        let events = stream.waiting.take().ok_or(StreamDenial::Taken)?;
+        state.open_streams += 1;
+        Ok(events)
+    }
+
+    /// The response that carried a stream has ended.
+    pub(crate) fn return_stream(&self, session: Option<&str>, events: EventReceiver) {
+        let mut state = self.state.lock();
+        state.open_streams = state.open_streams.saturating_sub(1);
+        state.last_used = Instant::now();
+        if let Some(stream) = state.streams.get_mut(&session.map(str::to_owned)) {
+            stream.waiting = Some(events);
+        }
+    }
+
+    fn note_use(&self) {
+        self.state.lock().last_used = Instant::now();
+    }
+
+    /// Sends the program's messages to their streams, until there are no more or the connection is over.
+    pub(crate) async fn send_messages(&self, mut messages: OutboxDrain) {
+        let sending = async {
+            while let Some(lines) = messages.next().await {
+                for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                    self.send(line).await;
+                }
+            }
+        };
+        self.over.run_until_cancelled(sending).await;
+        self.finish();
+    }
+
+    async fn send(&self, line: &[u8]) {
+        let Some(envelope) = Envelope::read(line) else { return };
+        let (session, ends_session) = if envelope.method.is_some() {
+            (envelope.session(), false)
+        } else {
+            let id = envelope.id.map_or("null", |id| id.get());
+            let answer = self.state.lock().requests.remove(id);
+            match answer {
+                Some(Answer::Response(first)) => {
+                    let message = Bytes::copy_from_slice(line.trim_ascii_end());
+                    let answer = FirstAnswer { message, is_failure: envelope.is_failure() };
+                    // If it cannot be sent, the client has given up.
+                    drop(first.send(answer));
+                    return;
+                }
+                Some(Answer::Stream { session, ends_session }) => {
+                    (session, ends_session && !envelope.is_failure())
+                }
+                None => (None, false),
+            }
+        };
+        let size = u32::try_from(line.len().min(MAX_WAITING_BYTES)).unwrap_or(u32::MAX);
+        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(size).await else { return };
+        let events = self.state.lock().stream(session.as_deref()).map(|it| it.events.clone());
+        match events {
+            // It fails only if the connection is over.
+            Some(events) => drop(events.send(QueuedEvent { event: event(line), room }).await),
+            None => {
+                tracing::warn!("a message is lost, because the connection has too many streams")
+            }
+        }
+        if ends_session {
+            // A response that carries the stream ends after what is queued.
+            self.state.lock().streams.remove(&session);
+        }
+    }
+
+    /// Returns when the client seems to be gone: it has no stream open, and sends nothing.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let (is_carried, last_used) = {
+                let state = self.state.lock();
+                (state.open_streams > 0, state.last_used)
+            };
+            let due = if is_carried { Instant::now() } else { last_used } + IDLE_TIME;
+            if due <= Instant::now() {
+                return;
+            }
+            sleep_until(due).await;
+        }
+    }
+
+    /// Ends the streams after what is queued.
+    fn finish(&self) {
+        let mut state = self.state.lock();
+        state.streams.clear();
+        state.requests.clear();
+    }
+}
+
+impl ConnectionState {
+    /// The stream of a session, or of the connection. `None` if there are too many.
+    fn stream(&mut self, session: Option<&str>) -> Option<&mut EventStream> {
+        let key = session.map(str::to_owned);
+        if !self.streams.contains_key(&key) && self.streams.len() >= MAX_STREAMS {
+            return None;
+        }
+        Some(self.streams.entry(key).or_insert_with(|| {
+            let (events, waiting) = mpsc::channel(MAX_WAITING_EVENTS);
+            EventStream { events, waiting: Some(waiting) }
+        }))
+    }
+}

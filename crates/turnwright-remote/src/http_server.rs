@@ -1,0 +1,370 @@
+//! The requests of the HTTP transport: `POST` sends a message, `GET` opens a stream of events or a
+//! WebSocket, `DELETE` ends a connection.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{
+    ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE,
+    ORIGIN, VARY, WWW_AUTHENTICATE,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::PATH;
+use crate::access::AccessRules;
+use crate::connection::{RemoteConnection, ServeConnection};
+use crate::event_stream::EventBody;
+use crate::http_connection::{FirstAnswer, HttpConnection, StreamDenial};
+use crate::routing::{Envelope, RoutedMessage, route};
+use crate::websocket;
+use turnwright_rpc::{MAX_LINE_BYTES, OutboxDrain, OutgoingFilter, line_queue, message_queue};
+
+const CONNECTION_ID: &str = "acp-connection-id";
+const SESSION_ID: &str = "acp-session-id";
+
+/// The connections that may be open.
+pub(crate) const MAX_CONNECTIONS: usize = 256;
+/// The bytes of requests that may be in memory before they are complete.
+const MAX_INCOMPLETE_BYTES: usize = 256 * 1024 * 1024;
+/// How long a client may send nothing in the middle of a request.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the answer to the first request may take.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
+
+/// What the sockets of a listener share.
+pub(crate) struct HttpServer {
+    pub(crate) access: AccessRules,
+    pub(crate) serve: ServeConnection,
+    pub(crate) filter: OutgoingFilter,
+    /// The tasks of connections.
+    pub(crate) tasks: TaskTracker,
+    pub(crate) places: Arc<Semaphore>,
+    incomplete: Arc<Semaphore>,
+    // Held only to look one up.
+    connections: Mutex<HashMap<String, Arc<HttpConnection>>>,
+}
+
+/// A request that is refused: the status, and what the client is told.
+pub(crate) struct HttpRefusal(pub(crate) StatusCode, pub(crate) &'static str);
+
+const NO_CONNECTION: HttpRefusal =
+    HttpRefusal(StatusCode::BAD_REQUEST, "The header Acp-Connection-Id is missing.\n");
+const UNKNOWN_CONNECTION: HttpRefusal =
+    HttpRefusal(StatusCode::NOT_FOUND, "This connection is not open. Send `initialize` first.\n");
+pub(crate) const TOO_MANY_CONNECTIONS: HttpRefusal =
+    HttpRefusal(StatusCode::SERVICE_UNAVAILABLE, "There are too many connections.\n");
+const NOT_ANSWERED: HttpRefusal =
+    HttpRefusal(StatusCode::INTERNAL_SERVER_ERROR, "The agent did not answer.\n");
+
+impl HttpServer {
+    pub(crate) fn new(
+        access: AccessRules,
+        filter: OutgoingFilter,
+        serve: ServeConnection,
+    ) -> HttpServer {
+        HttpServer {
+            access,
+            serve,
+            filter,
+            tasks: TaskTracker::new(),
+            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            incomplete: Arc::new(Semaphore::new(MAX_INCOMPLETE_BYTES)),
+            connections: Mutex::default(),
+        }
+    }
+
+    /// Answers a request. Calls `admit` when the client has shown the token.
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        admit: impl FnOnce(),
+    ) -> Response<ResponseBody> {
+        let origin = request.headers().get(ORIGIN).cloned();
+        let answer = if request.method() == Method::OPTIONS {
+            self.answer_preflight(request.headers())
+        } else {
+            self.answer_authorised(request, admit).await
+        };
+        let mut response = answer.unwrap_or_else(|HttpRefusal(status, text)| {
+            let mut response = plain(status, text);
+            if status == StatusCode::UNAUTHORIZED {
+                let scheme = HeaderValue::from_static("Bearer");
+                response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+            }
+            response
+        });
+        let headers = response.headers_mut();
+        headers.insert(VARY, HeaderValue::from_static("origin"));
+        // A page that was refused may not read why.
+        if let Some(origin) = origin.filter(|_| response.status() != StatusCode::FORBIDDEN) {
+            let headers = response.headers_mut();
+            headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            let exposed = HeaderValue::from_static("acp-connection-id, acp-session-id");
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        }
+        response
+    }
+
+    /// Answers the question of a browser whether a page may send requests. It has no token.
+    fn answer_preflight(&self, headers: &HeaderMap) -> Result<Response<ResponseBody>, HttpRefusal> {
+        if !headers.contains_key(ORIGIN) || !self.access.allows_origin(headers) {
+            return Err(HttpRefusal(StatusCode::FORBIDDEN, "This origin is not allowed.\n"));
+        }
+        let mut response = plain(StatusCode::NO_CONTENT, "");
+        let headers = response.headers_mut();
+        let methods = HeaderValue::from_static("GET, POST, DELETE");
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
+        let names = "authorization, content-type, acp-connection-id, acp-session-id";
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(names));
+        Ok(response)
+    }
+
+    async fn answer_authorised(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        admit: impl FnOnce(),
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        let checked = self.access.check(request.headers());
+        checked.map_err(|denial| HttpRefusal(denial.status(), denial.message()))?;
+        admit();
+        if request.uri().path() != PATH {
+            return Err(HttpRefusal(StatusCode::NOT_FOUND, "The agent is at /acp.\n"));
+        }
+        match *request.method() {
+            Method::GET if websocket::is_upgrade(request.headers()) => {
+                websocket::accept(self, request)
+            }
+            Method::GET => self.open_stream(request.headers()),
+            Method::POST => self.post(request).await,
+            Method::DELETE => {
+                let connection = self.connection(request.headers())?;
+                connection.end.intend();
+                connection.over.cancel();
+                Ok(plain(StatusCode::ACCEPTED, ""))
+            }
+            _ => {
+                let text = "The agent takes GET, POST and DELETE.\n";
+                Err(HttpRefusal(StatusCode::METHOD_NOT_ALLOWED, text))
+            }
+        }
+    }
+
+    /// Ends all connections of the HTTP transport. WebSockets end with the program's side of them.
+    pub(crate) fn end_connections(&self) {
+        for connection in self.connections.lock().values() {
+            connection.over.cancel();
+        }
+    }
+
+    fn connection(&self, headers: &HeaderMap) -> Result<Arc<HttpConnection>, HttpRefusal> {
+        let id = header(headers, CONNECTION_ID).ok_or(NO_CONNECTION)?;
+        self.connections.lock().get(id).cloned().ok_or(UNKNOWN_CONNECTION)
+    }
+
+    fn open_stream(&self, headers: &HeaderMap) -> Result<Response<ResponseBody>, HttpRefusal> {
+        if !header(headers, ACCEPT.as_str()).is_some_and(|it| it.contains("text/event-stream")) {
+            let text = "Streams are of the type text/event-stream, which must be accepted.\n";
+            return Err(HttpRefusal(StatusCode::NOT_ACCEPTABLE, text));
+        }
+        let connection = self.connection(headers)?;
+        let session = header(headers, SESSION_ID);
+        let events = connection.open_stream(session).map_err(|denial| match denial {
+            StreamDenial::Taken => {
+                HttpRefusal(StatusCode::CONFLICT, "Another response carries this stream.\n")
+            }
+            StreamDenial::TooMany => {
+                HttpRefusal(StatusCode::TOO_MANY_REQUESTS, "There are too many streams.\n")
+            }
+        })?;
+        let body = EventBody::new(Arc::clone(&connection), session.map(str::to_owned), events);
+        let mut response = Response::new(body.boxed_unsync());
+        let headers_out = response.headers_mut();
+        headers_out.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers_out.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        for name in [CONNECTION_ID, SESSION_ID] {
+            if let Some(value) = headers.get(name) {
+                headers_out.insert(name, value.clone());
+            }
+        }
+        Ok(response)
+    }
+
+    async fn post(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        let (head, body) = request.into_parts();
+        let content_type = header(&head.headers, CONTENT_TYPE.as_str()).unwrap_or_default();
+        if !content_type.to_ascii_lowercase().starts_with("application/json") {
+            let text = "The content type must be application/json.\n";
+            return Err(HttpRefusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        }
+        let message = self.read(body).await?;
+        if message.trim_ascii_start().first() == Some(&b'[') {
+            return Ok(json(StatusCode::BAD_REQUEST, BATCH_REFUSAL.into()));
+        }
+        let has_connection = head.headers.contains_key(CONNECTION_ID);
+        let initialize = Envelope::read(&message).filter(|it| {
+            !has_connection && it.is_request() && it.method.as_deref() == Some("initialize")
+        });
+        if let Some(id) = initialize.and_then(|it| Some(it.id?.get().to_owned())) {
+            return self.initialize(message, &id).await;
+        }
+        let connection = self.connection(&head.headers)?;
+        let session = header(&head.headers, SESSION_ID);
+        let RoutedMessage { message, session } =
+            route(message, session).map_err(|text| HttpRefusal(StatusCode::BAD_REQUEST, text))?;
+        let envelope = Envelope::read(&message).unwrap_or_default();
+        if !connection.expect_answer(&envelope, session.as_deref()) {
+            let text = "There are too many requests without an answer.\n";
+            return Err(HttpRefusal(StatusCode::TOO_MANY_REQUESTS, text));
+        }
+        drop(envelope);
+        if connection.receive(message).await {
+            Ok(plain(StatusCode::ACCEPTED, ""))
+        } else {
+            Err(UNKNOWN_CONNECTION)
+        }
+    }
+
+    /// Reads a message. All that are incomplete share their room.
+    async fn read(&self, mut body: Incoming) -> Result<Vec<u8>, HttpRefusal> {
+        const TOO_LARGE: HttpRefusal =
+            HttpRefusal(StatusCode::PAYLOAD_TOO_LARGE, "The message is longer than 64 MiB.\n");
+        const BUSY: HttpRefusal =
+            HttpRefusal(StatusCode::SERVICE_UNAVAILABLE, "Too many messages are being read.\n");
+        if body.size_hint().lower() > MAX_LINE_BYTES as u64 {
+            return Err(TOO_LARGE);
+        }
+        let (mut message, mut rooms) = (BytesMut::new(), Vec::<OwnedSemaphorePermit>::new());
+        loop {
+            let Ok(frame) = timeout(READ_TIMEOUT, body.frame()).await else {
+                return Err(HttpRefusal(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "The message is incomplete.\n",
+                ));
+            };
+            let Some(frame) = frame else { return Ok(message.into()) };
+            let broken = HttpRefusal(StatusCode::BAD_REQUEST, "The message is incomplete.\n");
+            let Ok(data) = frame.map_err(|_| broken)?.into_data() else { continue };
+            if message.len() + data.len() > MAX_LINE_BYTES {
+                return Err(TOO_LARGE);
+            }
+            let size = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            let room =
+                Arc::clone(&self.incomplete).try_acquire_many_owned(size).map_err(|_| BUSY)?;
+            match rooms.last_mut() {
+                Some(all) => all.merge(room),
+                None => rooms.push(room),
+            }
+            message.extend_from_slice(&data);
+        }
+    }
+
+    /// Opens a connection with its first request, and answers that one.
+    async fn initialize(
+        self: &Arc<Self>,
+        message: Vec<u8>,
+        id: &str,
+    ) -> Result<Response<ResponseBody>, HttpRefusal> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = place.map_err(|_| TOO_MANY_CONNECTIONS)?;
+        let (lines, input) = line_queue();
+        let (outbox, messages) = message_queue(self.filter);
+        let connection = Arc::new(HttpConnection::new(lines));
+        let answer = connection.expect_first_answer(id);
+        let name = Uuid::new_v4().simple().to_string();
+        self.connections.lock().insert(name.clone(), Arc::clone(&connection));
+        let guard = ConnectionEntry { server: Arc::clone(self), name: name.clone() };
+        let remote = RemoteConnection { input, outbox, end: connection.end.clone() };
+        self.tasks.spawn(run(Arc::clone(&connection), remote, messages, (guard, place)));
+        // If the client goes away meanwhile, the connection is over.
+        let undo = connection.over.clone().drop_guard();
+        if !connection.receive(message).await {
+            return Err(NOT_ANSWERED);
+        }
+        let answer = timeout(FIRST_ANSWER_TIMEOUT, answer).await;
+        let Ok(Ok(FirstAnswer { message, is_failure })) = answer else { return Err(NOT_ANSWERED) };
+        let mut response = json(StatusCode::OK, message);
+        if !is_failure {
+            undo.disarm();
+            if let Ok(name) = HeaderValue::from_str(&name) {
+                response.headers_mut().insert(CONNECTION_ID, name);
+            }
+        }
+        Ok(response)
+    }
+}
+
+/// Runs a connection to its end.
+async fn run(
+    connection: Arc<HttpConnection>,
+    remote: RemoteConnection,
+    messages: OutboxDrain,
+    (entry, place): (ConnectionEntry, OwnedSemaphorePermit),
+) {
+    let serving = (entry.server.serve)(remote);
+    let watched = async {
+        tokio::select! {
+            () = connection.idle() => connection.over.cancel(),
+            () = connection.over.cancelled() => {}
+        }
+        connection.close_input();
+    };
+    let sending = async {
+        connection.send_messages(messages).await;
+        connection.over.cancel();
+    };
+    tokio::join!(serving, watched, sending);
+    drop((entry, place));
+}
+
+/// The entry of a connection among those of the server, until this is dropped.
+struct ConnectionEntry {
+    server: Arc<HttpServer>,
+    name: String,
+}
+
+impl Drop for ConnectionEntry {
+    fn drop(&mut self) {
+        self.server.connections.lock().remove(&self.name);
+    }
+}
+
+/// What a batch of messages is answered with.
+const BATCH_REFUSAL: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"#,
+    r#""message":"Invalid request: batches are not supported"}}"#
+);
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+pub(crate) fn plain(status: StatusCode, text: &'static str) -> Response<ResponseBody> {
+    let mut response = Response::new(Full::from(text).boxed_unsync());
+    *response.status_mut() = status;
+    response
+}
+
+fn json(status: StatusCode, message: Bytes) -> Response<ResponseBody> {
+    let mut response = Response::new(Full::new(message).boxed_unsync());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

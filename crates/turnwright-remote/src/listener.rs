@@ -1,0 +1,184 @@
+//! Accepts sockets, and speaks HTTP on them.
+
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::PATH;
+use crate::access::AccessRules;
+use crate::connection::ServeConnection;
+use crate::handshakes::{Handshake, Handshakes};
+use crate::http_server::HttpServer;
+use crate::tls::{TlsFiles, TlsFilesError, acceptor};
+use turnwright_rpc::OutgoingFilter;
+
+/// The sockets that may be open.
+const MAX_SOCKETS: usize = 1_024;
+/// How long a client may take for the head of a request, and how long a socket is kept between requests.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long nothing is accepted after the system had no room for another socket.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What those are told who come when there is no room.
+const NO_ROOM: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+/// Where and how to listen.
+#[derive(Debug)]
+pub struct ListenOptions {
+    pub address: SocketAddr,
+    pub access: AccessRules,
+    /// Without it only this machine can be served.
+    pub tls: Option<TlsFiles>,
+}
+
+/// Why nothing can be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    #[error("{0} can be reached by other machines, so a certificate is needed")]
+    NeedsTls(SocketAddr),
+    #[error(transparent)]
+    TlsFiles(#[from] TlsFilesError),
+    #[error("nothing can listen at {0}: {1}")]
+    Bind(SocketAddr, io::Error),
+}
+
+/// A socket that listens, on which nothing is accepted yet.
+pub struct Listener {
+    socket: TcpListener,
+    access: AccessRules,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Listener {
+    /// Begins to listen. Reads the files of the certificate, which blocks.
+    ///
+    /// # Errors
+    /// If other machines could reach an address without TLS, if the certificate cannot be used, or if the
+    /// system refuses the address.
+    pub fn bind(options: ListenOptions) -> Result<Listener, ListenError> {
+        let ListenOptions { address, access, tls } = options;
+        if tls.is_none() && !address.ip().is_loopback() {
+            return Err(ListenError::NeedsTls(address));
+        }
+        let tls = tls.as_ref().map(acceptor).transpose()?;
+        let bind = || {
+            let socket = std::net::TcpListener::bind(address)?;
+            socket.set_nonblocking(true)?;
+            TcpListener::from_std(socket)
+        };
+        let socket = bind().map_err(|error| ListenError::Bind(address, error))?;
+        Ok(Listener { socket, access, tls })
+    }
+
+    /// The address of the agent for clients that open a WebSocket. `https` instead of `wss`, and `http` instead
+    /// of `ws`, is that of the HTTP transport.
+    ///
+    /// # Errors
+    /// If the system does not tell the port.
+    pub fn url(&self) -> io::Result<String> {
+        let scheme = if self.tls.is_some() { "wss" } else { "ws" };
+        Ok(format!("{scheme}://{}{PATH}", self.socket.local_addr()?))
+    }
+
+    /// Accepts connections until `stop` is cancelled, and then waits until all have ended. Each is given to
+    /// `serve`; `filter` sees every message to a client.
+    pub async fn run(
+        self,
+        serve: ServeConnection,
+        filter: OutgoingFilter,
+        stop: CancellationToken,
+    ) {
+        let Listener { socket, access, tls } = self;
+        let server = Arc::new(HttpServer::new(access, filter, serve));
+        let (handshakes, places) = (Handshakes::default(), Arc::new(Semaphore::new(MAX_SOCKETS)));
+        while let Some(accepted) = stop.run_until_cancelled(socket.accept()).await {
+            let (stream, _) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                refuse(stream);
+                continue;
+            };
+            // Small messages go out at once.
+            drop(stream.set_nodelay(true));
+            let (handshake, evicted) = {
+                let handshake = handshakes.begin();
+                let evicted = handshake.evicted.clone();
+                (handshake, evicted)
+            };
+            let (socket_server, socket_tls) = (Arc::clone(&server), tls.clone());
+            let socket_stop = stop.clone();
+            server.tasks.spawn(async move {
+                let serving = serve_socket(stream, socket_tls, socket_server, handshake);
+                tokio::select! {
+                    () = serving => {}
+                    () = evicted.cancelled() => {}
+                    () = socket_stop.cancelled() => {}
+                }
+                drop(place);
+            });
+        }
+        server.end_connections();
+        server.tasks.close();
+        server.tasks.wait().await;
+    }
+}
+
+/// Tells a client that there is no room, if its socket takes so much at once.
+fn refuse(stream: TcpStream) {
+    if let Ok(mut stream) = stream.into_std() {
+        drop(stream.write(NO_ROOM));
+    }
+}
+
+async fn serve_socket(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    server: Arc<HttpServer>,
+    handshake: Handshake,
+) {
+    match tls {
+        None => serve_http(stream, server, handshake).await,
+        Some(tls) => match timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+            Ok(Ok(stream)) => serve_http(stream, server, handshake).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+            Err(_) => tracing::debug!("a TLS handshake took too long"),
+        },
+    }
+}
+
+async fn serve_http(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    server: Arc<HttpServer>,
+    handshake: Handshake,
+) {
+    let service = service_fn(|request| {
+        let (server, handshake) = (&server, &handshake);
+        async move { Ok::<_, Infallible>(server.answer(request, || handshake.admit()).await) }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    if let Err(error) = serving.await {
+        tracing::debug!(%error, "a socket was closed");
+    }
+}

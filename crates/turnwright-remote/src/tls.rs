@@ -1,0 +1,53 @@
+//! The certificate and the key of a listener.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::ring as provider;
+use rustls_pki_types::pem::{self, PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+/// The files of a certificate and its key, in the format PEM.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The certificate, and those of the authorities in between.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Why the files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsFilesError {
+    #[error("{}: {}", file.display(), pem_fault(.error))]
+    Unreadable { file: PathBuf, error: pem::Error },
+    #[error("the certificate and the key cannot be used: {0}")]
+    Unusable(#[from] rustls::Error),
+}
+
+fn pem_fault(error: &pem::Error) -> String {
+    match error {
+        pem::Error::NoItemsFound => "it has none, in the format PEM".to_owned(),
+        pem::Error::Io(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// Reads the files. Blocks.
+pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsFilesError> {
+    let unreadable = |file: &PathBuf| {
+        let file = file.clone();
+        move |error| TlsFilesError::Unreadable { file, error }
+    };
+    let certificates = CertificateDer::pem_file_iter(&files.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(unreadable(&files.certificate))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}

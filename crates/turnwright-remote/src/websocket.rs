@@ -1,0 +1,210 @@
+//! A connection of the WebSocket transport: each message is a text frame.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use http::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::{ConnectionEnd, RemoteConnection};
+use crate::http_server::{HttpRefusal, HttpServer, ResponseBody, TOO_MANY_CONNECTIONS, plain};
+use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain, line_queue, message_queue};
+
+/// How often the client is asked for a sign of life.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// How long the client may send nothing, not even such a sign.
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+/// How long the client may take to read the last messages.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// Appended to the client's key, whose digest shows that the server speaks the protocol (RFC 6455, 1.3).
+const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// The bounds of a WebSocket. A longer message ends the connection.
+pub(crate) fn config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(16 * 1024)
+        .write_buffer_size(16 * 1024)
+        .max_message_size(Some(MAX_LINE_BYTES))
+        .max_frame_size(Some(MAX_LINE_BYTES))
+}
+
+/// Whether the client wants to speak another protocol on this socket.
+pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
+    headers.contains_key(UPGRADE)
+}
+
+/// What a server answers to this key.
+pub(crate) fn accept_key(key: &[u8]) -> String {
+    let text = [key, KEY_SUFFIX.as_bytes()].concat();
+    BASE64.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &text))
+}
+
+/// Accepts a WebSocket, which is served by a task of its own.
+pub(crate) fn accept(
+    server: &Arc<HttpServer>,
+    request: Request<Incoming>,
+) -> Result<Response<ResponseBody>, HttpRefusal> {
+    let headers = request.headers();
+    let is = |name, value: &str| {
+        headers
+            .get(name)
+            .and_then(|it| it.to_str().ok())
+            .is_some_and(|it| it.split(',').any(|part| part.trim().eq_ignore_ascii_case(value)))
+    };
+    let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| {
+        is(UPGRADE, "websocket") && is(CONNECTION, "upgrade") && is(SEC_WEBSOCKET_VERSION, "13")
+    });
+    let Some(key) = key else {
+        let text = "Only WebSockets of version 13 are accepted.\n";
+        return Err(HttpRefusal(StatusCode::BAD_REQUEST, text));
+    };
+    let place = Arc::clone(&server.places).try_acquire_owned();
+    let place = place.map_err(|_| TOO_MANY_CONNECTIONS)?;
+    let accepted = accept_key(key.as_bytes());
+    let upgrade = hyper::upgrade::on(request);
+    let task_server = Arc::clone(server);
+    server.tasks.spawn(async move {
+        match upgrade.await {
+            Ok(socket) => run(TokioIo::new(socket), &task_server).await,
+            Err(error) => tracing::debug!(%error, "a WebSocket was not opened"),
+        }
+        drop(place);
+    });
+    let mut response = plain(StatusCode::SWITCHING_PROTOCOLS, "");
+    let headers = response.headers_mut();
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    if let Ok(accepted) = HeaderValue::from_str(&accepted) {
+        headers.insert(SEC_WEBSOCKET_ACCEPT, accepted);
+    }
+    Ok(response)
+}
+
+/// Runs a connection to its end.
+async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
+    let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config())).await;
+    let (sink, source) = socket.split();
+    let (lines, input) = line_queue();
+    let (outbox, messages) = message_queue(server.filter);
+    let end = ConnectionEnd::default();
+    let serving = (server.serve)(RemoteConnection { input, outbox, end: end.clone() });
+    let (written, read) = (CancellationToken::new(), CancellationToken::new());
+    let served = CancellationToken::new();
+    let reading = async {
+        written.run_until_cancelled(receive(source, &lines, &end)).await;
+        // The program's input ends.
+        drop(lines);
+        read.cancel();
+    };
+    let writing = async {
+        let closing = async {
+            read.cancelled().await;
+            served.cancelled().await;
+            sleep(FLUSH_TIMEOUT).await;
+        };
+        tokio::select! {
+            () = send(sink, messages) => {}
+            () = closing => {}
+        }
+        written.cancel();
+    };
+    let serving = async {
+        serving.await;
+        served.cancel();
+    };
+    tokio::join!(reading, writing, serving);
+}
+
+/// Gives the client's messages to the program, until the client closes the connection or it is lost.
+async fn receive(
+    mut source: impl Stream<Item = Result<Message, Error>> + Unpin,
+    lines: &LineSender,
+    end: &ConnectionEnd,
+) {
+    while let Ok(Some(message)) = timeout(SILENCE_LIMIT, source.next()).await {
+        match message {
+            Ok(Message::Text(text)) => {
+                if !lines.send(Vec::from(Bytes::from(text))).await {
+                    return;
+                }
+            }
+            Ok(Message::Close(frame)) => {
+                // A page that is left, or a proxy that restarts, is away only for a while.
+                if frame.is_none_or(|it| it.code == CloseCode::Normal) {
+                    end.intend();
+                }
+                return;
+            }
+            Ok(Message::Binary(_)) => {
+                tracing::debug!("a client has sent binary data, which has no meaning");
+                return;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(%error, "a WebSocket was lost");
+                return;
+            }
+        }
+    }
+}
+
+/// Sends the program's messages, until there are no more or the connection is lost.
+async fn send(mut sink: impl Sink<Message, Error = Error> + Unpin, mut messages: OutboxDrain) {
+    let mut pings = interval(PING_INTERVAL);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first one is due at once, and would be the first thing that the client gets.
+    pings.reset();
+    loop {
+        let sent = tokio::select! {
+            lines = messages.next() => match lines {
+                Some(lines) => send_lines(&mut sink, lines).await,
+                None => break,
+            },
+            _ = pings.tick() => sink.send(Message::Ping(Bytes::new())).await,
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+    let frame = CloseFrame { code: CloseCode::Away, reason: Utf8Bytes::from_static("") };
+    // If it cannot be sent, the client is gone.
+    drop(sink.send(Message::Close(Some(frame))).await);
+}
+
+/// Sends each line as a message, and all of them in as few packets as possible.
+pub(crate) async fn send_lines(
+    sink: &mut (impl Sink<Message, Error = Error> + Unpin),
+    lines: &[u8],
+) -> Result<(), Error> {
+    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let text = Utf8Bytes::try_from(Bytes::copy_from_slice(line))?;
+        sink.feed(Message::Text(text)).await?;
+    }
+    sink.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_to_a_key_is_that_of_the_standard() {
+        assert_eq!(accept_key(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+}

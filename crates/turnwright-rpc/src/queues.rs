@@ -1,0 +1,81 @@
+//! The two queues of a connection that has no streams of its own: a task sends lines into one and takes
+//! messages out of the other, as the threads of stdin and stdout do for a pipe.
+
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::message;
+use super::outbox::{Outbox, OutboxInner, OutgoingFilter};
+use super::stdio::{
+    LineReader, MAX_LINE_BYTES, MAX_READ_AHEAD_BYTES, MAX_READ_AHEAD_LINES, QueuedLine,
+    ReservedRoom, too_long,
+};
+
+/// The length above which a line is parsed on a blocking thread.
+const MAX_QUICK_BYTES: usize = 128 * 1024;
+
+/// Sends lines to a [`LineReader`]. Dropping it ends the input.
+#[derive(Debug)]
+pub struct LineSender {
+    lines: mpsc::Sender<QueuedLine>,
+    /// One permit a byte of what is parsed ahead.
+    room: Arc<Semaphore>,
+    _ended: DropGuard,
+}
+
+/// Creates an input whose lines a task sends.
+pub fn line_queue() -> (LineSender, LineReader) {
+    let (sender, lines) = mpsc::channel(MAX_READ_AHEAD_LINES);
+    let input_ended = CancellationToken::new();
+    let ended = input_ended.clone().drop_guard();
+    let room = Arc::new(Semaphore::new(MAX_READ_AHEAD_BYTES));
+    (LineSender { lines: sender, room, _ended: ended }, LineReader { lines, input_ended })
+}
+
+impl LineSender {
+    /// Parses a message and queues it. Waits while too much is queued. Returns whether the other end
+    /// still takes lines.
+    pub async fn send(&self, line: Vec<u8>) -> bool {
+        let bytes = line.len().min(MAX_READ_AHEAD_BYTES);
+        let room = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(room).await else { return false };
+        let line = match line.len() {
+            0..=MAX_QUICK_BYTES => message::parse_line(&line),
+            MAX_LINE_BYTES.. => too_long(),
+            _ => match tokio::task::spawn_blocking(move || message::parse_line(&line)).await {
+                Ok(line) => line,
+                Err(_) => return false,
+            },
+        };
+        self.lines.send(QueuedLine { line, room: ReservedRoom::OfTask(room) }).await.is_ok()
+    }
+}
+
+/// Takes the messages of an [`Outbox`] that has no thread. Dropping it closes the outbox.
+#[derive(Debug)]
+pub struct OutboxDrain {
+    shared: Arc<OutboxInner>,
+    taken: Vec<u8>,
+}
+
+/// Creates an outbox whose messages a task takes, each after the filter has seen it.
+pub fn message_queue(filter: OutgoingFilter) -> (Outbox, OutboxDrain) {
+    let (outbox, shared) = Outbox::create(filter, None);
+    (outbox, OutboxDrain { shared, taken: Vec::new() })
+}
+
+impl OutboxDrain {
+    /// Waits for messages, and takes all of them: lines, each with its newline. Returns `None` when the
+    /// outbox is closed and nothing is left. Cancel safe.
+    pub async fn next(&mut self) -> Option<&[u8]> {
+        self.shared.take(&mut self.taken).await.then_some(self.taken.as_slice())
+    }
+}
+
+impl Drop for OutboxDrain {
+    fn drop(&mut self) {
+        self.shared.end();
+    }
+}

@@ -1,0 +1,324 @@
+//! What the running turn has told its client, for a client that takes over in the middle of it. What is in
+//! the store as well need not be here for ever: of a long turn only the newest is kept.
+
+use crate::session::Replayed;
+use turnwright_types::ids::{CallId, MessageId};
+use turnwright_types::message::PromptPart;
+use turnwright_types::update::{CallUpdate, PromptKey, ToolCallStatus, Update};
+
+/// The most bytes that are kept, about. What is not finished is kept in any case.
+const MAX_BYTES: usize = 512 * 1024;
+/// What an entry takes besides its text, about.
+const ENTRY_BYTES: usize = 200;
+
+/// The updates of a turn, one entry for each message and each call.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    /// The prompt whose turn this is.
+    turn: Option<PromptKey>,
+    entries: Vec<Entry>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    update: Merged,
+    bytes: usize,
+    /// How much the client that is gone was told.
+    told: Told,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// All but what follows this many bytes of the text.
+    Text(usize),
+}
+
+/// Updates about the same thing, as one.
+#[derive(Debug)]
+enum Merged {
+    /// A text that grows.
+    Text { message: MessageId, kind: TextKind, text: String },
+    User { prompt: Option<PromptKey>, message: MessageId, parts: Vec<PromptPart> },
+    /// A call's first update and all changes since.
+    Call { first: Box<Update>, changes: Option<Box<CallUpdate>> },
+    /// Anything that replaces what was said before of its kind.
+    Latest(Update),
+    /// Anything that stands for itself.
+    Single(Update),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextKind {
+    Answer,
+    Thought,
+    Summary,
+}
+
+impl Journal {
+    /// Notes an update that the client gets, or would get if there was one.
+    pub(super) fn note(&mut self, update: &Update) {
+        match update {
+            // Everything before is stored.
+            Update::TurnBegan(prompt) => {
+                *self = Journal { turn: Some(*prompt), ..Journal::default() };
+            }
+            Update::AgentText { message, text } => self.append(TextKind::Answer, message, text),
+            Update::AgentThought { message, text } => self.append(TextKind::Thought, message, text),
+            Update::CompactionSummary { id, text } => self.append(TextKind::Summary, id, text),
+            Update::UserMessage { prompt, message, parts } => {
+                let (prompt, message, parts) = (*prompt, message.clone(), parts.clone());
+                self.push(Merged::User { prompt, message, parts }, 0);
+            }
+            Update::ToolCall { .. } => {
+                self.push(Merged::Call { first: Box::new(update.clone()), changes: None }, 0);
+            }
+            Update::CallUpdate(change) => self.change_call(change),
+            Update::Notice(text) => self.push(Merged::Single(update.clone()), text.len()),
+            Update::UserChunk { .. } => {}
+            latest => {
+                self.entries.retain(|it| {
+                    let Merged::Latest(old) = &it.update else { return true };
+                    std::mem::discriminant(old) != std::mem::discriminant(latest)
+                });
+                self.push(Merged::Latest(latest.clone()), 0);
+            }
+        }
+        self.shorten();
+    }
+
+    /// Forgets the turn of this prompt, because it is stored.
+    pub(super) fn forget(&mut self, prompt: PromptKey) {
+        if self.turn == Some(prompt) {
+            *self = Journal::default();
+        }
+    }
+
+    /// The client is gone, and has been told everything until now.
+    pub(super) fn mark_told(&mut self) {
+        for entry in &mut self.entries {
+            entry.told = Told::Text(match &entry.update {
+                Merged::Text { text, .. } => text.len(),
+                _ => 0,
+            });
+        }
+    }
+
+    /// The updates for a client that has got this of the stored conversation. One that has got nothing is
+    /// sent what the client before it was not told.
+    pub(super) fn updates(&self, replayed: Option<&Replayed>) -> Vec<Update> {
+        let all = self.entries.iter();
+        all.flat_map(|entry| match replayed {
+            Some(replayed) => entry.update.updates_unless(replayed),
+            None => entry.untold(),
+        })
+        .collect()
+    }
+
+    fn append(&mut self, kind: TextKind, message: &MessageId, more: &str) {
+        self.bytes += more.len();
+        let known = self.entries.iter_mut().rev().find_map(|entry| match &mut entry.update {
+            Merged::Text { message: of, kind: its, text } if of == message && *its == kind => {
+                Some((text, &mut entry.bytes))
+            }
+            _ => None,
+        });
+        if let Some((text, bytes)) = known {
+            text.push_str(more);
+            *bytes += more.len();
+        } else {
+            let (message, text) = (message.clone(), more.to_owned());
+            self.bytes -= more.len();
+            self.push(Merged::Text { message, kind, text }, more.len());
+        }
+    }
+
+    fn change_call(&mut self, change: &CallUpdate) {
+        let known = self.entries.iter_mut().rev().find_map(|entry| match &mut entry.update {
+            Merged::Call { first, changes } if call_id(first) == Some(&change.id) => {
+                entry.told = Told::Nothing;
+                Some((changes, &mut entry.bytes))
+            }
+            _ => None,
+        });
+        let Some((changes, bytes)) = known else { return };
+        match changes {
+            Some(changes) => merge(changes, change),
+            None => *changes = Some(Box::new(change.clone())),
+        }
+        let size = changes.as_deref().map_or(0, call_bytes);
+        self.bytes = self.bytes + size + ENTRY_BYTES - *bytes;
+        *bytes = size + ENTRY_BYTES;
+    }
+
+    fn push(&mut self, update: Merged, text: usize) {
+        let bytes = text + ENTRY_BYTES;
+        self.bytes += bytes;
+        self.entries.push(Entry { update, bytes, told: Told::Nothing });
+    }
+
+    /// Drops the oldest entries that are finished, and so in the store.
+    fn shorten(&mut self) {
+        while self.bytes > MAX_BYTES {
+            let newest = self.entries.len().saturating_sub(1);
+            let oldest = self.entries[..newest].iter().position(|it| it.update.is_finished());
+            let Some(oldest) = oldest else { return };
+            self.bytes -= self.entries.remove(oldest).bytes;
+        }
+    }
+}
+
+impl Entry {
+    fn untold(&self) -> Vec<Update> {
+        match (&self.update, self.told) {
+            (_, Told::Nothing) => self.update.updates(0),
+            (Merged::Text { text, .. }, Told::Text(length)) if length < text.len() => {
+                self.update.updates(length)
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Merged {
+    fn is_finished(&self) -> bool {
+        match self {
+            Merged::Call { changes, .. } => changes.as_deref().is_some_and(|it| {
+                matches!(it.status, ToolCallStatus::Completed | ToolCallStatus::Failed)
+            }),
+            Merged::Latest(_) => false,
+            _ => true,
+        }
+    }
+
+    fn updates_unless(&self, replayed: &Replayed) -> Vec<Update> {
+        let is_known = match self {
+            Merged::Text { message, .. } | Merged::User { message, .. } => {
+                replayed.messages.contains(message)
+            }
+            Merged::Call { first, .. } => {
+                call_id(first).is_some_and(|it| replayed.calls.contains(it))
+            }
+            Merged::Latest(Update::Compaction { id, .. }) => replayed.messages.contains(id),
+            Merged::Latest(_) | Merged::Single(_) => false,
+        };
+        if is_known { Vec::new() } else { self.updates(0) }
+    }
+
+    /// The updates that say this, without the first bytes of a text.
+    fn updates(&self, from: usize) -> Vec<Update> {
+        match self {
+            Merged::Text { message, kind, text } => {
+                let (message, text) = (message.clone(), text[from..].to_owned());
+                vec![match kind {
+                    TextKind::Answer => Update::AgentText { message, text },
+                    TextKind::Thought => Update::AgentThought { message, text },
+                    TextKind::Summary => Update::CompactionSummary { id: message, text },
+                }]
+            }
+            Merged::User { prompt, message, parts } => {
+                let (prompt, message, parts) = (*prompt, message.clone(), parts.clone());
+                vec![Update::UserMessage { prompt, message, parts }]
+            }
+            Merged::Call { first, changes } => {
+                let changes = changes.iter().map(|it| Update::CallUpdate(it.clone()));
+                std::iter::once(first.as_ref().clone()).chain(changes).collect()
+            }
+            Merged::Latest(update) | Merged::Single(update) => vec![update.clone()],
+        }
+    }
+}
+
+fn call_id(first: &Update) -> Option<&CallId> {
+    match first {
+        Update::ToolCall { id, .. } => Some(id),
+        _ => None,
+    }
+}
+
+/// Applies a change to what is known of a call.
+fn merge(known: &mut CallUpdate, change: &CallUpdate) {
+    fn replace<T: Clone>(old: &mut Option<T>, new: &Option<T>) {
+        if new.is_some() {
+            old.clone_from(new);
+        }
+    }
+    known.status = change.status;
+    replace(&mut known.view, &change.view);
+    replace(&mut known.content, &change.content);
+    replace(&mut known.locations, &change.locations);
+    replace(&mut known.raw_input, &change.raw_input);
+    replace(&mut known.raw_output, &change.raw_output);
+    // Commands show their output as text here.
+    replace(&mut known.terminal, &change.terminal);
+}
+
+/// The size of a call's texts, about.
+fn call_bytes(call: &CallUpdate) -> usize {
+    let json = |it: &Option<serde_json::Value>| it.as_ref().map_or(0, |it| it.to_string().len());
+    let content = call.content.iter().flatten().map(|it| format!("{it:?}").len());
+    content.sum::<usize>() + json(&call.raw_input) + json(&call.raw_output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(message: &str, text: &str) -> Update {
+        Update::AgentText { message: message.into(), text: text.to_owned() }
+    }
+
+    fn call(id: &str) -> Update {
+        let view = turnwright_types::effect::CallView::default();
+        Update::ToolCall { id: id.into(), name: "exec".to_owned(), view, raw_input: None }
+    }
+
+    fn change(id: &str, status: ToolCallStatus) -> Update {
+        Update::CallUpdate(Box::new(CallUpdate::new(id.into(), status)))
+    }
+
+    fn journal(updates: &[Update]) -> Journal {
+        let mut journal = Journal::default();
+        updates.iter().for_each(|it| journal.note(it));
+        journal
+    }
+
+    #[test]
+    fn pieces_of_a_message_and_changes_of_a_call_become_one() {
+        let (pending, done) = (ToolCallStatus::InProgress, ToolCallStatus::Completed);
+        let noted = [text("1", "a"), call("c"), change("c", pending), text("1", "b"), change("c", done)];
+        let journal = journal(&noted);
+        let expected = [text("1", "ab"), call("c"), change("c", done)];
+        assert_eq!(journal.updates(Some(&Replayed::default())), expected);
+        let messages = [MessageId::from("1")].into();
+        let replayed = Replayed { messages, ..Replayed::default() };
+        assert_eq!(journal.updates(Some(&replayed)), expected[1..]);
+    }
+
+    #[test]
+    fn a_client_that_wants_no_replay_gets_what_the_last_one_was_not_told() {
+        let mut journal = journal(&[text("1", "a"), call("c")]);
+        journal.mark_told();
+        assert_eq!(journal.updates(None), []);
+        let done = change("c", ToolCallStatus::Completed);
+        [text("1", "b"), done.clone(), text("2", "c")].iter().for_each(|it| journal.note(it));
+        assert_eq!(journal.updates(None), [text("1", "b"), call("c"), done, text("2", "c")]);
+    }
+
+    #[test]
+    fn a_turn_begins_with_nothing() {
+        assert_eq!(journal(&[text("1", "a"), Update::TurnBegan(1)]).updates(None), []);
+    }
+
+    #[test]
+    fn of_a_long_turn_the_newest_and_what_is_not_finished_is_kept() {
+        let mut journal = journal(&[call("open")]);
+        let long = "x".repeat(MAX_BYTES / 4);
+        (0..10).for_each(|it| journal.note(&text(&it.to_string(), &long)));
+        let kept = journal.updates(None);
+        assert_eq!(kept[0], call("open"));
+        assert_eq!(kept.last(), Some(&text("9", &long)));
+        assert_eq!((kept.len(), journal.bytes <= MAX_BYTES), (4, true));
+    }
+}

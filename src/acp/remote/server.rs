@@ -1,0 +1,102 @@
+//! `turnwright serve`: one host for all connections of a listener.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::detached::{DetachedSessions, RemoteSessions};
+use crate::acp::connection::{BLOCKING_TIMEOUT, Connection, SHUTDOWN_TIMEOUT, redact_outgoing};
+use crate::config::Config;
+use crate::session::SessionHost;
+use turnwright_remote::{ListenError, ListenOptions, Listener, RemoteConnection, ServeConnection};
+
+/// How far apart the keys of prompts of two connections are: they must not be equal, since one connection may
+/// take over the prompts of another.
+const PROMPT_KEYS_PER_CONNECTION: u64 = 1 << 32;
+
+/// Why nothing can be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// Serves ACP on a socket until `stop_requested` is ready. `announce` gets the address. A session whose
+/// connection is lost goes on for `keep`.
+///
+/// # Errors
+/// If the runtime cannot be created, or nothing can listen.
+pub(crate) fn serve_remote(
+    config: Config,
+    options: ListenOptions,
+    keep: Duration,
+    announce: impl FnOnce(&str),
+    stop_requested: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let runtime = crate::runtime::build()?;
+    let result = runtime.block_on(async {
+        let listener = Listener::bind(options)?;
+        announce(&listener.url()?);
+        serve(config, listener, keep, stop_requested).await;
+        Ok(())
+    });
+    // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
+    runtime.shutdown_timeout(BLOCKING_TIMEOUT);
+    result
+}
+
+async fn serve(
+    config: Config,
+    listener: Listener,
+    keep: Duration,
+    stop_requested: impl Future<Output = ()>,
+) {
+    // The connections end first, and then the sessions.
+    let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
+    let host = Arc::new(SessionHost::new(config, stop.clone()));
+    let serve = serve_connections(Arc::clone(&host), keep, closing.clone());
+    let listening = listener.run(serve, redact_outgoing, closing.clone());
+    tokio::pin!(listening);
+    tokio::select! {
+        () = &mut listening => {}
+        () = stop_requested => {
+            closing.cancel();
+            stop.cancel();
+            if timeout(SHUTDOWN_TIMEOUT, listening).await.is_err() {
+                tracing::error!("a connection did not end in time");
+            }
+        }
+    }
+    stop.cancel();
+    if timeout(SHUTDOWN_TIMEOUT, host.wait_for_sessions()).await.is_err() {
+        tracing::error!("a session did not end in time");
+    }
+}
+
+fn serve_connections(
+    host: Arc<SessionHost>,
+    keep: Duration,
+    closing: CancellationToken,
+) -> ServeConnection {
+    let detached = Arc::new(DetachedSessions::default());
+    let connections = std::sync::atomic::AtomicU64::new(0);
+    Arc::new(move |remote: RemoteConnection| {
+        let RemoteConnection { mut input, outbox, end } = remote;
+        let number = connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let sessions = RemoteSessions::new(Arc::clone(&detached), keep);
+        let first_key = number.wrapping_mul(PROMPT_KEYS_PER_CONNECTION);
+        let mut connection = Connection::new(Arc::clone(&host), outbox.clone());
+        connection.make_remote(sessions, first_key);
+        let closing = closing.clone();
+        Box::pin(async move {
+            connection.run(&mut input, closing.cancelled()).await;
+            connection.leave(end.is_intended());
+            // What is queued still goes out.
+            outbox.accept_no_more();
+        })
+    })
+}

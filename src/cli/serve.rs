@@ -1,0 +1,134 @@
+//! `turnwright serve`: serves ACP on a socket. `turnwright connect`: a pipe to such an agent.
+
+use std::io::{Write, stderr};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::CliError;
+use crate::acp;
+use crate::config::{Config, Secret};
+use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token};
+use turnwright_types::io_fault::io_fault;
+use turnwright_types::redact;
+
+/// The shortest token, in bytes.
+const MIN_TOKEN_LENGTH: usize = 16;
+
+pub(super) const SERVE_AFTER_HELP: &str =
+    "Clients need the token: TURNWRIGHT_SERVE_TOKEN, or the first line of --token-file. Without \
+     one, a new token is printed.\n\
+     Example: turnwright serve\n\
+     TURNWRIGHT_SERVE_TOKEN=… turnwright connect ws://127.0.0.1:4077/acp\n\
+     Exit status: 0 after SIGINT or SIGTERM, 1 if nothing can listen.";
+
+pub(super) const CONNECT_AFTER_HELP: &str =
+    "The token is that of the agent: TURNWRIGHT_SERVE_TOKEN, or the first line of --token-file.\n\
+     Example: turnwright connect wss://build-server.example:4077/acp --token-file ~/token\n\
+     Exit status: 0 when the editor ends the connection, 1 if it cannot be made or is lost.";
+
+#[derive(Debug, Args)]
+pub(super) struct ServeCliArgs {
+    /// Address; other machines can be served only with --tls-cert
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4077")]
+    listen: SocketAddr,
+    /// Certificate, in the format PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Key of the certificate, in the format PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// File whose first line is the token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Web page that may connect, such as https://example.com; repeatable
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+    /// How long a session goes on when its connection is lost
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    keep: u32,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ConnectCliArgs {
+    /// Address of the agent, as `turnwright serve` prints it
+    url: Url,
+    /// File whose first line is the token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+pub(super) fn serve(args: ServeCliArgs, config: Config) -> ExitCode {
+    super::report("serve", run_server(args, config))
+}
+
+fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
+    super::deny_memory_inspection();
+    super::return_large_buffers();
+    let given = given_token(&config, args.token_file.as_deref())?;
+    let token = given.clone().unwrap_or_else(|| Secret::from(new_token()));
+    if token.expose().len() < MIN_TOKEN_LENGTH {
+        let why = format!("the token is shorter than {MIN_TOKEN_LENGTH} characters");
+        return Err(CliError::Other(why));
+    }
+    redact::register_keys([token.expose().to_owned()]).map_err(|it| CliError::Other(it.to_string()))?;
+    let tls = args.tls_cert.zip(args.tls_key);
+    let options = ListenOptions {
+        address: args.listen,
+        access: AccessRules::new(token.expose(), args.allow_origin),
+        tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+    };
+    let announce = |url: &str| {
+        let mut text = format!("Serving at {url}\n");
+        if given.is_none() {
+            text.push_str(&format!("TURNWRIGHT_SERVE_TOKEN={}\n", token.expose()));
+        }
+        // Whoever closes stderr does not want to know it.
+        drop(stderr().write_all(text.as_bytes()));
+    };
+    let keep = Duration::from_secs(args.keep.into());
+    acp::serve_remote(config, options, keep, announce, turnwright_rpc::stop_signal())
+        .map_err(|it| CliError::Other(it.to_string()))
+}
+
+pub(super) fn connect(args: &ConnectCliArgs, config: &Config) -> ExitCode {
+    super::report("connect", run_bridge(args, config))
+}
+
+fn run_bridge(args: &ConnectCliArgs, config: &Config) -> Result<(), CliError> {
+    let Some(token) = given_token(config, args.token_file.as_deref())? else {
+        let why = "the agent's token is missing: set TURNWRIGHT_SERVE_TOKEN, or use --token-file";
+        return Err(CliError::Other(why.to_owned()));
+    };
+    redact::register_keys([token.expose().to_owned()]).map_err(|it| CliError::Other(it.to_string()))?;
+    let stdio = turnwright_rpc::claim_stdio()?;
+    let stop = CancellationToken::new();
+    let bridging = async {
+        let bridging = bridge(&args.url, token.expose(), stdio, stop.clone());
+        tokio::pin!(bridging);
+        tokio::select! {
+            ended = &mut bridging => ended,
+            () = turnwright_rpc::stop_signal() => {
+                stop.cancel();
+                bridging.await
+            }
+        }
+    };
+    super::block_on(bridging)?.map_err(|it| CliError::Other(it.to_string()))
+}
+
+/// The token of the file, else that of the environment.
+fn given_token(config: &Config, file: Option<&Path>) -> Result<Option<Secret>, CliError> {
+    let Some(file) = file else { return Ok(config.serve_token().cloned()) };
+    let text = std::fs::read_to_string(file)
+        .map_err(|it| CliError::Other(format!("{}: {}", file.display(), io_fault(&it))))?;
+    match text.lines().next().map(str::trim).filter(|it| !it.is_empty()) {
+        Some(token) => Ok(Some(Secret::from(token.to_owned()))),
+        None => Err(CliError::Other(format!("{}: the first line is empty", file.display()))),
+    }
+}

@@ -1,0 +1,148 @@
+//! A session whose client has lost its connection: it goes on with its turn for a while, and another client
+//! may take it over.
+
+use std::collections::HashSet;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep_until};
+
+use super::PromptKey;
+use super::actor::SessionActor;
+use super::restore::replay_session;
+use crate::completion::Completion;
+use crate::error::Error;
+use turnwright_store::StoreError;
+use turnwright_types::client::Client;
+use turnwright_types::ids::{CallId, MessageId};
+use turnwright_types::message::PromptEnd;
+use turnwright_types::update::{ConfigOption, Update};
+
+/// How long a session goes on whose conversation could not be replayed.
+const RETRY_TIME: Duration = Duration::from_secs(60);
+
+/// A client that takes over a session whose own client is gone.
+pub(crate) struct Takeover {
+    /// Gets the stored conversation.
+    pub(crate) client: Arc<dyn Client>,
+    /// Whether the client gets the stored conversation.
+    pub(crate) replay: bool,
+    /// Called once that is done. From then on the client gets the session's updates, beginning with those
+    /// that were not replayed.
+    pub(crate) attach: Box<dyn FnOnce(&Replayed) + Send>,
+    /// Makes what is to be told at the end of a prompt whose own client is gone. It is given whether the
+    /// prompt's turn has begun.
+    pub(crate) follow: Box<dyn FnMut(PromptKey, bool) -> Completion<PromptEnd> + Send>,
+    /// Reported when the client has everything.
+    pub(crate) done: Completion<Vec<ConfigOption>>,
+}
+
+/// What a client was told with a replay.
+#[derive(Debug, Default)]
+pub(crate) struct Replayed {
+    pub(crate) messages: HashSet<MessageId>,
+    pub(crate) calls: HashSet<CallId>,
+    /// The prompt whose turn is running.
+    pub(crate) running: Option<PromptKey>,
+}
+
+impl Replayed {
+    /// Notes an update that was sent.
+    pub(super) fn note(&mut self, update: &Update) {
+        match update {
+            Update::UserChunk { message, .. }
+            | Update::AgentText { message, .. }
+            | Update::AgentThought { message, .. }
+            | Update::Compaction { id: message, .. } => {
+                self.messages.insert(message.clone());
+            }
+            Update::ToolCall { id, .. } => {
+                self.calls.insert(id.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether the session has a client.
+#[derive(Default)]
+pub(super) enum Attachment {
+    #[default]
+    Attached,
+    /// The client is gone. The session ends when nothing runs any more, or at this moment.
+    Detached { until: Instant },
+    /// A client is getting the stored conversation.
+    TakenOver { takeover: Takeover, replaying: BoxFuture<'static, Result<Replayed, StoreError>> },
+}
+
+impl Attachment {
+    /// Whether the session's client is gone and none is about to take over.
+    pub(super) fn is_detached(&self) -> bool {
+        matches!(self, Attachment::Detached { .. })
+    }
+
+    /// Waits until something has to be done: the time of a detached session is over (`None`), or a replay
+    /// has ended.
+    pub(super) async fn changed(&mut self) -> Option<Result<Replayed, StoreError>> {
+        match self {
+            Attachment::Attached => pending().await,
+            Attachment::Detached { until } => {
+                sleep_until(*until).await;
+                None
+            }
+            Attachment::TakenOver { replaying, .. } => Some(replaying.await),
+        }
+    }
+}
+
+impl SessionActor {
+    /// The client is gone. What runs may go on for so long.
+    pub(super) fn detach(&mut self, keep: Duration) {
+        self.attachment = Attachment::Detached { until: Instant::now() + keep };
+    }
+
+    /// Whether nobody waits for anything that the session does.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.attachment.is_detached() && self.running.is_none() && self.queue.is_empty()
+    }
+
+    /// Begins to send the stored conversation to the session's new client.
+    pub(super) fn take_over(&mut self, takeover: Takeover) {
+        let (store, id) = (self.host.store().clone(), self.services.env.session.clone());
+        let (client, replay) = (Arc::clone(&takeover.client), takeover.replay);
+        let replaying = Box::pin(async move {
+            if replay { replay_session(&store, &id, client.as_ref()).await } else { Ok(Replayed::default()) }
+        });
+        self.attachment = Attachment::TakenOver { takeover, replaying };
+    }
+
+    /// The new client has the stored conversation, and gets everything else from now on.
+    pub(super) fn finish_takeover(&mut self, replayed: Result<Replayed, StoreError>) {
+        let Attachment::TakenOver { takeover, .. } = std::mem::take(&mut self.attachment) else {
+            return;
+        };
+        let Takeover { attach, mut follow, done, .. } = takeover;
+        let mut replayed = match replayed {
+            Ok(replayed) => replayed,
+            Err(error) => {
+                // As if it had been lost again: another attempt may succeed.
+                self.detach(RETRY_TIME);
+                return done.complete(Err(Error::Store(error)));
+            }
+        };
+        if let Some(turn) = &mut self.running {
+            replayed.running = Some(turn.key);
+            turn.done = follow(turn.key, true);
+        }
+        for queued in self.queue.iter_mut() {
+            queued.done = follow(queued.key, false);
+        }
+        attach(&replayed);
+        let commands = self.menu();
+        self.services.client().update(Update::Commands(commands));
+        self.refresh_settings();
+        done.complete(Ok(self.announcements.settings()));
+    }
+}

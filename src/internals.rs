@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use turnwright_remote::ListenOptions;
 use turnwright_rpc::Stdio;
 use turnwright_types::redact;
 
@@ -22,6 +24,28 @@ pub use crate::turn::fuzzing::{compact_messages, partial_arguments, prune_messag
 /// # Errors
 /// If there are too many keys, or the runtime or a thread cannot be created.
 pub fn serve_acp(home: &Path, variables: &[(String, String)], stdio: Stdio) -> io::Result<()> {
+    let config = config(home, variables)?;
+    let recording = crate::cli::started_recording(&config);
+    acp::serve_blocking(config, recording, stdio, std::future::pending())
+}
+
+/// Serves ACP on a socket, as `turnwright serve` does, until `stop` is ready. `announce` gets the address.
+///
+/// # Errors
+/// If there are too many keys, the runtime cannot be created, or nothing can listen.
+pub fn serve_acp_remote(
+    home: &Path,
+    variables: &[(String, String)],
+    options: ListenOptions,
+    keep: Duration,
+    announce: impl FnOnce(&str),
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let config = config(home, variables)?;
+    acp::serve_remote(config, options, keep, announce, stop).map_err(io::Error::other)
+}
+
+fn config(home: &Path, variables: &[(String, String)]) -> io::Result<Config> {
     let value = |name: &str| variables.iter().rev().find(|it| it.0 == name).map(|it| &it.1);
     let paths = Paths::below(value("TURNWRIGHT_HOME").map_or(home, Path::new));
     let file = UserFile::find(value("TURNWRIGHT_CONFIG").map(PathBuf::from), &paths);
@@ -30,6 +54,5 @@ pub fn serve_acp(home: &Path, variables: &[(String, String)], stdio: Stdio) -> i
     let (environment, _) = EnvironmentVariables::classify(pairs, &file.key_variables());
     let config = Config::new(environment, Flags::default(), file, paths);
     redact::register_keys(config.secrets()).map_err(io::Error::other)?;
-    let recording = crate::cli::started_recording(&config);
-    acp::serve_blocking(config, recording, stdio, std::future::pending())
+    Ok(config)
 }

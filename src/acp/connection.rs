@@ -14,6 +14,7 @@ use super::v2::PromptLedger;
 use super::versions::{self, Version};
 use crate::completion::Completion;
 use crate::config::Config;
+use crate::error::Error;
 use crate::recording::Recording;
 use crate::session::{PromptKey, SessionHandle, SessionHost};
 use turnwright_rpc::{LineReader, Outbox, ParsedLine, Peer, RequestId, RpcMessage, Stdio};
@@ -231,6 +232,18 @@ impl Connection {
             client.forget_turn(key);
             done.complete(result);
         })
+    }
+
+    /// Refuses what only the connection that has a session may do with it.
+    ///
+    /// # Errors
+    /// If another connection of this process has the session.
+    pub(super) fn check_not_elsewhere(&self, id: &SessionId) -> Result<(), Error> {
+        if !self.remote.as_ref().is_some_and(|it| it.is_open_elsewhere(id)) {
+            return Ok(());
+        }
+        let text = "Another connection has this session open. Close it there, or fork the session";
+        Err(Error::InvalidState(text.to_owned()))
     }
 
     /// Closes a session if it is open. The returned token is cancelled when the session has ended;

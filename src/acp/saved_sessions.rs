@@ -74,6 +74,9 @@ pub(super) fn delete(
     reply: Responder<DeleteSession>,
 ) {
     let id = self::session_id(&session_id);
+    if let Err(error) = connection.check_not_elsewhere(&id) {
+        return reply.fail(&error);
+    }
     let closed = connection.close_session(&id);
     let guard = connection.block_session(id.clone());
     let done = reply.done(move |()| {
@@ -90,6 +93,9 @@ pub(super) fn archive(
     reply: Responder<ArchiveSession>,
 ) {
     let id = self::session_id(&session_id);
+    if let Err(error) = connection.check_not_elsewhere(&id) {
+        return reply.fail(&error);
+    }
     let closed = connection.close_session(&id);
     let guard = connection.block_session(id.clone());
     let done = reply.done(move |()| {

@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 use super::client::AcpClient;
 use super::connection::Connection;
 use super::error::read_params;
+use super::remote::{CurrentClient, DetachedSession};
 use super::responder::Responder;
 use super::to_wire;
+use super::versions::Version;
 use super::wire::schema::{
     self, CloseSessionRequest, CloseSessionResponse, ForkSessionRequest, ForkSessionResponse,
     LoadSessionRequest, LoadSessionResponse, McpServer, Meta, NewSessionRequest,
@@ -20,8 +22,6 @@ use super::wire::schema::{
 use super::wire::{
     CloseSession, ForkSession, LoadSession, NewSession, RequestMethod, ResumeSession,
 };
-use super::remote::{CurrentClient, DetachedSession};
-use super::versions::Version;
 use super::{client_options, mcp_servers, v2};
 use crate::completion::Completion;
 use crate::error::Error;
@@ -203,6 +203,11 @@ pub(super) fn open_session(
     mut client: ClientSide,
     done: Completion<Vec<ConfigOption>>,
 ) {
+    if matches!(wanted.origin, SessionOrigin::Stored { .. })
+        && let Err(error) = connection.check_not_elsewhere(&wanted.id)
+    {
+        return done.complete(Err(error));
+    }
     if let Some(remote) = &mut connection.remote {
         if let Err(error) = remote.make_room(&connection.sessions) {
             return done.complete(Err(error));
@@ -241,7 +246,11 @@ pub(super) fn open_session(
     connection.sessions.retain(|_, it| it.is_open());
     // If it cannot be opened, the old session of this id is closing all the same.
     connection.block_session_until(id.clone(), after);
-    connection.sessions.insert(id, session::open(&connection.host, open_request));
+    let handle = session::open(&connection.host, open_request);
+    if let Some(remote) = &connection.remote {
+        remote.claim(&id, &handle);
+    }
+    connection.sessions.insert(id, handle);
 }
 
 /// Takes over a session that has lost its connection, with the turn that runs in it.
@@ -255,7 +264,8 @@ fn take_over(
 ) {
     let DetachedSession { handle, session } = detached;
     let (remote_client, known_as) = (Arc::clone(&session.client), id.clone());
-    let mut follow: Box<dyn FnMut(_, _) -> Completion<PromptEnd> + Send> = match connection.version {
+    let mut follow: Box<dyn FnMut(_, _) -> Completion<PromptEnd> + Send> = match connection.version
+    {
         // The request whose answer would tell the end of the turn is lost.
         Version::V1 => Box::new(|_, _| Completion::new(|_| ())),
         Version::V2 => Box::new(v2::follow(connection, known_as)),
@@ -269,9 +279,11 @@ fn take_over(
         })
     });
     let current = CurrentClient { client: Arc::clone(&client.client), buffers: client.buffers };
-    let attach = Box::new(move |replayed: &Replayed| remote_client.attach(current, replayed, replay));
+    let attach =
+        Box::new(move |replayed: &Replayed| remote_client.attach(current, replayed, replay));
     handle.take_over(Takeover { client: client.client, replay, attach, follow, done });
     if let Some(remote) = &mut connection.remote {
+        remote.claim(&id, &handle);
         remote.add_taken(id.clone(), session);
     }
     connection.sessions.insert(id, handle);

@@ -20,15 +20,13 @@ use turnwright_types::redact;
 /// The shortest token, in bytes.
 const MIN_TOKEN_LENGTH: usize = 16;
 
-pub(super) const SERVE_AFTER_HELP: &str =
-    "Clients need the token: TURNWRIGHT_SERVE_TOKEN, or the first line of --token-file. Without \
+pub(super) const SERVE_AFTER_HELP: &str = "Clients need the token: TURNWRIGHT_SERVE_TOKEN, or the first line of --token-file. Without \
      one, a new token is printed.\n\
      Example: turnwright serve\n\
      TURNWRIGHT_SERVE_TOKEN=… turnwright connect ws://127.0.0.1:4077/acp\n\
      Exit status: 0 after SIGINT or SIGTERM, 1 if nothing can listen.";
 
-pub(super) const CONNECT_AFTER_HELP: &str =
-    "The token is that of the agent: TURNWRIGHT_SERVE_TOKEN, or the first line of --token-file.\n\
+pub(super) const CONNECT_AFTER_HELP: &str = "The token is that of the agent: TURNWRIGHT_SERVE_TOKEN, or the first line of --token-file.\n\
      Example: turnwright connect wss://build-server.example:4077/acp --token-file ~/token\n\
      Exit status: 0 when the editor ends the connection, 1 if it cannot be made or is lost.";
 
@@ -76,7 +74,8 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
         let why = format!("the token is shorter than {MIN_TOKEN_LENGTH} characters");
         return Err(CliError::Other(why));
     }
-    redact::register_keys([token.expose().to_owned()]).map_err(|it| CliError::Other(it.to_string()))?;
+    redact::register_keys([token.expose().to_owned()])
+        .map_err(|it| CliError::Other(it.to_string()))?;
     let tls = args.tls_cert.zip(args.tls_key);
     let options = ListenOptions {
         address: args.listen,
@@ -105,7 +104,8 @@ fn run_bridge(args: &ConnectCliArgs, config: &Config) -> Result<(), CliError> {
         let why = "the agent's token is missing: set TURNWRIGHT_SERVE_TOKEN, or use --token-file";
         return Err(CliError::Other(why.to_owned()));
     };
-    redact::register_keys([token.expose().to_owned()]).map_err(|it| CliError::Other(it.to_string()))?;
+    redact::register_keys([token.expose().to_owned()])
+        .map_err(|it| CliError::Other(it.to_string()))?;
     let stdio = turnwright_rpc::claim_stdio()?;
     let stop = CancellationToken::new();
     let bridging = async {

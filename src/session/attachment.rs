@@ -113,7 +113,11 @@ impl SessionActor {
         let (store, id) = (self.host.store().clone(), self.services.env.session.clone());
         let (client, replay) = (Arc::clone(&takeover.client), takeover.replay);
         let replaying = Box::pin(async move {
-            if replay { replay_session(&store, &id, client.as_ref()).await } else { Ok(Replayed::default()) }
+            if replay {
+                replay_session(&store, &id, client.as_ref()).await
+            } else {
+                Ok(Replayed::default())
+            }
         });
         self.attachment = Attachment::TakenOver { takeover, replaying };
     }

@@ -212,6 +212,16 @@ impl TitleNotifier {
     }
 }
 
+/// Tells whether a session is open, without keeping it open.
+#[derive(Debug)]
+pub(crate) struct SessionProbe(mpsc::WeakSender<SessionMessage>);
+
+impl SessionProbe {
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.upgrade().is_some_and(|mailbox| !mailbox.is_closed())
+    }
+}
+
 impl SessionHandle {
     /// Starts a turn, or queues the prompt behind the running one.
     pub(crate) fn prompt(&self, key: PromptKey, prompt: UserMessage, done: Completion<PromptEnd>) {
@@ -258,6 +268,10 @@ impl SessionHandle {
     /// Returns a notifier for a title that is chosen later. It does not keep the session open.
     pub(crate) fn title_notifier(&self) -> TitleNotifier {
         TitleNotifier(self.mailbox.downgrade())
+    }
+
+    pub(crate) fn probe(&self) -> SessionProbe {
+        SessionProbe(self.mailbox.downgrade())
     }
 
     /// Closes the session: the running turn is cancelled and its commands are stopped. Reported

@@ -51,6 +51,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "turnwright-mcp",
         &["turnwright-http", "turnwright-sandbox", "turnwright-types", "turnwright-workspace"],
     ),
+    ("turnwright-remote", &["turnwright-http", "turnwright-rpc"]),
     // It needs the root package, for the definition of the command line.
     ("turnwright-packages", &[]),
 ];

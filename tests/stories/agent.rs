@@ -3,9 +3,13 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
 use turnwright_rpc::Stdio;
 use turnwright_testing::{InProcessServer, ThreadAgent};
+
+use crate::socket_server::SocketServer;
 
 pub use turnwright_testing::{LIMIT, calls, eventually, prompt, says};
 
@@ -14,7 +18,8 @@ pub type TestAgent = turnwright_testing::TestAgent<AgentTransport>;
 pub type TestAgentBuilder = turnwright_testing::TestAgentBuilder<AgentTransport>;
 pub type AgentTransport = ThreadAgent<Turnwright>;
 
-/// The agent that `turnwright acp` serves.
+/// The agent that `turnwright acp` serves. With `TURNWRIGHT_TEST_TRANSPORT=websocket` it is the one that
+/// `turnwright serve` serves, behind what `turnwright connect` does.
 pub enum Turnwright {}
 
 impl InProcessServer for Turnwright {
@@ -24,6 +29,11 @@ impl InProcessServer for Turnwright {
         input: File,
         output: File,
     ) -> io::Result<()> {
+        let transport = std::env::var("TURNWRIGHT_TEST_TRANSPORT");
+        if transport.is_ok_and(|name| name == "websocket") {
+            let server = SocketServer::start(home, variables, Duration::from_secs(60));
+            return SocketServer::bridge(&server.url, input, output, &CancellationToken::new());
+        }
         turnwright::internals::serve_acp(home, variables, Stdio { input, output })
     }
 }

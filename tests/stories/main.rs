@@ -58,6 +58,7 @@ mod providers;
 mod queue;
 mod read_file;
 mod recording;
+mod remote;
 mod responses;
 #[cfg(unix)]
 mod round_trip;
@@ -71,6 +72,8 @@ mod sessions_list;
 mod side_by_side;
 mod skills;
 mod slash_commands;
+mod socket_agent;
+mod socket_server;
 mod steering;
 mod store;
 mod strict;

@@ -84,6 +84,17 @@ impl<T: Transport> TestAgent<T> {
         self.initialize_connection();
     }
 
+    /// Returns how the agent was started.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Breaks the agent off with `end`. How it has ended is not checked.
+    pub fn break_off(&mut self, end: impl FnOnce(&mut T)) {
+        end(&mut self.transport);
+        self.has_ended = true;
+    }
+
     /// Returns the builder of an agent with a scripted model without replies, in an empty
     /// workspace.
     pub fn builder() -> TestAgentBuilder<T> {

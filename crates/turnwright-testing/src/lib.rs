@@ -45,5 +45,5 @@ pub use programs::example_program;
 pub use replies::{calls, prompt, says};
 pub use transport::child::{ChildAgent, Program};
 pub use transport::thread::{InProcessServer, ThreadAgent};
-pub use transport::{AgentPipes, Launch, Transport};
+pub use transport::{AgentPipes, Launch, Transport, read_messages};
 pub use waits::{eventually, is_alive, run_mark};

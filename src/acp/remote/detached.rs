@@ -10,19 +10,27 @@ use parking_lot::Mutex;
 use super::client::{CurrentClient, RemoteClient};
 use crate::acp::sessions::ClientSide;
 use crate::error::Error;
-use crate::session::SessionHandle;
+use crate::session::{SessionHandle, SessionProbe};
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
 
 /// The sessions that a connection may have open.
-const MAX_SESSIONS: usize = 64;
+const MAX_SESSIONS: usize = 256;
 /// The sessions that may be without a connection.
 const MAX_DETACHED: usize = 256;
 
-/// The sessions whose connections were lost. All connections of the process share them.
-// Held only to look one up.
+/// What all connections of the process know of each other's sessions.
+// Held only to look something up.
 #[derive(Default)]
-pub(super) struct DetachedSessions(Mutex<HashMap<SessionId, DetachedSession>>);
+pub(super) struct SharedSessions(Mutex<KnownSessions>);
+
+#[derive(Default)]
+struct KnownSessions {
+    /// Those whose connections were lost.
+    detached: HashMap<SessionId, DetachedSession>,
+    /// Those that have a connection.
+    open: HashMap<SessionId, SessionProbe>,
+}
 
 /// A session without a connection, which goes on until its turn has ended or its time is over.
 pub(in crate::acp) struct DetachedSession {
@@ -40,15 +48,15 @@ pub(in crate::acp) struct RemoteSession {
 
 /// The sessions of one remote connection.
 pub(in crate::acp) struct RemoteSessions {
-    detached: Arc<DetachedSessions>,
+    shared: Arc<SharedSessions>,
     /// How long a session goes on without a connection.
     keep: Duration,
     open: HashMap<SessionId, RemoteSession>,
 }
 
 impl RemoteSessions {
-    pub(super) fn new(detached: Arc<DetachedSessions>, keep: Duration) -> RemoteSessions {
-        RemoteSessions { detached, keep, open: HashMap::new() }
+    pub(super) fn new(shared: Arc<SharedSessions>, keep: Duration) -> RemoteSessions {
+        RemoteSessions { shared, keep, open: HashMap::new() }
     }
 
     /// Makes the client of a session replaceable. Commands show their output as text, since the next client
@@ -67,6 +75,19 @@ impl RemoteSessions {
         self.open.insert(id.clone(), session);
         let buffers = Some(Arc::clone(&client) as Arc<dyn EditorBuffers>);
         ClientSide { client: client as Arc<dyn Client>, buffers, display: CommandDisplay::Text }
+    }
+
+    /// Tells the other connections that this one has the session.
+    pub(in crate::acp) fn claim(&self, id: &SessionId, handle: &SessionHandle) {
+        let mut known = self.shared.0.lock();
+        known.open.retain(|_, probe| probe.is_open());
+        known.open.insert(id.clone(), handle.probe());
+    }
+
+    /// Whether another connection has the session.
+    pub(in crate::acp) fn is_open_elsewhere(&self, id: &SessionId) -> bool {
+        let is_own = self.open.contains_key(id);
+        !is_own && self.shared.0.lock().open.get(id).is_some_and(SessionProbe::is_open)
     }
 
     /// Adds a session that the connection takes over.
@@ -101,26 +122,30 @@ impl RemoteSessions {
         cwd: &Path,
         folders: &[PathBuf],
     ) -> Option<DetachedSession> {
-        let mut detached = self.detached.0.lock();
+        let detached = &mut self.shared.0.lock().detached;
         let session = &detached.get(id).filter(|it| it.handle.is_open())?.session;
         if session.cwd == cwd && session.folders == folders { detached.remove(id) } else { None }
     }
 
     /// Takes a session that is without a connection, to close it.
     pub(in crate::acp) fn take_handle(&self, id: &SessionId) -> Option<SessionHandle> {
-        let detached = self.detached.0.lock().remove(id)?;
+        let detached = self.shared.0.lock().detached.remove(id)?;
         Some(detached.handle).filter(SessionHandle::is_open)
     }
 
     /// The connection is lost: its sessions go on without it.
     pub(in crate::acp) fn detach(mut self, sessions: HashMap<SessionId, SessionHandle>) {
         for (id, handle) in sessions {
-            let Some(session) = self.open.remove(&id).filter(|_| handle.is_open()) else { continue };
+            let Some(session) = self.open.remove(&id).filter(|_| handle.is_open()) else {
+                continue;
+            };
             session.client.detach();
             if !handle.detach(self.keep) {
                 continue;
             }
-            let mut detached = self.detached.0.lock();
+            let mut known = self.shared.0.lock();
+            known.open.remove(&id);
+            let detached = &mut known.detached;
             detached.retain(|_, it| it.handle.is_open());
             // Without room the session ends, because its handle is dropped.
             if detached.len() < MAX_DETACHED {

@@ -39,10 +39,21 @@ enum Told {
 #[derive(Debug)]
 enum Merged {
     /// A text that grows.
-    Text { message: MessageId, kind: TextKind, text: String },
-    User { prompt: Option<PromptKey>, message: MessageId, parts: Vec<PromptPart> },
+    Text {
+        message: MessageId,
+        kind: TextKind,
+        text: String,
+    },
+    User {
+        prompt: Option<PromptKey>,
+        message: MessageId,
+        parts: Vec<PromptPart>,
+    },
     /// A call's first update and all changes since.
-    Call { first: Box<Update>, changes: Option<Box<CallUpdate>> },
+    Call {
+        first: Box<Update>,
+        changes: Option<Box<CallUpdate>>,
+    },
     /// Anything that replaces what was said before of its kind.
     Latest(Update),
     /// Anything that stands for itself.
@@ -287,7 +298,8 @@ mod tests {
     #[test]
     fn pieces_of_a_message_and_changes_of_a_call_become_one() {
         let (pending, done) = (ToolCallStatus::InProgress, ToolCallStatus::Completed);
-        let noted = [text("1", "a"), call("c"), change("c", pending), text("1", "b"), change("c", done)];
+        let noted =
+            [text("1", "a"), call("c"), change("c", pending), text("1", "b"), change("c", done)];
         let journal = journal(&noted);
         let expected = [text("1", "ab"), call("c"), change("c", done)];
         assert_eq!(journal.updates(Some(&Replayed::default())), expected);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::detached::{DetachedSessions, RemoteSessions};
+use super::detached::{RemoteSessions, SharedSessions};
 use crate::acp::connection::{BLOCKING_TIMEOUT, Connection, SHUTDOWN_TIMEOUT, redact_outgoing};
 use crate::config::Config;
 use crate::session::SessionHost;
@@ -82,12 +82,12 @@ fn serve_connections(
     keep: Duration,
     closing: CancellationToken,
 ) -> ServeConnection {
-    let detached = Arc::new(DetachedSessions::default());
+    let shared = Arc::new(SharedSessions::default());
     let connections = std::sync::atomic::AtomicU64::new(0);
     Arc::new(move |remote: RemoteConnection| {
         let RemoteConnection { mut input, outbox, end } = remote;
         let number = connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let sessions = RemoteSessions::new(Arc::clone(&detached), keep);
+        let sessions = RemoteSessions::new(Arc::clone(&shared), keep);
         let first_key = number.wrapping_mul(PROMPT_KEYS_PER_CONNECTION);
         let mut connection = Connection::new(Arc::clone(&host), outbox.clone());
         connection.make_remote(sessions, first_key);

@@ -26,6 +26,7 @@
 //! - `{"done": false}`: omits `data: [DONE]` at the end.
 //! - `{"end": "eof"}`: ends the body properly, but without a finish reason and `[DONE]`.
 //! - `{"cut": true}`: closes the connection in the middle of the body.
+//! - `{"hold": true}`: sends nothing until [`Server::release`] is called, once for each such step.
 //! - `{"hang": true}`: sends nothing more until the client disconnects.
 //!
 //! The following steps can only be the first; `stall_headers_ms` can also precede one of the others:
@@ -76,7 +77,14 @@ impl Server {
     pub fn start(scenario: Scenario, port: u16) -> io::Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let address = listener.local_addr()?;
-        let state = State { scenario, requests: Vec::new(), calls: 0, hung_up: 0, stopped: false };
+        let state = State {
+            scenario,
+            requests: Vec::new(),
+            calls: 0,
+            hung_up: 0,
+            released: 0,
+            stopped: false,
+        };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let acceptor = thread::spawn({
             let shared = Arc::clone(&shared);
@@ -120,6 +128,11 @@ impl Server {
         Ok(())
     }
 
+    /// Lets a reply go on that is held, or the next one that will be.
+    pub fn release(&self) {
+        self.shared.update(|state| state.released += 1);
+    }
+
     /// Adds a reply to the running scenario.
     pub fn push(&self, reply: Value) -> Result<(), String> {
         self.shared.lock().scenario.add(reply)
@@ -151,6 +164,8 @@ struct State {
     requests: Vec<Recorded>,
     calls: usize,
     hung_up: usize,
+    /// How many replies that are held, or will be, may go on.
+    released: usize,
     stopped: bool,
 }
 

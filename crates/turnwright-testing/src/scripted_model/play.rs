@@ -100,6 +100,22 @@ impl Connection {
         }
     }
 
+    /// Waits until the test lets the reply go on.
+    fn hold(&self) -> Result<(), Over> {
+        loop {
+            self.look()?;
+            let is_released = self.shared.update(|state| {
+                let is_released = state.released > 0;
+                state.released -= usize::from(is_released);
+                is_released
+            });
+            if is_released {
+                return Ok(());
+            }
+            self.shared.sleep(LOOK_EVERY);
+        }
+    }
+
     /// Checks whether the server is stopped or the client has disconnected. A client that closes only its
     /// sending side counts as disconnected; HTTP clients do not do that.
     fn look(&self) -> Result<(), Over> {
@@ -158,6 +174,7 @@ impl Player<'_> {
                 Step::Done(is_due) => is_done_due = *is_due,
                 Step::EndOfBody => return self.connection.send(http::LAST_CHUNK),
                 Step::Hang => self.connection.pause(Duration::MAX)?,
+                Step::Hold => self.connection.hold()?,
                 Step::Cut | Step::Refuse => return Err(Over::Closed),
             }
         }

@@ -104,6 +104,7 @@ pub(super) enum Step {
     EndOfBody,
     Cut,
     Hang,
+    Hold,
 }
 
 impl Step {
@@ -163,6 +164,7 @@ fn parse_step(value: Value) -> Result<Step, String> {
         "end" => fields.constant("end", &json!("eof"), Step::EndOfBody)?,
         "cut" => fields.constant("cut", &json!(true), Step::Cut)?,
         "hang" => fields.constant("hang", &json!(true), Step::Hang)?,
+        "hold" => fields.constant("hold", &json!(true), Step::Hold)?,
         "refuse" => fields.constant("refuse", &json!(true), Step::Refuse)?,
         "stall_headers_ms" => Step::StallHeaders(Duration::from_millis(fields.need(&kind)?)),
         _ => return Err(format!("there is no step {kind:?}")),

@@ -58,7 +58,7 @@ pub trait Transport: Sized {
 }
 
 /// Reads the agent's stdout on a thread.
-fn read_messages(stdout: impl Read + Send + 'static) -> Receiver<Value> {
+pub fn read_messages(stdout: impl Read + Send + 'static) -> Receiver<Value> {
     let (sender, messages) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).split(b'\n') {

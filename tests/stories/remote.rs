@@ -1,0 +1,259 @@
+//! Sessions that are served on a socket: what becomes of them when the connection is lost or closed, and
+//! that many clients do not disturb each other (R-REM-1 to R-REM-6).
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use turnwright_testing::session_requests::{open, opening_params, session_params};
+
+use crate::agent::{LIMIT, calls, prompt, says};
+use crate::socket_agent::{KEEP, PlainClient, SocketAgent};
+use crate::socket_server::SocketServer;
+
+type TestAgent = turnwright_testing::TestAgent<SocketAgent>;
+
+/// A reply with two parts. The second one comes when the model is released.
+fn two_parts() -> Value {
+    json!([{ "text": "first half, " }, { "hold": true }, { "text": "second half" }])
+}
+
+/// Loses the connection, and comes back with another one.
+fn reconnect(agent: &mut TestAgent) {
+    agent.break_off(SocketAgent::lose);
+    agent.restart();
+}
+
+fn wait_for_text(agent: &mut TestAgent, text: &str) {
+    agent.wait_for(text, |message| {
+        let content = &message["params"]["update"]["content"]["text"];
+        content.as_str().is_some_and(|it| it.contains(text))
+    });
+}
+
+/// The words of `kind` that the client was told.
+fn told(agent: &TestAgent, kind: &str, field: &str) -> Vec<Value> {
+    let updates = agent.updates().into_iter();
+    updates.filter(|it| it["sessionUpdate"] == kind).map(|it| it[field].clone()).collect()
+}
+
+#[test]
+fn r_rem_1_a_turn_outlives_its_connection_and_who_loads_the_session_gets_all_of_it_once() {
+    let mut agent = TestAgent::builder().model(json!([two_parts(), says("Next.")])).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    reconnect(&mut agent);
+    agent.load(&session);
+    assert_eq!(agent.text(), "first half, ");
+    assert_eq!(told(&agent, "user_message_chunk", "content")[0]["text"], "go");
+    agent.model().release();
+    wait_for_text(&mut agent, "second");
+    assert_eq!(agent.text(), "first half, second half");
+    assert_eq!(agent.turn("and now"), "end_turn");
+    assert_eq!(agent.text(), "first half, second halfNext.");
+    assert_eq!(agent.model().hung_up(), 0);
+}
+
+#[test]
+fn r_rem_1_what_a_turn_says_while_nobody_listens_is_stored() {
+    let mut agent = TestAgent::builder().model(json!([two_parts()])).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    agent.break_off(SocketAgent::lose);
+    agent.model().release();
+    agent.restart();
+    agent.load(&session);
+    // Either the turn has ended, and the text comes from the store, or it is still running.
+    if !agent.text().contains("second") {
+        wait_for_text(&mut agent, "second");
+    }
+    assert_eq!(agent.text(), "first half, second half");
+}
+
+#[test]
+fn r_rem_1_a_resumed_session_goes_on_with_what_was_not_told() {
+    let mut agent = TestAgent::builder().model(json!([two_parts()])).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    reconnect(&mut agent);
+    open(&mut agent, "session/resume", &session);
+    agent.model().release();
+    wait_for_text(&mut agent, "second");
+    assert_eq!(agent.text(), "second half");
+}
+
+#[test]
+fn r_rem_1_a_client_of_version_2_is_told_the_state_of_the_turn_that_it_takes_over() {
+    let mut agent = TestAgent::builder().v2().model(json!([two_parts()])).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    reconnect(&mut agent);
+    let mut params = opening_params(&agent, &session);
+    params["replayFrom"] = json!({ "type": "start" });
+    let answer = agent.call("session/resume", &params);
+    assert!(answer["error"].is_null(), "{answer}");
+    assert_eq!(told(&agent, "state_update", "state"), ["running"]);
+    agent.model().release();
+    agent.wait_for("the end of the turn", |it| it["params"]["update"]["state"] == "idle");
+    assert_eq!(told(&agent, "state_update", "stopReason"), [Value::Null, json!("end_turn")]);
+    let texts: String = ["agent_message_chunk"]
+        .iter()
+        .flat_map(|kind| told(&agent, kind, "content"))
+        .filter_map(|it| it["text"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(texts, "first half, second half");
+}
+
+#[test]
+fn r_rem_2_a_question_that_is_lost_with_its_connection_is_asked_again() {
+    let write = calls("write_file", &json!({ "path": "new.txt", "content": "new\n" }));
+    let mut agent = TestAgent::builder().model(json!([write, says("Done.")])).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    let first = agent.wait_for_request("session/request_permission");
+    reconnect(&mut agent);
+    agent.load(&session);
+    let second = agent.wait_for_request("session/request_permission");
+    assert_eq!(first["params"], second["params"]);
+    assert!(!agent.path("new.txt").exists());
+    agent.choose(&second, "allow_once");
+    wait_for_text(&mut agent, "Done.");
+    assert_eq!(agent.read("new.txt"), "new\n");
+    let cards = told(&agent, "tool_call_update", "status");
+    assert_eq!(cards.last(), Some(&json!("completed")));
+}
+
+#[test]
+fn r_rem_2_who_takes_over_a_turn_can_cancel_it() {
+    let mut agent = TestAgent::builder().model(json!([two_parts(), says("Next.")])).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    reconnect(&mut agent);
+    agent.load(&session);
+    agent.cancel();
+    agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
+    assert_eq!(agent.turn("and now"), "end_turn");
+}
+
+#[test]
+fn r_rem_3_a_session_without_a_connection_ends_when_its_time_is_over() {
+    let replies = json!([two_parts(), says("Next.")]);
+    let mut agent = TestAgent::builder().variable(KEEP, "0").model(replies).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    agent.break_off(SocketAgent::lose);
+    agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
+    agent.restart();
+    agent.load(&session);
+    assert_eq!(agent.text(), "first half, ");
+    assert_eq!(agent.turn("and now"), "end_turn");
+}
+
+#[test]
+fn r_rem_4_a_connection_that_is_closed_ends_its_turn_at_once() {
+    let mut agent = TestAgent::builder().model(json!([two_parts()])).start();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    agent.close().unwrap();
+    agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
+}
+
+#[test]
+fn r_rem_4_an_open_session_of_another_connection_is_not_taken_over() {
+    let mut agent = TestAgent::builder().model(json!([two_parts()])).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    let url = agent.transport().url().to_owned();
+    let mut other = PlainClient::connect(&url, 1);
+    for method in ["session/load", "session/resume", "session/delete", "session/archive"] {
+        let id = other.request(method, &opening_params(&agent, &session));
+        let answer = other.until(|message| message["id"] == id);
+        let text = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(text.contains("Another connection"), "{method}: {answer}");
+    }
+    agent.model().release();
+    wait_for_text(&mut agent, "second");
+}
+
+#[test]
+fn r_rem_5_a_session_begun_over_a_pipe_in_version_1_goes_on_over_a_socket_in_version_2() {
+    let write = calls("write_file", &json!({ "path": "a.txt", "content": "new\n" }));
+    let mut pipe = crate::agent::TestAgent::builder()
+        .file("a.txt", "old\n")
+        .permission("allow_once")
+        .model(json!([write, says("Written."), says("Forked.")]))
+        .start();
+    assert_eq!(pipe.turn("write"), "end_turn");
+    let (session, params) = (pipe.session.clone(), opening_params(&pipe, &pipe.session));
+    pipe.close();
+    let variables = variables(&pipe.model().base_url());
+    let server = SocketServer::start(pipe.home(), &variables, Duration::from_secs(60));
+    let mut client = PlainClient::connect(&server.url, 2);
+    let mut replayed = params.clone();
+    replayed["replayFrom"] = json!({ "type": "start" });
+    client.call("session/resume", &replayed);
+    assert!(client.said().contains("Written."), "{:?}", client.updates);
+    let fork = client.call("session/fork", &params)["sessionId"].as_str().unwrap().to_owned();
+    assert_ne!(fork, session);
+    client.call("session/prompt", &prompt(&fork, "go on"));
+    client.until_idle();
+    client.call("session/close", &session_params(&fork));
+    assert_eq!(pipe.read("a.txt"), "new\n");
+    client.call("session/prompt", &prompt(&session, "/undo"));
+    client.until_idle();
+    assert_eq!(pipe.read("a.txt"), "old\n");
+    client.close();
+}
+
+/// The variables of an agent with this model.
+fn variables(base_url: &str) -> Vec<(String, String)> {
+    let variables = [
+        ("OPENAI_BASE_URL", base_url),
+        ("OPENAI_API_KEY", turnwright_testing::model_failures::KEY),
+        ("TURNWRIGHT_MODEL", "scripted"),
+    ];
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+}
+
+#[test]
+fn r_rem_6_many_clients_at_once_get_their_own_answers() {
+    let clients = 40;
+    let home = tempfile::tempdir().unwrap();
+    let replies: Vec<_> = (0..clients)
+        .map(|number| {
+            let steps = json!([{ "text": format!("[{number}]"), "repeat": 50, "every_ms": 1 }]);
+            json!({ "when": format!("client {number}."), "steps": steps })
+        })
+        .collect();
+    let scenario =
+        turnwright_testing::scripted_model::Scenario::from_value(json!({ "replies": replies }));
+    let model = turnwright_testing::scripted_model::Server::start(scenario.unwrap(), 0).unwrap();
+    let server = SocketServer::start(home.path(), &variables(&model.base_url()), LIMIT);
+    std::thread::scope(|scope| {
+        for number in 0..clients {
+            let (url, home) = (&server.url, home.path());
+            scope.spawn(move || stream_alone(url, home, number));
+        }
+    });
+}
+
+/// Has a conversation in which only the words of this client may occur.
+fn stream_alone(url: &str, cwd: &Path, number: usize) {
+    let mut client = PlainClient::connect(url, 1 + number as u64 % 2);
+    let opened = client.call("session/new", &json!({ "cwd": cwd, "mcpServers": [] }));
+    let session = opened["sessionId"].as_str().unwrap();
+    let request = prompt(session, &format!("client {number}."));
+    client.call("session/prompt", &request);
+    if number % 2 == 1 {
+        client.until_idle();
+    }
+    assert_eq!(client.said(), format!("[{number}]").repeat(50));
+    client.close();
+}

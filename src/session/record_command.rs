@@ -60,10 +60,10 @@ fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordS
     if host.recording().playback().is_some() {
         return "Nothing is recorded in a replay.".to_owned();
     }
-    // The lines with which the recording begins are those of a client of version 1.
+    // The lines with which the recording begins are those of a client of version 1 at a pipe.
     if services.client().follows_prompts() {
-        return "In version 2 of the protocol only a whole session can be recorded. Start the agent with \
-                the variable TURNWRIGHT_RECORD=FILE."
+        return "Over a socket nothing can be recorded, and in version 2 of the protocol only a whole \
+                session. Start the agent at a pipe with the variable TURNWRIGHT_RECORD=FILE."
             .to_owned();
     }
     let recorder = host.recording().recorder();

@@ -96,6 +96,7 @@ mod run;
 mod sandbox;
 #[cfg(target_os = "linux")]
 mod sandboxed;
+mod serve;
 mod session;
 mod sessions;
 mod sessions_cli;

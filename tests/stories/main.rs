@@ -59,6 +59,7 @@ mod queue;
 mod read_file;
 mod recording;
 mod remote;
+mod remote_http;
 mod responses;
 #[cfg(unix)]
 mod round_trip;

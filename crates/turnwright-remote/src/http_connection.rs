@@ -194,7 +194,7 @@ impl HttpConnection {
             // It fails only if the connection is over.
             Some(events) => drop(events.send(QueuedEvent { event: event(line), room }).await),
             None => {
-                tracing::warn!("a message is lost, because the connection has too many streams")
+                tracing::warn!("a message is lost, because the connection has too many streams");
             }
         }
         if ends_session {

@@ -28,7 +28,7 @@ pub enum TlsFilesError {
 
 fn pem_fault(error: &pem::Error) -> String {
     match error {
-        pem::Error::NoItemsFound => "it has none, in the format PEM".to_owned(),
+        pem::Error::NoItemsFound => "there is no certificate or key in the format PEM".to_owned(),
         pem::Error::Io(error) => error.to_string(),
         other => other.to_string(),
     }
@@ -42,6 +42,7 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsFilesError> {
     };
     let certificates = CertificateDer::pem_file_iter(&files.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .and_then(|all| if all.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(all) })
         .map_err(unreadable(&files.certificate))?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))

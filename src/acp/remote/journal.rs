@@ -248,21 +248,19 @@ fn call_id(first: &Update) -> Option<&CallId> {
     }
 }
 
-/// Applies a change to what is known of a call.
+/// Applies a change to what is known of a call. It has no terminal: commands show their output as text here.
 fn merge(known: &mut CallUpdate, change: &CallUpdate) {
-    fn replace<T: Clone>(old: &mut Option<T>, new: &Option<T>) {
+    fn replace<T: Clone>(old: &mut Option<T>, new: Option<&T>) {
         if new.is_some() {
-            old.clone_from(new);
+            *old = new.cloned();
         }
     }
     known.status = change.status;
-    replace(&mut known.view, &change.view);
-    replace(&mut known.content, &change.content);
-    replace(&mut known.locations, &change.locations);
-    replace(&mut known.raw_input, &change.raw_input);
-    replace(&mut known.raw_output, &change.raw_output);
-    // Commands show their output as text here.
-    replace(&mut known.terminal, &change.terminal);
+    replace(&mut known.view, change.view.as_ref());
+    replace(&mut known.content, change.content.as_ref());
+    replace(&mut known.locations, change.locations.as_ref());
+    replace(&mut known.raw_input, change.raw_input.as_ref());
+    replace(&mut known.raw_output, change.raw_output.as_ref());
 }
 
 /// The size of a call's texts, about.
@@ -274,6 +272,8 @@ fn call_bytes(call: &CallUpdate) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use turnwright_types::effect::{CallView, ToolKind};
+
     use super::*;
 
     fn text(message: &str, text: &str) -> Update {
@@ -281,7 +281,8 @@ mod tests {
     }
 
     fn call(id: &str) -> Update {
-        let view = turnwright_types::effect::CallView::default();
+        let (title, kind) = ("make".to_owned(), ToolKind::Execute);
+        let view = CallView { title, kind, locations: Vec::new() };
         Update::ToolCall { id: id.into(), name: "exec".to_owned(), view, raw_input: None }
     }
 
@@ -291,7 +292,9 @@ mod tests {
 
     fn journal(updates: &[Update]) -> Journal {
         let mut journal = Journal::default();
-        updates.iter().for_each(|it| journal.note(it));
+        for update in updates {
+            journal.note(update);
+        }
         journal
     }
 
@@ -314,7 +317,9 @@ mod tests {
         journal.mark_told();
         assert_eq!(journal.updates(None), []);
         let done = change("c", ToolCallStatus::Completed);
-        [text("1", "b"), done.clone(), text("2", "c")].iter().for_each(|it| journal.note(it));
+        for update in [text("1", "b"), done.clone(), text("2", "c")] {
+            journal.note(&update);
+        }
         assert_eq!(journal.updates(None), [text("1", "b"), call("c"), done, text("2", "c")]);
     }
 

@@ -1,0 +1,214 @@
+//! `turnwright serve` and `turnwright connect` as programs: token, certificate, signals and refusals (R-REM-9,
+//! R-REM-10).
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use turnwright_testing::{Program, process_waits};
+
+use crate::agent::{TestAgent, TestAgentBuilder, Turnwright};
+
+const TOKEN: &str = "token-of-these-tests";
+const VARIABLE: &str = "TURNWRIGHT_SERVE_TOKEN";
+
+/// An agent that is served on a socket. Dropping it ends the agent with SIGTERM.
+struct Served {
+    agent: Child,
+    stderr: BufReader<ChildStderr>,
+    /// The address that the agent has printed.
+    url: String,
+    _home: TempDir,
+}
+
+fn serve(arguments: &[&str], token: Option<&str>) -> Served {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = command(home.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    command.args(arguments).env("TURNWRIGHT_MODEL", "offline").stderr(Stdio::piped());
+    command.envs(token.map(|token| (VARIABLE, token)));
+    let mut agent = command.spawn().unwrap();
+    let mut stderr = BufReader::new(agent.stderr.take().unwrap());
+    let line = next_line(&mut stderr);
+    let url = line.strip_prefix("Serving at ").unwrap_or_else(|| panic!("{line}")).to_owned();
+    Served { agent, stderr, url, _home: home }
+}
+
+fn next_line(reader: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+/// The program with these arguments, in an environment of its own.
+fn command(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(Turnwright::PATH);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("TURNWRIGHT_HOME", home)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
+impl Served {
+    /// An editor that reaches the agent by `turnwright connect`.
+    fn editor(&self, token: &str) -> TestAgentBuilder {
+        TestAgent::offline().argument("connect").argument(&self.url).variable(VARIABLE, token)
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.agent.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.signal(Signal::TERM);
+        let status = process_waits::wait(&mut self.agent);
+        if !std::thread::panicking() {
+            assert!(status.success(), "the agent ended with {status}");
+        }
+    }
+}
+
+/// Runs the program to its end, and returns its exit status and what it has printed on stderr.
+fn run(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = command(home.path(), arguments);
+    let output = process_waits::output(command.envs(variables.iter().copied())).unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn tls_file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tls").join(name)
+}
+
+#[test]
+fn r_rem_9_without_a_token_a_new_one_is_printed_and_only_it_opens_the_agent() {
+    let mut served = serve(&[], None);
+    let line = next_line(&mut served.stderr);
+    let token = line.strip_prefix("TURNWRIGHT_SERVE_TOKEN=").unwrap().to_owned();
+    assert!(token.len() >= 32, "{token}");
+    let mut editor = served.editor(&token).file("a.txt", "hello\n").start();
+    assert_eq!(editor.turn("read a.txt"), "end_turn");
+    assert!(editor.text().contains("hello"), "{}", editor.text());
+    let (status, text) = run(&["connect", &served.url], &[(VARIABLE, TOKEN)]);
+    assert_eq!(status, Some(1));
+    assert_eq!(text, "turnwright connect: the agent at 127.0.0.1 refuses the token\n");
+}
+
+#[test]
+fn r_rem_9_no_command_and_no_message_has_the_token() {
+    let served = serve(&[], Some(TOKEN));
+    let mut editor = served.editor(TOKEN).permission("allow_once").start();
+    assert_eq!(editor.turn(&format!("run env; echo {TOKEN}")), "end_turn");
+    let told = Value::from(editor.log.clone()).to_string();
+    assert!(told.contains("PATH=") && !told.contains(VARIABLE), "{told}");
+    // The user's own words are the user's; the agent never repeats them.
+    assert!(!editor.text().contains(TOKEN), "{}", editor.text());
+}
+
+#[test]
+fn r_rem_9_the_token_may_be_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, format!("{TOKEN}\nnot this\n")).unwrap();
+    let served = serve(&["--token-file", file.to_str().unwrap()], Some("another-token-of-these"));
+    let mut editor = TestAgent::offline()
+        .argument("connect")
+        .argument(&served.url)
+        .argument("--token-file")
+        .argument(file.to_str().unwrap())
+        .start();
+    assert_eq!(editor.turn("hello"), "end_turn");
+}
+
+#[test]
+fn r_rem_9_what_cannot_be_served_or_reached_is_said() {
+    let missing = "the agent's token is missing: set TURNWRIGHT_SERVE_TOKEN, or use --token-file";
+    let token: &[(&str, &str)] = &[(VARIABLE, TOKEN)];
+    let (certificate, key) = (tls_file("certificate.pem"), tls_file("key.pem"));
+    let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
+    type Row<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], i32, &'a str);
+    let table: [Row<'_>; 9] = [
+        (&["serve", "--listen", "0.0.0.0:0"], token, 1, "a certificate is needed"),
+        (&["serve", "--listen", "nowhere"], token, 2, "invalid socket address"),
+        (&["serve"], &[(VARIABLE, "short")], 1, "the token is shorter than 16 characters"),
+        (&["serve", "--tls-cert", certificate], token, 2, "--tls-key"),
+        (
+            &["serve", "--tls-cert", key, "--tls-key", key],
+            token,
+            1,
+            "key.pem: there is no certificate",
+        ),
+        (&["serve", "--token-file", "/nowhere/token"], token, 1, "/nowhere/token: "),
+        (&["connect", "ws://127.0.0.1:1/acp"], &[], 1, missing),
+        (&["connect", "ws://127.0.0.1:1/acp"], token, 1, "nothing answers there"),
+        (&["connect", "ftp://127.0.0.1/acp"], token, 1, "it begins with ws:// or wss://"),
+    ];
+    for (arguments, variables, expected, text) in table {
+        let (status, stderr) = run(arguments, variables);
+        assert_eq!(status, Some(expected), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(text), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn r_rem_10_other_machines_are_served_with_a_certificate() {
+    let (certificate, key) = (tls_file("certificate.pem"), tls_file("key.pem"));
+    let files = ["--tls-cert", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+    let served = serve(&files, Some(TOKEN));
+    assert!(served.url.starts_with("wss://"), "{}", served.url);
+    let authority = tls_file("authority.pem");
+    let mut editor = served
+        .editor(TOKEN)
+        .variable("SSL_CERT_FILE", authority.to_str().unwrap())
+        .file("a.txt", "hello\n")
+        .start();
+    assert_eq!(editor.turn("read a.txt"), "end_turn");
+    let (status, text) = run(&["connect", &served.url], &[(VARIABLE, TOKEN)]);
+    assert_eq!(status, Some(1));
+    assert!(text.contains("no secure connection"), "{text}");
+}
+
+#[test]
+fn r_rem_10_an_agent_that_ends_is_a_lost_connection_for_the_editor() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let mut served = serve(&[], Some(TOKEN));
+        let mut editor = served.editor(TOKEN).noisy().start();
+        served.signal(signal);
+        let ended = process_waits::wait(&mut served.agent);
+        assert_eq!(ended.success(), signal == Signal::TERM);
+        let (status, stderr) = editor.close();
+        assert_eq!(status.code(), Some(1));
+        assert_eq!(stderr, "turnwright connect: the connection to 127.0.0.1 was lost\n");
+        editor.break_off(|_| ());
+        // It has ended already.
+        std::mem::forget(served);
+    }
+}
+
+#[test]
+fn r_rem_10_a_killed_bridge_leaves_its_session_to_the_next_one() {
+    let served = serve(&[], Some(TOKEN));
+    let mut editor = served.editor(TOKEN).start();
+    editor.prompt("run echo one > file; sleep 2; echo two >> file");
+    let question = editor.wait_for_request("session/request_permission");
+    let session = editor.session.clone();
+    editor.kill();
+    editor.restart();
+    editor.load(&session);
+    let again = editor.wait_for_request("session/request_permission");
+    assert_eq!(
+        question["params"]["toolCall"]["toolCallId"],
+        again["params"]["toolCall"]["toolCallId"]
+    );
+    editor.respond(&again, &json!({ "outcome": { "outcome": "cancelled" } }));
+    assert_eq!(editor.turn("hello"), "end_turn");
+}

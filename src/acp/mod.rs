@@ -15,6 +15,7 @@ mod saved_sessions;
 mod client;
 mod providers;
 mod responder;
+mod linked_servers;
 mod mcp_servers;
 mod offer;
 mod sessions;

@@ -171,7 +171,7 @@ fn open<M: RequestMethod + 'static>(
     convert: impl FnOnce(Vec<ConfigOption>) -> M::Result + Send + 'static,
 ) {
     let OpenParams { id, cwd, folders, servers, meta, system_prompt, origin } = wanted;
-    let servers = match mcp_servers::server_specs(servers) {
+    let servers = match mcp_servers::server_specs(connection, servers) {
         Ok(servers) => servers,
         Err(error) => return reply.fail(&error),
     };

@@ -187,10 +187,9 @@ fn r_mcp_5_a_transport_that_is_not_offered_is_refused() {
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     let offered = answer["result"]["agentCapabilities"]["mcpCapabilities"].clone();
     let stdio = json!({ "name": "s", "command": "/bin/true", "args": [], "env": [] });
-    for kind in ["sse", "acp", "websocket"] {
+    for kind in ["sse", "websocket"] {
         assert_ne!(offered[kind], true, "the agent offers it now, so this test is out of date");
-        let server = json!({ "type": kind, "name": "x", "url": "http://127.0.0.1:9/", "headers": [],
-            "serverId": "x" });
+        let server = json!({ "type": kind, "name": "x", "url": "http://127.0.0.1:9/", "headers": [] });
         for servers in [json!([server]), json!([stdio, server])] {
             let answer = agent.call("session/new", &json!({ "cwd": cwd, "mcpServers": servers }));
             assert_eq!(code(&answer), -32602, "{kind}");

@@ -98,7 +98,7 @@ fn v2_initialize_markers_are_objects_and_what_is_offered_is_there() {
     for (name, value) in session.as_object().unwrap() {
         assert!(value.is_object(), "{name}: {value}");
     }
-    assert_eq!(session["mcp"], json!({ "stdio": {}, "http": {} }));
+    assert_eq!(session["mcp"], json!({ "stdio": {}, "http": {}, "acp": {} }));
     let table = [
         ("session/list", true),
         ("session/resume", true),
@@ -476,7 +476,8 @@ fn v2_mcp_servers_need_a_type_that_was_offered() {
         let params = json!({ "cwd": agent.workspace(), "mcpServers": [bad] });
         assert_eq!(code(&agent.call("session/new", &params)), -32602, "{params}");
     }
-    for good in [json!([]), json!([with("http")])] {
+    let hosted = json!({ "type": "acp", "name": "x", "serverId": "s" });
+    for good in [json!([]), json!([with("http")]), json!([hosted])] {
         let params = json!({ "cwd": agent.workspace(), "mcpServers": good });
         result(agent.call("session/new", &params));
     }

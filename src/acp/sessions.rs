@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::client::AcpClient;
 use super::connection::Connection;
-use super::error::read_params;
 use super::responder::Responder;
 use super::to_wire;
 use super::wire::schema::{
@@ -60,9 +59,13 @@ pub(super) struct ClientSide {
 pub(super) fn new(
     connection: &mut Connection,
     request: &RequestId,
-    params: NewSessionRequest,
+    mut params: Value,
     reply: Responder<NewSession>,
 ) {
+    let params = match mcp_servers::read_with_servers(NewSession::NAME, &mut params) {
+        Ok(params) => params,
+        Err(error) => return reply.fail(&error),
+    };
     let id = SessionId::random();
     let NewSessionRequest {
         cwd,
@@ -92,12 +95,12 @@ pub(super) fn load(
     if let Some(fields) = params.as_object_mut() {
         fields.entry("mcpServers").or_insert_with(|| json!([]));
     }
-    let params: LoadSessionRequest = match read_params(LoadSession::NAME, &params) {
+    let params = match mcp_servers::read_with_servers(LoadSession::NAME, &mut params) {
         Ok(params) => params,
         Err(error) => return reply.fail(&error),
     };
-    let id = SessionId::from(params.session_id.0.as_ref());
     let LoadSessionRequest {
+        session_id,
         cwd,
         additional_directories: folders,
         mcp_servers: servers,
@@ -105,6 +108,7 @@ pub(super) fn load(
         system_prompt,
         ..
     } = params;
+    let id = SessionId::from(session_id.0.as_ref());
     let origin = SessionOrigin::Stored { replay: true };
     let wanted = OpenParams { id, cwd, folders, servers, meta, system_prompt, origin };
     open(connection, request, wanted, reply, |settings| {
@@ -116,11 +120,15 @@ pub(super) fn load(
 pub(super) fn resume(
     connection: &mut Connection,
     request: &RequestId,
-    params: ResumeSessionRequest,
+    mut params: Value,
     reply: Responder<ResumeSession>,
 ) {
-    let id = SessionId::from(params.session_id.0.as_ref());
+    let params = match mcp_servers::read_with_servers(ResumeSession::NAME, &mut params) {
+        Ok(params) => params,
+        Err(error) => return reply.fail(&error),
+    };
     let ResumeSessionRequest {
+        session_id,
         cwd,
         additional_directories: folders,
         mcp_servers: servers,
@@ -128,6 +136,7 @@ pub(super) fn resume(
         system_prompt,
         ..
     } = params;
+    let id = SessionId::from(session_id.0.as_ref());
     let origin = SessionOrigin::Stored { replay: false };
     let wanted = OpenParams { id, cwd, folders, servers, meta, system_prompt, origin };
     open(connection, request, wanted, reply, |settings| {
@@ -139,12 +148,16 @@ pub(super) fn resume(
 pub(super) fn fork(
     connection: &mut Connection,
     request: &RequestId,
-    params: ForkSessionRequest,
+    mut params: Value,
     reply: Responder<ForkSession>,
 ) {
+    let params = match mcp_servers::read_with_servers(ForkSession::NAME, &mut params) {
+        Ok(params) => params,
+        Err(error) => return reply.fail(&error),
+    };
     let id = SessionId::random();
-    let source = SessionId::from(params.session_id.0.as_ref());
     let ForkSessionRequest {
+        session_id,
         cwd,
         additional_directories: folders,
         mcp_servers: servers,
@@ -152,6 +165,7 @@ pub(super) fn fork(
         system_prompt,
         ..
     } = params;
+    let source = SessionId::from(session_id.0.as_ref());
     let origin = SessionOrigin::Fork { source };
     let wanted = OpenParams { id: id.clone(), cwd, folders, servers, meta, system_prompt, origin };
     open(connection, request, wanted, reply, move |settings| {

@@ -134,9 +134,7 @@ fn m_12_a_server_of_the_client_can_announce_that_its_tools_have_changed() {
         })
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    let subscription = agent.hosted_requests("subscriptions/listen").pop();
-    let subscription =
-        subscription.unwrap_or_else(|| agent.wait_for_hosted("subscriptions/listen"));
+    let subscription = agent.first_hosted("subscriptions/listen");
     agent.acknowledge_hosted(&subscription);
     agent.change_hosted(&subscription);
     let mut turns = 1;
@@ -155,7 +153,8 @@ fn the_progress_of_a_call_is_shown_and_notifications_before_the_answer_are_read(
     let params = json!({ "progressToken": token, "progress": 3, "total": 10, "message": "on it" });
     agent.notify_hosted(&call, "notifications/progress", params);
     agent.wait_for("the progress", |it| it.to_string().contains("on it (3 of 10)"));
-    let call_result = json!({ "resultType": "complete", "content": [{ "type": "text", "text": "ok" }] });
+    let call_result =
+        json!({ "resultType": "complete", "content": [{ "type": "text", "text": "ok" }] });
     agent.respond(&call, &json!({ "result": call_result }));
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert!(self::call_result(&agent).contains("ok"));
@@ -181,7 +180,8 @@ fn a_server_that_cannot_be_reached_is_reported_once_and_the_session_goes_on() {
             agent.respond(request, &json!({ "error": error }));
         }),
         ("it uses protocol version 2031-01-01", |agent, request| {
-            let error = json!({ "code": -32022, "message": "no", "data": { "supported": ["2031-01-01"] } });
+            let error =
+                json!({ "code": -32022, "message": "no", "data": { "supported": ["2031-01-01"] } });
             agent.respond(request, &json!({ "error": error }));
         }),
         ("the editor has no answer of it: Method not found", |agent, request| {
@@ -207,8 +207,7 @@ fn a_server_that_cannot_be_reached_is_reported_once_and_the_session_goes_on() {
         }),
     ];
     for (expected, play) in answers {
-        let mut agent =
-            hosting(&["server/discover"]).model(json!(vec![says("one"); 3])).start();
+        let mut agent = hosting(&["server/discover"]).model(json!(vec![says("one"); 3])).start();
         let request = agent.wait_for_hosted("server/discover");
         play(&mut agent, &request);
         assert_eq!(agent.turn("go"), "end_turn", "{expected}");
@@ -303,7 +302,9 @@ fn a_call_fails_cleanly_whatever_the_client_answers_and_the_turn_goes_on() {
         ("nests too deeply", |agent, call| {
             let deep = format!("{}{}", "[".repeat(110), "]".repeat(110));
             let id = &call["id"];
-            agent.send_line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"result":{deep}}}}}"#));
+            agent.send_line(&format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{{"result":{deep}}}}}"#
+            ));
         }),
         ("may have been partly executed", |agent, call| {
             // The server goes away in the middle of the call.
@@ -368,12 +369,11 @@ fn r_close_1_each_session_has_its_own_connection_to_an_equal_server_and_close_en
 
 #[test]
 fn every_way_to_open_a_session_connects_the_servers_of_its_request() {
-    let mut agent = hosting(&[]).model(json!([says("one"), says("two"), says("three"), says("four")]));
-    agent = agent.permission("allow_once");
-    let mut agent = agent.start();
+    let replies = json!([says("one"), says("two"), says("three"), says("four")]);
+    let mut agent = hosting(&[]).model(replies).start();
     let session = agent.session.clone();
     assert_eq!(agent.turn("go"), "end_turn");
-    let subscription = agent.wait_for_hosted("subscriptions/listen");
+    let subscription = agent.first_hosted("subscriptions/listen");
     let params = json!({
         "sessionId": session, "cwd": agent.workspace(), "mcpServers": agent.servers,
     });
@@ -417,9 +417,8 @@ fn many_tools_of_a_server_of_the_client_are_found_by_a_search() {
 
 #[test]
 fn m_13_a_server_of_the_client_can_ask_the_user_during_a_call() {
-    let mut agent = calling(&["tools/call"])
-        .capabilities(json!({ "elicitation": { "form": {} } }))
-        .start();
+    let mut agent =
+        calling(&["tools/call"]).capabilities(json!({ "elicitation": { "form": {} } })).start();
     let (id, call) = running_call(&mut agent);
     let question = json!({ "method": "elicitation/create", "params": {
         "mode": "form", "message": "How many?",
@@ -436,7 +435,10 @@ fn m_13_a_server_of_the_client_can_ask_the_user_during_a_call() {
     assert_eq!(params["requestState"], "s");
     assert_eq!(params["inputResponses"]["q"]["content"], json!({ "n": 3 }), "{params}");
     assert_ne!(again["params"]["requestId"], call["params"]["requestId"]);
-    agent.respond(&again, &json!({ "result": { "content": [{ "type": "text", "text": "three" }] } }));
+    agent.respond(
+        &again,
+        &json!({ "result": { "content": [{ "type": "text", "text": "three" }] } }),
+    );
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert!(call_result(&agent).contains("three"), "{}", call_result(&agent));
 }

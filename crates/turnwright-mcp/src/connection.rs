@@ -203,7 +203,8 @@ impl Connection {
             }
             Ok(Err(error)) => {
                 let lost = reason.borrow().as_deref().map(|it| brief(&it));
-                let unusual = || format!("it does not answer like an MCP server: {}", brief(&error));
+                let unusual =
+                    || format!("it does not answer like an MCP server: {}", brief(&error));
                 lost.or_else(|| refusal(&error)).unwrap_or_else(unusual)
             }
             Err(why) => why,

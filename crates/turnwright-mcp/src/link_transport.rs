@@ -76,7 +76,11 @@ impl LinkTransport {
 
     /// The message for `rmcp`, or why there will be no more. Events that are malformed or too late bring
     /// none.
-    fn message(&mut self, id: RequestId, event: LinkEvent) -> Result<Option<ServerMessage>, String> {
+    fn message(
+        &mut self,
+        id: RequestId,
+        event: LinkEvent,
+    ) -> Result<Option<ServerMessage>, String> {
         let outcome = match event {
             LinkEvent::Notification { method, params } => {
                 return Ok(notification(&id, &method, params));
@@ -185,7 +189,10 @@ fn notification(
 fn response(id: RequestId, field: &str, value: &RawValue) -> ServerMessage {
     if value.get().len() > MAX_MESSAGE_BYTES {
         let limit = MAX_MESSAGE_BYTES / 1024 / 1024;
-        return error_response(id, &format!("The response is longer than {limit} MiB and was dropped"));
+        return error_response(
+            id,
+            &format!("The response is longer than {limit} MiB and was dropped"),
+        );
     }
     let line = serde_json::to_string(&id)
         .map(|id| format!(r#"{{"jsonrpc":"2.0","id":{id},"{field}":{}}}"#, value.get()));
@@ -210,4 +217,142 @@ fn response(id: RequestId, field: &str, value: &RawValue) -> ServerMessage {
 
 fn error_response(id: RequestId, why: &str) -> ServerMessage {
     JsonRpcMessage::error(rmcp::ErrorData::internal_error(why.to_owned(), None), Some(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+    use futures_util::stream::pending;
+    use rmcp::model::{CancelledNotification, CancelledNotificationParam, PingRequest};
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::ServerTransport;
+    use crate::link::ServerLink;
+    use crate::{LoginStore, ServerEnv, ServerPhase, ServerPool, ServerSource, ServerSpec};
+    use turnwright_workspace::exec::Environment;
+
+    /// Never answers. Counts the requests that are not dropped.
+    #[derive(Clone, Debug, Default)]
+    struct SilentLink(Arc<AtomicUsize>);
+
+    impl ServerLink for SilentLink {
+        fn send(&self, _: String, _: Option<JsonObject>) -> BoxStream<'static, LinkEvent> {
+            struct Running(Arc<AtomicUsize>);
+            impl Drop for Running {
+                fn drop(&mut self) {
+                    self.0.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+            self.0.fetch_add(1, Ordering::Relaxed);
+            let running = Running(Arc::clone(&self.0));
+            pending().map(move |it: LinkEvent| (&running, it).1).boxed()
+        }
+    }
+
+    fn ping(transport: &mut LinkTransport, id: i64) {
+        let request = ClientRequest::PingRequest(PingRequest::default());
+        let message = JsonRpcMessage::request(request, RequestId::Number(id));
+        transport.send(message).now_or_never().unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_request_is_dropped_and_all_are_when_the_transport_closes() {
+        let link = SilentLink::default();
+        let (mut transport, _reason) = LinkTransport::new(LinkedServer::new(link.clone()));
+        for id in 1..=3 {
+            ping(&mut transport, id);
+        }
+        assert!(transport.receive().now_or_never().is_none());
+        let params = CancelledNotificationParam::new(Some(RequestId::Number(2)), None);
+        let cancelled = CancelledNotification::new(params);
+        let message = JsonRpcMessage::notification(cancelled.into());
+        transport.send(message).await.unwrap();
+        assert!(transport.receive().now_or_never().is_none());
+        assert_eq!(link.0.load(Ordering::Relaxed), 2);
+        transport.close().await.unwrap();
+        assert_eq!(link.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn more_requests_than_a_limit_are_refused() {
+        let (mut transport, _reason) = LinkTransport::new(LinkedServer::new(SilentLink::default()));
+        for id in 0..=MAX_RUNNING {
+            ping(&mut transport, id.try_into().unwrap());
+        }
+        let Some(JsonRpcMessage::Error(refused)) = transport.receive().await else { panic!() };
+        assert_eq!(refused.id, Some(RequestId::Number(MAX_RUNNING.try_into().unwrap())));
+        assert!(refused.error.message.contains("too many requests"), "{refused:?}");
+        assert!(transport.receive().now_or_never().is_none());
+    }
+
+    #[test]
+    fn an_answer_has_the_limits_of_a_process() {
+        let raw = |text: String| RawValue::from_string(text).unwrap();
+        let table = [
+            (raw("{}".to_owned()), None),
+            (raw("null".to_owned()), None),
+            (raw(format!("\"{}\"", "x".repeat(MAX_MESSAGE_BYTES))), Some("longer than 32 MiB")),
+            (raw(format!("{}{}", "[".repeat(105), "]".repeat(105))), Some("nests too deeply")),
+        ];
+        for (value, expected) in table {
+            match (response(RequestId::Number(7), "result", &value), expected) {
+                (JsonRpcMessage::Response(it), None) => assert_eq!(it.id, RequestId::Number(7)),
+                (JsonRpcMessage::Error(it), Some(words)) => {
+                    assert!(it.error.message.contains(words), "{it:?}");
+                }
+                (other, _) => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_names_the_request_names_it_as_the_client_library_does() {
+        let params = json!({ "_meta": { SUBSCRIPTION_KEY: "mcp-9" }, "requestId": "mcp-9" });
+        let params = params.as_object().cloned();
+        let id = RequestId::Number(4);
+        for (method, expected) in
+            [("notifications/tools/list_changed", "mcp-9"), ("notifications/cancelled", "4")]
+        {
+            let message = notification(&id, method, params.clone()).unwrap();
+            let text = serde_json::to_value(&message).unwrap()["params"].to_string();
+            assert!(text.contains(r#""io.modelcontextprotocol/subscriptionId":4"#), "{text}");
+            assert!(method != "notifications/cancelled" || text.contains(expected), "{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_answers_has_failed_after_a_while_and_is_not_tried_again() {
+        let link = SilentLink::default();
+        let nowhere = PathBuf::from("/nowhere");
+        let env = ServerEnv {
+            cwd: nowhere.clone(),
+            roots: Vec::new(),
+            profile: None,
+            supports_forms: false,
+            logins: LoginStore::new(&nowhere),
+            package_caches: Vec::new(),
+            private_caches: nowhere,
+        };
+        let environment = Environment::scrubbed([], &[]);
+        let pool = ServerPool::new(environment, CancellationToken::new(), TaskTracker::new());
+        let reach = ServerTransport::Linked(LinkedServer::new(link.clone()));
+        let spec = ServerSpec::new("near", ServerSource::Client, reach);
+        let server = pool.get(&spec, &env);
+        let mut watch = server.watch();
+        watch.wait_for(|it| it.phase != ServerPhase::Starting).await.unwrap();
+        let state = server.state();
+        assert_eq!(state.phase, ServerPhase::Failed("it was not ready within 10 s".to_owned()));
+        assert!(!state.is_restarting);
+        assert_eq!(link.0.load(Ordering::Relaxed), 0);
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(server.state().phase, state.phase);
+        assert_eq!(link.0.load(Ordering::Relaxed), 0);
+    }
 }

@@ -62,6 +62,15 @@ impl<T: Transport> TestAgent<T> {
         self.wait_for(method, |it| it["method"] == METHOD && it["params"]["method"] == method)
     }
 
+    /// Returns the first request of this method to a server that the client hosts. It may already have been
+    /// consumed.
+    pub fn first_hosted(&mut self, method: &str) -> Value {
+        match self.hosted_requests(method).first() {
+            Some(request) => request.clone(),
+            None => self.wait_for_hosted(method),
+        }
+    }
+
     /// Returns the requests to servers that the client hosts so far, by the methods of MCP.
     pub fn hosted_requests(&self, method: &str) -> Vec<Value> {
         let fits = |it: &&Value| it["method"] == METHOD && it["params"]["method"] == method;

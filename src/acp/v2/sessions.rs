@@ -13,7 +13,6 @@ use super::wire::{
     CloseSessionV2, ForkSessionV2, NewSessionV2, ResumeSessionV2, SetConfigOptionV2,
 };
 use crate::acp::connection::Connection;
-use crate::acp::error::read_params;
 use crate::acp::responder::Responder;
 use crate::acp::sessions::{ClientSide, WantedSession, open_session};
 use crate::acp::wire::RequestMethod;
@@ -152,7 +151,13 @@ fn read<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error
             return Err(Error::InvalidParams(text.to_owned()));
         }
     }
-    read_params(method, &params)
+    // In version 1 these must be there.
+    for server in mcp_servers::servers_of(&mut params) {
+        for list in ["args", "env", "headers"] {
+            server.entry(list).or_insert_with(|| json!([]));
+        }
+    }
+    mcp_servers::read_with_servers(method, &mut params)
 }
 
 fn client(connection: &Connection, wanted: &WantedSession) -> Arc<AcpClientV2> {

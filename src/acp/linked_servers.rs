@@ -1,5 +1,5 @@
 //! MCP servers that run within the client (MCP over ACP, unstable): each request to one of them is a request
-//! of the connection, `mcp/message`, and so are its notifications (R-MCP-9).
+//! of the connection, `mcp/message`, and a notification names the request that it belongs to (R-MCP-9).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ fn event(notification: MessageMcpNotification) -> LinkEvent {
     LinkEvent::Notification { method: notification.method, params: notification.params }
 }
 
-/// The answer to a request, in which an MCP server's own error is not an error of the client.
+/// What an answer means (R-MCP-10). An error of the server itself comes as a result of the client.
 fn outcome(answer: Result<Box<RawValue>, RequestError>) -> Outcome {
     let answer = answer.map_err(|error| match error {
         RequestError::ErrorResponse(error) if error.code == SERVER_UNAVAILABLE => {
@@ -178,7 +178,6 @@ fn outcome(answer: Result<Box<RawValue>, RequestError>) -> Outcome {
         || LinkError::Failed("the editor's answer has neither a result nor an error".to_owned());
     let carrier: Carrier<'_> = serde_json::from_str(answer.get()).map_err(|_| malformed())?;
     match (carrier.result, carrier.error) {
-        // The result counts if there is both (schema mcp.rs).
         (Some(result), _) => Ok(result.to_owned()),
         (None, Some(error)) => Err(LinkError::ErrorResponse(error.to_owned())),
         (None, None) => Err(malformed()),
@@ -199,4 +198,44 @@ fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use turnwright_rpc::RpcError;
+
+    #[test]
+    fn r_mcp_10_the_errors_of_a_server_and_of_its_client_are_told_apart() {
+        let answers = |it: Value| Ok(RawValue::from_string(it.to_string()).unwrap());
+        let refuses = |code| {
+            let error = RpcError { code, message: "no".to_owned(), data: None };
+            Err(RequestError::ErrorResponse(error))
+        };
+        let table = [
+            (answers(json!({ "result": null })), "Ok(null)"),
+            (answers(json!({ "result": [1], "more": 2, "_meta": 3 })), "Ok([1])"),
+            (answers(json!({ "result": 4, "error": { "code": 1, "message": "m" } })), "Ok(4)"),
+            (answers(json!({ "error": { "code": 1 } })), r#"ErrorResponse({"code":1})"#),
+            (answers(json!({ "error": null })), "Failed: the editor's answer has neither"),
+            (answers(json!({ "_meta": {} })), "Failed: the editor's answer has neither"),
+            (answers(json!([])), "Failed: the editor's answer has neither"),
+            (answers(json!(null)), "Failed: the editor's answer has neither"),
+            (refuses(-32601), "Failed: the editor has no answer of it: no"),
+            (refuses(-33002), "Failed: the editor has no answer of it: no"),
+            (refuses(SERVER_UNAVAILABLE), "Gone: the editor no longer has it: no"),
+            (Err(RequestError::ConnectionClosed), "Gone: the connection has ended"),
+        ];
+        for (answer, expected) in table {
+            let described = match outcome(answer.clone()) {
+                Ok(result) => format!("Ok({result})"),
+                Err(LinkError::ErrorResponse(error)) => format!("ErrorResponse({error})"),
+                Err(LinkError::Failed(why)) => format!("Failed: {why}"),
+                Err(LinkError::Gone(why)) => format!("Gone: {why}"),
+            };
+            assert!(described.starts_with(expected), "{answer:?}: {described}");
+        }
+    }
 }

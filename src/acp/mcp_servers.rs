@@ -64,8 +64,7 @@ fn server_spec(connection: &Connection, server: McpServer) -> Result<ServerSpec,
             let (peer, requests) = (connection.peer.clone(), connection.linked_requests.clone());
             let link = ClientServer::new(peer, requests, server.server_id);
             let reach = ServerTransport::Linked(LinkedServer::new(link));
-            let spec = ServerSpec::new(server.name, ServerSource::Client, reach);
-            Ok(ServerSpec { is_shared: false, ..spec })
+            Ok(ServerSpec::new(server.name, ServerSource::Client, reach))
         }
         _ => Err(Error::InvalidParams(
             "Only MCP servers of type stdio, http and acp are supported: sse is not advertised"

@@ -151,7 +151,7 @@ fn the_progress_of_a_call_is_shown_and_notifications_before_the_answer_are_read(
     let (id, call) = running_call(&mut agent);
     let token = &call["params"]["params"]["_meta"]["progressToken"];
     let params = json!({ "progressToken": token, "progress": 3, "total": 10, "message": "on it" });
-    agent.notify_hosted(&call, "notifications/progress", params);
+    agent.notify_hosted(&call, "notifications/progress", &params);
     agent.wait_for("the progress", |it| it.to_string().contains("on it (3 of 10)"));
     let call_result =
         json!({ "resultType": "complete", "content": [{ "type": "text", "text": "ok" }] });
@@ -273,7 +273,7 @@ fn what_a_server_says_wrongly_during_a_call_changes_nothing() {
     }
     for count in 0..1000 {
         let params = json!({ "level": "info", "data": format!("line {count}") });
-        agent.notify_hosted(&call, "notifications/message", params);
+        agent.notify_hosted(&call, "notifications/message", &params);
     }
     // The agent hosts no server: it has no request of this name.
     let params = json!({ "serverId": "id-of-near", "requestId": "1", "method": "tools/list" });

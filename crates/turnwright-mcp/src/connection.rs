@@ -125,7 +125,7 @@ pub(super) struct Connection {
 /// What is below `rmcp`'s service.
 #[derive(Debug)]
 enum Channel {
-    Process(ServerProcess),
+    Process(Box<ServerProcess>),
     Http(HttpConnection),
     /// Receives the reason when the link has no more answers.
     Link(watch::Receiver<Option<String>>),
@@ -300,7 +300,9 @@ async fn connect(
         transport.with_max_line_length(message_io::MAX_MESSAGE_BYTES + message_io::RETAINED_BYTES);
     let error = match request.until_deadline(handler.serve_with_lifecycle(transport, mode)).await {
         Ok(Ok(service)) => match check_version(&service) {
-            None => return Ok(Connection { service, channel: Channel::Process(process) }),
+            None => {
+                return Ok(Connection { service, channel: Channel::Process(Box::new(process)) });
+            }
             Some(why) => {
                 drop(timeout(CLOSE_TIMEOUT, service.cancel()).await);
                 LifecycleError::Refused(why)

@@ -78,7 +78,7 @@ impl<T: Transport> TestAgent<T> {
     }
 
     /// Sends a notification that belongs to a request of the agent.
-    pub fn notify_hosted(&mut self, request: &Value, method: &str, params: Value) {
+    pub fn notify_hosted(&mut self, request: &Value, method: &str, params: &Value) {
         let about = &request["params"];
         let sent = json!({
             "serverId": about["serverId"], "requestId": about["requestId"], "method": method,
@@ -95,7 +95,7 @@ impl<T: Transport> TestAgent<T> {
             "_meta": { "io.modelcontextprotocol/subscriptionId": request["params"]["requestId"] },
             "notifications": { "toolsListChanged": true },
         });
-        self.notify_hosted(request, "notifications/subscriptions/acknowledged", params);
+        self.notify_hosted(request, "notifications/subscriptions/acknowledged", &params);
     }
 
     /// Tells a subscriber that the tools have changed.
@@ -103,7 +103,7 @@ impl<T: Transport> TestAgent<T> {
         let params = json!({
             "_meta": { "io.modelcontextprotocol/subscriptionId": request["params"]["requestId"] },
         });
-        self.notify_hosted(request, "notifications/tools/list_changed", params);
+        self.notify_hosted(request, "notifications/tools/list_changed", &params);
     }
 
     /// Waits until the agent has cancelled this request.

@@ -124,8 +124,8 @@ impl ServerLink for ClientServer {
             peer.outbox().wait_for_capacity().await;
             outcome(peer.request(METHOD, &request, NO_TIMEOUT).await)
         };
-        let exchange = Exchange { registered, answer: Box::pin(answer), outcome: None };
-        let next = async |exchange: Option<Exchange>| exchange?.next().await;
+        let exchange = LinkedExchange { registered, answer: Box::pin(answer), outcome: None };
+        let next = async |exchange: Option<LinkedExchange>| exchange?.next().await;
         stream::unfold(Some(exchange), next).boxed()
     }
 }
@@ -133,15 +133,15 @@ impl ServerLink for ClientServer {
 type Outcome = Result<Box<RawValue>, LinkError>;
 
 /// A request and what it brings.
-struct Exchange {
+struct LinkedExchange {
     registered: RegisteredRequest,
     answer: BoxFuture<'static, Outcome>,
     /// The answer, until the notifications that came before it are handed out.
     outcome: Option<Outcome>,
 }
 
-impl Exchange {
-    async fn next(mut self) -> Option<(LinkEvent, Option<Exchange>)> {
+impl LinkedExchange {
+    async fn next(mut self) -> Option<(LinkEvent, Option<LinkedExchange>)> {
         let notifications = &mut self.registered.notifications;
         if self.outcome.is_none() {
             tokio::select! {
@@ -176,8 +176,10 @@ fn outcome(answer: Result<Box<RawValue>, RequestError>) -> Outcome {
     })?;
     let malformed =
         || LinkError::Failed("the editor's answer has neither a result nor an error".to_owned());
-    let carrier: Carrier<'_> = serde_json::from_str(answer.get()).map_err(|_| malformed())?;
-    match (carrier.result, carrier.error) {
+    // A list would be taken for the fields in their order.
+    let carrier = answer.get().starts_with('{').then(|| serde_json::from_str(answer.get()));
+    let Some(Ok(Carrier { result, error })) = carrier else { return Err(malformed()) };
+    match (result, error) {
         (Some(result), _) => Ok(result.to_owned()),
         (None, Some(error)) => Err(LinkError::ErrorResponse(error.to_owned())),
         (None, None) => Err(malformed()),
@@ -205,14 +207,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use turnwright_rpc::RpcError;
 
     #[test]
     fn r_mcp_10_the_errors_of_a_server_and_of_its_client_are_told_apart() {
         let answers = |it: Value| Ok(RawValue::from_string(it.to_string()).unwrap());
-        let refuses = |code| {
-            let error = RpcError { code, message: "no".to_owned(), data: None };
-            Err(RequestError::ErrorResponse(error))
+        let refuses = |code: i32| {
+            let error = json!({ "code": code, "message": "no" });
+            Err(RequestError::ErrorResponse(serde_json::from_value(error).unwrap()))
         };
         let table = [
             (answers(json!({ "result": null })), "Ok(null)"),
@@ -221,7 +222,7 @@ mod tests {
             (answers(json!({ "error": { "code": 1 } })), r#"ErrorResponse({"code":1})"#),
             (answers(json!({ "error": null })), "Failed: the editor's answer has neither"),
             (answers(json!({ "_meta": {} })), "Failed: the editor's answer has neither"),
-            (answers(json!([])), "Failed: the editor's answer has neither"),
+            (answers(json!([5])), "Failed: the editor's answer has neither"),
             (answers(json!(null)), "Failed: the editor's answer has neither"),
             (refuses(-32601), "Failed: the editor has no answer of it: no"),
             (refuses(-33002), "Failed: the editor has no answer of it: no"),

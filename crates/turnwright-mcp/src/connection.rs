@@ -14,6 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::any_transport::AnyTransport;
 use super::elicitation::WaitingCalls;
 use super::handler::ServerMessageHandler;
 use super::http::{self, HttpConnection};
@@ -196,7 +197,8 @@ impl Connection {
         handler: ServerMessageHandler,
     ) -> Result<Connection, ConnectFailure> {
         let (transport, reason) = LinkTransport::new(link);
-        let opening = handler.serve_with_lifecycle(transport, without_handshake());
+        let opening =
+            handler.serve_with_lifecycle(AnyTransport::new(transport), without_handshake());
         let why = match request.until_deadline(opening).await {
             Ok(Ok(service)) => {
                 return Ok(Connection { service, channel: Channel::Link(reason) });
@@ -298,7 +300,8 @@ async fn connect(
     let transport = AsyncRwTransport::new_client(output, input);
     let transport =
         transport.with_max_line_length(message_io::MAX_MESSAGE_BYTES + message_io::RETAINED_BYTES);
-    let error = match request.until_deadline(handler.serve_with_lifecycle(transport, mode)).await {
+    let opening = handler.serve_with_lifecycle(AnyTransport::new(transport), mode);
+    let error = match request.until_deadline(opening).await {
         Ok(Ok(service)) => match check_version(&service) {
             None => {
                 return Ok(Connection { service, channel: Channel::Process(Box::new(process)) });

@@ -7,6 +7,7 @@
 //!   connection        one connection, through a child process or HTTP
 //!   http              the HTTP client below the protocol; `event_pacer` reads its events
 //!   login_store       stored OAuth logins; `login` obtains one
+//!   any_transport     one type for all ways to a server, for `rmcp`
 //!   link              servers that run within the client; `link_transport` is the way to them for `rmcp`
 //!   program_setup     the command line, environment and sandbox of a child process; `process` runs it
 //!   message_io        stdout of a child process → messages; `line` classifies one line
@@ -23,6 +24,7 @@
 //!   prompts           the prompts of servers, as slash commands
 //!   elicitation       questions of a server to the user
 
+mod any_transport;
 mod call;
 mod connection;
 mod elicitation;

@@ -169,7 +169,7 @@ pub(super) fn initialize_response(
         .load_session(true)
         .session_capabilities(sessions)
         // The deprecated SSE transport is not supported (R-MCP-3).
-        .mcp_capabilities(McpCapabilities::new().http(true))
+        .mcp_capabilities(McpCapabilities::new().http(true).acp(true))
         .auth(AgentAuthCapabilities::new().status(AuthStatusCapabilities::new()))
         .providers(ProvidersCapabilities::new())
         .meta(extensions::advertised_methods());

@@ -8,6 +8,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::capabilities::ClientCaps;
 use super::client::SilentReads;
+use super::linked_servers::LinkedRequests;
 use super::offer::{self, PendingOffer};
 use super::remote::RemoteSessions;
 use super::v2::PromptLedger;
@@ -55,6 +56,8 @@ pub(super) struct Connection {
     /// over. Whatever comes next for such a session waits for its token.
     busy: HashMap<SessionId, CancellationToken>,
     pub(super) in_flight: InFlightRequests,
+    /// The requests to MCP servers of the client.
+    pub(super) linked_requests: LinkedRequests,
     /// Fixed by the first `initialize`.
     pub(super) version: Version,
     /// Whether the settings allow version 2, once a client has asked for another one than 1.
@@ -120,6 +123,7 @@ impl Connection {
             sessions: HashMap::new(),
             busy: HashMap::new(),
             in_flight: InFlightRequests::default(),
+            linked_requests: LinkedRequests::default(),
             version: Version::default(),
             allows_v2: false,
             prompts: PromptLedger::default(),

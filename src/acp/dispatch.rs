@@ -15,7 +15,7 @@ use super::wire::{
     LoadSession, NewSession, Prompt, RequestMethod, ResumeSession, SetConfigOption, SetMode,
     SetModel, SetProvider, SetSessionTitle, Steer, UnarchiveSession,
 };
-use super::{providers, saved_sessions, sessions, v2};
+use super::{linked_servers, providers, saved_sessions, sessions, v2};
 use crate::error::Error;
 use turnwright_rpc::{Params, RequestId, RpcError};
 
@@ -75,6 +75,7 @@ impl Connection {
         match method {
             "session/cancel" => handlers::cancel(self, params),
             "$/cancel_request" => handlers::cancel_request(self, params),
+            linked_servers::METHOD => self.linked_requests.deliver(params),
             _ => tracing::debug!(method, "unknown notification"),
         }
     }

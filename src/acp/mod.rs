@@ -16,6 +16,7 @@ mod client;
 mod providers;
 mod remote;
 mod responder;
+mod linked_servers;
 mod mcp_servers;
 mod offer;
 mod sessions;

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::client::AcpClient;
 use super::connection::Connection;
-use super::error::read_params;
 use super::remote::{CurrentClient, DetachedSession};
 use super::responder::Responder;
 use super::to_wire;
@@ -65,9 +64,13 @@ pub(super) struct ClientSide {
 pub(super) fn new(
     connection: &mut Connection,
     request: &RequestId,
-    params: NewSessionRequest,
+    mut params: Value,
     reply: Responder<NewSession>,
 ) {
+    let params = match mcp_servers::read_with_servers(NewSession::NAME, &mut params) {
+        Ok(params) => params,
+        Err(error) => return reply.fail(&error),
+    };
     let id = SessionId::random();
     let NewSessionRequest {
         cwd,
@@ -97,12 +100,12 @@ pub(super) fn load(
     if let Some(fields) = params.as_object_mut() {
         fields.entry("mcpServers").or_insert_with(|| json!([]));
     }
-    let params: LoadSessionRequest = match read_params(LoadSession::NAME, &params) {
+    let params = match mcp_servers::read_with_servers(LoadSession::NAME, &mut params) {
         Ok(params) => params,
         Err(error) => return reply.fail(&error),
     };
-    let id = SessionId::from(params.session_id.0.as_ref());
     let LoadSessionRequest {
+        session_id,
         cwd,
         additional_directories: folders,
         mcp_servers: servers,
@@ -110,6 +113,7 @@ pub(super) fn load(
         system_prompt,
         ..
     } = params;
+    let id = SessionId::from(session_id.0.as_ref());
     let origin = SessionOrigin::Stored { replay: true };
     let wanted = OpenParams { id, cwd, folders, servers, meta, system_prompt, origin };
     open(connection, request, wanted, reply, |settings| {
@@ -121,11 +125,15 @@ pub(super) fn load(
 pub(super) fn resume(
     connection: &mut Connection,
     request: &RequestId,
-    params: ResumeSessionRequest,
+    mut params: Value,
     reply: Responder<ResumeSession>,
 ) {
-    let id = SessionId::from(params.session_id.0.as_ref());
+    let params = match mcp_servers::read_with_servers(ResumeSession::NAME, &mut params) {
+        Ok(params) => params,
+        Err(error) => return reply.fail(&error),
+    };
     let ResumeSessionRequest {
+        session_id,
         cwd,
         additional_directories: folders,
         mcp_servers: servers,
@@ -133,6 +141,7 @@ pub(super) fn resume(
         system_prompt,
         ..
     } = params;
+    let id = SessionId::from(session_id.0.as_ref());
     let origin = SessionOrigin::Stored { replay: false };
     let wanted = OpenParams { id, cwd, folders, servers, meta, system_prompt, origin };
     open(connection, request, wanted, reply, |settings| {
@@ -144,12 +153,16 @@ pub(super) fn resume(
 pub(super) fn fork(
     connection: &mut Connection,
     request: &RequestId,
-    params: ForkSessionRequest,
+    mut params: Value,
     reply: Responder<ForkSession>,
 ) {
+    let params = match mcp_servers::read_with_servers(ForkSession::NAME, &mut params) {
+        Ok(params) => params,
+        Err(error) => return reply.fail(&error),
+    };
     let id = SessionId::random();
-    let source = SessionId::from(params.session_id.0.as_ref());
     let ForkSessionRequest {
+        session_id,
         cwd,
         additional_directories: folders,
         mcp_servers: servers,
@@ -157,6 +170,7 @@ pub(super) fn fork(
         system_prompt,
         ..
     } = params;
+    let source = SessionId::from(session_id.0.as_ref());
     let origin = SessionOrigin::Fork { source };
     let wanted = OpenParams { id: id.clone(), cwd, folders, servers, meta, system_prompt, origin };
     open(connection, request, wanted, reply, move |settings| {
@@ -176,7 +190,7 @@ fn open<M: RequestMethod + 'static>(
     convert: impl FnOnce(Vec<ConfigOption>) -> M::Result + Send + 'static,
 ) {
     let OpenParams { id, cwd, folders, servers, meta, system_prompt, origin } = wanted;
-    let servers = match mcp_servers::server_specs(servers) {
+    let servers = match mcp_servers::server_specs(connection, servers) {
         Ok(servers) => servers,
         Err(error) => return reply.fail(&error),
     };

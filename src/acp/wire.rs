@@ -41,12 +41,12 @@ methods! {
     SetProvider "providers/set" (schema::SetProviderRequest) -> schema::SetProviderResponse;
     DisableProvider "providers/disable"
         (schema::DisableProviderRequest) -> schema::DisableProviderResponse;
-    NewSession "session/new" (schema::NewSessionRequest) -> schema::NewSessionResponse;
-    // Some clients leave out required fields.
+    // What names MCP servers is corrected before it is read.
+    NewSession "session/new" (serde_json::Value) -> schema::NewSessionResponse;
     LoadSession "session/load" (serde_json::Value) -> schema::LoadSessionResponse;
-    ResumeSession "session/resume" (schema::ResumeSessionRequest) -> schema::ResumeSessionResponse;
+    ResumeSession "session/resume" (serde_json::Value) -> schema::ResumeSessionResponse;
     CloseSession "session/close" (schema::CloseSessionRequest) -> schema::CloseSessionResponse;
-    ForkSession "session/fork" (schema::ForkSessionRequest) -> schema::ForkSessionResponse;
+    ForkSession "session/fork" (serde_json::Value) -> schema::ForkSessionResponse;
     ListSessions "session/list" (schema::ListSessionsRequest) -> schema::ListSessionsResponse;
     DeleteSession "session/delete" (schema::DeleteSessionRequest) -> schema::DeleteSessionResponse;
     ArchiveSession "session/archive"

@@ -91,6 +91,8 @@ fn server_url(config: &Config, server: &str) -> Result<Url, String> {
     }
     match ServerTransport::http(server, [])? {
         ServerTransport::Http { url, .. } => Ok(url),
-        ServerTransport::Stdio { .. } => Err("only HTTP servers have logins".to_owned()),
+        ServerTransport::Stdio { .. } | ServerTransport::Linked(_) => {
+            Err("only HTTP servers have logins".to_owned())
+        }
     }
 }

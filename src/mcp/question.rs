@@ -59,6 +59,9 @@ fn server_line(spec: &ServerSpec) -> String {
         ServerTransport::Http { .. } => {
             format!("the server is {} ({source})", markdown_code(&server_location(spec)))
         }
+        ServerTransport::Linked(_) => {
+            "the server runs within your editor, outside of the sandbox".to_owned()
+        }
     }
 }
 

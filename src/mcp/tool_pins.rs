@@ -170,6 +170,8 @@ fn server_digest(spec: &ServerSpec, project: &Path) -> String {
             json!([place, command.to_string_lossy(), arguments, names(environment)])
         }
         ServerTransport::Http { url, headers } => json!([place, url.as_str(), names(headers)]),
+        // The editor, which answers the questions too. The server's id differs in each of its processes.
+        ServerTransport::Linked(_) => json!([place, "editor", spec.name]),
     };
     sha256_hex(&about.to_string())
 }
@@ -179,6 +181,7 @@ pub(super) fn server_location(spec: &ServerSpec) -> String {
     match &spec.transport {
         ServerTransport::Stdio { command, .. } => escape_hidden_line(&command.to_string_lossy()),
         ServerTransport::Http { url, .. } => url.host_str().unwrap_or_default().to_owned(),
+        ServerTransport::Linked(_) => "a server within your editor".to_owned(),
     }
 }
 

@@ -267,10 +267,11 @@ fn overview(states: &[(ServerSpec, Arc<ServerState>)], settings: &McpSettings) -
 }
 
 fn summary(spec: &ServerSpec, state: &ServerState) -> String {
-    let from = match spec.source {
-        ServerSource::Client => "editor",
-        ServerSource::User => "settings",
-        ServerSource::Project => "project",
+    let from = match (spec.source, &spec.transport) {
+        (ServerSource::Client, ServerTransport::Linked(_)) => "within the editor",
+        (ServerSource::Client, _) => "editor",
+        (ServerSource::User, _) => "settings",
+        (ServerSource::Project, _) => "project",
     };
     let phase = match &state.phase {
         ServerPhase::Starting => "starting".to_owned(),

@@ -43,6 +43,7 @@ mod limits;
 mod long_work;
 mod loops;
 mod mcp_http;
+mod mcp_over_acp;
 mod media;
 mod memory;
 mod models;

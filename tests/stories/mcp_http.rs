@@ -120,6 +120,7 @@ fn r_mcp_3_and_5_an_unsupported_server_is_refused_without_showing_header_values(
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     let capabilities = &answer["result"]["agentCapabilities"]["mcpCapabilities"];
     assert_eq!(capabilities["http"], true);
+    assert_eq!(capabilities["acp"], true);
     assert_ne!(capabilities["sse"], true);
     let secret = "sk-canary-8\u{7f}";
     let header = |name: &str, value: &str| json!([{ "name": name, "value": value }]);

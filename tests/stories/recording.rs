@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use turnwright::internals::replay;
 use turnwright_testing::cancellation::{expect_cancelled, hangs};
 use turnwright_testing::cards;
+use turnwright_testing::hosted_server::{answer_well, hosted_server};
 use turnwright_testing::mcp_http_stub::McpHttpStub;
 use turnwright_testing::session_requests::set_mode;
 
@@ -467,6 +468,24 @@ fn a_recording_has_no_key_and_only_its_owner_can_read_it() {
         assert_eq!(mode & 0o777, 0o600);
     }
     assert_same(&path);
+}
+
+#[test]
+fn a_replay_does_without_the_servers_of_the_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hosted.ndjson");
+    let mut agent =
+        model(json!([calls("mcp__near__echo", &json!({ "n": 1 })), says("It echoes.")]))
+            .server_as(hosted_server("near"))
+            .hosting(|params| answer_well(params, &["echo"]))
+            .permission("allow_once")
+            .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+            .start();
+    one_turn(&mut agent);
+    agent.close();
+    assert_same(&path);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("mcp__near__echo") && !text.contains("mcp/message"), "{text}");
 }
 
 #[test]

@@ -187,16 +187,35 @@ fn r_mcp_5_a_transport_that_is_not_offered_is_refused() {
     let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
     let offered = answer["result"]["agentCapabilities"]["mcpCapabilities"].clone();
     let stdio = json!({ "name": "s", "command": "/bin/true", "args": [], "env": [] });
-    for kind in ["sse", "acp", "websocket"] {
+    for kind in ["sse", "websocket"] {
         assert_ne!(offered[kind], true, "the agent offers it now, so this test is out of date");
-        let server = json!({ "type": kind, "name": "x", "url": "http://127.0.0.1:9/", "headers": [],
-            "serverId": "x" });
+        let server =
+            json!({ "type": kind, "name": "x", "url": "http://127.0.0.1:9/", "headers": [] });
         for servers in [json!([server]), json!([stdio, server])] {
             let answer = agent.call("session/new", &json!({ "cwd": cwd, "mcpServers": servers }));
             assert_eq!(code(&answer), -32602, "{kind}");
         }
     }
     let answer = agent.call("session/new", &json!({ "cwd": cwd, "mcpServers": [stdio] }));
+    assert!(answer["result"]["sessionId"].is_string(), "{answer}");
+}
+
+#[test]
+fn r_mcp_5_a_malformed_server_of_another_type_is_never_started_as_a_program() {
+    let mut agent = TestAgent::builder().initialize();
+    let cwd = agent.workspace().to_path_buf();
+    let program = json!({ "name": "s", "command": "/bin/true", "args": [], "env": [] });
+    for kind in ["sse", "http", "acp", "websocket"] {
+        let mut server = program.clone();
+        server["type"] = kind.into();
+        for method in ["session/new", "session/load", "session/resume", "session/fork"] {
+            let params = json!({ "cwd": cwd, "mcpServers": [server], "sessionId": "s" });
+            assert_eq!(code(&agent.call(method, &params)), -32602, "{method} {kind}");
+        }
+    }
+    let mut typed = program;
+    typed["type"] = "stdio".into();
+    let answer = agent.call("session/new", &json!({ "cwd": cwd, "mcpServers": [typed] }));
     assert!(answer["result"]["sessionId"].is_string(), "{answer}");
 }
 

@@ -98,7 +98,7 @@ fn v2_initialize_markers_are_objects_and_what_is_offered_is_there() {
     for (name, value) in session.as_object().unwrap() {
         assert!(value.is_object(), "{name}: {value}");
     }
-    assert_eq!(session["mcp"], json!({ "stdio": {}, "http": {} }));
+    assert_eq!(session["mcp"], json!({ "stdio": {}, "http": {}, "acp": {} }));
     let table = [
         ("session/list", true),
         ("session/resume", true),
@@ -469,14 +469,16 @@ fn v2_mcp_servers_need_a_type_that_was_offered() {
     let with = |kind: &str| {
         let mut server = stdio.clone();
         server["type"] = kind.into();
-        server["url"] = "http://localhost:1/".into();
         server
     };
-    for bad in [stdio.clone(), with("sse"), with("acp"), with("_pigeon"), json!(5)] {
+    for bad in [stdio.clone(), with("sse"), with("acp"), with("http"), with("_pigeon"), json!(5)] {
         let params = json!({ "cwd": agent.workspace(), "mcpServers": [bad] });
         assert_eq!(code(&agent.call("session/new", &params)), -32602, "{params}");
     }
-    for good in [json!([]), json!([with("http")])] {
+    let hosted = json!({ "type": "acp", "name": "x", "serverId": "s" });
+    let program = json!({ "type": "stdio", "name": "x", "command": "/bin/true" });
+    let far = json!({ "type": "http", "name": "x", "url": "http://127.0.0.1:1/" });
+    for good in [json!([]), json!([program]), json!([far]), json!([hosted])] {
         let params = json!({ "cwd": agent.workspace(), "mcpServers": good });
         result(agent.call("session/new", &params));
     }

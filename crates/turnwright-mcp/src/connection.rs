@@ -1,4 +1,4 @@
-//! One connection to a server: a process with pipes or an HTTP client, and `rmcp`'s service on top.
+//! One connection to a server: a process with pipes, an HTTP client or a link, and `rmcp`'s service on top.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +10,16 @@ use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::any_transport::AnyTransport;
 use super::elicitation::WaitingCalls;
 use super::handler::ServerMessageHandler;
 use super::http::{self, HttpConnection};
+use super::link::LinkedServer;
+use super::link_transport::LinkTransport;
 use super::message_io;
 use super::pool::ServerEnv;
 use super::process::ServerProcess;
@@ -117,8 +120,16 @@ impl From<String> for ConnectFailure {
 #[derive(Debug)]
 pub(super) struct Connection {
     service: RunningService<RoleClient, ServerMessageHandler>,
-    process: Option<ServerProcess>,
-    http: Option<HttpConnection>,
+    channel: Channel,
+}
+
+/// What is below `rmcp`'s service.
+#[derive(Debug)]
+enum Channel {
+    Process(Box<ServerProcess>),
+    Http(HttpConnection),
+    /// Receives the reason when the link has no more answers.
+    Link(watch::Receiver<Option<String>>),
 }
 
 impl Connection {
@@ -138,7 +149,10 @@ impl Connection {
             ServerTransport::Http { url, headers } => {
                 let opening = http::open(url, headers, &request.env.logins, handler);
                 let (service, http) = request.until_deadline(opening).await??;
-                Ok(Connection { service, process: None, http: Some(http) })
+                Ok(Connection { service, channel: Channel::Http(http) })
+            }
+            ServerTransport::Linked(link) => {
+                Connection::through_link(request, link.clone(), handler).await
             }
         }
     }
@@ -158,9 +172,7 @@ impl Connection {
                 Err(LifecycleError::Other(failure)) => return Err(failure),
             }
         }
-        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
-        let modern = ClientLifecycleMode::Discover { preferred_versions };
-        let failure = match connect(request, handler, modern).await {
+        let failure = match connect(request, handler, without_handshake()).await {
             Ok(connection) => {
                 request.is_modern.store(true, Ordering::Relaxed);
                 return Ok(connection);
@@ -175,6 +187,31 @@ impl Connection {
             None => failure.why,
         };
         Err(ConnectFailure { why, ..failure })
+    }
+
+    /// Connects to a server that the client runs. A link has no handshake. If the server does not answer now,
+    /// another attempt would not change that.
+    async fn through_link(
+        request: &ConnectRequest<'_>,
+        link: LinkedServer,
+        handler: ServerMessageHandler,
+    ) -> Result<Connection, ConnectFailure> {
+        let (transport, reason) = LinkTransport::new(link);
+        let opening =
+            handler.serve_with_lifecycle(AnyTransport::new(transport), without_handshake());
+        let why = match request.until_deadline(opening).await {
+            Ok(Ok(service)) => {
+                return Ok(Connection { service, channel: Channel::Link(reason) });
+            }
+            Ok(Err(error)) => {
+                let lost = reason.borrow().as_deref().map(|it| brief(&it));
+                let unusual =
+                    || format!("it does not answer like an MCP server: {}", brief(&error));
+                lost.or_else(|| refusal(&error)).unwrap_or_else(unusual)
+            }
+            Err(why) => why,
+        };
+        Err(ConnectFailure { why, is_final: true, needs_login: false })
     }
 
     pub(super) fn progress(&self) -> ProgressRouter {
@@ -203,32 +240,40 @@ impl Connection {
 
     /// Waits for the connection to end, and describes how it ended.
     pub(super) async fn ended(&mut self) -> String {
-        match &mut self.process {
-            Some(process) => process.ended().await,
-            None => match &self.http {
-                Some(http) => http.lost().await,
-                None => std::future::pending().await,
-            },
+        match &mut self.channel {
+            Channel::Process(process) => process.ended().await,
+            Channel::Http(http) => http.lost().await,
+            Channel::Link(reason) => {
+                // Not known if the sender is gone: `rmcp` has ended by itself.
+                let lost = reason.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
+                lost.map_or_else(|| "the connection was closed".to_owned(), |it| brief(&it))
+            }
         }
     }
 
     /// Adds the end of a process's stderr to a message.
     pub(super) fn with_stderr(&self, message: String) -> String {
-        match &self.process {
-            Some(process) => process.with_stderr(message),
-            None => message,
+        match &self.channel {
+            Channel::Process(process) => process.with_stderr(message),
+            Channel::Http(_) | Channel::Link(_) => message,
         }
     }
 
     /// Ends the connection. The stdin of a process is closed first, as the protocol requires.
     pub(super) async fn close(self) {
-        // Dropping the service closes the pipes.
-        let limit = if self.http.is_some() { http::DELETE_TIMEOUT } else { CLOSE_TIMEOUT };
+        // Dropping the service closes the pipes, and cancels the requests of a link.
+        let is_http = matches!(self.channel, Channel::Http(_));
+        let limit = if is_http { http::DELETE_TIMEOUT } else { CLOSE_TIMEOUT };
         drop(timeout(limit, self.service.cancel()).await);
-        if let Some(process) = self.process {
+        if let Channel::Process(process) = self.channel {
             process.stop().await;
         }
     }
+}
+
+/// The lifecycle of the protocol's newest version.
+fn without_handshake() -> ClientLifecycleMode {
+    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
 }
 
 /// Why a lifecycle mode did not work.
@@ -255,9 +300,12 @@ async fn connect(
     let transport = AsyncRwTransport::new_client(output, input);
     let transport =
         transport.with_max_line_length(message_io::MAX_MESSAGE_BYTES + message_io::RETAINED_BYTES);
-    let error = match request.until_deadline(handler.serve_with_lifecycle(transport, mode)).await {
+    let opening = handler.serve_with_lifecycle(AnyTransport::new(transport), mode);
+    let error = match request.until_deadline(opening).await {
         Ok(Ok(service)) => match check_version(&service) {
-            None => return Ok(Connection { service, process: Some(process), http: None }),
+            None => {
+                return Ok(Connection { service, channel: Channel::Process(Box::new(process)) });
+            }
             Some(why) => {
                 drop(timeout(CLOSE_TIMEOUT, service.cancel()).await);
                 LifecycleError::Refused(why)

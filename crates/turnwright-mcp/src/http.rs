@@ -9,9 +9,7 @@ use std::time::Duration;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode, redirect};
 use rmcp::model::{ClientJsonRpcMessage, ProtocolVersion};
-use rmcp::service::{
-    ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService, ServiceExt,
-};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::auth::AuthError;
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
@@ -23,6 +21,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use super::any_transport::AnyTransport;
 use super::connection::HttpFailure;
 use super::event_pacer::EventPacer;
 use super::handler::ServerMessageHandler;
@@ -127,9 +126,10 @@ pub(super) async fn open(
             .custom_headers(headers.clone())
             .max_sse_event_size(MAX_EVENT_BYTES);
         config.session_recovery_timeout = CONNECT_TIMEOUT;
-        StreamableHttpClientTransport::with_client(connection.clone(), config)
+        AnyTransport::new(StreamableHttpClientTransport::with_client(connection.clone(), config))
     };
-    match handler.clone().serve(transport()).await {
+    let handshake = ClientLifecycleMode::Initialize;
+    match handler.clone().serve_with_lifecycle(transport(), handshake).await {
         Ok(service) => return Ok((service, connection)),
         Err(error) => match connection.last_failure() {
             Some(failure) if failure.is_conclusive => return Err(failure.reason),

@@ -7,6 +7,8 @@
 //!   connection        one connection, through a child process or HTTP
 //!   http              the HTTP client below the protocol; `event_pacer` reads its events
 //!   login_store       stored OAuth logins; `login` obtains one
+//!   any_transport     one type for all ways to a server, for `rmcp`
+//!   link              servers that run within the client; `link_transport` is the way to them for `rmcp`
 //!   program_setup     the command line, environment and sandbox of a child process; `process` runs it
 //!   message_io        stdout of a child process → messages; `line` classifies one line
 //!   stderr_tail       the last lines of a server's stderr, for error messages
@@ -22,6 +24,7 @@
 //!   prompts           the prompts of servers, as slash commands
 //!   elicitation       questions of a server to the user
 
+mod any_transport;
 mod call;
 mod connection;
 mod elicitation;
@@ -30,6 +33,8 @@ mod handler;
 mod http;
 mod json_schema;
 mod line;
+mod link;
+mod link_transport;
 mod listed_tool;
 mod login;
 mod login_store;
@@ -55,6 +60,7 @@ mod tests;
 
 pub use call::{CallContext, CallError, InputRequestContext, call};
 pub use elicitation::{WaitingCall, WaitingCalls};
+pub use link::{LinkError, LinkEvent, LinkedServer, ServerLink};
 pub use listed_tool::ListedTool;
 pub use login::{LoginOptions, log_in};
 pub use login_store::{LoginStore, ServerLogin};

@@ -396,7 +396,9 @@ impl ServerTask {
             Err(_) => connection.with_stderr(why),
         };
         connection.close().await;
-        Err(why.into())
+        // A server within the client is not started anew, so it would not answer better.
+        let is_final = matches!(self.spec.transport, ServerTransport::Linked(_));
+        Err(ConnectFailure { is_final, ..why.into() })
     }
 
     async fn list(&self, peer: &Peer<RoleClient>) -> Result<Lists, String> {
@@ -427,7 +429,7 @@ impl ServerTask {
     async fn wait_for_login(&self) {
         let login = match &self.spec.transport {
             ServerTransport::Http { url, .. } => self.env.logins.login_for(url),
-            ServerTransport::Stdio { .. } => None,
+            ServerTransport::Stdio { .. } | ServerTransport::Linked(_) => None,
         };
         let Some(login) = login else { return self.restart_requested.notified().await };
         let before = login.changed_at().await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
+use super::link::LinkedServer;
 use turnwright_workspace::exec::is_secret_name;
 
 /// A value that may be a key: not shown by `Debug`, and wiped when dropped.
@@ -47,7 +48,7 @@ pub struct ServerSpec {
     pub source: ServerSource,
     pub transport: ServerTransport,
     pub timeouts: ServerTimeouts,
-    /// How its process is confined; meaningless for HTTP.
+    /// How its process is confined; meaningless without a process.
     pub sandbox: ServerSandbox,
     /// True if sessions with an equal configuration may share the server.
     pub is_shared: bool,
@@ -62,13 +63,19 @@ const DOWNLOADERS: [&str; 15] = [
 ];
 /// How long a server may take until it is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same for one that runs already, and only has to answer.
+const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same for one that may have to be downloaded.
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl ServerSpec {
     /// How long it may take from its start until it is ready.
     pub fn start_timeout(&self) -> Duration {
-        let usual = if self.downloader().is_some() { DOWNLOAD_TIMEOUT } else { START_TIMEOUT };
+        let usual = match &self.transport {
+            ServerTransport::Linked(_) => LINK_TIMEOUT,
+            _ if self.downloader().is_some() => DOWNLOAD_TIMEOUT,
+            _ => START_TIMEOUT,
+        };
         self.timeouts.start.unwrap_or(usual)
     }
 
@@ -136,6 +143,8 @@ pub enum ServerTransport {
         /// Headers of every request.
         headers: Vec<(String, SecretValue)>,
     },
+    /// Requests that the client of the session passes on to a server of its own.
+    Linked(LinkedServer),
 }
 
 /// How long a server may take.
@@ -184,6 +193,7 @@ impl ServerSpec {
         let (named, is_header) = match &self.transport {
             ServerTransport::Stdio { environment, .. } => (environment, false),
             ServerTransport::Http { headers, .. } => (headers, true),
+            ServerTransport::Linked(_) => return Vec::new(),
         };
         let mut secrets = Vec::new();
         for (name, value) in named {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::builder::TestAgentBuilder;
+use crate::hosted_server::HostedHandler;
 use crate::process_waits::{Input, LIMIT};
 use crate::protocol::Protocol;
 use crate::replies::prompt;
@@ -50,6 +51,8 @@ pub struct TestAgent<T: Transport> {
     /// log.
     pub told_of_no_sandbox: usize,
     pub(crate) protocol: Protocol,
+    /// Answers for the MCP servers that the client hosts.
+    pub(crate) hosted: Option<HostedHandler>,
 }
 
 impl<T: Transport> TestAgent<T> {
@@ -302,6 +305,7 @@ impl<T: Transport> TestAgent<T> {
         if let Some(option) = self.permission.filter(|_| is_permission_request) {
             self.choose(&message, option);
         }
+        self.answer_hosted(&message);
         self.log.push(message);
     }
 

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use serde_json::{Value, json};
 
 use crate::TestAgent;
+use crate::hosted_server::HostedHandler;
 use crate::model_failures::KEY;
 use crate::protocol::Protocol;
 use crate::scripted_model::{Scenario, Server};
@@ -23,6 +24,7 @@ pub struct TestAgentBuilder<T> {
     pub(crate) namespace_script: Option<&'static str>,
     servers: Vec<Value>,
     protocol: Protocol,
+    hosted: Option<HostedHandler>,
     transport: PhantomData<T>,
 }
 
@@ -42,6 +44,7 @@ impl<T: Transport> TestAgentBuilder<T> {
             namespace_script: None,
             servers: Vec::new(),
             protocol: Protocol::of_environment(),
+            hosted: None,
             transport: PhantomData,
         }
     }
@@ -108,6 +111,14 @@ impl<T: Transport> TestAgentBuilder<T> {
         self
     }
 
+    /// Answers the requests to MCP servers that the client hosts, given the parameters of `mcp/message`, with
+    /// its result. `None` leaves a request to the test.
+    #[must_use]
+    pub fn hosting(mut self, answer: impl FnMut(&Value) -> Option<Value> + 'static) -> Self {
+        self.hosted = Some(Box::new(answer));
+        self
+    }
+
     /// Starts the agent without sending anything.
     #[must_use]
     pub fn spawn(self) -> TestAgent<T> {
@@ -160,6 +171,7 @@ impl<T: Transport> TestAgentBuilder<T> {
             has_ended: false,
             told_of_no_sandbox: 0,
             protocol: self.protocol,
+            hosted: self.hosted,
         }
     }
 

@@ -72,7 +72,7 @@ fn response(methods: &[AuthMethod], senses: Modalities) -> Value {
     }
     let session = json!({
         "prompt": prompts,
-        "mcp": { "stdio": {}, "http": {} },
+        "mcp": { "stdio": {}, "http": {}, "acp": {} },
         "delete": {},
         "additionalDirectories": {},
         "fork": {},

@@ -13,7 +13,6 @@ use super::wire::{
     CloseSessionV2, ForkSessionV2, NewSessionV2, ResumeSessionV2, SetConfigOptionV2,
 };
 use crate::acp::connection::Connection;
-use crate::acp::error::read_params;
 use crate::acp::responder::Responder;
 use crate::acp::sessions::{ClientSide, WantedSession, open_session};
 use crate::acp::wire::RequestMethod;
@@ -30,7 +29,7 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 /// The kinds of MCP servers that a client may name.
-const SERVER_TYPES: [&str; 2] = ["stdio", "http"];
+const SERVER_TYPES: [&str; 3] = ["stdio", "http", "acp"];
 
 pub(super) fn new(
     connection: &mut Connection,
@@ -43,7 +42,7 @@ pub(super) fn new(
             id: SessionId::random(),
             cwd: it.cwd,
             folders: it.additional_directories,
-            servers: mcp_servers::server_specs(it.mcp_servers)?,
+            servers: mcp_servers::server_specs(connection, it.mcp_servers)?,
             options: client_options::read(it.meta.as_ref(), it.system_prompt)?,
             origin: SessionOrigin::New,
         })
@@ -66,7 +65,7 @@ pub(super) fn fork(
             id: SessionId::random(),
             cwd: it.cwd,
             folders: it.additional_directories,
-            servers: mcp_servers::server_specs(it.mcp_servers)?,
+            servers: mcp_servers::server_specs(connection, it.mcp_servers)?,
             options: client_options::read(it.meta.as_ref(), it.system_prompt)?,
             origin: SessionOrigin::Fork { source },
         })
@@ -103,7 +102,7 @@ pub(super) fn resume(
             id: SessionId::from(it.session_id.0.as_ref()),
             cwd: it.cwd,
             folders: it.additional_directories,
-            servers: mcp_servers::server_specs(it.mcp_servers)?,
+            servers: mcp_servers::server_specs(connection, it.mcp_servers)?,
             options: client_options::read(it.meta.as_ref(), it.system_prompt)?,
             origin: SessionOrigin::Stored { replay: replay? },
         })
@@ -148,11 +147,17 @@ fn read<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error
             kind.is_some_and(|it| SERVER_TYPES.contains(&it))
         };
         if !servers.as_array().is_none_or(|it| it.iter().all(is_known)) {
-            let text = "Each MCP server must have the `type` stdio or http";
+            let text = "Each MCP server must have the `type` stdio, http or acp";
             return Err(Error::InvalidParams(text.to_owned()));
         }
     }
-    read_params(method, &params)
+    // In version 1 these must be there.
+    for server in mcp_servers::servers_of(&mut params) {
+        for list in ["args", "env", "headers"] {
+            server.entry(list).or_insert_with(|| json!([]));
+        }
+    }
+    mcp_servers::read_with_servers(method, &mut params)
 }
 
 fn client(connection: &Connection, wanted: &WantedSession) -> Arc<AcpClientV2> {

@@ -224,12 +224,13 @@ fn every_command_line_is_understood() {
 
 #[test]
 fn every_variable_of_the_documentation_is_read() {
-    let source: String = ["src", "crates", "tests/real", "release", "examples", "benches"]
-        .iter()
-        .flat_map(|it| ["rs", "py"].map(|extension| files_below(&root().join(it), extension)))
-        .flatten()
-        .map(|it| read(&it))
-        .collect();
+    let source: String =
+        ["src", "crates", "tests/real", "tests/stories", "release", "examples", "benches"]
+            .iter()
+            .flat_map(|it| ["rs", "py"].map(|extension| files_below(&root().join(it), extension)))
+            .flatten()
+            .map(|it| read(&it))
+            .collect();
     let mut wrong = Vec::new();
     for page in pages() {
         for word in read(&page).split(|it: char| !it.is_ascii_uppercase() && it != '_') {

@@ -41,7 +41,7 @@ enum Merged {
     /// A text that grows.
     Text {
         message: MessageId,
-        kind: TextKind,
+        kind: SpokenKind,
         text: String,
     },
     User {
@@ -61,7 +61,7 @@ enum Merged {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TextKind {
+enum SpokenKind {
     Answer,
     Thought,
     Summary,
@@ -75,9 +75,11 @@ impl Journal {
             Update::TurnBegan(prompt) => {
                 *self = Journal { turn: Some(*prompt), ..Journal::default() };
             }
-            Update::AgentText { message, text } => self.append(TextKind::Answer, message, text),
-            Update::AgentThought { message, text } => self.append(TextKind::Thought, message, text),
-            Update::CompactionSummary { id, text } => self.append(TextKind::Summary, id, text),
+            Update::AgentText { message, text } => self.append(SpokenKind::Answer, message, text),
+            Update::AgentThought { message, text } => {
+                self.append(SpokenKind::Thought, message, text)
+            }
+            Update::CompactionSummary { id, text } => self.append(SpokenKind::Summary, id, text),
             Update::UserMessage { prompt, message, parts } => {
                 let (prompt, message, parts) = (*prompt, message.clone(), parts.clone());
                 self.push(Merged::User { prompt, message, parts }, 0);
@@ -127,7 +129,7 @@ impl Journal {
         .collect()
     }
 
-    fn append(&mut self, kind: TextKind, message: &MessageId, more: &str) {
+    fn append(&mut self, kind: SpokenKind, message: &MessageId, more: &str) {
         self.bytes += more.len();
         let known = self.entries.iter_mut().rev().find_map(|entry| match &mut entry.update {
             Merged::Text { message: of, kind: its, text } if of == message && *its == kind => {
@@ -223,9 +225,9 @@ impl Merged {
             Merged::Text { message, kind, text } => {
                 let (message, text) = (message.clone(), text[from..].to_owned());
                 vec![match kind {
-                    TextKind::Answer => Update::AgentText { message, text },
-                    TextKind::Thought => Update::AgentThought { message, text },
-                    TextKind::Summary => Update::CompactionSummary { id: message, text },
+                    SpokenKind::Answer => Update::AgentText { message, text },
+                    SpokenKind::Thought => Update::AgentThought { message, text },
+                    SpokenKind::Summary => Update::CompactionSummary { id: message, text },
                 }]
             }
             Merged::User { prompt, message, parts } => {

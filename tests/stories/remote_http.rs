@@ -96,7 +96,7 @@ impl Served {
         let mut socket = self.socket();
         let session = session.map_or(String::new(), |id| format!("acp-session-id: {id}\r\n"));
         let request = format!(
-            "GET /acp HTTP/1.1\r\nhost: agent\r\nauthorization: Bearer {TOKEN}\r\n\
+            "GET /acp HTTP/1.1\r\nhost: agent\r\nconnection: close\r\nauthorization: Bearer {TOKEN}\r\n\
              accept: text/event-stream\r\nacp-connection-id: {connection}\r\n{session}\r\n"
         );
         socket.write_all(request.as_bytes()).unwrap();

@@ -96,6 +96,7 @@ mod run;
 mod sandbox;
 #[cfg(target_os = "linux")]
 mod sandboxed;
+#[cfg(unix)]
 mod serve;
 mod session;
 mod sessions;

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
-use std::os::fd::OwnedFd;
+#[cfg(unix)]
+use std::os::fd::OwnedFd as OwnedEnd;
+#[cfg(windows)]
+use std::os::windows::io::OwnedHandle as OwnedEnd;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, LazyLock, Mutex, Weak};
@@ -90,7 +93,7 @@ impl Connection {
         let breaks = lost.clone();
         thread::spawn(move || {
             let (input, output) =
-                (File::from(OwnedFd::from(input)), File::from(OwnedFd::from(output)));
+                (File::from(OwnedEnd::from(input)), File::from(OwnedEnd::from(output)));
             let result = SocketServer::bridge(&url, input, output, &breaks);
             // If the test has failed, the receiver may be gone.
             sender.send(result).ok();

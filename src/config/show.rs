@@ -214,9 +214,22 @@ impl Config {
                 place.as_str(),
             ));
         }
-        let mut add = |name: &str, value: String, is_set: bool| {
+        settings.extend(self.bounds(file).into_iter().map(|(name, value, is_set)| {
             let from = if is_set { place.as_str() } else { BUILT_IN };
-            settings.push(EffectiveSetting::new(name, &value, from));
+            EffectiveSetting::new(&name, &value, from)
+        }));
+        for (name, number) in self.flags.limits.iter().filter(|it| it.0 != "max_turn_requests") {
+            settings.push(EffectiveSetting::new(&format!("limits.{name}"), number, "--budget"));
+        }
+        settings
+    }
+
+    /// The settings about permissions, the sandbox, sessions and limits: name, value, and whether the user's
+    /// file has them.
+    fn bounds(&self, file: &ConfigFile) -> Vec<(String, String, bool)> {
+        let mut bounds = Vec::new();
+        let mut add = |name: &str, value: String, is_set: bool| {
+            bounds.push((name.to_owned(), value, is_set));
         };
         add("acp.v2", self.allows_acp_v2().to_string(), file.acp.v2.is_some());
         let (rules, sandbox) = (&file.permissions, &file.sandbox);
@@ -245,10 +258,7 @@ impl Config {
         for (name, number) in file.limits.numbers().filter(|it| !self.has_limit_flag(it.0)) {
             add(&format!("limits.{name}"), number.to_string(), true);
         }
-        for (name, number) in self.flags.limits.iter().filter(|it| it.0 != "max_turn_requests") {
-            settings.push(EffectiveSetting::new(&format!("limits.{name}"), number, "--budget"));
-        }
-        settings
+        bounds
     }
 
     pub(super) fn file_path(&self) -> String {

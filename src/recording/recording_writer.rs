@@ -139,24 +139,7 @@ impl RecordingWriter {
         }
         match kind {
             RawKind::Line(direction, line) => {
-                let Ok(mut message) = serde_json::from_str(&text_without_keys(&line)) else {
-                    // No replay needs a line that is not JSON, and the filter cannot judge it.
-                    return Ok(());
-                };
-                if !self.filter.keeps(direction, &message) {
-                    return Ok(());
-                }
-                scrub_message(&mut message);
-                let side = if direction == LineDirection::In { "in" } else { "out" };
-                self.event(number, milliseconds, json!({ side: message }))?;
-                let opened = self.filter.session().map(SessionId::from);
-                match opened.and_then(|it| self.projects.remove(&it)) {
-                    Some(project) => {
-                        self.projects.clear();
-                        self.event(number, milliseconds, json!({ "project": project }))
-                    }
-                    None => Ok(()),
-                }
+                self.write_message(number, milliseconds, direction, &line)
             }
             RawKind::Request { exchange, path, body } => {
                 self.replies.insert(exchange, OpenReply::default());
@@ -187,6 +170,34 @@ impl RecordingWriter {
                 self.event(number, milliseconds, json!({ "servers": servers }))
             }
             RawKind::Project(_) | RawKind::Finish => Ok(()),
+        }
+    }
+
+    /// Writes a message, and after the one that opens the session what is known of its project.
+    fn write_message(
+        &mut self,
+        number: u64,
+        milliseconds: u64,
+        direction: LineDirection,
+        line: &[u8],
+    ) -> io::Result<()> {
+        let Ok(mut message) = serde_json::from_str(&text_without_keys(line)) else {
+            // No replay needs a line that is not JSON, and the filter cannot judge it.
+            return Ok(());
+        };
+        if !self.filter.keeps(direction, &message) {
+            return Ok(());
+        }
+        scrub_message(&mut message);
+        let side = if direction == LineDirection::In { "in" } else { "out" };
+        self.event(number, milliseconds, json!({ side: message }))?;
+        let opened = self.filter.session().map(SessionId::from);
+        match opened.and_then(|it| self.projects.remove(&it)) {
+            Some(project) => {
+                self.projects.clear();
+                self.event(number, milliseconds, json!({ "project": project }))
+            }
+            None => Ok(()),
         }
     }
 

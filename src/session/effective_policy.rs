@@ -114,9 +114,8 @@ pub(super) fn resolve_policy_with(
     roots: &Roots,
     project_folder: &Path,
 ) -> EffectivePolicy {
-    let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
     let home = config.home().map(|it| real_path(&it).unwrap_or(it));
-    let bases = PathBases { roots: folders.clone(), home };
+    let bases = PathBases { roots: roots.folders().map(Path::to_path_buf).collect(), home };
     let dialect = turnwright_workspace::exec::dialect();
     let real = |path: &Path| {
         if has_link(path, &bases) { roots.resolve(path).path } else { path.to_path_buf() }
@@ -145,22 +144,9 @@ pub(super) fn resolve_policy_with(
             requests.push(format!("mode = \"{}\"", wanted.id()));
         }
     }
-    let mut checks = as_checks(&config.checks());
-    if let Some((_, project, is_trusted)) = project {
-        let own: Vec<_> = as_checks(&project.checks);
-        let is_new = |it: &Check| checks.iter().all(|known| known.name != it.name);
-        let new: Vec<_> = own.into_iter().filter(is_new).collect();
-        if is_trusted {
-            checks.extend(new);
-            checks.truncate(MAX_CHECKS);
-        } else {
-            requests.extend(
-                new.iter().map(|it| {
-                    format!("checks.{} = \"{}\"", it.name, escape_hidden_line(&it.command))
-                }),
-            );
-        }
-    }
+    let project_checks = project.map(|(_, it, is_trusted)| (&it.checks, is_trusted));
+    let (checks, unknown_checks) = merged_checks(&config.checks(), project_checks);
+    requests.extend(unknown_checks);
     let project_bounds = project.map(|(_, it, is_trusted)| (it, roots.real_cwd(), is_trusted));
     let (bounds, wider) = config.sandbox_settings(project_bounds);
     requests.extend(wider);
@@ -176,17 +162,9 @@ pub(super) fn resolve_policy_with(
     let helpers = HelperFiles::find(&config.paths.config, trust, project_folder);
     layers.problems.extend(helpers.problems);
     let PolicyLayers { rules, problems, .. } = layers;
-    let git: Vec<_> = folders.iter().flat_map(|it| git_folders(it)).collect();
-    let user_files: Vec<_> = bases
-        .home
-        .iter()
-        .flat_map(|it| [it.join(".gitconfig"), it.join(".config/git/config")])
-        .collect();
-    let obeyed = folders.iter().flat_map(|it| obeyed_paths(it, &user_files));
-    let added = bounds.protect.iter().cloned().chain(obeyed).collect();
     let policy = PolicyRules {
         rules,
-        protected: ProtectedPaths { roots: folders.into_iter().chain(git).collect(), extra: added },
+        protected: protected_paths(&bases, &bounds.protect),
         dialect,
         can_confine: turnwright_sandbox::can_confine(),
         protected_exposed: is_protected_exposed,
@@ -202,6 +180,42 @@ pub(super) fn resolve_policy_with(
         servers: found.servers,
         checks,
         helper_types: helpers.types,
+    }
+}
+
+/// The checks of the user's settings and of the project. Those of a project that is not trusted are returned
+/// as requests instead.
+fn merged_checks(
+    user: &CheckTable,
+    project: Option<(&CheckTable, bool)>,
+) -> (Vec<Check>, Vec<String>) {
+    let mut checks = as_checks(user);
+    let Some((project, is_trusted)) = project else { return (checks, Vec::new()) };
+    let is_new = |it: &Check| checks.iter().all(|known| known.name != it.name);
+    let new: Vec<_> = as_checks(project).into_iter().filter(is_new).collect();
+    if is_trusted {
+        checks.extend(new);
+        checks.truncate(MAX_CHECKS);
+        return (checks, Vec::new());
+    }
+    let request =
+        |it: &Check| format!("checks.{} = \"{}\"", it.name, escape_hidden_line(&it.command));
+    (checks, new.iter().map(request).collect())
+}
+
+/// The files and folders of these folders that other programs obey, and those that the settings add.
+fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
+    let folders = &bases.roots;
+    let git = folders.iter().flat_map(|it| git_folders(it));
+    let user_files: Vec<_> = bases
+        .home
+        .iter()
+        .flat_map(|it| [it.join(".gitconfig"), it.join(".config/git/config")])
+        .collect();
+    let obeyed = folders.iter().flat_map(|it| obeyed_paths(it, &user_files));
+    ProtectedPaths {
+        roots: folders.iter().cloned().chain(git).collect(),
+        extra: added.iter().cloned().chain(obeyed).collect(),
     }
 }
 

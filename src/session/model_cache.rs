@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Api, EndpointSettings, ModelProfiles, NO_MODEL, Provider};
+use crate::config::{self, Api, EndpointSettings, ModelProfiles, NO_MODEL, Provider};
 use crate::error::Error;
 use turnwright_llm::offline::OfflineModel;
 use turnwright_llm::quirks::QuirkPatch;
@@ -134,17 +134,7 @@ impl ModelCache {
         for wrong in wrong {
             tracing::warn!(model = name, wrong, "a quirk in the configuration has no effect");
         }
-        let price = endpoint.price.map(|it| Price {
-            input: it.input,
-            cached: it.cached.unwrap_or(it.input),
-            output: it.output,
-        });
-        let is_price = |it: &Price| {
-            [it.input, it.cached, it.output]
-                .iter()
-                .all(|it| it.is_finite() && (0.0..1e6).contains(it))
-        };
-        let price = price.filter(is_price);
+        let price = endpoint.price.and_then(plausible_price);
         let window = window.filter(|it| *it > 0);
         let learned = self.profiles.load(&base_url, &model);
         let mut learned = learned.map(|it| read_learned(&it)).unwrap_or_default();
@@ -241,6 +231,14 @@ impl ModelCache {
             cached.iter().map(|(_, model)| (model.qualified_name(""), model)).collect();
         providers.values().filter_map(|it| self.listed(it.as_ref())).flatten().collect()
     }
+}
+
+/// The price of a model, unless a number is absurd.
+fn plausible_price(configured: config::Price) -> Option<Price> {
+    let config::Price { input, cached, output } = configured;
+    let price = Price { input, cached: cached.unwrap_or(input), output };
+    let numbers = [price.input, price.cached, price.output];
+    numbers.iter().all(|it| it.is_finite() && (0.0..1e6).contains(it)).then_some(price)
 }
 
 /// Reads a stored profile as far as it is valid: a newer version may have written it.

@@ -121,37 +121,16 @@ impl SessionActor {
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
         let (host, services) = (Arc::clone(&self.host), self.services.clone());
         let log = self.services.log().clone();
-        let grants = self.grants.clone();
-        let answering: BoxFuture<'static, StopReason> = match run {
-            CommandAction::Immediate(command) => {
-                let text = command(&mut self.history, &self.services);
-                services.say(message, text);
-                Box::pin(std::future::ready(StopReason::EndTurn))
-            }
-            CommandAction::Help => {
-                services.say(message, commands::help(&services, &self.menu()));
-                Box::pin(std::future::ready(StopReason::EndTurn))
-            }
-            // A turn of its own, which `prompt_work` starts.
-            CommandAction::Prompt(_) => Box::pin(std::future::ready(StopReason::EndTurn)),
-            CommandAction::UnexpectedArgument(name) => {
-                services.say(message, format!("Nothing was done: `/{name}` takes no argument."));
-                Box::pin(std::future::ready(StopReason::EndTurn))
-            }
-            CommandAction::Setting(setting) => {
-                Box::pin(self.setting_command(setting, arguments, message, cancel))
-            }
-            CommandAction::Permissions => {
-                let history = self.history.clone();
-                return Box::pin(async move {
-                    let (grants, stop) =
-                        permissions::run(services, grants, arguments, message, cancel).await;
-                    finish_command(&log, history, grants, stop).await
-                });
-            }
+        let (grants, history) = (self.grants.clone(), self.history.clone());
+        match run {
+            CommandAction::Permissions => Box::pin(async move {
+                let (grants, stop) =
+                    permissions::run(services, grants, arguments, message, cancel).await;
+                finish_command(&log, history, grants, stop).await
+            }),
             CommandAction::Compact => {
-                let mut history = self.history.clone();
-                return Box::pin(async move {
+                let mut history = history;
+                Box::pin(async move {
                     let compacting =
                         compact_on_request(&services, &mut history, &arguments, &cancel);
                     let stop = match compacting.await {
@@ -162,20 +141,58 @@ impl SessionActor {
                         None => StopReason::Cancelled,
                     };
                     finish_command(&log, history, grants, stop).await
-                });
+                })
             }
             CommandAction::Resume => {
                 let task = ResumeTask { host, services, wanted: arguments, cancel };
-                return Box::pin(task.run(self.history.clone(), grants));
+                Box::pin(task.run(history, grants))
             }
             CommandAction::Checkpoint(which) => {
-                let history = self.history.clone();
                 let news = self.context.undo_news.clone();
                 let task = CheckpointTask { host, services, news, arguments, message, cancel };
-                return Box::pin(async move {
+                Box::pin(async move {
                     let (history, stop) = run_checkpoint_command(which, task, history).await;
                     finish_command(&log, history, grants, stop).await
-                });
+                })
+            }
+            other => {
+                let answering = self.answer_command(other, arguments, message, cancel);
+                // The command may have changed it.
+                let history = self.history.clone();
+                Box::pin(async move {
+                    let stop = answering.await;
+                    finish_command(&log, history, grants, stop).await
+                })
+            }
+        }
+    }
+
+    /// Runs a command whose work changes neither the conversation nor the grants. What changes them at once has
+    /// done so when this returns.
+    fn answer_command(
+        &mut self,
+        run: CommandAction,
+        arguments: String,
+        message: MessageId,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, StopReason> {
+        let (host, services) = (Arc::clone(&self.host), self.services.clone());
+        match run {
+            CommandAction::Immediate(command) => {
+                let text = command(&mut self.history, &self.services);
+                services.say(message, text);
+                Box::pin(std::future::ready(StopReason::EndTurn))
+            }
+            CommandAction::Help => {
+                services.say(message, commands::help(&services, &self.menu()));
+                Box::pin(std::future::ready(StopReason::EndTurn))
+            }
+            CommandAction::UnexpectedArgument(name) => {
+                services.say(message, format!("Nothing was done: `/{name}` takes no argument."));
+                Box::pin(std::future::ready(StopReason::EndTurn))
+            }
+            CommandAction::Setting(setting) => {
+                Box::pin(self.setting_command(setting, arguments, message, cancel))
             }
             CommandAction::ReadFiles(read) => {
                 Box::pin(commands::read_files(read, services, message, cancel))
@@ -195,12 +212,13 @@ impl SessionActor {
             CommandAction::Models => {
                 Box::pin(commands::list_models(host, services, message, cancel))
             }
-        };
-        let history = self.history.clone();
-        Box::pin(async move {
-            let stop = answering.await;
-            finish_command(&log, history, grants, stop).await
-        })
+            // They have work of their own, in `command_work` and `prompt_work`.
+            CommandAction::Prompt(_)
+            | CommandAction::Permissions
+            | CommandAction::Compact
+            | CommandAction::Resume
+            | CommandAction::Checkpoint(_) => Box::pin(std::future::ready(StopReason::EndTurn)),
+        }
     }
 
     /// Gives the session a title unless it has one, and tells the client once the title is stored.

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::turn::{self, TurnServices};
 use turnwright_store::recovery::last_stop;
 use turnwright_store::{
-    Audience, Entry, RewoundEntries, SessionRow, Store, StoreError, read, sessions,
+    Audience, Entry, RewoundEntries, SessionRow, Store, StoreError, StoredEntry, read, sessions,
 };
 use turnwright_types::client::Client;
 use turnwright_types::ids::{MessageId, SessionId};
@@ -60,6 +60,40 @@ fn separate_unanswered_prompt(history: &mut History, services: &TurnServices) {
     services.log().add_entry(Entry::Message { id, message, audience: Audience::Model });
 }
 
+/// The stored entries of a session, which are read page by page.
+struct EntryPages {
+    session: i64,
+    rewound: Arc<RewoundEntries>,
+    /// The last entry that was read. `None` after the last page.
+    after: Option<u64>,
+}
+
+impl EntryPages {
+    fn new(session: i64, rewound: RewoundEntries) -> EntryPages {
+        EntryPages { session, rewound: Arc::new(rewound), after: Some(0) }
+    }
+
+    async fn next(&mut self, store: &Store) -> Result<Option<Vec<StoredEntry>>, StoreError> {
+        let Some(after) = self.after else { return Ok(None) };
+        let (session, rewound) = (self.session, Arc::clone(&self.rewound));
+        let read = move |connection: &_| {
+            read::entries_page(connection, session, (after, PAGE_SIZE), &rewound)
+        };
+        let (page, last) = store.read(read).await?;
+        self.after = last;
+        Ok(Some(page))
+    }
+
+    /// Sends a client what it shows of an entry. `note` sees each update.
+    async fn send(&self, entry: &StoredEntry, client: &dyn Client, mut note: impl FnMut(&Update)) {
+        for update in replay::updates(entry, self.rewound.last_plan) {
+            client.wait_for_capacity().await;
+            note(&update);
+            client.update(update);
+        }
+    }
+}
+
 /// Sends the whole stored conversation of a session to a client.
 pub(super) async fn replay_session(
     store: &Store,
@@ -75,21 +109,11 @@ pub(super) async fn replay_session(
             Ok((read::session(connection, &name)?, key, rewound))
         })
         .await?;
-    let rewound = Arc::new(rewound);
-    let (mut after, mut replayed) = (0, Replayed::default());
-    loop {
-        let rewound_here = Arc::clone(&rewound);
-        let read = move |connection: &_| {
-            read::entries_page(connection, key, (after, PAGE_SIZE), &rewound_here)
-        };
-        let (page, last) = store.read(read).await?;
-        for update in page.iter().flat_map(|it| replay::updates(it, rewound.last_plan)) {
-            client.wait_for_capacity().await;
-            replayed.note(&update);
-            client.update(update);
+    let (mut pages, mut replayed) = (EntryPages::new(key, rewound), Replayed::default());
+    while let Some(page) = pages.next(store).await? {
+        for entry in &page {
+            pages.send(entry, client, |update| replayed.note(update)).await;
         }
-        let Some(last) = last else { break };
-        after = last;
     }
     client.update(Update::SessionInfo { title: row.title, updated: row.updated_at });
     Ok(replayed)
@@ -117,28 +141,17 @@ async fn read_session(
             Ok((row, key, rewound, usage, stop, client_options, spent))
         })
         .await?;
-    let rewound = Arc::new(rewound);
-    let (mut after, mut builder) = (0, HistoryBuilder::default());
-    loop {
-        let rewound_here = Arc::clone(&rewound);
-        let read = move |connection: &_| {
-            read::entries_page(connection, key, (after, PAGE_SIZE), &rewound_here)
-        };
-        let (page, last) = store.read(read).await?;
+    let (mut pages, mut builder) = (EntryPages::new(key, rewound), HistoryBuilder::default());
+    while let Some(page) = pages.next(store).await? {
         for stored in page {
             if replay {
-                for update in replay::updates(&stored, rewound.last_plan) {
-                    services.client().wait_for_capacity().await;
-                    services.client().update(update);
-                }
+                pages.send(&stored, services.client().as_ref(), |_| ()).await;
             }
             for row in &stored.calls {
                 services.tools.load_stored_call(&row.tool, &row.outcome.raw_output);
             }
             replay::add_entry(&mut builder, stored);
         }
-        let Some(last) = last else { break };
-        after = last;
     }
     let is_shortened = builder.is_shortened;
     // A helper in the background may have gone on after the last turn.

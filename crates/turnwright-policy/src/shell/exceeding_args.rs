@@ -1,9 +1,11 @@
 //! Arguments that make a program run or write something else than its first words say. A permission
 //! for the first words of a command does not cover them.
 
+use std::path::Path;
+
 use super::args::is_option;
 use super::programs::{self, WordList};
-use super::{SimpleCommand, destructive};
+use super::{SimpleCommand, destructive, ruin};
 
 /// True if a command does, or may do, more than its first words say: because of an option, because
 /// some of its arguments are unknown, or because it destroys something.
@@ -36,7 +38,8 @@ fn glob_may_be_option(command: &SimpleCommand) -> bool {
 }
 
 fn destroys(command: &SimpleCommand) -> bool {
-    destructive::danger(command).is_some() || destructive::catastrophe(command).is_some()
+    destructive::danger(command).is_some()
+        || ruin::ruin_of_command(command, Path::new(""), None).is_some()
 }
 
 fn has_exceeding_option(command: &SimpleCommand) -> bool {

@@ -11,7 +11,7 @@ use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
 use crate::shell::read_only::options::{self, Argument, OptionTable, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
-use crate::shell::{SimpleCommand, Word};
+use crate::shell::{SimpleCommand, Word, targets};
 
 use super::{Program, is_in, program};
 
@@ -92,6 +92,7 @@ const REFS: &str = "-q -s -d --count: --sort: --format: --points-at: --merged? -
 pub(super) const PROGRAMS: &[Program] = &[program("git")
     .reads_if(reads)
     .dangers(&[Danger::Check(danger)])
+    .targets(targets::cleaned)
     .network(Network::Check(needs_network))
     .options_outside_grant(
         "--output --ext-diff --textconv --exec-path --upload-pack --receive-pack --exec --git-dir \

@@ -9,8 +9,6 @@ mod services;
 mod system;
 mod text;
 
-use std::path::Path;
-
 use super::SimpleCommand;
 use super::args::Args;
 use super::destructive::Danger;
@@ -18,15 +16,16 @@ use super::network::Network;
 use super::prefix::{Form, Grant};
 use super::read_only::options::OptionTable;
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
+use super::targets::Targets;
 
 pub(super) use git::{starts_no_other, tracks_branches};
 
 /// Words that are separated by blanks.
 pub(super) type WordList = &'static str;
 
-/// Says what a program with these arguments would do to the whole system in that folder, if
-/// anything.
-pub(super) type CatastropheCheck = fn(Args<'_>, Option<&Path>) -> Option<&'static str>;
+/// Says what a program with these arguments would do to the whole system, if anything, whatever files it is
+/// given.
+pub(super) type CatastropheCheck = fn(Args<'_>) -> Option<&'static str>;
 
 /// What is known about a program, or about a subcommand of one.
 #[derive(Clone, Copy)]
@@ -42,6 +41,10 @@ pub(super) struct Program {
     /// What it destroys or publishes.
     pub(super) dangers: &'static [Danger],
     pub(super) catastrophe: CatastropheCheck,
+    /// The files that it deletes, changes or overwrites, as far as that can ruin a system.
+    pub(super) targets: Targets,
+    /// What it destroys so that every mode asks about it.
+    pub(super) ruins: &'static [Danger],
     pub(super) network: Network,
     /// Options, as `exceeding_args` lists them, that a lasting permission does not cover.
     pub(super) options_outside_grant: WordList,
@@ -86,7 +89,9 @@ const fn program(names: WordList) -> Program {
         unknown_args: UnknownArgs::Refused,
         version: "",
         dangers: &[],
-        catastrophe: |_, _| None,
+        catastrophe: |_| None,
+        targets: |_| Vec::new(),
+        ruins: &[],
         network: Network::Never,
         options_outside_grant: "",
         runs_tasks: false,
@@ -119,6 +124,8 @@ setters! {
     version(WordList) -> version,
     dangers(&'static [Danger]) -> dangers,
     catastrophe(CatastropheCheck) -> catastrophe,
+    targets(Targets) -> targets,
+    ruins(&'static [Danger]) -> ruins,
     network(Network) -> network,
     options_outside_grant(WordList) -> options_outside_grant,
     task_options_with_value(WordList) -> task_options_with_value,

@@ -3,6 +3,7 @@
 
 use super::args::{self, Args, git_subcommand, is_option, operands};
 use super::programs::{self, is_in};
+use super::system_paths::HOME;
 use super::{SimpleCommand, Word, known_words, network, read_only};
 
 /// What happens to a target.
@@ -117,9 +118,10 @@ fn option_values<'a>(words: Args<'a>, letter: char, name: &str) -> Vec<&'a str> 
         if !is_option(&word.text, letter, name) {
             continue;
         }
-        let value = match word.text.starts_with("--") {
-            true => word.text.split_once('=').map(|it| it.1),
-            false => word.text.split_once(letter).map(|it| it.1).filter(|it| !it.is_empty()),
+        let value = if word.text.starts_with("--") {
+            word.text.split_once('=').map(|it| it.1)
+        } else {
+            word.text.split_once(letter).map(|it| it.1).filter(|it| !it.is_empty())
         };
         found.extend(value.or_else(|| words.get(at + 1).map(|it| it.text.as_str())));
     }
@@ -129,26 +131,21 @@ fn option_values<'a>(words: Args<'a>, letter: char, name: &str) -> Vec<&'a str> 
 /// `rsync --delete`: what is at the destination, or at a source with `--remove-source-files`.
 pub(super) fn synchronised(words: Args<'_>) -> Vec<Target<'_>> {
     let has = |start: &str| words.iter().any(|it| it.text.starts_with(start));
-    let path = |word: &'_ Word| -> bool { network::is_remote(word) };
-    let mut found = Vec::new();
-    let mut named: Vec<&Word> = operands(words).collect();
-    let destination = named.pop();
-    if has("--del") {
-        found.extend(destination.map(|it| (it, Harm::Deletes)));
+    let mut sources: Vec<&Word> = operands(words).collect();
+    let destination = sources.pop().filter(|_| has("--del"));
+    sources.retain(|_| has("--remove-s"));
+    let moved = sources.into_iter().map(|it| (it, Harm::Empties));
+    let all = destination.into_iter().map(|it| (it, Harm::Deletes)).chain(moved);
+    all.map(|(word, harm)| Target { text: path_on_host(word), harm }).collect()
+}
+
+/// The path in `host:path`. Without one it is the home folder.
+fn path_on_host(word: &Word) -> &str {
+    match word.text.split_once(':') {
+        Some((_, "")) if network::is_remote(word) => HOME,
+        Some((_, path)) if network::is_remote(word) => path,
+        _ => &word.text,
     }
-    if has("--remove-s") {
-        found.extend(named.into_iter().map(|it| (it, Harm::Empties)));
-    }
-    let text = |word: &'_ Word| -> usize {
-        if path(word) { word.text.find(':').map_or(0, |it| it + 1) } else { 0 }
-    };
-    let target = |(word, harm)| {
-        let word: &Word = word;
-        let rest = &word.text[text(word)..];
-        let is_remote_home = rest.is_empty() && path(word);
-        Target { text: if is_remote_home { super::system_paths::HOME } else { rest }, harm }
-    };
-    found.into_iter().map(target).collect()
 }
 
 /// `git clean` in the folder that an option names.

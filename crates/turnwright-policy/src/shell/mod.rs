@@ -46,6 +46,7 @@ pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
 pub use prefix::SuggestedWords;
+pub use programs::KeptFiles;
 pub use ruin::{Ruin, ruin, text_that_ruins};
 
 /// What the words of a simple command say about it.
@@ -64,6 +65,8 @@ pub struct Classification {
     pub starts_no_other: bool,
     /// The same, and it may note which remote branch another one follows.
     pub tracks_branches: bool,
+    /// It is git, and shows content that git keeps. The words say which.
+    pub shows_kept: Option<KeptFiles>,
     /// It may be run by rustup, which selects the toolchain that a file in the folder names.
     pub uses_rustup: bool,
     /// It is a language's program that can print its version. A version manager may run another one for
@@ -122,6 +125,7 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         is_git: name == "git",
         starts_no_other: programs::starts_no_other(command),
         tracks_branches: programs::tracks_branches(command),
+        shows_kept: programs::shown_files(command),
         uses_rustup: programs::find(name).is_rustup_proxy,
         has_versions: !programs::find(name).version.is_empty(),
         danger: destructive::danger(command),

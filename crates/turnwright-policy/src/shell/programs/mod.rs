@@ -18,7 +18,8 @@ use super::read_only::options::OptionTable;
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
 use super::targets::Targets;
 
-pub(super) use git::{starts_no_other, tracks_branches};
+pub use git::KeptFiles;
+pub(super) use git::{shown_files, starts_no_other, tracks_branches};
 
 /// Words that are separated by blanks.
 pub(super) type WordList = &'static str;

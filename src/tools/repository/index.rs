@@ -1,6 +1,8 @@
-//! Reads from a git index which entries are submodules, in the format of `gitformat-index(5)`. Pure.
+//! Reads from a git index which files and submodules it lists, in the format of `gitformat-index(5)`. Pure.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use turnwright_types::effect::is_secret_path;
 
 /// The mode of an entry that is a commit of another repository.
 const SUBMODULE_MODE: u32 = 0o160_000;
@@ -21,10 +23,25 @@ pub(super) struct GitIndexError;
 /// The paths of the submodules, relative to the top of the working tree. `name_bytes` is the length of
 /// an object name: 20 for SHA-1, 32 for SHA-256.
 pub(super) fn submodules(index: &[u8], name_bytes: usize) -> Result<Vec<PathBuf>, GitIndexError> {
-    read(index, name_bytes).ok_or(GitIndexError)
+    read(index, name_bytes, |mode, _| mode == SUBMODULE_MODE).ok_or(GitIndexError)
 }
 
-fn read(index: &[u8], name_bytes: usize) -> Option<Vec<PathBuf>> {
+/// The paths of the files whose names tell that they hold secrets.
+pub(super) fn secrets(index: &[u8], name_bytes: usize) -> Result<Vec<PathBuf>, GitIndexError> {
+    let is_secret = |path: &[u8]| {
+        std::str::from_utf8(path)
+            .map_or_else(|_| is_secret_path(&to_path(path)), |it| is_secret_path(Path::new(it)))
+    };
+    read(index, name_bytes, |mode, path| mode != SUBMODULE_MODE && is_secret(path))
+        .ok_or(GitIndexError)
+}
+
+/// The paths of the entries with such a mode and path.
+fn read(
+    index: &[u8],
+    name_bytes: usize,
+    is_wanted: impl Fn(u32, &[u8]) -> bool,
+) -> Option<Vec<PathBuf>> {
     let (header, mut rest) = index.split_at_checked(HEADER_BYTES)?;
     let version = u32_at(header, 4)?;
     if !header.starts_with(b"DIRC") || !(2..=4).contains(&version) {
@@ -48,7 +65,7 @@ fn read(index: &[u8], name_bytes: usize) -> Option<Vec<PathBuf>> {
         // Up to version 3 an entry is filled up to a multiple of eight bytes, by at least one.
         let end = at + length + 1;
         rest = rest.get(if version == 4 { end } else { end.next_multiple_of(8) }..)?;
-        if mode == SUBMODULE_MODE {
+        if is_wanted(mode, &path) {
             found.push(to_path(&path));
         }
     }
@@ -112,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_submodules_of_every_version_are_found() {
+    fn the_submodules_and_secrets_of_every_version_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path();
         if !git(top, &["init", "-q"]) {
@@ -120,7 +137,9 @@ mod tests {
             return;
         }
         let commit = "160000,1234567890123456789012345678901234567890,";
-        for name in ["a", "deep/er/file", "deep/er/filed", "z"] {
+        for name in
+            ["a", "app/.env", ".env.example", "deep/er/file", "deep/er/filed", "key.pem", "z"]
+        {
             std::fs::create_dir_all(top.join(name).parent().unwrap()).unwrap();
             std::fs::write(top.join(name), name).unwrap();
         }
@@ -133,10 +152,13 @@ mod tests {
         }
         // An entry with extended flags.
         assert!(git(top, &["update-index", "--skip-worktree", "a"]));
-        let read = || submodules(&std::fs::read(top.join(".git/index")).unwrap(), 20);
+        let index = || std::fs::read(top.join(".git/index")).unwrap();
+        let read = || submodules(&index(), 20);
         for version in ["2", "3", "4"] {
             assert!(git(top, &["update-index", "--index-version", version]));
             assert_eq!(read(), Ok(vec!["deep/er/sub".into(), "zz".into()]), "{version}");
+            let found = secrets(&index(), 20);
+            assert_eq!(found, Ok(vec!["app/.env".into(), "key.pem".into()]), "{version}");
         }
         assert!(git(top, &["update-index", "--split-index"]));
         assert_eq!(read(), Err(GitIndexError));

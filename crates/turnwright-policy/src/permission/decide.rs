@@ -217,7 +217,8 @@ impl Decider<'_> {
             self.add(None, (verdict, Reason::Destructive(what)));
         }
         for target in &command.reads {
-            let ruling = match self.read(target, None) {
+            let exact = Effect::Read(target.clone());
+            let ruling = match self.read(target, Some(&exact)) {
                 (Verdict::Ask, _) if is_granted => continue,
                 // In auto mode a command may read whatever the sandbox lets it read.
                 (Verdict::Ask, Reason::OutsideWorkspace) if self.mode == Mode::Auto => continue,

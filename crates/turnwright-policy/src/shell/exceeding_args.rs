@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::args::is_option;
 use super::programs::{self, WordList};
-use super::{SimpleCommand, destructive, ruin};
+use super::{SimpleCommand, Word, destructive, ruin};
 
 /// True if a command does, or may do, more than its first words say: because of an option, because
 /// some of its arguments are unknown, or because it destroys something.
@@ -16,6 +16,9 @@ pub(crate) fn exceeds_prefix(command: &SimpleCommand) -> bool {
         || destroys(command)
 }
 
+/// Options of task runners that may be followed by a number.
+const COUNTS: WordList = "-j -l --jobs --load-average --max-load --parallel";
+
 /// True if a task runner (`make`, `just`) is given more tasks than the first `words` words name.
 pub(crate) fn names_more_tasks(command: &SimpleCommand, words: usize) -> bool {
     let program = programs::find(command.program());
@@ -24,7 +27,8 @@ pub(crate) fn names_more_tasks(command: &SimpleCommand, words: usize) -> bool {
     }
     (words..command.words.len()).any(|at| {
         let (before, word) = (&command.words[at - 1].text, &command.words[at].text);
-        let is_count = before.starts_with('-') && word.bytes().all(|it| it.is_ascii_digit());
+        let is_count =
+            programs::is_in(COUNTS, before) && word.bytes().all(|it| it.is_ascii_digit());
         let is_value = is_count || programs::is_in(program.task_options_with_value, before);
         !is_value && !word.starts_with('-')
     })
@@ -33,8 +37,16 @@ pub(crate) fn names_more_tasks(command: &SimpleCommand, words: usize) -> bool {
 /// True if a glob may expand to the name of a file that looks like an option.
 fn glob_may_be_option(command: &SimpleCommand) -> bool {
     let may_start_with_dash = |it: &str| it.starts_with(['*', '?', '[', '-', '\\']);
-    let before_dashes = command.words.iter().take_while(|it| it.text != "--");
-    before_dashes.into_iter().any(|it| it.is_glob && may_start_with_dash(&it.text))
+    let before_dashes = &command.words[..own_words(&command.words)];
+    before_dashes.iter().any(|it| it.is_glob && may_start_with_dash(&it.text))
+}
+
+/// The number of words in front of `--`, after which words belong to the program that cargo runs. An option in front
+/// of it may take it for its value.
+fn own_words(words: &[Word]) -> usize {
+    let is_value = |at: usize| at > 0 && words[at - 1].text.starts_with('-');
+    let mut all = words.iter().enumerate();
+    all.position(|(at, word)| word.text == "--" && !is_value(at)).unwrap_or(words.len())
 }
 
 fn destroys(command: &SimpleCommand) -> bool {
@@ -48,9 +60,7 @@ fn has_exceeding_option(command: &SimpleCommand) -> bool {
     let sub = program.subcommand(words.first().map_or("", |it| &it.text));
     // `make CC=…` acts like an option, and so does `make SHELL=…`.
     let sets_variable = |it: &str| it.split_once('=').is_some_and(|it| is_name(it.0));
-    // After `--`, words belong to the program that cargo runs.
-    let own = words.iter().take_while(|it| it.text != "--").count();
-    (0..own).any(|at| {
+    (0..own_words(words)).any(|at| {
         let (word, next) = (&words[at].text, words.get(at + 1).map_or("", |it| &it.text));
         is_listed(program.options_outside_grant, word, next)
             || is_listed(sub.options_outside_grant, word, next)
@@ -79,8 +89,11 @@ fn is_listed(options: WordList, word: &str, next: &str) -> bool {
     word.starts_with('-') && options.split(' ').any(is_it)
 }
 
+/// True for the name of an option, an abbreviation, and another spelling (`--test-runner`, `--testRunner`).
 fn is_named(given: &str, name: &str) -> bool {
-    given == name || is_option(given, '\0', name)
+    let letters = |it: &str| it.chars().filter(|it| *it != '-').collect::<String>().to_lowercase();
+    let is_long = given.len() > 2 && name.len() > 2;
+    given == name || is_option(given, '\0', name) || is_long && letters(given) == letters(name)
 }
 
 /// The value that follows an option letter in the same word.
@@ -150,6 +163,44 @@ mod tests {
             "go env -w CC=x",
             "cargo test *",
             "git status [a]",
+            // An option may take `--` for its value.
+            "make all -o -- -f evil.mk",
+            "git diff -S -- --output=f",
+            "rg x -e -- --pre=./x",
+            "ls x -I -- *",
+            // Node's tools also take the names of options in the other spelling.
+            "jest --test-runner=./x",
+            "jest --setup-files ./x",
+            "jest --projects ../x",
+            "jest --env=./x",
+            "jest --filter ./x",
+            "vitest run --global-setup=./x",
+            "mocha --file ./x",
+            "mocha -u ./x",
+            "ava --node-arguments=--import=./x",
+            "npm test -w packages/x",
+            "npm run build --workspace=packages/x",
+            "npm run build -ws",
+            "pnpm run build --filter x",
+            "pnpm test -r",
+            "cargo nextest run --config-file x",
+            "cargo nextest run --tool-config-file x:y",
+            "pytest -o addopts=-pevil",
+            "pytest --tx popen//python=./x",
+            "pytest --cov-config=x",
+            "pytest --pdbcls=a:b",
+            "rake test -esystem",
+            "rake test --execute=x",
+            "rake test -r./x",
+            "ninja all -tclean",
+            "ant test -lib x",
+            "ant test -listener X",
+            "stylelint a.css --custom-syntax ./x",
+            "phpstan analyse -a x.php",
+            "flake8 --append-config=/x",
+            "phpunit --prepend x.php",
+            "deno test --import-map=x",
+            "go build --asmflags=x",
             "rm -rf /",
             "rm -rf .",
             "ls *x -- a",
@@ -176,6 +227,15 @@ mod tests {
             "pytest -x -k a tests",
             "rm src/*",
             "ls -- *x",
+            "cargo test --release -- --nocapture",
+            "npm test --silent -- --watch",
+            "jest -w 4 -t name",
+            "jest -u",
+            "vitest run --coverage",
+            "npm run build",
+            "pytest -n 4",
+            "rake test -j 4",
+            "ninja all -j4 -k 0",
         ] {
             assert!(!exceeds_prefix(&simple(line)), "{line}");
         }
@@ -191,6 +251,9 @@ mod tests {
             ("gradle test publish", 2, true),
             ("make test", 2, false),
             ("make test -j 4", 2, false),
+            ("make test -k 4", 2, true),
+            ("ninja all -k 0", 2, false),
+            ("rake test -j 4", 2, false),
             ("make test -k deploy", 2, true),
             ("make test -j deploy", 2, true),
             ("gulp build deploy", 2, true),

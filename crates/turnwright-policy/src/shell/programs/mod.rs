@@ -51,7 +51,7 @@ pub(super) struct Program {
     pub(super) options_outside_grant: WordList,
     /// Whether it takes the names of tasks, each of which runs commands.
     pub(super) runs_tasks: bool,
-    /// Options of a task runner whose value is the next word. A number is a value of any option.
+    /// Options of a task runner whose value is the next word.
     pub(super) task_options_with_value: WordList,
     /// Whether an argument such as `SHELL=x` acts like an option.
     pub(super) takes_variables: bool,

@@ -44,3 +44,36 @@ fn what_could_ruin_the_system_is_asked_about_or_refused_in_every_mode() {
     assert!(wrong.is_empty(), "{wrong}");
     assert!(count >= 150, "{count}");
 }
+
+#[test]
+#[ignore]
+fn attack() {
+    for line in std::fs::read_to_string("/tmp/attack.txt").unwrap().lines() {
+        let v = verdicts(&line.replace("⟨a⟩", "\n"));
+        let words: Vec<_> = v.split(' ').collect();
+        if words[1] == "allow" {
+            eprintln!("SILENT {line}");
+        }
+    }
+}
+
+#[test]
+#[ignore]
+fn attack_grants() {
+    use super::{Rule, RuleAction, Scope, suggest_pattern};
+    for row in std::fs::read_to_string("/tmp/grants.txt").unwrap().lines() {
+        let (granted, tried) = row.split_once(" ⇒ ").unwrap();
+        let script = shell::parse(granted, ShellDialect::Bash);
+        let Some(pattern) = suggest_pattern(&script.commands[0]) else {
+            eprintln!("NONE {granted}");
+            continue;
+        };
+        let rule = Rule { action: RuleAction::Allow, pattern, scope: Scope::User, why: None };
+        let tried_script = shell::parse(tried, ShellDialect::Bash);
+        if tried_script.ambiguity.is_none()
+            && tried_script.commands.iter().all(|it| rule.matches_command(it))
+        {
+            eprintln!("COVERED {} : {tried}", rule.pattern);
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::args::is_option;
 use super::programs::{self, WordList};
-use super::{SimpleCommand, Word, destructive, ruin};
+use super::{SimpleCommand, Word, destructive, prefix, ruin};
 
 /// True if a command does, or may do, more than its first words say: because of an option, because
 /// some of its arguments are unknown, or because it destroys something.
@@ -58,12 +58,16 @@ fn has_exceeding_option(command: &SimpleCommand) -> bool {
     let Some((program, words)) = command.words.split_first() else { return false };
     let program = programs::find(&program.text);
     let sub = program.subcommand(words.first().map_or("", |it| &it.text));
+    let tool = prefix::tool_behind_runner(&command.words).unwrap_or(0);
+    let runs = programs::find(command.words.get(tool).map_or("", |it| &it.text));
     // `make CC=…` acts like an option, and so does `make SHELL=…`.
     let sets_variable = |it: &str| it.split_once('=').is_some_and(|it| is_name(it.0));
     (0..own_words(words)).any(|at| {
         let (word, next) = (&words[at].text, words.get(at + 1).map_or("", |it| &it.text));
         is_listed(program.options_outside_grant, word, next)
             || is_listed(sub.options_outside_grant, word, next)
+            || at >= tool && is_listed(runs.options_outside_grant, word, next)
+            || at >= tool && runs.runs_files && leads_outside(word)
             || program.takes_variables && sets_variable(word)
     })
 }
@@ -73,9 +77,17 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_')
 }
 
+/// True if a word is a path outside of the command's folder, has one as its value, or names a file with further
+/// arguments.
+fn leads_outside(word: &str) -> bool {
+    let value = word.split_once('=').map_or(word, |it| it.1);
+    word.starts_with('@') || is_outside(value)
+}
+
 /// True if a word is one of these options, or its value makes it one. A list consists of the letters
-/// of short options, of long options, which may be abbreviated, and of options with a final `<`, which
-/// count only if their value is a path outside of the command's folder.
+/// of short options, of long options, which may be abbreviated, of options with a final `<`, which
+/// count only if their value is a path outside of the command's folder, and of switches with a final `:`,
+/// which may begin with a slash.
 fn is_listed(options: WordList, word: &str, next: &str) -> bool {
     let (name, value) = word.split_once('=').unwrap_or((word, next));
     let is_it = |option: &str| match option.strip_suffix('<') {
@@ -83,17 +95,25 @@ fn is_listed(options: WordList, word: &str, next: &str) -> bool {
             is_outside(value) && is_named(name, option)
                 || attached(word, option).is_some_and(is_outside)
         }
+        None if option.ends_with(':') => is_switch(word, option),
         None if option.starts_with('-') => is_named(name, option),
         None => option.chars().any(|it| is_option(word, it, "")),
     };
-    word.starts_with('-') && options.split(' ').any(is_it)
+    word.starts_with(['-', '/']) && options.split(' ').any(is_it)
 }
 
 /// True for the name of an option, an abbreviation, and another spelling (`--test-runner`, `--testRunner`).
 fn is_named(given: &str, name: &str) -> bool {
-    let letters = |it: &str| it.chars().filter(|it| *it != '-').collect::<String>().to_lowercase();
+    let letters =
+        |it: &str| it.chars().filter(|it| !"-_".contains(*it)).collect::<String>().to_lowercase();
     let is_long = given.len() > 2 && name.len() > 2;
     given == name || is_option(given, '\0', name) || is_long && letters(given) == letters(name)
+}
+
+/// `-p:x`, `/p:x`, `--P:x`.
+fn is_switch(word: &str, name: &str) -> bool {
+    let word = word.trim_start_matches(['-', '/']);
+    word.get(..name.len()).is_some_and(|it| it.eq_ignore_ascii_case(name))
 }
 
 /// The value that follows an option letter in the same word.
@@ -201,6 +221,63 @@ mod tests {
             "phpunit --prepend x.php",
             "deno test --import-map=x",
             "go build --asmflags=x",
+            // Behind a runner the options of the tool count.
+            "npx jest -c x",
+            "npx jest --runner=./x",
+            "npx tsc -p /x",
+            "npx eslint --rulesdir x a",
+            "npx prettier --plugin=./x a",
+            "pnpm exec jest -c x",
+            "pnpm vitest --globalSetup=x",
+            "yarn jest --config x",
+            "bunx vitest --config x",
+            "uvx ruff check --config=/x",
+            "uv run pytest -p evil",
+            "uv run pytest --rootdir=x",
+            "poetry run mypy --python-executable=x",
+            "hatch run pytest -p evil",
+            "bundle exec rspec -r ./x",
+            "python3 -m mypy --python-executable=x a",
+            // Test runners run the files that they are given.
+            "pytest ../x",
+            "pytest /x/test.py",
+            "pytest @args.txt",
+            "pytest --html=/x",
+            "uv run pytest ../x",
+            "jest ../x",
+            "jest --roots=../x",
+            "jest --modulePaths=x",
+            "jest --moduleNameMapper=x",
+            "jest --snapshotSerializers=./x",
+            "rspec ../x",
+            "rspec -O x",
+            "tsc -b ../x",
+            "tsc @x",
+            "go test -tags x ../y",
+            "dotnet test ../x",
+            "dotnet test -p:X=y",
+            "dotnet test /p:X=y",
+            "dotnet test -property:X=y",
+            "dotnet build -t:Evil",
+            "dotnet build /t:Evil",
+            "dotnet build --target:Evil",
+            "dotnet build -l:x.dll",
+            "dotnet build /Logger:X,x.dll",
+            "mix test -r x",
+            "mix test --require x",
+            "mix test --formatter X",
+            "swift build -Xswiftc x",
+            "swift build --toolset x",
+            "swift build --disable-sandbox",
+            "composer test --working-dir=x",
+            "composer test -d x",
+            "phpunit --extensions-dir=x",
+            "ruff check -o x",
+            "ruff check --output-file=x",
+            "npm test --script_shell=x",
+            "git checkout --pathspec-from-file=x",
+            "git worktree add -B main y",
+            "git cat-file --filters HEAD:x",
             "rm -rf /",
             "rm -rf .",
             "ls *x -- a",
@@ -227,6 +304,12 @@ mod tests {
             "pytest -x -k a tests",
             "rm src/*",
             "ls -- *x",
+            "npx jest src -t name",
+            "uv run pytest -x -k a tests",
+            "python3 -m pytest tests/a.py::b",
+            "go test ./...",
+            "dotnet test src/A.csproj",
+            "jest src/a.test.ts --coverage",
             "cargo test --release -- --nocapture",
             "npm test --silent -- --watch",
             "jest -w 4 -t name",

@@ -97,7 +97,7 @@ pub(super) const PROGRAMS: &[Program] = &[program("git")
     .options_outside_grant(
         "--output --ext-diff --textconv --exec-path --upload-pack --receive-pack --exec --git-dir \
          --work-tree --config-env --no-index --open-files-in-pager --output-directory --extcmd \
-         --template --unsafe-paths --contents --edit-description --run",
+         --template --unsafe-paths --contents --edit-description --run --filters",
     )
     .grantable_prefixes(&[
         form(
@@ -187,7 +187,8 @@ const SUBCOMMANDS: &[Program] = &[
         .dangers(&[Danger::First("drop clear", "throws away stashed changes")]),
     program("worktree")
         .reads(&["-v -z --porcelain --verbose"], First("list"))
-        .dangers(&[Danger::Check(|words| forced(words, "remove"))]),
+        .dangers(&[Danger::Check(|words| forced(words, "remove"))])
+        .options_outside_grant("fB --force"),
     program("notes").reads(&[], FirstOrNone("list show")),
     program("bisect").reads(&[], First("log")),
     program("sparse-checkout").reads(&[], First("list")),
@@ -369,8 +370,8 @@ pub struct KeptFiles {
 /// What of the content that git keeps in revisions and in its index a command shows, if it is git and shows any
 /// without naming each file: `git diff`, `git log -p`.
 pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<KeptFiles> {
-    const PATCH_OPTIONS: &str = "p u U W c m check --patch --unified --patch-with-raw --patch-with-stat --word-diff \
-        --word-diff-regex --color-words --function-context --check --binary --cc --diff-merges";
+    const PATCH_OPTIONS: &str = "p u U W c m S G --patch --unified --patch-with-raw --patch-with-stat --word-diff \
+        --word-diff-regex --color-words --function-context --check --binary --cc --diff-merges --ignore-matching-lines";
     const SUMMARIES: &str = "s q --stat --shortstat --numstat --dirstat --cumulative --name-only --name-status --raw \
         --summary --compact-summary --quiet --no-patch";
     let (program, words) = command.words.split_first()?;
@@ -378,6 +379,7 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<KeptFiles
     let words = &words[words.iter().take_while(|it| is_in(GLOBAL, &it.text)).count()..];
     let (sub, words) = words.split_first()?;
     let sub = sub.text.as_str();
+    // A search for a change tells, too, whether the content has the text.
     let shows_patch = match sub {
         "diff" | "show" | "range-diff" => true,
         "stash" => words.first().is_some_and(|it| it.text == "show"),
@@ -500,7 +502,11 @@ fn checkout(words: Args<'_>) -> Option<&'static str> {
         let is_option = |letter, name| is_option(&it.text, letter, name);
         is_option('b', "--orphan") || is_option('B', "") || is_option('t', "--track")
     };
-    let is_forced = |it: &Word| it.text == "--" || is_option(&it.text, 'f', "--force");
+    let is_forced = |it: &Word| {
+        it.text == "--"
+            || is_option(&it.text, 'f', "--force")
+            || is_option(&it.text, '\0', "--pathspec-from-file")
+    };
     let is_path = |it: &Word| it.is_glob || looks_like_path(&it.text);
     let names_files = || operands(words).any(is_path) || operands(words).count() > 1;
     (words.iter().any(is_forced) || !words.iter().any(makes_branch) && names_files())
@@ -610,7 +616,7 @@ mod tests {
             ("git show --stat HEAD~2", None),
             ("git show --format= --stat --patch HEAD", Some("HEAD|")),
             ("git log --oneline -5", None),
-            ("git log -S'parse' --oneline -- src", None),
+            ("git log -S'parse' --oneline -- src", Some("|src")),
             ("git log -p -2 -- src/a.rs", Some("|src/a.rs")),
             ("git log --patch", Some("|")),
             ("git log --cc", Some("|")),
@@ -621,6 +627,10 @@ mod tests {
             ("git stash show -p", Some("show|")),
             ("git stash show --stat", None),
             ("git stash list", None),
+            ("git stash list -p", Some("list|")),
+            ("git log -GSECRET=a --oneline", Some("|")),
+            ("git diff --stat -I ^SECRET=a", None),
+            ("git diff --stat --ignore-matching-lines=^SECRET=a", Some("|")),
             ("git diff-tree -r HEAD", None),
             ("git diff-tree -p HEAD", Some("HEAD|")),
             ("git range-diff a b c", Some("a b c|")),

@@ -49,6 +49,8 @@ pub(super) struct Program {
     pub(super) network: Network,
     /// Options, as `exceeding_args` lists them, that a lasting permission does not cover.
     pub(super) options_outside_grant: WordList,
+    /// Whether it runs code that its operands name. A lasting permission covers only those in the folder.
+    pub(super) runs_files: bool,
     /// Whether it takes the names of tasks, each of which runs commands.
     pub(super) runs_tasks: bool,
     /// Options of a task runner whose value is the next word.
@@ -95,6 +97,7 @@ const fn program(names: WordList) -> Program {
         ruins: &[],
         network: Network::Never,
         options_outside_grant: "",
+        runs_files: false,
         runs_tasks: false,
         task_options_with_value: "",
         takes_variables: false,
@@ -144,6 +147,10 @@ impl Program {
 
     const fn reads_if(self, check: fn(Args<'_>) -> FilesRead) -> Program {
         Program { reads: Reads::Check(check), ..self }
+    }
+
+    const fn runs_files(self) -> Program {
+        Program { runs_files: true, ..self }
     }
 
     const fn runs_tasks(self) -> Program {

@@ -15,9 +15,9 @@ pub(super) const DATABASE_TASKS: &[Danger] = &[Danger::Word(
     DATA,
 )];
 
-const TOOL: Program = program("").grant(Grant::GuessedTool);
+const TOOL: Program = program("").grant(Grant::GuessedTool).runs_files();
 /// Its name alone says enough.
-const CHECKER: Program = program("").grant(Grant::Name);
+const CHECKER: Program = program("").grant(Grant::Name).runs_files();
 
 const MAKE: Program = program("").runs_tasks().takes_variables().options_outside_grant(
     "fCIE --file --makefile --directory --include-dir --eval --shell --justfile \
@@ -34,14 +34,14 @@ const JS_TEST: Program = CHECKER.options_outside_grant(
      --testRunner --transform --resolver --reporters --reporter --require --loader --import \
      --rootDir --root --environment --outputFile --node-option --spec --exec-argv --projects --env \
      --testEnvironment --filter --preset --testSequencer --testResultsProcessor --file --ui --package \
-     --node-arguments",
+     --node-arguments --moduleNameMapper --modulePaths --moduleDirectories --snapshotSerializers --globals",
 );
 /// Also with letters that mean something else to the other test runners.
 const MOCHA: &str = "cruR --config --require --reporter --ui --file --spec --package --node-option --loader --import \
     --extension";
 const PYTHON_LINT: Program = CHECKER.options_outside_grant(
     "--load-plugins --init-hook --install-types --python-executable --config-file< --config< \
-     --rcfile< --cache-dir< --settings-path< --append-config<",
+     --rcfile< --cache-dir< --settings-path< --append-config< --output-file --output",
 );
 const FORMATTER: Program = CHECKER.options_outside_grant("r --config --config-path --style");
 
@@ -120,16 +120,20 @@ pub(super) const PROGRAMS: &[Program] = &[
          --tsBuildInfoFile<",
     ),
     PYTHON_LINT.with_names("mypy black isort flake8 pylint"),
-    PYTHON_LINT.with_names("ruff").version("--version").grant(Grant::GuessedTool),
+    PYTHON_LINT
+        .with_names("ruff")
+        .options_outside_grant("o --config< --cache-dir< --output-file")
+        .version("--version")
+        .grant(Grant::GuessedTool),
     FORMATTER.with_names("rustfmt").version("--version").rustup_proxy(),
     FORMATTER.with_names("gofmt clang-format"),
     program("golangci-lint").options_outside_grant("c --config --path-prefix"),
     CHECKER.with_names("phpunit").options_outside_grant(
-        "cd --bootstrap --configuration --include-path --extension --printer --prepend",
+        "cd --bootstrap --configuration --include-path --extension --printer --prepend --extensions-dir",
     ),
     CHECKER
         .with_names("rspec rubocop")
-        .options_outside_grant("rIo --require --options --out --config --default-path"),
+        .options_outside_grant("rIoO --require --options --out --config --default-path"),
     CHECKER
         .with_names("clippy-driver oxlint phpstan pyright shellcheck stylelint vue-tsc")
         .options_outside_grant(
@@ -151,7 +155,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              create init login ping dedupe",
         ))
         .grantable_prefixes(&[
-            form("test t start stop pack ls list", 2),
+            form("test t start stop ls list", 2),
             form("run run-script", 3),
         ]),
     NODE.with_names("pnpm")
@@ -230,6 +234,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             "-exec --exec -toolexec --toolexec -overlay --overlay -modfile --modfile -vettool \
              --vettool -C -ldflags --ldflags -gcflags --gcflags -asmflags -gccgoflags -o< --o<",
         )
+        .runs_files()
         .grantable_prefixes(&[form("test build vet fmt list version doc env", 2), form("mod", 3)])
         .reads_if(go)
         .subcommands(&[program("env").options_outside_grant("wu")]),
@@ -240,20 +245,28 @@ pub(super) const PROGRAMS: &[Program] = &[
         .searched()
         .runs_installed_after(&["exec"])
         .grantable_prefixes(&[]),
-    installer("composer", "install update require create-project"),
+    installer("composer", "install update require create-project")
+        .options_outside_grant("d --working-dir"),
     installer("dotnet", "restore add nuget")
         .dangers(&[Danger::InOrder("nuget push", PUBLISHES)])
         .options_outside_grant(
-            "--property --logger --settings --collect --test-adapter-path --diag -p: -o< \
-             --output<",
+            "--property --logger --settings --collect --test-adapter-path --diag -o< --output< p: \
+             property: t: target: l: logger: dl: distributedLogger:",
         )
+        .runs_files()
         .grantable_prefixes(&[form("test build format clean", 2)]),
     installer("mix", "deps.get hex.info")
+        .runs_files()
+        .options_outside_grant("r --require --formatter --plugin")
         .dangers(DATABASE_TASKS)
         .grantable_prefixes(&[form("test compile format", 2)]),
     installer("flutter", "pub upgrade"),
     installer("swift", "package")
-        .options_outside_grant("--package-path<")
+        .runs_files()
+        .options_outside_grant(
+            "--package-path< -Xswiftc -Xcc -Xcxx -Xlinker -Xbuild-tools-swiftc --toolset --toolchain \
+             --disable-sandbox --allow-writing-to-package-directory --allow-network-connections",
+        )
         .grantable_prefixes(&[form("build test", 2)]),
     installer("pod", "install update"),
     installer("apt", "install update upgrade full-upgrade download"),

@@ -212,7 +212,10 @@ impl Decider<'_> {
                 self.add(Some(index), ruling);
             }
         }
-        if let Some(what) = shell::text_that_ruins(&script) {
+        let multiplies = shell::multiplies_itself(&command.line);
+        let multiplies =
+            multiplies.then_some("starts itself again and again until the system stops");
+        if let Some(what) = shell::text_that_ruins(&script).or(multiplies) {
             let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
             self.add(None, (verdict, Reason::Destructive(what)));
         }

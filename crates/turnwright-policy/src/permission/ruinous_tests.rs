@@ -11,7 +11,7 @@ use crate::shell;
 const RUINOUS: &str = include_str!("../../tests/data/shell/ruinous.txt");
 const PROJECT: &str = "/home/u/project";
 
-fn verdicts(line: &str) -> String {
+fn verdicts(line: &str, modes: &[Mode]) -> String {
     let resolve = |path: &Path| {
         let is_inside = path.starts_with(PROJECT);
         let scope = if is_inside { PathScope::Workspace } else { PathScope::Outside };
@@ -24,19 +24,20 @@ fn verdicts(line: &str) -> String {
         protected: ProtectedPaths { roots: vec![PathBuf::from(PROJECT)], extra: Vec::new() },
         ..PolicyRules::default()
     };
-    let modes = [Mode::Plan, Mode::Ask, Mode::Auto, Mode::Full];
-    let verdict = |mode| decide(&policy, mode, &Grants::default(), &effects).verdict();
-    modes.map(|it| format!("{:?}", verdict(it)).to_lowercase()).join(" ")
+    let verdict = |mode: &Mode| decide(&policy, *mode, &Grants::default(), &effects).verdict();
+    let all: Vec<_> = modes.iter().map(|it| format!("{:?}", verdict(it)).to_lowercase()).collect();
+    all.join(" ")
 }
 
 #[test]
 fn what_could_ruin_the_system_is_asked_about_or_refused_in_every_mode() {
     let rows = RUINOUS.lines().filter(|it| !it.is_empty() && !it.starts_with("# "));
+    let modes = [Mode::Plan, Mode::Ask, Mode::Auto, Mode::Full];
     let (mut wrong, mut count) = (String::new(), 0);
     for row in rows {
         count += 1;
         let (line, expected) = row.split_once(" ⇒ ").unwrap();
-        let got = verdicts(&line.replace("⟨a⟩", "\n"));
+        let got = verdicts(&line.replace("⟨a⟩", "\n"), &modes);
         if got != expected {
             wrong.push_str(&format!("{line}\n    {got}, expected {expected}\n"));
         }
@@ -46,34 +47,29 @@ fn what_could_ruin_the_system_is_asked_about_or_refused_in_every_mode() {
 }
 
 #[test]
-#[ignore]
-fn attack() {
-    for line in std::fs::read_to_string("/tmp/attack.txt").unwrap().lines() {
-        let v = verdicts(&line.replace("⟨a⟩", "\n"));
-        let words: Vec<_> = v.split(' ').collect();
-        if words[1] == "allow" {
-            eprintln!("SILENT {line}");
-        }
-    }
-}
-
-#[test]
-#[ignore]
-fn attack_grants() {
-    use super::{Rule, RuleAction, Scope, suggest_pattern};
-    for row in std::fs::read_to_string("/tmp/grants.txt").unwrap().lines() {
-        let (granted, tried) = row.split_once(" ⇒ ").unwrap();
-        let script = shell::parse(granted, ShellDialect::Bash);
-        let Some(pattern) = suggest_pattern(&script.commands[0]) else {
-            eprintln!("NONE {granted}");
-            continue;
-        };
-        let rule = Rule { action: RuleAction::Allow, pattern, scope: Scope::User, why: None };
-        let tried_script = shell::parse(tried, ShellDialect::Bash);
-        if tried_script.ambiguity.is_none()
-            && tried_script.commands.iter().all(|it| rule.matches_command(it))
-        {
-            eprintln!("COVERED {} : {tried}", rule.pattern);
-        }
+fn a_hostile_line_neither_exhausts_the_stack_nor_runs_unasked_where_commands_are_asked_about() {
+    let long = [
+        "a ".repeat(16_000),
+        "a;".repeat(8_000),
+        "rm $x;".repeat(3_000),
+        "sudo ".repeat(3_000) + "rm",
+        "sudo rm ".repeat(3_000),
+        "eval ".repeat(1_000) + &"\"x y\" ".repeat(5_000),
+        "$(".repeat(30_000),
+        "`".repeat(60_000),
+        "<<a ".repeat(7_000) + "\n" + &"b\n".repeat(10_000),
+        "sudo ".repeat(300) + "'" + &"x ".repeat(10_000) + "'",
+        "find . -exec ".repeat(5_000),
+        "python -c 'rm -rf x; a b' ".repeat(2_000),
+        format!("python -c '{}'", " rm ".repeat(8_000)),
+        format!("X='{}'; $X", " rm ".repeat(8_000)),
+        format!("x=1; {}", "echo $x;".repeat(8_000)),
+        format!("for x in {}; do {} done", "a ".repeat(1000), "echo $x;".repeat(7_000)),
+        "x=1;rm $x;".repeat(2_000),
+        "a(){".repeat(8_000),
+    ];
+    for line in long {
+        assert!(line.len() <= shell::MAX_LINE_BYTES);
+        assert_eq!(verdicts(&line, &[Mode::Ask]), "ask", "{}", &line[..20]);
     }
 }

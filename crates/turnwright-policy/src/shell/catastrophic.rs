@@ -24,7 +24,8 @@ pub(super) fn stops_system(words: Args<'_>) -> Option<&'static str> {
     let mut operands = operands(words).map(|it| it.text.as_str());
     let isolates = operands.clone().nth(1).and_then(|it| it.strip_suffix(".target"));
     let is_end = operands.next().is_some_and(|it| {
-        is_in(stops, it) || it == "isolate" && isolates.is_some_and(|it| is_in(stops, it))
+        is_in(stops, it)
+            || is_in("isolate start", it) && isolates.is_some_and(|it| is_in(stops, it))
     });
     is_end.then_some(SHUTDOWN)
 }

@@ -1,14 +1,12 @@
 //! Finds everything that could be a command in an ambiguous line, at any depth. The result is used
 //! for denying, so it rather contains too much than too little.
 
-use std::path::PathBuf;
-
 use super::args::started_by_git;
 use super::here_document::Reader;
 use super::lexer::Ambiguity;
 use super::parser::redirect;
 use super::programs::{self, Starts};
-use super::system_paths::is_home;
+use super::shell_folder::ShellFolder;
 use super::{Redirect, Script, SimpleCommand, Word, here_document, known_words, line_variables};
 
 /// The maximum size of the result in bytes, counting each word as often as it is part of a command.
@@ -33,32 +31,6 @@ pub(super) fn scan(line: &str) -> Script {
     }
     let commands = line_variables::resolve(scan.found, &scan.assigned);
     Script { commands, ambiguity: None, texts: scan.handed_on }
-}
-
-/// The folder in which a command runs, relative to that of the line, as far as the commands before it tell.
-#[derive(Clone)]
-struct ShellFolder {
-    path: Option<PathBuf>,
-    is_home: bool,
-}
-
-impl ShellFolder {
-    fn start() -> ShellFolder {
-        ShellFolder { path: Some(PathBuf::new()), is_home: false }
-    }
-
-    /// The folder after a command.
-    fn change(&mut self, simple: &SimpleCommand) {
-        let program = simple.program();
-        if !matches!(program, "cd" | "chdir" | "pushd" | "popd") {
-            return;
-        }
-        let is_operand = |it: &&str| !matches!(*it, "--" | "-L" | "-P");
-        let target = simple.argv().skip(1).find(is_operand);
-        self.is_home = target.map_or(program == "cd", |it| is_home(it, None));
-        let is_plain = |it: &&str| it.starts_with('/') && !it.contains(['$', '*', '?', '[', '{']);
-        self.path = target.filter(is_plain).map(PathBuf::from);
-    }
 }
 
 struct CommandScanner {
@@ -154,9 +126,14 @@ impl CommandScanner {
             }
         }
         if programs::find(program).starts != Starts::Nothing {
+            let folder = self.folder.clone();
+            self.folder.follow_wrappers(&simple.words);
+            let gets_names = simple.has_unknown_args || matches!(program, "xargs" | "parallel");
             for line in arguments.filter(|it| it.contains([' ', '\t', '\n', ';', '|', '&'])) {
-                self.scan_later(line.to_owned(), depth);
+                let names = if gets_names { SUBSTITUTED } else { "{}" };
+                self.scan_later(line.replace("{}", names), depth);
             }
+            self.folder = folder;
         }
     }
 }
@@ -205,6 +182,11 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
         }
     }
     let name = known_words::name(program);
+    if name == "set"
+        && let Some(at) = simple.words.iter().position(|it| it.text == "--")
+    {
+        found.push(inner(&simple.words[at + 1..]));
+    }
     if name == "git"
         && let Some(started) = started_by_git(simple.words.get(1..).unwrap_or_default())
     {

@@ -1,8 +1,8 @@
 //! Puts the values of variables that a line sets into the commands that use them, so that `d=target; rm -rf
 //! "$d"` is judged by what it deletes. A variable with several values makes several commands.
 
-use super::SimpleCommand;
 use super::programs::{WordList, is_in};
+use super::{SimpleCommand, Word};
 
 /// Commands that may set any variable.
 const SETTERS: WordList = "read mapfile readarray getopts eval source . unset let select printf";
@@ -71,7 +71,24 @@ fn variants(command: &SimpleCommand, values: &[(&str, String)]) -> Vec<SimpleCom
         };
         all = all.iter().flat_map(|it| of_name().map(|value| with(it, &value.1))).collect();
     }
+    if all.iter().any(has_blanks) && !has_blanks(command) {
+        all.extend(all.clone().into_iter().map(split_words));
+    }
     all
+}
+
+fn has_blanks(command: &SimpleCommand) -> bool {
+    command.words.iter().any(|it| it.text.contains([' ', '\t', '\n']))
+}
+
+/// The command as it is if no variable was quoted.
+fn split_words(command: SimpleCommand) -> SimpleCommand {
+    let parts = |it: &Word| -> Vec<Word> {
+        let word = |text: &str| Word { text: text.to_owned(), is_glob: it.is_glob };
+        it.text.split_whitespace().map(word).collect()
+    };
+    let words = command.words.iter().flat_map(parts).collect();
+    SimpleCommand { words, ..command }
 }
 
 fn uses(command: &SimpleCommand, name: &str) -> bool {

@@ -50,11 +50,13 @@ pub(super) fn ruin_of_command(
     let place = Place::new(command, workdir, home);
     let redirects = command.redirects.iter().filter(|it| it.is_write);
     let written = redirects.filter_map(|it| it.path.to_str());
+    let behind = ruin_behind_other(command);
     let mut ruins: Vec<Ruin> = written
         .filter_map(|text| place.judge(Target { text, harm: Harm::Overwrites }))
         .chain(place.ruin_of_words(command))
         .chain(names_disk(command))
         .chain(place.unknown_program(command))
+        .chain(behind)
         .collect();
     ruins.sort_by_key(|it| matches!(it, Ruin::Possible(_)));
     ruins.into_iter().next()
@@ -70,7 +72,26 @@ pub fn text_that_ruins(script: &Script) -> Option<&'static str> {
             texts.extend(arguments_with_commands(command));
         }
     }
+    // What several arguments print together.
+    let joined = |it: &SimpleCommand| it.argv().skip(1).collect::<Vec<_>>().join(" ");
+    let printing = script.commands.iter().filter(|it| reads_commands && prints(it));
+    let printed: Vec<String> = printing.map(joined).collect();
+    texts.extend(printed.iter().map(String::as_str));
     TextSearch { known: HashSet::new(), budget: MAX_TEXT_BYTES }.ruins(&texts, 0).then_some(TEXT)
+}
+
+fn prints(command: &SimpleCommand) -> bool {
+    is_in("echo printf", command.program())
+}
+
+/// True for a function that starts itself twice in the background: `:(){ :|:& };:`.
+pub fn multiplies_itself(line: &str) -> bool {
+    let text: String = line.chars().filter(|it| !it.is_whitespace()).collect();
+    text.match_indices("(){").any(|(at, head)| {
+        let is_part = |it: char| it.is_alphanumeric() || "_:.-".contains(it);
+        let name = &text[text[..at].trim_end_matches(is_part).len()..at];
+        !name.is_empty() && text[at + head.len()..].starts_with(&format!("{name}|{name}&"))
+    })
 }
 
 /// Where a command runs.
@@ -138,26 +159,14 @@ impl<'a> Place<'a> {
 
     /// The folder after options of wrappers such as `env -C`.
     fn folder_behind(&self, wrappers: Args<'_>) -> NamedFolder {
-        const OPTIONS: WordList = "-C -D --chdir --wd --working-directory --directory --cwd";
-        let mut folder = self.folder.clone();
-        for (at, word) in wrappers.iter().enumerate().skip(1) {
-            let (name, value) = match word.text.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None if is_in(OPTIONS, &word.text) => {
-                    (word.text.as_str(), wrappers.get(at + 1).map(|it| it.text.as_str()))
-                }
-                None => match word.text.split_at_checked(2) {
-                    Some((name @ ("-C" | "-D"), rest)) => (name, Some(rest)),
-                    _ => (word.text.as_str(), None),
-                },
-            };
-            if let Some(value) = value.filter(|_| is_in(OPTIONS, name)) {
-                folder = after_cd(&folder, value);
-            } else if is_in("-i --login", name) && is_in("sudo doas", &wrappers[0].text) {
-                folder = NamedFolder::Unknown;
-            }
+        let is_login = |it: &Word| is_in("-i --login", &it.text);
+        let logs_in = wrappers.first().is_some_and(|it| is_in("sudo doas", args::name(&it.text)))
+            && wrappers.iter().any(is_login);
+        match folder_of_wrapper(wrappers) {
+            Some(folder) => after_cd(&self.folder, folder),
+            None if logs_in => NamedFolder::Unknown,
+            None => self.folder.clone(),
         }
-        folder
     }
 
     fn judge(&self, target: Target<'_>) -> Option<Ruin> {
@@ -205,7 +214,12 @@ impl<'a> Place<'a> {
         } else if is_home(text, named) || is_at_home() {
             return PathKind::Home;
         }
-        let is_relative = !text.starts_with(['/', '~']);
+        if let Some(rest) = text.strip_prefix('~') {
+            // The home of another user, if there is one of that name.
+            let (_, rest) = rest.split_once('/').unwrap_or_default();
+            return if is_everything(rest) { PathKind::Unknown } else { PathKind::Other };
+        }
+        let is_relative = !text.starts_with('/');
         match &self.folder {
             NamedFolder::Relative(folder) if is_relative => {
                 let folder = self.workdir.join(folder);
@@ -226,6 +240,20 @@ impl<'a> Place<'a> {
         let is_known = program.text == "[" || !is_unknown;
         (!is_known && operands(words).any(is_wide)).then_some(Ruin::Possible(UNKNOWN_PROGRAM))
     }
+}
+
+/// The folder that the last option of a wrapper such as `env -C` names.
+pub(super) fn folder_of_wrapper(words: Args<'_>) -> Option<&str> {
+    const OPTIONS: WordList = "-C -D --chdir --wd --working-directory --directory --cwd";
+    let value = |at: usize| {
+        let text = words[at].text.as_str();
+        match text.split_once('=') {
+            Some((name, value)) => is_in(OPTIONS, name).then_some(value),
+            None if is_in(OPTIONS, text) => words.get(at + 1).map(|it| it.text.as_str()),
+            None => text.strip_prefix("-C").or_else(|| text.strip_prefix("-D")),
+        }
+    };
+    (1..words.len()).rev().find_map(value)
 }
 
 /// The folder after a change to another one.
@@ -319,31 +347,63 @@ fn ruin_of_unknown_files(
     home: Option<&Path>,
 ) -> Option<Ruin> {
     const CHANGES: WordList = "rm unlink shred chmod chown chgrp setfacl";
-    let changes = command.has_unknown_args
-        && command.words.iter().any(|it| is_in(CHANGES, args::name(&it.text)));
+    const LISTERS: WordList = "find fd fdfind ls echo printf locate tree du";
+    let gets_unknown =
+        command.has_unknown_args || command.words.iter().any(|it| it.text.contains('$'));
+    let changes =
+        gets_unknown && command.words.iter().any(|it| is_in(CHANGES, args::name(&it.text)));
     let lists_system = |other: &SimpleCommand| {
+        if !is_in(LISTERS, args::name(other.program())) {
+            return false;
+        }
         let place = Place::new(other, workdir, home);
         let kinds = operands(other.words.get(1..).unwrap_or_default());
         kinds.into_iter().any(|it| {
             matches!(place.kind_of(&it.text), PathKind::System | PathKind::Home | PathKind::Near)
         })
     };
-    (changes && script.commands.iter().any(lists_system)).then_some(Ruin::Possible(SOME_FILES))
+    let is_long = script.commands.len() > MAX_SEARCHED;
+    (changes && (is_long || script.commands.iter().any(lists_system)))
+        .then_some(Ruin::Possible(SOME_FILES))
 }
+
+/// A ruinous command among the arguments of a program that may run it, as in `docker exec c rm -rf /`.
+fn ruin_behind_other(command: &SimpleCommand) -> Option<Ruin> {
+    const DESTROYERS: WordList = "rm rimraf shred dd";
+    let is_destroyer = |it: &Word| is_in(DESTROYERS, args::name(&it.text));
+    let later = command.words.iter().enumerate().take(MAX_ARGUMENTS).skip(1);
+    let mut started = later.filter(|it| is_destroyer(it.1)).take(MAX_STARTED).map(|(at, _)| {
+        let words = command.words[at..].to_vec();
+        SimpleCommand { words, ..SimpleCommand::default() }
+    });
+    let is_ruin = |it: SimpleCommand| {
+        let ruin = Place::new(&it, Path::new(""), None).ruin_of_words(&it);
+        matches!(ruin, Some(Ruin::Certain(_)))
+    };
+    (started.any(is_ruin) && read_only::reads(command).is_none()).then_some(Ruin::Possible(TEXT))
+}
+
+/// How many arguments are looked at, and how many are tried as a command.
+const MAX_ARGUMENTS: usize = 32;
+const MAX_STARTED: usize = 4;
+/// The commands of a line that are searched for one that lists files. With more, one is assumed.
+const MAX_SEARCHED: usize = 256;
 
 /// True for a shell that runs what it reads from its input, also behind a wrapper.
 pub(super) fn is_shell_with_input(command: &SimpleCommand) -> bool {
     let reads_input = |words: Args<'_>| {
         let has = |letter| words.iter().any(|it| is_option(&it.text, letter, ""));
-        let is_stdin = |it: &Word| is_in("- /dev/stdin", &it.text);
+        let is_stdin = |it: &Word| is_in("- /dev/stdin", &it.text) || it.text.contains("$()");
         has('s') || words.iter().all(|it| is_stdin(it) || it.text.starts_with('-') && !has('c'))
     };
+    let is_input = |it: &Word| it.text == "/dev/stdin" || it.text.contains("$()");
     args::behind_wrappers(command, |program, words| {
-        (program.starts == Starts::Shell && reads_input(words)).then_some(())
+        let is_shell = program.starts == Starts::Shell;
+        (is_shell && (command.has_unknown_args || reads_input(words))).then_some(())
     })
     .is_some()
-        || is_in("source .", command.program())
-            && command.words.get(1).is_some_and(|it| it.text == "/dev/stdin")
+        || is_in("source .", command.program()) && command.words.get(1).is_some_and(is_input)
+        || is_in("crontab at batch", args::name(command.program()))
         || starts_nothing(command)
 }
 
@@ -402,11 +462,17 @@ impl TextSearch {
     }
 }
 
-/// The parts of a text that could be a command: all of it, a value, and what follows `!` or an option's letter.
+/// How many commands within a text are tried.
+const MAX_READINGS: usize = 8;
+
+/// The parts of a text that could be a command: all of it, a value, what follows `!` or an option's letter, and
+/// what begins with `rm`, as in a script of `sed` or `expect`.
 /// `printf` prints `\n` as an end of line.
 fn readings(text: &str) -> impl Iterator<Item = String> {
     let value = text.split_once('=').filter(|it| !it.0.contains(' ')).map(|it| it.1);
+    let last_value = text.rsplit_once('=').map(|it| it.1);
     let attached = text.get(2..).filter(|_| text.starts_with('-') && !text.starts_with("--"));
-    let all = [Some(text), value, attached].into_iter().flatten();
+    let later = text.match_indices(" rm ").map(|(at, _)| &text[at + 1..]).take(MAX_READINGS);
+    let all = [Some(text), value, last_value, attached].into_iter().flatten().chain(later);
     all.map(|it| it.trim_start_matches('!').replace("\\n", "\n"))
 }

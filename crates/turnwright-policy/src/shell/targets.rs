@@ -69,6 +69,12 @@ pub(super) fn moved(words: Args<'_>) -> Vec<Target<'_>> {
     all(moved.map(|it| *it.1), Harm::Empties)
 }
 
+/// `zip -m`: everything but the archive.
+pub(super) fn moved_into_archive(words: Args<'_>) -> Vec<Target<'_>> {
+    let moves = words.iter().any(|it| is_option(&it.text, 'm', "--move"));
+    all(operands(words).skip(1).filter(|_| moves), Harm::Empties)
+}
+
 /// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
 pub(super) fn opened(words: Args<'_>) -> Vec<Target<'_>> {
     let is_deep = words.iter().any(|it| is_option(&it.text, 'R', "--recursive"));
@@ -218,7 +224,12 @@ fn harm_of_started(words: Args<'_>) -> Option<Harm> {
     }
     // As if it were given a folder.
     let more = ["-R", "x"].map(|it| Word { text: it.to_owned(), is_glob: false });
+    let searches = ["find", "fd"].map(programs::find);
     let own = |program: &programs::Program, args: Args<'_>| {
+        // A search within a search is not looked into, so that a long line does not exhaust the stack.
+        if searches.iter().any(|it| std::ptr::eq(*it, program)) {
+            return Some(Harm::RunsForAll);
+        }
         let args = [args, &more].concat();
         (program.targets)(&args).first().map(|it| it.harm)
     };

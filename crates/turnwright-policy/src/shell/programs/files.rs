@@ -233,6 +233,8 @@ pub(super) const PROGRAMS: &[Program] = &[
          randomDisk secureErase partitionDisk",
         "destroys a volume with all its data",
     )]),
+    program("btrfs").ruins(&[Danger::InOrder("subvolume delete", "destroys a volume with all its data")]),
+    program("zip").targets(targets::moved_into_archive),
     program("mdadm hdparm").ruins(&[
         Danger::Prefix("--zero-superblock", "destroys a volume with all its data"),
         Danger::Prefix("--security-erase", "destroys a volume with all its data"),

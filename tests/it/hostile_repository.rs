@@ -189,7 +189,7 @@ fn git_shows_the_content_of_a_tracked_secret_only_after_a_question() {
             lines.iter().map(|it| call("exec", &json!({ "command": it }))).collect();
         let replies = json!([calls, says("Done.")]);
         let mut agent = repository_with_secret().model(replies).permission("reject_once").start();
-        keep_secret(&agent.workspace().to_path_buf());
+        keep_secret(agent.workspace());
         assert_eq!(agent.turn("go"), "end_turn");
         assert_eq!(cards::questions(&agent), questions, "{lines:?}");
         let log: String = agent.log.iter().map(Value::to_string).collect();
@@ -203,7 +203,7 @@ fn a_yes_to_a_tracked_secret_holds_for_the_session_and_for_that_file() {
     let replies = [line("git diff"), line("git diff --cached"), line("git show"), says("Done.")];
     let mut agent =
         repository_with_secret().model(json!(replies)).permission("allow_always").start();
-    keep_secret(&agent.workspace().to_path_buf());
+    keep_secret(agent.workspace());
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(cards::questions(&agent), 1);
     let log: String = agent.log.iter().map(Value::to_string).collect();

@@ -62,8 +62,8 @@ pub(super) fn ruin_of_command(
     ruins.into_iter().next()
 }
 
-/// True if a line contains text that is a ruinous command, where a program may run it: as an argument, as the
-/// value of a variable or as its input.
+/// What a line does if it contains text that is a ruinous command, where a program may run it: as an argument,
+/// as the value of a variable or as its input. The text completes a sentence that begins with "it".
 pub fn text_that_ruins(script: &Script) -> Option<&'static str> {
     let reads_commands = script.commands.iter().any(is_shell_with_input);
     let mut texts: Vec<&str> = script.texts.iter().map(String::as_str).collect();
@@ -185,7 +185,7 @@ impl<'a> Place<'a> {
                 PathKind::Unknown | PathKind::Other => None,
             },
             Harm::DeletesSome | Harm::RunsForAll => {
-                let is_wide = matches!(kind(), PathKind::System | PathKind::Home | PathKind::Near);
+                let is_wide = matches!(kind(), PathKind::System | PathKind::Home);
                 let text = if target.harm == Harm::RunsForAll { RUNS } else { SOME_FILES };
                 is_wide.then_some(Ruin::Possible(text))
             }

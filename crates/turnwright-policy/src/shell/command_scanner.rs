@@ -6,7 +6,7 @@ use super::here_document::Reader;
 use super::lexer::Ambiguity;
 use super::parser::redirect;
 use super::programs::{self, Starts};
-use super::shell_folder::ShellFolder;
+use super::shell_folder::{ShellFolder, changes_folder};
 use super::{Redirect, Script, SimpleCommand, Word, here_document, known_words, line_variables};
 
 /// The maximum size of the result in bytes, counting each word as often as it is part of a command.
@@ -102,7 +102,9 @@ impl CommandScanner {
             add_started_commands(&simple, &mut simples);
             simple.folder.clone_from(&self.folder.path);
             simple.is_in_home = self.folder.is_home;
-            self.folder.change(&simple);
+            if changes_folder(&simple) {
+                self.folder.change(&line_variables::with_values(&simple, &self.assigned));
+            }
             self.found.push(simple);
         }
     }

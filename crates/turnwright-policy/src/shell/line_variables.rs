@@ -40,6 +40,15 @@ pub(super) fn resolve(
     resolved
 }
 
+/// A command with the values of the variables that have only one.
+pub(super) fn with_values(command: &SimpleCommand, assigned: &[(String, String)]) -> SimpleCommand {
+    let values: Vec<_> = assigned.iter().map(|it| (it.0.as_str(), it.1.clone())).collect();
+    match variants(command, &values).as_slice() {
+        [only] => only.clone(),
+        _ => command.clone(),
+    }
+}
+
 /// The variables that a command sets: `export a=b`, and `for a in b c`, which is found as `a in b c`.
 fn set_by(command: &SimpleCommand) -> Vec<(&str, String)> {
     let words: Vec<&str> = command.argv().collect();

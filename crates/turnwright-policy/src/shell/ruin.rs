@@ -179,6 +179,15 @@ impl<'a> Place<'a> {
                 PathKind::Unknown => Some(Ruin::Possible(UNKNOWN_FILES)),
                 PathKind::Other => None,
             },
+            Harm::Replaces => match kind() {
+                PathKind::System if !target.text.trim_matches(['/', '.', '*']).is_empty() => {
+                    Some(Ruin::Possible(FILES))
+                }
+                PathKind::System | PathKind::Home => Some(Ruin::Certain(FILES)),
+                PathKind::Near => Some(Ruin::Possible(FILES)),
+                PathKind::Unknown => Some(Ruin::Possible(UNKNOWN_FILES)),
+                PathKind::Other => None,
+            },
             Harm::Empties => match kind() {
                 PathKind::System | PathKind::Home => Some(Ruin::Certain(FILES)),
                 PathKind::Near => Some(Ruin::Possible(FILES)),

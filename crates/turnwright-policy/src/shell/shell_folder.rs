@@ -29,12 +29,9 @@ impl ShellFolder {
         }
     }
 
-    /// The folder after a command.
+    /// The folder after a command that changes it.
     pub(super) fn change(&mut self, simple: &SimpleCommand) {
         let program = simple.program();
-        if !matches!(program, "cd" | "chdir" | "pushd" | "popd") {
-            return;
-        }
         let is_operand = |it: &&str| !matches!(*it, "--" | "-L" | "-P");
         let target = simple.argv().skip(1).find(is_operand);
         match target {
@@ -48,4 +45,9 @@ impl ShellFolder {
         let path = is_plain.then(|| PathBuf::from(target));
         *self = ShellFolder { path, is_home: is_home(target, None) };
     }
+}
+
+/// True for a command after which the next one runs in another folder.
+pub(super) fn changes_folder(simple: &SimpleCommand) -> bool {
+    matches!(simple.program(), "cd" | "chdir" | "pushd" | "popd")
 }

@@ -11,6 +11,8 @@ use super::{SimpleCommand, Word, known_words, network, read_only};
 pub(super) enum Harm {
     /// It is deleted with everything in it.
     Deletes,
+    /// What is in it and not in another folder is deleted.
+    Replaces,
     /// It is moved away, or what no one keeps track of is deleted from it.
     Empties,
     /// Some of what is in it is deleted.
@@ -141,7 +143,7 @@ pub(super) fn synchronised(words: Args<'_>) -> Vec<Target<'_>> {
     let destination = sources.pop().filter(|_| has("--del"));
     sources.retain(|_| has("--remove-s"));
     let moved = sources.into_iter().map(|it| (it, Harm::Empties));
-    let all = destination.into_iter().map(|it| (it, Harm::Deletes)).chain(moved);
+    let all = destination.into_iter().map(|it| (it, Harm::Replaces)).chain(moved);
     all.map(|(word, harm)| Target { text: path_on_host(word), harm }).collect()
 }
 
@@ -184,7 +186,9 @@ pub(super) fn found(words: Args<'_>) -> Vec<Target<'_>> {
     let selects = |it: &Word| it.text.starts_with('-') && !is_in(FIND_SELECTS_ALL, &it.text);
     let deletes = rest.iter().any(|it| it.text == "-delete").then_some(Harm::Deletes);
     let harm = deletes.or_else(|| harm_of_started(started.get(1..).unwrap_or_default()));
-    on_all_of(starts, harm, tests.iter().any(selects))
+    let is_plain = started.get(1).is_some_and(|it| starts_nothing(&it.text));
+    let selects = tests.iter().any(selects);
+    on_all_of(starts, harm.filter(|it| *it != Harm::RunsForAll || !selects || !is_plain), selects)
 }
 
 /// `fd … -x rm`. The first operand is a pattern.
@@ -196,6 +200,11 @@ pub(super) fn found_by_fd(words: Args<'_>) -> Vec<Target<'_>> {
     let harm = harm_of_started(&words[exec + 1..]);
     let starts = words[..exec].iter().filter(|it| !it.text.starts_with('-')).skip(1);
     starts.flat_map(|it| on_all_of(std::slice::from_ref(it), harm, selects)).collect()
+}
+
+/// True for a program that starts no other. For files that a search selects, it may do its work.
+fn starts_nothing(program: &str) -> bool {
+    programs::find(args::name(program)).starts == programs::Starts::Nothing
 }
 
 /// What happens to the folders in which a search starts. Without any, that is the current one.

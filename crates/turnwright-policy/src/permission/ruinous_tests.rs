@@ -9,6 +9,7 @@ use super::{Grants, Mode, PathBases, PolicyRules, ProtectedPaths, decide};
 use crate::shell;
 
 const RUINOUS: &str = include_str!("../../tests/data/shell/ruinous.txt");
+const EVERYDAY_CHANGES: &str = include_str!("../../tests/data/shell/everyday_changes.txt");
 const PROJECT: &str = "/home/u/project";
 
 fn verdicts(line: &str, modes: &[Mode]) -> String {
@@ -72,4 +73,12 @@ fn a_hostile_line_neither_exhausts_the_stack_nor_runs_unasked_where_commands_are
         assert!(line.len() <= shell::MAX_LINE_BYTES);
         assert_eq!(verdicts(&line, &[Mode::Ask]), "ask", "{}", &line[..20]);
     }
+}
+#[test]
+fn everyday_commands_that_change_something_run_unasked_in_full_mode() {
+    let rows = EVERYDAY_CHANGES.lines().filter(|it| !it.is_empty() && !it.starts_with("# "));
+    let verdict = |row: &str| verdicts(&row.replace("⟨a⟩", "\n"), &[Mode::Full]);
+    let asked: Vec<_> = rows.clone().filter(|it| verdict(it) != "allow").collect();
+    assert!(asked.is_empty(), "{asked:#?}");
+    assert!(rows.count() >= 110);
 }

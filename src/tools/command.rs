@@ -96,7 +96,11 @@ pub(super) fn kept_secrets(
         let paths = limiting_paths(&shown, &folder);
         let is_shown =
             |it: &PathBuf| paths.is_empty() || paths.iter().any(|path| it.starts_with(path));
-        found.extend(repository::tracked_secrets(&folder).into_iter().filter(is_shown));
+        found.extend(
+            repository::tracked_secrets(&folder, shown.only_assumed_unchanged)
+                .into_iter()
+                .filter(is_shown),
+        );
     }
     found.sort();
     found.dedup();

@@ -77,12 +77,14 @@ fn foreign_data(found: &GitRepository) -> Option<String> {
     borrows.then(|| "it borrows the content of another repository (alternates)".to_owned())
 }
 
-/// The files with secrets that the index of the repository around this real folder lists. Reads the disk.
-pub(super) fn tracked_secrets(folder: &Path) -> Vec<PathBuf> {
+/// The files with secrets that the index of the repository around this real folder lists, or only those that git
+/// assumes to be unchanged. Reads the disk.
+pub(super) fn tracked_secrets(folder: &Path, only_assumed_unchanged: bool) -> Vec<PathBuf> {
     let found = folder.ancestors().map(GitRepository::at).find_map(Result::transpose);
     let Some(Ok(found)) = found else { return Vec::new() };
     // An index that is not understood is a reason to ask, which `untrusted_config` gives.
-    let secrets = read_index(&found, index::secrets).unwrap_or_default();
+    let read = if only_assumed_unchanged { index::unchanged_secrets } else { index::secrets };
+    let secrets = read_index(&found, read).unwrap_or_default();
     secrets.into_iter().map(|it| found.top.join(it)).collect()
 }
 

@@ -197,6 +197,24 @@ fn git_shows_the_content_of_a_tracked_secret_only_after_a_question() {
     }
 }
 
+/// Git searches what it keeps of a file that it assumes to be unchanged.
+#[test]
+fn git_searches_a_kept_secret_only_after_a_question() {
+    for (is_assumed, questions) in [(false, 0), (true, 1)] {
+        let line = calls("exec", &json!({ "command": "git grep SECRET" }));
+        let replies = json!([line, says("Done.")]);
+        let mut agent = repository_with_secret().model(replies).permission("reject_once").start();
+        keep_secret(agent.workspace());
+        if is_assumed {
+            git(agent.workspace(), &["update-index", "--assume-unchanged", ".env"]);
+        }
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert_eq!(cards::questions(&agent), questions, "{is_assumed}");
+        let log: String = agent.log.iter().map(Value::to_string).collect();
+        assert!(!log.contains("canary-"), "git has disclosed a secret");
+    }
+}
+
 #[test]
 fn a_yes_to_a_tracked_secret_holds_for_the_session_and_for_that_file() {
     let line = |it: &str| calls("exec", &json!({ "command": it }));

@@ -11,6 +11,10 @@ const HEADER_BYTES: usize = 12;
 const MODE_OFFSET: usize = 24;
 /// The bytes of an entry before the object name.
 const STAT_BYTES: usize = 40;
+/// The flag of a file that git assumes to be unchanged.
+const ASSUME_UNCHANGED: u16 = 0x8000;
+/// The same among the further flags, for a file that is not in the working tree.
+const SKIP_WORKTREE: u16 = 0x4000;
 /// The flag for two more bytes of flags.
 const EXTENDED: u16 = 0x4000;
 /// The extension for an index whose entries are in another file.
@@ -23,24 +27,47 @@ pub(super) struct GitIndexError;
 /// The paths of the submodules, relative to the top of the working tree. `name_bytes` is the length of
 /// an object name: 20 for SHA-1, 32 for SHA-256.
 pub(super) fn submodules(index: &[u8], name_bytes: usize) -> Result<Vec<PathBuf>, GitIndexError> {
-    read(index, name_bytes, |mode, _| mode == SUBMODULE_MODE).ok_or(GitIndexError)
+    read(index, name_bytes, |it| it.mode == SUBMODULE_MODE).ok_or(GitIndexError)
 }
 
 /// The paths of the files whose names tell that they hold secrets.
 pub(super) fn secrets(index: &[u8], name_bytes: usize) -> Result<Vec<PathBuf>, GitIndexError> {
-    let is_secret = |path: &[u8]| {
-        std::str::from_utf8(path)
-            .map_or_else(|_| is_secret_path(&to_path(path)), |it| is_secret_path(Path::new(it)))
-    };
-    read(index, name_bytes, |mode, path| mode != SUBMODULE_MODE && is_secret(path))
-        .ok_or(GitIndexError)
+    read(index, name_bytes, |it| it.is_secret()).ok_or(GitIndexError)
 }
 
-/// The paths of the entries with such a mode and path.
+/// Those of them that git assumes to be unchanged.
+pub(super) fn unchanged_secrets(
+    index: &[u8],
+    name_bytes: usize,
+) -> Result<Vec<PathBuf>, GitIndexError> {
+    let is_wanted = |it: &Entry<'_>| it.is_unchanged && it.is_secret();
+    read(index, name_bytes, is_wanted).ok_or(GitIndexError)
+}
+
+/// A file or a submodule.
+struct Entry<'a> {
+    mode: u32,
+    /// Whether git takes the file in the working tree for unchanged, or does not look at it.
+    is_unchanged: bool,
+    path: &'a [u8],
+}
+
+impl Entry<'_> {
+    fn is_secret(&self) -> bool {
+        let path = std::str::from_utf8(self.path);
+        let is_secret = path.map_or_else(
+            |_| is_secret_path(&to_path(self.path)),
+            |it| is_secret_path(Path::new(it)),
+        );
+        self.mode != SUBMODULE_MODE && is_secret
+    }
+}
+
+/// The paths of the entries that are wanted.
 fn read(
     index: &[u8],
     name_bytes: usize,
-    is_wanted: impl Fn(u32, &[u8]) -> bool,
+    is_wanted: impl Fn(&Entry<'_>) -> bool,
 ) -> Option<Vec<PathBuf>> {
     let (header, mut rest) = index.split_at_checked(HEADER_BYTES)?;
     let version = u32_at(header, 4)?;
@@ -53,6 +80,10 @@ fn read(
         let flags_at = STAT_BYTES + name_bytes;
         let flags = u16::from_be_bytes(rest.get(flags_at..flags_at + 2)?.try_into().ok()?);
         let mut at = flags_at + if flags & EXTENDED == 0 { 2 } else { 4 };
+        let more =
+            if flags & EXTENDED == 0 { [0, 0] } else { rest.get(at - 2..at)?.try_into().ok()? };
+        let is_skipped = u16::from_be_bytes(more) & SKIP_WORKTREE != 0;
+        let is_unchanged = flags & ASSUME_UNCHANGED != 0 || is_skipped;
         if version == 4 {
             let (dropped, length) = variable_length(rest.get(at..)?)?;
             path.truncate(path.len().checked_sub(dropped)?);
@@ -65,7 +96,7 @@ fn read(
         // Up to version 3 an entry is filled up to a multiple of eight bytes, by at least one.
         let end = at + length + 1;
         rest = rest.get(if version == 4 { end } else { end.next_multiple_of(8) }..)?;
-        if is_wanted(mode, &path) {
+        if is_wanted(&Entry { mode, is_unchanged, path: &path }) {
             found.push(to_path(&path));
         }
     }
@@ -160,6 +191,12 @@ mod tests {
             let found = secrets(&index(), 20);
             assert_eq!(found, Ok(vec!["app/.env".into(), "key.pem".into()]), "{version}");
         }
+        assert_eq!(unchanged_secrets(&index(), 20), Ok(Vec::new()));
+        assert!(git(top, &["update-index", "--assume-unchanged", "key.pem", "z"]));
+        assert_eq!(unchanged_secrets(&index(), 20), Ok(vec!["key.pem".into()]));
+        assert!(git(top, &["update-index", "--skip-worktree", "app/.env"]));
+        let both = vec!["app/.env".into(), "key.pem".into()];
+        assert_eq!(unchanged_secrets(&index(), 20), Ok(both));
         assert!(git(top, &["update-index", "--split-index"]));
         assert_eq!(read(), Err(GitIndexError));
     }

@@ -365,6 +365,8 @@ pub struct KeptFiles {
     pub operands: Vec<String>,
     /// Words that are paths.
     pub paths: Vec<String>,
+    /// Only files count that git assumes to be unchanged: it searches what it keeps in their place.
+    pub only_assumed_unchanged: bool,
 }
 
 /// What of the content that git keeps in revisions and in its index a command shows, if it is git and shows any
@@ -383,6 +385,7 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<KeptFiles
     let shows_patch = match sub {
         "diff" | "show" | "range-diff" => true,
         "stash" => words.first().is_some_and(|it| it.text == "show"),
+        "grep" => true,
         "log" | "reflog" | "diff-tree" | "diff-index" | "diff-files" => false,
         _ => return None,
     };
@@ -390,23 +393,26 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<KeptFiles
     let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
     let (before, after) = words.split_at(end);
     let mut operands = Vec::new();
-    let (mut has_patch, mut has_summary) = (false, false);
+    let (mut has_patch, mut has_summary, mut has_pattern) = (false, false, sub != "grep");
     for argument in arguments(options, before) {
         match argument? {
             Argument::Option(option) => {
                 has_patch |= is_in(PATCH_OPTIONS, option);
                 has_summary |= is_in(SUMMARIES, option);
+                has_pattern |= is_in("e f", option);
             }
             Argument::Operand(word) => operands.push(word.text.clone()),
             Argument::FileValue(..) => {}
         }
     }
+    operands.drain(..usize::from(!has_pattern && !operands.is_empty()));
     let paths: Vec<_> = after.iter().skip(1).map(|it| it.text.clone()).collect();
     // `git show HEAD:a` shows that file alone.
     let is_one_file = |it: &String| it.contains(':') && !it.starts_with(':');
     let names_files = sub == "show" && !operands.is_empty() && operands.iter().all(is_one_file);
-    let shows = has_patch || shows_patch && !has_summary;
-    (shows && !names_files).then_some(KeptFiles { operands, paths })
+    let only_assumed_unchanged = sub == "grep";
+    let shows = has_patch || shows_patch && !has_summary || only_assumed_unchanged;
+    (shows && !names_files).then_some(KeptFiles { operands, paths, only_assumed_unchanged })
 }
 
 /// True for a pattern or for magic that could name a secret file: git looks such words up by itself, in
@@ -634,6 +640,9 @@ mod tests {
             ("git diff-tree -r HEAD", None),
             ("git diff-tree -p HEAD", Some("HEAD|")),
             ("git range-diff a b c", Some("a b c|")),
+            ("git grep x", Some("|")),
+            ("git grep -q x src -- docs", Some("src|docs")),
+            ("git grep -e x src", Some("src|")),
             ("git status", None),
             ("git blame a", None),
             ("ls diff", None),

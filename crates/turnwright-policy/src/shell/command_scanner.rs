@@ -66,8 +66,8 @@ impl CommandScanner {
         }
     }
 
-    /// Notes a variable that is set in front of a command or alone.
-    fn assign(&mut self, word: &str) {
+    /// Notes a variable that is set, for the rest of the line if it is set alone.
+    fn assign(&mut self, word: &str, is_alone: bool) {
         let Some((name, value)) = known_words::assignment(word) else { return };
         let makes_folder = |it: &SimpleCommand| it.program() == "mktemp";
         let is_temporary = value == SUBSTITUTED && self.found.last().is_some_and(makes_folder);
@@ -75,15 +75,19 @@ impl CommandScanner {
         if value.contains([' ', '\t', '\n']) {
             self.hand_on(value.to_owned());
         }
-        self.assigned.push((name.to_owned(), value.to_owned()));
+        if is_alone {
+            self.assigned.push((name.to_owned(), value.to_owned()));
+        }
     }
 
     /// Adds words that could be a command, and every command that it could start.
     fn add(&mut self, mut words: Vec<Word>, redirects: Vec<Redirect>, depth: usize) {
         let is_prefix = |it: &Word| known_words::is_reserved(&it.text) || is_assignment(&it.text);
         let start = words.iter().position(|it| !is_prefix(it)).unwrap_or(words.len());
+        // In front of a command an assignment changes nothing in the words of that command.
+        let is_alone = start == words.len();
         for word in words.drain(..start) {
-            self.assign(&word.text);
+            self.assign(&word.text, is_alone);
         }
         without_substitution(&mut words);
         if let [list] = words.as_slice()

@@ -8,6 +8,8 @@ use super::{SimpleCommand, Word};
 const SETTERS: WordList = "read mapfile readarray getopts eval source . unset let select printf";
 /// Those that set the variables among their arguments.
 const DECLARATIONS: WordList = "export declare typeset local readonly";
+/// Variables that have a value in any case, which a subshell that sets them does not change.
+const INHERITED: WordList = "HOME PWD OLDPWD USER LOGNAME TMPDIR";
 /// How many commands may take the place of one, and how often values may contain variables.
 const MAX_VARIANTS: usize = 16;
 const MAX_ROUNDS: usize = 4;
@@ -22,7 +24,8 @@ pub(super) fn resolve(
     let sets_any = |it: &str| is_in(SETTERS, it) || it.contains("+=") || it.contains("]=");
     let has_setter = commands.iter().any(|it| sets_any(it.program()));
     let own = assigned.iter().map(|(name, value)| (name.as_str(), value.clone()));
-    let values: Vec<_> = own.chain(commands.iter().flat_map(set_by)).collect();
+    let all = own.chain(commands.iter().flat_map(set_by));
+    let values: Vec<_> = all.filter(|it| !is_in(INHERITED, it.0)).collect();
     if has_setter || values.is_empty() {
         return commands;
     }
@@ -42,7 +45,8 @@ pub(super) fn resolve(
 
 /// A command with the values of the variables that have only one.
 pub(super) fn with_values(command: &SimpleCommand, assigned: &[(String, String)]) -> SimpleCommand {
-    let values: Vec<_> = assigned.iter().map(|it| (it.0.as_str(), it.1.clone())).collect();
+    let own = assigned.iter().filter(|it| !is_in(INHERITED, &it.0));
+    let values: Vec<_> = own.map(|it| (it.0.as_str(), it.1.clone())).collect();
     match variants(command, &values).as_slice() {
         [only] => only.clone(),
         _ => command.clone(),

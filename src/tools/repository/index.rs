@@ -32,7 +32,7 @@ pub(super) fn submodules(index: &[u8], name_bytes: usize) -> Result<Vec<PathBuf>
 
 /// The paths of the files whose names tell that they hold secrets.
 pub(super) fn secrets(index: &[u8], name_bytes: usize) -> Result<Vec<PathBuf>, GitIndexError> {
-    read(index, name_bytes, |it| it.is_secret()).ok_or(GitIndexError)
+    read(index, name_bytes, is_secret).ok_or(GitIndexError)
 }
 
 /// Those of them that git assumes to be unchanged.
@@ -40,7 +40,7 @@ pub(super) fn unchanged_secrets(
     index: &[u8],
     name_bytes: usize,
 ) -> Result<Vec<PathBuf>, GitIndexError> {
-    let is_wanted = |it: &Entry<'_>| it.is_unchanged && it.is_secret();
+    let is_wanted = |it: &Entry<'_>| it.is_unchanged && is_secret(it);
     read(index, name_bytes, is_wanted).ok_or(GitIndexError)
 }
 
@@ -52,15 +52,11 @@ struct Entry<'a> {
     path: &'a [u8],
 }
 
-impl Entry<'_> {
-    fn is_secret(&self) -> bool {
-        let path = std::str::from_utf8(self.path);
-        let is_secret = path.map_or_else(
-            |_| is_secret_path(&to_path(self.path)),
-            |it| is_secret_path(Path::new(it)),
-        );
-        self.mode != SUBMODULE_MODE && is_secret
-    }
+fn is_secret(entry: &Entry<'_>) -> bool {
+    let path = std::str::from_utf8(entry.path);
+    let is_secret = path
+        .map_or_else(|_| is_secret_path(&to_path(entry.path)), |it| is_secret_path(Path::new(it)));
+    entry.mode != SUBMODULE_MODE && is_secret
 }
 
 /// The paths of the entries that are wanted.

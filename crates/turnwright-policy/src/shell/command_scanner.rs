@@ -20,6 +20,7 @@ pub(super) fn scan(line: &str) -> Script {
         texts: vec![(line.to_owned(), 0, ShellFolder::start())],
         found: Vec::new(),
         handed_on: Vec::new(),
+        data: Vec::new(),
         assigned: Vec::new(),
         folder: ShellFolder::start(),
         budget: MAX_RESULT_BYTES,
@@ -29,8 +30,12 @@ pub(super) fn scan(line: &str) -> Script {
         let mut text = TextReader::new(&text, depth, scan.found.len());
         text.read(&mut scan);
     }
+    let mut texts = scan.handed_on;
+    if scan.found.iter().any(here_document::runs_text) {
+        texts.append(&mut scan.data);
+    }
     let commands = line_variables::resolve(scan.found, &scan.assigned);
-    Script { commands, ambiguity: None, texts: scan.handed_on }
+    Script { commands, ambiguity: None, texts }
 }
 
 struct CommandScanner {
@@ -39,6 +44,8 @@ struct CommandScanner {
     found: Vec<SimpleCommand>,
     /// Text that programs get which may take it for commands.
     handed_on: Vec<String>,
+    /// Here-documents for programs that do not run them. Another command of the line may.
+    data: Vec<String>,
     /// The variables that are set, with their values.
     assigned: Vec<(String, String)>,
     /// The folder in which the next command runs.
@@ -527,7 +534,9 @@ impl<'a> TextReader<'a> {
     fn here_delimiter(&mut self) {
         let rest = self.rest.as_str().trim_start_matches('-').trim_start_matches([' ', '\t']);
         let is_end = |it: char| it.is_whitespace() || ";&|<>()".contains(it);
-        let end = rest.find(is_end).unwrap_or(rest.len());
+        let quoted = ['"', '\''].into_iter().find(|it| rest.starts_with(*it));
+        let closing = quoted.and_then(|it| rest[1..].find(it)).map_or(0, |it| it + 2);
+        let end = rest[closing..].find(is_end).map_or(rest.len(), |it| closing + it);
         let (word, after) = rest.split_at(end);
         let text = word.replace(['\'', '"', '\\'], "");
         self.here_delimiters.push(HereDelimiter { is_quoted: text.len() < word.len(), text });
@@ -555,6 +564,7 @@ impl<'a> TextReader<'a> {
             match here_document::reader(readers, around) {
                 Reader::Shell => scan.scan_later(text.to_owned(), self.depth),
                 Reader::Unknown => scan.hand_on(text.to_owned()),
+                Reader::Data if scan.spend(text.len()) => scan.data.push(text.to_owned()),
                 Reader::Data => {}
             }
             if !end.is_quoted && text.contains(['$', '`']) {

@@ -30,6 +30,15 @@ pub(super) fn reader<'a>(
     by_commands.max(around.map(|it| reader_around(it.0, it.1)).max().unwrap_or(Reader::Data))
 }
 
+/// True for a command that may run text which another one has stored or passed on: a shell, `eval`, or a program
+/// whose name is not known.
+pub(super) fn runs_text(command: &SimpleCommand) -> bool {
+    let name = args::name(command.program());
+    let is_unknown = command.program().contains('$') || command.program().is_empty();
+    let is_shell = || programs::find(name).starts == Starts::Shell || is_shell_with_input(command);
+    !command.words.is_empty() && (name == "eval" || is_unknown || is_shell())
+}
+
 fn reader_of(command: &SimpleCommand) -> Reader {
     let name = args::name(command.program());
     let starts = programs::find(name).starts;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{repository, toolchain};
-use turnwright_policy::shell::{self, NamedFile};
+use turnwright_policy::shell::{self, KeptFiles, NamedFile};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 use turnwright_workspace::exec::{Environment, dialect};
 use turnwright_workspace::files::Roots;
@@ -81,14 +81,57 @@ pub(super) fn uncertainty_of(
     None
 }
 
+/// The files with secrets whose content git would show although the line does not name them, because they are
+/// tracked: `git diff`, `git log -p`. Reads the disk.
+pub(super) fn kept_secrets(
+    script: &shell::Script,
+    workdir: &Path,
+    roots: &Roots,
+) -> Vec<ResolvedPath> {
+    let mut found = Vec::new();
+    for simple in script.commands.iter().filter(|_| script.ambiguity.is_none()) {
+        let Some(shown) = shell::classify(simple).shows_kept else { continue };
+        let folder = simple.folder.as_ref().map(|it| real_path(workdir.join(it)));
+        let Some(Ok(folder)) = folder else { continue };
+        let paths = limiting_paths(&shown, &folder);
+        let is_shown =
+            |it: &PathBuf| paths.is_empty() || paths.iter().any(|path| it.starts_with(path));
+        found.extend(
+            repository::tracked_secrets(&folder, shown.only_assumed_unchanged)
+                .into_iter()
+                .filter(is_shown),
+        );
+    }
+    found.sort();
+    found.dedup();
+    let is_inside = |it: &Path| roots.folders().any(|root| it.starts_with(root));
+    let scope = |it: &Path| if is_inside(it) { PathScope::Workspace } else { PathScope::Outside };
+    // What git keeps under a name is shown whatever the name leads to now.
+    found.into_iter().map(|path| ResolvedPath { scope: scope(&path), path }).collect()
+}
+
+/// The paths to which a command limits what git shows; none if it shows everything. In front of `--`, git
+/// takes a word for a path only if there is such a file, and refuses one that may be a revision, too.
+fn limiting_paths(shown: &KeptFiles, folder: &Path) -> Vec<PathBuf> {
+    let is_pattern = |it: &&String| it.starts_with(':') || it.contains(['*', '?', '[', '\\']);
+    if shown.paths.iter().any(|it| is_pattern(&it)) {
+        return Vec::new();
+    }
+    let exists = |it: &&String| !is_pattern(it) && folder.join(it).symlink_metadata().is_ok();
+    let named = shown.operands.iter().filter(exists).chain(&shown.paths);
+    named.map(|it| repository::without_dots(&folder.join(it))).collect()
+}
+
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.
 pub(crate) fn command_line_effects(line: &str, roots: &Roots) -> Vec<Effect> {
     let workdir = roots.resolve(".");
     let command = shell::command(line, &workdir.path, dialect());
     let named = paths_in_script(&command.script, Path::new("."), None);
     let targets: Vec<_> = named.iter().map(|it| roots.resolve(it.path())).collect();
-    let uncertainty = uncertainty_of(&command.script, &workdir.path, &Environment::default());
-    effects(command, &workdir, None, uncertainty, named.into_iter().zip(targets))
+    let mut command = command;
+    command.uncertainty = uncertainty_of(&command.script, &workdir.path, &Environment::default());
+    command.reads = kept_secrets(&command.script, &workdir.path, roots);
+    effects(command, &workdir, None, named.into_iter().zip(targets))
 }
 
 impl CommandPath {
@@ -100,12 +143,11 @@ impl CommandPath {
     }
 }
 
-/// The effects of a line whose paths are resolved.
+/// The effects of a line whose paths are resolved. `command` has what the disk tells about it.
 pub(super) fn effects(
     mut command: ShellCommand,
     workdir: &ResolvedPath,
     escalate: Option<&str>,
-    uncertainty: Option<String>,
     touched: impl Iterator<Item = (CommandPath, ResolvedPath)>,
 ) -> Vec<Effect> {
     if workdir.scope != PathScope::Workspace {
@@ -113,7 +155,6 @@ pub(super) fn effects(
         // is information that needs a permission, too.
         command.reads.push(workdir.clone());
     }
-    command.uncertainty = uncertainty;
     command.extra_access = match escalate {
         Some(NETWORK) => ExtraAccess::Network,
         Some(FULL) => ExtraAccess::Unsandboxed,

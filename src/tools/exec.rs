@@ -67,6 +67,9 @@ pub(super) struct ExecArgs {
     /// Why the command may run more than its words tell; set by [`Tool::inspect`].
     #[serde(skip)]
     uncertainty: Option<String>,
+    /// The tracked files with secrets that git would show; set by [`Tool::inspect`].
+    #[serde(skip)]
+    kept_secrets: Vec<ResolvedPath>,
     /// The command line, parsed once for each call.
     #[serde(skip)]
     script: OnceLock<Arc<Script>>,
@@ -120,9 +123,12 @@ impl Tool for Exec {
     }
 
     fn inspect(&self, args: &mut ExecArgs, targets: &[ResolvedPath], env: &ToolEnv) {
-        args.uncertainty = targets.first().and_then(|it| {
-            command::uncertainty_of(args.script(), &it.path, &env.command_environment)
-        });
+        let Some(workdir) = targets.first() else { return };
+        let (script, roots) = (args.script(), env.files.roots());
+        let kept_secrets = command::kept_secrets(script, &workdir.path, roots);
+        args.uncertainty =
+            command::uncertainty_of(args.script(), &workdir.path, &env.command_environment);
+        args.kept_secrets = kept_secrets;
     }
 
     fn view(&self, args: &ExecArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -142,8 +148,11 @@ impl Tool for Exec {
     fn effects(&self, args: &ExecArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
         let Some((workdir, targets)) = targets.split_first() else { return Vec::new() };
         let touched = args.named_paths().into_iter().zip(targets.iter().cloned());
-        let command = ShellCommand::new(&args.command, &workdir.path, Arc::clone(args.script()));
-        command::effects(command, workdir, args.escalate(), args.uncertainty.clone(), touched)
+        let mut command =
+            ShellCommand::new(&args.command, &workdir.path, Arc::clone(args.script()));
+        command.uncertainty.clone_from(&args.uncertainty);
+        command.reads.clone_from(&args.kept_secrets);
+        command::effects(command, workdir, args.escalate(), touched)
     }
 
     async fn preview(

@@ -77,8 +77,26 @@ fn foreign_data(found: &GitRepository) -> Option<String> {
     borrows.then(|| "it borrows the content of another repository (alternates)".to_owned())
 }
 
+/// The files with secrets that the index of the repository around this real folder lists, or only those that git
+/// assumes to be unchanged. Reads the disk.
+pub(super) fn tracked_secrets(folder: &Path, only_assumed_unchanged: bool) -> Vec<PathBuf> {
+    let found = folder.ancestors().map(GitRepository::at).find_map(Result::transpose);
+    let Some(Ok(found)) = found else { return Vec::new() };
+    // An index that is not understood is a reason to ask, which `untrusted_config` gives.
+    let read = if only_assumed_unchanged { index::unchanged_secrets } else { index::secrets };
+    let secrets = read_index(&found, read).unwrap_or_default();
+    secrets.into_iter().map(|it| found.top.join(it)).collect()
+}
+
 /// The paths of the submodules in the index; `None` if it is not understood.
 fn submodules(found: &GitRepository) -> Option<Vec<PathBuf>> {
+    read_index(found, index::submodules)
+}
+
+type IndexReader = fn(&[u8], usize) -> Result<Vec<PathBuf>, index::GitIndexError>;
+
+/// Paths in the index; `None` if it is not understood.
+fn read_index(found: &GitRepository, read: IndexReader) -> Option<Vec<PathBuf>> {
     let index = found.git.join("index");
     let Ok(metadata) = fs::metadata(&index) else { return Some(Vec::new()) };
     if !metadata.is_file() || metadata.len() > MAX_INDEX_BYTES {
@@ -90,7 +108,7 @@ fn submodules(found: &GitRepository) -> Option<Vec<PathBuf>> {
     let has_long_names = settings
         .iter()
         .any(|it| it.key == "extensions.objectformat" && it.value.as_deref() == Some("sha256"));
-    index::submodules(&bytes, if has_long_names { 32 } else { 20 }).ok()
+    read(&bytes, if has_long_names { 32 } else { 20 }).ok()
 }
 
 /// The folder that the working trees of a repository share; `None` if its name is not understood.
@@ -241,7 +259,7 @@ pub(crate) fn obeyed_paths(folder: &Path, user_files: &[PathBuf]) -> Vec<String>
 }
 
 /// A path with `.` and `..` resolved by the names alone.
-fn without_dots(path: &Path) -> PathBuf {
+pub(super) fn without_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {

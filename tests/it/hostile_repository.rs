@@ -131,6 +131,103 @@ fn git_commands_without_a_permission_request_run_no_program_of_the_repository() 
     }
 }
 
+/// A repository that tracks a secret, with changes that are staged, that are not, and that are stashed.
+fn repository_with_secret() -> TestAgentBuilder {
+    TestAgent::builder()
+        .file(".env", "SECRET=canary-first\n")
+        .file("src/main.rs", "fn main() {}\n")
+        .file("src/lib.rs", "fn lib() {}\n")
+}
+
+fn keep_secret(folder: &Path) {
+    let change = |text: &str| {
+        std::fs::write(folder.join(".env"), format!("SECRET=canary-{text}\n")).unwrap();
+        std::fs::write(folder.join("src/main.rs"), format!("fn {text}() {{}}\n")).unwrap();
+    };
+    let author = ["-c", "user.name=a", "-c", "user.email=a@b"];
+    git(folder, &["init", "-q"]);
+    git(folder, &["add", "."]);
+    git(folder, &[&author[..], &["commit", "-q", "-m", "first"]].concat());
+    change("stashed");
+    git(folder, &[&author[..], &["stash", "-q"]].concat());
+    change("staged");
+    git(folder, &["add", "."]);
+    change("last");
+}
+
+#[test]
+fn git_shows_the_content_of_a_tracked_secret_only_after_a_question() {
+    let asked = [
+        "git diff",
+        "git diff --cached",
+        "git diff HEAD -- .",
+        "git diff -- src .env",
+        "cd src && git diff",
+        "git diff --stat -p",
+        "git show",
+        "git show HEAD",
+        "git log -p",
+        "git log --cc -2",
+        "git stash show -p",
+        "git diff-index -p HEAD",
+    ];
+    let silent = [
+        "git diff --stat",
+        "git diff --name-only HEAD",
+        "git diff -- src",
+        "git diff HEAD src/main.rs",
+        "cd src && git diff -- main.rs",
+        "git status",
+        "git log --oneline",
+        "git show --stat HEAD",
+        "git show HEAD:src/main.rs",
+        "git stash list",
+        "git blame src/lib.rs",
+    ];
+    for (lines, questions) in [(&asked[..], asked.len()), (&silent[..], 0)] {
+        let calls: Vec<_> =
+            lines.iter().map(|it| call("exec", &json!({ "command": it }))).collect();
+        let replies = json!([calls, says("Done.")]);
+        let mut agent = repository_with_secret().model(replies).permission("reject_once").start();
+        keep_secret(agent.workspace());
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert_eq!(cards::questions(&agent), questions, "{lines:?}");
+        let log: String = agent.log.iter().map(Value::to_string).collect();
+        assert!(!log.contains("canary-"), "git has disclosed a secret");
+    }
+}
+
+/// Git searches what it keeps of a file that it assumes to be unchanged.
+#[test]
+fn git_searches_a_kept_secret_only_after_a_question() {
+    for (is_assumed, questions) in [(false, 0), (true, 1)] {
+        let line = calls("exec", &json!({ "command": "git grep SECRET" }));
+        let replies = json!([line, says("Done.")]);
+        let mut agent = repository_with_secret().model(replies).permission("reject_once").start();
+        keep_secret(agent.workspace());
+        if is_assumed {
+            git(agent.workspace(), &["update-index", "--assume-unchanged", ".env"]);
+        }
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert_eq!(cards::questions(&agent), questions, "{is_assumed}");
+        let log: String = agent.log.iter().map(Value::to_string).collect();
+        assert!(!log.contains("canary-"), "git has disclosed a secret");
+    }
+}
+
+#[test]
+fn a_yes_to_a_tracked_secret_holds_for_the_session_and_for_that_file() {
+    let line = |it: &str| calls("exec", &json!({ "command": it }));
+    let replies = [line("git diff"), line("git diff --cached"), line("git show"), says("Done.")];
+    let mut agent =
+        repository_with_secret().model(json!(replies)).permission("allow_always").start();
+    keep_secret(agent.workspace());
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(cards::questions(&agent), 1);
+    let log: String = agent.log.iter().map(Value::to_string).collect();
+    assert!(log.contains("canary-last") && log.contains("canary-first"), "{log}");
+}
+
 #[test]
 fn git_in_a_folder_that_looks_like_a_repository_runs_no_trap() {
     let line = json!({ "command": "cd docs && git status && git log" });

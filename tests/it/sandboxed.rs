@@ -63,6 +63,19 @@ fn auto_mode_can_write_only_in_the_project() {
 }
 
 #[test]
+fn a_command_that_the_sandbox_has_stopped_is_not_run_again() {
+    if !has_sandbox("a_command_that_the_sandbox_has_stopped_is_not_run_again") {
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    let command = format!("echo run >> runs.txt; touch {}/x", outside.path().display());
+    let (agent, result) = unasked(auto(), &command);
+    assert!(result.contains("[sandbox: "), "{result}");
+    assert_eq!(std::fs::read_to_string(agent.path("runs.txt")).unwrap(), "run\n");
+    assert!(!outside.path().join("x").exists());
+}
+
+#[test]
 fn the_temporary_folder_is_private_and_deleted_with_the_session() {
     if !has_sandbox("the_temporary_folder_is_private_and_deleted_with_the_session") {
         return;

@@ -11,6 +11,9 @@ pub struct Script {
     /// Why the line does more than `commands`, or may do so; `None` if `commands` is all that it
     /// does.
     pub ambiguity: Option<String>,
+    /// Text of an ambiguous line that a program gets as its input or as the value of a variable. The program
+    /// may take it for a command.
+    pub texts: Vec<String>,
 }
 
 /// One program with its arguments. Wrappers in front of it, such as `nohup` or `timeout 9`, are

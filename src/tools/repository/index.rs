@@ -1,6 +1,8 @@
-//! Reads from a git index which entries are submodules, in the format of `gitformat-index(5)`. Pure.
+//! Reads from a git index which files and submodules it lists, in the format of `gitformat-index(5)`. Pure.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use turnwright_types::effect::is_secret_path;
 
 /// The mode of an entry that is a commit of another repository.
 const SUBMODULE_MODE: u32 = 0o160_000;
@@ -9,6 +11,10 @@ const HEADER_BYTES: usize = 12;
 const MODE_OFFSET: usize = 24;
 /// The bytes of an entry before the object name.
 const STAT_BYTES: usize = 40;
+/// The flag of a file that git assumes to be unchanged.
+const ASSUME_UNCHANGED: u16 = 0x8000;
+/// The same among the further flags, for a file that is not in the working tree.
+const SKIP_WORKTREE: u16 = 0x4000;
 /// The flag for two more bytes of flags.
 const EXTENDED: u16 = 0x4000;
 /// The extension for an index whose entries are in another file.
@@ -21,10 +27,44 @@ pub(super) struct GitIndexError;
 /// The paths of the submodules, relative to the top of the working tree. `name_bytes` is the length of
 /// an object name: 20 for SHA-1, 32 for SHA-256.
 pub(super) fn submodules(index: &[u8], name_bytes: usize) -> Result<Vec<PathBuf>, GitIndexError> {
-    read(index, name_bytes).ok_or(GitIndexError)
+    read(index, name_bytes, |it| it.mode == SUBMODULE_MODE).ok_or(GitIndexError)
 }
 
-fn read(index: &[u8], name_bytes: usize) -> Option<Vec<PathBuf>> {
+/// The paths of the files whose names tell that they hold secrets.
+pub(super) fn secrets(index: &[u8], name_bytes: usize) -> Result<Vec<PathBuf>, GitIndexError> {
+    read(index, name_bytes, is_secret).ok_or(GitIndexError)
+}
+
+/// Those of them that git assumes to be unchanged.
+pub(super) fn unchanged_secrets(
+    index: &[u8],
+    name_bytes: usize,
+) -> Result<Vec<PathBuf>, GitIndexError> {
+    let is_wanted = |it: &Entry<'_>| it.is_unchanged && is_secret(it);
+    read(index, name_bytes, is_wanted).ok_or(GitIndexError)
+}
+
+/// A file or a submodule.
+struct Entry<'a> {
+    mode: u32,
+    /// Whether git takes the file in the working tree for unchanged, or does not look at it.
+    is_unchanged: bool,
+    path: &'a [u8],
+}
+
+fn is_secret(entry: &Entry<'_>) -> bool {
+    let path = std::str::from_utf8(entry.path);
+    let is_secret = path
+        .map_or_else(|_| is_secret_path(&to_path(entry.path)), |it| is_secret_path(Path::new(it)));
+    entry.mode != SUBMODULE_MODE && is_secret
+}
+
+/// The paths of the entries that are wanted.
+fn read(
+    index: &[u8],
+    name_bytes: usize,
+    is_wanted: impl Fn(&Entry<'_>) -> bool,
+) -> Option<Vec<PathBuf>> {
     let (header, mut rest) = index.split_at_checked(HEADER_BYTES)?;
     let version = u32_at(header, 4)?;
     if !header.starts_with(b"DIRC") || !(2..=4).contains(&version) {
@@ -36,6 +76,10 @@ fn read(index: &[u8], name_bytes: usize) -> Option<Vec<PathBuf>> {
         let flags_at = STAT_BYTES + name_bytes;
         let flags = u16::from_be_bytes(rest.get(flags_at..flags_at + 2)?.try_into().ok()?);
         let mut at = flags_at + if flags & EXTENDED == 0 { 2 } else { 4 };
+        let more =
+            if flags & EXTENDED == 0 { [0, 0] } else { rest.get(at - 2..at)?.try_into().ok()? };
+        let is_skipped = u16::from_be_bytes(more) & SKIP_WORKTREE != 0;
+        let is_unchanged = flags & ASSUME_UNCHANGED != 0 || is_skipped;
         if version == 4 {
             let (dropped, length) = variable_length(rest.get(at..)?)?;
             path.truncate(path.len().checked_sub(dropped)?);
@@ -48,7 +92,7 @@ fn read(index: &[u8], name_bytes: usize) -> Option<Vec<PathBuf>> {
         // Up to version 3 an entry is filled up to a multiple of eight bytes, by at least one.
         let end = at + length + 1;
         rest = rest.get(if version == 4 { end } else { end.next_multiple_of(8) }..)?;
-        if mode == SUBMODULE_MODE {
+        if is_wanted(&Entry { mode, is_unchanged, path: &path }) {
             found.push(to_path(&path));
         }
     }
@@ -112,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_submodules_of_every_version_are_found() {
+    fn the_submodules_and_secrets_of_every_version_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path();
         if !git(top, &["init", "-q"]) {
@@ -120,7 +164,9 @@ mod tests {
             return;
         }
         let commit = "160000,1234567890123456789012345678901234567890,";
-        for name in ["a", "deep/er/file", "deep/er/filed", "z"] {
+        for name in
+            ["a", "app/.env", ".env.example", "deep/er/file", "deep/er/filed", "key.pem", "z"]
+        {
             std::fs::create_dir_all(top.join(name).parent().unwrap()).unwrap();
             std::fs::write(top.join(name), name).unwrap();
         }
@@ -133,11 +179,20 @@ mod tests {
         }
         // An entry with extended flags.
         assert!(git(top, &["update-index", "--skip-worktree", "a"]));
-        let read = || submodules(&std::fs::read(top.join(".git/index")).unwrap(), 20);
+        let index = || std::fs::read(top.join(".git/index")).unwrap();
+        let read = || submodules(&index(), 20);
         for version in ["2", "3", "4"] {
             assert!(git(top, &["update-index", "--index-version", version]));
             assert_eq!(read(), Ok(vec!["deep/er/sub".into(), "zz".into()]), "{version}");
+            let found = secrets(&index(), 20);
+            assert_eq!(found, Ok(vec!["app/.env".into(), "key.pem".into()]), "{version}");
         }
+        assert_eq!(unchanged_secrets(&index(), 20), Ok(Vec::new()));
+        assert!(git(top, &["update-index", "--assume-unchanged", "key.pem", "z"]));
+        assert_eq!(unchanged_secrets(&index(), 20), Ok(vec!["key.pem".into()]));
+        assert!(git(top, &["update-index", "--skip-worktree", "app/.env"]));
+        let both = vec!["app/.env".into(), "key.pem".into()];
+        assert_eq!(unchanged_secrets(&index(), 20), Ok(both));
         assert!(git(top, &["update-index", "--split-index"]));
         assert_eq!(read(), Err(GitIndexError));
     }

@@ -56,14 +56,17 @@ fn is_same_program(wanted: &str, given: &str) -> bool {
     wanted == given || name(wanted).eq_ignore_ascii_case(name(given))
 }
 
-/// True if a word is the wanted one, or a glob that could expand to it.
+/// True if a word is the wanted one, or a glob or a variable that could expand to it.
 fn may_be_word(wanted: &str, word: &Word) -> bool {
-    if wanted == word.text || !word.is_glob {
+    let has_variable = word.text.contains('$');
+    if wanted == word.text || !word.is_glob && !has_variable {
         return wanted == word.text;
     }
-    let wildcards = ['*', '?', '['];
+    let wildcards = ['*', '?', '[', '$'];
     let start = word.text.split(wildcards).next().unwrap_or_default();
     let end = word.text.rsplit(['*', '?', ']']).next().unwrap_or_default();
+    // Where the name of a variable ends does not matter: too much is matched rather than too little.
+    let end = if has_variable { "" } else { end };
     wanted.starts_with(start) && wanted.ends_with(end)
 }
 
@@ -171,8 +174,8 @@ mod tests {
             (
                 "git push",
                 "git push; git push -f; git -C dir push; git --no-pager push; git -c a=b -C d push; \
-                 git p*~; git *~; git …; git -C …; /usr/bin/git push",
-                "git; git commit -m push; git status push; git -C dir log push; git a*~; git add …",
+                 git p*~; git *~; git …; git -C …; /usr/bin/git push; git $x; git -C a $x; git p$x; git $()",
+                "git; git commit -m push; git status push; git -C dir log push; git a*~; git add …; git log $x; git a$x",
             ),
             (
                 "git remote add",

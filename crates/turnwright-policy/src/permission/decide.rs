@@ -12,7 +12,7 @@ use super::decision::{Decision, Finding, Reason, Verdict};
 use super::mode::Mode;
 use super::policy_rules::PolicyRules;
 use super::rule::{Rule, RuleAction};
-use crate::shell::{self, Classification, Script, SimpleCommand};
+use crate::shell::{self, Classification, Ruin, Script, SimpleCommand};
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, ShellCommand, is_secret_path,
 };
@@ -200,15 +200,28 @@ impl Decider<'_> {
         }
         for (index, simple) in script.commands.iter().enumerate() {
             let class = shell::classify(simple);
-            let ruling = self.simple_command(simple, &class, command, is_granted);
+            let home = self.policy.bases.home.as_deref();
+            let ruling = match shell::ruin(&script, index, &command.workdir, home) {
+                Some(Ruin::Certain(what)) => (Verdict::Deny, Reason::Catastrophic(what)),
+                Some(Ruin::Possible(what)) => self.possible_ruin(what, simple),
+                None => self.simple_command(simple, &class, command, is_granted),
+            };
             // In a line that is not understood, the commands that were found can only make it
             // worse.
             if script.ambiguity.is_none() || ruling.0 != Verdict::Allow {
                 self.add(Some(index), ruling);
             }
         }
+        let multiplies = shell::multiplies_itself(&command.line);
+        let multiplies =
+            multiplies.then_some("starts itself again and again until the system stops");
+        if let Some(what) = shell::text_that_ruins(&script).or(multiplies) {
+            let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
+            self.add(None, (verdict, Reason::Destructive(what)));
+        }
         for target in &command.reads {
-            let ruling = match self.read(target, None) {
+            let exact = Effect::Read(target.clone());
+            let ruling = match self.read(target, Some(&exact)) {
                 (Verdict::Ask, _) if is_granted => continue,
                 // In auto mode a command may read whatever the sandbox lets it read.
                 (Verdict::Ask, Reason::OutsideWorkspace) if self.mode == Mode::Auto => continue,
@@ -268,9 +281,6 @@ impl Decider<'_> {
         command: &ShellCommand,
         is_granted: bool,
     ) -> Ruling {
-        if let Some(what) = class.catastrophe {
-            return (Verdict::Deny, Reason::Catastrophic(what));
-        }
         let default = self.default_for_command();
         // The settings of the repository, or a toolchain file, may make it run another program.
         let is_chosen =
@@ -293,6 +303,13 @@ impl Decider<'_> {
             default => default,
         };
         self.apply_rules(|it| it.matches_command(simple), None, always_ask, default)
+    }
+
+    /// A command that could ruin the system is asked about, whatever was allowed.
+    fn possible_ruin(&self, what: &'static str, simple: &SimpleCommand) -> Ruling {
+        let reason = Some(Reason::Destructive(what));
+        let default = self.default_for_command();
+        self.apply_rules(|it| it.matches_command(simple), None, reason, default)
     }
 
     /// Without a sandbox, a command may read any file that its words do not name.

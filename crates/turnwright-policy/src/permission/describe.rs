@@ -233,7 +233,7 @@ impl QuestionText<'_> {
                 let place =
                     |it: &ResolvedPath| markdown_code(&display_path(&it.path, &self.policy.bases));
                 let places: Vec<_> = secrets.map(place).collect();
-                format!("⚠ reads {}: {}", places.join(", "), why())
+                format!("⚠ reads {}: {}", join_list(&places), why())
             }
             // Listed at the end.
             Reason::OutsideWorkspace if finding.verdict == Verdict::Ask => return None,

@@ -8,7 +8,9 @@ use super::decision::{Decision, Finding, Reason, Verdict};
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use super::{Grants, Mode, PolicyRules};
 use crate::shell::{self, SimpleCommand};
-use turnwright_types::effect::{Effect, PathScope, RemoteCall, ResolvedPath, escape_hidden_line};
+use turnwright_types::effect::{
+    Effect, PathScope, RemoteCall, ResolvedPath, escape_hidden_line, is_secret_path,
+};
 
 /// The maximum length of a server's or tool's name in a rule, in bytes.
 const MAX_NAME_BYTES: usize = 200;
@@ -104,6 +106,13 @@ impl LastingGrant {
                 // A pattern would let the program read there forever, which is more than was asked.
                 None if finding.reason == Reason::OutsideWorkspace => {
                     self.add_exact(effect, "exactly this command");
+                }
+                // The files that it reads, whatever command does so.
+                None if finding.reason == Reason::SecretPath => {
+                    for target in command.reads.iter().filter(|it| is_secret_path(&it.path)) {
+                        let name = format!("read({})", shown(target)?);
+                        self.add_exact(&Effect::Read(target.clone()), &name);
+                    }
                 }
                 None => return None,
             },

@@ -31,6 +31,8 @@ mod rule_error;
 mod rule_loader;
 mod rule_parser;
 mod rule_store;
+#[cfg(test)]
+mod ruinous_tests;
 
 use std::path::PathBuf;
 

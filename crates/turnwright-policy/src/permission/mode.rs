@@ -73,7 +73,7 @@ impl Mode {
                  there is no sandbox here"
             }
             (Mode::Full, _) => {
-                "Does everything without the sandbox; asks only about protected files"
+                "Does everything without the sandbox; asks only about protected files, secrets and what could ruin the system"
             }
         }
     }

@@ -251,7 +251,7 @@ mod tests {
             simple
         };
         let ambiguity = line.contains('$').then(|| "a variable".to_owned());
-        Script { commands: line.split("&&").map(simple).collect(), ambiguity }
+        Script { commands: line.split("&&").map(simple).collect(), ambiguity, ..Script::default() }
     }
 
     fn load_sample(specs: &[RuleSpec<'_>]) -> (Vec<String>, Vec<String>) {

@@ -57,6 +57,7 @@ pub(super) fn scan(line: &str) -> Vec<SimpleCommand> {
     // A line for another shell may be among the arguments. What it redirects would be misread.
     all.extend(
         command_scanner::scan(line)
+            .commands
             .into_iter()
             .map(|it| SimpleCommand { redirects: Vec::new(), ..it }),
     );

@@ -1,55 +1,55 @@
 //! Finds everything that could be a command in an ambiguous line, at any depth. The result is used
 //! for denying, so it rather contains too much than too little.
 
-use std::path::PathBuf;
-
 use super::args::started_by_git;
+use super::here_document::Reader;
 use super::lexer::Ambiguity;
 use super::parser::redirect;
 use super::programs::{self, Starts};
-use super::{Redirect, SimpleCommand, Word, catastrophic, known_words};
+use super::shell_folder::{ShellFolder, changes_folder};
+use super::{Redirect, Script, SimpleCommand, Word, here_document, known_words, line_variables};
 
 /// The maximum size of the result in bytes, counting each word as often as it is part of a command.
 const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
 /// The maximum depth of lines within lines. Brackets may be nested eight times as deep.
 const MAX_DEPTH: usize = 8;
 
-/// All commands that can be found in a line.
-pub(super) fn scan(line: &str) -> Vec<SimpleCommand> {
-    let mut scan =
-        CommandScanner { texts: Vec::new(), found: Vec::new(), budget: MAX_RESULT_BYTES };
-    scan.texts.push((line.to_owned(), 0));
-    while let Some((text, depth)) = scan.texts.pop() {
-        let mut text = TextReader::new(&text, depth);
+/// All commands that can be found in a line, and its other text that could be commands.
+pub(super) fn scan(line: &str) -> Script {
+    let mut scan = CommandScanner {
+        texts: vec![(line.to_owned(), 0, ShellFolder::start())],
+        found: Vec::new(),
+        handed_on: Vec::new(),
+        data: Vec::new(),
+        assigned: Vec::new(),
+        folder: ShellFolder::start(),
+        budget: MAX_RESULT_BYTES,
+    };
+    while let Some((text, depth, folder)) = scan.texts.pop() {
+        scan.folder = folder;
+        let mut text = TextReader::new(&text, depth, scan.found.len());
         text.read(&mut scan);
     }
-    set_folders(&mut scan.found);
-    scan.found
-}
-
-/// Sets the folder in which each command runs, relative to that of the line, as far as the commands
-/// before it tell. The order is that of the text, except for lines within lines.
-fn set_folders(commands: &mut [SimpleCommand]) {
-    let (mut folder, mut is_in_home) = (Some(PathBuf::new()), false);
-    for simple in commands {
-        simple.folder.clone_from(&folder);
-        simple.is_in_home = is_in_home;
-        if matches!(simple.program(), "cd" | "chdir" | "pushd" | "popd") {
-            let mut targets = simple.argv().skip(1).filter(|it| *it != "--");
-            let target = targets.next();
-            folder = target.filter(|it| it.starts_with('/')).map(PathBuf::from);
-            is_in_home = match target {
-                None => simple.program() == "cd",
-                Some(target) => catastrophic::is_home(target, None),
-            };
-        }
+    let mut texts = scan.handed_on;
+    if scan.found.iter().any(here_document::runs_text) {
+        texts.append(&mut scan.data);
     }
+    let commands = line_variables::resolve(scan.found, &scan.assigned);
+    Script { commands, ambiguity: None, texts }
 }
 
 struct CommandScanner {
-    /// The texts that are still to be read, with their depths.
-    texts: Vec<(String, usize)>,
+    /// The texts that are still to be read, with their depths and the folders in which they run.
+    texts: Vec<(String, usize, ShellFolder)>,
     found: Vec<SimpleCommand>,
+    /// Text that programs get which may take it for commands.
+    handed_on: Vec<String>,
+    /// Here-documents for programs that do not run them. Another command of the line may.
+    data: Vec<String>,
+    /// The variables that are set, with their values.
+    assigned: Vec<(String, String)>,
+    /// The folder in which the next command runs.
+    folder: ShellFolder,
     /// The number of bytes that the result may still grow by.
     budget: usize,
 }
@@ -63,7 +63,27 @@ impl CommandScanner {
 
     fn scan_later(&mut self, text: String, depth: usize) {
         if depth < MAX_DEPTH && !text.is_empty() && self.spend(text.len()) {
-            self.texts.push((text, depth + 1));
+            self.texts.push((text, depth + 1, self.folder.clone()));
+        }
+    }
+
+    fn hand_on(&mut self, text: String) {
+        if self.spend(text.len()) {
+            self.handed_on.push(text);
+        }
+    }
+
+    /// Notes a variable that is set, for the rest of the line if it is set alone.
+    fn assign(&mut self, word: &str, is_alone: bool) {
+        let Some((name, value)) = known_words::assignment(word) else { return };
+        let makes_folder = |it: &SimpleCommand| it.program() == "mktemp";
+        let is_temporary = value == SUBSTITUTED && self.found.last().is_some_and(makes_folder);
+        let value = if is_temporary { "/tmp/mktemp" } else { value };
+        if value.contains([' ', '\t', '\n']) {
+            self.hand_on(value.to_owned());
+        }
+        if is_alone {
+            self.assigned.push((name.to_owned(), value.to_owned()));
         }
     }
 
@@ -71,7 +91,12 @@ impl CommandScanner {
     fn add(&mut self, mut words: Vec<Word>, redirects: Vec<Redirect>, depth: usize) {
         let is_prefix = |it: &Word| known_words::is_reserved(&it.text) || is_assignment(&it.text);
         let start = words.iter().position(|it| !is_prefix(it)).unwrap_or(words.len());
-        words.drain(..start);
+        // In front of a command an assignment changes nothing in the words of that command.
+        let is_alone = start == words.len();
+        for word in words.drain(..start) {
+            self.assign(&word.text, is_alone);
+        }
+        without_substitution(&mut words);
         if let [list] = words.as_slice()
             && let Some(list) = list.text.strip_prefix('{').and_then(|it| it.strip_suffix('}'))
         {
@@ -79,13 +104,18 @@ impl CommandScanner {
                 list.split(',').map(|it| Word { text: it.to_owned(), is_glob: false }).collect();
         }
         let mut simples = vec![SimpleCommand { words, redirects, ..SimpleCommand::default() }];
-        while let Some(simple) = simples.pop() {
+        while let Some(mut simple) = simples.pop() {
             let bytes: usize = simple.words.iter().map(|it| it.text.len() + 32).sum();
             if simple.words.is_empty() && simple.redirects.is_empty() || !self.spend(bytes) {
                 continue;
             }
             self.scan_line_arguments(&simple, depth);
             add_started_commands(&simple, &mut simples);
+            simple.folder.clone_from(&self.folder.path);
+            simple.is_in_home = self.folder.is_home;
+            if changes_folder(&simple) {
+                self.folder.change(&line_variables::with_values(&simple, &self.assigned));
+            }
             self.found.push(simple);
         }
     }
@@ -109,10 +139,27 @@ impl CommandScanner {
             }
         }
         if programs::find(program).starts != Starts::Nothing {
+            let folder = self.folder.clone();
+            self.folder.follow_wrappers(&simple.words);
+            let gets_names = simple.has_unknown_args || matches!(program, "xargs" | "parallel");
             for line in arguments.filter(|it| it.contains([' ', '\t', '\n', ';', '|', '&'])) {
-                self.scan_later(line.to_owned(), depth);
+                let names = if gets_names { SUBSTITUTED } else { "{}" };
+                self.scan_later(line.replace("{}", names), depth);
             }
+            self.folder = folder;
         }
+    }
+}
+
+/// What stands in a word for a substitution, whose output is not known.
+const SUBSTITUTED: &str = "$()";
+
+/// A substitution in front of the name of a program may be empty.
+fn without_substitution(words: &mut [Word]) {
+    if let Some(first) = words.first_mut()
+        && let Some(rest) = first.text.strip_prefix(SUBSTITUTED)
+    {
+        first.text = rest.to_owned();
     }
 }
 
@@ -124,11 +171,16 @@ fn is_assignment(word: &str) -> bool {
 /// assignments.
 fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) {
     let program = simple.program();
-    let inner = |words: &[Word]| SimpleCommand {
-        words: words.to_vec(),
-        wrappers: simple.wrappers.iter().cloned().chain([program.to_owned()]).collect(),
-        has_unknown_args: simple.has_unknown_args || known_words::name(program) == "xargs",
-        ..SimpleCommand::default()
+    let adds_unknown = matches!(known_words::name(program), "xargs" | "parallel");
+    let inner = |words: &[Word]| {
+        let mut words = words.to_vec();
+        without_substitution(&mut words);
+        SimpleCommand {
+            words,
+            wrappers: simple.wrappers.iter().cloned().chain([program.to_owned()]).collect(),
+            has_unknown_args: simple.has_unknown_args || adds_unknown,
+            ..SimpleCommand::default()
+        }
     };
     if matches!(known_words::name(program), "find" | "fd" | "fdfind") {
         let is_start =
@@ -143,6 +195,11 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
         }
     }
     let name = known_words::name(program);
+    if name == "set"
+        && let Some(at) = simple.words.iter().position(|it| it.text == "--")
+    {
+        found.push(inner(&simple.words[at + 1..]));
+    }
     if name == "git"
         && let Some(started) = started_by_git(simple.words.get(1..).unwrap_or_default())
     {
@@ -194,11 +251,14 @@ struct Frame {
     redirect_is_write: Option<bool>,
     /// Whether the word contains an expansion, so that its text is not what the program gets.
     has_expansion: bool,
+    /// The folder in which the command around it runs.
+    outer_folder: ShellFolder,
 }
 
 impl Frame {
-    fn new(closer: Closer, is_quoted: bool) -> Frame {
+    fn new(closer: Closer, is_quoted: bool, outer_folder: ShellFolder) -> Frame {
         Frame {
+            outer_folder,
             closer,
             is_quoted,
             words: Vec::new(),
@@ -218,7 +278,11 @@ impl Frame {
         let Some(word) = self.word.take() else { return };
         match self.redirect_is_write.take() {
             None => self.words.push(word),
-            Some(is_write) if !has_expansion && !word.is_glob && !word.text.is_empty() => {
+            Some(is_write)
+                if (!has_expansion || word.text.starts_with("/dev/"))
+                    && !word.is_glob
+                    && !word.text.is_empty() =>
+            {
                 let found: Result<_, Ambiguity> = redirect(&word.text, is_write);
                 self.redirects.extend(found.ok().flatten());
             }
@@ -233,18 +297,26 @@ struct TextReader<'a> {
     depth: usize,
     frames: Vec<Frame>,
     /// The delimiters of the here-documents that begin on the next line.
-    here_delimiters: Vec<String>,
+    here_delimiters: Vec<HereDelimiter>,
+    /// The number of commands that had been found when the current line began.
+    line_start: usize,
+}
+
+struct HereDelimiter {
+    text: String,
+    /// Whether the text of the document is not expanded.
+    is_quoted: bool,
 }
 
 impl<'a> TextReader<'a> {
-    fn new(text: &'a str, depth: usize) -> TextReader<'a> {
-        let frames = vec![Frame::new(Closer::EndOfText, false)];
-        TextReader { rest: text.chars(), depth, frames, here_delimiters: Vec::new() }
+    fn new(text: &'a str, depth: usize, line_start: usize) -> TextReader<'a> {
+        let frames = vec![Frame::new(Closer::EndOfText, false, ShellFolder::start())];
+        TextReader { rest: text.chars(), depth, frames, here_delimiters: Vec::new(), line_start }
     }
 
     fn top(&mut self) -> &mut Frame {
         if self.frames.is_empty() {
-            self.frames.push(Frame::new(Closer::EndOfText, false));
+            self.frames.push(Frame::new(Closer::EndOfText, false, ShellFolder::start()));
         }
         let last = self.frames.len() - 1;
         &mut self.frames[last]
@@ -269,10 +341,10 @@ impl<'a> TextReader<'a> {
                 '\\' => self.escaped(is_quoted),
                 '$' | '<' | '>' if self.looks_at("(") && (character == '$' || !is_quoted) => {
                     self.rest.next();
-                    self.open(Closer::Substitution, &mut is_quoted);
+                    self.open(scan, Closer::Substitution, &mut is_quoted);
                 }
                 '`' if self.top().closer == Closer::Backtick => self.close(scan, &mut is_quoted),
-                '`' => self.open(Closer::Backtick, &mut is_quoted),
+                '`' => self.open(scan, Closer::Backtick, &mut is_quoted),
                 '"' => {
                     is_quoted = !is_quoted;
                     self.top().word.get_or_insert_default();
@@ -290,7 +362,7 @@ impl<'a> TextReader<'a> {
                 }
                 '(' => {
                     self.flush(scan);
-                    self.open(Closer::Group, &mut is_quoted);
+                    self.open(scan, Closer::Group, &mut is_quoted);
                 }
                 ')' if matches!(self.top().closer, Closer::Substitution | Closer::Group) => {
                     self.close(scan, &mut is_quoted);
@@ -305,6 +377,7 @@ impl<'a> TextReader<'a> {
                     self.blank(scan);
                     self.flush(scan);
                     self.here_documents(scan);
+                    self.line_start = scan.found.len();
                 }
                 ';' | '&' | '|' | ')' => self.flush(scan),
                 _ if character.is_whitespace() || character == '\0' => self.blank(scan),
@@ -394,10 +467,10 @@ impl<'a> TextReader<'a> {
 
     /// Begins a command within the current one. Beyond the maximum depth, its words are added to
     /// the current one.
-    fn open(&mut self, closer: Closer, is_quoted: &mut bool) {
+    fn open(&mut self, scan: &CommandScanner, closer: Closer, is_quoted: &mut bool) {
         self.top().has_expansion = true;
         if self.frames.len() < MAX_DEPTH * 8 {
-            self.frames.push(Frame::new(closer, *is_quoted));
+            self.frames.push(Frame::new(closer, *is_quoted, scan.folder.clone()));
         }
         *is_quoted = false;
     }
@@ -406,8 +479,15 @@ impl<'a> TextReader<'a> {
         self.flush(scan);
         let Some(inner) = self.frames.pop() else { return };
         *is_quoted = inner.is_quoted;
+        // It ran in a shell of its own.
+        scan.folder = inner.outer_folder;
         if inner.closer != Closer::Group {
-            self.top().word.get_or_insert_default();
+            let top = self.top();
+            let is_program = top.words.is_empty();
+            let word = top.word.get_or_insert_default();
+            if !is_program || word.text.contains('=') {
+                word.text.push_str(SUBSTITUTED);
+            }
         }
     }
 
@@ -454,27 +534,43 @@ impl<'a> TextReader<'a> {
     fn here_delimiter(&mut self) {
         let rest = self.rest.as_str().trim_start_matches('-').trim_start_matches([' ', '\t']);
         let is_end = |it: char| it.is_whitespace() || ";&|<>()".contains(it);
-        let end = rest.find(is_end).unwrap_or(rest.len());
+        let quoted = ['"', '\''].into_iter().find(|it| rest.starts_with(*it));
+        let closing = quoted.and_then(|it| rest[1..].find(it)).map_or(0, |it| it + 2);
+        let end = rest[closing..].find(is_end).map_or(rest.len(), |it| closing + it);
         let (word, after) = rest.split_at(end);
-        self.here_delimiters.push(word.replace(['\'', '"', '\\'], ""));
+        let text = word.replace(['\'', '"', '\\'], "");
+        self.here_delimiters.push(HereDelimiter { is_quoted: text.len() < word.len(), text });
         self.rest = after.chars();
     }
 
-    /// Skips the here-documents that begin here, and schedules them: a shell may read them as
-    /// commands.
+    /// Skips the here-documents that begin here. A shell runs them, another program may run them, and those
+    /// that only take data do not; the shell that runs the line expands them.
     fn here_documents(&mut self, scan: &mut CommandScanner) {
         for end in std::mem::take(&mut self.here_delimiters) {
             let rest = self.rest.as_str();
             let mut length = 0;
             let mut after = rest.len();
             for line in rest.split_inclusive('\n') {
-                if line.trim_start_matches('\t').trim_end_matches('\n') == end {
+                if line.trim_start_matches('\t').trim_end_matches('\n') == end.text {
                     after = length + line.len();
                     break;
                 }
                 length += line.len();
             }
-            scan.scan_later(rest[..length].to_owned(), self.depth);
+            let text = &rest[..length];
+            let readers = scan.found.get(self.line_start..).unwrap_or_default();
+            let around = self.frames.split_last().map_or(&[][..], |it| it.1);
+            let around = around.iter().map(|it| (it.words.as_slice(), it.word.as_ref()));
+            match here_document::reader(readers, around) {
+                Reader::Shell => scan.scan_later(text.to_owned(), self.depth),
+                Reader::Unknown => scan.hand_on(text.to_owned()),
+                Reader::Data if scan.spend(text.len()) => scan.data.push(text.to_owned()),
+                Reader::Data => {}
+            }
+            if !end.is_quoted && text.contains(['$', '`']) {
+                let quoted = format!(": \"{}\"", text.replace('"', " "));
+                scan.scan_later(quoted, self.depth);
+            }
             self.rest = rest[after..].chars();
         }
     }

@@ -2,10 +2,7 @@
 //! that ask about little else. Options are recognised generously, so that rather too much is asked
 //! about than too little. The texts complete a sentence that begins with "it".
 
-use std::path::Path;
-
 use super::args::{Args, first_operand, is_option, operands};
-use super::catastrophic::{self, redirects_to_machine};
 use super::programs::{WordList, is_in};
 use super::{SimpleCommand, Word};
 
@@ -85,18 +82,6 @@ pub(super) fn has_subcommand(words: Args<'_>, any: WordList) -> bool {
 pub(super) fn has_operands_in_order(words: Args<'_>, all: WordList) -> bool {
     let mut operands = operands(words);
     all.split(' ').all(|wanted| operands.any(|it| it.text == wanted))
-}
-
-/// What a command does to the whole system, if anything.
-pub(super) fn catastrophe(command: &SimpleCommand) -> Option<&'static str> {
-    let home = command.is_in_home.then_some(Path::new(catastrophic::HOME));
-    let folder = home.or(command.folder.as_deref());
-    let of_redirects = redirects_to_machine(&command.redirects);
-    of_redirects.or_else(|| catastrophe_of_words(command, folder))
-}
-
-fn catastrophe_of_words(command: &SimpleCommand, folder: Option<&Path>) -> Option<&'static str> {
-    super::args::behind_wrappers(command, |program, words| (program.catastrophe)(words, folder))
 }
 
 #[cfg(test)]

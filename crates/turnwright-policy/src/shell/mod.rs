@@ -6,7 +6,7 @@
 //! [`ambiguity`](Script::ambiguity): then its commands are everything that was found at any depth,
 //! which is good for denying the line and never for allowing it. [`classify`] says what a simple
 //! command does, judging by its words: whether it only reads, destroys something, or needs the
-//! network. Everything here is pure: no file is read and nothing is run.
+//! network. [`ruin`] says whether it could destroy more than the project. Everything here is pure: no file is read and nothing is run.
 
 mod args;
 mod catastrophic;
@@ -16,16 +16,24 @@ mod compound;
 mod destructive;
 mod effects;
 mod exceeding_args;
+mod here_document;
 mod known_words;
 mod lexer;
+mod line_variables;
 mod network;
 mod parser;
 mod prefix;
 mod programs;
 mod read_only;
+mod ruin;
+mod shell_folder;
+mod system_paths;
+mod targets;
 mod windows_drives;
 mod wrappers;
 
+#[cfg(test)]
+mod ruin_tests;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +47,8 @@ pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
 pub use prefix::SuggestedWords;
+pub use programs::KeptFiles;
+pub use ruin::{Ruin, multiplies_itself, ruin, text_that_ruins};
 
 /// What the words of a simple command say about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +66,8 @@ pub struct Classification {
     pub starts_no_other: bool,
     /// The same, and it may note which remote branch another one follows.
     pub tracks_branches: bool,
+    /// It is git, and shows content that git keeps. The words say which.
+    pub shows_kept: Option<KeptFiles>,
     /// It may be run by rustup, which selects the toolchain that a file in the folder names.
     pub uses_rustup: bool,
     /// It is a language's program that can print its version. A version manager may run another one for
@@ -64,9 +76,6 @@ pub struct Classification {
     /// What it destroys or publishes irrecoverably, to be asked about in every mode that asks at
     /// all. The text completes a sentence that begins with "it".
     pub danger: Option<&'static str>,
-    /// What it would do to the whole system; it must never be run. The text completes a sentence
-    /// that begins with "it".
-    pub catastrophe: Option<&'static str>,
     /// It is of little use without the network.
     pub needs_network: bool,
 }
@@ -79,19 +88,17 @@ pub const MAX_LINE_BYTES: usize = 64 * 1024;
 pub fn parse(line: &str, dialect: ShellDialect) -> Script {
     tracing::trace!(target: "turnwright::parse", bytes = line.len());
     if line.len() > MAX_LINE_BYTES {
-        return Script {
-            commands: Vec::new(),
-            ambiguity: Some("it is too long to be parsed".to_owned()),
-        };
+        let ambiguity = Some("it is too long to be parsed".to_owned());
+        return Script { ambiguity, ..Script::default() };
     }
     if dialect == ShellDialect::Cmd {
         let ambiguity = Some(cmd_scanner::NOT_UNDERSTOOD.to_owned());
-        return Script { commands: cmd_scanner::scan(line), ambiguity };
+        return Script { commands: cmd_scanner::scan(line), ambiguity, texts: Vec::new() };
     }
     match parser::parse(line, dialect, PathBuf::new(), 0) {
-        Ok(commands) => Script { commands, ambiguity: None },
+        Ok(commands) => Script { commands, ..Script::default() },
         Err(ambiguity) => {
-            Script { commands: command_scanner::scan(line), ambiguity: Some(ambiguity.to_owned()) }
+            Script { ambiguity: Some(ambiguity.to_owned()), ..command_scanner::scan(line) }
         }
     }
 }
@@ -119,10 +126,10 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         is_git: name == "git",
         starts_no_other: programs::starts_no_other(command),
         tracks_branches: programs::tracks_branches(command),
+        shows_kept: programs::shown_files(command),
         uses_rustup: programs::find(name).is_rustup_proxy,
         has_versions: !programs::find(name).version.is_empty(),
         danger: destructive::danger(command),
-        catastrophe: destructive::catastrophe(command),
         needs_network: network::needs_network(command),
     }
 }

@@ -2,6 +2,7 @@
 //! what is granted. Programs that can do anything get none.
 
 use super::programs::{self, WordList, is_in};
+use super::read_only::Reads;
 use super::{SimpleCommand, Word, exceeding_args, network};
 
 /// What a lasting permission for a program covers.
@@ -110,6 +111,12 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
         {
             None
         }
+        // Its arguments are files or text.
+        (Grant::Guessed, None, _)
+            if !matches!(programs::find(&program.text).reads, Reads::Unknown) =>
+        {
+            all
+        }
         (Grant::Guessed, None, Some(sub)) if is_in(RUNNING_SUBCOMMANDS, &sub.text) => all,
         (Grant::Guessed | Grant::GuessedTool, None, Some(sub)) if is_action(sub) => {
             Some(WordCount::First(2))
@@ -120,6 +127,11 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
 
 /// The number of words of a runner and the program that it runs: `npx jest`, `uv run pytest`.
 fn after_runner(words: &[Word]) -> Option<usize> {
+    tool_behind_runner(words).map(|it| it + 1)
+}
+
+/// The index of the program that a runner runs.
+pub(super) fn tool_behind_runner(words: &[Word]) -> Option<usize> {
     let (program, rest) = words.split_first()?;
     let runs = programs::find(&program.text).runs_installed_after;
     let first = rest.first()?.text.as_str();
@@ -129,7 +141,7 @@ fn after_runner(words: &[Word]) -> Option<usize> {
     }
     let run = usize::from(has_action);
     let tool = programs::find(&rest.get(run)?.text).grant;
-    matches!(tool, Grant::Name | Grant::GuessedTool).then_some(run + 2)
+    matches!(tool, Grant::Name | Grant::GuessedTool).then_some(run + 1)
 }
 
 /// True for a plain name, which is looked up in `PATH`.
@@ -220,6 +232,7 @@ mod tests {
             ("gcc -o a a.c", "=gcc -o a a.c"),
             ("mytool check a b", "=mytool check a b"),
             ("mytool -v a.txt", "=mytool -v a.txt"),
+            ("uniq data other", "=uniq data other"),
             ("mytool", "=mytool"),
         ] {
             check(line, Some(expected));
@@ -291,6 +304,7 @@ mod tests {
             "npx",
             "npm",
             "npm install",
+            "npm pack ./x",
             "npm run",
             "npm publish",
             "npm --prefix x test",

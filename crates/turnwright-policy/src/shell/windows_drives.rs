@@ -1,7 +1,5 @@
 //! Commands of Windows that would ruin the whole system.
 
-use std::path::Path;
-
 use super::Word;
 use super::args::Args;
 
@@ -18,7 +16,7 @@ const SYSTEM_FOLDERS: &[&str] = &[
 const SYSTEM_NAMES: &[&str] = &["PROGRAM FILES", "USERS", "WINDOWS"];
 
 /// `rd /s C:\`, `del /s C:\*`.
-pub(super) fn removes_drive(words: Args<'_>, _: Option<&Path>) -> Option<&'static str> {
+pub(super) fn removes_drive(words: Args<'_>) -> Option<&'static str> {
     let is_recursive = words.iter().any(|it| {
         it.text.starts_with('/') && it.text.to_ascii_lowercase().split('/').any(|it| it == "s")
     });
@@ -27,7 +25,7 @@ pub(super) fn removes_drive(words: Args<'_>, _: Option<&Path>) -> Option<&'stati
 }
 
 /// `format C:`.
-pub(super) fn formats_drive(words: Args<'_>, _: Option<&Path>) -> Option<&'static str> {
+pub(super) fn formats_drive(words: Args<'_>) -> Option<&'static str> {
     words.iter().any(|it| is_drive(&it.text)).then_some("destroys the content of a disk")
 }
 
@@ -51,7 +49,10 @@ fn is_system(word: &Word) -> bool {
 mod tests {
     use turnwright_types::dialect::ShellDialect;
 
-    use crate::shell::{classify, parse};
+    use std::path::Path;
+
+    use crate::shell::parse;
+    use crate::shell::ruin::{Ruin, ruin_of_command};
 
     #[test]
     fn a_drive_is_not_deleted_or_formatted() {
@@ -77,7 +78,9 @@ mod tests {
             ("format", false),
         ] {
             let script = parse(line, ShellDialect::Cmd);
-            let is_found = script.commands.iter().any(|it| classify(it).catastrophe.is_some());
+            let is_found = script.commands.iter().any(|it| {
+                matches!(ruin_of_command(it, Path::new(""), None), Some(Ruin::Certain(_)))
+            });
             assert_eq!(is_found, expected, "{line}");
         }
     }

@@ -2,14 +2,13 @@
 
 use crate::shell::Word;
 use crate::shell::args::{Args, operands};
-use crate::shell::catastrophic::{
-    changes_permissions, copies_to_disk, moves_system, overwrites_disk, removes_system, writes_disk,
-};
 use crate::shell::destructive::{Danger, has_option};
 use crate::shell::prefix::Grant;
 use crate::shell::read_only::Operands::{Files, FilesOrHere, OneFile, Words};
 use crate::shell::read_only::UnknownArgs::NameFiles;
 use crate::shell::read_only::{FilesRead, ReadPaths, options};
+use crate::shell::system_paths::is_everything;
+use crate::shell::targets::{self, Target};
 
 use super::{Program, is_in, program};
 
@@ -124,8 +123,10 @@ const FOR_GOOD: Danger = Danger::Always("overwrites files beyond recovery");
 
 /// It can do anything.
 const ANYTHING: Program = program("").grantable_prefixes(&[]);
-const PERMISSIONS: Program = program("").catastrophe(changes_permissions);
-const DISK: Program = program("").catastrophe(overwrites_disk);
+const PERMISSIONS: Program = program("").targets(targets::opened);
+const DISK: Program = program("").targets(targets::formatted);
+const PARTITIONS: Program = program("").targets(partitioned);
+const VOLUME: Danger = Danger::Always("destroys a volume with all its data");
 const ARCHIVE: Program = program("").options_outside_grant(
     "IFCP --to-command --checkpoint-action --use-compress-program --info-script \
      --new-volume-script --rsh-command --rmt-command --absolute-names --directory",
@@ -208,20 +209,40 @@ pub(super) const PROGRAMS: &[Program] = &[
             Danger::UnknownArgs("deletes files that are not known in advance"),
             Danger::Check(rm),
         ])
-        .catastrophe(removes_system)
+        .targets(targets::removed)
         .grantable_prefixes(&[]),
-    program("mv").catastrophe(moves_system).grantable_prefixes(&[]),
-    program("cp").catastrophe(copies_to_disk).grantable_prefixes(&[]),
+    program("srm").targets(targets::removed),
+    program("rimraf trash trash-put").targets(targets::removed_with_all),
+    program("mv").targets(targets::moved).grantable_prefixes(&[]),
+    program("install").targets(targets::copied).grantable_prefixes(&[]),
+    program("cp").targets(targets::copied).grantable_prefixes(&[]),
     ANYTHING.with_names("ln"),
     PERMISSIONS.with_names("chmod chown").grantable_prefixes(&[]),
-    PERMISSIONS.with_names("chgrp"),
-    program("dd").dangers(&[Danger::Check(dd)]).catastrophe(writes_disk).grantable_prefixes(&[]),
+    PERMISSIONS.with_names("chgrp setfacl chcon chattr"),
+    program("dd").dangers(&[Danger::Check(dd)]).targets(targets::dumped).grantable_prefixes(&[]),
     DISK.with_names("shred").dangers(&[FOR_GOOD]),
-    DISK.with_names("truncate").dangers(&[Danger::Always("truncates files")]),
-    DISK.with_names("tee").grantable_prefixes(&[]),
-    DISK.with_names(
-        "wipefs blkdiscard fdisk sfdisk sgdisk parted mkdosfs mkntfs mkswap mke2fs mkfs",
-    ),
+    program("truncate").targets(targets::overwritten).dangers(&[Danger::Always("truncates files")]),
+    program("dcfldd").targets(targets::dumped),
+    program("tee").targets(targets::overwritten).grantable_prefixes(&[]),
+    program("sponge").targets(targets::overwritten),
+    DISK.with_names("blkdiscard mkdosfs mkntfs mkswap mke2fs mkfs badblocks"),
+    PARTITIONS.with_names("wipefs fdisk sfdisk sgdisk parted gdisk cfdisk"),
+    program("lvremove vgremove pvremove").ruins(&[VOLUME]),
+    program("zpool zfs cryptsetup nvme diskutil").ruins(&[Danger::Subcommand(
+        "destroy labelclear luksFormat luksErase erase format sanitize eraseDisk eraseVolume zeroDisk \
+         randomDisk secureErase partitionDisk",
+        "destroys a volume with all its data",
+    )]),
+    program("btrfs").ruins(&[Danger::InOrder("subvolume delete", "destroys a volume with all its data")]),
+    program("zip").targets(targets::moved_into_archive),
+    program("mdadm hdparm").ruins(&[
+        Danger::Prefix("--zero-superblock", "destroys a volume with all its data"),
+        Danger::Prefix("--security-erase", "destroys a volume with all its data"),
+    ]),
+    program("userdel deluser").ruins(&[
+        Danger::Option('r', "--remove", "deletes all files of a user"),
+        Danger::Prefix("--remove-", "deletes all files of a user"),
+    ]),
     ARCHIVE.with_names("tar").grantable_prefixes(&[]),
     ARCHIVE.with_names("gtar bsdtar"),
     ANYTHING.with_names("ed emacs ex nano nvim vi vim"),
@@ -278,8 +299,6 @@ fn is_offset(text: &str) -> bool {
 
 fn rm(words: Args<'_>) -> Option<&'static str> {
     let is_deep = has_option(words, 'r', "--recursive") || has_option(words, 'R', "");
-    let is_all_of_folder = |it: &str| ["", "*", ".*", ".", "..", "**", "[!.]*", "?*"].contains(&it);
-    let is_everything = |it: &str| it.split('/').all(is_all_of_folder);
     let mut named = operands(words).map(|it| it.text.as_str());
     named.find_map(|it| {
         if it.split('/').any(|it| it == ".git") && is_deep {
@@ -292,6 +311,12 @@ fn rm(words: Args<'_>) -> Option<&'static str> {
             None
         }
     })
+}
+
+/// Programs that show partitions with some options.
+fn partitioned(words: Args<'_>) -> Vec<Target<'_>> {
+    let shows = has_option(words, 'l', "--list") || has_option(words, 'p', "--print");
+    if shows { Vec::new() } else { targets::formatted(words) }
 }
 
 fn dd(words: Args<'_>) -> Option<&'static str> {

@@ -11,7 +11,7 @@ use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
 use crate::shell::read_only::options::{self, Argument, OptionTable, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
-use crate::shell::{SimpleCommand, Word};
+use crate::shell::{SimpleCommand, Word, targets};
 
 use super::{Program, is_in, program};
 
@@ -92,11 +92,12 @@ const REFS: &str = "-q -s -d --count: --sort: --format: --points-at: --merged? -
 pub(super) const PROGRAMS: &[Program] = &[program("git")
     .reads_if(reads)
     .dangers(&[Danger::Check(danger)])
+    .targets(targets::cleaned)
     .network(Network::Check(needs_network))
     .options_outside_grant(
         "--output --ext-diff --textconv --exec-path --upload-pack --receive-pack --exec --git-dir \
          --work-tree --config-env --no-index --open-files-in-pager --output-directory --extcmd \
-         --template --unsafe-paths --contents --edit-description --run",
+         --template --unsafe-paths --contents --edit-description --run --filters",
     )
     .grantable_prefixes(&[
         form(
@@ -186,7 +187,8 @@ const SUBCOMMANDS: &[Program] = &[
         .dangers(&[Danger::First("drop clear", "throws away stashed changes")]),
     program("worktree")
         .reads(&["-v -z --porcelain --verbose"], First("list"))
-        .dangers(&[Danger::Check(|words| forced(words, "remove"))]),
+        .dangers(&[Danger::Check(|words| forced(words, "remove"))])
+        .options_outside_grant("fB --force"),
     program("notes").reads(&[], FirstOrNone("list show")),
     program("bisect").reads(&[], First("log")),
     program("sparse-checkout").reads(&[], First("list")),
@@ -356,6 +358,63 @@ fn may_show_kept_secret(sub: &str, options: OptionTable, words: &[Word]) -> bool
     shows_object || !is_in(NAMES_ONLY, sub) && named.into_iter().any(may_be_secret)
 }
 
+/// The words that limit what git shows of the content that it keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptFiles {
+    /// Words that are revisions or paths: paths if there is such a file.
+    pub operands: Vec<String>,
+    /// Words that are paths.
+    pub paths: Vec<String>,
+    /// Only files count that git assumes to be unchanged: it searches what it keeps in their place.
+    pub only_assumed_unchanged: bool,
+}
+
+/// What of the content that git keeps in revisions and in its index a command shows, if it is git and shows any
+/// without naming each file: `git diff`, `git log -p`.
+pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<KeptFiles> {
+    const PATCH_OPTIONS: &str = "p u U W c m S G --patch --unified --patch-with-raw --patch-with-stat --word-diff \
+        --word-diff-regex --color-words --function-context --check --binary --cc --diff-merges --ignore-matching-lines";
+    const SUMMARIES: &str = "s q --stat --shortstat --numstat --dirstat --cumulative --name-only --name-status --raw \
+        --summary --compact-summary --quiet --no-patch";
+    let (program, words) = command.words.split_first()?;
+    let words = (crate::shell::args::name(&program.text) == "git").then_some(words)?;
+    let words = &words[words.iter().take_while(|it| is_in(GLOBAL, &it.text)).count()..];
+    let (sub, words) = words.split_first()?;
+    let sub = sub.text.as_str();
+    // A search for a change tells, too, whether the content has the text.
+    let shows_patch = match sub {
+        "diff" | "show" | "range-diff" => true,
+        "stash" => words.first().is_some_and(|it| it.text == "show"),
+        "grep" => true,
+        "log" | "reflog" | "diff-tree" | "diff-index" | "diff-files" => false,
+        _ => return None,
+    };
+    let Reads::Options(options, _) = subcommand(sub).reads else { return None };
+    let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
+    let (before, after) = words.split_at(end);
+    let mut operands = Vec::new();
+    let (mut has_patch, mut has_summary, mut has_pattern) = (false, false, sub != "grep");
+    for argument in arguments(options, before) {
+        match argument? {
+            Argument::Option(option) => {
+                has_patch |= is_in(PATCH_OPTIONS, option);
+                has_summary |= is_in(SUMMARIES, option);
+                has_pattern |= is_in("e f", option);
+            }
+            Argument::Operand(word) => operands.push(word.text.clone()),
+            Argument::FileValue(..) => {}
+        }
+    }
+    operands.drain(..usize::from(!has_pattern && !operands.is_empty()));
+    let paths: Vec<_> = after.iter().skip(1).map(|it| it.text.clone()).collect();
+    // `git show HEAD:a` shows that file alone.
+    let is_one_file = |it: &String| it.contains(':') && !it.starts_with(':');
+    let names_files = sub == "show" && !operands.is_empty() && operands.iter().all(is_one_file);
+    let only_assumed_unchanged = sub == "grep";
+    let shows = has_patch || shows_patch && !has_summary || only_assumed_unchanged;
+    (shows && !names_files).then_some(KeptFiles { operands, paths, only_assumed_unchanged })
+}
+
 /// True for a pattern or for magic that could name a secret file: git looks such words up by itself, in
 /// any revision. `*.rs` and the like could not.
 fn may_be_secret(word: &Word) -> bool {
@@ -449,7 +508,11 @@ fn checkout(words: Args<'_>) -> Option<&'static str> {
         let is_option = |letter, name| is_option(&it.text, letter, name);
         is_option('b', "--orphan") || is_option('B', "") || is_option('t', "--track")
     };
-    let is_forced = |it: &Word| it.text == "--" || is_option(&it.text, 'f', "--force");
+    let is_forced = |it: &Word| {
+        it.text == "--"
+            || is_option(&it.text, 'f', "--force")
+            || is_option(&it.text, '\0', "--pathspec-from-file")
+    };
     let is_path = |it: &Word| it.is_glob || looks_like_path(&it.text);
     let names_files = || operands(words).any(is_path) || operands(words).count() > 1;
     (words.iter().any(is_forced) || !words.iter().any(makes_branch) && names_files())
@@ -536,6 +599,58 @@ mod tests {
                 let found = (all(|it| it.starts_no_other), all(|it| it.tracks_branches));
                 assert_eq!(found, expected, "{line}");
             }
+        }
+    }
+
+    #[test]
+    fn git_commands_that_show_what_it_keeps_are_known_with_what_limits_them() {
+        for (line, expected) in [
+            ("git diff", Some("|")),
+            ("git diff --cached", Some("|")),
+            ("git --no-pager diff HEAD~1 -- src/a.rs docs", Some("HEAD~1|src/a.rs docs")),
+            ("git diff main src", Some("main src|")),
+            ("git diff --stat -p", Some("|")),
+            ("git diff --stat", None),
+            ("git diff --name-only HEAD~3", None),
+            ("git diff --check", Some("|")),
+            ("git diff -U5", Some("|")),
+            ("git diff -s", None),
+            ("git show", Some("|")),
+            ("git show HEAD", Some("HEAD|")),
+            ("git show HEAD:src/a.rs", None),
+            ("git show HEAD HEAD:src/a.rs", Some("HEAD HEAD:src/a.rs|")),
+            ("git show --stat HEAD~2", None),
+            ("git show --format= --stat --patch HEAD", Some("HEAD|")),
+            ("git log --oneline -5", None),
+            ("git log -S'parse' --oneline -- src", Some("|src")),
+            ("git log -p -2 -- src/a.rs", Some("|src/a.rs")),
+            ("git log --patch", Some("|")),
+            ("git log --cc", Some("|")),
+            ("git log -u", Some("|")),
+            ("git log --word-diff", Some("|")),
+            ("git reflog -p", Some("|")),
+            ("git stash show", Some("show|")),
+            ("git stash show -p", Some("show|")),
+            ("git stash show --stat", None),
+            ("git stash list", None),
+            ("git stash list -p", Some("list|")),
+            ("git log -GSECRET=a --oneline", Some("|")),
+            ("git diff --stat -I ^SECRET=a", None),
+            ("git diff --stat --ignore-matching-lines=^SECRET=a", Some("|")),
+            ("git diff-tree -r HEAD", None),
+            ("git diff-tree -p HEAD", Some("HEAD|")),
+            ("git range-diff a b c", Some("a b c|")),
+            ("git grep x", Some("|")),
+            ("git grep -q x src -- docs", Some("src|docs")),
+            ("git grep -e x src", Some("src|")),
+            ("git status", None),
+            ("git blame a", None),
+            ("ls diff", None),
+        ] {
+            let script = parse(line, ShellDialect::Bash);
+            let shown = classify(&script.commands[0]).shows_kept;
+            let shown = shown.map(|it| format!("{}|{}", it.operands.join(" "), it.paths.join(" ")));
+            assert_eq!(shown.as_deref(), expected, "{line}");
         }
     }
 }

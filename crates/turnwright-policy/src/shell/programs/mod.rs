@@ -9,8 +9,6 @@ mod services;
 mod system;
 mod text;
 
-use std::path::Path;
-
 use super::SimpleCommand;
 use super::args::Args;
 use super::destructive::Danger;
@@ -18,15 +16,17 @@ use super::network::Network;
 use super::prefix::{Form, Grant};
 use super::read_only::options::OptionTable;
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
+use super::targets::Targets;
 
-pub(super) use git::{starts_no_other, tracks_branches};
+pub use git::KeptFiles;
+pub(super) use git::{shown_files, starts_no_other, tracks_branches};
 
 /// Words that are separated by blanks.
 pub(super) type WordList = &'static str;
 
-/// Says what a program with these arguments would do to the whole system in that folder, if
-/// anything.
-pub(super) type CatastropheCheck = fn(Args<'_>, Option<&Path>) -> Option<&'static str>;
+/// Says what a program with these arguments would do to the whole system, if anything, whatever files it is
+/// given.
+pub(super) type CatastropheCheck = fn(Args<'_>) -> Option<&'static str>;
 
 /// What is known about a program, or about a subcommand of one.
 #[derive(Clone, Copy)]
@@ -42,12 +42,18 @@ pub(super) struct Program {
     /// What it destroys or publishes.
     pub(super) dangers: &'static [Danger],
     pub(super) catastrophe: CatastropheCheck,
+    /// The files that it deletes, changes or overwrites, as far as that can ruin a system.
+    pub(super) targets: Targets,
+    /// What it destroys so that every mode asks about it.
+    pub(super) ruins: &'static [Danger],
     pub(super) network: Network,
     /// Options, as `exceeding_args` lists them, that a lasting permission does not cover.
     pub(super) options_outside_grant: WordList,
+    /// Whether it runs code that its operands name. A lasting permission covers only those in the folder.
+    pub(super) runs_files: bool,
     /// Whether it takes the names of tasks, each of which runs commands.
     pub(super) runs_tasks: bool,
-    /// Options of a task runner whose value is the next word. A number is a value of any option.
+    /// Options of a task runner whose value is the next word.
     pub(super) task_options_with_value: WordList,
     /// Whether an argument such as `SHELL=x` acts like an option.
     pub(super) takes_variables: bool,
@@ -86,9 +92,12 @@ const fn program(names: WordList) -> Program {
         unknown_args: UnknownArgs::Refused,
         version: "",
         dangers: &[],
-        catastrophe: |_, _| None,
+        catastrophe: |_| None,
+        targets: |_| Vec::new(),
+        ruins: &[],
         network: Network::Never,
         options_outside_grant: "",
+        runs_files: false,
         runs_tasks: false,
         task_options_with_value: "",
         takes_variables: false,
@@ -119,6 +128,8 @@ setters! {
     version(WordList) -> version,
     dangers(&'static [Danger]) -> dangers,
     catastrophe(CatastropheCheck) -> catastrophe,
+    targets(Targets) -> targets,
+    ruins(&'static [Danger]) -> ruins,
     network(Network) -> network,
     options_outside_grant(WordList) -> options_outside_grant,
     task_options_with_value(WordList) -> task_options_with_value,
@@ -136,6 +147,10 @@ impl Program {
 
     const fn reads_if(self, check: fn(Args<'_>) -> FilesRead) -> Program {
         Program { reads: Reads::Check(check), ..self }
+    }
+
+    const fn runs_files(self) -> Program {
+        Program { runs_files: true, ..self }
     }
 
     const fn runs_tasks(self) -> Program {

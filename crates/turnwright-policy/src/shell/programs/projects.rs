@@ -15,9 +15,9 @@ pub(super) const DATABASE_TASKS: &[Danger] = &[Danger::Word(
     DATA,
 )];
 
-const TOOL: Program = program("").grant(Grant::GuessedTool);
+const TOOL: Program = program("").grant(Grant::GuessedTool).runs_files();
 /// Its name alone says enough.
-const CHECKER: Program = program("").grant(Grant::Name);
+const CHECKER: Program = program("").grant(Grant::Name).runs_files();
 
 const MAKE: Program = program("").runs_tasks().takes_variables().options_outside_grant(
     "fCIE --file --makefile --directory --include-dir --eval --shell --justfile \
@@ -25,27 +25,34 @@ const MAKE: Program = program("").runs_tasks().takes_variables().options_outside
 );
 const TASKS: Program = program("").runs_tasks().options_outside_grant(
     "fgDcH --gulpfile --gruntfile --cwd --base --require --taskfile --dir --collection --search-root \
-     --buildfile --lib --file --config",
+     --buildfile --lib --listener --logger --file --config",
 );
 /// It runs what is named after one of its words, in an environment that it prepares.
 const ENVIRONMENT: Program = program("").searched().grantable_prefixes(&[]);
 const JS_TEST: Program = CHECKER.options_outside_grant(
     "cr --config --globalSetup --globalTeardown --setupFiles --setupFilesAfterEnv --runner \
      --testRunner --transform --resolver --reporters --reporter --require --loader --import \
-     --rootDir --root --environment --outputFile --node-option --spec --exec-argv",
+     --rootDir --root --environment --outputFile --node-option --spec --exec-argv --projects --env \
+     --testEnvironment --filter --preset --testSequencer --testResultsProcessor --file --ui --package \
+     --node-arguments --moduleNameMapper --modulePaths --moduleDirectories --snapshotSerializers --globals",
 );
+/// Also with letters that mean something else to the other test runners.
+const MOCHA: &str = "cruR --config --require --reporter --ui --file --spec --package --node-option --loader --import \
+    --extension";
 const PYTHON_LINT: Program = CHECKER.options_outside_grant(
     "--load-plugins --init-hook --install-types --python-executable --config-file< --config< \
-     --rcfile< --cache-dir< --settings-path<",
+     --rcfile< --cache-dir< --settings-path< --append-config< --output-file --output",
 );
 const FORMATTER: Program = CHECKER.options_outside_grant("r --config --config-path --style");
 
 /// A package manager for Node.js.
 const NODE: Program =
     program("").dangers(&[Danger::Check(publishes_package)]).options_outside_grant(
-        "C --prefix --script-shell --node-options --userconfig --globalconfig --global --shell \
+        // The scripts of another package are other scripts.
+        "CwFr --prefix --script-shell --node-options --userconfig --globalconfig --global --shell \
      --cwd --dir --shell-emulator --scripts-prepend-node-path --git --node-arg --preload \
-     --require --config --pnpmfile --global-pnpmfile --workspace-dir",
+     --require --config --pnpmfile --global-pnpmfile --workspace-dir --workspace --workspaces --filter \
+     --recursive --include-workspace-root",
     );
 /// It runs a package from the network, or from the project.
 const RUNNER: Program = program("").network(Network::Always).searched().grantable_prefixes(&[]);
@@ -60,8 +67,14 @@ pub(super) const PROGRAMS: &[Program] = &[
     MAKE.with_names("just").grantable_prefixes(&[form("", 2)]),
     MAKE.with_names("gmake"),
     TASKS.with_names("gulp grunt invoke inv task ant sbt doit").grantable_prefixes(&[form("", 2)]),
-    TOOL.with_names("rake").dangers(DATABASE_TASKS).runs_tasks(),
-    program("ninja").runs_tasks().options_outside_grant("fC"),
+    TOOL.with_names("rake").dangers(DATABASE_TASKS).runs_tasks().options_outside_grant(
+        "feErRpgIC --rakefile --execute --execute-continue --execute-print --require --libdir \
+         --rakelibdir --system --directory",
+    ),
+    program("ninja")
+        .runs_tasks()
+        .options_outside_grant("fCt")
+        .task_options_with_value("-k -d -w"),
     program("gradle")
         .runs_tasks()
         .dangers(&[Danger::Prefix("publish", PUBLISHES)])
@@ -88,7 +101,8 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("rails artisan").dangers(DATABASE_TASKS),
     program("prisma").dangers(&[Danger::InOrder("migrate reset", DATA)]),
     CHECKER.with_names("pytest py.test").options_outside_grant(
-        "cp --config-file --rootdir --confcutdir --override-ini --pastebin --basetemp< \
+        "cpo --config-file --rootdir --confcutdir --override-ini --pastebin --tx --rsyncdir --cov-config \
+         --pdbcls --ds --basetemp< \
          --junitxml< --junit-xml< --log-file<",
     ),
     CHECKER.with_names("eslint").options_outside_grant(
@@ -98,24 +112,34 @@ pub(super) const PROGRAMS: &[Program] = &[
     CHECKER
         .with_names("prettier")
         .options_outside_grant("--plugin --plugin-search-dir --config< --cache-location<"),
-    JS_TEST.with_names("jest mocha ava"),
+    JS_TEST.with_names("jest ava"),
+    JS_TEST.with_names("mocha").options_outside_grant(MOCHA),
     JS_TEST.with_names("vitest").grant(Grant::GuessedTool),
     CHECKER.with_names("tsc").version("-v --version").options_outside_grant(
         "--outDir< --outFile< --declarationDir< --rootDir< -p< --project< --build< \
          --tsBuildInfoFile<",
     ),
     PYTHON_LINT.with_names("mypy black isort flake8 pylint"),
-    PYTHON_LINT.with_names("ruff").version("--version").grant(Grant::GuessedTool),
+    PYTHON_LINT
+        .with_names("ruff")
+        .options_outside_grant("o --config< --cache-dir< --output-file")
+        .version("--version")
+        .grant(Grant::GuessedTool),
     FORMATTER.with_names("rustfmt").version("--version").rustup_proxy(),
     FORMATTER.with_names("gofmt clang-format"),
     program("golangci-lint").options_outside_grant("c --config --path-prefix"),
     CHECKER.with_names("phpunit").options_outside_grant(
-        "cd --bootstrap --configuration --include-path --extension --printer",
+        "cd --bootstrap --configuration --include-path --extension --printer --prepend --extensions-dir",
     ),
     CHECKER
         .with_names("rspec rubocop")
-        .options_outside_grant("rIo --require --options --out --config --default-path"),
-    CHECKER.with_names("clippy-driver oxlint phpstan pyright shellcheck stylelint vue-tsc"),
+        .options_outside_grant("rIoO --require --options --out --config --default-path"),
+    CHECKER
+        .with_names("clippy-driver oxlint phpstan pyright shellcheck stylelint vue-tsc")
+        .options_outside_grant(
+            "ac --autoload-file --config --configuration --custom-formatter --custom-syntax --formatter \
+             --plugins --pythonpath",
+        ),
     TOOL.with_names("biome unittest"),
     program("rustc").version("-V --version").rustup_proxy(),
     program("rustdoc cargo-clippy cargo-fmt").rustup_proxy(),
@@ -131,7 +155,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              create init login ping dedupe",
         ))
         .grantable_prefixes(&[
-            form("test t start stop pack ls list", 2),
+            form("test t start stop ls list", 2),
             form("run run-script", 3),
         ]),
     NODE.with_names("pnpm")
@@ -158,7 +182,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     RUNNER.with_names("pnpx"),
     installer("deno", "install add cache")
         .version("--version")
-        .options_outside_grant("A --allow-all --allow-run --allow-write --allow-ffi --config")
+        .options_outside_grant(
+            "Ac --allow-all --allow-run --allow-write --allow-ffi --config --import-map --preload --require",
+        )
         .grantable_prefixes(&[form("test fmt lint check", 2), form("task", 3)]),
     installer("pip pip3", "install download search index wheel")
         .version("-V --version")
@@ -193,7 +219,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         ))
         .options_outside_grant(
             "ZC --config --manifest-path< --target-dir< --artifact-dir< --out-dir< \
-             --lockfile-path< --root< --path<",
+             --lockfile-path< --root< --path< --config-file --tool-config-file",
         )
         .grantable_prefixes(&[form(
             "build b check c test t clippy fmt doc d bench run r tree metadata clean nextest \
@@ -208,6 +234,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             "-exec --exec -toolexec --toolexec -overlay --overlay -modfile --modfile -vettool \
              --vettool -C -ldflags --ldflags -gcflags --gcflags -asmflags -gccgoflags -o< --o<",
         )
+        .runs_files()
         .grantable_prefixes(&[form("test build vet fmt list version doc env", 2), form("mod", 3)])
         .reads_if(go)
         .subcommands(&[program("env").options_outside_grant("wu")]),
@@ -218,20 +245,28 @@ pub(super) const PROGRAMS: &[Program] = &[
         .searched()
         .runs_installed_after(&["exec"])
         .grantable_prefixes(&[]),
-    installer("composer", "install update require create-project"),
+    installer("composer", "install update require create-project")
+        .options_outside_grant("d --working-dir"),
     installer("dotnet", "restore add nuget")
         .dangers(&[Danger::InOrder("nuget push", PUBLISHES)])
         .options_outside_grant(
-            "--property --logger --settings --collect --test-adapter-path --diag -p: -o< \
-             --output<",
+            "--property --logger --settings --collect --test-adapter-path --diag -o< --output< p: \
+             property: t: target: l: logger: dl: distributedLogger:",
         )
+        .runs_files()
         .grantable_prefixes(&[form("test build format clean", 2)]),
     installer("mix", "deps.get hex.info")
+        .runs_files()
+        .options_outside_grant("r --require --formatter --plugin")
         .dangers(DATABASE_TASKS)
         .grantable_prefixes(&[form("test compile format", 2)]),
     installer("flutter", "pub upgrade"),
     installer("swift", "package")
-        .options_outside_grant("--package-path<")
+        .runs_files()
+        .options_outside_grant(
+            "--package-path< -Xswiftc -Xcc -Xcxx -Xlinker -Xbuild-tools-swiftc --toolset --toolchain \
+             --disable-sandbox --allow-writing-to-package-directory --allow-network-connections",
+        )
         .grantable_prefixes(&[form("build test", 2)]),
     installer("pod", "install update"),
     installer("apt", "install update upgrade full-upgrade download"),

@@ -8,6 +8,8 @@ use crate::shell::destructive::{
 use crate::shell::network::{Network, is_remote};
 use crate::shell::prefix::form;
 
+use crate::shell::targets;
+
 use super::{Program, Starts, program};
 
 const ONLINE: Program = program("").network(Network::Always);
@@ -25,10 +27,12 @@ const SQL: Program = program("").dangers(&[Danger::Check(deletes_data)]);
 
 pub(super) const PROGRAMS: &[Program] = &[
     ONLINE.with_names("aria2c dig host lftp mtr nslookup ping ping6 traceroute whois xh"),
-    CLIENT.with_names("ftp http https nc ncat netcat scp sftp telnet wget"),
-    CLIENT.with_names("curl").version("--version"),
+    CLIENT.with_names("ftp http https nc ncat netcat scp sftp telnet"),
+    CLIENT.with_names("wget").targets(targets::fetched_by_wget),
+    CLIENT.with_names("curl").version("--version").targets(targets::fetched_by_curl),
     CLIENT.with_names("ssh").starts(Starts::Line),
     program("rsync")
+        .targets(targets::synchronised)
         .network(Network::Check(|words| operands(words).any(is_remote)))
         .dangers(&[Danger::Prefix("--del", "deletes files that the source does not have")])
         .options_outside_grant(

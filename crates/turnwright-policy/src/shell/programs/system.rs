@@ -58,10 +58,11 @@ pub(super) const PROGRAMS: &[Program] = &[
     STARTER.with_names("time").own_words(|it| Some(if word(it, 1) == "-p" { 2 } else { 1 })),
     STARTER.with_names("timeout").own_words(timeout),
     STARTER.with_names("xargs").own_words(xargs),
-    ANYTHING.with_names("nsenter runuser setarch systemd-run").starts(Starts::Program),
+    ANYTHING.with_names("nsenter runuser setarch systemd-run").starts(Starts::Program).searched(),
     ANYTHING
         .with_names("chrt flock ltrace perf prlimit setpriv taskset unbuffer valgrind")
-        .starts(Starts::Program),
+        .starts(Starts::Program)
+        .searched(),
     ANYTHING.with_names("flatpak screen tmux rlwrap expect socat"),
     program("pwd").reads(&["-LP --logical --physical"], Operands::None),
     program("date").reads(DATE, Format).options_outside_grant("s --set"),
@@ -97,7 +98,10 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("hostname").reads_if(without_words),
     program("ps").reads_if(ps),
     program("kill").catastrophe(kills_all_processes).grantable_prefixes(&[]),
-    program("pkill killall").grantable_prefixes(&[]),
+    program("pkill killall")
+        .ruins(&[Danger::Word(". .* ^", "kills every process of a user")])
+        .grantable_prefixes(&[]),
+    program("killall5").ruins(&[Danger::Always("kills every process")]),
     program("crontab").dangers(&[Danger::Option('r', "", "deletes all scheduled commands")]),
     program("shutdown reboot halt poweroff").catastrophe(shuts_down),
     program("init").catastrophe(ends_run_level).grantable_prefixes(&[]),

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use crate::shell::args::{self, Args};
-use crate::shell::catastrophic::finds_and_deletes_system;
 use crate::shell::destructive::Danger;
 use crate::shell::network::Network;
 use crate::shell::read_only::Operands::Files;
 use crate::shell::read_only::options::{Argument, OptionTable, arguments};
 use crate::shell::read_only::{self, FilesRead, ReadPaths, UnknownArgs, command_after_exec};
-use crate::shell::{SimpleCommand, Word};
+use crate::shell::{SimpleCommand, Word, targets};
 
 use super::{Program, WordList, is_in, program, projects};
 
@@ -21,12 +20,13 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("rg").reads_if(rg).options_outside_grant("z --pre --hostname-bin --search-zip"),
     program("fd fdfind")
         .reads_if(fd)
+        .targets(targets::found_by_fd)
         .dangers(&[Danger::Check(deletes_found)])
         .options_outside_grant("xX --exec --exec-batch"),
     program("find")
         .reads_if(find)
         .dangers(&[Danger::Check(deletes_found)])
-        .catastrophe(finds_and_deletes_system)
+        .targets(targets::found)
         .options_outside_grant(
             "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from",
         )

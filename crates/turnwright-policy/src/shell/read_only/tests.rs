@@ -1,10 +1,11 @@
 //! Tests with lists of commands that only read and of others, and properties that hold for all
 //! commands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
+use super::super::ruin::ruin_of_command;
 use super::super::{SimpleCommand, Word, classify, exceeds_prefix, suggest_prefix};
 
 /// Splits at blanks. Quotes keep words together; outside of them `*`, `?` and `[…]` are globs.
@@ -49,7 +50,7 @@ fn commands_that_only_read_are_known_with_what_they_read() {
         if !class.is_read_only || reads != expected {
             wrong.push(format!("{line}: {} {reads:?}", class.is_read_only));
         }
-        if class.danger.is_some() || class.catastrophe.is_some() {
+        if class.danger.is_some() || ruin_of_command(&simple(line), Path::new(""), None).is_some() {
             wrong.push(format!("{line}: {class:?}"));
         }
     }
@@ -144,7 +145,8 @@ proptest! {
         let class = classify(&command);
         // What can be granted permanently destroys nothing.
         if suggest_prefix(&command).is_some() {
-            prop_assert!(class.danger.is_none() && class.catastrophe.is_none());
+            prop_assert!(class.danger.is_none());
+            prop_assert!(ruin_of_command(&command, Path::new(""), None).is_none());
             prop_assert!(!exceeds_prefix(&command));
         }
         prop_assert!(class.is_read_only || class.reads.is_empty());

@@ -1,0 +1,131 @@
+//! Puts the values of variables that a line sets into the commands that use them, so that `d=target; rm -rf
+//! "$d"` is judged by what it deletes. A variable with several values makes several commands.
+
+use super::programs::{WordList, is_in};
+use super::{SimpleCommand, Word};
+
+/// Commands that may set any variable.
+const SETTERS: WordList = "read mapfile readarray getopts eval source . unset let select printf";
+/// Those that set the variables among their arguments.
+const DECLARATIONS: WordList = "export declare typeset local readonly";
+/// Variables that have a value in any case, which a subshell that sets them does not change.
+const INHERITED: WordList = "HOME PWD OLDPWD USER LOGNAME TMPDIR";
+/// How many commands may take the place of one, and how often values may contain variables.
+const MAX_VARIANTS: usize = 16;
+const MAX_ROUNDS: usize = 4;
+/// How many commands are added at most.
+const MAX_ADDED: usize = 256;
+
+/// The commands with all values that their words can have. What is not known stays as it is.
+pub(super) fn resolve(
+    commands: Vec<SimpleCommand>,
+    assigned: &[(String, String)],
+) -> Vec<SimpleCommand> {
+    let sets_any = |it: &str| is_in(SETTERS, it) || it.contains("+=") || it.contains("]=");
+    let has_setter = commands.iter().any(|it| sets_any(it.program()));
+    let own = assigned.iter().map(|(name, value)| (name.as_str(), value.clone()));
+    let all = own.chain(commands.iter().flat_map(set_by));
+    let values: Vec<_> = all.filter(|it| !is_in(INHERITED, it.0)).collect();
+    if has_setter || values.is_empty() {
+        return commands;
+    }
+    let mut resolved = Vec::with_capacity(commands.len());
+    let count = commands.len();
+    for command in &commands {
+        let variants = variants(command, &values);
+        let is_affordable = resolved.len() + variants.len() <= count + MAX_ADDED;
+        if is_affordable {
+            resolved.extend(variants);
+        } else {
+            resolved.push(command.clone());
+        }
+    }
+    resolved
+}
+
+/// A command with the values of the variables that have only one.
+pub(super) fn with_values(command: &SimpleCommand, assigned: &[(String, String)]) -> SimpleCommand {
+    let own = assigned.iter().filter(|it| !is_in(INHERITED, &it.0));
+    let values: Vec<_> = own.map(|it| (it.0.as_str(), it.1.clone())).collect();
+    match variants(command, &values).as_slice() {
+        [only] => only.clone(),
+        _ => command.clone(),
+    }
+}
+
+/// The variables that a command sets: `export a=b`, and `for a in b c`, which is found as `a in b c`.
+fn set_by(command: &SimpleCommand) -> Vec<(&str, String)> {
+    let words: Vec<&str> = command.argv().collect();
+    match words.as_slice() {
+        [name, "in", values @ ..] => values.iter().map(|it| (*name, (*it).to_owned())).collect(),
+        [program, rest @ ..] if is_in(DECLARATIONS, program) => {
+            let set = rest.iter().filter_map(|it| it.split_once('='));
+            set.map(|(name, value)| (name, value.to_owned())).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn variants(command: &SimpleCommand, values: &[(&str, String)]) -> Vec<SimpleCommand> {
+    let mut all = vec![command.clone()];
+    for _ in 0..MAX_ROUNDS {
+        let used = all.iter().find_map(|it| values.iter().find(|value| uses(it, value.0)));
+        let Some((name, _)) = used else { break };
+        let of_name = || values.iter().filter(|it| it.0 == *name);
+        if all.len() * of_name().count() > MAX_VARIANTS {
+            return vec![command.clone()];
+        }
+        let with = |command: &SimpleCommand, value: &str| {
+            let mut command = command.clone();
+            for word in &mut command.words {
+                word.text = replace(&word.text, name, value);
+            }
+            command
+        };
+        all = all.iter().flat_map(|it| of_name().map(|value| with(it, &value.1))).collect();
+    }
+    if all.iter().any(has_blanks) && !has_blanks(command) {
+        all.extend(all.clone().into_iter().map(split_words));
+    }
+    all
+}
+
+fn has_blanks(command: &SimpleCommand) -> bool {
+    command.words.iter().any(|it| it.text.contains([' ', '\t', '\n']))
+}
+
+/// The command as it is if no variable was quoted.
+fn split_words(command: SimpleCommand) -> SimpleCommand {
+    let parts = |it: &Word| -> Vec<Word> {
+        let word = |text: &str| Word { text: text.to_owned(), is_glob: it.is_glob };
+        it.text.split_whitespace().map(word).collect()
+    };
+    let words = command.words.iter().flat_map(parts).collect();
+    SimpleCommand { words, ..command }
+}
+
+fn uses(command: &SimpleCommand, name: &str) -> bool {
+    command.words.iter().any(|it| it.text.contains('$') && replace(&it.text, name, "") != it.text)
+}
+
+/// Replaces `$name` and `${name}`.
+fn replace(text: &str, name: &str, value: &str) -> String {
+    let mut parts = text.split('$');
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    for part in parts {
+        let braced = || part.strip_prefix('{')?.strip_prefix(name)?.strip_prefix('}');
+        let plain = || part.strip_prefix(name).filter(|it| !it.starts_with(is_part));
+        match braced().or_else(plain) {
+            Some(rest) => {
+                whole.push_str(value);
+                whole.push_str(rest);
+            }
+            None => {
+                whole.push('$');
+                whole.push_str(part);
+            }
+        }
+    }
+    whole
+}

@@ -1,0 +1,487 @@
+//! The one place that decides whether a command could destroy more than the files of a project: the system, a
+//! home, a disk, or something that is not known in advance. What is certain is never run; what is possible
+//! is asked about in every mode.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use super::args::{self, Args, is_option, operands};
+use super::catastrophic::SHUTDOWN;
+use super::programs::{Starts, WordList, is_in};
+use super::system_paths::{HOME, is_device, is_disk, is_everything, is_home, is_system};
+use super::targets::{Harm, Target};
+use super::{Script, SimpleCommand, Word, command_scanner, destructive, read_only};
+
+const FILES: &str = "deletes the system or all of a user's files";
+const SOME_FILES: &str = "may delete files of the whole system";
+const UNKNOWN_FILES: &str = "deletes a folder that is not known in advance";
+const PERMISSIONS: &str = "changes the file permissions of the whole system";
+const UNKNOWN_PERMISSIONS: &str =
+    "changes the permissions of a folder that is not known in advance";
+const DISK: &str = "destroys the content of a disk";
+const MAYBE_DISK: &str = "may destroy the content of a disk";
+const DEVICE: &str = "writes to a device";
+const RUNS: &str = "runs a program for every file of the system or of a user";
+const UNKNOWN_PROGRAM: &str = "may delete the system, because its program is not known in advance";
+const TEXT: &str = "contains a command that would ruin the system, and may run it";
+
+/// How bad a command could be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ruin {
+    /// It would ruin the system, and must never be run. The text completes a sentence that begins with "it".
+    Certain(&'static str),
+    /// It could do so, and needs the user's approval in every mode. The text is as above.
+    Possible(&'static str),
+}
+
+/// What a command of a script could ruin if the script runs in `workdir`. The user's home folder is `home`.
+pub fn ruin(script: &Script, index: usize, workdir: &Path, home: Option<&Path>) -> Option<Ruin> {
+    let command = script.commands.get(index)?;
+    let found = ruin_of_command(command, workdir, home);
+    found.or_else(|| ruin_of_unknown_files(script, command, workdir, home))
+}
+
+/// The same for a command alone.
+pub(super) fn ruin_of_command(
+    command: &SimpleCommand,
+    workdir: &Path,
+    home: Option<&Path>,
+) -> Option<Ruin> {
+    let place = Place::new(command, workdir, home);
+    let redirects = command.redirects.iter().filter(|it| it.is_write);
+    let written = redirects.filter_map(|it| it.path.to_str());
+    let behind = ruin_behind_other(command);
+    let mut ruins: Vec<Ruin> = written
+        .filter_map(|text| place.judge(Target { text, harm: Harm::Overwrites }))
+        .chain(place.ruin_of_words(command))
+        .chain(names_disk(command))
+        .chain(place.unknown_program(command))
+        .chain(behind)
+        .collect();
+    ruins.sort_by_key(|it| matches!(it, Ruin::Possible(_)));
+    ruins.into_iter().next()
+}
+
+/// What a line does if it contains text that is a ruinous command, where a program may run it: as an argument,
+/// as the value of a variable or as its input. The text completes a sentence that begins with "it".
+pub fn text_that_ruins(script: &Script) -> Option<&'static str> {
+    let reads_commands = script.commands.iter().any(is_shell_with_input);
+    let mut texts: Vec<&str> = script.texts.iter().map(String::as_str).collect();
+    for command in &script.commands {
+        if reads_commands || read_only::reads(command).is_none() {
+            texts.extend(arguments_with_commands(command));
+        }
+    }
+    // What several arguments print together.
+    let joined = |it: &SimpleCommand| it.argv().skip(1).collect::<Vec<_>>().join(" ");
+    let printing = script.commands.iter().filter(|it| reads_commands && prints(it));
+    let printed: Vec<String> = printing.map(joined).collect();
+    texts.extend(printed.iter().map(String::as_str));
+    TextSearch { known: HashSet::new(), budget: MAX_TEXT_BYTES }.ruins(&texts, 0).then_some(TEXT)
+}
+
+fn prints(command: &SimpleCommand) -> bool {
+    is_in("echo printf", command.program())
+}
+
+/// True for a function that starts itself twice in the background: `:(){ :|:& };:`.
+pub fn multiplies_itself(line: &str) -> bool {
+    let text: String = line.chars().filter(|it| !it.is_whitespace()).collect();
+    text.match_indices("(){").any(|(at, head)| {
+        let is_part = |it: char| it.is_alphanumeric() || "_:.-".contains(it);
+        let name = &text[text[..at].trim_end_matches(is_part).len()..at];
+        !name.is_empty() && text[at + head.len()..].starts_with(&format!("{name}|{name}&"))
+    })
+}
+
+/// Where a command runs.
+struct Place<'a> {
+    workdir: &'a Path,
+    home: Option<&'a Path>,
+    /// The folder that the line names, or that a wrapper changes to.
+    folder: NamedFolder,
+}
+
+/// The folder of a command, as far as the line tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum NamedFolder {
+    /// An absolute path, or `~`.
+    Known(String),
+    /// One relative to that of the line.
+    Relative(String),
+    Unknown,
+}
+
+/// What a path of a target is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PathKind {
+    System,
+    Home,
+    /// One of them, as far as the folder of the session tells.
+    Near,
+    /// It may be one of them.
+    Unknown,
+    Other,
+}
+
+impl<'a> Place<'a> {
+    fn new(command: &'a SimpleCommand, workdir: &'a Path, home: Option<&'a Path>) -> Place<'a> {
+        let folder = command.folder.as_deref().and_then(Path::to_str);
+        let folder = match folder {
+            _ if command.is_in_home => NamedFolder::Known(HOME.to_owned()),
+            Some(folder) if folder.starts_with('/') => NamedFolder::Known(folder.to_owned()),
+            Some(folder) => NamedFolder::Relative(folder.to_owned()),
+            None => NamedFolder::Unknown,
+        };
+        Place { workdir, home, folder }
+    }
+
+    /// What the words of the command ruin, behind its wrappers.
+    fn ruin_of_words(&self, command: &SimpleCommand) -> Option<Ruin> {
+        let mut whole = command.clone();
+        if command.has_unknown_args {
+            whole.words.push(Word { text: "$*".to_owned(), is_glob: true });
+        }
+        args::behind_wrappers(&whole, |program, words| {
+            let certain = (program.catastrophe)(words).map(Ruin::Certain);
+            let before = &whole.words[..whole.words.len() - words.len() - 1];
+            let place = Place { folder: self.folder_behind(before), ..*self };
+            let targets = (program.targets)(words).into_iter();
+            let of_targets = || {
+                let mut found: Vec<_> = targets.filter_map(|it| place.judge(it)).collect();
+                found.sort_by_key(|it| matches!(it, Ruin::Possible(_)));
+                found.into_iter().next()
+            };
+            let asked = || destructive::first_danger(program.ruins, words, false);
+            certain.or_else(of_targets).or_else(|| asked().map(Ruin::Possible))
+        })
+    }
+
+    /// The folder after options of wrappers such as `env -C`.
+    fn folder_behind(&self, wrappers: Args<'_>) -> NamedFolder {
+        let is_login = |it: &Word| is_in("-i --login", &it.text);
+        let logs_in = wrappers.first().is_some_and(|it| is_in("sudo doas", args::name(&it.text)))
+            && wrappers.iter().any(is_login);
+        match folder_of_wrapper(wrappers) {
+            Some(folder) => after_cd(&self.folder, folder),
+            None if logs_in => NamedFolder::Unknown,
+            None => self.folder.clone(),
+        }
+    }
+
+    fn judge(&self, target: Target<'_>) -> Option<Ruin> {
+        let kind = || self.kind_of(target.text);
+        match target.harm {
+            Harm::Overwrites | Harm::Formats => judge_file(target),
+            Harm::Deletes => match kind() {
+                PathKind::System | PathKind::Home => Some(Ruin::Certain(FILES)),
+                PathKind::Near => Some(Ruin::Possible(FILES)),
+                PathKind::Unknown => Some(Ruin::Possible(UNKNOWN_FILES)),
+                PathKind::Other => None,
+            },
+            Harm::Replaces => match kind() {
+                PathKind::System if !target.text.trim_matches(['/', '.', '*']).is_empty() => {
+                    Some(Ruin::Possible(FILES))
+                }
+                PathKind::System | PathKind::Home => Some(Ruin::Certain(FILES)),
+                PathKind::Near => Some(Ruin::Possible(FILES)),
+                PathKind::Unknown => Some(Ruin::Possible(UNKNOWN_FILES)),
+                PathKind::Other => None,
+            },
+            Harm::Empties => match kind() {
+                PathKind::System | PathKind::Home => Some(Ruin::Certain(FILES)),
+                PathKind::Near => Some(Ruin::Possible(FILES)),
+                PathKind::Unknown | PathKind::Other => None,
+            },
+            Harm::DeletesSome | Harm::RunsForAll => {
+                let is_wide = matches!(kind(), PathKind::System | PathKind::Home);
+                let text = if target.harm == Harm::RunsForAll { RUNS } else { SOME_FILES };
+                is_wide.then_some(Ruin::Possible(text))
+            }
+            Harm::OpensAll => match kind() {
+                PathKind::System => Some(Ruin::Certain(PERMISSIONS)),
+                PathKind::Near => Some(Ruin::Possible(PERMISSIONS)),
+                PathKind::Unknown => Some(Ruin::Possible(UNKNOWN_PERMISSIONS)),
+                PathKind::Home | PathKind::Other => None,
+            },
+            Harm::Opens => (kind() == PathKind::System).then_some(Ruin::Possible(PERMISSIONS)),
+        }
+    }
+
+    fn kind_of(&self, text: &str) -> PathKind {
+        if let Some(kind) = kind_of_expansion(text) {
+            return kind;
+        }
+        let named = match &self.folder {
+            NamedFolder::Known(folder) => Some(Path::new(folder)),
+            _ => None,
+        };
+        let is_at_home =
+            || self.home.is_some_and(|it| it.to_str() == Some(text.trim_end_matches(['/', '*'])));
+        if is_system(text, named) {
+            return PathKind::System;
+        } else if is_home(text, named) || is_at_home() {
+            return PathKind::Home;
+        }
+        if let Some(rest) = text.strip_prefix('~') {
+            // The home of another user, if there is one of that name.
+            let (_, rest) = rest.split_once('/').unwrap_or_default();
+            return if is_everything(rest) { PathKind::Unknown } else { PathKind::Other };
+        }
+        let is_relative = !text.starts_with('/');
+        match &self.folder {
+            NamedFolder::Relative(folder) if is_relative => {
+                let folder = self.workdir.join(folder);
+                let is_near = is_system(text, Some(&folder)) || is_home(text, Some(&folder));
+                if is_near { PathKind::Near } else { PathKind::Other }
+            }
+            NamedFolder::Unknown if is_relative && is_everything(text) => PathKind::Unknown,
+            _ => PathKind::Other,
+        }
+    }
+
+    /// A program whose name is not known gets the system as an argument.
+    fn unknown_program(&self, command: &SimpleCommand) -> Option<Ruin> {
+        let (program, words) = command.words.split_first()?;
+        let is_unknown = program.text.is_empty() || program.text.contains('$') || program.is_glob;
+        let is_wide =
+            |it: &Word| matches!(self.kind_of(&it.text), PathKind::System | PathKind::Home);
+        let is_known = program.text == "[" || !is_unknown;
+        (!is_known && operands(words).any(is_wide)).then_some(Ruin::Possible(UNKNOWN_PROGRAM))
+    }
+}
+
+/// The folder that the last option of a wrapper such as `env -C` names.
+pub(super) fn folder_of_wrapper(words: Args<'_>) -> Option<&str> {
+    const OPTIONS: WordList = "-C -D --chdir --wd --working-directory --directory --cwd";
+    let value = |at: usize| {
+        let text = words[at].text.as_str();
+        match text.split_once('=') {
+            Some((name, value)) => is_in(OPTIONS, name).then_some(value),
+            None if is_in(OPTIONS, text) => words.get(at + 1).map(|it| it.text.as_str()),
+            None => text.strip_prefix("-C").or_else(|| text.strip_prefix("-D")),
+        }
+    };
+    (1..words.len()).rev().find_map(value)
+}
+
+/// The folder after a change to another one.
+fn after_cd(folder: &NamedFolder, target: &str) -> NamedFolder {
+    if is_home(target, None) {
+        return NamedFolder::Known(HOME.to_owned());
+    } else if target.starts_with('/') && !target.contains('$') {
+        return NamedFolder::Known(target.to_owned());
+    } else if target.contains('$') || target.starts_with(['~', '-']) {
+        return NamedFolder::Unknown;
+    }
+    match folder {
+        NamedFolder::Known(folder) => NamedFolder::Known(format!("{folder}/{target}")),
+        NamedFolder::Relative(folder) if folder.is_empty() => {
+            NamedFolder::Relative(target.to_owned())
+        }
+        NamedFolder::Relative(folder) => NamedFolder::Relative(format!("{folder}/{target}")),
+        NamedFolder::Unknown => NamedFolder::Unknown,
+    }
+}
+
+fn judge_file(target: Target<'_>) -> Option<Ruin> {
+    let text = target.text;
+    let is_unknown = text.contains('$');
+    if text == "/proc/sysrq-trigger" {
+        Some(Ruin::Certain(SHUTDOWN))
+    } else if is_disk(text) && !is_unknown {
+        Some(Ruin::Certain(DISK))
+    } else if is_unknown && (target.harm == Harm::Formats || text.starts_with("/dev/")) {
+        Some(Ruin::Possible(MAYBE_DISK))
+    } else {
+        is_device(text).then_some(Ruin::Possible(DEVICE))
+    }
+}
+
+/// What a path with variables or substitutions may be; `None` if it has none. It is judged as if they were
+/// empty, and as if they were any name. What follows a variable as a name of its own, as in `$x/target`,
+/// says enough, unless it is that of a folder of the system.
+fn kind_of_expansion(text: &str) -> Option<PathKind> {
+    let home = ["$HOME", "${HOME}", "${HOME:?}"].iter().find_map(|it| text.strip_prefix(it));
+    let rest = home.filter(|it| it.is_empty() || it.starts_with('/'));
+    let text = rest.map_or_else(|| text.to_owned(), |it| format!("{HOME}{it}"));
+    if !text.contains('$') {
+        return None;
+    }
+    let (empty, any) = (replace_expansions(&text, ""), replace_expansions(&text, "*"));
+    let is_wide = |it: &str| is_system(it, None) || is_home(it, None);
+    let may_be = is_everything(&empty) || is_wide(&empty) || is_wide(&any);
+    Some(if may_be { PathKind::Unknown } else { PathKind::Other })
+}
+
+/// Replaces `$x`, `${x…}` and `$()`, which stands for a substitution.
+fn replace_expansions(text: &str, with: &str) -> String {
+    let mut parts = text.split('$');
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
+        let rest = match part.strip_prefix('{') {
+            Some(inner) => inner.split_once('}').map_or("", |it| it.1),
+            None if part.starts_with(is_name) => part.trim_start_matches(is_name),
+            None => part.strip_prefix("()").unwrap_or(part.get(1..).unwrap_or_default()),
+        };
+        whole.push_str(with);
+        whole.push_str(rest);
+    }
+    whole
+}
+
+/// A command that does more than read and has a disk among its arguments.
+fn names_disk(command: &SimpleCommand) -> Option<Ruin> {
+    const READERS: WordList = "mount umount lsblk blkid smartctl findmnt udevadm losetup";
+    let names = |word: &Word| {
+        let value = word.text.split_once('=').map_or(word.text.as_str(), |it| it.1);
+        let attached = word.text.get(2..).filter(|_| word.text.starts_with('-'));
+        let is_input = word.text.starts_with("if=");
+        !is_input && (is_disk(value) || attached.is_some_and(is_disk))
+    };
+    let mut words = command.words.iter().skip(1);
+    let is_reader = || {
+        let starts_reader = command.words.iter().any(|it| is_in(READERS, args::name(&it.text)));
+        starts_reader || read_only::reads(command).is_some()
+    };
+    (words.any(names) && !is_reader()).then_some(Ruin::Possible(MAYBE_DISK))
+}
+
+/// Files whose names come from a command that lists the whole system, as in `find / | xargs rm`.
+fn ruin_of_unknown_files(
+    script: &Script,
+    command: &SimpleCommand,
+    workdir: &Path,
+    home: Option<&Path>,
+) -> Option<Ruin> {
+    const CHANGES: WordList = "rm unlink shred chmod chown chgrp setfacl";
+    const LISTERS: WordList = "find fd fdfind ls echo printf locate tree du";
+    let gets_unknown =
+        command.has_unknown_args || command.words.iter().any(|it| it.text.contains('$'));
+    let changes =
+        gets_unknown && command.words.iter().any(|it| is_in(CHANGES, args::name(&it.text)));
+    let lists_system = |other: &SimpleCommand| {
+        if !is_in(LISTERS, args::name(other.program())) {
+            return false;
+        }
+        let place = Place::new(other, workdir, home);
+        let kinds = operands(other.words.get(1..).unwrap_or_default());
+        kinds.into_iter().any(|it| {
+            matches!(place.kind_of(&it.text), PathKind::System | PathKind::Home | PathKind::Near)
+        })
+    };
+    let is_long = script.commands.len() > MAX_SEARCHED;
+    (changes && (is_long || script.commands.iter().any(lists_system)))
+        .then_some(Ruin::Possible(SOME_FILES))
+}
+
+/// A ruinous command among the arguments of a program that may run it, as in `docker exec c rm -rf /`.
+fn ruin_behind_other(command: &SimpleCommand) -> Option<Ruin> {
+    const DESTROYERS: WordList = "rm rimraf shred dd";
+    let is_destroyer = |it: &Word| is_in(DESTROYERS, args::name(&it.text));
+    let later = command.words.iter().enumerate().take(MAX_ARGUMENTS).skip(1);
+    let mut started = later.filter(|it| is_destroyer(it.1)).take(MAX_STARTED).map(|(at, _)| {
+        let words = command.words[at..].to_vec();
+        SimpleCommand { words, ..SimpleCommand::default() }
+    });
+    let is_ruin = |it: SimpleCommand| {
+        let ruin = Place::new(&it, Path::new(""), None).ruin_of_words(&it);
+        matches!(ruin, Some(Ruin::Certain(_)))
+    };
+    (started.any(is_ruin) && read_only::reads(command).is_none()).then_some(Ruin::Possible(TEXT))
+}
+
+/// How many arguments are looked at, and how many are tried as a command.
+const MAX_ARGUMENTS: usize = 32;
+const MAX_STARTED: usize = 4;
+/// The commands of a line that are searched for one that lists files. With more, one is assumed.
+const MAX_SEARCHED: usize = 256;
+
+/// True for a shell that runs what it reads from its input, also behind a wrapper.
+pub(super) fn is_shell_with_input(command: &SimpleCommand) -> bool {
+    let reads_input = |words: Args<'_>| {
+        let has = |letter| words.iter().any(|it| is_option(&it.text, letter, ""));
+        let is_stdin = |it: &Word| is_in("- /dev/stdin", &it.text) || it.text.contains("$()");
+        has('s') || words.iter().all(|it| is_stdin(it) || it.text.starts_with('-') && !has('c'))
+    };
+    let is_input = |it: &Word| it.text == "/dev/stdin" || it.text.contains("$()");
+    args::behind_wrappers(command, |program, words| {
+        let is_shell = program.starts == Starts::Shell;
+        (is_shell && (command.has_unknown_args || reads_input(words))).then_some(())
+    })
+    .is_some()
+        || is_in("source .", command.program()) && command.words.get(1).is_some_and(is_input)
+        || is_in("crontab at batch", args::name(command.program()))
+        || starts_nothing(command)
+}
+
+/// True for `sudo -s` and the like, which start a shell if they are given no program.
+fn starts_nothing(command: &SimpleCommand) -> bool {
+    let starts = "sudo doas pkexec chroot unshare nsenter";
+    let mut words = command.words.iter().skip(1);
+    is_in(starts, args::name(command.program())) && words.all(|it| it.text.starts_with('-'))
+}
+
+/// Arguments that could contain a command, because they have blanks, without messages.
+fn arguments_with_commands(command: &SimpleCommand) -> impl Iterator<Item = &str> {
+    const MESSAGES: WordList =
+        "-m -am -t -b --message --title --body --notes --description --grep -S -G";
+    let words = command.words.windows(2);
+    let is_message = |before: &str, word: &str| {
+        let name = word.split_once('=').map_or(word, |it| it.0);
+        is_in(MESSAGES, before) || is_in(MESSAGES, name) || word.starts_with("-m")
+    };
+    words
+        .filter(move |it| !is_message(&it[0].text, &it[1].text))
+        .map(|it| it[1].text.as_str())
+        .filter(|it| it.contains([' ', '\t', '\n']))
+}
+
+/// The bytes of text that are searched for commands. Beyond, text counts as one.
+const MAX_TEXT_BYTES: usize = 256 * 1024;
+/// How deeply text within text is searched.
+const MAX_TEXT_DEPTH: usize = 3;
+
+/// Searches text for ruinous commands.
+struct TextSearch {
+    known: HashSet<String>,
+    budget: usize,
+}
+
+impl TextSearch {
+    fn ruins(&mut self, texts: &[&str], depth: usize) -> bool {
+        texts.iter().flat_map(|it| readings(it)).any(|text| {
+            if depth > MAX_TEXT_DEPTH || !self.known.insert(text.clone()) {
+                return false;
+            }
+            let Some(left) = self.budget.checked_sub(text.len()) else { return true };
+            self.budget = left;
+            let found = command_scanner::scan(&text);
+            let is_ruin = |it: &SimpleCommand| {
+                matches!(ruin_of_command(it, Path::new(""), None), Some(Ruin::Certain(_)))
+            };
+            found.commands.iter().any(is_ruin) || {
+                let words = found.commands.iter().flat_map(|it| &it.words);
+                let has_blank = |it: &&str| it.contains([' ', '\t', '\n']);
+                let inner: Vec<&str> = words.map(|it| it.text.as_str()).filter(has_blank).collect();
+                self.ruins(&inner, depth + 1)
+            }
+        })
+    }
+}
+
+/// How many commands within a text are tried.
+const MAX_READINGS: usize = 8;
+
+/// The parts of a text that could be a command: all of it, a value, what follows `!` or an option's letter, and
+/// what begins with `rm`, as in a script of `sed` or `expect`.
+/// `printf` prints `\n` as an end of line.
+fn readings(text: &str) -> impl Iterator<Item = String> {
+    let value = text.split_once('=').filter(|it| !it.0.contains(' ')).map(|it| it.1);
+    let last_value = text.rsplit_once('=').map(|it| it.1);
+    let attached = text.get(2..).filter(|_| text.starts_with('-') && !text.starts_with("--"));
+    let later = text.match_indices(" rm ").map(|(at, _)| &text[at + 1..]).take(MAX_READINGS);
+    let all = [Some(text), value, last_value, attached].into_iter().flatten().chain(later);
+    all.map(|it| it.trim_start_matches('!').replace("\\n", "\n"))
+}

@@ -16,12 +16,12 @@ const ENTRY_BYTES: usize = 200;
 pub(super) struct Journal {
     /// The prompt whose turn this is.
     turn: Option<PromptKey>,
-    entries: Vec<Entry>,
+    entries: Vec<JournalEntry>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct JournalEntry {
     update: Merged,
     bytes: usize,
     /// How much the client that is gone was told.
@@ -168,7 +168,7 @@ impl Journal {
     fn push(&mut self, update: Merged, text: usize) {
         let bytes = text + ENTRY_BYTES;
         self.bytes += bytes;
-        self.entries.push(Entry { update, bytes, told: Told::Nothing });
+        self.entries.push(JournalEntry { update, bytes, told: Told::Nothing });
     }
 
     /// Drops the oldest entries that are finished, and so in the store.
@@ -182,7 +182,7 @@ impl Journal {
     }
 }
 
-impl Entry {
+impl JournalEntry {
     fn untold(&self) -> Vec<Update> {
         match (&self.update, self.told) {
             (_, Told::Nothing) => self.update.updates(0),

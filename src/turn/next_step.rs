@@ -291,7 +291,14 @@ mod tests {
 
     fn reported(kind: ErrorKind, shown: ShownSoFar) -> SampleOutcome {
         let (host, message) = ("h".to_owned(), "m".to_owned());
-        let error = LlmError::InStream { host, message, status: None, retry_after: None, kind };
+        let error = LlmError::InStream {
+            host,
+            message,
+            status: None,
+            retry_after: None,
+            kind,
+            key_advice: None,
+        };
         SampleOutcome::Failed { error, shown }
     }
 

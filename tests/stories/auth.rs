@@ -78,6 +78,16 @@ fn r_auth_4_a_method_that_was_not_offered_is_refused() {
 }
 
 #[test]
+fn a_key_that_is_refused_within_the_answer_is_named_by_its_variable() {
+    let denies = json!([{ "text": "Hm" }, { "error": { "message": "bad key", "code": 401 } }]);
+    let mut agent = TestAgent::builder().model(json!([denies])).start();
+    let id = agent.prompt("hi");
+    let text = agent.answer_to(&id)["error"]["message"].to_string();
+    assert!(text.contains("while answering"), "{text}");
+    assert!(text.contains("Check the key in OPENAI_API_KEY"), "{text}");
+}
+
+#[test]
 fn r_auth_5_a_refused_key_is_an_authentication_error() {
     let denies = json!([{ "status": 401, "body": { "error": { "message": "bad key" } } }]);
     let mut agent = TestAgent::builder().model(json!([denies, says("Hello.")])).start();

@@ -40,7 +40,7 @@ pub enum LlmError {
     /// An error inside a stream that started successfully.
     #[error(
         "{host} reported an error while answering: {}",
-        with_advice(message, *.kind, *.retry_after, None)
+        with_advice(message, *.kind, *.retry_after, .key_advice.as_deref().map(String::as_str))
     )]
     InStream {
         host: String,
@@ -50,6 +50,8 @@ pub enum LlmError {
         /// The delay that the provider asks for.
         retry_after: Option<Duration>,
         kind: ErrorKind,
+        /// What to do if the key is refused; `None` if nothing is known about the key.
+        key_advice: Option<Box<String>>,
     },
     /// The stream ended before the reply was complete.
     #[error(

@@ -72,7 +72,8 @@ pub(super) fn parse(
 /// The error for a JSON or plain text body inside a stream.
 pub(super) fn stream_error(host: &str, body: &str) -> LlmError {
     let ErrorReport { message, status, kind, retry_after, .. } = parse(body, None, None);
-    LlmError::InStream { host: host.to_owned(), message, status, kind, retry_after }
+    let host = host.to_owned();
+    LlmError::InStream { host, message, status, kind, retry_after, key_advice: None }
 }
 
 /// The message of a body without a message field: the text itself, or the title of an HTML page.

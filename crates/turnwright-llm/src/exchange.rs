@@ -66,6 +66,8 @@ impl RenderedTools {
 pub(super) struct ReplyContext {
     pub(super) host: String,
     pub(super) secrets: Secrets,
+    /// What to do if the key is refused.
+    pub(super) key_advice: Option<String>,
     /// The origin that the reply is marked with.
     pub(super) origin: Arc<str>,
     pub(super) quirks: Quirks,
@@ -78,8 +80,9 @@ impl ReplyContext {
     pub(super) fn stream_error(&self, body: &str) -> LlmError {
         let mut error = error_body::stream_error(&self.host, &self.secrets.redact(body));
         // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
-        if let LlmError::InStream { message, .. } = &mut error {
+        if let LlmError::InStream { message, key_advice, .. } = &mut error {
             *message = self.secrets.redact(message);
+            *key_advice = self.key_advice.clone().map(Box::new);
         }
         error
     }

@@ -441,6 +441,11 @@ impl Endpoint {
         }
     }
 
+    /// What to do if the key is refused.
+    pub(super) fn key_advice(&self) -> Option<String> {
+        self.key_advice.clone()
+    }
+
     /// The values to redact from messages.
     pub(super) fn secrets(&self) -> Secrets {
         Secrets(self.secrets.clone())

@@ -130,6 +130,7 @@ impl RemoteModel {
     fn reply_context(&self, tools: Arc<RenderedTools>) -> ReplyContext {
         ReplyContext {
             host: self.endpoint.host(),
+            key_advice: self.endpoint.key_advice(),
             secrets: self.endpoint.secrets(),
             origin: Arc::clone(&self.origin),
             quirks: self.learned_quirks.quirks(),

@@ -285,6 +285,7 @@ pub(super) fn empty_reply_as_overflow(
         status: None,
         retry_after: None,
         kind: ErrorKind::ContextOverflow { limit: None, used: Some(used) },
+        key_advice: None,
     }
 }
 

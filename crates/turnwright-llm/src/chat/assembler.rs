@@ -501,6 +501,7 @@ impl ChatAssembler {
             status: (kind == ErrorKind::Unavailable).then_some(503),
             retry_after: None,
             kind,
+            key_advice: None,
         }
     }
 

@@ -104,7 +104,10 @@ mod tests {
     #[test]
     fn the_properties_of_a_server_have_its_window_and_its_slots() {
         let table = [
-            (json!({ "default_generation_settings": { "n_ctx": 8_192 }, "total_slots": 1 }), (8_192, 1)),
+            (
+                json!({ "default_generation_settings": { "n_ctx": 8_192 }, "total_slots": 1 }),
+                (8_192, 1),
+            ),
             (json!({ "default_generation_settings": { "n_ctx": 0 }, "total_slots": 4 }), (0, 4)),
             (json!({ "total_slots": -1 }), (0, 0)),
             (json!("no properties"), (0, 0)),

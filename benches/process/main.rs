@@ -2,7 +2,7 @@
 //! missed budget is reported but is not an error, because the figures depend on the machine and on
 //! what else runs on it. Only figures of the same run can be compared. `TURNWRIGHT_BENCH_BINARY`
 //! names another agent to measure; `--long-work` measures only that; `--walk` runs one session with it and measures nothing. `--peers`
-//! measures other ACP agents beside it.
+//! measures other ACP agents beside it, and `--acp 2` version 2 of the protocol beside version 1.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -23,6 +23,7 @@ mod sessions;
 mod table;
 mod tools;
 mod usage;
+mod versions;
 mod walk;
 
 use std::io;
@@ -86,7 +87,16 @@ fn main() -> ExitCode {
         _ if !arguments.contains(&"--bench") || arguments.contains(&"--test") => Ok(()),
         _ if arguments.contains(&"--peers") => peers::measure(FULL),
         _ if arguments.contains(&"--long-work") => measure_long_work(),
-        _ => measure(if arguments.contains(&"--quick") { QUICK } else { FULL }),
+        _ => {
+            let rounds = if arguments.contains(&"--quick") { QUICK } else { FULL };
+            if arguments.windows(2).any(|it| it == ["--acp", "2"]) {
+                abort_after(4 * LIMIT);
+                versions::compare(&MEASUREMENTS, rounds)
+            } else {
+                abort_after(LIMIT);
+                measure(rounds)
+            }
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -105,31 +115,43 @@ fn measure_long_work() -> io::Result<()> {
     Ok(())
 }
 
-fn measure(rounds: Rounds) -> io::Result<()> {
-    thread::spawn(|| {
-        thread::sleep(LIMIT);
-        eprintln!("process: the time limit of {} s is exceeded", LIMIT.as_secs());
+/// Adds some rows to a table.
+type Measurement = fn(&mut Table, &Model, Rounds) -> io::Result<()>;
+
+const MEASUREMENTS: [Measurement; 17] = [
+    latency::start,
+    latency::rules,
+    latency::turns,
+    latency::cancels,
+    tools::files,
+    tools::commands,
+    tools::flood,
+    tools::first_prompts,
+    load::bursts,
+    load::memory,
+    load::streams,
+    |table, model, _| load::large_writes(table, model),
+    |table, _, _| load::size(table),
+    servers::all,
+    sessions::load,
+    latency::growth,
+    long_work::compactions,
+];
+
+fn abort_after(limit: Duration) {
+    thread::spawn(move || {
+        thread::sleep(limit);
+        eprintln!("process: the time limit of {} s is exceeded", limit.as_secs());
         std::process::abort();
     });
+}
+
+fn measure(rounds: Rounds) -> io::Result<()> {
     let model = Model::start()?;
     let mut table = Table::begin(&agent::binary().to_string_lossy());
-    latency::start(&mut table, &model, rounds)?;
-    latency::rules(&mut table, &model, rounds)?;
-    latency::turns(&mut table, &model, rounds)?;
-    latency::cancels(&mut table, &model, rounds)?;
-    tools::files(&mut table, &model, rounds)?;
-    tools::commands(&mut table, &model, rounds)?;
-    tools::flood(&mut table, &model, rounds)?;
-    tools::first_prompts(&mut table, &model, rounds)?;
-    load::bursts(&mut table, &model, rounds)?;
-    load::memory(&mut table, &model, rounds)?;
-    load::streams(&mut table, &model, rounds)?;
-    load::large_writes(&mut table, &model)?;
-    load::size(&mut table)?;
-    servers::all(&mut table, &model, rounds)?;
-    sessions::load(&mut table, &model, rounds)?;
-    latency::growth(&mut table, &model, rounds)?;
-    long_work::compactions(&mut table, &model, rounds)?;
+    for measure in MEASUREMENTS {
+        measure(&mut table, &model, rounds)?;
+    }
     table.end();
     Ok(())
 }

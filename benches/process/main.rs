@@ -1,7 +1,7 @@
 //! Measures the whole program against its budgets: `cargo bench --bench process [-- --quick]`. A
 //! missed budget is reported but is not an error, because the figures depend on the machine and on
 //! what else runs on it. Only figures of the same run can be compared. `TURNWRIGHT_BENCH_BINARY`
-//! names another agent to measure; `--long-work` measures only that; `--walk` runs one session with it and measures nothing. `--peers`
+//! names another agent to measure; `--only long_work` measures only that; `--walk` runs one session with it and measures nothing. `--peers`
 //! measures other ACP agents beside it, and `--acp 2` version 2 of the protocol beside version 1.
 #![allow(
     clippy::disallowed_methods,
@@ -86,15 +86,18 @@ fn main() -> ExitCode {
         // `cargo bench` passes `--bench`. `cargo test` does not, and must not run the measurements.
         _ if !arguments.contains(&"--bench") || arguments.contains(&"--test") => Ok(()),
         _ if arguments.contains(&"--peers") => peers::measure(FULL),
-        _ if arguments.contains(&"--long-work") => measure_long_work(),
         _ => {
             let rounds = if arguments.contains(&"--quick") { QUICK } else { FULL };
-            if arguments.windows(2).any(|it| it == ["--acp", "2"]) {
+            let value_of =
+                |option: &str| arguments.windows(2).find(|it| it[0] == option).map(|it| it[1]);
+            let only = value_of("--only");
+            let chosen = MEASUREMENTS.into_iter().filter(|it| only.is_none_or(|only| it.0 == only));
+            if value_of("--acp") == Some("2") {
                 abort_after(4 * LIMIT);
-                versions::compare(&MEASUREMENTS, rounds)
+                versions::compare(chosen, rounds)
             } else {
                 abort_after(LIMIT);
-                measure(rounds)
+                measure(chosen, rounds)
             }
         }
     };
@@ -107,35 +110,27 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure_long_work() -> io::Result<()> {
-    let model = Model::start()?;
-    let mut table = Table::begin("long work");
-    long_work::compactions(&mut table, &model, FULL)?;
-    table.end();
-    Ok(())
-}
-
-/// Adds some rows to a table.
-type Measurement = fn(&mut Table, &Model, Rounds) -> io::Result<()>;
+/// The name of a measurement, and what adds its rows to a table.
+type Measurement = (&'static str, fn(&mut Table, &Model, Rounds) -> io::Result<()>);
 
 const MEASUREMENTS: [Measurement; 17] = [
-    latency::start,
-    latency::rules,
-    latency::turns,
-    latency::cancels,
-    tools::files,
-    tools::commands,
-    tools::flood,
-    tools::first_prompts,
-    load::bursts,
-    load::memory,
-    load::streams,
-    |table, model, _| load::large_writes(table, model),
-    |table, _, _| load::size(table),
-    servers::all,
-    sessions::load,
-    latency::growth,
-    long_work::compactions,
+    ("start", latency::start),
+    ("rules", latency::rules),
+    ("turns", latency::turns),
+    ("cancels", latency::cancels),
+    ("files", tools::files),
+    ("commands", tools::commands),
+    ("flood", tools::flood),
+    ("first_prompts", tools::first_prompts),
+    ("bursts", load::bursts),
+    ("memory", load::memory),
+    ("streams", load::streams),
+    ("large_writes", |table, model, _| load::large_writes(table, model)),
+    ("size", |table, _, _| load::size(table)),
+    ("servers", servers::all),
+    ("load", sessions::load),
+    ("growth", latency::growth),
+    ("long_work", long_work::compactions),
 ];
 
 fn abort_after(limit: Duration) {
@@ -146,10 +141,10 @@ fn abort_after(limit: Duration) {
     });
 }
 
-fn measure(rounds: Rounds) -> io::Result<()> {
+fn measure(chosen: impl Iterator<Item = Measurement>, rounds: Rounds) -> io::Result<()> {
     let model = Model::start()?;
     let mut table = Table::begin(&agent::binary().to_string_lossy());
-    for measure in MEASUREMENTS {
+    for (_, measure) in chosen {
         measure(&mut table, &model, rounds)?;
     }
     table.end();

@@ -10,11 +10,14 @@ use crate::{Measurement, Rounds};
 /// How much more than version 1 a row of version 2 may have.
 const BUDGET: f64 = 1.1;
 
-pub(crate) fn compare(measurements: &[Measurement], rounds: Rounds) -> io::Result<()> {
+pub(crate) fn compare(
+    measurements: impl Iterator<Item = Measurement>,
+    rounds: Rounds,
+) -> io::Result<()> {
     let model = Model::start()?;
     println!("{:<50} {:>14} {:>14} {:>8}", "benchmark", "version 1", "version 2", "ratio");
     let (mut rows, mut over) = (0, 0);
-    for measure in measurements {
+    for (_, measure) in measurements {
         let run = |version| {
             speak_version(version);
             let mut table = Table::silent();

@@ -540,8 +540,8 @@ fn helpers_of_a_server_with_one_slot_work_one_after_the_other() {
                 { "index": 0, "delta": { "content": "Done." }, "finish_reason": "stop" }
             ] })],
         };
-        let lines: String = events.iter().map(|it| format!("data: {it}\n\n")).collect();
-        write_stream(stream, &format!("{lines}data: [DONE]\n\n"));
+        let lines: Vec<_> = events.iter().map(|it| format!("data: {it}\n\n")).collect();
+        write_stream(stream, &format!("{}data: [DONE]\n\n", lines.concat()));
     });
     let settings = format!("model = 'p/m'\n[providers.p]\nbase_url = '{}'", server.base_url());
     let mut agent = configured(&settings).start();

@@ -52,9 +52,9 @@ impl LocalServer {
             tokio::time::timeout(TIMEOUT, asking).await.ok()?.ok()
         };
         match self {
-            LocalServer::LlamaCpp => {
-                get(Method::GET, "/props", None).await.map_or_else(LocalFacts::default, props_facts)
-            }
+            LocalServer::LlamaCpp => get(Method::GET, "/props", None)
+                .await
+                .map_or_else(LocalFacts::default, |it| props_facts(&it)),
             LocalServer::Ollama => {
                 let running = get(Method::GET, "/api/ps", None).await;
                 let mut window = running.and_then(|it| loaded_window(&it, model));
@@ -70,7 +70,7 @@ impl LocalServer {
 }
 
 /// What llama.cpp says. Each of its slots has a window of this size.
-fn props_facts(props: Value) -> LocalFacts {
+fn props_facts(props: &Value) -> LocalFacts {
     let count = |place: &str| props.pointer(place)?.as_u64().filter(|it| *it > 0);
     LocalFacts {
         window: count("/default_generation_settings/n_ctx"),
@@ -113,7 +113,7 @@ mod tests {
             (json!("no properties"), (0, 0)),
         ];
         for (props, (window, slots)) in table {
-            let facts = props_facts(props.clone());
+            let facts = props_facts(&props);
             assert_eq!(facts.window.unwrap_or_default(), window, "{props}");
             assert_eq!(facts.slots.unwrap_or_default(), slots, "{props}");
         }

@@ -1,16 +1,25 @@
 //! The ACP client of the benchmark: it starts the agent and exchanges JSON-RPC lines with it. It
 //! recognises most lines by their text instead of parsing them, so that its own cost stays small.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::model::Model;
+
+/// The version of the protocol that is spoken with agents that start from now on.
+static VERSION: AtomicU16 = AtomicU16::new(1);
+
+pub(crate) fn speak_version(version: u16) {
+    VERSION.store(version, Ordering::Relaxed);
+}
 
 /// The path of the measured agent: that of `TURNWRIGHT_BENCH_BINARY`, or the one that was built with
 /// the benchmark.
@@ -51,6 +60,9 @@ pub(crate) struct Agent {
     next_id: u64,
     bytes: usize,
     folder: Arc<TempDir>,
+    version: u16,
+    /// The sessions of the prompts, by the ids of the requests.
+    prompts: HashMap<u64, String>,
 }
 
 impl Agent {
@@ -76,6 +88,8 @@ impl Agent {
             next_id: 1,
             bytes: 0,
             folder: folder.into(),
+            version: VERSION.load(Ordering::Relaxed),
+            prompts: HashMap::new(),
         })
     }
 
@@ -88,7 +102,12 @@ impl Agent {
     }
 
     pub(crate) fn initialize(&mut self) -> io::Result<()> {
-        let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
+        let info = json!({ "name": "bench", "version": "1" });
+        let params = if self.version == 1 {
+            json!({ "protocolVersion": 1, "clientCapabilities": {} })
+        } else {
+            json!({ "protocolVersion": self.version, "info": info, "capabilities": {} })
+        };
         let id = self.request("initialize", &params)?;
         self.answer(id).map(drop)
     }
@@ -106,6 +125,7 @@ impl Agent {
         let block = json!({ "type": "text", "text": text });
         let params = json!({ "sessionId": session, "prompt": [block] });
         let id = self.next_id;
+        self.prompts.insert(id, session.to_owned());
         let line = self.line("session/prompt", &params);
         let begun = Instant::now();
         self.send(&line)?;
@@ -126,6 +146,17 @@ impl Agent {
             self.allow_always(&question)?;
         }
         Ok(())
+    }
+
+    /// Opens a stored session, whose updates precede the response. Returns the id of the request.
+    pub(crate) fn load(&mut self, session: &str) -> io::Result<u64> {
+        let cwd = self.folder.path();
+        let mut params = json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] });
+        if self.version == 1 {
+            return self.request("session/load", &params);
+        }
+        params["replayFrom"] = json!({ "type": "start" });
+        self.request("session/resume", &params)
     }
 
     pub(crate) fn close_session(&mut self, session: &str) -> io::Result<()> {
@@ -179,11 +210,11 @@ impl Agent {
         }
     }
 
-    /// Reads up to the response to a request and returns it.
+    /// Reads up to the response to a request and returns it. For a prompt it is the end of the turn.
     pub(crate) fn answer(&mut self, id: u64) -> io::Result<String> {
         loop {
             let line = self.read()?;
-            if is_answer(&line, id)? {
+            if self.is_answer(&line, id)? {
                 return Ok(line);
             }
         }
@@ -193,13 +224,31 @@ impl Agent {
     pub(crate) fn answer_or(&mut self, id: u64, text: &str) -> io::Result<Option<String>> {
         loop {
             let line = self.read()?;
-            if is_answer(&line, id)? {
+            if self.is_answer(&line, id)? {
                 return Ok(None);
             }
             if line.contains(text) {
                 return Ok(Some(line));
             }
         }
+    }
+
+    fn is_answer(&self, line: &str, id: u64) -> io::Result<bool> {
+        let is_answer = is_answer(line, id)?;
+        // In version 2 a turn ends with a state of the session.
+        let Some(session) = self.prompts.get(&id).filter(|_| self.version > 1) else {
+            return Ok(is_answer);
+        };
+        let is_end = line.contains(r#""state":"idle""#) && line.contains(session.as_str());
+        if is_end && line.contains(r#""stopReason":"error""#) {
+            return Err(io::Error::other(line.to_owned()));
+        }
+        Ok(is_end)
+    }
+
+    /// The version of the protocol.
+    pub(crate) fn version(&self) -> u16 {
+        self.version
     }
 
     /// The number of bytes read from the agent so far.

@@ -128,8 +128,9 @@ pub(crate) fn streams(table: &mut Table, model: &Model, rounds: Rounds) -> io::R
     let (mut misrouted, mut ended) = (0_usize, 0);
     while ended < sessions.len() {
         let message: Value = serde_json::from_str(&agent.read()?)?;
-        ended +=
-            usize::from(message.get("result").is_some_and(|it| it["stopReason"] == "end_turn"));
+        // The answer to the prompt, or the state of the session in version 2.
+        let ends = [&message["result"], &message["params"]["update"]];
+        ended += usize::from(ends.iter().any(|it| it["stopReason"] == "end_turn"));
         let Some((session, text)) = text_update(&message) else { continue };
         let number = sessions.iter().position(|it| it == session).unwrap_or(usize::MAX);
         for word in text.split_whitespace() {

@@ -6,8 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde_json::json;
-
 use crate::Rounds;
 use crate::agent::{Agent, model_command, pause, workspace};
 use crate::latency::{ms_between, to_f64};
@@ -65,9 +63,8 @@ pub(crate) fn compactions(table: &mut Table, model: &Model, rounds: Rounds) -> i
     table.row("… compared with its unique content", size / to_f64(unique), "×", 1.2);
 
     let mut agent = start()?;
-    let params = json!({ "sessionId": session, "cwd": folder.path(), "mcpServers": [] });
     let begun = Instant::now();
-    let request = agent.request("session/load", &params)?;
+    let request = agent.load(&session)?;
     agent.wait_for("user_message_chunk")?;
     table.row("session/load of it, first update", ms(begun.elapsed()), "ms", 100.0);
     agent.answer(request)?;

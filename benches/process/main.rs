@@ -1,8 +1,8 @@
 //! Measures the whole program against its budgets: `cargo bench --bench process [-- --quick]`. A
 //! missed budget is reported but is not an error, because the figures depend on the machine and on
 //! what else runs on it. Only figures of the same run can be compared. `TURNWRIGHT_BENCH_BINARY`
-//! names another agent to measure; `--long-work` measures only that; `--walk` runs one session with it and measures nothing. `--peers`
-//! measures other ACP agents beside it.
+//! names another agent to measure; `--only long_work` measures only that; `--walk` runs one session with it and measures nothing. `--peers`
+//! measures other ACP agents beside it, and `--acp 2` version 2 of the protocol beside version 1.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -23,6 +23,7 @@ mod sessions;
 mod table;
 mod tools;
 mod usage;
+mod versions;
 mod walk;
 
 use std::io;
@@ -85,8 +86,20 @@ fn main() -> ExitCode {
         // `cargo bench` passes `--bench`. `cargo test` does not, and must not run the measurements.
         _ if !arguments.contains(&"--bench") || arguments.contains(&"--test") => Ok(()),
         _ if arguments.contains(&"--peers") => peers::measure(FULL),
-        _ if arguments.contains(&"--long-work") => measure_long_work(),
-        _ => measure(if arguments.contains(&"--quick") { QUICK } else { FULL }),
+        _ => {
+            let rounds = if arguments.contains(&"--quick") { QUICK } else { FULL };
+            let value_of =
+                |option: &str| arguments.windows(2).find(|it| it[0] == option).map(|it| it[1]);
+            let only = value_of("--only");
+            let chosen = MEASUREMENTS.into_iter().filter(|it| only.is_none_or(|only| it.0 == only));
+            if value_of("--acp") == Some("2") {
+                abort_after(4 * LIMIT);
+                versions::compare(chosen, rounds)
+            } else {
+                abort_after(LIMIT);
+                measure(chosen, rounds)
+            }
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -97,39 +110,43 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure_long_work() -> io::Result<()> {
-    let model = Model::start()?;
-    let mut table = Table::begin("long work");
-    long_work::compactions(&mut table, &model, FULL)?;
-    table.end();
-    Ok(())
-}
+/// The name of a measurement, and what adds its rows to a table.
+type Measurement = (&'static str, fn(&mut Table, &Model, Rounds) -> io::Result<()>);
 
-fn measure(rounds: Rounds) -> io::Result<()> {
-    thread::spawn(|| {
-        thread::sleep(LIMIT);
-        eprintln!("process: the time limit of {} s is exceeded", LIMIT.as_secs());
+const MEASUREMENTS: [Measurement; 17] = [
+    ("start", latency::start),
+    ("rules", latency::rules),
+    ("turns", latency::turns),
+    ("cancels", latency::cancels),
+    ("files", tools::files),
+    ("commands", tools::commands),
+    ("flood", tools::flood),
+    ("first_prompts", tools::first_prompts),
+    ("bursts", load::bursts),
+    ("memory", load::memory),
+    ("streams", load::streams),
+    ("large_writes", |table, model, _| load::large_writes(table, model)),
+    ("size", |table, _, _| load::size(table)),
+    ("servers", servers::all),
+    ("load", sessions::load),
+    ("growth", latency::growth),
+    ("long_work", long_work::compactions),
+];
+
+fn abort_after(limit: Duration) {
+    thread::spawn(move || {
+        thread::sleep(limit);
+        eprintln!("process: the time limit of {} s is exceeded", limit.as_secs());
         std::process::abort();
     });
+}
+
+fn measure(chosen: impl Iterator<Item = Measurement>, rounds: Rounds) -> io::Result<()> {
     let model = Model::start()?;
     let mut table = Table::begin(&agent::binary().to_string_lossy());
-    latency::start(&mut table, &model, rounds)?;
-    latency::rules(&mut table, &model, rounds)?;
-    latency::turns(&mut table, &model, rounds)?;
-    latency::cancels(&mut table, &model, rounds)?;
-    tools::files(&mut table, &model, rounds)?;
-    tools::commands(&mut table, &model, rounds)?;
-    tools::flood(&mut table, &model, rounds)?;
-    tools::first_prompts(&mut table, &model, rounds)?;
-    load::bursts(&mut table, &model, rounds)?;
-    load::memory(&mut table, &model, rounds)?;
-    load::streams(&mut table, &model, rounds)?;
-    load::large_writes(&mut table, &model)?;
-    load::size(&mut table)?;
-    servers::all(&mut table, &model, rounds)?;
-    sessions::load(&mut table, &model, rounds)?;
-    latency::growth(&mut table, &model, rounds)?;
-    long_work::compactions(&mut table, &model, rounds)?;
+    for (_, measure) in chosen {
+        measure(&mut table, &model, rounds)?;
+    }
     table.end();
     Ok(())
 }

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+/// How the agent asks for a summary of the conversation.
+const SUMMARY_REQUEST: &str = "Write a summary that lets you go on";
+
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
                     transfer-encoding: chunked\r\n\r\n";
 /// The number of events per write in a burst.
@@ -159,8 +162,8 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(body))
 }
 
-/// Selects the response to a request by the first words of its last message. A tool result gets the
-/// response to `say`.
+/// Selects the response to a request by the first words of its last message. A tool result and the request
+/// for a summary get the response to `say`.
 fn answer(request: &Value) -> Vec<Part> {
     let last = request["messages"].as_array().and_then(|it| it.last());
     // Other agents send the content in parts.
@@ -171,7 +174,9 @@ fn answer(request: &Value) -> Vec<Part> {
     let content = last.map(content).unwrap_or_default();
     let text = content.as_str().unwrap_or_default();
     let is_result = last.is_some_and(|it| it["role"] == "tool");
-    let mut words = if is_result { "say" } else { text }.split_whitespace();
+    // The request for a summary may be a part of the message with the prompt.
+    let is_summary = text.contains(SUMMARY_REQUEST);
+    let mut words = if is_result || is_summary { "say" } else { text }.split_whitespace();
     let word = words.next().unwrap_or_default();
     let number = words.next().and_then(|it| it.parse().ok()).unwrap_or(0);
     match word {

@@ -98,7 +98,12 @@ fn opening(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
 
 /// Creates a session with these servers. Returns the duration in milliseconds and the id.
 fn open(agent: &mut Agent, servers: &[Value]) -> io::Result<(f64, String)> {
-    let params = json!({ "cwd": agent.folder(), "mcpServers": servers });
+    let mut params = json!({ "cwd": agent.folder(), "mcpServers": servers });
+    for server in params["mcpServers"].as_array_mut().into_iter().flatten() {
+        if agent.version() > 1 {
+            server["type"] = "stdio".into();
+        }
+    }
     let begun = Instant::now();
     let id = agent.request("session/new", &params)?;
     let answer: Value = serde_json::from_str(&agent.answer(id)?)?;

@@ -3,7 +3,6 @@
 use std::io;
 use std::time::Instant;
 
-use serde_json::json;
 use turnwright_store::Store;
 use turnwright_types::ids::SessionId;
 
@@ -36,10 +35,8 @@ pub(crate) fn load(table: &mut Table, model: &Model, rounds: Rounds) -> io::Resu
         new.push(ms(begun.elapsed()));
         let before = usage::memory(agent.pid())?;
         let peak = Peak::watch(agent.pid());
-        let cwd = agent.folder().to_path_buf();
-        let params = json!({ "sessionId": id.as_str(), "cwd": cwd, "mcpServers": [] });
         let begun = Instant::now();
-        let request = agent.request("session/load", &params)?;
+        let request = agent.load(id.as_str())?;
         agent.wait_for("user_message_chunk")?;
         first.push(ms(begun.elapsed()));
         agent.answer(request)?;

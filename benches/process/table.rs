@@ -4,10 +4,19 @@ use std::thread;
 use std::time::Duration;
 
 /// A table on stdout. Each row is printed as soon as its figure is known.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Table {
-    rows: usize,
+    figures: Vec<Figure>,
     missed: usize,
+    is_silent: bool,
+}
+
+/// The figure of a row.
+#[derive(Debug)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) measured: f64,
+    pub(crate) unit: String,
 }
 
 impl Table {
@@ -17,14 +26,27 @@ impl Table {
         let profile = if cfg!(debug_assertions) { "debug" } else { "bench" };
         println!("{cores} cores, profile {profile}, {subject}\n");
         println!("{:<50} {:>14} {:>12}", "benchmark", "measured", "budget");
-        Table { rows: 0, missed: 0 }
+        Table::default()
+    }
+
+    /// A table that prints nothing.
+    pub(crate) fn silent() -> Table {
+        Table { is_silent: true, ..Table::default() }
+    }
+
+    /// What was measured, in the order of the rows.
+    pub(crate) fn into_figures(self) -> Vec<Figure> {
+        self.figures
     }
 
     /// Prints a figure and whether it is within its budget.
     pub(crate) fn row(&mut self, name: &str, measured: f64, unit: &str, budget: f64) {
         let met = measured <= budget;
-        self.rows += 1;
         self.missed += usize::from(!met);
+        self.keep(name, measured, unit);
+        if self.is_silent {
+            return;
+        }
         let (measured, budget) = (format!("{measured:.2} {unit}"), format!("≤ {budget} {unit}"));
         let verdict = if met { "met" } else { "NOT MET" };
         println!("{name:<50} {measured:>14} {budget:>12}  {verdict}");
@@ -32,12 +54,18 @@ impl Table {
 
     /// Prints a figure that has no budget.
     pub(crate) fn note(&mut self, name: &str, measured: f64, unit: &str) {
-        self.rows += 1;
-        println!("{name:<50} {:>14}", format!("{measured:.2} {unit}"));
+        self.keep(name, measured, unit);
+        if !self.is_silent {
+            println!("{name:<50} {:>14}", format!("{measured:.2} {unit}"));
+        }
+    }
+
+    fn keep(&mut self, name: &str, measured: f64, unit: &str) {
+        self.figures.push(Figure { name: name.to_owned(), measured, unit: unit.to_owned() });
     }
 
     pub(crate) fn end(&self) {
-        println!("\n{} figures, {} budgets not met", self.rows, self.missed);
+        println!("\n{} figures, {} budgets not met", self.figures.len(), self.missed);
     }
 }
 

@@ -17,7 +17,7 @@ use turnwright_types::message::TokenUsage;
 use turnwright_workspace::helper_types::HelperType;
 
 /// The most helpers of a session that work at the same time; others wait.
-const MAX_WORKING: usize = 4;
+const MAX_WORKING: u8 = 4;
 /// The most helpers in the background, working or waiting.
 const MAX_IN_BACKGROUND: usize = 16;
 /// The most notices that are kept for the user.
@@ -86,7 +86,7 @@ impl Default for HelperSet {
         HelperSet {
             catalogue: None,
             types: Vec::new(),
-            slots: Arc::new(Semaphore::new(MAX_WORKING)),
+            slots: Arc::new(Semaphore::new(MAX_WORKING.into())),
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
             state: Mutex::default(),
@@ -123,9 +123,13 @@ impl HelperSet {
         Err(types.fold(first, |all, it| format!("{all}, {}", it.name)))
     }
 
-    /// Waits until one more helper may work. The permit is held while it does.
-    pub(crate) async fn slot(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.slots).acquire_owned().await.ok()
+    /// Waits until one more helper may work, whose server works on this many requests at the same time. The
+    /// permit is held while it does.
+    pub(crate) async fn slot(&self, served: Option<u32>) -> Option<OwnedSemaphorePermit> {
+        let most = u32::from(MAX_WORKING);
+        // The fewer requests the server works on, the more of the places one helper takes.
+        let places = most.div_ceil(served.unwrap_or(most).clamp(1, most));
+        Arc::clone(&self.slots).acquire_many_owned(places).await.ok()
     }
 
     /// Runs a helper in the background; `work` gets the token that cancels it. Returns false if there are

@@ -264,7 +264,8 @@ impl DrawnTerminal {
     }
 
     fn send_delta(&mut self, delta: TerminalDelta, ctx: &ToolCtx) {
-        self.cost += json_len(&delta.text) + ENVELOPE_BYTES;
+        // As JSON or in base64, which depends on the version of the protocol.
+        self.cost += json_len(&delta.text).max(delta.text.len().div_ceil(3) * 4) + ENVELOPE_BYTES;
         let mut update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
         update.terminal = Some(delta);
         ctx.env.client.update(Update::CallUpdate(Box::new(update)));

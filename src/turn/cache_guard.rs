@@ -110,19 +110,39 @@ impl SentRequest {
         if Arc::ptr_eq(&self.tools, next) || self.tools == *next {
             return None;
         }
-        let missing_in = |these: &ToolSpecs, all: &ToolSpecs| {
-            let names = these.iter().map(|it| it.name.as_ref());
-            let names = names.filter(|name| all.iter().all(|it| it.name != *name));
-            names.collect::<Vec<_>>().join(", ")
-        };
-        let (added, removed) = (missing_in(next, &self.tools), missing_in(&self.tools, next));
+        let (added, removed) = (missing_in(&self.tools, next), missing_in(next, &self.tools));
+        let changed = self.tools.iter().find(|old| next.iter().all(|new| new != *old));
         Some(match (added.as_str(), removed.as_str()) {
-            ("", "") => "the description of a tool was changed".to_owned(),
+            ("", "") => match changed {
+                Some(tool) => format!("the description of {} was changed", tool.name),
+                None => "the order of the tools was changed".to_owned(),
+            },
             (added, "") => format!("tools were added: {added}"),
             ("", removed) => format!("tools were removed: {removed}"),
             (added, removed) => format!("tools were added: {added}; and removed: {removed}"),
         })
     }
+}
+
+/// The tools of `all` that are not among `these`: our own by their names, and how many of each MCP server.
+fn missing_in(these: &ToolSpecs, all: &ToolSpecs) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut servers: Vec<(&str, usize)> = Vec::new();
+    for tool in all.iter().filter(|tool| these.iter().all(|it| it.name != tool.name)) {
+        let server = tool.name.strip_prefix("mcp__").and_then(|it| it.split_once("__"));
+        let Some((server, _)) = server else {
+            words.push(tool.name.to_string());
+            continue;
+        };
+        match servers.iter_mut().find(|it| it.0 == server) {
+            Some((_, count)) => *count += 1,
+            None => servers.push((server, 1)),
+        }
+    }
+    words.extend(
+        servers.iter().map(|(server, count)| format!("{count} of the MCP server {server}")),
+    );
+    words.join(", ")
 }
 
 #[cfg(test)]
@@ -151,6 +171,26 @@ mod tests {
     }
 
     #[test]
+    fn tools_that_only_change_are_named() {
+        let first = request(&[], &["x", "y"]);
+        let mut described = ToolSpec::clone(&first.tools[1]);
+        described.description = "Otherwise.".to_owned();
+        for (tools, expected) in [
+            (
+                vec![Arc::clone(&first.tools[0]), described.into()],
+                "the description of y was changed",
+            ),
+            (first.tools.iter().rev().cloned().collect(), "the order of the tools was changed"),
+        ] {
+            let guard = CacheGuard::default();
+            guard.check("m", &first);
+            guard.remember("m", first.clone(), None);
+            guard.check("m", &Request { tools: Arc::new(tools), ..first.clone() });
+            assert_eq!(guard.report().2[0].why, expected);
+        }
+    }
+
+    #[test]
     fn what_breaks_the_beginning_is_named() {
         let table = [
             (request(&["a", "b"], &["x"]), None),
@@ -159,6 +199,10 @@ mod tests {
             (request(&["a"], &["x"]), Some("message 2 of 2 is different (what came after")),
             (request(&["a", "b"], &["x", "y"]), Some("tools were added: y")),
             (request(&["a", "b"], &[]), Some("tools were removed: x")),
+            (
+                request(&["a", "b"], &["x", "mcp__s_1__a", "y", "mcp__t__a", "mcp__s_1__b__c"]),
+                Some("tools were added: y, 2 of the MCP server s_1, 1 of the MCP server t"),
+            ),
         ];
         for (next, expected) in table {
             let guard = CacheGuard::default();

@@ -159,13 +159,14 @@ impl TurnHelpers {
         cancel: CancellationToken,
     ) -> HelperEnd {
         let HelperRecord { session, log, written } = record;
-        let waiting = self.services.env.helpers.slot();
-        let Some(_slot) = cancel.run_until_cancelled(waiting).await else {
-            return HelperEnd::failed(cancelled());
-        };
         let selection = match self.selection(&task).await {
             Ok(selection) => selection,
             Err(refusal) => return HelperEnd::failed(refusal),
+        };
+        // With more helpers than slots, the server would drop one's conversation from its cache for another.
+        let waiting = self.services.env.helpers.slot(selection.get().model.concurrent_requests());
+        let Some(_slot) = cancel.run_until_cancelled(waiting).await else {
+            return HelperEnd::failed(cancelled());
         };
         let env = &self.services.env;
         let lock = match env.log.store() {

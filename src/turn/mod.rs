@@ -90,6 +90,8 @@ pub(crate) struct Turn {
     began: Instant,
     steering: SteeringQueue,
     checks: TurnChecks,
+    /// The prompt, until a client that follows prompts is told that it is part of the conversation.
+    unreported_prompt: Option<(MessageId, Arc<Message>)>,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
     /// Whether it is a helper's, whose file changes belong to the turn of its session.
@@ -209,6 +211,7 @@ impl Turn {
             began: Instant::now(),
             steering: SteeringQueue::default(),
             checks: TurnChecks::default(),
+            unreported_prompt: None,
             last_hidden: None,
             is_helper: false,
         }
@@ -223,7 +226,7 @@ impl Turn {
         }
         self.wait_for_servers().await;
         self.add_project_context().await;
-        self.log_prompt().await;
+        self.log_prompt();
         let mut step = self.first_step();
         let mut result = loop {
             self.services.send_notices();
@@ -270,6 +273,7 @@ impl Turn {
                 break Ok(StopReason::Cancelled);
             }
         };
+        self.report_prompt().await;
         if !self.is_helper {
             self.services.env.helpers.close_questions().await;
         }
@@ -323,13 +327,21 @@ impl Turn {
         }
     }
 
-    /// Writes the prompt to the log. It is stored before the model gets it.
-    async fn log_prompt(&mut self) {
+    /// Writes the prompt to the log. The model gets it meanwhile; the user sees nothing of the answer before
+    /// it is stored.
+    fn log_prompt(&mut self) {
         let Some(message) = self.history.messages.get(self.first_message).cloned() else { return };
         let id = MessageId::from(format!("msg-{}", self.history.mint()));
         let audience = Audience::Both;
         let entry = Entry::Message { id: id.clone(), message: Arc::clone(&message), audience };
         self.services.log().add_entry(entry);
+        self.unreported_prompt = Some((id, message));
+    }
+
+    /// Tells the client that the prompt is part of the conversation, before anything that follows from it. A
+    /// request tells it while it waits for the model.
+    async fn report_prompt(&mut self) {
+        let Some((id, message)) = self.unreported_prompt.take() else { return };
         if self.services.client().follows_prompts() {
             // What the client is told of is stored.
             self.services.log().flush().written().await;

@@ -123,6 +123,7 @@ impl Turn {
             return;
         }
         self.loops.reset();
+        self.report_prompt().await;
         if self.services.client().follows_prompts() {
             // What the client is told of is stored.
             log.flush().written().await;

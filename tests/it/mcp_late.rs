@@ -53,7 +53,7 @@ fn tools_of_a_server_that_connects_during_a_turn_are_appended_in_the_next_turn()
     assert_eq!(times(&agent, "aaa is connected now: 1 tools."), 1, "{}", agent.thoughts());
     // What has broken the prefix that the provider had in its cache is shown and logged.
     agent.turn("/context");
-    let why = "tools were added: mcp__aaa__late";
+    let why = "tools were added: 1 of the MCP server aaa";
     assert!(agent.text().contains(&format!("* Request 2 of 3: {why}")), "{}", agent.text());
     let (_, log) = agent.close();
     let line = log.lines().find(|it| it.contains("the provider has to read the request anew"));

@@ -6,9 +6,10 @@ use std::sync::{Arc, Barrier};
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::{self, hangs};
 use turnwright_testing::cards::{self, call};
+use turnwright_testing::raw_server::{RawServer, write_stream};
 
 use crate::agent::{LIMIT, TestAgent, TestAgentBuilder, eventually, says};
-use crate::provider::{self, Answer, Provider, configured, has_result};
+use crate::provider::{self, Answer, Provider, configured, has_result, plain};
 
 /// A call that gives a helper of this type this task.
 fn agent_call(kind: &str, task: &str) -> Value {
@@ -516,6 +517,60 @@ fn more_helpers_than_calls_can_run_do_not_wait_for_each_other() {
     cards::turn(&mut agent);
     let expected: Vec<_> = (0..12).map(|it| format!("answer {it}")).collect();
     assert_eq!(last_results(&agent), expected);
+}
+
+#[test]
+fn helpers_of_a_server_with_one_slot_work_one_after_the_other() {
+    let server = RawServer::with_models(|_, request, stream| {
+        let body = request.split_once("\r\n\r\n").map_or("", |it| it.1);
+        let Ok(body) = serde_json::from_str::<Value>(body) else {
+            let props =
+                json!({ "default_generation_settings": { "n_ctx": 8_192 }, "total_slots": 1 });
+            let model = json!({ "id": "m", "object": "model", "owned_by": "llamacpp" });
+            let models = json!({ "object": "list", "data": [model] });
+            return plain(stream, 200, if request.contains("/props ") { &props } else { &models });
+        };
+        let events = match (last_prompt(&body).contains("task"), has_result(&body)) {
+            (true, false) => vec![calls_event(&[("list_dir", json!({}))])],
+            (false, false) if last_prompt(&body).contains("go") => {
+                let task = |it: u8| json!({ "description": "t", "prompt": format!("task {it}.") });
+                vec![calls_event(&[1, 2, 3].map(|it| ("agent", task(it))))]
+            }
+            _ => vec![json!({ "choices": [
+                { "index": 0, "delta": { "content": "Done." }, "finish_reason": "stop" }
+            ] })],
+        };
+        let lines: Vec<_> = events.iter().map(|it| format!("data: {it}\n\n")).collect();
+        write_stream(stream, &format!("{}data: [DONE]\n\n", lines.concat()));
+    });
+    let settings = format!("model = 'p/m'\n[providers.p]\nbase_url = '{}'", server.base_url());
+    let mut agent = configured(&settings).start();
+    eventually("the server is asked", || {
+        assert_eq!(agent.turn("hi"), "end_turn");
+        let shown = agent.updates();
+        shown.iter().any(|it| it["sessionUpdate"] == "usage_update" && it["size"] == 8_192)
+    });
+    assert_eq!(agent.turn("go"), "end_turn");
+    let tasks: Vec<_> = server
+        .requests()
+        .iter()
+        .filter_map(|it| serde_json::from_str(it.split_once("\r\n\r\n")?.1).ok())
+        .filter_map(|it| Some(last_prompt(&it).split_once("task ")?.1.as_bytes()[0]))
+        .collect();
+    assert_eq!(tasks.len(), 6, "{tasks:?}");
+    assert!(tasks.chunks(2).all(|it| it[0] == it[1]), "{tasks:?}");
+}
+
+/// An event with these calls.
+fn calls_event(calls: &[(&str, Value)]) -> Value {
+    let call = |(number, (name, arguments)): (usize, &(&str, Value))| {
+        let function = json!({ "name": name, "arguments": arguments.to_string() });
+        json!({ "index": number, "id": format!("c{number}"), "function": function })
+    };
+    let calls: Vec<_> = calls.iter().enumerate().map(call).collect();
+    json!({ "choices": [
+        { "index": 0, "delta": { "tool_calls": calls }, "finish_reason": "tool_calls" }
+    ] })
 }
 
 /// An answer with these words, to which events can be added.

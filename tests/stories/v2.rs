@@ -179,6 +179,33 @@ fn v2_prompt_is_answered_when_it_is_a_message_and_the_state_tells_the_rest() {
 }
 
 #[test]
+fn v2_prompt_is_answered_while_the_model_is_silent_and_before_a_compaction() {
+    let full = json!([{ "text": "One." }, { "usage": { "prompt_tokens": 22_000 } }]);
+    let silent = json!([{ "stall_headers_ms": 600_000 }, { "text": "Never." }]);
+    for (script, first) in [(json!([silent]), None), (json!([full, silent]), Some("word "))] {
+        let window = v2().variable("TURNWRIGHT_CONTEXT_WINDOW", "32000");
+        let mut agent = window.model(script).start();
+        if let Some(word) = first {
+            assert_eq!(agent.turn(&word.repeat(15_000)), "end_turn");
+        }
+        let id = agent.prompt("go on");
+        result(agent.answer_to(&id));
+        if first.is_some() {
+            agent.wait_for_update("compaction_update");
+        }
+        let told = |fits: &dyn Fn(&Value) -> bool| agent.log.iter().position(fits);
+        let inserted = told(&|it| it["id"] == id && it["result"]["messageId"].is_string());
+        let compacted = told(&|it| it["params"]["update"]["sessionUpdate"] == "compaction_update");
+        assert!(compacted.is_none_or(|it| inserted < Some(it)), "{inserted:?} {compacted:?}");
+        agent.cancel();
+        assert_eq!(agent.stop_reason(&id), "cancelled");
+        let words = lifecycle(&agent);
+        let last = &words[words.len() - 4..];
+        assert_eq!(last, ["running", "said go on", "inserted", "idle cancelled"]);
+    }
+}
+
+#[test]
 fn v2_prompt_of_a_command_is_a_message_too() {
     let mut agent = v2().start();
     let id = agent.prompt("/help");

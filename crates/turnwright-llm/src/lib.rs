@@ -35,7 +35,7 @@ mod traffic;
 mod transcript;
 mod retry_after;
 mod known_windows;
-mod local_window;
+mod local_server;
 
 #[cfg(test)]
 mod tests;
@@ -185,6 +185,11 @@ pub trait Model: Debug + Send + Sync + 'static {
     /// The size of the context window in tokens to assume while it is not known.
     fn assumed_window(&self) -> u64 {
         DEFAULT_ASSUMED_WINDOW
+    }
+
+    /// How many requests the server works on at the same time, if it says so.
+    fn concurrent_requests(&self) -> Option<u32> {
+        None
     }
 
     /// Asks a local server for the size of the window if it may know it only now, because it has

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Price;
-use super::local_window::LocalServer;
+use super::local_server::LocalServer;
 use turnwright_types::effect::is_hidden_char;
 
 /// More models than anybody can choose from.

@@ -13,6 +13,8 @@ use turnwright_types::message::Message;
 const MAX_CONVERSATIONS: usize = 16;
 /// Longer prefixes are not cached.
 const MAX_PREFIX_BYTES: usize = 8 * 1024 * 1024;
+/// The most bytes of all prefixes, those of closed sessions included.
+const MAX_BYTES: usize = 2 * MAX_PREFIX_BYTES;
 
 #[derive(Debug, Default)]
 pub(super) struct PrefixCache {
@@ -69,5 +71,35 @@ impl PrefixCache {
         let mut prefixes = self.prefixes.lock();
         prefixes.insert(0, prefix);
         prefixes.truncate(MAX_CONVERSATIONS);
+        let mut bytes = 0;
+        prefixes.retain(|it| {
+            bytes += it.json.len();
+            bytes <= MAX_BYTES
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwright_types::message::UserMessage;
+
+    use super::*;
+
+    #[test]
+    fn the_prefixes_used_last_are_kept_as_far_as_they_fit() {
+        for (bytes, kept) in [(10, MAX_CONVERSATIONS), (5 * 1024 * 1024, 3), (9 * 1024 * 1024, 0)] {
+            let cache = PrefixCache::default();
+            let conversation =
+                |it: usize| [Arc::new(Message::User(UserMessage::text(it.to_string())))];
+            let all: Vec<_> = (0..20).map(conversation).collect();
+            for messages in &all {
+                let mut prefix = cache.take(messages, Quirks::default());
+                prefix.json.append(vec![b'x'; bytes]);
+                cache.store(prefix, messages, Quirks::default());
+            }
+            let found = all.iter().map(|it| cache.take(it, Quirks::default()).count);
+            let expected = (0..20).map(|it| usize::from(it >= 20 - kept));
+            assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{bytes}");
+        }
     }
 }

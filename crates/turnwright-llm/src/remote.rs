@@ -1,7 +1,7 @@
 //! A model behind an HTTP endpoint, in either protocol.
 
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::exchange::{RenderedTools, ReplyContext, RequestStyle};
 use super::http::{Endpoint, ReplyBody};
 use super::http_stream::{HttpReplyStream, ReadyReply};
 use super::learned_quirks::LearnedQuirks;
-use super::local_window::LocalServer;
+use super::local_server::LocalServer;
 use super::model_list::closest_names;
 use super::prefix_cache::PrefixCache;
 use super::quirks::{LeakedCallHandling, QuirkPatch, Quirks};
@@ -52,6 +52,8 @@ pub struct RemoteModel {
     local_server: OnceLock<LocalServer>,
     /// The local server was asked for its window after an answer.
     has_asked_window: AtomicBool,
+    /// How many requests the local server works on at the same time; 0 if it has not said so.
+    slots: AtomicU32,
     // Both mutexes are held only to copy a few bytes.
     /// The efforts that the model has rejected.
     rejected_efforts: Mutex<Vec<ReasoningEffort>>,
@@ -84,6 +86,7 @@ impl RemoteModel {
             prefix_cache: PrefixCache::default(),
             local_server: OnceLock::new(),
             has_asked_window: AtomicBool::new(false),
+            slots: AtomicU32::new(0),
             rejected_efforts: Mutex::default(),
             tools: Mutex::default(),
         }
@@ -208,22 +211,24 @@ impl RemoteModel {
         {
             self.learned_quirks.record_window(window);
         }
-        self.ask_local_window().await;
+        self.ask_local_server().await;
         Ok(models.into_iter().map(|it| it.name).collect())
     }
 
-    /// The local server, if it is one whose window can be asked for.
+    /// The local server, if it is one that says how it was started.
     fn local_server(&self) -> Option<LocalServer> {
         let port = || LocalServer::from_port(self.endpoint.port());
         self.local_server.get().copied().or_else(port)
     }
 
-    /// Asks a local server for its window, unless the user has set one.
-    async fn ask_local_window(&self) {
-        if self.settings.window.is_none()
-            && let Some(server) = self.local_server()
-            && let Some(window) = server.window(&self.endpoint, &self.settings.model).await
-        {
+    /// Asks a local server for its window, which counts unless the user has set one, and its slots.
+    async fn ask_local_server(&self) {
+        let Some(server) = self.local_server() else { return };
+        let facts = server.facts(&self.endpoint, &self.settings.model).await;
+        if let Some(slots) = facts.slots {
+            self.slots.store(slots, Ordering::Relaxed);
+        }
+        if let Some(window) = facts.window.filter(|_| self.settings.window.is_none()) {
             self.learned_quirks.record_window(window);
         }
     }
@@ -373,11 +378,15 @@ impl Model for RemoteModel {
         self.learned_quirks.window().or(self.settings.window).or_else(usual)
     }
 
+    fn concurrent_requests(&self) -> Option<u32> {
+        Some(self.slots.load(Ordering::Relaxed)).filter(|it| *it > 0)
+    }
+
     fn refresh_window(&self) -> BoxFuture<'_, ()> {
         let is_first = !self.has_asked_window.swap(true, Ordering::Relaxed);
         Box::pin(async move {
             if is_first {
-                self.ask_local_window().await;
+                self.ask_local_server().await;
             }
         })
     }

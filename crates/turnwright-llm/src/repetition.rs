@@ -78,31 +78,50 @@ impl RepetitionDetector {
 /// Knows whether the end of a Markdown text is in a code block or a table.
 #[derive(Debug, Default)]
 struct LineWatch {
-    /// The first bytes of the current line that are not spaces, or of the last one, and their number.
-    start: [u8; 3],
-    length: usize,
-    is_code: bool,
+    /// The first byte of the current line that is no space, or of the last line.
+    start: u8,
+    /// How many of these bytes the current line begins with, and whether they have ended.
+    run: usize,
+    is_run_over: bool,
+    /// Whether anything else has followed.
+    has_more: bool,
+    /// The byte and the length of the fence that has opened the code block.
+    fence: Option<(u8, usize)>,
 }
 
 impl LineWatch {
     fn push(&mut self, text: &[u8]) {
-        for byte in text {
+        for &byte in text {
             match byte {
-                b'\n' => self.length = 0,
-                b' ' if self.length == 0 => {}
-                _ if self.length < self.start.len() => {
-                    self.start[self.length] = *byte;
-                    self.length += 1;
-                    let is_whole = self.length == self.start.len();
-                    self.is_code ^= is_whole && [*b"```", *b"~~~"].contains(&self.start);
-                }
-                _ => {}
+                b'\n' => self.end_line(),
+                _ if byte.is_ascii_whitespace() => self.is_run_over = self.run > 0,
+                _ if self.run == 0 => (self.start, self.run) = (byte, 1),
+                _ if byte == self.start && !self.is_run_over => self.run += 1,
+                _ => (self.is_run_over, self.has_more) = (true, true),
             }
         }
     }
 
+    /// A fence opens a code block. Only another one of the same bytes that is as long and stands alone
+    /// closes it.
+    fn end_line(&mut self) {
+        let run = std::mem::take(&mut self.run);
+        let has_more = std::mem::take(&mut self.has_more);
+        self.is_run_over = false;
+        if run < 3 || !matches!(self.start, b'`' | b'~') {
+            return;
+        }
+        match self.fence {
+            None => self.fence = Some((self.start, run)),
+            Some((byte, length)) if byte == self.start && run >= length && !has_more => {
+                self.fence = None;
+            }
+            Some(_) => {}
+        }
+    }
+
     fn is_quoted(&self) -> bool {
-        self.is_code || self.start[0] == b'|'
+        self.fence.is_some() || self.start == b'|'
     }
 }
 
@@ -203,12 +222,40 @@ mod tests {
     fn in_code_and_tables_more_is_needed() {
         let row = "| the same again | and once more the same | and the last column |\n";
         let line = "    assert_eq!(result.status_code, 200, \"{message}\", message = it);\n";
-        for (before, unit) in [("```rust\n", line), ("| a | b | c |\n", row)] {
+        for (before, unit, after) in [
+            ("```rust\n", line, "```\n"),
+            ("\t~~~\n```\n", line, "~~~~\n"),
+            // A fence with a language, or a shorter one, is text of the block.
+            ("````markdown\n```rust\nx\n```\n", line, "````\n"),
+            ("```\n```rust\n", line, "  ``` \n"),
+            ("| a | b | c |\n", row, "\nText.\n"),
+        ] {
             let text = |bytes: usize| format!("Here:\n{before}{}", unit.repeat(bytes / unit.len()));
             assert!(!fires(&text(3 * MIN_BYTES)), "{before}");
             assert!(fires(&text(5 * MIN_BYTES)), "{before}: endless");
-            let later = format!("{}\n```\n\n{}", text(MIN_BYTES), line.trim().repeat(100));
-            assert_eq!(fires(&later), before.starts_with('`'), "after the code");
+            let later = format!("{}{after}\n{}", text(MIN_BYTES), line.trim().repeat(100));
+            assert!(fires(&later), "{before}: after it");
+        }
+    }
+
+    #[test]
+    fn similar_lines_are_no_repetition_wherever_they_stand() {
+        let line = |it: usize| {
+            format!(
+                "    assert_eq!(response.status({it}), 200, \"request {it} of the series failed\");\n"
+            )
+        };
+        let row =
+            |it: usize| format!("| request {it} of the series | 200 | no difference was found |\n");
+        for (before, text) in [
+            ("```rust\n", (0..400).map(line).collect::<String>()),
+            ("", (0..400).map(line).collect()),
+            ("| request | status | note |\n|---|---|---|\n", (0..400).map(row).collect()),
+            // Forty equal lines in a block are code as well.
+            ("```\n", "        self.assertEqual(response.status_code, 200)\n".repeat(40)),
+        ] {
+            let text = format!("Here:\n{before}{text}");
+            assert!(!RepetitionDetector::new(LONG_UNIT).push(&text) && !fires(&text), "{text}");
         }
     }
 

@@ -38,18 +38,31 @@ fn align_numbers(old: &[usize], new: &[usize], deadline: Option<Instant>) -> Vec
     }
 }
 
+/// The least number of equal lines around the difference of two texts that are compared, so that a change
+/// among equal lines can be moved to where it is clearest.
+const COMPARED_LINES: usize = 16;
+
 /// The hunks of a unified diff of two texts, with `context` unchanged lines around each change. Empty
 /// if they are equal. After `deadline` the result is coarser.
 pub fn unified_diff(old: &str, new: &str, context: usize, deadline: Option<Instant>) -> String {
     let old: Vec<&str> = old.split_inclusive('\n').collect();
     let new: Vec<&str> = new.split_inclusive('\n').collect();
+    // Comparing lines as numbers costs more than comparing their bytes.
+    let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let (old_rest, new_rest) = (&old[same..], &new[same..]);
+    let ends = old_rest.iter().rev().zip(new_rest.iter().rev());
+    let same_end = ends.take_while(|(old, new)| old == new).count();
+    let margin = COMPARED_LINES.max(context);
+    let (start, cut) = (same.saturating_sub(margin), same_end.saturating_sub(margin));
+    let (old, new) = (&old[start..old.len() - cut], &new[start..new.len() - cut]);
     let ops = align(old.iter().copied(), new.iter().copied(), deadline);
     let mut text = String::new();
     for hunk in group_diff_ops(ops, context) {
         let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { continue };
         let before = first.old_range().start..last.old_range().end;
         let after = first.new_range().start..last.new_range().end;
-        text.push_str(&format!("@@ -{} +{} @@\n", hunk_range(before), hunk_range(after)));
+        let (before, after) = (hunk_range(start, before), hunk_range(start, after));
+        text.push_str(&format!("@@ -{before} +{after} @@\n"));
         for (tag, range) in hunk.iter().flat_map(changes) {
             let (sign, lines) = match tag {
                 ChangeTag::Equal => (' ', &old[range]),
@@ -78,12 +91,13 @@ fn changes(op: &DiffOp) -> impl Iterator<Item = (ChangeTag, Range<usize>)> {
     parts.into_iter().flatten()
 }
 
-/// A range of lines as unified diffs write it.
-fn hunk_range(lines: Range<usize>) -> String {
+/// A range of lines as unified diffs write it. The first of the compared lines is that with this index.
+fn hunk_range(first: usize, lines: Range<usize>) -> String {
+    let start = first + lines.start;
     match lines.len() {
-        0 => format!("{},0", lines.start),
-        1 => (lines.start + 1).to_string(),
-        count => format!("{},{count}", lines.start + 1),
+        0 => format!("{start},0"),
+        1 => (start + 1).to_string(),
+        count => format!("{},{count}", start + 1),
     }
 }
 
@@ -104,7 +118,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_diff_is_that_of_the_library(old in "[ab\n]{0,30}", new in "[ab\n]{0,30}", context in 0_usize..4) {
+        fn a_diff_is_that_of_the_library(
+            old in "[ab\n]{0,30}",
+            new in "[ab\n]{0,30}",
+            context in 0_usize..4,
+            before in 0_usize..60,
+            after in 0_usize..60,
+        ) {
+            let lines = |count: usize| (0..count).map(|it| format!("{it}\n")).collect::<Vec<_>>().concat();
+            let [old, new] = [old, new].map(|it| format!("{}{it}\n{}", lines(before), lines(after)));
             let whole = TextDiff::from_lines(&old, &new);
             let expected = whole.unified_diff().context_radius(context).to_string();
             prop_assert_eq!(unified_diff(&old, &new, context, None), expected);

@@ -135,7 +135,7 @@ impl AcpClientV2 {
             // Nothing else of the card changes together with its terminal's output.
             return self.update_terminal(&update.id, delta);
         }
-        self.send(&encode::call_update(update));
+        encode::send_call_update(self.peer.outbox(), &self.session, update);
     }
 
     fn announce_terminal(&self, call: &CallId, terminal: &TerminalId) {
@@ -207,7 +207,7 @@ impl Client for AcpClientV2 {
                     self.commands.lock().entry(id.clone()).or_default();
                     self.note_command(id, raw_input.as_ref());
                 }
-                self.send(&encode::new_call(update));
+                encode::send_new_call(self.peer.outbox(), &self.session, update);
             }
             Update::CallUpdate(update) => self.update_call(*update),
             other => encode::send(self.peer.outbox(), &self.session, other),

@@ -51,14 +51,22 @@ pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
         Update::Mode(_) => return,
         same => {
             if let Some(update) = to_wire::update(same, BASELINE, Path::new("")) {
-                let session = schema::SessionId::new(session.to_arc());
-                let params = schema::SessionNotification::new(session, update);
-                outbox.notify("session/update", &params);
+                send_same(outbox, session, update);
             }
             return;
         }
     };
-    outbox.notify("session/update", &json!({ "sessionId": session.as_str(), "update": changed }));
+    send_changed(outbox, session, &changed);
+}
+
+/// Sends an update that has the shape of version 1.
+fn send_same(outbox: &Outbox, session: &SessionId, update: schema::SessionUpdate) {
+    let session = schema::SessionId::new(session.to_arc());
+    outbox.notify("session/update", &schema::SessionNotification::new(session, update));
+}
+
+fn send_changed(outbox: &Outbox, session: &SessionId, update: &Value) {
+    outbox.notify("session/update", &json!({ "sessionId": session.as_str(), "update": update }));
 }
 
 fn value(it: &impl Serialize) -> Value {
@@ -71,28 +79,32 @@ pub(super) fn user_message(id: &MessageId, parts: impl Iterator<Item = PromptPar
     json!({ "sessionUpdate": "user_message", "messageId": id.as_str(), "content": content })
 }
 
-/// The card of a new call.
-pub(super) fn new_call(call: Update) -> Value {
-    let mut card = card(call);
-    card["status"] = "pending".into();
-    card
+/// Sends the card of a new call. In version 2 it is an update like all others.
+pub(super) fn send_new_call(outbox: &Outbox, session: &SessionId, call: Update) {
+    let call = to_wire::update(call, BASELINE, Path::new(""));
+    let Some(schema::SessionUpdate::ToolCall(call)) = call else { return };
+    let mut card = schema::ToolCallUpdate::from(call);
+    // It has none yet.
+    card.fields.content = None;
+    card.fields.locations = card.fields.locations.filter(|it| !it.is_empty());
+    send_same(outbox, session, schema::SessionUpdate::ToolCallUpdate(card));
 }
 
-/// New values for some fields of a call.
-pub(super) fn call_update(mut update: CallUpdate) -> Value {
-    let content = update.content.take();
-    let mut card = card(Update::CallUpdate(Box::new(update)));
-    if let Some(content) = content {
-        card["content"] = contents(content);
+/// Sends new values for some fields of a call. Only a diff has another shape than in version 1.
+pub(super) fn send_call_update(outbox: &Outbox, session: &SessionId, mut update: CallUpdate) {
+    let is_diff = |it: &CallContent| matches!(it, CallContent::Diff { .. });
+    let changed =
+        if update.content.iter().flatten().any(is_diff) { update.content.take() } else { None };
+    let update = Update::CallUpdate(Box::new(update));
+    let Some(update) = to_wire::update(update, BASELINE, Path::new("")) else { return };
+    match changed {
+        None => send_same(outbox, session, update),
+        Some(content) => {
+            let mut card = value(&update);
+            card["content"] = contents(content);
+            send_changed(outbox, session, &card);
+        }
     }
-    card
-}
-
-fn card(update: Update) -> Value {
-    let mut card =
-        to_wire::update(update, BASELINE, Path::new("")).map_or_else(|| json!({}), |it| value(&it));
-    card["sessionUpdate"] = "tool_call_update".into();
-    card
 }
 
 fn contents(contents: Vec<CallContent>) -> Value {

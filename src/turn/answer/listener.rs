@@ -19,7 +19,6 @@ use crate::tools::{COMMON_ARGUMENTS, Toolbox};
 use crate::turn::calls::cards::OpenCards;
 use crate::turn::next_step::ShownSoFar;
 use turnwright_llm::{Delta, DeltaBatch, LlmError, Modalities, Model, Reply, Request};
-use turnwright_store::PendingWrite;
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
 use turnwright_types::ids::CallId;
@@ -73,16 +72,16 @@ pub(super) struct AnswerListener<'a> {
 }
 
 impl AnswerListener<'_> {
-    /// Sends the request and shows the reply as it arrives. The request need not wait for the commit
-    /// of the prompt and the results in it, but the user sees nothing before that.
+    /// Sends the request and shows the reply as it arrives. The request need not wait until the prompt and
+    /// the results in it are stored, but the user sees nothing of the reply before that.
     pub(super) async fn listen(
         &mut self,
         model: &dyn Model,
         request: &Request,
-        written: PendingWrite,
+        stored: impl Future<Output = ()>,
     ) -> Result<Reply, LlmError> {
         let opening = self.until_silent(model.open_stream(request));
-        let (stream, ()) = tokio::join!(opening, written.written());
+        let (stream, ()) = tokio::join!(opening, stored);
         let mut stream = stream??;
         self.report_omission(model, request);
         let mut batch = DeltaBatch::default();

@@ -56,8 +56,14 @@ impl Turn {
         };
         // Dropping a half-read stream is safe because no call has run yet, and it aborts the
         // request at the server (R-CANCEL-1).
-        let written = services.log().flush();
-        let listening = listener.listen(selection.model.as_ref(), &request, written);
+        let (written, unreported) = (services.log().flush(), &mut self.unreported_prompt);
+        let stored = async {
+            written.written().await;
+            if let Some((id, message)) = unreported.take() {
+                services.report_message(None, &id, &message);
+            }
+        };
+        let listening = listener.listen(selection.model.as_ref(), &request, stored);
         let outcome = self.cancel.run_until_cancelled(listening).await;
         // That the server does not accept images may also come to light in the stream.
         let omits = listener.report_omission(selection.model.as_ref(), &request);

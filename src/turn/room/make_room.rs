@@ -47,6 +47,7 @@ impl Turn {
         if estimate < window / 10 * 4 {
             return;
         }
+        self.report_prompt().await;
         self.tell_assumed_window(selection.model.as_ref(), estimate);
         let max_output = selection.model.max_output();
         let fixed_tokens = self.history.meter.tokens(fixed());

@@ -1,5 +1,5 @@
-//! Asks servers on the user's own machine for the size of the context window. What counts there is how
-//! the server was started, and not what the model could hold.
+//! Asks servers on the user's own machine how they were started: what counts there is not what the model
+//! could hold.
 
 use std::time::Duration;
 
@@ -13,11 +13,21 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// The port that Ollama listens on unless it is told otherwise.
 const OLLAMA_PORT: u16 = 11_434;
 
-/// A server whose window can be asked for.
+/// A server that says how it was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LocalServer {
     Ollama,
     LlamaCpp,
+}
+
+/// What a server says of how it was started. Each may be missing, for example because the model is not
+/// loaded yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LocalFacts {
+    /// The size of the context window in tokens.
+    pub(super) window: Option<u64>,
+    /// How many requests it works on at the same time.
+    pub(super) slots: Option<u32>,
 }
 
 impl LocalServer {
@@ -35,29 +45,36 @@ impl LocalServer {
         (port == Some(OLLAMA_PORT)).then_some(LocalServer::Ollama)
     }
 
-    /// The size of the window of a model; `None` if the server does not say, for example because it
-    /// has not loaded the model yet.
-    pub(super) async fn window(self, endpoint: &Endpoint, model: &str) -> Option<u64> {
+    /// What the server says of a model.
+    pub(super) async fn facts(self, endpoint: &Endpoint, model: &str) -> LocalFacts {
         let get = async |method, path, body| {
             let asking = endpoint.outside_version(method, path, body);
             tokio::time::timeout(TIMEOUT, asking).await.ok()?.ok()
         };
         match self {
-            LocalServer::LlamaCpp => {
-                let props: Value = get(Method::GET, "/props", None).await?;
-                props.pointer("/default_generation_settings/n_ctx")?.as_u64()
-            }
+            LocalServer::LlamaCpp => get(Method::GET, "/props", None)
+                .await
+                .map_or_else(LocalFacts::default, |it| props_facts(&it)),
             LocalServer::Ollama => {
-                if let Some(running) = get(Method::GET, "/api/ps", None).await
-                    && let Some(window) = loaded_window(&running, model)
-                {
-                    return Some(window);
+                let running = get(Method::GET, "/api/ps", None).await;
+                let mut window = running.and_then(|it| loaded_window(&it, model));
+                if window.is_none() {
+                    let about = json!({ "model": model });
+                    let about = get(Method::POST, "/api/show", Some(about)).await;
+                    window = about.and_then(|it| configured_window(&it));
                 }
-                let about = get(Method::POST, "/api/show", Some(json!({ "model": model }))).await?;
-                configured_window(&about)
+                LocalFacts { window: window.filter(|it| *it > 0), slots: None }
             }
         }
-        .filter(|it| *it > 0)
+    }
+}
+
+/// What llama.cpp says. Each of its slots has a window of this size.
+fn props_facts(props: &Value) -> LocalFacts {
+    let count = |place: &str| props.pointer(place)?.as_u64().filter(|it| *it > 0);
+    LocalFacts {
+        window: count("/default_generation_settings/n_ctx"),
+        slots: count("/total_slots").and_then(|it| it.try_into().ok()),
     }
 }
 
@@ -83,6 +100,24 @@ fn configured_window(about: &Value) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_properties_of_a_server_have_its_window_and_its_slots() {
+        let table = [
+            (
+                json!({ "default_generation_settings": { "n_ctx": 8_192 }, "total_slots": 1 }),
+                (8_192, 1),
+            ),
+            (json!({ "default_generation_settings": { "n_ctx": 0 }, "total_slots": 4 }), (0, 4)),
+            (json!({ "total_slots": -1 }), (0, 0)),
+            (json!("no properties"), (0, 0)),
+        ];
+        for (props, (window, slots)) in table {
+            let facts = props_facts(&props);
+            assert_eq!(facts.window.unwrap_or_default(), window, "{props}");
+            assert_eq!(facts.slots.unwrap_or_default(), slots, "{props}");
+        }
+    }
 
     #[test]
     fn the_window_is_that_of_the_loaded_model_or_of_its_file() {

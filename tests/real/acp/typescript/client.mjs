@@ -1,0 +1,89 @@
+// What the clients of both versions have in common: the updates and questions that have arrived, and checks.
+
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+export function check(holds, what) {
+  if (!holds) throw new Error(what);
+}
+
+/** Returns the error, which must have this code. */
+export async function refused(promise, code) {
+  const error = await promise.then(
+    (result) => new Error(`no error, but ${JSON.stringify(result)}`),
+    (error) => error,
+  );
+  check(error.code === code, `wanted the error ${code}, got ${error.code}: ${error.message}`);
+  return error;
+}
+
+export class Client {
+  /** The updates of all sessions, in the order of their arrival. */
+  notifications = [];
+  questions = [];
+  forms = [];
+  /** The kind of the option that is chosen in every permission request. */
+  choice = "allow_once";
+  step = "connect";
+  #waiting = [];
+
+  constructor(project) {
+    this.project = project;
+    writeFileSync(join(project, "note.txt"), "The word is PELICAN.\n");
+  }
+
+  handlers(app, methods) {
+    return app
+      .onNotification(methods.client.session.update, ({ params }) => {
+        this.notifications.push(params);
+        for (const look of this.#waiting.slice()) look();
+      })
+      .onRequest(methods.client.session.requestPermission, ({ params }) => {
+        this.questions.push(params);
+        const option = params.options.find((option) => option.kind === this.choice);
+        return { outcome: { outcome: "selected", optionId: option.optionId } };
+      })
+      .onRequest(methods.client.elicitation.create, ({ params }) => {
+        this.forms.push(params);
+        const [[field, schema]] = Object.entries(params.requestedSchema.properties);
+        const choices = schema.enum ?? schema.oneOf?.map((choice) => choice.const);
+        return { action: "accept", content: { [field]: choices?.[0] ?? "yes" } };
+      });
+  }
+
+  /** Waits until this function of the updates of a session since `start` returns a value. */
+  async until(sessionId, start, find) {
+    for (;;) {
+      const found = find(this.updates(sessionId, start));
+      if (found) return found;
+      await new Promise((resolve) => {
+        const look = () => {
+          this.#waiting.splice(this.#waiting.indexOf(look), 1);
+          resolve();
+        };
+        this.#waiting.push(look);
+      });
+    }
+  }
+
+  updates(sessionId, start) {
+    const own = this.notifications.slice(start).filter((it) => it.sessionId === sessionId);
+    return own.map((it) => it.update);
+  }
+}
+
+/** What a client would show of these updates. */
+export function shown(updates) {
+  const text = (kind) => updates.filter((it) => it.sessionUpdate === kind).map((it) => it.content.text);
+  const cards = new Map();
+  for (const { sessionUpdate, toolCallId, ...change } of updates) {
+    if (toolCallId) cards.set(toolCallId, { ...cards.get(toolCallId), ...change });
+  }
+  return {
+    chunks: text("agent_message_chunk"),
+    text: text("agent_message_chunk").join(""),
+    thoughts: text("agent_thought_chunk").join(""),
+    kinds: new Set(updates.map((it) => it.sessionUpdate)),
+    cards: [...cards.values()],
+  };
+}

@@ -27,12 +27,25 @@ export class Client {
   step = "connect";
   #waiting = [];
 
-  constructor(project) {
+  constructor(acp, project) {
     this.project = project;
+    this.methods = acp.methods;
     writeFileSync(join(project, "note.txt"), "The word is PELICAN.\n");
+    this.app = this.#handlers(acp.client({ name: "turnwright-test" }));
+    // Only the unstable entry points have it.
+    if (!acp.McpOverAcpProvider) return;
+    this.servers = new acp.McpOverAcpProvider();
+    this.app.onRequest(acp.methods.client.mcp.message, this.servers.handleRequest);
   }
 
-  handlers(app, methods) {
+  /** Registers an MCP server that the agent reaches over ACP: its only tool gives back its argument. */
+  lendServer() {
+    const { declaration } = this.servers.registerServer(this.agent, { name: "lent", handler: answer });
+    return declaration;
+  }
+
+  #handlers(app) {
+    const { methods } = this;
     return app
       .onNotification(methods.client.session.update, ({ params }) => {
         this.notifications.push(params);
@@ -86,4 +99,15 @@ export function shown(updates) {
     kinds: new Set(updates.map((it) => it.sessionUpdate)),
     cards: [...cards.values()],
   };
+}
+
+function answer({ method, params }) {
+  const results = {
+    "server/discover": () => ({ supportedVersions: ["2026-07-28"], capabilities: { tools: {} } }),
+    "tools/list": () => ({ tools: [{ name: "echo", description: "Gives back.", inputSchema: { type: "object" } }] }),
+    "tools/call": () => ({ content: [{ type: "text", text: `echo: ${params.arguments.message}` }] }),
+  };
+  const result = results[method]?.();
+  if (!result) return { error: { code: -32601, message: `there is no ${method}` } };
+  return { result: { resultType: "complete", ttlMs: 60_000, cacheScope: "private", ...result } };
 }

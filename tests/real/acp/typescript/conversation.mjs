@@ -20,7 +20,11 @@ export async function converse(client, isUnstable) {
   await step(client, "errors", () => errors(client, sessionId));
   await step(client, "a failing model", () => failure(client, sessionId));
   await step(client, "list, load and resume", () => again(client, sessionId));
-  if (isUnstable) await step(client, "the unstable methods", () => unstable(client, sessionId, capabilities));
+  if (isUnstable) {
+    await step(client, "the unstable methods", () => unstable(client, sessionId, capabilities));
+    if (capabilities.takesServers) await step(client, "MCP over ACP", () => lentServer(client));
+    else console.log("SKIPPED: MCP over ACP, which the agent does not advertise");
+  }
   await step(client, "delete", () => remove(client, sessionId));
 }
 
@@ -87,8 +91,8 @@ async function command(client, sessionId) {
   check(existsSync(inProject(client, "made")), "it has not run");
   check(cards[0].status === "completed", cards[0].status);
   check(cards[0].content.some((it) => it.type === "terminal"), `no terminal: ${JSON.stringify(cards[0])}`);
-  if (client.version === 1) check(client.lent.includes("terminal/release"), "the terminal was kept");
-  else check(kinds.has("terminal_update"), "no terminal_update");
+  const isShown = client.version === 1 ? client.lent.includes("terminal/create") : kinds.has("terminal_update");
+  check(isShown, "nothing was shown in the terminal");
 }
 
 async function plan(client, sessionId) {
@@ -188,7 +192,21 @@ async function unstable(client, sessionId, capabilities) {
   await call(client, "delete", { sessionId: fork.sessionId });
 }
 
+async function lentServer(client) {
+  client.forget();
+  const sessionId = await client.open(client.lendServer());
+  const { text, cards } = await turn(client, sessionId, "Use the server");
+  check(text === "The server was used.", text);
+  check(JSON.stringify(cards[0]).includes("echo: PELICAN"), JSON.stringify(cards[0]));
+  await call(client, "close", { sessionId });
+  await call(client, "delete", { sessionId });
+}
+
 async function remove(client, sessionId) {
+  if (client.version === 1) {
+    const count = (method) => client.lent.filter((it) => it === method).length;
+    check(count("terminal/create") === count("terminal/release"), "a terminal was kept");
+  }
   await call(client, "close", { sessionId });
   await call(client, "delete", { sessionId });
   const { sessions } = await call(client, "list", { cwd: client.project });

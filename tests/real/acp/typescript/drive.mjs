@@ -1,13 +1,15 @@
 // Drives the agent with the official TypeScript SDK of ACP (`@agentclientprotocol/sdk`).
 //
-//     node drive.mjs ENTRY PROJECT COMMAND...     starts the agent
-//     node drive.mjs ENTRY PROJECT http|ws URL    connects to `turnwright serve`
+//     node drive.mjs PACKAGES ENTRY PROJECT COMMAND...         starts the agent
+//     node drive.mjs PACKAGES ENTRY PROJECT connect URL LINES  connects to `turnwright serve`
 //
-// ENTRY is the SDK's entry point: stable, unstable, v2 or v2-unstable. PROJECT is an empty folder. The SDK is
-// looked for where Node looks from the current folder. The model has to play scenario.json. Ends with 0 if
-// all was as it should be.
+// PACKAGES is the folder with the node_modules that hold the SDK, ENTRY is the SDK's entry point: stable,
+// unstable, v2 or v2-unstable. PROJECT is an empty folder. The model has to play scenario.json. What is sent
+// to URL, over HTTP or WebSocket, and from there, is kept in the folder LINES. Ends with 0 if all was as it
+// should be.
 
 import { spawn } from "node:child_process";
+import { appendFileSync, mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { Readable, Writable } from "node:stream";
@@ -24,8 +26,8 @@ const ENTRIES = {
 };
 const LIMIT_MS = 60_000;
 
-const [entry, project, ...target] = process.argv.slice(2);
-const resolver = createRequire(join(process.cwd(), "index.js"));
+const [packages, entry, project, ...target] = process.argv.slice(2);
+const resolver = createRequire(join(packages, "index.js"));
 const load = (name) => import(pathToFileURL(resolver.resolve(name)));
 
 // The SDK reports messages that it cannot use on the console.
@@ -41,17 +43,8 @@ function fail(problem) {
 setTimeout(() => fail(`the time is up in: ${client?.step}`), LIMIT_MS).unref();
 
 async function connect(acp) {
-  const [first, url] = target;
-  const headers = { authorization: `Bearer ${process.env.TURNWRIGHT_SERVE_TOKEN}` };
-  if (first === "http") {
-    const { createHttpStream } = await load("@agentclientprotocol/sdk/experimental/http-client");
-    return [createHttpStream(url, { headers })];
-  }
-  if (first === "ws") {
-    const { createWebSocketStream } = await load("@agentclientprotocol/sdk/experimental/ws-client");
-    const { WebSocket } = await load("ws");
-    return [createWebSocketStream(url, { headers, WebSocket })];
-  }
+  const [first, url, lines] = target;
+  if (first === "connect") return [kept(await network(url), lines)];
   const agent = spawn(first, target.slice(1), { stdio: ["pipe", "pipe", "inherit"] });
   const ended = new Promise((resolve) => agent.on("exit", (code, signal) => resolve(code ?? signal)));
   const end = () => {
@@ -59,6 +52,32 @@ async function connect(acp) {
     return ended;
   };
   return [acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout)), end];
+}
+
+async function network(url) {
+  const headers = { authorization: `Bearer ${process.env.TURNWRIGHT_SERVE_TOKEN}` };
+  if (url.startsWith("http:")) {
+    const { createHttpStream } = await load("@agentclientprotocol/sdk/experimental/http-client");
+    return createHttpStream(url, { headers });
+  }
+  const { createWebSocketStream } = await load("@agentclientprotocol/sdk/experimental/ws-client");
+  const { default: WebSocket } = await load("ws");
+  return createWebSocketStream(url, { headers, WebSocket });
+}
+
+/** A stream whose messages are also written into two files of this folder. */
+function kept({ writable, readable }, folder) {
+  mkdirSync(folder, { recursive: true });
+  const keeper = (name) =>
+    new TransformStream({
+      transform(message, controller) {
+        appendFileSync(join(folder, name), `${JSON.stringify(message)}\n`);
+        controller.enqueue(message);
+      },
+    });
+  const outgoing = keeper("to-agent");
+  outgoing.readable.pipeTo(writable).catch(() => {});
+  return { writable: outgoing.writable, readable: readable.pipeThrough(keeper("from-agent")) };
 }
 
 let client;

@@ -12,10 +12,8 @@ export class ClientV1 extends Client {
   lent = [];
 
   constructor(acp, project) {
-    super(project);
-    this.methods = acp.methods;
+    super(acp, project);
     const { fs, terminal } = acp.methods.client;
-    this.app = this.handlers(acp.client({ name: "turnwright-test" }), acp.methods);
     this.#lend(fs.readTextFile, ({ path }) => ({ content: readFileSync(path, "utf8") }));
     this.#lend(fs.writeTextFile, ({ path, content }) => writeFileSync(path, content));
     this.#lend(terminal.create, (params) => this.#start(params));
@@ -64,12 +62,14 @@ export class ClientV1 extends Client {
     check(answer.protocolVersion === 1, `version ${answer.protocolVersion}`);
     check(answer.agentInfo.name === "turnwright", JSON.stringify(answer.agentInfo));
     check(answer.agentCapabilities.loadSession, "no session/load");
-    return answer.agentCapabilities.sessionCapabilities;
+    const { sessionCapabilities, mcpCapabilities } = answer.agentCapabilities;
+    return { ...sessionCapabilities, takesServers: mcpCapabilities.acp === true };
   }
 
   /** Opens the session through the SDK's helper, which then routes its updates. */
-  async open() {
-    this.#active = await this.agent.buildSession(this.project).start();
+  async open(...servers) {
+    const request = { cwd: this.project, mcpServers: servers };
+    this.#active = await this.agent.buildSession(request).start();
     const { modes, newSessionResponse } = this.#active;
     check(modes.currentModeId === "ask", `mode ${modes.currentModeId}`);
     check(newSessionResponse.configOptions.length > 0, "no options");

@@ -6,12 +6,6 @@ export class ClientV2 extends Client {
   version = 2;
   #active;
 
-  constructor(acp, project) {
-    super(project);
-    this.methods = acp.methods;
-    this.app = this.handlers(acp.client({ name: "turnwright-test" }), acp.methods);
-  }
-
   async initialize() {
     const answer = await this.agent.request(this.methods.agent.initialize, {
       protocolVersion: 2,
@@ -20,12 +14,14 @@ export class ClientV2 extends Client {
     });
     check(answer.protocolVersion === 2, `version ${answer.protocolVersion}`);
     check(answer.info.name === "turnwright", JSON.stringify(answer.info));
-    return answer.capabilities.session;
+    const { session } = answer.capabilities;
+    return { ...session, takesServers: Boolean(session.mcp.acp) };
   }
 
   /** Opens the session through the SDK's helper, which then routes its updates. */
-  async open() {
-    this.#active = await this.agent.buildSession(this.project).start();
+  async open(...servers) {
+    const request = { cwd: this.project, mcpServers: servers };
+    this.#active = await this.agent.buildSession(request).start();
     const mode = this.#active.configOptions.find((option) => option.configId === "mode");
     check(mode.currentValue === "ask", `mode ${mode.currentValue}`);
     return this.#active.sessionId;

@@ -42,10 +42,13 @@ get_acp-rust() {
     lack='no cargo (install Rust: https://rustup.rs)'
     return 1
   fi
+  cmp -s "${manifest%.toml}.lock" "$cache/acp-target/fetched" && return
   if ! within 300 cargo fetch --locked --manifest-path "$manifest" >"$logs/install-acp-rust" 2>&1; then
     lack='cargo cannot fetch the SDK (is crates.io reachable?)'
     return 1
   fi
+  mkdir -p "$cache/acp-target"
+  cp "${manifest%.toml}.lock" "$cache/acp-target/fetched"
 }
 
 get_acp-conductor() {
@@ -55,9 +58,10 @@ get_acp-conductor() {
 }
 
 get_acp-http() {
-  get_acp-rust && has_serve || return
+  get_acp-rust || return
   version=$(sed -n 's/^agent-client-protocol-http = .*"=\([0-9.]*\)".*/http \1/p' \
     "$here/acp/rust/Cargo.toml")
+  has_serve
 }
 
 get_acp-websocket() {

@@ -22,8 +22,9 @@ export class Client {
   notifications = [];
   questions = [];
   forms = [];
-  /** The kind of the option that is chosen in every permission request. */
+  /** The kind of the option that is chosen in every permission request, or `wait` until it is withdrawn. */
   choice = "allow_once";
+  withdrawn = 0;
   step = "connect";
   #waiting = [];
 
@@ -51,8 +52,14 @@ export class Client {
         this.notifications.push(params);
         for (const look of this.#waiting.slice()) look();
       })
-      .onRequest(methods.client.session.requestPermission, ({ params }) => {
+      .onRequest(methods.client.session.requestPermission, async ({ params, signal }) => {
         this.questions.push(params);
+        if (this.choice === "wait") {
+          this.onQuestion();
+          await new Promise((withdrawn) => signal.addEventListener("abort", withdrawn));
+          this.withdrawn += 1;
+          return { outcome: { outcome: "cancelled" } };
+        }
         const option = params.options.find((option) => option.kind === this.choice);
         return { outcome: { outcome: "selected", optionId: option.optionId } };
       })

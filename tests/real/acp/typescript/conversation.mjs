@@ -5,17 +5,22 @@ import { join } from "node:path";
 import { check, refused, shown } from "./client.mjs";
 
 export async function converse(client, isUnstable) {
-  const capabilities = await step(client, "initialize", () => client.initialize());
+  const capabilities = await step(client, "initialize", () => client.initialize(isUnstable));
+  await step(client, "authenticate", () => client.logIn());
   const sessionId = await step(client, "session/new", () => client.open());
   await step(client, "streamed text", () => hello(client, sessionId));
+  await step(client, "other content", () => content(client, sessionId));
   await step(client, "a call that is allowed", () => allowed(client, sessionId));
   await step(client, "a call that is rejected", () => rejected(client, sessionId));
   await step(client, "a file is read", () => read(client, sessionId));
   await step(client, "a command", () => command(client, sessionId));
   await step(client, "a plan", () => plan(client, sessionId));
   await step(client, "a form", () => form(client, sessionId));
+  await step(client, "a helper", () => helper(client, sessionId, isUnstable));
+  await step(client, "/compact", () => compact(client, sessionId));
   await step(client, "mode and options", () => options(client, sessionId));
   await step(client, "session/cancel", () => cancel(client, sessionId));
+  await step(client, "a question that is withdrawn", () => withdraw(client, sessionId));
   await step(client, "$/cancel_request", () => cancelRequest(client, sessionId));
   await step(client, "errors", () => errors(client, sessionId));
   await step(client, "a failing model", () => failure(client, sessionId));
@@ -58,6 +63,20 @@ async function hello(client, sessionId) {
   check(thoughts.includes("A greeting."), `the thought is missing: ${thoughts}`);
 }
 
+const PIXEL =
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+async function content(client, sessionId) {
+  const uri = `file://${client.project}/note.txt`;
+  const { text } = await turn(client, sessionId, [
+    { type: "text", text: "Say hello." },
+    { type: "resource_link", uri, name: "note.txt" },
+    { type: "resource", resource: { uri, text: "The word is PELICAN.\n" } },
+    { type: "image", mimeType: "image/png", data: PIXEL },
+  ]);
+  check(text === "Hello from the model.", text);
+}
+
 async function allowed(client, sessionId) {
   client.choice = "allow_once";
   const { text, cards } = await turn(client, sessionId, "Write allowed.txt");
@@ -90,6 +109,8 @@ async function command(client, sessionId) {
   check(text === "It has run.", text);
   check(existsSync(inProject(client, "made")), "it has not run");
   check(cards[0].status === "completed", cards[0].status);
+  // `turnwright serve` shows the output as text, because another client may take over.
+  if (client.isRemote) return;
   check(cards[0].content.some((it) => it.type === "terminal"), `no terminal: ${JSON.stringify(cards[0])}`);
   const isShown = client.version === 1 ? client.lent.includes("terminal/create") : kinds.has("terminal_update");
   check(isShown, "nothing was shown in the terminal");
@@ -106,6 +127,22 @@ async function form(client, sessionId) {
   check(client.forms.length === 1, `${client.forms.length} forms`);
 }
 
+async function helper(client, sessionId, isUnstable) {
+  const start = client.notifications.length;
+  const { text, cards } = await turn(client, sessionId, "Ask a helper");
+  check(text === "It has greeted.", text);
+  check(cards[0].status === "completed", JSON.stringify(cards[0]));
+  // Over HTTP the helper's session has a stream of its own, which the SDK opens only for requests.
+  if (client.version === 2 || !isUnstable || client.isHttp) return;
+  const other = client.notifications.slice(start).filter((it) => it.sessionId !== sessionId);
+  check(shown(other.map((it) => it.update)).text === "Hello from the model.", "nothing of the helper was shown");
+}
+
+async function compact(client, sessionId) {
+  const { kinds } = await turn(client, sessionId, "/compact");
+  check(kinds.has("compaction_update"), `no compaction: ${[...kinds]}`);
+}
+
 async function options(client, sessionId) {
   await client.setMode(sessionId, "auto-edit");
   const { configOptions } = await client.setOption(sessionId, "mode", "ask");
@@ -120,6 +157,17 @@ async function cancel(client, sessionId) {
     onText: () => client.agent.notify(client.methods.agent.session.cancel, { sessionId }),
   });
   check(cancelled.stop === "cancelled", `the turn ended with ${cancelled.stop}`);
+}
+
+async function withdraw(client, sessionId) {
+  const count = client.questions.length;
+  client.choice = "wait";
+  client.onQuestion = () => client.agent.notify(client.methods.agent.session.cancel, { sessionId });
+  const cancelled = await client.turn(sessionId, "Wait for me");
+  check(cancelled.stop === "cancelled", `the turn ended with ${cancelled.stop}`);
+  check(client.questions.length === count + 1 && client.withdrawn === 1, "the question was not withdrawn");
+  check(!existsSync(inProject(client, "never.txt")), "it was written");
+  client.choice = "allow_once";
 }
 
 /** Version 2 answers a prompt at once, so that there is nothing left that could be cancelled. */
@@ -156,8 +204,8 @@ async function again(client, sessionId) {
   check(JSON.stringify(user).includes("Say hello."), "the first prompt was not replayed");
   const { text, cards } = shown(replayed.map(asChunk));
   check(text.includes("Hello from the model."), `the answer was not replayed: ${text}`);
-  check(cards.filter((it) => it.status === "failed").length === 1, "not one card has failed");
-  check(cards.filter((it) => it.status === "completed").length === 4, "not four cards are completed");
+  const statuses = cards.map((it) => it.status).sort().join(" ");
+  check(statuses === "completed completed completed completed completed failed failed", statuses);
   await turn(client, sessionId, "Say hello.");
   await call(client, "close", { sessionId });
   const start = client.notifications.length;
@@ -174,6 +222,7 @@ function asChunk(update) {
 }
 
 async function unstable(client, sessionId, capabilities) {
+  if (capabilities.hasProviders) await account(client);
   for (const name of ["fork", "archive", "status"]) check(capabilities[name], `no ${name}`);
   const { project: cwd } = client;
   const fork = await call(client, "fork", { sessionId, cwd, mcpServers: [] });
@@ -185,11 +234,19 @@ async function unstable(client, sessionId, capabilities) {
   check(title === "The first", title);
   await call(client, "close", { sessionId: fork.sessionId });
   await call(client, "archive", { sessionId: fork.sessionId });
-  const listed = async () => (await call(client, "list", { cwd })).sessions.map((it) => it.sessionId);
-  check(!(await listed()).includes(fork.sessionId), "an archived session is in the list");
+  const inList = async () => (await call(client, "list", { cwd })).sessions.map((it) => it.sessionId);
+  check(!(await inList()).includes(fork.sessionId), "an archived session is in the list");
   await call(client, "unarchive", { sessionId: fork.sessionId });
-  check((await listed()).includes(fork.sessionId), "it is still archived");
+  check((await inList()).includes(fork.sessionId), "it is still archived");
   await call(client, "delete", { sessionId: fork.sessionId });
+}
+
+async function account(client) {
+  const { auth, providers } = client.methods.agent;
+  const { state } = await client.agent.request(auth.status, {});
+  check(state === "authenticated" || state === "not_required", state);
+  const listed = await client.agent.request(providers.list, {});
+  check(Array.isArray(listed.providers), JSON.stringify(listed));
 }
 
 async function lentServer(client) {

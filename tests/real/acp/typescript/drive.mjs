@@ -85,6 +85,8 @@ try {
   const acp = await load(ENTRIES[entry]);
   const [stream, end] = await connect(acp);
   client = entry.startsWith("v2") ? new ClientV2(acp, project) : new ClientV1(acp, project);
+  client.isRemote = target[0] === "connect";
+  client.isHttp = client.isRemote && target[1].startsWith("http:");
   await client.app.connectWith(stream, async (agent) => {
     client.agent = agent;
     await converse(client, entry.endsWith("unstable"));

@@ -49,7 +49,7 @@ export class ClientV1 extends Client {
     return { terminalId };
   }
 
-  async initialize() {
+  async initialize(isUnstable) {
     const answer = await this.agent.request(this.methods.agent.initialize, {
       protocolVersion: 1,
       clientInfo: { name: "turnwright-test", version: "1.0.0" },
@@ -57,13 +57,19 @@ export class ClientV1 extends Client {
         fs: { readTextFile: true, writeTextFile: true },
         terminal: true,
         elicitation: { form: {} },
+        session: { configOptions: { boolean: {} }, notices: {}, compaction: {} },
+        ...(isUnstable && { plan: {}, subagents: {} }),
       },
     });
     check(answer.protocolVersion === 1, `version ${answer.protocolVersion}`);
     check(answer.agentInfo.name === "turnwright", JSON.stringify(answer.agentInfo));
     check(answer.agentCapabilities.loadSession, "no session/load");
-    const { sessionCapabilities, mcpCapabilities } = answer.agentCapabilities;
-    return { ...sessionCapabilities, takesServers: mcpCapabilities.acp === true };
+    const { sessionCapabilities, mcpCapabilities, providers } = answer.agentCapabilities;
+    return { ...sessionCapabilities, takesServers: mcpCapabilities.acp, hasProviders: providers };
+  }
+
+  async logIn() {
+    await this.agent.request(this.methods.agent.authenticate, { methodId: "configured" });
   }
 
   /** Opens the session through the SDK's helper, which then routes its updates. */

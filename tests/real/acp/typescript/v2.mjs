@@ -14,8 +14,12 @@ export class ClientV2 extends Client {
     });
     check(answer.protocolVersion === 2, `version ${answer.protocolVersion}`);
     check(answer.info.name === "turnwright", JSON.stringify(answer.info));
-    const { session } = answer.capabilities;
-    return { ...session, takesServers: Boolean(session.mcp.acp) };
+    const { session, providers } = answer.capabilities;
+    return { ...session, takesServers: session.mcp.acp, hasProviders: providers };
+  }
+
+  async logIn() {
+    await this.agent.request(this.methods.agent.auth.login, { methodId: "configured" });
   }
 
   /** Opens the session through the SDK's helper, which then routes its updates. */

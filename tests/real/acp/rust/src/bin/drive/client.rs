@@ -180,7 +180,7 @@ impl Peer {
         let params = json!({ "sessionId": session_id, "prompt": prompt });
         let answer = self.call("session/prompt", params).await?;
         let stop = if self.is_v2 {
-            let idle = self.inbox.until(session_id, start, |it| idle_after_running(it)).await;
+            let idle = self.inbox.until(session_id, start, idle_after_running).await;
             idle["stopReason"].clone()
         } else {
             answer["stopReason"].clone()

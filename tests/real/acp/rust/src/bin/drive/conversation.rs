@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use crate::client::{Peer, Turn, check, shown};
 
 pub async fn converse(peer: &Peer) -> Result<(), Error> {
-    let opened =
-        peer.call("session/new", json!({ "cwd": peer.cwd(), "mcpServers": [] })).await?;
+    let opened = peer.call("session/new", json!({ "cwd": peer.cwd(), "mcpServers": [] })).await?;
     let session_id = text(&opened["sessionId"]);
     said("session/new", hello(peer, &session_id, "Say hello.").await)?;
     if peer.setting.has_proxies {
@@ -150,9 +149,10 @@ async fn again(peer: &Peer, session_id: &str) -> Result<(), Error> {
     }
     let replayed = shown(peer.inbox.updates(session_id, start));
     check(replayed.chunks.concat().contains("Hello from the model."), "no answer was replayed")?;
-    let of_user = replayed.updates.iter().filter(|it| {
-        it["sessionUpdate"].as_str().is_some_and(|it| it.starts_with("user_message"))
-    });
+    let of_user = replayed
+        .updates
+        .iter()
+        .filter(|it| it["sessionUpdate"].as_str().is_some_and(|it| it.starts_with("user_message")));
     check(of_user.count() > 5, "no prompts were replayed")?;
     let failed = replayed.cards.iter().filter(|it| it["status"] == "failed").count();
     check(failed == 1 && replayed.cards.len() == 4, &format!("{:?}", replayed.cards))?;

@@ -36,7 +36,8 @@ fn answer(request: &McpRequest) -> Result<Value, Error> {
             "inputSchema": { "type": "object", "properties": { "message": { "type": "string" } } },
         }] }),
         "tools/call" => {
-            let message = request.params.as_ref().and_then(|it| it["arguments"]["message"].as_str());
+            let message =
+                request.params.as_ref().and_then(|it| it["arguments"]["message"].as_str());
             let text = format!("echo: {}", message.unwrap_or_default());
             json!({ "content": [{ "type": "text", "text": text }] })
         }

@@ -87,8 +87,8 @@ pub async fn drive(setting: Setting, agent: DynConnectTo<Client>) -> Result<(), 
 }
 
 async fn initialize(connection: &ConnectionTo<Agent>) -> Result<InitializeResponse, Error> {
-    let capabilities: ClientCapabilities = from_value(json!({ "elicitation": { "form": {} } }))
-        .map_err(Error::into_internal_error)?;
+    let capabilities: ClientCapabilities =
+        from_value(json!({ "elicitation": { "form": {} } })).map_err(Error::into_internal_error)?;
     let request = InitializeRequest::new(ProtocolVersion::V1)
         .client_info(Implementation::new("turnwright-test", "1.0.0"))
         .client_capabilities(capabilities);

@@ -80,8 +80,8 @@ pub async fn drive(setting: Setting, agent: DynConnectTo<Client>) -> Result<(), 
 }
 
 async fn initialize(connection: &ConnectionTo<Agent>) -> Result<InitializeResponse, Error> {
-    let capabilities: ClientCapabilities = from_value(json!({ "elicitation": { "form": {} } }))
-        .map_err(Error::into_internal_error)?;
+    let capabilities: ClientCapabilities =
+        from_value(json!({ "elicitation": { "form": {} } })).map_err(Error::into_internal_error)?;
     let info = Implementation::new("turnwright-test", "1.0.0");
     let request = InitializeRequest::new(ProtocolVersion::V2, info).capabilities(capabilities);
     let outcome = connection.send_initialize(request).block_task().await?;

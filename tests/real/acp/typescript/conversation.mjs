@@ -22,6 +22,8 @@ export async function converse(client, isUnstable) {
   await step(client, "session/cancel", () => cancel(client, sessionId));
   await step(client, "a question that is withdrawn", () => withdraw(client, sessionId));
   await step(client, "$/cancel_request", () => cancelRequest(client, sessionId));
+  await step(client, "a prompt that waits", () => queue(client, sessionId));
+  await step(client, "a second session", () => second(client, sessionId));
   await step(client, "errors", () => errors(client, sessionId));
   await step(client, "a failing model", () => failure(client, sessionId));
   await step(client, "list, load and resume", () => again(client, sessionId));
@@ -177,6 +179,43 @@ async function cancelRequest(client, sessionId) {
   const options = { signal: aborter.signal, onText: () => aborter.abort() };
   const cancelled = await client.turn(sessionId, "Take long", options);
   check(cancelled.stop === "cancelled", `the turn ended with ${cancelled.stop}`);
+}
+
+/** A prompt that waits for the end of a turn is withdrawn, and the turn cancelled. */
+async function queue(client, sessionId) {
+  const aborter = new AbortController();
+  let waiting;
+  const cancelled = await client.turn(sessionId, "Take long", {
+    onText: async () => {
+      const prompt = [{ type: "text", text: "Say hello." }];
+      const options = { cancellationSignal: aborter.signal };
+      waiting = client.agent.request(client.methods.agent.session.prompt, { sessionId, prompt }, options);
+      waiting = waiting.catch((error) => error);
+      aborter.abort();
+      await waiting;
+      await client.agent.notify(client.methods.agent.session.cancel, { sessionId });
+    },
+  });
+  check(cancelled.stop === "cancelled", `the turn ended with ${cancelled.stop}`);
+  const { stopReason, code } = await waiting;
+  check(client.version === 1 ? stopReason === "cancelled" : code === -32800, `${stopReason} ${code}`);
+}
+
+/** Two sessions work at the same time, and one is closed in the middle of a turn. */
+async function second(client, sessionId) {
+  const { sessionId: other } = await call(client, "new", { cwd: client.project, mcpServers: [] });
+  const [own, foreign] = await Promise.all([
+    turn(client, sessionId, "Say hello."),
+    turn(client, other, "Say hello."),
+  ]);
+  check(own.text === foreign.text, `${own.text} ${foreign.text}`);
+  const start = client.notifications.length;
+  const running = client.turn(other, "Take long");
+  await client.until(other, start, (updates) => shown(updates).text);
+  await call(client, "close", { sessionId: other });
+  const { stop } = await running;
+  check(stop === "cancelled", `the turn ended with ${stop}`);
+  await call(client, "delete", { sessionId: other });
 }
 
 async function errors(client, sessionId) {

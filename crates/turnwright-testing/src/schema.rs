@@ -99,10 +99,13 @@ fn definition(version: usize, method: &str, suffix: &str) -> String {
 fn against(version: usize, name: &str, body: &Value, message: &Value) {
     static VALIDATORS: OnceLock<Mutex<HashMap<String, &'static Validator>>> = OnceLock::new();
     let mut validators = VALIDATORS.get_or_init(Mutex::default).lock().unwrap();
-    // Only the unstable schema has these updates and this field, in definitions that both have.
+    // Only the unstable schema has these updates, this field and this kind of server, in definitions that
+    // both have.
     let update = body["update"]["sessionUpdate"].as_str().unwrap_or_default();
+    let mut servers = body["mcpServers"].as_array().into_iter().flatten();
     let is_unstable = ["subagent_update", "plan_update"].contains(&update)
-        || name == "PromptResponse" && body.get("usage").is_some();
+        || name == "PromptResponse" && body.get("usage").is_some()
+        || servers.any(|it| it["type"] == "acp");
     let key = format!("{version} {name} {is_unstable}");
     let validator: &'static Validator = validators.entry(key).or_insert_with(|| {
         let holds = |it: &&Value| it["$defs"].get(name).is_some();

@@ -159,10 +159,14 @@ compare_toad() { # EXPECTED SHOWN
 in_project() { # SECONDS COMMAND...
   local limit=$1
   shift
-  within "$limit" env -u OPENAI_API_KEY -u XDG_CONFIG_HOME -u XDG_DATA_HOME -u XDG_STATE_HOME \
-    HOME="$folder/user" TURNWRIGHT_HOME="$folder/home" TURNWRIGHT_MODE=ask \
-    OPENAI_BASE_URL="$url/v1" TURNWRIGHT_MODEL=scripted NO_PROXY=127.0.0.1 no_proxy=127.0.0.1 \
-    bash -c 'cd "$0" && exec "$@"' "$folder/project" "$@"
+  project_environment
+  within "$limit" "${environment[@]}" bash -c 'cd "$0" && exec "$@"' "$folder/project" "$@"
+}
+
+project_environment() { # → $environment
+  environment=(env -u OPENAI_API_KEY -u XDG_CONFIG_HOME -u XDG_DATA_HOME -u XDG_STATE_HOME
+    HOME="$folder/user" TURNWRIGHT_HOME="$folder/home" TURNWRIGHT_MODE=ask
+    OPENAI_BASE_URL="$url/v1" TURNWRIGHT_MODEL=scripted NO_PROXY=127.0.0.1 no_proxy=127.0.0.1)
 }
 
 # Replaces what differs from run to run and between systems.

@@ -240,6 +240,40 @@ fn reopened(served: &Served, connection: &str, session: &str) -> Events {
     opened.unwrap()
 }
 
+/// Both official clients keep the stream of a session that they close, and read there what follows when they
+/// load it again. To the client of the Rust SDK its end is the end of the connection.
+#[test]
+fn r_rem_7_a_session_that_is_closed_and_loaded_again_has_the_same_stream() {
+    let served = serve(&json!([says("one"), says("two")]));
+    let connection = served.initialize();
+    let mut events = served.stream(&connection, None);
+    let session = served.new_session(&connection, &mut events);
+    let mut updates = served.stream(&connection, Some(&session));
+    served.post(Some(&connection), &request(3, "session/prompt", &prompt(&session, "go")));
+    updates.until(|message| message["id"] == 3);
+    served.post(Some(&connection), &request(4, "session/close", &json!({ "sessionId": session })));
+    assert_eq!(updates.until(|message| message["id"] == 4)["result"], json!({}));
+    let cwd = served.workspace.path();
+    let params = json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] });
+    served.post(Some(&connection), &request(5, "session/load", &params));
+    let text = |message: &Value| message["params"]["update"]["content"]["text"].clone();
+    updates.until(|message| text(message) == "one");
+    updates.until(|message| message["id"] == 5);
+    served.post(Some(&connection), &request(6, "session/prompt", &prompt(&session, "go on")));
+    updates.until(|message| text(message) == "two");
+    updates.until(|message| message["id"] == 6);
+}
+
+#[test]
+fn r_rem_7_who_does_not_read_a_session_gets_the_answer_that_ends_it_with_those_of_the_connection() {
+    let served = serve(&json!([]));
+    let connection = served.initialize();
+    let mut events = served.stream(&connection, None);
+    let session = served.new_session(&connection, &mut events);
+    served.post(Some(&connection), &request(3, "session/close", &json!({ "sessionId": session })));
+    assert_eq!(events.until(|message| message["id"] == 3)["result"], json!({}));
+}
+
 #[test]
 fn r_rem_7_deleting_a_connection_ends_its_turns_and_streams() {
     let held = json!([{ "text": "one " }, { "hold": true }]);

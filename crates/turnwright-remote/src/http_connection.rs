@@ -2,6 +2,7 @@
 //! their own, and ours go out on streams of events, one for the connection and one for each session.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +53,9 @@ struct EventStream {
     events: mpsc::Sender<QueuedEvent>,
     /// `None` while a response carries the stream.
     waiting: Option<EventReceiver>,
+    /// The session was closed while a response carried the stream. The official clients use the stream again
+    /// when they load the session, and one of them takes its end for the end of the connection.
+    is_of_closed_session: bool,
 }
 
 /// Where an answer goes.
@@ -144,8 +148,11 @@ impl HttpConnection {
         let mut state = self.state.lock();
         state.open_streams = state.open_streams.saturating_sub(1);
         state.last_used = Instant::now();
-        if let Some(stream) = state.streams.get_mut(&session.map(str::to_owned)) {
-            stream.waiting = Some(events);
+        let session = session.map(str::to_owned);
+        match state.streams.get_mut(&session) {
+            Some(stream) if stream.is_of_closed_session => drop(state.streams.remove(&session)),
+            Some(stream) => stream.waiting = Some(events),
+            None => {}
         }
     }
 
@@ -189,7 +196,13 @@ impl HttpConnection {
         };
         let size = u32::try_from(line.len().min(MAX_WAITING_BYTES)).unwrap_or(u32::MAX);
         let Ok(room) = Arc::clone(&self.room).acquire_many_owned(size).await else { return };
-        let events = self.state.lock().stream(session.as_deref()).map(|it| it.events.clone());
+        let events = {
+            let mut state = self.state.lock();
+            // The stream is forgotten then, and what waits in it. Nobody reads it, so the connection's gets this.
+            let is_read = !ends_session || state.is_carried(session.as_ref());
+            let target = session.as_deref().filter(|_| is_read);
+            state.stream(target).map(|it| it.events.clone())
+        };
         match events {
             // It fails only if the connection is over.
             Some(events) => drop(events.send(QueuedEvent { event: event(line), room }).await),
@@ -198,8 +211,7 @@ impl HttpConnection {
             }
         }
         if ends_session {
-            // A response that carries the stream ends after what is queued.
-            self.state.lock().streams.remove(&session);
+            self.state.lock().end_session(session);
         }
     }
 
@@ -233,9 +245,29 @@ impl ConnectionState {
         if !self.streams.contains_key(&key) && self.streams.len() >= MAX_STREAMS {
             return None;
         }
-        Some(self.streams.entry(key).or_insert_with(|| {
+        let stream = self.streams.entry(key).or_insert_with(|| {
             let (events, waiting) = mpsc::channel(MAX_WAITING_EVENTS);
-            EventStream { events, waiting: Some(waiting) }
-        }))
+            EventStream { events, waiting: Some(waiting), is_of_closed_session: false }
+        });
+        // Whatever needs the stream of a closed session opens it again.
+        stream.is_of_closed_session = false;
+        Some(stream)
+    }
+
+    /// Whether a response carries the stream.
+    fn is_carried(&self, session: Option<&String>) -> bool {
+        let stream = self.streams.get(&session.cloned());
+        stream.is_some_and(|stream| stream.waiting.is_none())
+    }
+
+    /// Forgets the stream of a session that was closed, at once or when its response ends.
+    fn end_session(&mut self, session: Option<String>) {
+        match self.streams.entry(session) {
+            Entry::Occupied(mut it) if it.get().waiting.is_none() => {
+                it.get_mut().is_of_closed_session = true;
+            }
+            Entry::Occupied(it) => drop(it.remove()),
+            Entry::Vacant(_) => {}
+        }
     }
 }

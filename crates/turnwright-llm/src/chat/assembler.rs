@@ -492,17 +492,10 @@ impl ChatAssembler {
 
     /// The error for a finish reason that reports a failure.
     fn ended_with_error(&self, kind: ErrorKind) -> LlmError {
-        LlmError::InStream {
-            host: self.context.host.clone(),
-            message: format!(
-                "it ended with `{}`",
-                error_body::shorten(&self.context.secrets.redact(&self.finish_reason))
-            ),
-            status: (kind == ErrorKind::Unavailable).then_some(503),
-            retry_after: None,
-            kind,
-            key_advice: None,
-        }
+        let reason = error_body::shorten(&self.context.secrets.redact(&self.finish_reason));
+        let (host, message) = (self.context.host.clone(), format!("it ended with `{reason}`"));
+        let status = (kind == ErrorKind::Unavailable).then_some(503);
+        LlmError::InStream { host, message, status, retry_after: None, kind, key_advice: None }
     }
 
     fn empty_error(&self) -> LlmError {

@@ -131,10 +131,10 @@ impl Connection {
         }
     }
 
-    /// The connection may be lost. Its prompts have keys from `first_key` on.
-    pub(super) fn make_remote(&mut self, sessions: RemoteSessions, first_key: PromptKey) {
+    /// The connection may be lost.
+    pub(super) fn make_remote(&mut self, sessions: RemoteSessions) {
+        self.in_flight.next = sessions.prompts().start;
         self.remote = Some(sessions);
-        self.in_flight.next = first_key;
     }
 
     /// Handles messages until the input ends, nobody reads the output, or a stop is requested.
@@ -323,8 +323,9 @@ impl InFlightRequests {
         id: RequestId,
         session: SessionId,
     ) -> (PromptKey, Arc<()>) {
+        let key = self.next;
         self.next += 1;
-        (self.next, self.insert(id, CancelTarget::Prompt(session, self.next)))
+        (key, self.insert(id, CancelTarget::Prompt(session, key)))
     }
 
     /// Registers any other request. The token is cancelled when the client cancels the request.

@@ -56,6 +56,23 @@ fn r_rem_1_a_turn_outlives_its_connection_and_who_loads_the_session_gets_all_of_
 }
 
 #[test]
+fn r_rem_1_a_prompt_that_waited_when_the_connection_was_lost_is_shown_to_the_next_client() {
+    let mut agent = TestAgent::builder().model(json!([two_parts(), says("Next.")])).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    agent.prompt("and now");
+    reconnect(&mut agent);
+    agent.load(&session);
+    agent.model().release();
+    wait_for_text(&mut agent, "Next.");
+    let words = |it: &Value| it["text"].as_str().unwrap().to_owned();
+    let asked: Vec<_> = told(&agent, "user_message_chunk", "content").iter().map(words).collect();
+    assert_eq!(asked, ["go", "and now"]);
+    assert_eq!(agent.text(), "first half, second halfNext.");
+}
+
+#[test]
 fn r_rem_1_what_a_turn_says_while_nobody_listens_is_stored() {
     let mut agent = TestAgent::builder().model(json!([two_parts()])).start();
     let session = agent.session.clone();

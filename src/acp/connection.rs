@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::capabilities::ClientCaps;
@@ -56,6 +57,8 @@ pub(super) struct Connection {
     /// over. Whatever comes next for such a session waits for its token.
     busy: HashMap<SessionId, CancellationToken>,
     pub(super) in_flight: InFlightRequests,
+    /// The places for requests without an answer.
+    pub(super) unanswered: Arc<Semaphore>,
     /// The requests to MCP servers of the client.
     pub(super) linked_requests: LinkedRequests,
     /// Fixed by the first `initialize`.
@@ -67,6 +70,10 @@ pub(super) struct Connection {
     /// The sessions, if the connection may be lost: those of a pipe end with it.
     pub(super) remote: Option<RemoteSessions>,
 }
+
+/// The requests of a client that may be without an answer: they take memory, and those that read the store
+/// delay other connections.
+pub(super) const MAX_UNANSWERED: usize = 1_024;
 
 /// Serves ACP on a runtime of its own until the client closes its end or `stop_requested` is ready.
 ///
@@ -123,6 +130,7 @@ impl Connection {
             sessions: HashMap::new(),
             busy: HashMap::new(),
             in_flight: InFlightRequests::default(),
+            unanswered: Arc::new(Semaphore::new(MAX_UNANSWERED)),
             linked_requests: LinkedRequests::default(),
             version: Version::default(),
             allows_v2: false,

@@ -229,6 +229,30 @@ fn r_rem_5_a_session_begun_over_a_pipe_in_version_1_goes_on_over_a_socket_in_ver
     client.close();
 }
 
+#[test]
+fn r_rem_6_a_client_with_too_many_open_requests_is_refused_and_the_others_are_answered() {
+    let home = tempfile::tempdir().unwrap();
+    let replies = json!({ "replies": [{ "when": "go", "steps": [{ "hold": true }] }] });
+    let scenario = turnwright_testing::scripted_model::Scenario::from_value(replies).unwrap();
+    let model = turnwright_testing::scripted_model::Server::start(scenario, 0).unwrap();
+    let server = SocketServer::start(home.path(), &variables(&model.base_url()), LIMIT);
+    let mut greedy = PlainClient::connect(&server.url, 1);
+    let mut other = PlainClient::connect(&server.url, 1);
+    let new = json!({ "cwd": home.path(), "mcpServers": [] });
+    // A session takes 33 prompts, and the connection 1024 requests.
+    for _ in 0..32 {
+        let opened = greedy.call("session/new", &new);
+        let session = opened["sessionId"].as_str().unwrap();
+        (0..33).for_each(|_| drop(greedy.request("session/prompt", &prompt(session, "go"))));
+    }
+    let refused = greedy.until(|message| !message["error"].is_null());
+    let text = refused["error"]["message"].as_str().unwrap();
+    assert!(text.starts_with("1024 requests are not answered"), "{text}");
+    other.call("session/new", &new);
+    greedy.close();
+    other.close();
+}
+
 /// The variables of an agent with this model.
 fn variables(base_url: &str) -> Vec<(String, String)> {
     let variables = [

@@ -62,6 +62,8 @@ fn r_rem_1_a_prompt_that_waited_when_the_connection_was_lost_is_shown_to_the_nex
     agent.prompt("go");
     wait_for_text(&mut agent, "first");
     agent.prompt("and now");
+    // Once this is answered, the agent has the prompt.
+    agent.call("session/list", &json!({}));
     reconnect(&mut agent);
     agent.load(&session);
     agent.model().release();
@@ -243,7 +245,9 @@ fn r_rem_6_a_client_with_too_many_open_requests_is_refused_and_the_others_are_an
     for _ in 0..32 {
         let opened = greedy.call("session/new", &new);
         let session = opened["sessionId"].as_str().unwrap();
-        (0..33).for_each(|_| drop(greedy.request("session/prompt", &prompt(session, "go"))));
+        for _ in 0..33 {
+            greedy.request("session/prompt", &prompt(session, "go"));
+        }
     }
     let refused = greedy.until(|message| !message["error"].is_null());
     let text = refused["error"]["message"].as_str().unwrap();

@@ -82,7 +82,7 @@ impl Journal {
             }
             Update::AgentText { message, text } => self.append(SpokenKind::Answer, message, text),
             Update::AgentThought { message, text } => {
-                self.append(SpokenKind::Thought, message, text)
+                self.append(SpokenKind::Thought, message, text);
             }
             Update::CompactionSummary { id, text } => self.append(SpokenKind::Summary, id, text),
             Update::UserMessage { prompt, message, parts } => {

@@ -229,7 +229,30 @@ mod tests {
     use turnwright_types::message::PromptPart;
 
     use super::*;
-    use crate::turn::fixture::RecordingClient;
+
+    /// Records what it is told.
+    #[derive(Default)]
+    struct RecordingClient {
+        updates: Mutex<Vec<Update>>,
+    }
+
+    impl Client for RecordingClient {
+        fn update(&self, update: Update) {
+            self.updates.lock().push(update);
+        }
+
+        fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
+            Box::pin(std::future::ready(()))
+        }
+
+        fn request_permission(&self, _: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
+            Box::pin(std::future::ready(PermissionAnswer::Cancelled))
+        }
+
+        fn ask_user(&self, _: UserQuestion) -> BoxFuture<'_, UserReply> {
+            Box::pin(std::future::ready(UserReply::Cancelled))
+        }
+    }
 
     fn text(text: &str) -> Update {
         Update::AgentText { message: text.into(), text: text.to_owned() }

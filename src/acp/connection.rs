@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::capabilities::ClientCaps;
@@ -56,6 +57,8 @@ pub(super) struct Connection {
     /// over. Whatever comes next for such a session waits for its token.
     busy: HashMap<SessionId, CancellationToken>,
     pub(super) in_flight: InFlightRequests,
+    /// The places for requests without an answer.
+    pub(super) unanswered: Arc<Semaphore>,
     /// The requests to MCP servers of the client.
     pub(super) linked_requests: LinkedRequests,
     /// Fixed by the first `initialize`.
@@ -67,6 +70,10 @@ pub(super) struct Connection {
     /// The sessions, if the connection may be lost: those of a pipe end with it.
     pub(super) remote: Option<RemoteSessions>,
 }
+
+/// The requests of a client that may be without an answer: they take memory, and those that read the store
+/// delay other connections.
+pub(super) const MAX_UNANSWERED: usize = 1_024;
 
 /// Serves ACP on a runtime of its own until the client closes its end or `stop_requested` is ready.
 ///
@@ -123,6 +130,7 @@ impl Connection {
             sessions: HashMap::new(),
             busy: HashMap::new(),
             in_flight: InFlightRequests::default(),
+            unanswered: Arc::new(Semaphore::new(MAX_UNANSWERED)),
             linked_requests: LinkedRequests::default(),
             version: Version::default(),
             allows_v2: false,
@@ -131,10 +139,10 @@ impl Connection {
         }
     }
 
-    /// The connection may be lost. Its prompts have keys from `first_key` on.
-    pub(super) fn make_remote(&mut self, sessions: RemoteSessions, first_key: PromptKey) {
+    /// The connection may be lost.
+    pub(super) fn make_remote(&mut self, sessions: RemoteSessions) {
+        self.in_flight.next = sessions.prompts().start;
         self.remote = Some(sessions);
-        self.in_flight.next = first_key;
     }
 
     /// Handles messages until the input ends, nobody reads the output, or a stop is requested.
@@ -323,8 +331,9 @@ impl InFlightRequests {
         id: RequestId,
         session: SessionId,
     ) -> (PromptKey, Arc<()>) {
+        let key = self.next;
         self.next += 1;
-        (self.next, self.insert(id, CancelTarget::Prompt(session, self.next)))
+        (key, self.insert(id, CancelTarget::Prompt(session, key)))
     }
 
     /// Registers any other request. The token is cancelled when the client cancels the request.

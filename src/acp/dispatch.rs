@@ -2,8 +2,9 @@
 //! next message: `session/cancel` always gets through.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use super::connection::Connection;
+use super::connection::{Connection, MAX_UNANSWERED};
 use super::error::{invalid_params, to_rpc, unsupported_version};
 use super::extensions;
 use super::handlers;
@@ -98,7 +99,13 @@ impl Router<'_> {
             return self;
         }
         let Some(id) = self.id.take() else { return self };
-        let reply = Responder::<M>::new(id.clone(), self.connection.peer.outbox().clone());
+        let outbox = self.connection.peer.outbox().clone();
+        let Ok(place) = Arc::clone(&self.connection.unanswered).try_acquire_owned() else {
+            let text = format!("{MAX_UNANSWERED} requests are not answered yet. Wait or cancel");
+            outbox.respond::<()>(&id, Err(&to_rpc(&Error::InvalidState(text))));
+            return self;
+        };
+        let reply = Responder::<M>::new(id.clone(), outbox, place);
         match self.params.read() {
             Ok(params) => {
                 // A handler that panics drops its responder, which answers the request. The

@@ -6,6 +6,7 @@ use super::error::to_rpc;
 use super::wire::RequestMethod;
 use crate::completion::Completion;
 use crate::error::Error;
+use tokio::sync::OwnedSemaphorePermit;
 use turnwright_rpc::{Outbox, RequestId};
 
 /// Answers one request. Answering consumes it. If it is dropped unanswered (by a panic, a forgotten
@@ -14,12 +15,14 @@ use turnwright_rpc::{Outbox, RequestId};
 pub(super) struct Responder<M: RequestMethod> {
     id: Option<RequestId>,
     outbox: Outbox,
+    /// The place among the unanswered requests of the connection.
+    _place: OwnedSemaphorePermit,
     method: PhantomData<fn(M)>,
 }
 
 impl<M: RequestMethod> Responder<M> {
-    pub(super) fn new(id: RequestId, outbox: Outbox) -> Responder<M> {
-        Responder { id: Some(id), outbox, method: PhantomData }
+    pub(super) fn new(id: RequestId, outbox: Outbox, place: OwnedSemaphorePermit) -> Responder<M> {
+        Responder { id: Some(id), outbox, _place: place, method: PhantomData }
     }
 
     pub(super) fn ok(mut self, result: &M::Result) {

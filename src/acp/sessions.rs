@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::client::AcpClient;
 use super::connection::Connection;
-use super::remote::{CurrentClient, DetachedSession};
+use super::remote::{CurrentClient, DetachedSession, RemoteSessions};
 use super::responder::Responder;
 use super::to_wire;
 use super::versions::Version;
@@ -236,8 +236,12 @@ pub(super) fn open_session(
     let WantedSession { id, cwd, folders, servers, options, origin } = wanted;
     let ClientSide { client, buffers, display } = client;
     let (cancel, in_flight) = connection.in_flight.register(request.clone());
+    let remote_client = connection.remote.as_ref().and_then(|it| it.client(&id)).cloned();
     let opened = Completion::new(move |result| {
         drop(in_flight);
+        if let Some(client) = remote_client {
+            client.forget_opening();
+        }
         done.complete(result);
     });
     let after = connection.close_session(&id);
@@ -292,7 +296,9 @@ fn take_over(
             done.complete(result);
         })
     });
-    let current = CurrentClient { client: Arc::clone(&client.client), buffers: client.buffers };
+    let own_prompts = connection.remote.as_ref().map(RemoteSessions::prompts).unwrap_or_default();
+    let current =
+        CurrentClient { client: Arc::clone(&client.client), buffers: client.buffers, own_prompts };
     let attach =
         Box::new(move |replayed: &Replayed| remote_client.attach(current, replayed, replay));
     handle.take_over(Takeover { client: client.client, replay, attach, follow, done });

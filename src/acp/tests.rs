@@ -1,10 +1,12 @@
 //! Tests of the conversions between wire and domain: permission answers, capabilities, and errors.
 
 use std::io::{BufRead, BufReader};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::capabilities::{self, ClientCaps, LoginSupport};
 use super::client::permission_answer;
@@ -65,10 +67,15 @@ fn written(write: impl FnOnce(&Outbox)) -> Vec<Value> {
     lines.map(|it| serde_json::from_str(&it.unwrap()).unwrap()).collect()
 }
 
+fn responder(id: RequestId, outbox: &Outbox) -> Responder<Prompt> {
+    let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    Responder::new(id, outbox.clone(), place)
+}
+
 #[test]
 fn r_err_1_a_dropped_responder_answers_the_request() {
     let id = RequestId::parse(&to_raw_value("a").unwrap()).unwrap();
-    let lines = written(|outbox| drop(Responder::<Prompt>::new(id, outbox.clone())));
+    let lines = written(|outbox| drop(responder(id, outbox)));
     assert_eq!(lines.len(), 1);
     assert_eq!((&lines[0]["id"], &lines[0]["error"]["code"]), (&json!("a"), &json!(-32603)));
 }
@@ -77,7 +84,7 @@ fn r_err_1_a_dropped_responder_answers_the_request() {
 fn r_err_1_an_answered_request_is_not_answered_again() {
     let id = RequestId::parse(&to_raw_value(&7).unwrap()).unwrap();
     let lines = written(|outbox| {
-        Responder::<Prompt>::new(id, outbox.clone()).fail(&Error::Cancelled);
+        responder(id, outbox).fail(&Error::Cancelled);
     });
     assert_eq!(lines.len(), 1);
     assert_eq!(lines[0]["error"]["code"], -32800);

@@ -121,7 +121,8 @@ impl SessionActor {
         }
         let (stop, mode) = (self.lifecycle.stop.clone(), self.services.mode.clone());
         let remote_tools = self.services.tools.remote_tools().clone();
-        while !self.is_abandoned() {
+        // A client that is about to take over has its message in the mailbox.
+        while !self.is_abandoned() || !inbox.is_empty() {
             let announce_at = self.announcements.commands_due();
             tokio::select! {
                 biased;

@@ -25,7 +25,7 @@ const RETRY_TIME: Duration = Duration::from_secs(60);
 
 /// A client that takes over a session whose own client is gone.
 pub(crate) struct Takeover {
-    /// Gets the stored conversation.
+    /// The new client.
     pub(crate) client: Arc<dyn Client>,
     /// Whether the client gets the stored conversation.
     pub(crate) replay: bool,

@@ -131,11 +131,12 @@ fn r_rem_9_the_token_may_be_in_a_file() {
 
 #[test]
 fn r_rem_9_what_cannot_be_served_or_reached_is_said() {
+    type Row<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], i32, &'a str);
+
     let missing = "the agent's token is missing: set TURNWRIGHT_SERVE_TOKEN, or use --token-file";
     let token: &[(&str, &str)] = &[(VARIABLE, TOKEN)];
     let (certificate, key) = (tls_file("certificate.pem"), tls_file("key.pem"));
     let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
-    type Row<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], i32, &'a str);
     let table: [Row<'_>; 9] = [
         (&["serve", "--listen", "0.0.0.0:0"], token, 1, "a certificate is needed"),
         (&["serve", "--listen", "nowhere"], token, 2, "invalid socket address"),

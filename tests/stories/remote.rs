@@ -56,6 +56,25 @@ fn r_rem_1_a_turn_outlives_its_connection_and_who_loads_the_session_gets_all_of_
 }
 
 #[test]
+fn r_rem_1_a_prompt_that_waited_when_the_connection_was_lost_is_shown_to_the_next_client() {
+    let mut agent = TestAgent::builder().model(json!([two_parts(), says("Next.")])).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    agent.prompt("and now");
+    // Once this is answered, the agent has the prompt.
+    agent.call("session/list", &json!({}));
+    reconnect(&mut agent);
+    agent.load(&session);
+    agent.model().release();
+    wait_for_text(&mut agent, "Next.");
+    let words = |it: &Value| it["text"].as_str().unwrap().to_owned();
+    let asked: Vec<_> = told(&agent, "user_message_chunk", "content").iter().map(words).collect();
+    assert_eq!(asked, ["go", "and now"]);
+    assert_eq!(agent.text(), "first half, second halfNext.");
+}
+
+#[test]
 fn r_rem_1_what_a_turn_says_while_nobody_listens_is_stored() {
     let mut agent = TestAgent::builder().model(json!([two_parts()])).start();
     let session = agent.session.clone();
@@ -210,6 +229,32 @@ fn r_rem_5_a_session_begun_over_a_pipe_in_version_1_goes_on_over_a_socket_in_ver
     client.until_idle();
     assert_eq!(pipe.read("a.txt"), "old\n");
     client.close();
+}
+
+#[test]
+fn r_rem_6_a_client_with_too_many_open_requests_is_refused_and_the_others_are_answered() {
+    let home = tempfile::tempdir().unwrap();
+    let replies = json!({ "replies": [{ "when": "go", "steps": [{ "hold": true }] }] });
+    let scenario = turnwright_testing::scripted_model::Scenario::from_value(replies).unwrap();
+    let model = turnwright_testing::scripted_model::Server::start(scenario, 0).unwrap();
+    let server = SocketServer::start(home.path(), &variables(&model.base_url()), LIMIT);
+    let mut greedy = PlainClient::connect(&server.url, 1);
+    let mut other = PlainClient::connect(&server.url, 1);
+    let new = json!({ "cwd": home.path(), "mcpServers": [] });
+    // A session takes 33 prompts, and the connection 1024 requests.
+    for _ in 0..32 {
+        let opened = greedy.call("session/new", &new);
+        let session = opened["sessionId"].as_str().unwrap();
+        for _ in 0..33 {
+            greedy.request("session/prompt", &prompt(session, "go"));
+        }
+    }
+    let refused = greedy.until(|message| !message["error"].is_null());
+    let text = refused["error"]["message"].as_str().unwrap();
+    assert!(text.starts_with("1024 requests are not answered"), "{text}");
+    other.call("session/new", &new);
+    greedy.close();
+    other.close();
 }
 
 /// The variables of an agent with this model.

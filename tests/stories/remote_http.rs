@@ -375,7 +375,7 @@ fn r_rem_8_sockets_that_say_nothing_keep_nobody_out() {
 }
 
 #[test]
-fn r_rem_8_bytes_that_are_no_http_close_only_their_own_socket() {
+fn r_rem_8_bytes_that_make_no_sense_close_only_their_own_socket_and_a_websocket_says_why() {
     let served = serve(&json!([]));
     let head = format!(
         "GET /acp HTTP/1.1\r\nhost: agent\r\nauthorization: Bearer {TOKEN}\r\nconnection: upgrade\r\n\
@@ -383,16 +383,17 @@ fn r_rem_8_bytes_that_are_no_http_close_only_their_own_socket() {
     );
     let frame = |first: u8| [vec![first, 0x80 | 2, 0, 0, 0, 0], vec![0xff, 0xfe]].concat();
     let huge = [vec![0x81, 0xff], vec![0x7f; 8], vec![0; 4]].concat();
-    let garbage: [(&str, Vec<u8>); 7] = [
-        ("", vec![0; 4096]),
-        ("", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n".to_vec()),
-        (&head, vec![0xff; 64]),
-        (&head, frame(0x81)),
-        (&head, frame(0x82)),
-        (&head, huge),
-        (&head, vec![0x81, 5, b'h', b'e', b'l', b'l', b'o']),
+    // With the code of the frame that closes the WebSocket.
+    let garbage: [(&str, Vec<u8>, u16); 7] = [
+        ("", vec![0; 4096], 0),
+        ("", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n".to_vec(), 0),
+        (&head, vec![0xff; 64], 1002),
+        (&head, frame(0x81), 1007),
+        (&head, frame(0x82), 1003),
+        (&head, huge, 1009),
+        (&head, vec![0x81, 5, b'h', b'e', b'l', b'l', b'o'], 1002),
     ];
-    for (head, bytes) in garbage {
+    for (head, bytes, code) in garbage {
         let mut socket = served.socket();
         socket.write_all(head.as_bytes()).unwrap();
         socket.write_all(&bytes).unwrap();
@@ -401,6 +402,10 @@ fn r_rem_8_bytes_that_are_no_http_close_only_their_own_socket() {
         socket.read_to_end(&mut answer).ok();
         let expected: &[u8] = if head.is_empty() { b"" } else { b"HTTP/1.1 101" };
         assert!(answer.starts_with(expected), "{bytes:?}");
+        if !head.is_empty() {
+            let close = [&[0x88, 2][..], &code.to_be_bytes()].concat();
+            assert!(answer.ends_with(&close), "{bytes:?}: {answer:?}");
+        }
     }
     PlainClient::connect(&served.server.url, 2).close();
 }

@@ -86,8 +86,9 @@ mod tests {
 
     #[test]
     fn only_the_token_and_allowed_pages_have_access() {
-        let rules = AccessRules::new("secret", vec!["https://a.example".to_owned()]);
         type Row = (&'static [&'static str], &'static [&'static str], Result<(), AccessDenial>);
+
+        let rules = AccessRules::new("secret", vec!["https://a.example".to_owned()]);
         let (token, origin) = (Err(AccessDenial::Token), Err(AccessDenial::Origin));
         let table: [Row; 14] = [
             (&["Bearer secret"], &[], Ok(())),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use futures_util::{SinkExt, Stream, StreamExt};
+use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use http::header::{
     AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
     UPGRADE,
@@ -16,7 +16,7 @@ use http::{HeaderValue, StatusCode};
 use reqwest::Upgraded;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
@@ -25,14 +25,13 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 use uuid::Uuid;
 
-use crate::websocket::{accept_key, config};
+use crate::silence::{LastRead, WatchedSocket};
+use crate::websocket::{PING_INTERVAL, accept_key, config};
 use turnwright_http::{ConnectionFault, Tls, build_client, client_builder};
 use turnwright_rpc::{MAX_LINE_BYTES, Stdio};
 
 /// How long the agent may take to accept the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the agent may send nothing. It asks us for a sign of life three times within this time.
-const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 /// How long the agent may take to send its last messages after the input has ended.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The lines that wait for the agent.
@@ -73,21 +72,19 @@ pub async fn bridge(
     let Some(socket) = stop.run_until_cancelled(connect(url, &host, token)).await else {
         return Ok(());
     };
-    let socket = socket?;
+    let (socket, last_read) = WatchedSocket::new(socket?);
+    let socket = WebSocketStream::from_raw_socket(socket, Role::Client, Some(config())).await;
     let Stdio { input, output } = stdio;
     let (mut sink, source) = socket.split();
     let lines = read_lines(input)?;
     let ended = CancellationToken::new();
     let sending = async {
-        let mut lines = lines;
-        while let Some(Some(line)) = stop.run_until_cancelled(lines.recv()).await {
-            sink.send(Message::Text(line)).await?;
-        }
+        stop.run_until_cancelled(send_lines(&mut sink, lines)).await.unwrap_or(Ok(()))?;
         ended.cancel();
         let frame = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::from_static("") };
         sink.send(Message::Close(Some(frame))).await
     };
-    let receiving = receive(source, output);
+    let receiving = receive(source, &last_read, output);
     tokio::pin!(receiving);
     let is_lost = tokio::select! {
         // The agent has ended the connection, or nobody reads our output.
@@ -105,11 +102,7 @@ pub async fn bridge(
 }
 
 /// Opens the WebSocket, through the proxy of the environment if there is one.
-async fn connect(
-    url: &Url,
-    host: &str,
-    token: &str,
-) -> Result<WebSocketStream<Upgraded>, BridgeError> {
+async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeError> {
     let mut http_url = url.clone();
     let scheme = match url.scheme() {
         "ws" | "http" => "http",
@@ -156,8 +149,7 @@ async fn connect(
         StatusCode::UNAUTHORIZED => return Err(BridgeError::Token(host.to_owned())),
         _ => return Err(BridgeError::NoAgent { host: host.to_owned(), status: status.as_u16() }),
     }
-    let socket = response.upgrade().await.map_err(|error| unreachable(&error))?;
-    Ok(WebSocketStream::from_raw_socket(socket, Role::Client, Some(config())).await)
+    response.upgrade().await.map_err(|error| unreachable(&error))
 }
 
 /// Reads lines on a thread of its own.
@@ -194,18 +186,39 @@ fn next_line(input: &mut impl BufRead) -> Option<Utf8Bytes> {
     }
 }
 
+/// Sends lines until there are no more. In between it sends signs of life unasked: while nobody reads our
+/// output, what the agent asks is not read either.
+async fn send_lines(
+    sink: &mut (impl Sink<Message, Error = SocketError> + Unpin),
+    mut lines: mpsc::Receiver<Utf8Bytes>,
+) -> Result<(), SocketError> {
+    let mut signs = interval(PING_INTERVAL);
+    signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    signs.reset();
+    loop {
+        tokio::select! {
+            line = lines.recv() => match line {
+                Some(line) => sink.send(Message::Text(line)).await?,
+                None => return Ok(()),
+            },
+            _ = signs.tick() => sink.send(Message::Pong(Bytes::new())).await?,
+        }
+    }
+}
+
 /// Writes the agent's messages, until it closes the connection, it is lost, or nobody reads them.
 async fn receive(
     mut source: impl Stream<Item = Result<Message, SocketError>> + Unpin,
+    last_read: &LastRead,
     mut output: File,
 ) {
-    while let Ok(Some(Ok(message))) = timeout(SILENCE_LIMIT, source.next()).await {
+    while let Some(Ok(message)) = last_read.next_message(&mut source).await {
         let text = match message {
             Message::Text(text) => text,
             Message::Close(_) => return,
             _ => continue,
         };
-        // A pipe that nobody reads must not keep the runtime from answering signs of life.
+        // A pipe that nobody reads must not keep the runtime from sending signs of life.
         let writing = spawn_blocking(move || {
             let line = [text.as_bytes(), b"\n"].concat();
             output.write_all(&line).map(|()| output)
@@ -220,6 +233,21 @@ async fn receive(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn signs_of_life_are_sent_unasked() {
+        let (sent, mut messages) = mpsc::channel(1);
+        let mut sink = Box::pin(futures_util::sink::unfold(sent, |sent, message| async move {
+            sent.send(message).await.ok();
+            Ok::<_, SocketError>(sent)
+        }));
+        let (_input, lines) = mpsc::channel(1);
+        let first = tokio::select! {
+            ended = send_lines(&mut sink, lines) => panic!("{ended:?}"),
+            first = messages.recv() => first,
+        };
+        assert_eq!(first, Some(Message::Pong(Bytes::new())));
+    }
 
     #[test]
     fn what_no_text_frame_can_carry_becomes_something_that_is_refused() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::ConnectionEnd;
@@ -17,7 +17,8 @@ use crate::event_stream::{EventReceiver, QueuedEvent, event};
 use crate::routing::Envelope;
 use turnwright_rpc::{LineSender, OutboxDrain};
 
-/// How long a connection lives without an open stream and without a request.
+/// How long a connection lives without an open stream and without a request, or with a stream that has no
+/// room because nobody reads it.
 const IDLE_TIME: Duration = Duration::from_secs(60);
 /// The streams that a connection may have.
 const MAX_STREAMS: usize = 256;
@@ -160,12 +161,16 @@ impl HttpConnection {
         self.state.lock().last_used = Instant::now();
     }
 
-    /// Sends the program's messages to their streams, until there are no more or the connection is over.
+    /// Sends the program's messages to their streams, until there are no more, the connection is over, or the
+    /// client has read nothing for too long: one stream that nobody reads keeps all others waiting.
     pub(crate) async fn send_messages(&self, mut messages: OutboxDrain) {
         let sending = async {
             while let Some(lines) = messages.next().await {
                 for line in lines.split_inclusive(|byte| *byte == b'\n') {
-                    self.send(line).await;
+                    if timeout(IDLE_TIME, self.send(line)).await.is_err() {
+                        tracing::debug!("a client reads nothing");
+                        return;
+                    }
                 }
             }
         };
@@ -269,5 +274,26 @@ impl ConnectionState {
             Entry::Occupied(it) => drop(it.remove()),
             Entry::Vacant(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use turnwright_rpc::{line_queue, message_queue};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_nobody_reads_ends_the_connection() {
+        let (lines, _input) = line_queue();
+        let connection = HttpConnection::new(lines);
+        let _open = connection.open_stream(Some("unread")).unwrap();
+        let (outbox, messages) = message_queue(|_, _| None);
+        let text = "x".repeat(MAX_WAITING_BYTES);
+        for session in ["unread", "other"] {
+            outbox.notify("session/update", &json!({ "sessionId": session, "text": text }));
+        }
+        connection.send_messages(messages).await;
     }
 }

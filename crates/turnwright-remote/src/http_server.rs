@@ -37,8 +37,8 @@ const SESSION_ID: &str = "acp-session-id";
 
 /// The connections that may be open.
 pub(crate) const MAX_CONNECTIONS: usize = 256;
-/// The bytes of requests that may be in memory before they are complete.
-const MAX_INCOMPLETE_BYTES: usize = 256 * 1024 * 1024;
+/// The bytes of requests that may be in memory before the program takes them.
+const MAX_WAITING_BYTES: usize = 256 * 1024 * 1024;
 /// How long a client may send nothing in the middle of a request.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the answer to the first request may take.
@@ -54,7 +54,8 @@ pub(crate) struct HttpServer {
     /// The tasks of connections.
     pub(crate) tasks: TaskTracker,
     pub(crate) places: Arc<Semaphore>,
-    incomplete: Arc<Semaphore>,
+    /// One permit a byte of requests that the program does not have yet.
+    waiting: Arc<Semaphore>,
     // Held only to look one up.
     connections: Mutex<HashMap<String, Arc<HttpConnection>>>,
 }
@@ -83,7 +84,7 @@ impl HttpServer {
             filter,
             tasks: TaskTracker::new(),
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-            incomplete: Arc::new(Semaphore::new(MAX_INCOMPLETE_BYTES)),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
             connections: Mutex::default(),
         }
     }
@@ -214,7 +215,8 @@ impl HttpServer {
             let text = "The content type must be application/json.\n";
             return Err(HttpRefusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
-        let message = self.read(body).await?;
+        // The room is free again once the program has the message.
+        let (message, _room) = self.read(body).await?;
         if message.trim_ascii_start().first() == Some(&b'[') {
             return Ok(json(StatusCode::BAD_REQUEST, BATCH_REFUSAL.into()));
         }
@@ -242,8 +244,11 @@ impl HttpServer {
         }
     }
 
-    /// Reads a message. All that are incomplete share their room.
-    async fn read(&self, mut body: Incoming) -> Result<Vec<u8>, HttpRefusal> {
+    /// Reads a message, which takes room as long as what is returned with it lives. All messages share it.
+    async fn read(
+        &self,
+        mut body: Incoming,
+    ) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), HttpRefusal> {
         const TOO_LARGE: HttpRefusal =
             HttpRefusal(StatusCode::PAYLOAD_TOO_LARGE, "The message is longer than 64 MiB.\n");
         const BUSY: HttpRefusal =
@@ -251,7 +256,7 @@ impl HttpServer {
         if body.size_hint().lower() > MAX_LINE_BYTES as u64 {
             return Err(TOO_LARGE);
         }
-        let (mut message, mut rooms) = (BytesMut::new(), Vec::<OwnedSemaphorePermit>::new());
+        let (mut message, mut room) = (BytesMut::new(), None::<OwnedSemaphorePermit>);
         loop {
             let Ok(frame) = timeout(READ_TIMEOUT, body.frame()).await else {
                 return Err(HttpRefusal(
@@ -259,18 +264,17 @@ impl HttpServer {
                     "The message is incomplete.\n",
                 ));
             };
-            let Some(frame) = frame else { return Ok(message.into()) };
+            let Some(frame) = frame else { return Ok((message.into(), room)) };
             let broken = HttpRefusal(StatusCode::BAD_REQUEST, "The message is incomplete.\n");
             let Ok(data) = frame.map_err(|_| broken)?.into_data() else { continue };
             if message.len() + data.len() > MAX_LINE_BYTES {
                 return Err(TOO_LARGE);
             }
             let size = u32::try_from(data.len()).unwrap_or(u32::MAX);
-            let room =
-                Arc::clone(&self.incomplete).try_acquire_many_owned(size).map_err(|_| BUSY)?;
-            match rooms.last_mut() {
-                Some(all) => all.merge(room),
-                None => rooms.push(room),
+            let more = Arc::clone(&self.waiting).try_acquire_many_owned(size).map_err(|_| BUSY)?;
+            match &mut room {
+                Some(room) => room.merge(more),
+                None => room = Some(more),
             }
             message.extend_from_slice(&data);
         }

@@ -13,6 +13,7 @@ mod http_connection;
 mod http_server;
 mod listener;
 mod routing;
+mod silence;
 mod tls;
 mod websocket;
 

@@ -118,11 +118,8 @@ impl Listener {
             };
             // Small messages go out at once.
             drop(stream.set_nodelay(true));
-            let (handshake, evicted) = {
-                let handshake = handshakes.begin();
-                let evicted = handshake.evicted.clone();
-                (handshake, evicted)
-            };
+            let handshake = handshakes.begin();
+            let evicted = handshake.evicted.clone();
             let (socket_server, socket_tls) = (Arc::clone(&server), tls.clone());
             let socket_stop = stop.clone();
             server.tasks.spawn(async move {

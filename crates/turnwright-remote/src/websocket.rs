@@ -1,6 +1,6 @@
 //! A connection of the WebSocket transport: each message is a text frame.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base64::Engine;
@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
@@ -24,12 +24,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connection::{ConnectionEnd, RemoteConnection};
 use crate::http_server::{HttpRefusal, HttpServer, ResponseBody, TOO_MANY_CONNECTIONS, plain};
+use crate::silence::{LastRead, WatchedSocket};
 use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain, line_queue, message_queue};
 
 /// How often the client is asked for a sign of life.
-const PING_INTERVAL: Duration = Duration::from_secs(20);
-/// How long the client may send nothing, not even such a sign.
-const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// How long the client may take to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Appended to the client's key, whose digest shows that the server speaks the protocol (RFC 6455, 1.3).
@@ -98,6 +97,7 @@ pub(crate) fn accept(
 
 /// Runs a connection to its end.
 async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
+    let (socket, last_read) = WatchedSocket::new(socket);
     let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config())).await;
     let (sink, source) = socket.split();
     let (lines, input) = line_queue();
@@ -106,8 +106,12 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     let serving = (server.serve)(RemoteConnection { input, outbox, end: end.clone() });
     let (written, read) = (CancellationToken::new(), CancellationToken::new());
     let served = CancellationToken::new();
+    let close_code = OnceLock::new();
     let reading = async {
-        written.run_until_cancelled(receive(source, &lines, &end)).await;
+        let receiving = receive(source, &last_read, &lines, &end);
+        if let Some(code) = written.run_until_cancelled(receiving).await {
+            close_code.get_or_init(|| code);
+        }
         // The program's input ends.
         drop(lines);
         read.cancel();
@@ -119,7 +123,7 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
             sleep(FLUSH_TIMEOUT).await;
         };
         tokio::select! {
-            () = send(sink, messages) => {}
+            () = send(sink, messages, &close_code) => {}
             () = closing => {}
         }
         written.cancel();
@@ -131,17 +135,19 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     tokio::join!(reading, writing, serving);
 }
 
-/// Gives the client's messages to the program, until the client closes the connection or it is lost.
+/// Gives the client's messages to the program, until the client closes the connection or it is lost. Returns
+/// why the connection is closed, if the client is still there.
 async fn receive(
     mut source: impl Stream<Item = Result<Message, Error>> + Unpin,
+    last_read: &LastRead,
     lines: &LineSender,
     end: &ConnectionEnd,
-) {
-    while let Ok(Some(message)) = timeout(SILENCE_LIMIT, source.next()).await {
+) -> CloseCode {
+    while let Some(message) = last_read.next_message(&mut source).await {
         match message {
             Ok(Message::Text(text)) => {
                 if !lines.send(Vec::from(Bytes::from(text))).await {
-                    return;
+                    break;
                 }
             }
             Ok(Message::Close(frame)) => {
@@ -149,23 +155,33 @@ async fn receive(
                 if frame.is_none_or(|it| it.code == CloseCode::Normal) {
                     end.intend();
                 }
-                return;
+                break;
             }
             Ok(Message::Binary(_)) => {
                 tracing::debug!("a client has sent binary data, which has no meaning");
-                return;
+                return CloseCode::Unsupported;
             }
             Ok(_) => {}
             Err(error) => {
                 tracing::debug!(%error, "a WebSocket was lost");
-                return;
+                return match error {
+                    Error::Utf8(_) => CloseCode::Invalid,
+                    Error::Capacity(_) => CloseCode::Size,
+                    Error::Protocol(_) => CloseCode::Protocol,
+                    _ => CloseCode::Away,
+                };
             }
         }
     }
+    CloseCode::Away
 }
 
 /// Sends the program's messages, until there are no more or the connection is lost.
-async fn send(mut sink: impl Sink<Message, Error = Error> + Unpin, mut messages: OutboxDrain) {
+async fn send(
+    mut sink: impl Sink<Message, Error = Error> + Unpin,
+    mut messages: OutboxDrain,
+    close_code: &OnceLock<CloseCode>,
+) {
     let mut pings = interval(PING_INTERVAL);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first one is due at once, and would be the first thing that the client gets.
@@ -182,7 +198,8 @@ async fn send(mut sink: impl Sink<Message, Error = Error> + Unpin, mut messages:
             return;
         }
     }
-    let frame = CloseFrame { code: CloseCode::Away, reason: Utf8Bytes::from_static("") };
+    let code = close_code.get().copied().unwrap_or(CloseCode::Away);
+    let frame = CloseFrame { code, reason: Utf8Bytes::from_static("") };
     // If it cannot be sent, the client is gone.
     drop(sink.send(Message::Close(Some(frame))).await);
 }

@@ -1,6 +1,7 @@
 //! The client of a session that is served over a network: the connection may be lost, and another client may
 //! take over.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use turnwright_types::client::{
     BufferError, Client, EditorBuffers, FormOutcome, HelperSession, HelperView, PermissionAnswer,
     PermissionRequest, ServerForm, UserQuestion, UserReply,
 };
+use turnwright_types::message::PromptPart;
 use turnwright_types::update::{PromptKey, Update};
 
 /// The client that a session has now, with its buffers if it offers any.
@@ -21,6 +23,27 @@ use turnwright_types::update::{PromptKey, Update};
 pub(in crate::acp) struct CurrentClient {
     pub(in crate::acp) client: Arc<dyn Client>,
     pub(in crate::acp) buffers: Option<Arc<dyn EditorBuffers>>,
+    /// The keys of the prompts of its connection.
+    pub(in crate::acp) own_prompts: Range<PromptKey>,
+}
+
+impl CurrentClient {
+    /// Sends an update. A client that does not follow prompts shows its own as soon as they are typed; the
+    /// words of a prompt that another connection has sent are new to it.
+    fn update(&self, update: Update, turn_without_prompt: Option<PromptKey>) {
+        match update {
+            Update::UserMessage { prompt, message, parts } if !self.client.follows_prompts() => {
+                let Some(key) = prompt.or(turn_without_prompt) else { return };
+                if self.own_prompts.contains(&key) {
+                    return;
+                }
+                for part in parts.into_iter().filter(|it| !matches!(it, PromptPart::Context(_))) {
+                    self.client.update(Update::UserChunk { message: message.clone(), part });
+                }
+            }
+            update => self.client.update(update),
+        }
+    }
 }
 
 /// Passes everything to the client that the session has now. While it has none, updates are noted and
@@ -40,26 +63,39 @@ impl RemoteClient {
     /// The connection of the client is lost. Its questions are asked again of the next one, if this is
     /// called before they fail.
     pub(in crate::acp) fn detach(&self) {
+        let mut journal = self.journal.lock();
         self.current.send_replace(None);
-        self.journal.lock().mark_told();
+        journal.mark_told();
     }
 
-    /// Makes this the client from now on. It has got a replay, or else it gets what the last one was not
-    /// told.
+    /// Makes this the client from now on. After a replay it gets what was not stored when that was read, and
+    /// otherwise what the client before it was not told.
     pub(in crate::acp) fn attach(&self, client: CurrentClient, replayed: &Replayed, replay: bool) {
-        let journal = self.journal.lock();
+        let mut journal = self.journal.lock();
         if let Some(prompt) = replayed.running {
-            client.client.update(Update::TurnBegan(prompt));
+            client.update(Update::TurnBegan(prompt), None);
         }
-        for update in journal.updates(replay.then_some(replayed)) {
-            client.client.update(update);
+        for (turn, update) in journal.updates(replay.then_some(replayed)) {
+            client.update(update, turn);
+        }
+        if replayed.running.is_none() {
+            *journal = Journal::default();
         }
         self.current.send_replace(Some(client));
     }
 
-    /// The turn of this prompt has ended, and everything that it has told is stored.
+    /// The turn of this prompt has ended, and everything that it has told is stored. Without a client it is
+    /// kept: one that is taking over may have read the store before.
     pub(in crate::acp) fn forget_turn(&self, prompt: PromptKey) {
-        self.journal.lock().forget(prompt);
+        let mut journal = self.journal.lock();
+        if self.current.borrow().is_some() {
+            journal.forget(prompt);
+        }
+    }
+
+    /// The session has been opened, and what was told until now is stored.
+    pub(in crate::acp) fn forget_opening(&self) {
+        *self.journal.lock() = Journal::default();
     }
 
     fn current(&self) -> Option<CurrentClient> {
@@ -100,9 +136,10 @@ impl RemoteClient {
 impl Client for RemoteClient {
     fn update(&self, update: Update) {
         let mut journal = self.journal.lock();
-        journal.note(&update);
-        if let Some(CurrentClient { client, .. }) = self.current() {
-            client.update(update);
+        let (current, turn) = (self.current(), journal.turn_without_prompt());
+        journal.note(&update, current.is_some());
+        if let Some(current) = current {
+            current.update(update, turn);
         }
     }
 
@@ -184,5 +221,112 @@ impl EditorBuffers for RemoteClient {
                 None => Err(BufferError::NotFound),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwright_types::message::PromptPart;
+
+    use super::*;
+
+    /// Records what it is told.
+    #[derive(Default)]
+    struct RecordingClient {
+        updates: Mutex<Vec<Update>>,
+    }
+
+    impl Client for RecordingClient {
+        fn update(&self, update: Update) {
+            self.updates.lock().push(update);
+        }
+
+        fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
+            Box::pin(std::future::ready(()))
+        }
+
+        fn request_permission(&self, _: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
+            Box::pin(std::future::ready(PermissionAnswer::Cancelled))
+        }
+
+        fn ask_user(&self, _: UserQuestion) -> BoxFuture<'_, UserReply> {
+            Box::pin(std::future::ready(UserReply::Cancelled))
+        }
+    }
+
+    fn text(text: &str) -> Update {
+        Update::AgentText { message: text.into(), text: text.to_owned() }
+    }
+
+    fn prompt(message: &str) -> Update {
+        let parts = vec![PromptPart::Text(message.to_owned()), PromptPart::Context("x".to_owned())];
+        Update::UserMessage { prompt: None, message: message.into(), parts }
+    }
+
+    fn shown_prompt(message: &str) -> Update {
+        let part = PromptPart::Text(message.to_owned());
+        Update::UserChunk { message: message.into(), part }
+    }
+
+    /// A client of version 1 whose prompts have these keys.
+    fn client(own_prompts: Range<PromptKey>) -> (Arc<RecordingClient>, CurrentClient) {
+        let recording = Arc::new(RecordingClient::default());
+        let client = Arc::clone(&recording) as Arc<dyn Client>;
+        (recording, CurrentClient { client, buffers: None, own_prompts })
+    }
+
+    #[test]
+    fn what_ends_while_a_client_takes_over_is_told_once() {
+        let (_, first) = client(0..10);
+        let remote = RemoteClient::new(first);
+        remote.update(Update::TurnBegan(1));
+        remote.detach();
+        // The second client has read the store before this was there.
+        remote.update(text("late"));
+        remote.forget_turn(1);
+        let (second, current) = client(10..20);
+        remote.attach(current, &Replayed::default(), true);
+        assert_eq!(*second.updates.lock(), [text("late")]);
+        remote.detach();
+        let (third, current) = client(20..30);
+        remote.attach(current, &Replayed::default(), false);
+        assert_eq!(*third.updates.lock(), []);
+    }
+
+    #[test]
+    fn what_was_told_while_the_session_opened_is_not_told_again() {
+        let (_, first) = client(0..10);
+        let remote = RemoteClient::new(first);
+        remote.detach();
+        remote.update(text("stored"));
+        remote.forget_opening();
+        let (second, current) = client(10..20);
+        remote.attach(current, &Replayed::default(), false);
+        assert_eq!(*second.updates.lock(), []);
+    }
+
+    #[test]
+    fn a_client_is_shown_the_prompts_of_others_and_not_its_own() {
+        let (first, current) = client(0..10);
+        let remote = RemoteClient::new(current);
+        remote.update(Update::TurnBegan(1));
+        remote.update(prompt("own"));
+        assert_eq!(*first.updates.lock(), [Update::TurnBegan(1)]);
+        remote.detach();
+        remote.update(Update::TurnBegan(2));
+        remote.update(prompt("detached"));
+        let (second, current) = client(10..20);
+        let replayed = Replayed { running: Some(2), ..Replayed::default() };
+        remote.attach(current, &replayed, false);
+        for key in [3, 10] {
+            remote.update(Update::TurnBegan(key));
+            remote.update(prompt(&key.to_string()));
+            // Words that are no prompt.
+            remote.update(prompt("steer"));
+        }
+        let updates = second.updates.lock();
+        let shown: Vec<_> =
+            updates.iter().filter(|it| !matches!(it, Update::TurnBegan(_))).cloned().collect();
+        assert_eq!(shown, [shown_prompt("detached"), shown_prompt("3")]);
     }
 }

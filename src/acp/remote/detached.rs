@@ -1,6 +1,7 @@
 //! The sessions of a remote connection, and those whose connections were lost.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::error::Error;
 use crate::session::{SessionHandle, SessionProbe};
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
+use turnwright_types::update::PromptKey;
 
 /// The sessions that a connection may have open.
 const MAX_SESSIONS: usize = 256;
@@ -51,12 +53,23 @@ pub(in crate::acp) struct RemoteSessions {
     shared: Arc<SharedSessions>,
     /// How long a session goes on without a connection.
     keep: Duration,
+    /// The keys of the connection's prompts.
+    prompts: Range<PromptKey>,
     open: HashMap<SessionId, RemoteSession>,
 }
 
 impl RemoteSessions {
-    pub(super) fn new(shared: Arc<SharedSessions>, keep: Duration) -> RemoteSessions {
-        RemoteSessions { shared, keep, open: HashMap::new() }
+    pub(super) fn new(
+        shared: Arc<SharedSessions>,
+        keep: Duration,
+        prompts: Range<PromptKey>,
+    ) -> RemoteSessions {
+        RemoteSessions { shared, keep, prompts, open: HashMap::new() }
+    }
+
+    /// The keys that the connection's prompts have.
+    pub(in crate::acp) fn prompts(&self) -> Range<PromptKey> {
+        self.prompts.clone()
     }
 
     /// Makes the client of a session replaceable. Commands show their output as text, since the next client
@@ -69,7 +82,7 @@ impl RemoteSessions {
         client: ClientSide,
     ) -> ClientSide {
         let ClientSide { client, buffers, .. } = client;
-        let current = CurrentClient { client, buffers };
+        let current = CurrentClient { client, buffers, own_prompts: self.prompts() };
         let client = Arc::new(RemoteClient::new(current));
         let session = RemoteSession { client: Arc::clone(&client), cwd, folders };
         self.open.insert(id.clone(), session);

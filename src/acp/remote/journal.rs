@@ -16,6 +16,8 @@ const ENTRY_BYTES: usize = 200;
 pub(super) struct Journal {
     /// The prompt whose turn this is.
     turn: Option<PromptKey>,
+    /// Whether that prompt has become a message of the conversation.
+    has_prompt: bool,
     entries: Vec<JournalEntry>,
     bytes: usize,
 }
@@ -39,21 +41,16 @@ enum Told {
 #[derive(Debug)]
 enum Merged {
     /// A text that grows.
-    Text {
-        message: MessageId,
-        kind: SpokenKind,
-        text: String,
-    },
+    Text { message: MessageId, kind: SpokenKind, text: String },
     User {
         prompt: Option<PromptKey>,
+        /// The turn whose own prompt this is, if it is one.
+        turn: Option<PromptKey>,
         message: MessageId,
         parts: Vec<PromptPart>,
     },
     /// A call's first update and all changes since.
-    Call {
-        first: Box<Update>,
-        changes: Option<Box<CallUpdate>>,
-    },
+    Call { first: Box<Update>, changes: Option<Box<CallUpdate>> },
     /// Anything that replaces what was said before of its kind.
     Latest(Update),
     /// Anything that stands for itself.
@@ -68,12 +65,20 @@ enum SpokenKind {
 }
 
 impl Journal {
+    /// The prompt of the turn, until it has become a message of the conversation.
+    pub(super) fn turn_without_prompt(&self) -> Option<PromptKey> {
+        self.turn.filter(|_| !self.has_prompt)
+    }
+
     /// Notes an update that the client gets, or would get if there was one.
-    pub(super) fn note(&mut self, update: &Update) {
+    pub(super) fn note(&mut self, update: &Update, has_client: bool) {
         match update {
-            // Everything before is stored.
             Update::TurnBegan(prompt) => {
-                *self = Journal { turn: Some(*prompt), ..Journal::default() };
+                if has_client {
+                    // Everything before is stored, and the client was told all of it.
+                    *self = Journal::default();
+                }
+                (self.turn, self.has_prompt) = (Some(*prompt), false);
             }
             Update::AgentText { message, text } => self.append(SpokenKind::Answer, message, text),
             Update::AgentThought { message, text } => {
@@ -81,8 +86,11 @@ impl Journal {
             }
             Update::CompactionSummary { id, text } => self.append(SpokenKind::Summary, id, text),
             Update::UserMessage { prompt, message, parts } => {
+                let turn = self.turn_without_prompt().filter(|_| prompt.is_none());
+                self.has_prompt |= prompt.is_none();
                 let (prompt, message, parts) = (*prompt, message.clone(), parts.clone());
-                self.push(Merged::User { prompt, message, parts }, 0);
+                let bytes = parts.iter().map(part_bytes).sum();
+                self.push(Merged::User { prompt, turn, message, parts }, bytes);
             }
             Update::ToolCall { .. } => {
                 self.push(Merged::Call { first: Box::new(update.clone()), changes: None }, 0);
@@ -119,14 +127,18 @@ impl Journal {
     }
 
     /// The updates for a client that has got this of the stored conversation. One that has got nothing is
-    /// sent what the client before it was not told.
-    pub(super) fn updates(&self, replayed: Option<&Replayed>) -> Vec<Update> {
-        let all = self.entries.iter();
-        all.flat_map(|entry| match replayed {
-            Some(replayed) => entry.update.updates_unless(replayed),
-            None => entry.untold(),
-        })
-        .collect()
+    /// sent what the client before it was not told. With a turn's own prompt comes the key of that prompt.
+    pub(super) fn updates(&self, replayed: Option<&Replayed>) -> Vec<(Option<PromptKey>, Update)> {
+        let mut all = Vec::new();
+        for entry in &self.entries {
+            let updates = match replayed {
+                Some(replayed) => entry.update.updates_unless(replayed),
+                None => entry.untold(),
+            };
+            let turn = entry.update.turn();
+            all.extend(updates.into_iter().map(|update| (turn, update)));
+        }
+        all
     }
 
     fn append(&mut self, kind: SpokenKind, message: &MessageId, more: &str) {
@@ -195,6 +207,14 @@ impl JournalEntry {
 }
 
 impl Merged {
+    /// The turn whose own prompt this is.
+    fn turn(&self) -> Option<PromptKey> {
+        match self {
+            Merged::User { turn, .. } => *turn,
+            _ => None,
+        }
+    }
+
     fn is_finished(&self) -> bool {
         match self {
             Merged::Call { changes, .. } => changes.as_deref().is_some_and(|it| {
@@ -230,7 +250,7 @@ impl Merged {
                     SpokenKind::Summary => Update::CompactionSummary { id: message, text },
                 }]
             }
-            Merged::User { prompt, message, parts } => {
+            Merged::User { prompt, message, parts, .. } => {
                 let (prompt, message, parts) = (*prompt, message.clone(), parts.clone());
                 vec![Update::UserMessage { prompt, message, parts }]
             }
@@ -265,6 +285,15 @@ fn merge(known: &mut CallUpdate, change: &CallUpdate) {
     replace(&mut known.raw_output, change.raw_output.as_ref());
 }
 
+fn part_bytes(part: &PromptPart) -> usize {
+    match part {
+        PromptPart::Text(text) | PromptPart::Context(text) => text.len(),
+        PromptPart::Image(media) | PromptPart::Audio(media) => media.data.len(),
+        PromptPart::Link { name, uri } => name.len() + uri.len(),
+        PromptPart::Resource { uri, text } => uri.len() + text.len(),
+    }
+}
+
 /// The size of a call's texts, about.
 fn call_bytes(call: &CallUpdate) -> usize {
     let json = |it: &Option<serde_json::Value>| it.as_ref().map_or(0, |it| it.to_string().len());
@@ -295,9 +324,13 @@ mod tests {
     fn journal(updates: &[Update]) -> Journal {
         let mut journal = Journal::default();
         for update in updates {
-            journal.note(update);
+            journal.note(update, true);
         }
         journal
+    }
+
+    fn updates(journal: &Journal, replayed: Option<&Replayed>) -> Vec<Update> {
+        journal.updates(replayed).into_iter().map(|(_, update)| update).collect()
     }
 
     #[test]
@@ -307,35 +340,39 @@ mod tests {
             [text("1", "a"), call("c"), change("c", pending), text("1", "b"), change("c", done)];
         let journal = journal(&noted);
         let expected = [text("1", "ab"), call("c"), change("c", done)];
-        assert_eq!(journal.updates(Some(&Replayed::default())), expected);
+        assert_eq!(updates(&journal, Some(&Replayed::default())), expected);
         let messages = [MessageId::from("1")].into();
         let replayed = Replayed { messages, ..Replayed::default() };
-        assert_eq!(journal.updates(Some(&replayed)), expected[1..]);
+        assert_eq!(updates(&journal, Some(&replayed)), expected[1..]);
     }
 
     #[test]
     fn a_client_that_wants_no_replay_gets_what_the_last_one_was_not_told() {
         let mut journal = journal(&[text("1", "a"), call("c")]);
         journal.mark_told();
-        assert_eq!(journal.updates(None), []);
+        assert_eq!(updates(&journal, None), []);
         let done = change("c", ToolCallStatus::Completed);
         for update in [text("1", "b"), done.clone(), text("2", "c")] {
-            journal.note(&update);
+            journal.note(&update, false);
         }
-        assert_eq!(journal.updates(None), [text("1", "b"), call("c"), done, text("2", "c")]);
+        assert_eq!(updates(&journal, None), [text("1", "b"), call("c"), done, text("2", "c")]);
     }
 
     #[test]
     fn a_turn_begins_with_nothing() {
-        assert_eq!(journal(&[text("1", "a"), Update::TurnBegan(1)]).updates(None), []);
+        let mut journal = journal(&[text("1", "a"), Update::TurnBegan(1)]);
+        assert_eq!(updates(&journal, None), []);
+        journal.note(&text("2", "b"), false);
+        journal.note(&Update::TurnBegan(2), false);
+        assert_eq!(updates(&journal, None), [text("2", "b")], "nobody has got it");
     }
 
     #[test]
     fn of_a_long_turn_the_newest_and_what_is_not_finished_is_kept() {
         let mut journal = journal(&[call("open")]);
         let long = "x".repeat(MAX_BYTES / 4);
-        (0..10).for_each(|it| journal.note(&text(&it.to_string(), &long)));
-        let kept = journal.updates(None);
+        (0..10).for_each(|it| journal.note(&text(&it.to_string(), &long), true));
+        let kept = updates(&journal, None);
         assert_eq!(kept[0], call("open"));
         assert_eq!(kept.last(), Some(&text("9", &long)));
         assert_eq!((kept.len(), journal.bytes <= MAX_BYTES), (4, true));

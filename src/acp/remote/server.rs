@@ -87,10 +87,11 @@ fn serve_connections(
     Arc::new(move |remote: RemoteConnection| {
         let RemoteConnection { mut input, outbox, end } = remote;
         let number = connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let sessions = RemoteSessions::new(Arc::clone(&shared), keep);
         let first_key = number.wrapping_mul(PROMPT_KEYS_PER_CONNECTION);
+        let prompts = first_key..first_key.saturating_add(PROMPT_KEYS_PER_CONNECTION);
+        let sessions = RemoteSessions::new(Arc::clone(&shared), keep, prompts);
         let mut connection = Connection::new(Arc::clone(&host), outbox.clone());
-        connection.make_remote(sessions, first_key);
+        connection.make_remote(sessions);
         let closing = closing.clone();
         Box::pin(async move {
             connection.run(&mut input, closing.cancelled()).await;

@@ -172,7 +172,7 @@ fn is_plain_url(address: &str) -> bool {
 
 /// Whether the only changes from `before` to `after` let branches track remotes that `before`
 /// knows.
-pub(in crate::tools) fn only_changes_tracking(before: &str, after: &str) -> bool {
+pub(crate) fn only_changes_tracking(before: &str, after: &str) -> bool {
     let (Ok(before), Ok(after)) = (parse(before), parse(after)) else { return false };
     let is_remote = |name: &str| {
         name == "."

@@ -232,11 +232,11 @@ mod tests {
 
     /// Records what it is told.
     #[derive(Default)]
-    struct RecordingClient {
+    struct ListeningClient {
         updates: Mutex<Vec<Update>>,
     }
 
-    impl Client for RecordingClient {
+    impl Client for ListeningClient {
         fn update(&self, update: Update) {
             self.updates.lock().push(update);
         }
@@ -269,8 +269,8 @@ mod tests {
     }
 
     /// A client of version 1 whose prompts have these keys.
-    fn client(own_prompts: Range<PromptKey>) -> (Arc<RecordingClient>, CurrentClient) {
-        let recording = Arc::new(RecordingClient::default());
+    fn client(own_prompts: Range<PromptKey>) -> (Arc<ListeningClient>, CurrentClient) {
+        let recording = Arc::new(ListeningClient::default());
         let client = Arc::clone(&recording) as Arc<dyn Client>;
         (recording, CurrentClient { client, buffers: None, own_prompts })
     }

@@ -22,7 +22,7 @@ use turnwright_rpc::{Params, Peer, RequestError};
 
 /// The method of both directions.
 pub(super) const METHOD: &str = "mcp/message";
-/// Whoever waits for the answer knows how long: a call, a list and a subscription differ in that.
+/// The request itself has no timeout: the caller sets one, which differs for calls, lists and subscriptions.
 const NO_TIMEOUT: Duration = Duration::MAX;
 /// How many notifications of a request may wait. Each of them says more than the ones before, or that
 /// something has changed, so one more can be left out.
@@ -122,7 +122,7 @@ impl ServerLink for ClientServer {
         let answer = async move {
             // A client that does not read is sent no more.
             peer.outbox().wait_for_capacity().await;
-            outcome(peer.request(METHOD, &request, NO_TIMEOUT).await)
+            parse_outcome(peer.request(METHOD, &request, NO_TIMEOUT).await)
         };
         let exchange = LinkedExchange { registered, answer: Box::pin(answer), outcome: None };
         let next = async |exchange: Option<LinkedExchange>| exchange?.next().await;
@@ -132,7 +132,7 @@ impl ServerLink for ClientServer {
 
 type Outcome = Result<Box<RawValue>, LinkError>;
 
-/// A request and what it brings.
+/// A running request with its notifications and its answer.
 struct LinkedExchange {
     registered: RegisteredRequest,
     answer: BoxFuture<'static, Outcome>,
@@ -146,29 +146,29 @@ impl LinkedExchange {
         if self.outcome.is_none() {
             tokio::select! {
                 biased;
-                Some(it) = notifications.recv() => return Some((event(it), Some(self))),
+                Some(it) = notifications.recv() => return Some((to_link_event(it), Some(self))),
                 outcome = &mut self.answer => self.outcome = Some(outcome),
             }
         }
         if let Ok(notification) = self.registered.notifications.try_recv() {
-            return Some((event(notification), Some(self)));
+            return Some((to_link_event(notification), Some(self)));
         }
         self.outcome.take().map(|it| (LinkEvent::Outcome(it), None))
     }
 }
 
-fn event(notification: MessageMcpNotification) -> LinkEvent {
+fn to_link_event(notification: MessageMcpNotification) -> LinkEvent {
     LinkEvent::Notification { method: notification.method, params: notification.params }
 }
 
 /// What an answer means (R-MCP-10). An error of the server itself comes as a result of the client.
-fn outcome(answer: Result<Box<RawValue>, RequestError>) -> Outcome {
+fn parse_outcome(answer: Result<Box<RawValue>, RequestError>) -> Outcome {
     let answer = answer.map_err(|error| match error {
         RequestError::ErrorResponse(error) if error.code == SERVER_UNAVAILABLE => {
             LinkError::Gone(format!("the editor no longer has it: {}", error_text(&error)))
         }
         RequestError::ErrorResponse(error) => {
-            LinkError::Failed(format!("the editor has no answer of it: {}", error_text(&error)))
+            LinkError::Failed(format!("the editor got no answer from it: {}", error_text(&error)))
         }
         error @ (RequestError::ConnectionClosed | RequestError::TimedOut(_)) => {
             LinkError::Gone(error.to_string())
@@ -176,9 +176,9 @@ fn outcome(answer: Result<Box<RawValue>, RequestError>) -> Outcome {
     })?;
     let malformed =
         || LinkError::Failed("the editor's answer has neither a result nor an error".to_owned());
-    // A list would be taken for the fields in their order.
+    // Serde would also accept a list of the fields in order, so anything but an object is rejected.
     let carrier = answer.get().starts_with('{').then(|| serde_json::from_str(answer.get()));
-    let Some(Ok(Carrier { result, error })) = carrier else { return Err(malformed()) };
+    let Some(Ok(McpMessageResult { result, error })) = carrier else { return Err(malformed()) };
     match (result, error) {
         (Some(result), _) => Ok(result.to_owned()),
         (None, Some(error)) => Err(LinkError::ErrorResponse(error.to_owned())),
@@ -188,7 +188,7 @@ fn outcome(answer: Result<Box<RawValue>, RequestError>) -> Outcome {
 
 /// The result of `mcp/message`.
 #[derive(Deserialize)]
-struct Carrier<'a> {
+struct McpMessageResult<'a> {
     #[serde(borrow, default, deserialize_with = "some_even_if_null")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -224,13 +224,13 @@ mod tests {
             (answers(json!({ "_meta": {} })), "Failed: the editor's answer has neither"),
             (answers(json!([5])), "Failed: the editor's answer has neither"),
             (answers(json!(null)), "Failed: the editor's answer has neither"),
-            (refuses(-32601), "Failed: the editor has no answer of it: no"),
-            (refuses(-33002), "Failed: the editor has no answer of it: no"),
+            (refuses(-32601), "Failed: the editor got no answer from it: no"),
+            (refuses(-33002), "Failed: the editor got no answer from it: no"),
             (refuses(SERVER_UNAVAILABLE), "Gone: the editor no longer has it: no"),
             (Err(RequestError::ConnectionClosed), "Gone: the connection has ended"),
         ];
         for (answer, expected) in table {
-            let described = match outcome(answer.clone()) {
+            let described = match parse_outcome(answer.clone()) {
                 Ok(result) => format!("Ok({result})"),
                 Err(LinkError::ErrorResponse(error)) => format!("ErrorResponse({error})"),
                 Err(LinkError::Failed(why)) => format!("Failed: {why}"),

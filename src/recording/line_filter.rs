@@ -1,5 +1,5 @@
-//! Decides which lines of a connection belong to the session that is recorded: other sessions of the same
-//! client are nobody's business who reads the recording.
+//! Decides which lines of a connection belong to the recorded session, so that a recording does not
+//! disclose the client's other sessions.
 
 use std::collections::HashSet;
 
@@ -13,11 +13,11 @@ pub(super) struct LineFilter {
     /// The recorded session, once it is open.
     session: Option<String>,
     /// The request that opens it.
-    opening: Option<String>,
+    opening_request: Option<String>,
     /// The client's requests that are recorded and not answered yet.
-    asked: HashSet<String>,
+    client_requests: HashSet<String>,
     /// The agent's requests that are recorded and not answered yet.
-    asking: HashSet<String>,
+    agent_requests: HashSet<String>,
     pause: Option<Pause>,
 }
 
@@ -51,15 +51,15 @@ impl LineFilter {
         match (direction, method, id) {
             (LineDirection::In, Some(method), id) => {
                 let keeps = self.keeps_call(method, message, id.as_ref());
-                self.asked.extend(id.filter(|_| keeps));
+                self.client_requests.extend(id.filter(|_| keeps));
                 keeps
             }
             (LineDirection::Out, Some(_), id) => {
                 let keeps = self.pause.is_none() && self.is_of_session(message);
-                self.asking.extend(id.filter(|_| keeps));
+                self.agent_requests.extend(id.filter(|_| keeps));
                 keeps
             }
-            (LineDirection::In, None, Some(id)) => self.asking.remove(&id),
+            (LineDirection::In, None, Some(id)) => self.agent_requests.remove(&id),
             (LineDirection::Out, None, Some(id)) => self.keeps_answer(&id, message),
             (_, None, None) => false,
         }
@@ -69,10 +69,10 @@ impl LineFilter {
         match method {
             "initialize" | "authenticate" => return self.session.is_none(),
             "$/cancel_request" => {
-                return self.asked.contains(&message["params"]["requestId"].to_string());
+                return self.client_requests.contains(&message["params"]["requestId"].to_string());
             }
-            "session/new" if self.session.is_none() && self.opening.is_none() => {
-                self.opening = id.cloned();
+            "session/new" if self.session.is_none() && self.opening_request.is_none() => {
+                self.opening_request = id.cloned();
                 return true;
             }
             "session/prompt" if self.is_of_session(message) => {
@@ -94,11 +94,11 @@ impl LineFilter {
             self.pause = None;
             return false;
         }
-        if self.opening.as_ref() == Some(id) {
-            self.opening = None;
+        if self.opening_request.as_ref() == Some(id) {
+            self.opening_request = None;
             self.session = message["result"]["sessionId"].as_str().map(str::to_owned);
         }
-        self.asked.remove(id)
+        self.client_requests.remove(id)
     }
 
     fn is_of_session(&self, message: &Value) -> bool {

@@ -184,7 +184,7 @@ fn a_server_that_cannot_be_reached_is_reported_once_and_the_session_goes_on() {
                 json!({ "code": -32022, "message": "no", "data": { "supported": ["2031-01-01"] } });
             agent.respond(request, &json!({ "error": error }));
         }),
-        ("the editor has no answer of it: Method not found", |agent, request| {
+        ("the editor got no answer from it: Method not found", |agent, request| {
             agent.refuse(request, -32601, "Method not found");
         }),
         ("the editor no longer has it: gone", |agent, request| {
@@ -294,9 +294,12 @@ fn a_call_fails_cleanly_whatever_the_client_answers_and_the_turn_goes_on() {
             let error = json!({ "code": -32602, "message": "no such tool" });
             agent.respond(call, &json!({ "error": error }));
         }),
-        ("the editor has no answer of it: backend: it crashed. It may have been", |agent, call| {
-            agent.refuse(call, -33002, "backend: it crashed");
-        }),
+        (
+            "the editor got no answer from it: backend: it crashed. It may have been",
+            |agent, call| {
+                agent.refuse(call, -33002, "backend: it crashed");
+            },
+        ),
         ("neither a result nor an error", |agent, call| agent.respond(call, &json!(null))),
         ("it is not a tool result", |agent, call| agent.respond(call, &json!({ "result": 5 }))),
         ("nests too deeply", |agent, call| {

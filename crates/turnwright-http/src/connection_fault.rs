@@ -1,4 +1,4 @@
-//! Why a server could not be reached, in words.
+//! Describes why a server could not be reached.
 
 use std::error::Error;
 use std::fmt;

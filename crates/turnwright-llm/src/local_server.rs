@@ -86,8 +86,8 @@ fn loaded_window(running: &Value, model: &str) -> Option<u64> {
     running.get("models")?.as_array()?.iter().find(is_model)?.get("context_length")?.as_u64()
 }
 
-/// The window that the file of an Ollama model sets. How much the model could hold, which is also
-/// there, does not matter.
+/// The window that the file of an Ollama model sets. The model's maximum, which the answer also
+/// contains, is ignored.
 fn configured_window(about: &Value) -> Option<u64> {
     let parameters = about.get("parameters")?.as_str()?;
     let value = |line: &str| {

@@ -12,7 +12,8 @@ use crate::acp::wire::{
 };
 use crate::acp::{extensions, saved_sessions};
 
-/// Routes a request to its handler. The second part has the same parameters and results in version 1.
+/// Routes a request to its handler. The methods from `ListSessions` on have the same parameters and results in
+/// version 1.
 pub(in crate::acp) fn dispatch(router: Router<'_>) {
     router
         .on::<InitializeV2>(initialize::initialize)

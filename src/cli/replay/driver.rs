@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::difference::{Difference, around_difference, compare, describe};
+use super::model_requests::{ModelRequestLog, first_result_difference};
 use super::observed::{Observation, ObservedPiece, ObservedStream, Observer, is_of_tools};
 use super::played_agent::PlayedAgent;
-use super::told_model::{TellsModel, differs_for_model};
 use crate::recording::{EventKind, Happening, RecordedEvent};
 
 /// How long the agent may take for what it did at once when it was recorded.
@@ -53,7 +53,7 @@ pub(super) struct ReplayDriver {
     session: (Value, Value),
     /// The client's prompts that are not answered.
     prompts: HashSet<String>,
-    model: TellsModel,
+    model: ModelRequestLog,
     /// The pieces of the model's answers that the agent has taken.
     taken: HashSet<u64>,
     unrecorded: Vec<String>,
@@ -74,7 +74,7 @@ impl ReplayDriver {
             requests: HashMap::new(),
             session: (Value::Null, Value::Null),
             prompts: HashSet::new(),
-            model: TellsModel::default(),
+            model: ModelRequestLog::default(),
             taken: HashSet::new(),
             unrecorded: Vec::new(),
             has_ended: false,
@@ -277,7 +277,7 @@ impl ReplayDriver {
     }
 
     fn compare_told(&self, recorded: &[Value], now: &[Value]) -> Result<(), Difference> {
-        match differs_for_model(recorded, now) {
+        match first_result_difference(recorded, now) {
             Some((recorded, now)) => Err(self.difference("what the model is told", recorded, now)),
             None => Ok(()),
         }

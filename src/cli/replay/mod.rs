@@ -3,11 +3,11 @@
 
 mod difference;
 mod driver;
+mod model_requests;
 mod normal;
 mod observed;
 mod other_model;
 mod played_agent;
-mod told_model;
 
 use std::io::{self, Write, stderr};
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ use turnwright_types::io_fault::io_fault;
 pub(super) const AFTER_HELP: &str = "\
 Example: turnwright replay bug.ndjson
          turnwright replay bug.ndjson --model ollama/qwen3-coder
-With --model, that model is asked, and what it does is told instead of compared. Calls that the
-recording does not have do nothing.
+With --model, the prompts are sent to that model, and its actions are printed instead of compared.
+Tool calls that are not in the recording do nothing.
 Exit status: 0 if nothing differs, 1 if something does, 2 if the recording cannot be played back.";
 
 /// The arguments of `turnwright replay`.
@@ -41,7 +41,7 @@ pub(super) struct ReplayCliArgs {
 
 /// How a replay has ended.
 #[derive(Debug)]
-enum ReplayEnd {
+enum ReplayOutcome {
     Same(ReplaySummary),
     Different(Difference),
 }
@@ -49,19 +49,19 @@ enum ReplayEnd {
 pub(super) fn run(args: &ReplayCliArgs, config: Config) -> ExitCode {
     let (head, events) = match load_recording(&args.file) {
         Ok(recording) => recording,
-        Err(why) => return unusable(&args.file, &why),
+        Err(why) => return report_unplayable(&args.file, &why),
     };
     super::deny_memory_inspection();
     let (text, exit_code) = if config.flags.model.is_some() {
         match other_model::run(config, &head, &events) {
             Ok(report) => (report, ExitCode::SUCCESS),
-            Err(error) => return unusable(&args.file, &error.into()),
+            Err(error) => return report_unplayable(&args.file, &error.into()),
         }
     } else {
         match play(&head, &events) {
-            Ok(end @ ReplayEnd::Same(_)) => (describe(&end), ExitCode::SUCCESS),
-            Ok(end @ ReplayEnd::Different(_)) => (describe(&end), ExitCode::FAILURE),
-            Err(error) => return unusable(&args.file, &error.into()),
+            Ok(end @ ReplayOutcome::Same(_)) => (describe(&end), ExitCode::SUCCESS),
+            Ok(end @ ReplayOutcome::Different(_)) => (describe(&end), ExitCode::FAILURE),
+            Err(error) => return report_unplayable(&args.file, &error.into()),
         }
     };
     match write_stdout(&text) {
@@ -77,10 +77,10 @@ pub(super) fn run(args: &ReplayCliArgs, config: Config) -> ExitCode {
 pub fn replay(path: &Path) -> Result<(String, bool), String> {
     let (head, events) = load_recording(path).map_err(|it| it.to_string())?;
     let end = play(&head, &events).map_err(|it| io_fault(&it))?;
-    Ok((describe(&end), matches!(end, ReplayEnd::Same(_))))
+    Ok((describe(&end), matches!(end, ReplayOutcome::Same(_))))
 }
 
-fn play(head: &Value, events: &[RecordedEvent]) -> io::Result<ReplayEnd> {
+fn play(head: &Value, events: &[RecordedEvent]) -> io::Result<ReplayOutcome> {
     let home = tempfile::Builder::new().prefix("turnwright-replay-").tempdir()?;
     let config = Config::of_recording(head, home.path())?;
     let folder = |it: &Path| it.to_string_lossy().into_owned();
@@ -90,25 +90,25 @@ fn play(head: &Value, events: &[RecordedEvent]) -> io::Result<ReplayEnd> {
     let agent = PlayedAgent::start(config, head, events, false)?;
     let driver = ReplayDriver::new(agent, Observer::new(then), Observer::new(now));
     Ok(match driver.run(events) {
-        Ok(summary) => ReplayEnd::Same(summary),
-        Err(difference) => ReplayEnd::Different(difference),
+        Ok(summary) => ReplayOutcome::Same(summary),
+        Err(difference) => ReplayOutcome::Different(difference),
     })
 }
 
-fn describe(end: &ReplayEnd) -> String {
+fn describe(end: &ReplayOutcome) -> String {
     match end {
-        ReplayEnd::Same(ReplaySummary { lines, turns, is_open }) => {
+        ReplayOutcome::Same(ReplaySummary { lines, turns, is_open }) => {
             let open = match is_open {
                 true => " The recording has no end: the agent was killed, or lines are missing.",
                 false => "",
             };
             format!("The same: {lines} lines of the agent, turns: {turns}.{open}\n")
         }
-        ReplayEnd::Different(difference) => difference.to_string(),
+        ReplayOutcome::Different(difference) => difference.to_string(),
     }
 }
 
-fn unusable(path: &Path, why: &RecordingError) -> ExitCode {
+fn report_unplayable(path: &Path, why: &RecordingError) -> ExitCode {
     let text = format!("turnwright replay: {} cannot be played back. {why}.\n", path.display());
     drop(stderr().write_all(text.as_bytes()));
     ExitCode::from(2)

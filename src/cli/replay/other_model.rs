@@ -1,5 +1,5 @@
-//! Asks another model what the recorded user has asked. Its calls get the recorded answers where there are
-//! any, and do nothing else.
+//! Sends the recorded prompts to another model. The agent's requests get the recorded answers where there are
+//! any, and an error otherwise.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -12,9 +12,9 @@ use crate::config::Config;
 use crate::recording::{EventKind, Happening, RecordedEvent};
 use turnwright_types::effect::escape_hidden;
 
-/// How long the agent may say nothing before the replay gives up.
+/// How long the agent may send no message before the replay ends.
 const SILENCE_LIMIT: Duration = Duration::from_secs(600);
-/// The most characters of an answer that are told.
+/// The most characters of a prompt or an answer that are printed.
 const MAX_SHOWN: usize = 600;
 
 /// Runs the prompts of a recording with the model of the settings. Returns what the turns did.
@@ -122,7 +122,7 @@ impl OtherModelRun {
                     if let Some(session) = answer["result"].get("sessionId") {
                         self.session = session.clone();
                     }
-                    self.tell(&message, &answer, &turn);
+                    self.append_report(&message, &answer, &turn);
                     return true;
                 }
                 _ => {}
@@ -130,7 +130,8 @@ impl OtherModelRun {
         }
     }
 
-    fn tell(&mut self, message: &Value, answer: &Value, turn: &TurnReport) {
+    /// Appends the result of a request to the report.
+    fn append_report(&mut self, message: &Value, answer: &Value, turn: &TurnReport) {
         let error = answer["error"]["message"].as_str();
         if message["method"] != "session/prompt" {
             if let Some(error) = error {

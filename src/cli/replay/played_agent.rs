@@ -64,7 +64,8 @@ impl PlayedAgent {
         })
     }
 
-    /// Sends a message. If the agent has ended, it is told as such soon.
+    /// Sends a message. If the agent has ended, the message is dropped, and [`PlayedAgent::next`] returns
+    /// [`Happening::Ended`].
     pub(super) fn send(&mut self, message: &Value) {
         if let Some(input) = &mut self.input {
             input.write_all(format!("{message}\n").as_bytes()).ok();
@@ -78,7 +79,7 @@ impl PlayedAgent {
 
     /// Ends the agent, and waits for it.
     pub(super) fn end(&mut self) {
-        // Nobody waits any more for what it says or for what it would be told.
+        // Neither its messages nor the recorded events are awaited any more.
         self.happenings = None;
         self.playback.advance(u64::MAX);
         self.stop.cancel();
@@ -95,7 +96,7 @@ fn read_messages(output: File, sender: &SyncSender<Happening>) {
         let Ok(message) = line.map(|it| serde_json::from_str(&it).unwrap_or_default()) else {
             break;
         };
-        // If nobody waits for it any more, the agent must not either.
+        // The output is read to its end even without a receiver, so that the agent is never blocked.
         sender.send(Happening::Message(message)).ok();
     }
     sender.send(Happening::Ended).ok();

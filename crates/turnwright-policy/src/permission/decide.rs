@@ -212,10 +212,10 @@ impl Decider<'_> {
                 self.add(Some(index), ruling);
             }
         }
-        let multiplies = shell::multiplies_itself(&command.line);
+        let multiplies = shell::is_fork_bomb(&command.line);
         let multiplies =
             multiplies.then_some("starts itself again and again until the system stops");
-        if let Some(what) = shell::text_that_ruins(&script).or(multiplies) {
+        if let Some(what) = shell::find_ruinous_text(&script).or(multiplies) {
             let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
             self.add(None, (verdict, Reason::Destructive(what)));
         }

@@ -48,7 +48,7 @@ pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
 pub use prefix::SuggestedWords;
 pub use programs::KeptFiles;
-pub use ruin::{Ruin, multiplies_itself, ruin, text_that_ruins};
+pub use ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 
 /// What the words of a simple command say about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

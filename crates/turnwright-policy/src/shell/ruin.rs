@@ -1,6 +1,6 @@
-//! The one place that decides whether a command could destroy more than the files of a project: the system, a
-//! home, a disk, or something that is not known in advance. What is certain is never run; what is possible
-//! is asked about in every mode.
+//! Decides whether a command could destroy more than the files of a project: the system, a home folder, a disk,
+//! or a path that is not known in advance. A command that certainly does so is never run. One that possibly
+//! does so needs the user's approval in every mode.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -21,16 +21,16 @@ const UNKNOWN_PERMISSIONS: &str =
 const DISK: &str = "destroys the content of a disk";
 const MAYBE_DISK: &str = "may destroy the content of a disk";
 const DEVICE: &str = "writes to a device";
-const RUNS: &str = "runs a program for every file of the system or of a user";
+const RUNS_FOR_EACH_FILE: &str = "runs a program for every file of the system or of a user";
 const UNKNOWN_PROGRAM: &str = "may delete the system, because its program is not known in advance";
-const TEXT: &str = "contains a command that would ruin the system, and may run it";
+const RUINOUS_TEXT: &str = "contains a command that would ruin the system, and may run it";
 
 /// How bad a command could be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ruin {
     /// It would ruin the system, and must never be run. The text completes a sentence that begins with "it".
     Certain(&'static str),
-    /// It could do so, and needs the user's approval in every mode. The text is as above.
+    /// It could ruin the system, and needs the user's approval in every mode. The text completes the same sentence.
     Possible(&'static str),
 }
 
@@ -41,30 +41,30 @@ pub fn ruin(script: &Script, index: usize, workdir: &Path, home: Option<&Path>) 
     found.or_else(|| ruin_of_unknown_files(script, command, workdir, home))
 }
 
-/// The same for a command alone.
+/// What a command could ruin by itself, regardless of the other commands of its script.
 pub(super) fn ruin_of_command(
     command: &SimpleCommand,
     workdir: &Path,
     home: Option<&Path>,
 ) -> Option<Ruin> {
-    let place = Place::new(command, workdir, home);
+    let context = CommandContext::new(command, workdir, home);
     let redirects = command.redirects.iter().filter(|it| it.is_write);
     let written = redirects.filter_map(|it| it.path.to_str());
-    let behind = ruin_behind_other(command);
+    let behind = ruin_in_arguments(command);
     let mut ruins: Vec<Ruin> = written
-        .filter_map(|text| place.judge(Target { text, harm: Harm::Overwrites }))
-        .chain(place.ruin_of_words(command))
-        .chain(names_disk(command))
-        .chain(place.unknown_program(command))
+        .filter_map(|text| context.assess(Target { text, harm: Harm::Overwrites }))
+        .chain(context.ruin_of_words(command))
+        .chain(ruin_of_disk_argument(command))
+        .chain(context.ruin_of_unknown_program(command))
         .chain(behind)
         .collect();
     ruins.sort_by_key(|it| matches!(it, Ruin::Possible(_)));
     ruins.into_iter().next()
 }
 
-/// What a line does if it contains text that is a ruinous command, where a program may run it: as an argument,
-/// as the value of a variable or as its input. The text completes a sentence that begins with "it".
-pub fn text_that_ruins(script: &Script) -> Option<&'static str> {
+/// Finds a ruinous command in text that a program of the line may run: an argument, the value of a variable, or
+/// standard input. Returns a description that completes a sentence beginning with "it".
+pub fn find_ruinous_text(script: &Script) -> Option<&'static str> {
     let reads_commands = script.commands.iter().any(is_shell_with_input);
     let mut texts: Vec<&str> = script.texts.iter().map(String::as_str).collect();
     for command in &script.commands {
@@ -72,20 +72,22 @@ pub fn text_that_ruins(script: &Script) -> Option<&'static str> {
             texts.extend(arguments_with_commands(command));
         }
     }
-    // What several arguments print together.
+    // `echo rm -rf /` prints its arguments as one line, so they are also searched joined.
     let joined = |it: &SimpleCommand| it.argv().skip(1).collect::<Vec<_>>().join(" ");
-    let printing = script.commands.iter().filter(|it| reads_commands && prints(it));
+    let printing = script.commands.iter().filter(|it| reads_commands && is_echo(it));
     let printed: Vec<String> = printing.map(joined).collect();
     texts.extend(printed.iter().map(String::as_str));
-    TextSearch { known: HashSet::new(), budget: MAX_TEXT_BYTES }.ruins(&texts, 0).then_some(TEXT)
+    TextSearch { known: HashSet::new(), budget: MAX_TEXT_BYTES }
+        .ruins(&texts, 0)
+        .then_some(RUINOUS_TEXT)
 }
 
-fn prints(command: &SimpleCommand) -> bool {
+fn is_echo(command: &SimpleCommand) -> bool {
     is_in("echo printf", command.program())
 }
 
 /// True for a function that starts itself twice in the background: `:(){ :|:& };:`.
-pub fn multiplies_itself(line: &str) -> bool {
+pub fn is_fork_bomb(line: &str) -> bool {
     let text: String = line.chars().filter(|it| !it.is_whitespace()).collect();
     text.match_indices("(){").any(|(at, head)| {
         let is_part = |it: char| it.is_alphanumeric() || "_:.-".contains(it);
@@ -94,38 +96,42 @@ pub fn multiplies_itself(line: &str) -> bool {
     })
 }
 
-/// Where a command runs.
-struct Place<'a> {
+/// The folders against which the paths of a command are resolved.
+struct CommandContext<'a> {
     workdir: &'a Path,
     home: Option<&'a Path>,
     /// The folder that the line names, or that a wrapper changes to.
     folder: NamedFolder,
 }
 
-/// The folder of a command, as far as the line tells it.
+/// The working directory of a command, as far as the line determines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NamedFolder {
     /// An absolute path, or `~`.
     Known(String),
-    /// One relative to that of the line.
+    /// A path relative to the working directory of the line.
     Relative(String),
     Unknown,
 }
 
-/// What a path of a target is.
+/// What the path of a target refers to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathKind {
     System,
     Home,
-    /// One of them, as far as the folder of the session tells.
-    Near,
-    /// It may be one of them.
+    /// The system or a home folder, once the path is resolved against the session's working directory.
+    SystemOrHome,
+    /// Possibly the system or a home folder: the path is not known in advance.
     Unknown,
     Other,
 }
 
-impl<'a> Place<'a> {
-    fn new(command: &'a SimpleCommand, workdir: &'a Path, home: Option<&'a Path>) -> Place<'a> {
+impl<'a> CommandContext<'a> {
+    fn new(
+        command: &'a SimpleCommand,
+        workdir: &'a Path,
+        home: Option<&'a Path>,
+    ) -> CommandContext<'a> {
         let folder = command.folder.as_deref().and_then(Path::to_str);
         let folder = match folder {
             _ if command.is_in_home => NamedFolder::Known(HOME.to_owned()),
@@ -133,7 +139,7 @@ impl<'a> Place<'a> {
             Some(folder) => NamedFolder::Relative(folder.to_owned()),
             None => NamedFolder::Unknown,
         };
-        Place { workdir, home, folder }
+        CommandContext { workdir, home, folder }
     }
 
     /// What the words of the command ruin, behind its wrappers.
@@ -145,10 +151,10 @@ impl<'a> Place<'a> {
         args::behind_wrappers(&whole, |program, words| {
             let certain = (program.catastrophe)(words).map(Ruin::Certain);
             let before = &whole.words[..whole.words.len() - words.len() - 1];
-            let place = Place { folder: self.folder_behind(before), ..*self };
+            let context = CommandContext { folder: self.folder_behind(before), ..*self };
             let targets = (program.targets)(words).into_iter();
             let of_targets = || {
-                let mut found: Vec<_> = targets.filter_map(|it| place.judge(it)).collect();
+                let mut found: Vec<_> = targets.filter_map(|it| context.assess(it)).collect();
                 found.sort_by_key(|it| matches!(it, Ruin::Possible(_)));
                 found.into_iter().next()
             };
@@ -169,46 +175,52 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn judge(&self, target: Target<'_>) -> Option<Ruin> {
-        let kind = || self.kind_of(target.text);
+    fn assess(&self, target: Target<'_>) -> Option<Ruin> {
+        let kind = || self.kind_of_path(target.text);
         match target.harm {
-            Harm::Overwrites | Harm::Formats => judge_file(target),
+            Harm::Overwrites | Harm::Formats => assess_file(target),
             Harm::Deletes => match kind() {
                 PathKind::System | PathKind::Home => Some(Ruin::Certain(FILES)),
-                PathKind::Near => Some(Ruin::Possible(FILES)),
+                PathKind::SystemOrHome => Some(Ruin::Possible(FILES)),
                 PathKind::Unknown => Some(Ruin::Possible(UNKNOWN_FILES)),
                 PathKind::Other => None,
             },
-            Harm::Replaces => match kind() {
+            Harm::DeletesExtraneous => match kind() {
                 PathKind::System if !target.text.trim_matches(['/', '.', '*']).is_empty() => {
                     Some(Ruin::Possible(FILES))
                 }
                 PathKind::System | PathKind::Home => Some(Ruin::Certain(FILES)),
-                PathKind::Near => Some(Ruin::Possible(FILES)),
+                PathKind::SystemOrHome => Some(Ruin::Possible(FILES)),
                 PathKind::Unknown => Some(Ruin::Possible(UNKNOWN_FILES)),
                 PathKind::Other => None,
             },
             Harm::Empties => match kind() {
                 PathKind::System | PathKind::Home => Some(Ruin::Certain(FILES)),
-                PathKind::Near => Some(Ruin::Possible(FILES)),
+                PathKind::SystemOrHome => Some(Ruin::Possible(FILES)),
                 PathKind::Unknown | PathKind::Other => None,
             },
-            Harm::DeletesSome | Harm::RunsForAll => {
+            Harm::DeletesSome | Harm::RunsForEachFile => {
                 let is_wide = matches!(kind(), PathKind::System | PathKind::Home);
-                let text = if target.harm == Harm::RunsForAll { RUNS } else { SOME_FILES };
+                let text = if target.harm == Harm::RunsForEachFile {
+                    RUNS_FOR_EACH_FILE
+                } else {
+                    SOME_FILES
+                };
                 is_wide.then_some(Ruin::Possible(text))
             }
-            Harm::OpensAll => match kind() {
+            Harm::ChangesPermissionsRecursively => match kind() {
                 PathKind::System => Some(Ruin::Certain(PERMISSIONS)),
-                PathKind::Near => Some(Ruin::Possible(PERMISSIONS)),
+                PathKind::SystemOrHome => Some(Ruin::Possible(PERMISSIONS)),
                 PathKind::Unknown => Some(Ruin::Possible(UNKNOWN_PERMISSIONS)),
                 PathKind::Home | PathKind::Other => None,
             },
-            Harm::Opens => (kind() == PathKind::System).then_some(Ruin::Possible(PERMISSIONS)),
+            Harm::ChangesPermissions => {
+                (kind() == PathKind::System).then_some(Ruin::Possible(PERMISSIONS))
+            }
         }
     }
 
-    fn kind_of(&self, text: &str) -> PathKind {
+    fn kind_of_path(&self, text: &str) -> PathKind {
         if let Some(kind) = kind_of_expansion(text) {
             return kind;
         }
@@ -233,19 +245,19 @@ impl<'a> Place<'a> {
             NamedFolder::Relative(folder) if is_relative => {
                 let folder = self.workdir.join(folder);
                 let is_near = is_system(text, Some(&folder)) || is_home(text, Some(&folder));
-                if is_near { PathKind::Near } else { PathKind::Other }
+                if is_near { PathKind::SystemOrHome } else { PathKind::Other }
             }
             NamedFolder::Unknown if is_relative && is_everything(text) => PathKind::Unknown,
             _ => PathKind::Other,
         }
     }
 
-    /// A program whose name is not known gets the system as an argument.
-    fn unknown_program(&self, command: &SimpleCommand) -> Option<Ruin> {
+    /// The ruin of a program whose name is unknown and which has the system or a home folder as an argument.
+    fn ruin_of_unknown_program(&self, command: &SimpleCommand) -> Option<Ruin> {
         let (program, words) = command.words.split_first()?;
         let is_unknown = program.text.is_empty() || program.text.contains('$') || program.is_glob;
         let is_wide =
-            |it: &Word| matches!(self.kind_of(&it.text), PathKind::System | PathKind::Home);
+            |it: &Word| matches!(self.kind_of_path(&it.text), PathKind::System | PathKind::Home);
         let is_known = program.text == "[" || !is_unknown;
         (!is_known && operands(words).any(is_wide)).then_some(Ruin::Possible(UNKNOWN_PROGRAM))
     }
@@ -265,7 +277,7 @@ pub(super) fn folder_of_wrapper(words: Args<'_>) -> Option<&str> {
     (1..words.len()).rev().find_map(value)
 }
 
-/// The folder after a change to another one.
+/// The working directory after `cd target`.
 fn after_cd(folder: &NamedFolder, target: &str) -> NamedFolder {
     if is_home(target, None) {
         return NamedFolder::Known(HOME.to_owned());
@@ -284,7 +296,7 @@ fn after_cd(folder: &NamedFolder, target: &str) -> NamedFolder {
     }
 }
 
-fn judge_file(target: Target<'_>) -> Option<Ruin> {
+fn assess_file(target: Target<'_>) -> Option<Ruin> {
     let text = target.text;
     let is_unknown = text.contains('$');
     if text == "/proc/sysrq-trigger" {
@@ -298,9 +310,9 @@ fn judge_file(target: Target<'_>) -> Option<Ruin> {
     }
 }
 
-/// What a path with variables or substitutions may be; `None` if it has none. It is judged as if they were
-/// empty, and as if they were any name. What follows a variable as a name of its own, as in `$x/target`,
-/// says enough, unless it is that of a folder of the system.
+/// What a path with variables or substitutions may be; `None` if the path has none. The path is assessed with each
+/// expansion replaced by nothing, and by `*`. A name after a variable, as in `$x/target`, makes the path harmless
+/// unless it is the name of a system folder.
 fn kind_of_expansion(text: &str) -> Option<PathKind> {
     let home = ["$HOME", "${HOME}", "${HOME:?}"].iter().find_map(|it| text.strip_prefix(it));
     let rest = home.filter(|it| it.is_empty() || it.starts_with('/'));
@@ -331,8 +343,8 @@ fn replace_expansions(text: &str, with: &str) -> String {
     whole
 }
 
-/// A command that does more than read and has a disk among its arguments.
-fn names_disk(command: &SimpleCommand) -> Option<Ruin> {
+/// The ruin of a command that has a disk among its arguments and is not known to only read.
+fn ruin_of_disk_argument(command: &SimpleCommand) -> Option<Ruin> {
     const READERS: WordList = "mount umount lsblk blkid smartctl findmnt udevadm losetup";
     let names = |word: &Word| {
         let value = word.text.split_once('=').map_or(word.text.as_str(), |it| it.1);
@@ -348,7 +360,7 @@ fn names_disk(command: &SimpleCommand) -> Option<Ruin> {
     (words.any(names) && !is_reader()).then_some(Ruin::Possible(MAYBE_DISK))
 }
 
-/// Files whose names come from a command that lists the whole system, as in `find / | xargs rm`.
+/// The ruin of a command whose file names come from one that lists the whole system, as in `find / | xargs rm`.
 fn ruin_of_unknown_files(
     script: &Script,
     command: &SimpleCommand,
@@ -365,10 +377,13 @@ fn ruin_of_unknown_files(
         if !is_in(LISTERS, args::name(other.program())) {
             return false;
         }
-        let place = Place::new(other, workdir, home);
+        let context = CommandContext::new(other, workdir, home);
         let kinds = operands(other.words.get(1..).unwrap_or_default());
         kinds.into_iter().any(|it| {
-            matches!(place.kind_of(&it.text), PathKind::System | PathKind::Home | PathKind::Near)
+            matches!(
+                context.kind_of_path(&it.text),
+                PathKind::System | PathKind::Home | PathKind::SystemOrHome
+            )
         })
     };
     let is_long = script.commands.len() > MAX_SEARCHED;
@@ -377,7 +392,7 @@ fn ruin_of_unknown_files(
 }
 
 /// A ruinous command among the arguments of a program that may run it, as in `docker exec c rm -rf /`.
-fn ruin_behind_other(command: &SimpleCommand) -> Option<Ruin> {
+fn ruin_in_arguments(command: &SimpleCommand) -> Option<Ruin> {
     const DESTROYERS: WordList = "rm rimraf shred dd";
     let is_destroyer = |it: &Word| is_in(DESTROYERS, args::name(&it.text));
     let later = command.words.iter().enumerate().take(MAX_ARGUMENTS).skip(1);
@@ -386,13 +401,14 @@ fn ruin_behind_other(command: &SimpleCommand) -> Option<Ruin> {
         SimpleCommand { words, ..SimpleCommand::default() }
     });
     let is_ruin = |it: SimpleCommand| {
-        let ruin = Place::new(&it, Path::new(""), None).ruin_of_words(&it);
+        let ruin = CommandContext::new(&it, Path::new(""), None).ruin_of_words(&it);
         matches!(ruin, Some(Ruin::Certain(_)))
     };
-    (started.any(is_ruin) && read_only::reads(command).is_none()).then_some(Ruin::Possible(TEXT))
+    (started.any(is_ruin) && read_only::reads(command).is_none())
+        .then_some(Ruin::Possible(RUINOUS_TEXT))
 }
 
-/// How many arguments are looked at, and how many are tried as a command.
+/// The number of arguments that are searched, and of those that are assessed as the start of a command.
 const MAX_ARGUMENTS: usize = 32;
 const MAX_STARTED: usize = 4;
 /// The commands of a line that are searched for one that lists files. With more, one is assumed.
@@ -413,17 +429,17 @@ pub(super) fn is_shell_with_input(command: &SimpleCommand) -> bool {
     .is_some()
         || is_in("source .", command.program()) && command.words.get(1).is_some_and(is_input)
         || is_in("crontab at batch", args::name(command.program()))
-        || starts_nothing(command)
+        || starts_default_shell(command)
 }
 
 /// True for `sudo -s` and the like, which start a shell if they are given no program.
-fn starts_nothing(command: &SimpleCommand) -> bool {
+fn starts_default_shell(command: &SimpleCommand) -> bool {
     let starts = "sudo doas pkexec chroot unshare nsenter";
     let mut words = command.words.iter().skip(1);
     is_in(starts, args::name(command.program())) && words.all(|it| it.text.starts_with('-'))
 }
 
-/// Arguments that could contain a command, because they have blanks, without messages.
+/// The arguments that contain blanks and so may be commands, except messages such as that of `git commit -m`.
 fn arguments_with_commands(command: &SimpleCommand) -> impl Iterator<Item = &str> {
     const MESSAGES: WordList =
         "-m -am -t -b --message --title --body --notes --description --grep -S -G";
@@ -438,7 +454,7 @@ fn arguments_with_commands(command: &SimpleCommand) -> impl Iterator<Item = &str
         .filter(|it| it.contains([' ', '\t', '\n']))
 }
 
-/// The bytes of text that are searched for commands. Beyond, text counts as one.
+/// The bytes of text that are searched for commands. Longer text counts as ruinous.
 const MAX_TEXT_BYTES: usize = 256 * 1024;
 /// How deeply text within text is searched.
 const MAX_TEXT_DEPTH: usize = 3;
@@ -451,7 +467,7 @@ struct TextSearch {
 
 impl TextSearch {
     fn ruins(&mut self, texts: &[&str], depth: usize) -> bool {
-        texts.iter().flat_map(|it| readings(it)).any(|text| {
+        texts.iter().flat_map(|it| candidate_commands(it)).any(|text| {
             if depth > MAX_TEXT_DEPTH || !self.known.insert(text.clone()) {
                 return false;
             }
@@ -471,17 +487,17 @@ impl TextSearch {
     }
 }
 
-/// How many commands within a text are tried.
-const MAX_READINGS: usize = 8;
+/// The number of ` rm ` occurrences within a text that are tried as the start of a command.
+const MAX_CANDIDATES: usize = 8;
 
 /// The parts of a text that could be a command: all of it, a value, what follows `!` or an option's letter, and
 /// what begins with `rm`, as in a script of `sed` or `expect`.
 /// `printf` prints `\n` as an end of line.
-fn readings(text: &str) -> impl Iterator<Item = String> {
+fn candidate_commands(text: &str) -> impl Iterator<Item = String> {
     let value = text.split_once('=').filter(|it| !it.0.contains(' ')).map(|it| it.1);
     let last_value = text.rsplit_once('=').map(|it| it.1);
     let attached = text.get(2..).filter(|_| text.starts_with('-') && !text.starts_with("--"));
-    let later = text.match_indices(" rm ").map(|(at, _)| &text[at + 1..]).take(MAX_READINGS);
+    let later = text.match_indices(" rm ").map(|(at, _)| &text[at + 1..]).take(MAX_CANDIDATES);
     let all = [Some(text), value, last_value, attached].into_iter().flatten().chain(later);
     all.map(|it| it.trim_start_matches('!').replace("\\n", "\n"))
 }

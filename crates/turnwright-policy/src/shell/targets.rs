@@ -1,5 +1,5 @@
-//! What a command deletes, changes or overwrites, as far as its arguments name it. `ruin` decides what that
-//! means. Programs that are given files are described once, in the column `targets` of their rows.
+//! Finds the paths that a command deletes, changes or overwrites, as far as its arguments name them. `ruin`
+//! decides how bad that is. Each program's row in `programs` refers to the function for its arguments.
 
 use super::args::{self, Args, git_subcommand, is_option, operands};
 use super::programs::{self, is_in};
@@ -11,21 +11,21 @@ use super::{SimpleCommand, Word, known_words, network, read_only};
 pub(super) enum Harm {
     /// It is deleted with everything in it.
     Deletes,
-    /// What is in it and not in another folder is deleted.
-    Replaces,
-    /// It is moved away, or what no one keeps track of is deleted from it.
+    /// The files in it that the source folder does not have are deleted, as by `rsync --delete`.
+    DeletesExtraneous,
+    /// It is moved away, or its untracked files are deleted.
     Empties,
-    /// Some of what is in it is deleted.
+    /// Some of the files in it are deleted.
     DeletesSome,
-    /// A program is run for what is in it.
-    RunsForAll,
+    /// A program is run for each file in it.
+    RunsForEachFile,
     /// Permissions or owners of everything in it are changed.
-    OpensAll,
+    ChangesPermissionsRecursively,
     /// Its own permissions or owner are changed.
-    Opens,
+    ChangesPermissions,
     /// The content of the file is replaced.
     Overwrites,
-    /// The same, by a program that is used for disks.
+    /// The content of the file is replaced by a program that is used for disks.
     Formats,
 }
 
@@ -36,9 +36,10 @@ pub(super) struct Target<'a> {
     pub(super) harm: Harm,
 }
 
-pub(super) type Targets = for<'a> fn(&'a [Word]) -> Vec<Target<'a>>;
+/// Finds the targets among the arguments of a program.
+pub(super) type FindTargets = for<'a> fn(&'a [Word]) -> Vec<Target<'a>>;
 
-fn all<'a>(words: impl Iterator<Item = &'a Word>, harm: Harm) -> Vec<Target<'a>> {
+fn targets_with_harm<'a>(words: impl Iterator<Item = &'a Word>, harm: Harm) -> Vec<Target<'a>> {
     words.map(|it| Target { text: &it.text, harm }).collect()
 }
 
@@ -50,17 +51,17 @@ fn is_recursive(words: Args<'_>) -> bool {
 }
 
 /// `rm -r`.
-pub(super) fn removed(words: Args<'_>) -> Vec<Target<'_>> {
-    if is_recursive(words) { all(operands(words), Harm::Deletes) } else { Vec::new() }
+pub(super) fn rm_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    if is_recursive(words) { targets_with_harm(operands(words), Harm::Deletes) } else { Vec::new() }
 }
 
 /// `rimraf`, which is always recursive.
-pub(super) fn removed_with_all(words: Args<'_>) -> Vec<Target<'_>> {
-    all(operands(words), Harm::Deletes)
+pub(super) fn rimraf_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    targets_with_harm(operands(words), Harm::Deletes)
 }
 
 /// `mv`: everything but the destination.
-pub(super) fn moved(words: Args<'_>) -> Vec<Target<'_>> {
+pub(super) fn mv_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let sources: Vec<&Word> = operands(words).collect();
     let given = option_values(words, 't', "--target-directory");
     let is_source = |at: usize, word: &Word| match given.as_slice() {
@@ -68,53 +69,59 @@ pub(super) fn moved(words: Args<'_>) -> Vec<Target<'_>> {
         given => !given.contains(&word.text.as_str()),
     };
     let moved = sources.iter().enumerate().filter(|(at, word)| is_source(*at, word));
-    all(moved.map(|it| *it.1), Harm::Empties)
+    targets_with_harm(moved.map(|it| *it.1), Harm::Empties)
 }
 
 /// `zip -m`: everything but the archive.
-pub(super) fn moved_into_archive(words: Args<'_>) -> Vec<Target<'_>> {
+pub(super) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let moves = words.iter().any(|it| is_option(&it.text, 'm', "--move"));
-    all(operands(words).skip(1).filter(|_| moves), Harm::Empties)
+    targets_with_harm(operands(words).skip(1).filter(|_| moves), Harm::Empties)
 }
 
 /// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
-pub(super) fn opened(words: Args<'_>) -> Vec<Target<'_>> {
+pub(super) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let is_deep = words.iter().any(|it| is_option(&it.text, 'R', "--recursive"));
-    all(operands(words), if is_deep { Harm::OpensAll } else { Harm::Opens })
+    targets_with_harm(
+        operands(words),
+        if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions },
+    )
 }
 
 /// `tee`, `truncate`.
-pub(super) fn overwritten(words: Args<'_>) -> Vec<Target<'_>> {
-    all(operands(words), Harm::Overwrites)
+pub(super) fn tee_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    targets_with_harm(operands(words), Harm::Overwrites)
 }
 
 /// `cp`, `install`. Only the last operand is written.
-pub(super) fn copied(words: Args<'_>) -> Vec<Target<'_>> {
-    all(operands(words).next_back().into_iter(), Harm::Overwrites)
+pub(super) fn cp_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    targets_with_harm(operands(words).next_back().into_iter(), Harm::Overwrites)
 }
 
 /// `mkfs`, `shred`.
-pub(super) fn formatted(words: Args<'_>) -> Vec<Target<'_>> {
-    all(operands(words), Harm::Formats)
+pub(super) fn mkfs_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    targets_with_harm(operands(words), Harm::Formats)
 }
 
 /// `dd`.
-pub(super) fn dumped(words: Args<'_>) -> Vec<Target<'_>> {
+pub(super) fn dd_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let files = words.iter().filter_map(|it| it.text.strip_prefix("of="));
     files.map(|text| Target { text, harm: Harm::Formats }).collect()
 }
 
 /// `curl -o`.
-pub(super) fn fetched_by_curl(words: Args<'_>) -> Vec<Target<'_>> {
-    values(words, &[('o', "--output"), ('D', "--dump-header"), ('c', "--cookie-jar")])
+pub(super) fn curl_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    option_targets(words, &[('o', "--output"), ('D', "--dump-header"), ('c', "--cookie-jar")])
 }
 
 /// `wget -O`.
-pub(super) fn fetched_by_wget(words: Args<'_>) -> Vec<Target<'_>> {
-    values(words, &[('O', "--output-document"), ('o', "--output-file"), ('a', "--append-output")])
+pub(super) fn wget_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    option_targets(
+        words,
+        &[('O', "--output-document"), ('o', "--output-file"), ('a', "--append-output")],
+    )
 }
 
-fn values<'a>(words: Args<'a>, options: &[(char, &str)]) -> Vec<Target<'a>> {
+fn option_targets<'a>(words: Args<'a>, options: &[(char, &str)]) -> Vec<Target<'a>> {
     let texts = options.iter().flat_map(|it| option_values(words, it.0, it.1));
     texts.map(|text| Target { text, harm: Harm::Overwrites }).collect()
 }
@@ -137,13 +144,13 @@ fn option_values<'a>(words: Args<'a>, letter: char, name: &str) -> Vec<&'a str> 
 }
 
 /// `rsync --delete`: what is at the destination, or at a source with `--remove-source-files`.
-pub(super) fn synchronised(words: Args<'_>) -> Vec<Target<'_>> {
+pub(super) fn rsync_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let has = |start: &str| words.iter().any(|it| it.text.starts_with(start));
     let mut sources: Vec<&Word> = operands(words).collect();
     let destination = sources.pop().filter(|_| has("--del"));
     sources.retain(|_| has("--remove-s"));
     let moved = sources.into_iter().map(|it| (it, Harm::Empties));
-    let all = destination.into_iter().map(|it| (it, Harm::Replaces)).chain(moved);
+    let all = destination.into_iter().map(|it| (it, Harm::DeletesExtraneous)).chain(moved);
     all.map(|(word, harm)| Target { text: path_on_host(word), harm }).collect()
 }
 
@@ -157,7 +164,7 @@ fn path_on_host(word: &Word) -> &str {
 }
 
 /// `git clean` in the folder that an option names.
-pub(super) fn cleaned(words: Args<'_>) -> Vec<Target<'_>> {
+pub(super) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let Some(("clean", rest)) = git_subcommand(words) else { return Vec::new() };
     let own = &words[..words.len() - rest.len()];
     let is_dry = rest.iter().any(|it| is_option(&it.text, 'n', "--dry-run"));
@@ -175,7 +182,7 @@ const FIND_SELECTS_ALL: &str =
     "-delete -depth -type -xdev -mount -mindepth -maxdepth -print -print0 -ls -noleaf";
 
 /// `find … -delete`, `find … -exec rm {} +`.
-pub(super) fn found(words: Args<'_>) -> Vec<Target<'_>> {
+pub(super) fn find_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let is_option = |it: &&Word| ["-L", "-H", "-P"].contains(&it.text.as_str());
     let words = &words[words.iter().take_while(is_option).count()..];
     let is_start = |it: &&Word| !it.text.starts_with(['-', '(', '!', '\\']);
@@ -185,45 +192,51 @@ pub(super) fn found(words: Args<'_>) -> Vec<Target<'_>> {
     let (tests, started) = rest.split_at(exec.unwrap_or(rest.len()));
     let selects = |it: &Word| it.text.starts_with('-') && !is_in(FIND_SELECTS_ALL, &it.text);
     let deletes = rest.iter().any(|it| it.text == "-delete").then_some(Harm::Deletes);
-    let harm = deletes.or_else(|| harm_of_started(started.get(1..).unwrap_or_default()));
-    let is_plain = started.get(1).is_some_and(|it| starts_nothing(&it.text));
+    let harm = deletes.or_else(|| harm_of_command(started.get(1..).unwrap_or_default()));
+    let is_plain = started.get(1).is_some_and(|it| starts_no_program(&it.text));
     let selects = tests.iter().any(selects);
-    on_all_of(starts, harm.filter(|it| *it != Harm::RunsForAll || !selects || !is_plain), selects)
+    search_targets(
+        starts,
+        harm.filter(|it| *it != Harm::RunsForEachFile || !selects || !is_plain),
+        selects,
+    )
 }
 
 /// `fd … -x rm`. The first operand is a pattern.
-pub(super) fn found_by_fd(words: Args<'_>) -> Vec<Target<'_>> {
+pub(super) fn fd_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let is_exec = |it: &Word| is_in("-x -X --exec --exec-batch", &it.text);
     let Some(exec) = words.iter().position(is_exec) else { return Vec::new() };
     let named: Vec<Word> = operands(&words[..exec]).cloned().collect();
     let selects = named.first().is_some_and(|it| !is_in(". .* *", &it.text));
-    let harm = harm_of_started(&words[exec + 1..]);
+    let harm = harm_of_command(&words[exec + 1..]);
     let starts = words[..exec].iter().filter(|it| !it.text.starts_with('-')).skip(1);
-    starts.flat_map(|it| on_all_of(std::slice::from_ref(it), harm, selects)).collect()
+    starts.flat_map(|it| search_targets(std::slice::from_ref(it), harm, selects)).collect()
 }
 
-/// True for a program that starts no other. For files that a search selects, it may do its work.
-fn starts_nothing(program: &str) -> bool {
+/// True for a program that starts no other program. A search may run such a program for the files it selects.
+fn starts_no_program(program: &str) -> bool {
     programs::find(args::name(program)).starts == programs::Starts::Nothing
 }
 
-/// What happens to the folders in which a search starts. Without any, that is the current one.
-fn on_all_of(starts: Args<'_>, harm: Option<Harm>, selects: bool) -> Vec<Target<'_>> {
+/// The folders in which a search starts, as targets. The default is the working directory.
+fn search_targets(starts: Args<'_>, harm: Option<Harm>, selects: bool) -> Vec<Target<'_>> {
     let harm = match harm {
         None => return Vec::new(),
         Some(Harm::Deletes | Harm::Formats) if selects => Harm::DeletesSome,
         Some(Harm::Formats) => Harm::Deletes,
-        Some(Harm::Deletes | Harm::OpensAll) if !selects => harm.unwrap_or(Harm::RunsForAll),
-        Some(_) => Harm::RunsForAll,
+        Some(Harm::Deletes | Harm::ChangesPermissionsRecursively) if !selects => {
+            harm.unwrap_or(Harm::RunsForEachFile)
+        }
+        Some(_) => Harm::RunsForEachFile,
     };
     match starts {
         [] => vec![Target { text: ".", harm }],
-        starts => all(starts.iter(), harm),
+        starts => targets_with_harm(starts.iter(), harm),
     }
 }
 
 /// What a program does to the files that it is started for; `None` if it only reads them.
-fn harm_of_started(words: Args<'_>) -> Option<Harm> {
+fn harm_of_command(words: Args<'_>) -> Option<Harm> {
     let end = words.iter().position(|it| [";", "+"].contains(&it.text.as_str()));
     let words = &words[..end.unwrap_or(words.len())];
     let command =
@@ -231,16 +244,16 @@ fn harm_of_started(words: Args<'_>) -> Option<Harm> {
     if words.is_empty() || read_only::reads(&command).is_some() {
         return None;
     }
-    // As if it were given a folder.
+    // The search appends paths, which may be folders, so the program is examined with one.
     let more = ["-R", "x"].map(|it| Word { text: it.to_owned(), is_glob: false });
     let searches = ["find", "fd"].map(programs::find);
     let own = |program: &programs::Program, args: Args<'_>| {
         // A search within a search is not looked into, so that a long line does not exhaust the stack.
         if searches.iter().any(|it| std::ptr::eq(*it, program)) {
-            return Some(Harm::RunsForAll);
+            return Some(Harm::RunsForEachFile);
         }
         let args = [args, &more].concat();
         (program.targets)(&args).first().map(|it| it.harm)
     };
-    args::behind_wrappers(&command, own).or(Some(Harm::RunsForAll))
+    args::behind_wrappers(&command, own).or(Some(Harm::RunsForEachFile))
 }

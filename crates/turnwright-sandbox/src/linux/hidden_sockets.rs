@@ -33,7 +33,7 @@ pub(super) fn find(profile: &SandboxProfile) -> Vec<PathBuf> {
     let path = |it: &str| fs::canonicalize(it.replace("UID", &user)).ok();
     let mut found: Vec<_> = DAEMONS.iter().filter_map(|it| path(it)).collect();
     if let Some(folder) = path(USER_RUNTIME_FOLDER) {
-        // What is open in there stays, and so does the way to it.
+        // Sockets in there that the profile allows stay visible, with the folders that lead to them.
         if holds_open(profile, &folder) {
             let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
             let others = entries.map(|it| it.path()).filter(|it| !holds_open(profile, it));
@@ -53,7 +53,7 @@ fn is_open(profile: &SandboxProfile, path: &Path) -> bool {
     open.any(|it| path.starts_with(it))
 }
 
-/// The same for something in a folder.
+/// Whether a folder contains, or lies in, a path that the program may connect to.
 fn holds_open(profile: &SandboxProfile, folder: &Path) -> bool {
     let mut open = profile.writable.iter().chain(&profile.sockets);
     open.any(|it| it.starts_with(folder) || folder.starts_with(it))

@@ -123,8 +123,8 @@ const FOR_GOOD: Danger = Danger::Always("overwrites files beyond recovery");
 
 /// It can do anything.
 const ANYTHING: Program = program("").grantable_prefixes(&[]);
-const PERMISSIONS: Program = program("").targets(targets::opened);
-const DISK: Program = program("").targets(targets::formatted);
+const PERMISSIONS: Program = program("").targets(targets::chmod_targets);
+const DISK: Program = program("").targets(targets::mkfs_targets);
 const PARTITIONS: Program = program("").targets(partitioned);
 const VOLUME: Danger = Danger::Always("destroys a volume with all its data");
 const ARCHIVE: Program = program("").options_outside_grant(
@@ -209,22 +209,22 @@ pub(super) const PROGRAMS: &[Program] = &[
             Danger::UnknownArgs("deletes files that are not known in advance"),
             Danger::Check(rm),
         ])
-        .targets(targets::removed)
+        .targets(targets::rm_targets)
         .grantable_prefixes(&[]),
-    program("srm").targets(targets::removed),
-    program("rimraf trash trash-put").targets(targets::removed_with_all),
-    program("mv").targets(targets::moved).grantable_prefixes(&[]),
-    program("install").targets(targets::copied).grantable_prefixes(&[]),
-    program("cp").targets(targets::copied).grantable_prefixes(&[]),
+    program("srm").targets(targets::rm_targets),
+    program("rimraf trash trash-put").targets(targets::rimraf_targets),
+    program("mv").targets(targets::mv_targets).grantable_prefixes(&[]),
+    program("install").targets(targets::cp_targets).grantable_prefixes(&[]),
+    program("cp").targets(targets::cp_targets).grantable_prefixes(&[]),
     ANYTHING.with_names("ln"),
     PERMISSIONS.with_names("chmod chown").grantable_prefixes(&[]),
     PERMISSIONS.with_names("chgrp setfacl chcon chattr"),
-    program("dd").dangers(&[Danger::Check(dd)]).targets(targets::dumped).grantable_prefixes(&[]),
+    program("dd").dangers(&[Danger::Check(dd)]).targets(targets::dd_targets).grantable_prefixes(&[]),
     DISK.with_names("shred").dangers(&[FOR_GOOD]),
-    program("truncate").targets(targets::overwritten).dangers(&[Danger::Always("truncates files")]),
-    program("dcfldd").targets(targets::dumped),
-    program("tee").targets(targets::overwritten).grantable_prefixes(&[]),
-    program("sponge").targets(targets::overwritten),
+    program("truncate").targets(targets::tee_targets).dangers(&[Danger::Always("truncates files")]),
+    program("dcfldd").targets(targets::dd_targets),
+    program("tee").targets(targets::tee_targets).grantable_prefixes(&[]),
+    program("sponge").targets(targets::tee_targets),
     DISK.with_names("blkdiscard mkdosfs mkntfs mkswap mke2fs mkfs badblocks"),
     PARTITIONS.with_names("wipefs fdisk sfdisk sgdisk parted gdisk cfdisk"),
     program("lvremove vgremove pvremove").ruins(&[VOLUME]),
@@ -234,7 +234,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         "destroys a volume with all its data",
     )]),
     program("btrfs").ruins(&[Danger::InOrder("subvolume delete", "destroys a volume with all its data")]),
-    program("zip").targets(targets::moved_into_archive),
+    program("zip").targets(targets::zip_targets),
     program("mdadm hdparm").ruins(&[
         Danger::Prefix("--zero-superblock", "destroys a volume with all its data"),
         Danger::Prefix("--security-erase", "destroys a volume with all its data"),
@@ -316,7 +316,7 @@ fn rm(words: Args<'_>) -> Option<&'static str> {
 /// Programs that show partitions with some options.
 fn partitioned(words: Args<'_>) -> Vec<Target<'_>> {
     let shows = has_option(words, 'l', "--list") || has_option(words, 'p', "--print");
-    if shows { Vec::new() } else { targets::formatted(words) }
+    if shows { Vec::new() } else { targets::mkfs_targets(words) }
 }
 
 fn dd(words: Args<'_>) -> Option<&'static str> {

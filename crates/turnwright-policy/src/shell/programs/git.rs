@@ -92,7 +92,7 @@ const REFS: &str = "-q -s -d --count: --sort: --format: --points-at: --merged? -
 pub(super) const PROGRAMS: &[Program] = &[program("git")
     .reads_if(reads)
     .dangers(&[Danger::Check(danger)])
-    .targets(targets::cleaned)
+    .targets(targets::git_clean_targets)
     .network(Network::Check(needs_network))
     .options_outside_grant(
         "--output --ext-diff --textconv --exec-path --upload-pack --receive-pack --exec --git-dir \

@@ -16,7 +16,7 @@ use super::network::Network;
 use super::prefix::{Form, Grant};
 use super::read_only::options::OptionTable;
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
-use super::targets::Targets;
+use super::targets::FindTargets;
 
 pub use git::KeptFiles;
 pub(super) use git::{shown_files, starts_no_other, tracks_branches};
@@ -43,7 +43,7 @@ pub(super) struct Program {
     pub(super) dangers: &'static [Danger],
     pub(super) catastrophe: CatastropheCheck,
     /// The files that it deletes, changes or overwrites, as far as that can ruin a system.
-    pub(super) targets: Targets,
+    pub(super) targets: FindTargets,
     /// What it destroys so that every mode asks about it.
     pub(super) ruins: &'static [Danger],
     pub(super) network: Network,
@@ -128,7 +128,7 @@ setters! {
     version(WordList) -> version,
     dangers(&'static [Danger]) -> dangers,
     catastrophe(CatastropheCheck) -> catastrophe,
-    targets(Targets) -> targets,
+    targets(FindTargets) -> targets,
     ruins(&'static [Danger]) -> ruins,
     network(Network) -> network,
     options_outside_grant(WordList) -> options_outside_grant,

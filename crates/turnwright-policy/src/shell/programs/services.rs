@@ -28,11 +28,11 @@ const SQL: Program = program("").dangers(&[Danger::Check(deletes_data)]);
 pub(super) const PROGRAMS: &[Program] = &[
     ONLINE.with_names("aria2c dig host lftp mtr nslookup ping ping6 traceroute whois xh"),
     CLIENT.with_names("ftp http https nc ncat netcat scp sftp telnet"),
-    CLIENT.with_names("wget").targets(targets::fetched_by_wget),
-    CLIENT.with_names("curl").version("--version").targets(targets::fetched_by_curl),
+    CLIENT.with_names("wget").targets(targets::wget_targets),
+    CLIENT.with_names("curl").version("--version").targets(targets::curl_targets),
     CLIENT.with_names("ssh").starts(Starts::Line),
     program("rsync")
-        .targets(targets::synchronised)
+        .targets(targets::rsync_targets)
         .network(Network::Check(|words| operands(words).any(is_remote)))
         .dangers(&[Danger::Prefix("--del", "deletes files that the source does not have")])
         .options_outside_grant(

@@ -20,13 +20,13 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("rg").reads_if(rg).options_outside_grant("z --pre --hostname-bin --search-zip"),
     program("fd fdfind")
         .reads_if(fd)
-        .targets(targets::found_by_fd)
+        .targets(targets::fd_targets)
         .dangers(&[Danger::Check(deletes_found)])
         .options_outside_grant("xX --exec --exec-batch"),
     program("find")
         .reads_if(find)
         .dangers(&[Danger::Check(deletes_found)])
-        .targets(targets::found)
+        .targets(targets::find_targets)
         .options_outside_grant(
             "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from",
         )

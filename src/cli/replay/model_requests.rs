@@ -1,4 +1,4 @@
-//! What the model is told of tool calls, in both runs.
+//! Compares the results of tool calls that the model got in the recording with those of the replay.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use crate::recording::SentMessages;
 
 /// The requests that the agent has made.
 #[derive(Default)]
-pub(super) struct TellsModel {
+pub(super) struct ModelRequestLog {
     sent: SentMessages,
-    /// The new messages of each, by the number of the recorded request.
+    /// The new messages of each request, by the number of the recorded request.
     asked: HashMap<u64, Vec<Value>>,
 }
 
-impl TellsModel {
+impl ModelRequestLog {
     pub(super) fn on_asked(&mut self, request: u64, body: &[u8]) {
         let mut described = self.sent.describe(body);
         let messages = match described["messages"].take() {
@@ -32,10 +32,13 @@ impl TellsModel {
     }
 }
 
-/// Where the results of calls differ that the model is told. The words around the user's prompts say the
-/// date, the folder and what is in it, so they are not compared; nor is what a project's own instructions
-/// have added at the end of a result, because a replay reads no files.
-pub(super) fn differs_for_model(recorded: &[Value], now: &[Value]) -> Option<(String, String)> {
+/// Finds the first result of a call that differs between the requests to the model. Prompts are not compared,
+/// because the text around them contains the date and a listing of the folder. Project instructions at the end
+/// of a result are not compared either, because a replay reads no files.
+pub(super) fn first_result_difference(
+    recorded: &[Value],
+    now: &[Value],
+) -> Option<(String, String)> {
     let (recorded, now) = (results(recorded), results(now));
     let count = recorded.len().max(now.len());
     (0..count).find_map(|index| match (recorded.get(index), now.get(index)) {
@@ -74,11 +77,11 @@ mod tests {
                 json!({ "role": "tool", "content": result }),
             ]
         };
-        assert_eq!(differs_for_model(&told("a"), &told("a")), None);
-        assert_eq!(differs_for_model(&told("a\nInstructions"), &told("a")), None);
-        assert!(differs_for_model(&told("a"), &told("b")).is_some());
-        assert!(differs_for_model(&told("a"), &told("a")[..1]).is_some());
+        assert_eq!(first_result_difference(&told("a"), &told("a")), None);
+        assert_eq!(first_result_difference(&told("a\nInstructions"), &told("a")), None);
+        assert!(first_result_difference(&told("a"), &told("b")).is_some());
+        assert!(first_result_difference(&told("a"), &told("a")[..1]).is_some());
         let output = [json!({ "type": "function_call_output", "output": "a" })];
-        assert_eq!(differs_for_model(&output, &told("a")), None);
+        assert_eq!(first_result_difference(&output, &told("a")), None);
     }
 }

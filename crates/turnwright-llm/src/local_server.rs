@@ -1,5 +1,5 @@
-//! Asks servers on the user's own machine how they were started: what counts there is not what the model
-//! could hold.
+//! Asks servers on the user's own machine how they were started: with which context window, which may be
+//! smaller than the model's maximum, and with how many slots.
 
 use std::time::Duration;
 

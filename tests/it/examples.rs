@@ -61,7 +61,6 @@ impl CollectedOutput {
     }
 }
 
-#[cfg(unix)]
 impl Program {
     fn start(example: &str, arguments: &[&str], model: Option<&Server>) -> Program {
         let home = tempfile::tempdir().unwrap();

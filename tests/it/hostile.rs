@@ -152,6 +152,7 @@ fn answers(calls: &[Value]) -> Value {
     Value::from(replies)
 }
 
+#[cfg(unix)]
 #[test]
 fn in_plan_mode_no_call_changes_a_file_even_if_it_is_allowed() {
     for option in ["allow_once", "allow_always"] {

@@ -177,6 +177,7 @@ fn a_signal_while_the_key_is_typed_restores_the_echo() {
     assert!(!status.success());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_base_url_without_its_version_is_stored_with_it() {
     let home = home();
@@ -198,6 +199,7 @@ fn a_base_url_without_its_version_is_stored_with_it() {
     assert_eq!(stored(home.path()), expected);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_proxy_that_does_not_answer_is_named() {
     let (home, proxy) = (home(), closed_port());
@@ -224,6 +226,7 @@ fn a_key_in_the_place_of_a_provider_is_not_shown() {
     assert!(said.contains("no provider is called what was typed") && !said.contains(key), "{said}");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_provider_is_chosen_from_the_list_by_number_or_name() {
     let (home, server) = (home(), model_server());

@@ -94,6 +94,7 @@ fn tree(agent: &TestAgent) -> BTreeMap<String, (u32, Vec<u8>)> {
     all
 }
 
+#[cfg(unix)]
 #[test]
 fn undo_and_redo_handle_all_kinds_of_changes_and_keep_the_users_own() {
     let edit = json!({ "path": "edited", "edits": [{ "old_text": "old", "new_text": "new" }] });
@@ -140,6 +141,7 @@ fn undo_and_redo_handle_all_kinds_of_changes_and_keep_the_users_own() {
     assert_eq!(tree(&agent), with_user_changes(before), "{text}");
 }
 
+#[cfg(unix)]
 #[test]
 fn undo_never_destroys_the_only_copy_of_a_file() {
     let table: &[(&str, &str, &str, bool)] = &[

@@ -137,7 +137,7 @@ fn r_rem_9_what_cannot_be_served_or_reached_is_said() {
     let token: &[(&str, &str)] = &[(VARIABLE, TOKEN)];
     let (certificate, key) = (tls_file("certificate.pem"), tls_file("key.pem"));
     let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
-    let table: [Row<'_>; 9] = [
+    let table: [Row<'_>; 11] = [
         (&["serve", "--listen", "0.0.0.0:0"], token, 1, "a certificate is needed"),
         (&["serve", "--listen", "nowhere"], token, 2, "invalid socket address"),
         (&["serve"], &[(VARIABLE, "short")], 1, "the token is shorter than 16 characters"),
@@ -151,6 +151,8 @@ fn r_rem_9_what_cannot_be_served_or_reached_is_said() {
         (&["serve", "--token-file", "/nowhere/token"], token, 1, "/nowhere/token: "),
         (&["connect", "ws://127.0.0.1:1/acp"], &[], 1, missing),
         (&["connect", "ws://127.0.0.1:1/acp"], token, 1, "nothing answers there"),
+        (&["connect", "ws://192.0.2.1/acp"], token, 1, "would go to 192.0.2.1 unencrypted"),
+        (&["connect", "http://localhost.example/acp"], token, 1, "unencrypted; use wss://"),
         (&["connect", "ftp://127.0.0.1/acp"], token, 1, "it begins with ws:// or wss://"),
     ];
     for (arguments, variables, expected, text) in table {

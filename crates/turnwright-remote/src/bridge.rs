@@ -14,6 +14,7 @@ use http::header::{
 };
 use http::{HeaderValue, StatusCode};
 use reqwest::Upgraded;
+use reqwest::redirect::Policy;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -22,7 +23,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
-use url::Url;
+use url::{Host, Url};
 use uuid::Uuid;
 
 use crate::silence::{LastRead, WatchedSocket};
@@ -46,6 +47,8 @@ const TOO_LONG: &str = r#""a line of more than 64 MiB""#;
 pub enum BridgeError {
     #[error("{0} is not an address of an agent; it begins with ws:// or wss://")]
     Url(Url),
+    #[error("the token would go to {0} unencrypted; use wss://, or an SSH tunnel to this machine")]
+    Unencrypted(String),
     #[error("{host} cannot be reached: {fault}")]
     Unreachable { host: String, fault: ConnectionFault },
     #[error("the agent at {0} refuses the token")]
@@ -101,7 +104,7 @@ pub async fn bridge(
     if is_lost { Err(BridgeError::Lost(host)) } else { Ok(()) }
 }
 
-/// Opens the WebSocket, through the proxy of the environment if there is one.
+/// Opens the WebSocket: to another machine encrypted, and through the proxy of the environment if there is one.
 async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeError> {
     let mut http_url = url.clone();
     let scheme = match url.scheme() {
@@ -116,7 +119,15 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
         host: host.to_owned(),
         fault: ConnectionFault::of(error),
     };
-    let build = move || build_client(client_builder().http1_only(), Tls::for_scheme(scheme));
+    if scheme == "http" && !is_this_machine(url) {
+        return Err(BridgeError::Unencrypted(host.to_owned()));
+    }
+    let build = move || {
+        // No other server and no proxy gets the token as it is.
+        let builder = client_builder().http1_only().redirect(Policy::none());
+        let builder = if scheme == "http" { builder.no_proxy() } else { builder };
+        build_client(builder, Tls::for_scheme(scheme))
+    };
     let client = match spawn_blocking(build).await {
         Ok(client) => client.map_err(|error| unreachable(&error))?,
         Err(_) => return Err(BridgeError::Lost(host.to_owned())),
@@ -150,6 +161,16 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
         _ => return Err(BridgeError::NoAgent { host: host.to_owned(), status: status.as_u16() }),
     }
     response.upgrade().await.map_err(|error| unreachable(&error))
+}
+
+/// Whether the URL names this machine.
+fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 /// Reads lines on a thread of its own.

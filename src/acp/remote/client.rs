@@ -106,10 +106,12 @@ impl RemoteClient {
         self.current()?.buffers
     }
 
-    /// A client that is gone has refused nothing: its buffers are gone with it.
+    /// The buffers of a client that is gone are gone with it. What it has refused before stays refused.
     fn unless_lost<T>(&self, result: Result<T, BufferError>) -> Result<T, BufferError> {
         match result {
-            Err(_) if self.current.borrow().is_none() => Err(BufferError::NotFound),
+            Err(BufferError::TimedOut) if self.current.borrow().is_none() => {
+                Err(BufferError::NotFound)
+            }
             result => result,
         }
     }
@@ -303,6 +305,23 @@ mod tests {
         let (second, current) = client(10..20);
         remote.attach(current, &Replayed::default(), false);
         assert_eq!(*second.updates.lock(), []);
+    }
+
+    #[test]
+    fn a_refusal_outlives_the_client_that_gave_it() {
+        let (_, first) = client(0..10);
+        let remote = RemoteClient::new(first);
+        let refused = || Err::<(), _>(BufferError::Refused("no".to_owned()));
+        assert_eq!(
+            remote.unless_lost(Err::<(), _>(BufferError::TimedOut)),
+            Err(BufferError::TimedOut)
+        );
+        remote.detach();
+        assert_eq!(remote.unless_lost(refused()), refused());
+        assert_eq!(
+            remote.unless_lost(Err::<(), _>(BufferError::TimedOut)),
+            Err(BufferError::NotFound)
+        );
     }
 
     #[test]

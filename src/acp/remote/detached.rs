@@ -41,7 +41,6 @@ pub(in crate::acp) struct DetachedSession {
 }
 
 /// A session as a remote connection knows it.
-#[derive(Clone)]
 pub(in crate::acp) struct RemoteSession {
     pub(in crate::acp) client: Arc<RemoteClient>,
     cwd: PathBuf,

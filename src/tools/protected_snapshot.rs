@@ -13,7 +13,7 @@ use super::repository::{self, only_changes_tracking};
 use turnwright_policy::permission::ProtectedPaths;
 
 use scan::{ProtectedScan, SnapshotEntry, read};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// A report names at most this many paths.
 const MAX_NAMED: usize = 10;
@@ -258,7 +258,9 @@ impl ProtectedChanges {
         let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
         match done {
             Ok(()) => self.restored.push(format!("{verb} {path}")),
-            Err(error) => self.not_restored.push(format!("{verb} {path} ({})", io_fault(&error))),
+            Err(error) => {
+                self.not_restored.push(format!("{verb} {path} ({})", io_error_text(&error)))
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
 use serde::de::IgnoredAny;
 
 use super::health::StorageFault;
-use super::{StoreError, blobs, schema, schema_graft};
+use super::{StoreError, blobs, schema, schema_repair};
 
 /// A table to copy. Its rows are read in the order of its own b-tree and found by an integer.
 struct SalvagedTable {
@@ -81,7 +81,7 @@ pub(super) fn salvage(
     let mut from = damaged;
     let mut report = SalvageReport::default();
     if !attach(&target, from)? {
-        schema_graft::copy_with_schema(damaged, new, copy)?;
+        schema_repair::copy_with_schema(damaged, new, copy)?;
         from = copy;
         report.may_miss_others = !attach(&target, from)?;
     }

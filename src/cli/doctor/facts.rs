@@ -11,7 +11,7 @@ use crate::config::{Config, EffectiveSetting};
 use crate::session::last_client;
 use turnwright_store::{Store, StoreError};
 use turnwright_types::byte_size::format_bytes;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// With less free space a database may fail soon.
 const LITTLE_SPACE: u64 = 200 * 1024 * 1024;
@@ -28,7 +28,7 @@ impl DoctorReport {
     fn platform(&mut self) {
         let system = format!("{} {}{}", std::env::consts::OS, std::env::consts::ARCH, kernel());
         let program = std::env::current_exe();
-        let program = program.map_or_else(|it| io_fault(&it), |it| it.display().to_string());
+        let program = program.map_or_else(|it| io_error_text(&it), |it| it.display().to_string());
         self.print_field("platform", &system);
         self.print_field("program", &program);
         self.set("platform", system);

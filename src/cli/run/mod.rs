@@ -45,7 +45,7 @@ use self::typed_answer::AnswerSource;
 use super::mcp_server::parse_mode;
 use crate::config::Config;
 use turnwright_policy::permission::Mode;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 pub(super) const AFTER_HELP: &str = "\
 Example: turnwright run \"Why does the test of the parser fail?\"
@@ -125,7 +125,7 @@ pub(super) fn run(args: &RunCliArgs, mut config: Config) -> ExitCode {
     match serve(config, &plan, (traits, policy), &options, task) {
         Ok(end) => end.code(),
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright run: {}", io_fault(&error)));
+            drop(writeln!(stderr(), "turnwright run: {}", io_error_text(&error)));
             ExitCode::FAILURE
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::files::image_mime;
 
 /// The name that stands for stdin.
@@ -26,7 +26,7 @@ const MAX_EMBEDDED_BYTES: usize = 256 * 1024;
 /// # Errors
 /// If it cannot be read or is too long; in words.
 pub(super) fn read_stdin() -> Result<String, String> {
-    let bytes = read_all(stdin().lock()).map_err(|it| format!("stdin: {}", io_fault(&it)))?;
+    let bytes = read_all(stdin().lock()).map_err(|it| format!("stdin: {}", io_error_text(&it)))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -40,7 +40,8 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
         let block = if name == STDIN {
             json!({ "type": "resource", "resource": { "uri": "stdin:", "text": read_stdin()? } })
         } else {
-            let failed = |it: io::Error| format!("{}: {}", escape_hidden_line(name), io_fault(&it));
+            let failed =
+                |it: io::Error| format!("{}: {}", escape_hidden_line(name), io_error_text(&it));
             attachment(Path::new(name)).map_err(failed)?
         };
         blocks.push(block);

@@ -22,7 +22,7 @@ use turnwright_types::client::{
 };
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::TerminalId;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// Bytes of output that the editor is asked to keep.
 const OUTPUT_LIMIT: u64 = 1024 * 1024;
@@ -55,7 +55,7 @@ pub fn is_editor_remote() -> bool {
 #[derive(Debug, thiserror::Error)]
 pub enum TerminalStartError {
     /// The socket or the launcher is missing.
-    #[error("the launcher cannot be started in the editor's terminal: {}", io_fault(.0))]
+    #[error("the launcher cannot be started in the editor's terminal: {}", io_error_text(.0))]
     NoLauncher(#[from] io::Error),
     /// The editor did not open a terminal.
     #[error(transparent)]

@@ -15,7 +15,7 @@ use url::Url;
 
 use super::address_guard::{self, AllowedHost, HostAccess};
 use super::resolve::{self, LookupError, LookupFn, PublicResolver};
-use turnwright_types::io_fault::{io_fault, without_error_numbers};
+use turnwright_types::io_error_text::{io_error_text, without_error_numbers};
 
 /// The most redirects within one host that are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -324,7 +324,7 @@ impl WebFetcher {
             match error.downcast_ref::<LookupError>() {
                 Some(LookupError::Blocked { what }) => return blocked(url, what),
                 Some(LookupError::Failed(error)) => {
-                    return FetchError::UnknownHost { host, reason: io_fault(error) };
+                    return FetchError::UnknownHost { host, reason: io_error_text(error) };
                 }
                 None => {}
             }

@@ -102,7 +102,7 @@ fn examine(args: &DoctorCliArgs, config: Config, report: &mut DoctorReport) -> E
         let status = if holds == Some(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         return report.end(None, status);
     }
-    report.facts(&config);
+    report.add_facts(&config);
     report.audit_log(&config);
     let provider = config.provider();
     if args.report.is_some() && !matches!(provider, Ok(Provider::Endpoint(_))) {

@@ -77,7 +77,7 @@ fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Resul
     }
     let withheld: Vec<_> = policy.project_files.iter().filter(|it| it.needs_trust()).collect();
     if !withheld.is_empty() {
-        return decide(args, trust, real, &withheld);
+        return decide_each(args, trust, real, &withheld);
     }
     write_stdout(&match policy.project_files.as_slice() {
         [] => format!("No {PROJECT_FILE} or {SERVERS_FILE} here: nothing to trust.\n"),
@@ -87,7 +87,7 @@ fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Resul
     Ok(true)
 }
 
-fn decide(
+fn decide_each(
     args: &TrustCliArgs,
     trust: &TrustStore,
     real: &Path,

@@ -291,7 +291,7 @@ impl ConfinementBuilder<'_> {
             may_write_protected: &may_write_protected,
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
             hidden: &[],
-            shown: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
+            unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
         });
         if self.is_silent {
             let named = self.command.reads.iter().map(|it| it.path.clone());

@@ -196,7 +196,7 @@ impl ProtectedSnapshot {
                 path.parent().is_some_and(|it| repository::new_repository_risk(it).is_some())
             }
             (None, Some(SnapshotEntry::File(..))) if is_worktree_file(path, "config.worktree") => {
-                repository::file_risk(path, false).is_some()
+                repository::settings_file_risk(path, false).is_some()
             }
             (None, Some(SnapshotEntry::File(new, _))) if is_worktree_file(path, "commondir") => {
                 read(path, new.length).is_none_or(|it| it.trim_ascii_end() != b"../..")

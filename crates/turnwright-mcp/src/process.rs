@@ -99,7 +99,7 @@ fn describe_exit(exit: Option<&CommandExit>) -> String {
     match exit {
         Some(exit @ CommandExit::Code(_)) => format!("it ended ({exit})"),
         Some(CommandExit::Signal(name)) => format!("it was killed by {name}"),
-        Some(CommandExit::Closed | CommandExit::Unknown) => "it ended".to_owned(),
+        Some(CommandExit::TerminalClosed | CommandExit::Unknown) => "it ended".to_owned(),
         None => "it closed its output".to_owned(),
     }
 }

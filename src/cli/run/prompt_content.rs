@@ -16,9 +16,9 @@ use turnwright_workspace::files::image_mime;
 /// The name that stands for stdin.
 pub(super) const STDIN: &str = "-";
 
-/// The most bytes of a prompt or of an attached file. The protocol's lines may have 64 MiB.
+/// The maximum size of a prompt or of an attached file, in bytes. A line of the protocol may have 64 MiB.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
-/// The most bytes of a text that is attached as a whole. Of a longer one the model gets the name.
+/// The maximum size of a text that is attached as a whole, in bytes. For a longer one, the model gets its name.
 const MAX_EMBEDDED_BYTES: usize = 256 * 1024;
 
 /// Reads stdin to its end.
@@ -49,8 +49,8 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
     Ok(blocks)
 }
 
-/// A text is attached as a whole, and so is a picture. Of anything else, such as a folder, the model gets the
-/// name, and reads with its tools what it needs.
+/// Attaches a file. Texts and pictures are attached as a whole. For anything else, such as a folder, the model
+/// gets the name, and reads with its tools what it needs.
 fn attachment(path: &Path) -> io::Result<Value> {
     let path = turnwright_workspace::real_path(path)?;
     let uri = Url::from_file_path(&path).map_err(|()| io::Error::other("it has no URI"))?;

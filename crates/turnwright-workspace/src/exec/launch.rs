@@ -172,7 +172,7 @@ async fn relay(
             biased;
             signal = signals.next() => {
                 end_signal = Some(signal);
-                break Some(CommandExit::Closed);
+                break Some(CommandExit::TerminalClosed);
             }
             request = next_request(&mut targets.link) => match request {
                 Some(LinkFrame::Signal(signal)) => group.send_signal(signal),
@@ -233,7 +233,7 @@ async fn run(
         (Some(number), _) => 128 + number,
         (None, CommandExit::Code(code)) => *code,
         (None, CommandExit::Signal(name)) => 128 + signal_number(name),
-        (None, CommandExit::Closed | CommandExit::Unknown) => i32::from(u8::MAX),
+        (None, CommandExit::TerminalClosed | CommandExit::Unknown) => i32::from(u8::MAX),
     };
     targets.end(exit, leftover).await;
     u8::try_from(code & 0xff).unwrap_or(u8::MAX)

@@ -12,7 +12,7 @@ mod text;
 use super::SimpleCommand;
 use super::args::Args;
 use super::destructive::Danger;
-use super::network::Network;
+use super::network::NetworkUse;
 use super::prefix::{Form, Grant};
 use super::read_only::options::OptionTable;
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
@@ -46,7 +46,7 @@ pub(super) struct Program {
     pub(super) targets: FindTargets,
     /// What it destroys so that every mode asks about it.
     pub(super) ruins: &'static [Danger],
-    pub(super) network: Network,
+    pub(super) network: NetworkUse,
     /// Options, as `exceeding_args` lists them, that a lasting permission does not cover.
     pub(super) options_outside_grant: WordList,
     /// Whether it runs code that its operands name. A lasting permission covers only those in the folder.
@@ -95,7 +95,7 @@ const fn program(names: WordList) -> Program {
         catastrophe: |_| None,
         targets: |_| Vec::new(),
         ruins: &[],
-        network: Network::Never,
+        network: NetworkUse::Never,
         options_outside_grant: "",
         runs_files: false,
         runs_tasks: false,
@@ -130,7 +130,7 @@ setters! {
     catastrophe(CatastropheCheck) -> catastrophe,
     targets(FindTargets) -> targets,
     ruins(&'static [Danger]) -> ruins,
-    network(Network) -> network,
+    network(NetworkUse) -> network,
     options_outside_grant(WordList) -> options_outside_grant,
     task_options_with_value(WordList) -> task_options_with_value,
     grant(Grant) -> grant,

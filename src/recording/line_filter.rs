@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use turnwright_rpc::LineDirection;
 
-/// Follows the lines of a connection.
+/// Follows the lines of a connection and decides which of them are recorded.
 #[derive(Default)]
 pub(super) struct LineFilter {
     /// The recorded session, once it is open.
@@ -44,28 +44,28 @@ impl LineFilter {
         self.session.as_deref()
     }
 
-    /// Whether a message is recorded.
-    pub(super) fn keeps(&mut self, direction: LineDirection, message: &Value) -> bool {
+    /// Returns true if a message is to be recorded.
+    pub(super) fn should_record(&mut self, direction: LineDirection, message: &Value) -> bool {
         let id = message.get("id").filter(|it| !it.is_null()).map(Value::to_string);
         let method = message["method"].as_str();
         match (direction, method, id) {
             (LineDirection::In, Some(method), id) => {
-                let keeps = self.keeps_call(method, message, id.as_ref());
-                self.client_requests.extend(id.filter(|_| keeps));
-                keeps
+                let should_record = self.should_record_call(method, message, id.as_ref());
+                self.client_requests.extend(id.filter(|_| should_record));
+                should_record
             }
             (LineDirection::Out, Some(_), id) => {
-                let keeps = self.pause.is_none() && self.is_of_session(message);
-                self.agent_requests.extend(id.filter(|_| keeps));
-                keeps
+                let should_record = self.pause.is_none() && self.is_of_session(message);
+                self.agent_requests.extend(id.filter(|_| should_record));
+                should_record
             }
             (LineDirection::In, None, Some(id)) => self.agent_requests.remove(&id),
-            (LineDirection::Out, None, Some(id)) => self.keeps_answer(&id, message),
+            (LineDirection::Out, None, Some(id)) => self.should_record_answer(&id, message),
             (_, None, None) => false,
         }
     }
 
-    fn keeps_call(&mut self, method: &str, message: &Value, id: Option<&String>) -> bool {
+    fn should_record_call(&mut self, method: &str, message: &Value, id: Option<&String>) -> bool {
         match method {
             "initialize" | "authenticate" => return self.session.is_none(),
             "$/cancel_request" => {
@@ -89,7 +89,7 @@ impl LineFilter {
         self.pause.is_none() && self.is_of_session(message)
     }
 
-    fn keeps_answer(&mut self, id: &String, message: &Value) -> bool {
+    fn should_record_answer(&mut self, id: &String, message: &Value) -> bool {
         if matches!(&self.pause, Some(Pause::UntilAnswer(awaited)) if awaited == id) {
             self.pause = None;
             return false;
@@ -118,7 +118,7 @@ mod tests {
         for (mark, line) in lines {
             let is_in = mark.is_ascii_lowercase();
             let direction = if is_in { LineDirection::In } else { LineDirection::Out };
-            if filter.keeps(direction, line) {
+            if filter.should_record(direction, line) {
                 kept.push(*mark);
             }
         }

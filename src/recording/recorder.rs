@@ -17,7 +17,7 @@ use super::recording_writer::RecordingWriter;
 use turnwright_llm::{ConnectionFault, Exchange, ExchangeObserver};
 use turnwright_rpc::{LineDirection, LineObserver};
 use turnwright_types::ids::SessionId;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// The most events that may wait to be written, and the most bytes that they may have.
 const MAX_QUEUED_EVENTS: usize = 4096;
@@ -181,7 +181,7 @@ impl Recorder {
         let prelude = session.map(|it| (it, self.first_line.lock().clone()));
         let write = move || {
             let failure = RecordingWriter::write(file, facts, prelude, &events, &counter).err();
-            end_sender.send(failure.map(|it| io_fault(&it))).ok();
+            end_sender.send(failure.map(|it| io_error_text(&it))).ok();
         };
         std::thread::Builder::new().name("recorder".into()).spawn(write)?;
         let active = ActiveRecording {

@@ -185,7 +185,7 @@ impl RecordingWriter {
             // No replay needs a line that is not JSON, and the filter cannot judge it.
             return Ok(());
         };
-        if !self.filter.keeps(direction, &message) {
+        if !self.filter.should_record(direction, &message) {
             return Ok(());
         }
         scrub_message(&mut message);

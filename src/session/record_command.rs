@@ -10,7 +10,7 @@ use super::recorded_project::recorded_project;
 use crate::recording::RecordedSession;
 use crate::turn::TurnServices;
 use turnwright_types::ids::MessageId;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::message::StopReason;
 
 /// How long the user waits for a recording to be written to its end.
@@ -99,7 +99,7 @@ fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordS
             format!(
                 "Nothing is recorded: `{}` cannot be created: {}.",
                 path.display(),
-                io_fault(&error)
+                io_error_text(&error)
             )
         }
     }

@@ -182,7 +182,7 @@ fn a_question_is_asked_on_the_terminal_and_only_a_clear_yes_allows() {
         terminal.wait_for("+new");
         terminal.wait_for("Allow once");
         terminal.answer("anything else rejects:", answer);
-        let (status, shown) = terminal.end("Session ");
+        let (status, shown) = terminal.wait_for_end("Session ");
         assert_eq!((desk.exists("new.txt"), status.code()), (is_allowed, Some(0)), "{shown}");
         assert!(shown.contains("I have seen what you decided."), "{shown}");
     }
@@ -224,7 +224,7 @@ fn without_a_terminal_or_with_no_input_a_question_is_a_refusal() {
         assert!(!desk.exists("new.txt"));
     }
     let desk = Desk::new(&json!([write_file(Path::new("new.txt")), says("Not written.")]));
-    let (status, shown) = desk.on_terminal(&["--no-input", "Write"]).end("Session ");
+    let (status, shown) = desk.on_terminal(&["--no-input", "Write"]).wait_for_end("Session ");
     assert_eq!((status.code(), desk.exists("new.txt")), (Some(0), false), "{shown}");
 }
 
@@ -234,7 +234,7 @@ fn ctrl_c_cancels_the_turn_and_a_second_one_ends_the_program() {
     let mut terminal = desk.on_terminal(&["Begin"]);
     terminal.wait_for("I begin.");
     terminal.interrupt();
-    let (status, shown) = terminal.end("Cancelled.");
+    let (status, shown) = terminal.wait_for_end("Cancelled.");
     assert_eq!(status.code(), Some(130), "{shown}");
     desk.server.as_ref().unwrap().wait_for_hang_ups(1, process_waits::LIMIT).unwrap();
 
@@ -243,7 +243,7 @@ fn ctrl_c_cancels_the_turn_and_a_second_one_ends_the_program() {
     let mut terminal = desk.on_terminal(&["Write"]);
     terminal.wait_for("anything else rejects:");
     terminal.interrupt();
-    let (status, shown) = terminal.end("Cancelled.");
+    let (status, shown) = terminal.wait_for_end("Cancelled.");
     assert_eq!((status.code(), desk.exists("new.txt")), (Some(130), false), "{shown}");
 
     let desk = Desk::new(&json!([calls("exec", &json!({ "command": "trap '' TERM; sleep 611" }))]));
@@ -252,7 +252,7 @@ fn ctrl_c_cancels_the_turn_and_a_second_one_ends_the_program() {
     terminal.interrupt();
     terminal.wait_for("again ends the program");
     terminal.interrupt();
-    let (status, shown) = terminal.end("\n");
+    let (status, shown) = terminal.wait_for_end("\n");
     assert_eq!(status.code(), Some(130), "{shown}");
     turnwright_testing::eventually("the command to end", || {
         !turnwright_testing::is_alive("sleep\x00611")
@@ -265,7 +265,7 @@ fn a_program_that_the_system_ends_takes_its_turn_with_it() {
     let mut terminal = desk.on_terminal(&["Begin"]);
     terminal.wait_for("I begin.");
     terminal.terminate();
-    let (status, shown) = terminal.end("\n");
+    let (status, shown) = terminal.wait_for_end("\n");
     assert_eq!(status.code(), Some(143), "{shown}");
     desk.server.as_ref().unwrap().wait_for_hang_ups(1, process_waits::LIMIT).unwrap();
 
@@ -277,7 +277,7 @@ fn a_program_that_the_system_ends_takes_its_turn_with_it() {
         turnwright_testing::is_alive("sleep\x00613")
     });
     terminal.terminate();
-    let (status, shown) = terminal.end("\n");
+    let (status, shown) = terminal.wait_for_end("\n");
     assert_eq!(status.code(), Some(143), "{shown}");
     turnwright_testing::eventually("the command to end", || {
         !turnwright_testing::is_alive("sleep\x00613")
@@ -370,10 +370,10 @@ fn the_offline_model_is_offered_and_never_used_in_silence() {
 
     let mut terminal = desk.on_terminal(&["list ."]);
     terminal.answer("Use it now? [y/N]", "n");
-    assert_eq!(terminal.end("\n").0.code(), Some(2));
+    assert_eq!(terminal.wait_for_end("\n").0.code(), Some(2));
     let mut terminal = desk.on_terminal(&["list ."]);
     terminal.answer("Use it now? [y/N]", "y");
-    let (status, shown) = terminal.end("Session ");
+    let (status, shown) = terminal.wait_for_end("Session ");
     assert_eq!(status.code(), Some(0), "{shown}");
     assert_eq!(desk.run(&["--model", "offline", "list ."]).status, Some(0));
 }
@@ -404,7 +404,7 @@ fn no_escape_sequence_of_a_model_a_file_or_a_command_reaches_the_terminal() {
     ]));
     let mut terminal = desk.on_terminal(&["--mode", "auto", "Be evil"]);
     terminal.answer("anything else rejects:", "n");
-    let (_, shown) = terminal.end("Session ");
+    let (_, shown) = terminal.wait_for_end("Session ");
     let rest = without_own_sequences(&shown);
     let is_control = |it: char| it.is_control() && !['\n', '\r', '\t'].contains(&it);
     assert!(!rest.contains(is_control), "{rest:?}");
@@ -419,7 +419,7 @@ fn styles_are_shown_where_they_can_be() {
         let desk = Desk::new(&reply);
         let mut command = desk.command(&["Go"]);
         command.env(name, value);
-        PseudoTerminal::start_on_screen(command, 80).end("Session ").1
+        PseudoTerminal::start_on_screen(command, 80).wait_for_end("Session ").1
     };
     assert!(shown("X", "").contains("Some \x1b[1mbold\x1b[0m text."));
     for (name, value) in [("NO_COLOR", "1"), ("TERM", "dumb")] {
@@ -433,7 +433,7 @@ fn styles_are_shown_where_they_can_be() {
 fn lines_are_broken_between_words() {
     let desk = Desk::new(&json!([says("These are words for a terminal that is quite narrow.\n")]));
     let terminal = PseudoTerminal::start_on_screen(desk.command(&["Go"]), 40);
-    let (_, shown) = terminal.end("Session ");
+    let (_, shown) = terminal.wait_for_end("Session ");
     assert!(shown.contains("These are words for a terminal that is\r\nquite narrow."), "{shown:?}");
 }
 
@@ -467,7 +467,7 @@ fn a_conversation_has_turns_a_history_and_an_end() {
     terminal.wait_for("Four.");
     terminal.wait_for("> ");
     terminal.type_in("\u{4}");
-    let (status, shown) = terminal.end("");
+    let (status, shown) = terminal.wait_for_end("");
     assert_eq!(status.code(), Some(0), "{shown}");
     assert!(desk.messages(1).contains("first words and more"));
     let history = desk.home.path().join("state/run_history");
@@ -487,6 +487,6 @@ fn without_a_prompt_only_a_terminal_starts_a_conversation() {
         let ended = desk.run(arguments);
         assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""), "{arguments:?}");
     }
-    let (status, shown) = desk.on_terminal(&["--json"]).end("a prompt is missing");
+    let (status, shown) = desk.on_terminal(&["--json"]).wait_for_end("a prompt is missing");
     assert_eq!(status.code(), Some(2), "{shown}");
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::normal::RunFolders;
+use super::run_normalizer::RunNormalizer;
 
 /// A part of what the client sees.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,7 @@ impl ObservedStream {
 /// Turns the lines of one run into pieces.
 #[derive(Debug, Default)]
 pub(super) struct Observer {
-    folders: RunFolders,
+    folders: RunNormalizer,
     /// The calls in the order in which the client has seen them. Their ids depend on what was before
     /// the recording.
     calls: Vec<String>,
@@ -87,7 +87,7 @@ fn is_about_the_store(update: &Value) -> bool {
 }
 
 impl Observer {
-    pub(super) fn new(folders: RunFolders) -> Observer {
+    pub(super) fn new(folders: RunNormalizer) -> Observer {
         Observer { folders, ..Observer::default() }
     }
 
@@ -107,7 +107,7 @@ impl Observer {
         }
         match (message["method"].as_str(), id) {
             (Some("session/update"), _) => self.on_update(&mut message["params"]["update"]),
-            (Some(method), Some(id)) if !is_of_tools(method) => {
+            (Some(method), Some(id)) if !is_tool_request(method) => {
                 let piece = json!({ "method": method, "params": message["params"] });
                 vec![Observation { request: Some(id), ..whole(ObservedStream::Requests, piece) }]
             }
@@ -196,8 +196,8 @@ impl Observer {
     }
 }
 
-/// Requests that tools make while they run. In a replay they do not run.
-pub(super) fn is_of_tools(method: &str) -> bool {
+/// True for a request that a tool makes while it runs. Tools do not run in a replay.
+pub(super) fn is_tool_request(method: &str) -> bool {
     method.starts_with("fs/") || method.starts_with("terminal/")
 }
 

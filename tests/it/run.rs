@@ -354,10 +354,39 @@ fn a_limit_of_cost_or_time_ends_the_turn() {
     assert_eq!(ended.status, Some(6), "{}", ended.stderr);
     assert!(ended.stdout.contains("That was expensive."), "{}", ended.stdout);
 
-    let desk = Desk::new(&json!([[{ "delay_ms": 1500 }, list], says("That took long.")]));
-    let ended = desk.run(&["--max-time", "1s", "Go"]);
+    let desk = Desk::new(&json!([[{ "delay_ms": 3500 }, list], says("That took long.")]));
+    let ended = desk.run(&["--max-time", "3s", "Go"]);
     assert_eq!(ended.status, Some(6), "{}", ended.stderr);
     assert!(ended.stdout.contains("That took long."), "{}", ended.stdout);
+}
+
+#[test]
+fn a_turn_that_does_not_heed_its_time_is_cancelled() {
+    // A model that never answers has no last word.
+    let desk = Desk::new(&endless());
+    let ended = desk.run(&["--max-time", "1s", "Go"]);
+    assert_eq!(ended.status, Some(6), "{}", ended.stderr);
+    assert_eq!(ended.stdout, "I begin. \n");
+    assert!(ended.stderr.contains("Stopped: a limit is reached."), "{}", ended.stderr);
+    desk.server.as_ref().unwrap().wait_for_hang_ups(1, process_waits::LIMIT).unwrap();
+
+    // A command that ignores what can be ignored is killed.
+    let deaf = "trap '' TERM INT HUP; while :; do sleep 617; done";
+    let desk = Desk::new(&json!([calls("exec", &json!({ "command": deaf })), says("Unheard.")]));
+    let ended = desk.run(&["--mode", "full", "--json", "--max-time", "1s", "Go"]);
+    assert_eq!(ended.status, Some(6), "{}", ended.stderr);
+    let last: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["result"]["stopReason"], "cancelled");
+    turnwright_testing::eventually("the command to end", || {
+        !turnwright_testing::is_alive("sleep\x00617")
+    });
+
+    // Neither does a question wait longer.
+    let desk = Desk::new(&json!([write_file(Path::new("new.txt"))]));
+    let mut terminal = desk.on_terminal(&["--max-time", "1s", "Write"]);
+    terminal.wait_for("anything else rejects:");
+    let (status, shown) = terminal.end("Stopped: a limit is reached.");
+    assert_eq!((status.code(), desk.exists("new.txt")), (Some(6), false), "{shown}");
 }
 
 #[test]

@@ -27,6 +27,8 @@ enum Pause {
     UntilPrompt,
     /// This prompt is about the recording itself.
     UntilAnswer(String),
+    /// So is the turn that runs. In version 2 of the protocol it goes on after the answer.
+    UntilIdle,
 }
 
 impl LineFilter {
@@ -55,6 +57,10 @@ impl LineFilter {
                 should_record
             }
             (LineDirection::Out, Some(_), id) => {
+                if matches!(self.pause, Some(Pause::UntilIdle)) && is_idle(message) {
+                    self.pause = None;
+                    return false;
+                }
                 let should_record = self.pause.is_none() && self.is_of_session(message);
                 self.agent_requests.extend(id.filter(|_| should_record));
                 should_record
@@ -91,7 +97,8 @@ impl LineFilter {
 
     fn should_record_answer(&mut self, id: &String, message: &Value) -> bool {
         if matches!(&self.pause, Some(Pause::UntilAnswer(awaited)) if awaited == id) {
-            self.pause = None;
+            let goes_on = message["result"]["messageId"].is_string();
+            self.pause = goes_on.then_some(Pause::UntilIdle);
             return false;
         }
         if self.opening_request.as_ref() == Some(id) {
@@ -105,6 +112,12 @@ impl LineFilter {
         let named = message["params"]["sessionId"].as_str();
         named.is_some() && named == self.session()
     }
+}
+
+/// Whether a message says that a turn of version 2 has ended.
+fn is_idle(message: &Value) -> bool {
+    let update = &message["params"]["update"];
+    update["sessionUpdate"] == "state_update" && update["state"] == "idle"
 }
 
 #[cfg(test)]
@@ -175,5 +188,28 @@ mod tests {
             ('g', prompt(4, "s", "go on")),
         ];
         assert_eq!(kept(LineFilter::of_session("s"), &lines), "cCDg");
+    }
+
+    #[test]
+    fn in_version_2_a_prompt_about_the_recording_ends_when_the_session_is_idle() {
+        let state = |state: &str| {
+            let update = json!({ "sessionUpdate": "state_update", "state": state });
+            let params = json!({ "sessionId": "s", "update": update });
+            json!({ "method": "session/update", "params": params })
+        };
+        let lines = [
+            ('a', prompt(2, "s", "go")),
+            ('A', json!({ "id": 2, "result": { "messageId": "m" } })),
+            ('B', state("running")),
+            ('C', state("idle")),
+            ('d', prompt(3, "s", "/record")),
+            ('D', state("running")),
+            ('E', json!({ "id": 3, "result": { "messageId": "n" } })),
+            ('F', update("s")),
+            ('G', state("idle")),
+            ('h', prompt(4, "s", "go on")),
+            ('H', state("running")),
+        ];
+        assert_eq!(kept(LineFilter::of_session("s"), &lines), "aABChH");
     }
 }

@@ -3,6 +3,7 @@
 //! a network, files or commands.
 
 mod events;
+mod held_text;
 mod line_filter;
 mod playback;
 mod recorder;

@@ -107,6 +107,8 @@ fn weight(value: &Value) -> usize {
 pub(crate) struct RecordedSession {
     pub(crate) id: SessionId,
     pub(crate) cwd: PathBuf,
+    /// Whether the client speaks version 2 of the protocol.
+    pub(crate) is_v2: bool,
     pub(crate) mode: &'static str,
     /// What is known of the MCP servers.
     pub(crate) servers: Value,
@@ -151,6 +153,12 @@ impl std::fmt::Debug for Recorder {
 impl Recorder {
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Whether the client of this process has said who it is, so that a recording can begin later. Those at a
+    /// socket are not observed.
+    pub(crate) fn knows_client(&self) -> bool {
+        self.has_first_line.load(Ordering::Relaxed)
     }
 
     /// The file of the running recording.

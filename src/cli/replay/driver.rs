@@ -314,9 +314,7 @@ impl ReplayDriver {
         if let Some(session) = message["result"].get("sessionId") {
             self.session.1 = session.clone();
         }
-        if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id"))
-            && is_tool_request(method)
-        {
+        if let Some(id) = message.get("id").filter(|_| is_tool_request(&message)) {
             let error = json!({ "code": -32603, "message": "not available in a replay" });
             return self.agent.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         }

@@ -107,7 +107,7 @@ impl OtherModelRun {
                 (Some(method), Some(id)) => {
                     let recorded = self.answers.get_mut(method).and_then(VecDeque::pop_front);
                     let answer = match recorded {
-                        Some(result) if !super::observed::is_tool_request(method) => {
+                        Some(result) if !super::observed::is_tool_request(&answer) => {
                             json!({ "jsonrpc": "2.0", "id": id, "result": result })
                         }
                         _ => {

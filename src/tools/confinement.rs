@@ -194,16 +194,7 @@ impl ConfinementBuilder<'_> {
         redirects: &[PathBuf],
     ) -> Result<CommandConfinement, ToolRefusal> {
         let confinement = &self.env.confinement;
-        if let ExtraAccess::Write(target) = &self.command.extra_access
-            && fs::symlink_metadata(&target.path).is_err()
-        {
-            return Err(format!(
-                "{} does not exist, so only its folder could be opened. Nothing was run. Name \
-                 that folder in \"escalate\".",
-                turnwright_types::effect::escape_hidden_line(&target.path.to_string_lossy())
-            )
-            .into());
-        }
+        self.check_extra_access()?;
         let mut write = self.write.clone();
         if self.may_write {
             write.extend(self.writable_folders());
@@ -218,14 +209,7 @@ impl ConfinementBuilder<'_> {
             extra_variables.extend(REDIRECTED_CACHES.map(|it| (it, folder.display().to_string())));
             write.extend(create_private_folder(&folder));
         }
-        for path in
-            redirects.iter().filter(|it| !write.iter().any(|to| it.starts_with(to) && to != *it))
-        {
-            create_redirect_target(path).map_err(|error| {
-                let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
-                format!("{path} cannot be written: {}. Nothing was run.", io_error_text(&error))
-            })?;
-        }
+        create_redirect_targets(redirects, &write)?;
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
         let uses_ssh = self.network && is_certain && only_connects(&self.command.script);
@@ -252,6 +236,20 @@ impl ConfinementBuilder<'_> {
             read_only_inodes,
             hint,
         })
+    }
+
+    /// Refuses to open a path for writing that does not exist.
+    fn check_extra_access(&self) -> Result<(), ToolRefusal> {
+        let ExtraAccess::Write(target) = &self.command.extra_access else { return Ok(()) };
+        if fs::symlink_metadata(&target.path).is_ok() {
+            return Ok(());
+        }
+        Err(format!(
+            "{} does not exist, so only its folder could be opened. Nothing was run. Name that \
+             folder in \"escalate\".",
+            turnwright_types::effect::escape_hidden_line(&target.path.to_string_lossy())
+        )
+        .into())
     }
 
     fn session_access(&self) -> SessionAccess<'_> {
@@ -367,6 +365,18 @@ fn create_private_folder(folder: &Path) -> Option<PathBuf> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder).and_then(|()| real_path(folder)).ok()
+}
+
+/// Creates the targets of redirects that are in none of the writable folders.
+fn create_redirect_targets(redirects: &[PathBuf], writable: &[PathBuf]) -> Result<(), ToolRefusal> {
+    let is_in_writable = |it: &PathBuf| writable.iter().any(|to| it.starts_with(to) && to != it);
+    for path in redirects.iter().filter(|it| !is_in_writable(it)) {
+        create_redirect_target(path).map_err(|error| {
+            let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
+            format!("{path} cannot be written: {}. Nothing was run.", io_error_text(&error))
+        })?;
+    }
+    Ok(())
 }
 
 /// Creates the target of a redirect, so that the sandbox can allow writing this one file and not

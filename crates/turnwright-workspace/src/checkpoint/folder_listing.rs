@@ -169,28 +169,14 @@ impl<'a> FolderLister<'a> {
 
     #[cfg(unix)]
     fn list(&self, folder: &Arc<Path>, rules: &mut IgnoreRules) -> Option<FolderListing> {
-        use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, statat};
+        use rustix::fs::{AtFlags, Dir, FileType, statat};
         use std::os::unix::ffi::OsStrExt;
 
-        if let Some(watch) = self.watch {
-            watch.add(folder);
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = open(&**folder, flags, Mode::empty()).ok()?;
-        // Another file system below the root, which other machines may write.
-        if let Some(watch) = self.watch
-            && self.device != device_of(&handle)
-        {
-            watch.give_up();
-        }
+        let handle = self.open_and_watch(folder)?;
         // The ignore library opens the ignore files of a folder when it sees the first entry.
         if has_unsafe_ignore_files(folder) {
             return None;
         }
-        let is_private = |name: &OsStr| {
-            let mut own = self.private.iter().filter(|it| it.parent() == Some(folder));
-            own.any(|it| it.file_name() == Some(name))
-        };
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
         let mut listing = FolderListing::default();
         let mut layout = 0;
@@ -200,7 +186,7 @@ impl<'a> FolderLister<'a> {
                 return None;
             }
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." || is_private(name) {
+            if name == "." || name == ".." || self.is_private(folder, name) {
                 continue;
             }
             if name == ".git" {
@@ -238,6 +224,31 @@ impl<'a> FolderLister<'a> {
         listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         listing.repositories.sort_unstable();
         Some(listing)
+    }
+
+    #[cfg(unix)]
+    fn is_private(&self, folder: &Path, name: &OsStr) -> bool {
+        let mut own = self.private.iter().filter(|it| it.parent() == Some(folder));
+        own.any(|it| it.file_name() == Some(name))
+    }
+
+    /// Opens a folder. It is watched before that, so that no change after the listing is missed.
+    #[cfg(unix)]
+    fn open_and_watch(&self, folder: &Arc<Path>) -> Option<std::os::fd::OwnedFd> {
+        use rustix::fs::{Mode, OFlags, open};
+
+        if let Some(watch) = self.watch {
+            watch.add(folder);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = open(&**folder, flags, Mode::empty()).ok()?;
+        // Another file system below the root, which other machines may write.
+        if let Some(watch) = self.watch
+            && self.device != device_of(&handle)
+        {
+            watch.give_up();
+        }
+        Some(handle)
     }
 
     /// The repository of an ignored folder, which is not listed otherwise, if it has one or is one.

@@ -68,10 +68,15 @@ struct AssistantMessageJson {
     thought: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "json")]
     calls: Vec<ToolCall>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     interrupted: bool,
-    #[serde(default, rename = "echo", with = "json")]
+    #[serde(default, rename = "echo", with = "json", skip_serializing_if = "is_stateless")]
     provider_state: ProviderState,
+}
+
+/// True if there is nothing to send back to the origin.
+fn is_stateless(state: &ProviderState) -> bool {
+    state.field.is_none() && state.blobs.is_empty()
 }
 
 #[derive(Deserialize, Serialize)]

@@ -15,8 +15,9 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 
 use super::blobs::{self, BlobFormat};
-use super::packed_json::pack;
+use super::packed_json::{Packing, pack};
 use super::read::{path_to_value, to_millis};
+use super::result_places;
 use super::sessions::folders_json;
 use super::{CallOutcome, CallStatus, Entry, SessionRow, StoreError};
 use turnwright_types::file_change::FileChange;
@@ -94,7 +95,7 @@ pub(super) fn insert_entry(
         }
         _ => None,
     };
-    let packed = pack(connection, session, body, BlobFormat::Compressed)?;
+    let packed = pack(connection, session, body, packing(entry))?;
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO entries (session, seq, turn, at, kind, message_id, body, refs) \
@@ -112,7 +113,7 @@ pub(super) fn insert_entry(
             unusable @ Arguments::Unusable { .. } => serde_json::to_value(AsStored(unusable))?,
         };
         let status = CallStatus::Pending.as_str();
-        let packed = pack(connection, session, arguments, BlobFormat::Plain)?;
+        let packed = pack(connection, session, arguments, Packing::ARGUMENTS)?;
         connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO calls (session, call, seq, position, turn, message_id, \
@@ -136,6 +137,17 @@ pub(super) fn insert_entry(
     Ok(())
 }
 
+/// How the long texts of an entry are stored.
+fn packing(entry: &Entry) -> Packing {
+    match entry {
+        Entry::Message { message, .. } if matches!(message.as_ref(), Message::User(_)) => {
+            Packing::PROMPT
+        }
+        Entry::Compacted { .. } => Packing::REPLACEMENT,
+        _ => Packing::TEXTS,
+    }
+}
+
 pub(super) fn finish_call(
     connection: &Connection,
     session: i64,
@@ -149,7 +161,9 @@ pub(super) fn finish_call(
         content: outcome.content.clone(),
         raw: outcome.raw_output.clone(),
     };
-    let card = pack(connection, session, serde_json::to_value(card)?, BlobFormat::Compressed)?;
+    let mut card = serde_json::to_value(card)?;
+    result_places::take_out(&mut card, &outcome.text);
+    let card = pack(connection, session, card, Packing::TEXTS)?;
     let status = if outcome.is_success { CallStatus::Success } else { CallStatus::Error };
     let took = outcome.duration.map(|it| (it.as_secs_f64() * 1e6).round() / 1e3);
     connection

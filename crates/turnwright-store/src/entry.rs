@@ -24,13 +24,6 @@ pub enum Audience {
     Model,
 }
 
-impl Audience {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    pub(super) fn is_both(&self) -> bool {
-        *self == Audience::Both
-    }
-}
-
 /// One entry of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {

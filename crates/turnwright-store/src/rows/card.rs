@@ -61,7 +61,6 @@ enum ToolKindJson {
 struct LocationJson {
     #[serde(serialize_with = "lossy_path")]
     path: PathBuf,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
 }
 

@@ -27,7 +27,7 @@ enum EntryJson {
         id: MessageId,
         #[serde(with = "json")]
         message: Arc<Message>,
-        #[serde(default, with = "json", skip_serializing_if = "Audience::is_both")]
+        #[serde(default, with = "json")]
         audience: Audience,
     },
     Note {

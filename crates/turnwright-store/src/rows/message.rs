@@ -68,15 +68,10 @@ struct AssistantMessageJson {
     thought: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "json")]
     calls: Vec<ToolCall>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     interrupted: bool,
-    #[serde(default, rename = "echo", with = "json", skip_serializing_if = "is_stateless")]
+    #[serde(default, rename = "echo", with = "json")]
     provider_state: ProviderState,
-}
-
-/// True if there is nothing to send back to the origin.
-fn is_stateless(state: &ProviderState) -> bool {
-    state.field.is_none() && state.blobs.is_empty()
 }
 
 #[derive(Deserialize, Serialize)]

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::blobs::{self, BlobFormat};
 use super::packed_json::{Packing, pack};
@@ -84,7 +84,7 @@ pub(super) fn insert_entry(
     entry: &Entry,
 ) -> Result<(), StoreError> {
     let value = serde_json::to_value(AsStored(entry))?;
-    let (kind, body) = match value {
+    let (kind, mut body) = match value {
         Value::Object(fields) => fields.into_iter().next().unwrap_or_default(),
         Value::String(kind) => (kind, Value::Null),
         _ => return Err(StoreError::Damaged("an entry".to_owned())),
@@ -95,6 +95,7 @@ pub(super) fn insert_entry(
         }
         _ => None,
     };
+    leave_out_defaults(&mut body);
     let packed = pack(connection, session, body, packing(entry))?;
     connection
         .prepare_cached(
@@ -137,6 +138,32 @@ pub(super) fn insert_entry(
     Ok(())
 }
 
+/// Removes the fields of a message that say nothing. The origin of an answer matters only if something has to
+/// be sent back to it.
+fn leave_out_defaults(body: &mut Value) {
+    let Value::Object(fields) = body else { return };
+    if fields.get("audience").is_some_and(|it| it == "both") {
+        fields.remove("audience");
+    }
+    let answer = fields.get_mut("message").and_then(|it| it.get_mut("assistant"));
+    let Some(Value::Object(answer)) = answer else { return };
+    if answer.get("interrupted").is_some_and(|it| *it == false) {
+        answer.remove("interrupted");
+    }
+    if answer.get("echo").is_some_and(|it| it["field"].is_null() && it["blobs"] == json!([])) {
+        answer.remove("echo");
+    }
+}
+
+fn leave_out_unknown_lines(card: &mut Value) {
+    let locations = card.pointer_mut("/view/locations").and_then(Value::as_array_mut);
+    for location in locations.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if location.get("line").is_some_and(Value::is_null) {
+            location.remove("line");
+        }
+    }
+}
+
 /// How the long texts of an entry are stored.
 fn packing(entry: &Entry) -> Packing {
     match entry {
@@ -162,6 +189,7 @@ pub(super) fn finish_call(
         raw: outcome.raw_output.clone(),
     };
     let mut card = serde_json::to_value(card)?;
+    leave_out_unknown_lines(&mut card);
     result_places::take_out(&mut card, &outcome.text);
     let card = pack(connection, session, card, Packing::TEXTS)?;
     let status = if outcome.is_success { CallStatus::Success } else { CallStatus::Error };

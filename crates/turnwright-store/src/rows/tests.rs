@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use flate2::read::GzDecoder;
 use rusqlite::Connection;
+use serde_json::json;
 
 use crate::rows::json::Stored;
 use crate::rows::{AsStored, CardJson};
@@ -108,13 +109,13 @@ fn the_stored_names_are_these() {
         + r#",{"content":"c","priority":"medium","status":"pending"}"#
         + r#",{"content":"c","priority":"low","status":"completed"}"#;
     for entry in [
-        r#"{"message":{"id":"m","message":{"user":{"parts":[{"text":"a"},{"image":{"mime":"image/png","data":"AA=="}},{"audio":{"mime":"audio/wav","data":""}},{"link":{"name":"n","uri":"u"}},{"resource":{"uri":"u","text":"t"}},{"context":"c"}]}}}}"#,
+        r#"{"message":{"id":"m","message":{"user":{"parts":[{"text":"a"},{"image":{"mime":"image/png","data":"AA=="}},{"audio":{"mime":"audio/wav","data":""}},{"link":{"name":"n","uri":"u"}},{"resource":{"uri":"u","text":"t"}},{"context":"c"}]}},"audience":"both"}}"#,
         r#"{"message":{"id":"m","message":{"assistant":{"id":"m","text":"t","thought":"h","calls":[{"id":"c","provider_id":"p","name":"n","extra":{"a":1}},{"id":"d","provider_id":"q","name":"o"}],"interrupted":true,"echo":{"origin":"o","field":"f","blobs":[1]}}},"audience":"user"}}"#,
-        r#"{"message":{"id":"m","message":{"assistant":{"id":"m","echo":{"origin":"o","field":null,"blobs":[1]}}},"audience":"model"}}"#,
-        r#"{"message":{"id":"m","message":{"tool":{"call":"c","provider_id":"p","name":"n","text":"t","ok":true,"images":[{"mime":"m","data":"d"}]}}}}"#,
-        r#"{"message":{"id":"m","message":{"tool":{"call":"c","provider_id":"p","name":"n","text":"t","ok":false}}}}"#,
+        r#"{"message":{"id":"m","message":{"assistant":{"id":"m","interrupted":false,"echo":{"origin":"","field":null,"blobs":[]}}},"audience":"model"}}"#,
+        r#"{"message":{"id":"m","message":{"tool":{"call":"c","provider_id":"p","name":"n","text":"t","ok":true,"images":[{"mime":"m","data":"d"}]}},"audience":"both"}}"#,
+        r#"{"message":{"id":"m","message":{"tool":{"call":"c","provider_id":"p","name":"n","text":"t","ok":false}},"audience":"both"}}"#,
         r#"{"note":{"id":"m","text":"t"}}"#,
-        r#"{"lost":{"call":"c","name":"n","view":{"title":"t","kind":"edit","locations":[{"path":"/a","line":1},{"path":"/b"}]},"why":"w"}}"#,
+        r#"{"lost":{"call":"c","name":"n","view":{"title":"t","kind":"edit","locations":[{"path":"/a","line":1},{"path":"/b","line":null}]},"why":"w"}}"#,
         &format!(r#"{{"plan":{{"entries":[{plan}]}}}}"#),
         r#""cleared""#,
         r#""refused""#,
@@ -147,12 +148,33 @@ fn the_stored_names_are_these() {
 }
 
 #[test]
-fn fields_with_their_default_are_not_written() {
+fn fields_that_older_builds_did_not_write_have_defaults() {
     let answer = r#"{"message":{"id":"m","message":{"assistant":{"id":"m"}}}}"#;
-    assert_eq!(again::<Entry>(answer), answer);
-    // Older builds have written them.
-    let whole = r#"{"message":{"id":"m","message":{"assistant":{"id":"m","interrupted":false,"echo":{"origin":"o","field":null,"blobs":[]}}},"audience":"both"}}"#;
-    assert_eq!(again::<Entry>(whole), answer);
+    assert!(again::<Entry>(answer).ends_with(
+        r#"{"id":"m","interrupted":false,"echo":{"origin":"","field":null,"blobs":[]}}},"audience":"both"}}"#
+    ));
+}
+
+#[test]
+fn defaults_are_not_stored() {
+    let leave_out = |entry: &str| {
+        let mut body = serde_json::from_str(entry).unwrap();
+        rows::leave_out_defaults(&mut body);
+        body.to_string()
+    };
+    let whole = r#"{"id":"m","message":{"assistant":{"id":"m","interrupted":false,"echo":{"origin":"o","field":null,"blobs":[]}}},"audience":"both"}"#;
+    assert_eq!(leave_out(whole), r#"{"id":"m","message":{"assistant":{"id":"m"}}}"#);
+    for entry in [
+        r#"{"id":"m","message":{"assistant":{"id":"m","interrupted":true,"echo":{"origin":"o","field":"f","blobs":[]}}},"audience":"user"}"#,
+        r#"{"id":"m","message":{"assistant":{"id":"m","echo":{"origin":"o","field":null,"blobs":[1]}}}}"#,
+        r#"{"to":7}"#,
+        "null",
+    ] {
+        assert_eq!(leave_out(entry), entry);
+    }
+    let mut card = json!({ "view": { "locations": [{ "path": "/a", "line": null }] } });
+    rows::leave_out_unknown_lines(&mut card);
+    assert_eq!(card, json!({ "view": { "locations": [{ "path": "/a" }] } }));
 }
 
 fn again<T: Stored>(text: &str) -> String {

@@ -21,7 +21,7 @@ mod result_places;
 mod rows;
 mod salvage;
 mod schema;
-mod schema_graft;
+mod schema_repair;
 mod summaries;
 pub mod sessions;
 mod cleanup;

@@ -253,7 +253,7 @@ fn what_is_open_below_a_hidden_folder_is_all_that_is_seen_of_it() {
         let mut profile = folders.profile();
         profile.hidden = vec![config.clone(), config.join("cache/key")];
         profile.writable.push(config.join("cache"));
-        profile.shown = vec![config.join("gh")];
+        profile.unhidden = vec![config.join("gh")];
         for readable in [None, Some(Vec::new())] {
             let profile = SandboxProfile { readable, ..profile.clone() };
             let script = "cd $HOME/.config; cat gh/hosts; echo x > cache/new; \

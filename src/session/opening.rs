@@ -15,6 +15,7 @@ use super::lifecycle::{CancelFlag, Lifecycle};
 use super::load::{LoadRequest, LoadedSession, ServerLaunch};
 use super::{OpenRequest, SessionHost, SessionMessage, SessionOrigin, settings};
 use crate::completion::Completion;
+use crate::config::with_one_reading;
 use crate::error::Error;
 use crate::turn::SharedModelSelection;
 use turnwright_store::SessionLog;
@@ -59,7 +60,9 @@ pub(super) async fn open_and_run(
     let reader = Arc::clone(&host);
     let loading = async {
         let advertised = advertised_modalities.await;
-        let loaded = tokio::task::spawn_blocking(move || reader.load_session(wanted)).await;
+        let loaded =
+            tokio::task::spawn_blocking(move || with_one_reading(|| reader.load_session(wanted)))
+                .await;
         Ok((advertised, loaded.map_err(|_| Error::Internal { place: "opening a session" })??))
     };
     let (advertised, loaded) = match opening.wait_for(loading).await {

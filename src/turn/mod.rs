@@ -109,8 +109,8 @@ pub(crate) struct FinishedTurn {
     pub result: Result<StopReason, Error>,
 }
 
-/// The most characters of a prompt that the turn's record keeps.
-const MAX_EXCERPT_CHARS: usize = 500;
+/// The most characters of a prompt that the turn's record keeps beside the prompt itself, for lists.
+const MAX_EXCERPT_CHARS: usize = 64;
 
 /// The first characters of the text that the user has typed.
 fn excerpt(prompt: &UserMessage) -> String {

@@ -17,6 +17,7 @@ pub mod export;
 mod corruption;
 mod packed_json;
 pub mod read;
+mod result_places;
 mod rows;
 mod salvage;
 mod schema;
@@ -32,6 +33,8 @@ mod text_search;
 #[cfg(test)]
 #[cfg(unix)]
 mod damage_tests;
+#[cfg(test)]
+mod size_tests;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,44 @@
+//! Writes without ever waiting. A short message costs no change of threads then.
+
+use std::fs::File;
+
+/// More is left to the writer thread, which may copy it while other things happen.
+#[cfg(target_os = "linux")]
+const MAX_BYTES: usize = 16 * 1024;
+
+/// An output to which a write never waits.
+pub(super) struct DirectOutput {
+    #[cfg(target_os = "linux")]
+    output: File,
+}
+
+impl DirectOutput {
+    /// Returns `None` where there are no such writes.
+    #[cfg(target_os = "linux")]
+    pub(super) fn new(output: &File) -> Option<DirectOutput> {
+        Some(DirectOutput { output: output.try_clone().ok()? })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn new(_: &File) -> Option<DirectOutput> {
+        None
+    }
+
+    /// Writes as much as fits without waiting, and returns how much. Everything else, and every error,
+    /// is left to the writer thread. Linux has such writes to sockets, and since 6.4 to pipes.
+    #[cfg(target_os = "linux")]
+    pub(super) fn write(&self, bytes: &[u8]) -> usize {
+        use rustix::io::{ReadWriteFlags, pwritev2};
+        if bytes.len() > MAX_BYTES {
+            return 0;
+        }
+        // This offset stands for a plain write.
+        let slices = [std::io::IoSlice::new(bytes)];
+        pwritev2(&self.output, &slices, u64::MAX, ReadWriteFlags::NOWAIT).unwrap_or(0)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn write(&self, _: &[u8]) -> usize {
+        0
+    }
+}

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::confinement::CommandConfinement;
 use super::hidden_paths::KnownFolders;
 use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
+use super::server_watch::{ServerWatch, WatchedServers};
 use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
 use turnwright_sandbox::SandboxProfile;
@@ -27,11 +28,14 @@ use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// How often the protected paths are checked while a command runs in the background.
-const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
+pub(super) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// At most this many commands are remembered after their end.
 const MAX_WATCHES: usize = 64;
 /// At most this many files and folders of a read-only path are checked for hard links.
 const MAX_LINK_CHECKS: usize = 2_000;
+/// How long a command that was allowed to change a protected path may do so, and a file tool.
+const LONGEST_COMMAND: Duration = Duration::from_secs(1_800);
+const LONGEST_WRITE: Duration = Duration::from_secs(60);
 /// At most this many paths can be allowed while a command runs.
 const MAX_ALLOWED: usize = 1_000;
 
@@ -42,13 +46,14 @@ pub struct ConfinementGuard {
     watches: Mutex<HashMap<String, Arc<CommandWatch>>>,
     last_snapshot: Mutex<Option<Arc<ProtectedSnapshot>>>,
     known_folders: KnownFolders,
+    pub(super) servers: WatchedServers,
     /// Whether the use of the private caches was noted.
     has_noted_caches: AtomicBool,
     tracker: TaskTracker,
 }
 
 /// The advice to the model when an MCP call, not a command, has changed protected paths.
-const CALL_HINT: &str = "Other programs run what is there. If the change is wanted, make it with the file \
+pub(super) const CALL_HINT: &str = "Other programs run what is there. If the change is wanted, make it with the file \
                     tools; the user is asked.";
 
 /// Instead of a report if the check itself has failed.
@@ -60,7 +65,7 @@ const NOT_SEARCHED: &str = "[protected: the command left folders that cannot be 
                             Do not run git in folders that are new before you have looked at them.]";
 
 /// Searching for new repositories takes at most one part in this many of a background command's time.
-const SEARCH_PAUSE_FACTOR: u32 = 50;
+pub(super) const SEARCH_PAUSE_FACTOR: u32 = 50;
 
 /// The state of one command.
 #[derive(Debug, Default)]
@@ -132,6 +137,7 @@ impl ConfinementGuard {
         checkpoint: &ChangeTracker,
         quarantine: PathBuf,
     ) {
+        self.servers.allow(confinement.allowed.iter().cloned(), LONGEST_COMMAND);
         let watch = Arc::new(CommandWatch {
             is_unconfined: confinement.profile.is_none(),
             hint: confinement.hint,
@@ -170,6 +176,19 @@ impl ConfinementGuard {
     /// Notes what `pass` permits to change, so that it is not blamed on the commands that run
     /// meanwhile.
     pub(super) fn note_allowed(&self, pass: &Pass, protected: &ProtectedPaths) {
+        for effect in pass.effects() {
+            match effect {
+                Effect::Write(target) | Effect::Delete(target)
+                    if protected.reason(&target.path).is_some() =>
+                {
+                    self.servers.allow([target.path.clone()], LONGEST_WRITE);
+                }
+                Effect::Exec(_) if *pass.confinement() == Confinement::Unconfined => {
+                    self.servers.note_unconfined_command();
+                }
+                _ => {}
+            }
+        }
         let watches: Vec<_> = lock(&self.watches).values().cloned().collect();
         for watch in watches.iter().filter(|it| it.has_snapshot && !it.checked.is_cancelled()) {
             for effect in pass.effects() {
@@ -215,7 +234,8 @@ impl ConfinementGuard {
             let report = lock(&it.report).take()?;
             Some(format!("{job}: {report}\n"))
         });
-        let text: String = reports.collect();
+        let servers = self.servers.take_report().map(|it| format!("{it}\n"));
+        let text: String = reports.chain(servers).collect();
         (!text.is_empty()).then_some(text)
     }
 
@@ -238,8 +258,20 @@ impl ConfinementGuard {
         }
     }
 
+    /// Watches the protected paths from now on until the session is closed, for as long as its confined
+    /// servers run.
+    pub(crate) fn watch_servers(&self, watch: ServerWatch) {
+        self.tracker.spawn(watch.run(self.servers.stopped()));
+    }
+
+    /// Whether a running command or call checks the protected paths at its end.
+    pub(super) fn is_checking(&self) -> bool {
+        lock(&self.watches).values().any(|it| it.has_snapshot && !it.checked.is_cancelled())
+    }
+
     /// Waits for the last check and removes the temporary folder. All commands must have ended.
     pub async fn close(&self) {
+        self.servers.stop();
         self.tracker.close();
         self.tracker.wait().await;
         let temp = lock(&self.temp).take();
@@ -311,6 +343,7 @@ impl GuardedCall {
         let found = new.into_iter().chain(changed.filter(|_| restores));
         let reports = found.map(|(changes, restores)| {
             tracing::warn!(?changes, "protected paths were changed during a call");
+            self.env.guard.servers.note_told(&changes.paths);
             changes.message_about(
                 "the server, or another program during the call,",
                 CALL_HINT,

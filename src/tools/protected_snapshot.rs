@@ -38,6 +38,8 @@ pub(super) struct ProtectedChanges {
     pub(super) not_restored: Vec<String>,
     /// The folder with what was written, if anything was quarantined.
     pub(super) quarantine: Option<PathBuf>,
+    /// The paths of these changes.
+    pub(super) paths: Vec<PathBuf>,
 }
 
 impl ProtectedSnapshot {
@@ -78,6 +80,17 @@ impl ProtectedSnapshot {
         quarantine: &Path,
         restores: bool,
     ) -> Option<ProtectedChanges> {
+        self.check_if(allowed, quarantine, restores, &|_| true)
+    }
+
+    /// The same, but only for the changed paths for which `is_suspect` holds.
+    pub(super) fn check_if(
+        &self,
+        allowed: &[PathBuf],
+        quarantine: &Path,
+        restores: bool,
+        is_suspect: &dyn Fn(&Path) -> bool,
+    ) -> Option<ProtectedChanges> {
         let mut scan = ProtectedScan::default();
         // These paths may not be among the protected ones any more, for example if a folder became
         // a link.
@@ -98,7 +111,10 @@ impl ProtectedSnapshot {
         }
         // A folder above an allowed path may have been created on the way to it.
         let changed = |path: &&PathBuf| {
-            !is_allowed(path) && !self.is_unknown(path) && self.is_changed(path, now.get(*path))
+            !is_allowed(path)
+                && !self.is_unknown(path)
+                && self.is_changed(path, now.get(*path))
+                && is_suspect(path)
         };
         let mut paths: Vec<_> = self.entries.keys().chain(now.keys()).collect();
         paths.sort();
@@ -110,6 +126,7 @@ impl ProtectedSnapshot {
         let mut quarantined = restore::Quarantine::new(quarantine);
         self.restore(&paths, &now, restores.then_some(&mut quarantined), &mut changes);
         changes.quarantine = quarantined.into_folder();
+        changes.paths = paths.into_iter().cloned().collect();
         Some(changes)
     }
 

@@ -67,14 +67,16 @@ impl FileChangeRecorder {
             return Some((prepared, FileChangeRecorder::default()));
         }
         let is_command = |it: &Effect| matches!(it, Effect::Exec(_) | Effect::Input { .. });
-        if !env.log.is_enabled() {
+        let runs_command = pass.effects().iter().any(is_command);
+        // Without a log nothing can be undone, but what a command leaves behind is checked all the same.
+        if !env.log.is_enabled() && !runs_command {
             note(ChangeIntent::default()).written().await;
             return Some((prepared, FileChangeRecorder::default()));
         }
         env.checkpoint.watch(env.files.roots());
         // This wait is bounded.
         ctx.cancel.run_until_cancelled(env.checkpoint.wait_for_late_tasks()).await;
-        if pass.effects().iter().any(is_command) {
+        if runs_command {
             let ticket = note(ChangeIntent::default());
             // A running job that gets input causes its changes because of that.
             let is_input = pass.effects().iter().any(|it| matches!(it, Effect::Input { .. }));
@@ -135,7 +137,9 @@ impl FileChangeRecorder {
             }
         };
         env.checkpoint.note_changes(&changes);
-        let warning = env.checkpoint.warning(&changes, env.files.roots());
+        let can_undo = env.log.is_enabled();
+        let warning =
+            can_undo.then(|| env.checkpoint.warning(&changes, env.files.roots())).flatten();
         outcome.content.extend(warning.map(CallContent::Text));
         changes
     }

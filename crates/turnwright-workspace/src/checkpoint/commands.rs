@@ -116,9 +116,9 @@ impl super::ChangeTracker {
             return (Vec::new(), true);
         };
         let last = lock(&self.0.inner).last_baseline.as_ref().map(|it| Arc::clone(&it.snapshot));
-        let hidden = lock(&self.0.hidden).update(last.as_deref(), &now);
-        let new = now.repositories().difference(known).cloned().collect::<BTreeSet<_>>();
-        ((&new | &hidden.found).into_iter().collect(), hidden.may_be_more)
+        let (hidden, may_be_more) = lock(&self.0.hidden).look(last.as_deref(), &now);
+        let new = (&now.repositories() | &hidden).difference(known).cloned().collect();
+        (new, may_be_more)
     }
 
     /// Determines what has changed since a snapshot. Blocks.

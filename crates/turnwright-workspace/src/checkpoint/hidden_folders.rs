@@ -40,6 +40,20 @@ impl HiddenFolders {
     ) -> NewRepositories {
         let known = earlier.map(StatSnapshot::repositories).unwrap_or_default();
         self.repositories.extend(known);
+        let (found, may_be_more) = self.look(earlier, later);
+        let new = found.difference(&self.repositories).cloned().collect();
+        self.repositories = found;
+        NewRepositories { found: new, may_be_more }
+    }
+
+    /// Adds the folders that an earlier snapshot listed and a later one does not, and finds the
+    /// repositories in all. The flag says whether for the first time not everything could be looked at.
+    /// Blocks.
+    pub(super) fn look(
+        &mut self,
+        earlier: Option<&StatSnapshot>,
+        later: &StatSnapshot,
+    ) -> (BTreeSet<PathBuf>, bool) {
         self.folders.extend(later.hidden_since(earlier));
         self.folders.retain(|it| !later.lists(it));
         let mut scan = RepositoryScan::new();
@@ -47,13 +61,8 @@ impl HiddenFolders {
             scan.scan(folder);
         }
         let RepositoryScan { found, is_complete, .. } = scan;
-        let new = NewRepositories {
-            found: found.difference(&self.repositories).cloned().collect(),
-            may_be_more: !is_complete && !self.is_incomplete,
-        };
-        self.is_incomplete = !is_complete;
-        self.repositories = found;
-        new
+        let was_incomplete = std::mem::replace(&mut self.is_incomplete, !is_complete);
+        (found, !is_complete && !was_incomplete)
     }
 
     /// The repositories that were there after the last update.

@@ -2,6 +2,7 @@
 //! and secrets, with bounded memory for output, and ended as a group on every path. Each command is
 //! a job whose task reads its output whether or not anybody waits for it.
 
+mod activity;
 mod terminal_text;
 #[cfg(target_os = "linux")]
 mod command_namespace;
@@ -42,6 +43,7 @@ use std::path::PathBuf;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::dialect::ShellDialect;
 
+pub use activity::{ActivitySample, ProgramActivity};
 pub use environment::{Environment, is_secret_name};
 pub use group::ProcessGroup;
 pub use job::{EndReason, InputError, Job, JobEnd};

@@ -233,6 +233,8 @@ impl ConfinementBuilder<'_> {
         let profile = self.profile(write, uses_ssh, &environment)?;
         let snapshot = self.may_write.then(|| {
             let repositories = self.env.checkpoint.repositories();
+            let quarantine = self.env.quarantine_folder();
+            self.env.guard.begin_ignored_search(&self.env.checkpoint, quarantine);
             self.env.guard.take_snapshot(&confinement.protected, repositories)
         });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };

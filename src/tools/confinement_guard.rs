@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::confinement::CommandConfinement;
 use super::hidden_paths::KnownFolders;
+use super::ignored_search::{IgnoredSearch, SearchPlace};
 use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use super::server_watch::{ServerWatch, WatchedServers};
 use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
@@ -47,6 +48,7 @@ pub struct ConfinementGuard {
     last_snapshot: Mutex<Option<Arc<ProtectedSnapshot>>>,
     known_folders: KnownFolders,
     pub(super) servers: WatchedServers,
+    ignored: IgnoredSearch,
     /// Whether the use of the private caches was noted.
     has_noted_caches: AtomicBool,
     tracker: TaskTracker,
@@ -61,7 +63,7 @@ const NOT_CHECKED: &str = "[protected: because of a bug it could not be checked 
                     changed. Look at them.]";
 
 /// What is told if repositories may have appeared that were not found.
-const NOT_SEARCHED: &str = "[protected: the command left folders that cannot be searched for git repositories, or too many. \
+pub(super) const NOT_SEARCHED: &str = "[protected: the command left folders that cannot be searched for git repositories, or too many. \
                             Do not run git in folders that are new before you have looked at them.]";
 
 /// Searching for new repositories takes at most one part in this many of a background command's time.
@@ -148,7 +150,10 @@ impl ConfinementGuard {
         });
         match confinement.snapshot {
             Some(snapshot) => {
-                let check = ProtectedCheck { watch: Arc::clone(&watch), snapshot, quarantine };
+                let search = self.search_place(checkpoint, quarantine.clone());
+                let ignored = (self.ignored.clone(), search);
+                let check =
+                    ProtectedCheck { watch: Arc::clone(&watch), snapshot, quarantine, ignored };
                 self.tracker.spawn(check.run(Arc::clone(job), checkpoint.clone()));
             }
             None => watch.checked.cancel(),
@@ -235,27 +240,47 @@ impl ConfinementGuard {
             Some(format!("{job}: {report}\n"))
         });
         let servers = self.servers.take_report().map(|it| format!("{it}\n"));
-        let text: String = reports.chain(servers).collect();
+        let text: String = reports.chain(servers).chain(self.ignored.take_report()).collect();
         (!text.is_empty()).then_some(text)
     }
 
-    /// Checks repositories that have appeared during a confined call: takes away what git would run.
+    /// Checks repositories, and files in subfolders, that have appeared during a confined call: takes away
+    /// what other programs would run.
     /// Returns the report for the model and the user. Blocks: not for the runtime's thread.
     /// `may_be_more` says that not all folders could be searched for them.
     pub(crate) fn check_repositories(
+        &self,
         (new, may_be_more): (Vec<PathBuf>, bool),
         allowed: &[PathBuf],
         quarantine: &Path,
     ) -> Option<String> {
-        let changes = ProtectedSnapshot::without_repositories(new).check(allowed, quarantine, true);
+        let reference = lock(&self.last_snapshot).clone();
+        let new = ProtectedSnapshot::without_repositories(new, reference);
+        let allowed = [allowed, &self.servers.allowed_now()].concat();
+        let changes = new.check(&allowed, quarantine, true);
         let report = changes.map(|changes| {
-            tracing::warn!(?changes, "a command made a repository that starts programs");
+            tracing::warn!(?changes, "a command made what starts programs");
             changes.message(true)
         });
         match (report, may_be_more.then(|| NOT_SEARCHED.to_owned())) {
             (Some(report), Some(more)) => Some(format!("{report}\n{more}")),
             (report, more) => report.or(more),
         }
+    }
+
+    /// Searches the ignored folders for repositories, beside the calls.
+    pub(super) fn search_ignored(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) {
+        self.ignored.request(self.search_place(checkpoint, quarantine));
+    }
+
+    /// Notes the repositories in ignored folders before the first command.
+    pub(super) fn begin_ignored_search(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) {
+        self.ignored.begin(self.search_place(checkpoint, quarantine));
+    }
+
+    fn search_place(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) -> SearchPlace {
+        let (checkpoint, tracker) = (checkpoint.clone(), self.tracker.clone());
+        SearchPlace { checkpoint, quarantine, tracker, stop: self.servers.stopped() }
     }
 
     /// Watches the protected paths from now on until the session is closed, for as long as its confined
@@ -365,6 +390,7 @@ struct ProtectedCheck {
     watch: Arc<CommandWatch>,
     snapshot: Arc<ProtectedSnapshot>,
     quarantine: PathBuf,
+    ignored: (IgnoredSearch, SearchPlace),
 }
 
 impl ProtectedCheck {
@@ -394,6 +420,7 @@ impl ProtectedCheck {
             return;
         }
         if let Some(checkpoint) = searched {
+            self.ignored.0.request(self.ignored.1.clone());
             self.check_repositories(checkpoint, true);
         }
         if let Some(changes) = self.check(true).filter(|it| !it.restored.is_empty()) {
@@ -406,6 +433,9 @@ impl ProtectedCheck {
         if let Some(changes) = self.check(restores) {
             self.tell(&changes, restores);
         }
+        if restores {
+            self.ignored.0.request(self.ignored.1.clone());
+        }
         // Those that a command makes before its call returns are found with the changes of the call.
         if self.watch.is_in_background.load(Ordering::Relaxed) {
             self.check_repositories(checkpoint, restores);
@@ -416,7 +446,8 @@ impl ProtectedCheck {
     fn check_repositories(&self, checkpoint: &ChangeTracker, restores: bool) {
         let (new, may_be_more) = checkpoint.find_new_repositories(self.snapshot.repositories());
         let allowed = lock(&self.watch.allowed).clone();
-        let snapshot = ProtectedSnapshot::without_repositories(new);
+        let reference = Some(Arc::clone(&self.snapshot));
+        let snapshot = ProtectedSnapshot::without_repositories(new, reference);
         if let Some(changes) = snapshot.check(&allowed, &self.quarantine, restores) {
             self.tell(&changes, restores);
         }

@@ -23,6 +23,7 @@ mod grep;
 mod confinement_guard;
 mod hard_links;
 mod helper_set;
+mod ignored_search;
 mod history;
 mod list_dir;
 mod live_output;

@@ -27,6 +27,8 @@ pub(super) struct ProtectedSnapshot {
     entries: BTreeMap<PathBuf, SnapshotEntry>,
     /// Folders with more entries than the scan visits.
     overfull: Vec<PathBuf>,
+    /// An earlier snapshot: what it knows may have been moved.
+    reference: Option<Arc<ProtectedSnapshot>>,
 }
 
 /// The changes that were made to protected paths.
@@ -58,17 +60,41 @@ impl ProtectedSnapshot {
             repositories,
             entries: scan.entries,
             overfull: scan.overfull,
+            reference: None,
         }
     }
 
-    /// The snapshot from before these repositories appeared.
-    pub(super) fn without_repositories(new: Vec<PathBuf>) -> ProtectedSnapshot {
+    /// The snapshot from before these repositories appeared, or files in subfolders that programs obey.
+    pub(super) fn without_repositories(
+        new: Vec<PathBuf>,
+        reference: Option<Arc<ProtectedSnapshot>>,
+    ) -> ProtectedSnapshot {
         ProtectedSnapshot {
             protected: ProtectedPaths::default(),
             repositories: Arc::new(new.into_iter().collect()),
             entries: BTreeMap::new(),
             overfull: Vec::new(),
+            reference,
         }
+    }
+
+    /// Whether this is a file in a subfolder that programs obey. Without it less is run, and where it is
+    /// moved to it says the same.
+    fn is_in_subfolder(&self, path: &Path) -> bool {
+        !path.ends_with(".git") && self.repositories.contains(path)
+    }
+
+    /// Whether a file with this name and content was there before.
+    fn was_moved(&self, path: &Path, length: u64) -> bool {
+        let known = self.reference.as_deref().unwrap_or(self).entries.iter();
+        let same = known.filter_map(|(known, entry)| match entry {
+            SnapshotEntry::File(_, content) => {
+                content.as_ref().filter(|_| known.file_name() == path.file_name())
+            }
+            _ => None,
+        });
+        let same: Vec<_> = same.filter(|it| it.len() as u64 == length).collect();
+        !same.is_empty() && read(path, length).is_some_and(|it| same.contains(&&it))
     }
 
     /// Finds what has changed, except under `allowed`. If `restores` is set, moves what was written
@@ -221,7 +247,10 @@ impl ProtectedSnapshot {
             (_, Some(SnapshotEntry::File(new, _))) if name == "git-rebase-todo" => {
                 read(path, new.length).is_none_or(|it| runs_programs(&it))
             }
-            (Some(_), None) if name == "git-rebase-todo" => false,
+            (Some(_), None) if name == "git-rebase-todo" || self.is_in_subfolder(path) => false,
+            (None, Some(SnapshotEntry::File(new, _))) if self.is_in_subfolder(path) => {
+                !self.was_moved(path, new.length)
+            }
             (Some(SnapshotEntry::File(old, _)), Some(SnapshotEntry::File(new, _)))
                 if old == new =>
             {

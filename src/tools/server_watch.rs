@@ -47,6 +47,13 @@ impl WatchedServers {
         allowed.drain(..more);
     }
 
+    /// The paths that others may change now.
+    pub(super) fn allowed_now(&self) -> Vec<PathBuf> {
+        let now = SystemTime::now();
+        let allowed = self.allowed.lock();
+        allowed.iter().filter(|it| it.1.has(now)).map(|it| it.0.clone()).collect()
+    }
+
     /// Notes that a command without a sandbox runs: what changes meanwhile may be its work.
     pub(super) fn note_unconfined_command(&self) {
         self.unconfined_command.store(true, Ordering::Relaxed);
@@ -149,7 +156,7 @@ impl ServerWatch {
     /// Looks at the places as they are before a server starts. Blocks: not for the runtime's thread.
     pub(crate) fn begin(env: &Arc<ToolEnv>) -> ServerWatch {
         let begin = SystemTime::now();
-        env.checkpoint.watch(env.files.roots());
+        env.watch_files();
         let (repositories, _) = env.checkpoint.find_new_repositories(&BTreeSet::new());
         let repositories: BTreeSet<_> = repositories.into_iter().collect();
         let known = Arc::new(repositories.clone());
@@ -238,8 +245,9 @@ impl ServerWatch {
     }
 
     fn check_repositories(&self) {
+        self.env.guard.search_ignored(&self.env.checkpoint, self.env.quarantine_folder());
         let (new, _) = self.env.checkpoint.find_new_repositories(&self.repositories);
-        let new = ProtectedSnapshot::without_repositories(new);
+        let new = ProtectedSnapshot::without_repositories(new, Some(Arc::clone(&self.snapshot)));
         let quarantine = self.env.quarantine_folder();
         let changes = new.check_if(&[], &quarantine, true, &|it| self.is_suspect(it));
         self.tell(changes, true);
@@ -268,7 +276,7 @@ impl ServerWatch {
 
 /// When what is at a path has changed, was renamed or came there. Programs cannot set this time.
 #[cfg(unix)]
-fn changed_at(path: &Path) -> Option<SystemTime> {
+pub(super) fn changed_at(path: &Path) -> Option<SystemTime> {
     use std::os::unix::fs::MetadataExt;
     let found = std::fs::symlink_metadata(path).ok()?;
     let (seconds, nanos) = (found.ctime(), found.ctime_nsec());
@@ -277,7 +285,7 @@ fn changed_at(path: &Path) -> Option<SystemTime> {
 }
 
 #[cfg(not(unix))]
-fn changed_at(path: &Path) -> Option<SystemTime> {
+pub(super) fn changed_at(path: &Path) -> Option<SystemTime> {
     std::fs::symlink_metadata(path).and_then(|it| it.modified()).ok()
 }
 

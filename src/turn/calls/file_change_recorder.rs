@@ -73,7 +73,7 @@ impl FileChangeRecorder {
             note(ChangeIntent::default()).written().await;
             return Some((prepared, FileChangeRecorder::default()));
         }
-        env.checkpoint.watch(env.files.roots());
+        env.watch_files();
         // This wait is bounded.
         ctx.cancel.run_until_cancelled(env.checkpoint.wait_for_late_tasks()).await;
         if runs_command {
@@ -87,6 +87,7 @@ impl FileChangeRecorder {
                 Confinement::Sandboxed { extra_writable, .. } => Some(RepositoryCheck {
                     allowed: extra_writable.clone(),
                     quarantine: env.quarantine_folder(),
+                    guard: Arc::clone(&env.guard),
                     client: Arc::clone(&env.client),
                 }),
                 Confinement::Unconfined => None,
@@ -150,6 +151,7 @@ struct RepositoryCheck {
     /// Where the command may write beyond its sandbox.
     allowed: Vec<PathBuf>,
     quarantine: PathBuf,
+    guard: Arc<ConfinementGuard>,
     client: Arc<dyn Client>,
 }
 
@@ -157,7 +159,7 @@ impl RepositoryCheck {
     /// Takes away what git would run in them. Returns the report for the model and the user. Blocks.
     fn run(&self, changes: &CallChanges) -> Option<String> {
         let new = (changes.new_repositories.clone(), changes.may_have_more_repositories);
-        ConfinementGuard::check_repositories(new, &self.allowed, &self.quarantine)
+        self.guard.check_repositories(new, &self.allowed, &self.quarantine)
     }
 }
 

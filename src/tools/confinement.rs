@@ -34,6 +34,8 @@ pub struct ConfinementSettings {
     /// Where package runners keep the programs that they download. Created when one is about to
     /// download.
     pub download_caches: Vec<PathBuf>,
+    /// How many bytes of memory a command may hold.
+    pub memory: Option<u64>,
     /// Paths that commands may not read.
     pub hidden: Vec<PathBuf>,
     /// If set, the only paths that commands may read.

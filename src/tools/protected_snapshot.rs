@@ -563,7 +563,7 @@ mod tests {
         ];
         let new = ["new/.git", "trap/.git", "link/.git", "bare", "bad", "hooked/.git"];
         let new = new.map(|it| disk.ws.join(it));
-        let snapshot = ProtectedSnapshot::without_repositories(new.into());
+        let snapshot = ProtectedSnapshot::without_repositories(new.into(), None);
         let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
         assert_eq!(changes.restored.len(), traps.len(), "{changes:?}");
         assert!(traps.iter().all(|it| !it.exists()) && good.iter().all(|it| it.exists()));
@@ -573,7 +573,7 @@ mod tests {
     fn more_repositories_than_can_be_checked_are_told() {
         let disk = TestProject::new();
         let new = (0..3_000).map(|it| disk.ws.join(format!("{it}/.git"))).collect();
-        let changes = ProtectedSnapshot::without_repositories(new);
+        let changes = ProtectedSnapshot::without_repositories(new, None);
         let text = changes.check(&[], &disk.quarantine, true).unwrap().message(true);
         assert!(text.contains("too many entries to check"), "{text}");
     }

@@ -127,10 +127,12 @@ fn repositories_deep_in_ignored_folders_are_found_beside_the_calls() {
     assert_eq!(agent.turn("go"), "end_turn");
     let trap = agent.path("node_modules/a/b/.git/config");
     eventually("the trap is gone", || !trap.exists());
-    agent.model().push(says("Ok.")).unwrap();
-    assert_eq!(agent.turn("and?"), "end_turn");
-    let last = agent.model().requests().len() - 1;
-    let told = agent.model_request(last)["messages"].to_string();
-    assert!(told.contains("node_modules/a/b/.git/config"), "{told}");
+    eventually("the model is told", || {
+        agent.model().push(says("Ok.")).unwrap();
+        assert_eq!(agent.turn("and?"), "end_turn");
+        let last = agent.model().requests().len() - 1;
+        let told = agent.model_request(last)["messages"].to_string();
+        told.contains("node_modules/a/b/.git/config")
+    });
     assert!(agent.path("node_modules/own/lib/.git/config").exists());
 }

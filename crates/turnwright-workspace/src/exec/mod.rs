@@ -21,6 +21,7 @@ mod launcher_link;
 mod launcher_listener;
 #[cfg(unix)]
 mod members;
+mod memory_limit;
 mod output;
 mod piped;
 mod output_file;
@@ -52,6 +53,7 @@ pub use jobs::{JobSlot, Jobs, TooManyJobs};
 pub use launch::{AgentAddress, DisplayTask, LaunchError, LaunchSource, LaunchSpec, launch};
 #[cfg(unix)]
 pub use launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
+pub use memory_limit::{MemoryMeter, default_memory_limit};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
 pub use piped::{PipedProcess, PipedProgram, ProcessPipes};
 pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};

@@ -20,6 +20,7 @@ use turnwright_policy::permission::{
 };
 use turnwright_sandbox::Network;
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_workspace::exec::default_memory_limit;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::helper_types::HelperType;
 use turnwright_workspace::real_path;
@@ -269,6 +270,7 @@ pub(super) fn command_confinement(
         caches: settings.caches,
         private_caches: project_folder(&config.paths.state, project).join("caches"),
         download_caches: settings.package_runner_caches,
+        memory: settings.memory_mb.map(|it| it << 20).or_else(default_memory_limit),
         hidden: hide,
         read_only: vec![config.paths.config.clone(), config.paths.state.clone()],
         readable: settings.strict_reads.then(Vec::new),

@@ -34,6 +34,8 @@ pub struct ConfinementSettings {
     /// Where package runners keep the programs that they download. Created when one is about to
     /// download.
     pub download_caches: Vec<PathBuf>,
+    /// How many bytes of memory a command may hold.
+    pub memory: Option<u64>,
     /// Paths that commands may not read.
     pub hidden: Vec<PathBuf>,
     /// If set, the only paths that commands may read.
@@ -217,6 +219,8 @@ impl ConfinementBuilder<'_> {
         let profile = self.profile(write, uses_ssh, &environment)?;
         let snapshot = self.may_write.then(|| {
             let repositories = self.env.checkpoint.repositories();
+            let quarantine = self.env.quarantine_folder();
+            self.env.guard.begin_ignored_search(&self.env.checkpoint, quarantine);
             self.env.guard.take_snapshot(&confinement.protected, repositories)
         });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };

@@ -206,7 +206,7 @@ fn only_colours_that_the_terminal_chooses_are_used() {
     terminal.wait_for("error: ");
     terminal.wait_for("> ");
     terminal.type_in("\u{4}");
-    let (_, shown) = terminal.end("");
+    let (_, shown) = terminal.wait_for_end("");
     let used = style_parameters(&shown);
     let expected = ["0", "1", "2", "3", "31", "32", "36", "4"].map(str::to_owned);
     assert_eq!(used, BTreeSet::from(expected), "{shown}");

@@ -305,7 +305,7 @@ impl ProtectedChanges {
         match done {
             Ok(()) => self.restored.push(format!("{verb} {path}")),
             Err(error) => {
-                self.not_restored.push(format!("{verb} {path} ({})", io_error_text(&error)))
+                self.not_restored.push(format!("{verb} {path} ({})", io_error_text(&error)));
             }
         }
     }

@@ -260,7 +260,11 @@ async fn begin<'a>(
 ) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), ToolRefusal> {
     let slot = ctx.env.jobs.admit(&spec.command).map_err(|it| it.to_string())?;
     match ctx.cancel.run_until_cancelled(live_output::start(spec, ctx)).await {
-        Some(Ok((started, live))) => Ok((slot.run(started, spec.temp_folder()), live)),
+        Some(Ok((started, live))) => {
+            let job = slot.run(started, spec.temp_folder());
+            live.connect(&job);
+            Ok((job, live))
+        }
         Some(Err(refusal)) => Err(refusal),
         None => Err(ToolRefusal::cancelled("Cancelled by the user.")),
     }
@@ -327,7 +331,7 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
     let (ok, how) = match &end.reason {
         _ if cancelled => (false, "cancelled by the user".to_owned()),
         EndReason::Exited(exit) => (exit.is_success(), exit.to_string()),
-        EndReason::Stopped => (false, "stopped".to_owned()),
+        EndReason::Stopped | EndReason::StoppedByUser => (false, end.reason.to_string()),
         EndReason::TimedOut => {
             let minutes = end.duration.as_secs() / 60;
             (false, format!("stopped after {minutes} min, the longest that a command may run"))

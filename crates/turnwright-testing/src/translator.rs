@@ -138,6 +138,12 @@ impl Translator {
             "user_message" | "terminal_update" | "terminal_output_chunk" => return Vec::new(),
             "tool_call_update" => {
                 rebuild_diffs(update);
+                if update["status"] == "cancelled" {
+                    update["status"] = "failed".into();
+                }
+                if let Some(fields) = update.as_object_mut() {
+                    fields.remove("capabilities");
+                }
                 let call = format!("{} {session}", update["toolCallId"]);
                 if self.cards.insert(call) {
                     update["sessionUpdate"] = "tool_call".into();

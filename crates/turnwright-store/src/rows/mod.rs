@@ -148,6 +148,7 @@ pub(super) fn finish_call(
         view: outcome.view.clone(),
         content: outcome.content.clone(),
         raw: outcome.raw_output.clone(),
+        cancelled: outcome.is_cancelled,
     };
     let card = pack(connection, session, serde_json::to_value(card)?, BlobFormat::Compressed)?;
     let status = if outcome.is_success { CallStatus::Success } else { CallStatus::Error };

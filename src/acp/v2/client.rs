@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::encode::{self, CancelNews};
+use super::previews::ShownPreviews;
 use super::prompts::{PromptLedger, send_state};
 use crate::acp::client::permission_answer;
 use crate::acp::user_question;
@@ -47,6 +48,7 @@ pub(super) struct AcpClientV2 {
     /// The calls that the client was told it can cancel.
     // Held only to look something up.
     cancellable: Mutex<HashSet<CallId>>,
+    previews: ShownPreviews,
     /// One permit: the user is shown one question at a time, of whatever kind.
     question_slot: Semaphore,
 }
@@ -77,6 +79,7 @@ impl AcpClientV2 {
             running: AtomicU64::new(0),
             commands: Mutex::default(),
             cancellable: Mutex::default(),
+            previews: ShownPreviews::default(),
             question_slot: Semaphore::new(1),
         }
     }
@@ -121,7 +124,7 @@ impl AcpClientV2 {
     }
 
     /// Sends an update of a card, after that of the terminal that it shows.
-    fn update_call(&self, update: CallUpdate) {
+    fn update_call(&self, mut update: CallUpdate) {
         let is_command = self.commands.lock().contains_key(&update.id);
         if is_command {
             self.note_command(&update.id, update.raw_input.as_ref());
@@ -139,7 +142,15 @@ impl AcpClientV2 {
             // Nothing else of the card changes together with its terminal's output.
             return self.update_terminal(&update.id, delta);
         }
+        let call = update.id.clone();
+        let more = self.previews.take_more(&mut update);
         encode::send_call_update(self.peer.outbox(), &self.session, update, cancel);
+        if let Some(content) = more {
+            self.send(&json!({
+                "sessionUpdate": "tool_call_content_chunk", "toolCallId": call.as_str(),
+                "content": content,
+            }));
+        }
     }
 
     /// What an update says about cancelling the call: that it can be done from now on, or no longer.

@@ -8,6 +8,7 @@ mod diffs;
 mod dispatch;
 mod encode;
 mod initialize;
+mod previews;
 mod prompts;
 mod sessions;
 mod wire;

@@ -49,7 +49,7 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
         Update::AgentThought { message, text } => {
             SessionUpdate::AgentThoughtChunk(chunk(text).message_id(message_id(&message)))
         }
-        Update::ToolCall { id, name, view, raw_input } => {
+        Update::ToolCall { id, name, view, raw_input, .. } => {
             let call = new_call(id.to_arc(), name, view, caps, cwd);
             SessionUpdate::ToolCall(call.raw_input(raw_input))
         }
@@ -67,6 +67,8 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
         }
         // Version 1 says so with the answer to the prompt.
         Update::TurnBegan(_) | Update::UserMessage { .. } => return None,
+        // The terminals of version 1 end with their cards.
+        Update::TerminalEnded { .. } => return None,
         Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),
         Update::ContextUsage { used, size, cached, cost } => {
             let meta = (cached > 0).then(|| meta([("turnwright/cachedTokens", cached.into())]));
@@ -294,7 +296,7 @@ fn status(status: ToolCallStatus) -> schema::ToolCallStatus {
         ToolCallStatus::Pending => schema::ToolCallStatus::Pending,
         ToolCallStatus::InProgress => schema::ToolCallStatus::InProgress,
         ToolCallStatus::Completed => schema::ToolCallStatus::Completed,
-        ToolCallStatus::Failed => schema::ToolCallStatus::Failed,
+        ToolCallStatus::Failed | ToolCallStatus::Cancelled => schema::ToolCallStatus::Failed,
     }
 }
 

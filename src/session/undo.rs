@@ -133,6 +133,7 @@ impl UndoContext {
             name: card.name.into(),
             view: card.view.clone(),
             raw_input: Some(card.arguments.clone()),
+            can_cancel: false,
         });
         let under_way = CallUpdate::new(card.id.clone(), ToolCallStatus::InProgress);
         tell(Update::CallUpdate(Box::new(under_way)));

@@ -263,7 +263,9 @@ async fn begin<'a>(
         Some(Ok((started, live))) => {
             // What was allowed to run without the sandbox is the user's own affair.
             let memory = spec.sandbox.as_ref().and(ctx.env.confinement.memory);
-            Ok((slot.run(started, spec.temp_folder(), memory), live))
+            let job = slot.run(started, spec.temp_folder(), memory);
+            live.connect(&job);
+            Ok((job, live))
         }
         Some(Err(refusal)) => Err(refusal),
         None => Err(ToolRefusal::cancelled("Cancelled by the user.")),
@@ -331,7 +333,7 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
     let (ok, how) = match &end.reason {
         _ if cancelled => (false, "cancelled by the user".to_owned()),
         EndReason::Exited(exit) => (exit.is_success(), exit.to_string()),
-        EndReason::Stopped => (false, "stopped".to_owned()),
+        EndReason::Stopped | EndReason::StoppedByUser => (false, end.reason.to_string()),
         EndReason::TimedOut => {
             let minutes = end.duration.as_secs() / 60;
             (false, format!("stopped after {minutes} min, the longest that a command may run"))

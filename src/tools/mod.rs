@@ -30,6 +30,7 @@ mod live_output;
 mod project_context;
 mod memory;
 mod move_path;
+mod open_terminals;
 mod outcome_json;
 mod plan;
 mod private_caches;
@@ -228,8 +229,10 @@ pub struct ToolCtx {
     /// The environment of the session.
     pub env: Arc<ToolEnv>,
     pub call: CallId,
-    /// Cancelled together with the turn. A tool with side effects stops them before it returns.
+    /// Cancelled together with the turn, or alone. A tool with side effects stops them before it returns.
     pub cancel: CancellationToken,
+    /// The turn of the session that the call belongs to, also if a helper has made it.
+    pub turn: CancellationToken,
     /// Runs helpers, if the call may start any.
     pub helpers: Option<Arc<dyn HelperRunner>>,
 }
@@ -270,10 +273,15 @@ impl ToolOutcome {
         }
     }
 
+    /// Adds a line for the model.
+    pub(crate) fn add_line(&mut self, line: &str) {
+        self.text.push_str(if self.text.ends_with('\n') { "" } else { "\n" });
+        self.text.push_str(line);
+    }
+
     /// Adds a line for the model and the user.
     pub fn append_note(&mut self, note: String) {
-        self.text.push_str(if self.text.ends_with('\n') { "" } else { "\n" });
-        self.text.push_str(&note);
+        self.add_line(&note);
         self.content.push(CallContent::Text(note));
     }
 }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::confinement::ConfinementSettings;
 use super::confinement_guard::ConfinementGuard;
 use super::helper_set::HelperSet;
+use super::open_terminals::OpenTerminals;
 use crate::recording::Recording;
 use turnwright_policy::permission::{AuditLog, ProtectedPaths, SharedMode};
 use turnwright_store::SessionLog;
@@ -60,6 +61,8 @@ pub struct ToolEnv {
     pub command_environment: Environment,
     /// The commands of the session that were started and not forgotten.
     pub jobs: Jobs,
+    /// The terminals that the client draws.
+    pub(crate) terminals: OpenTerminals,
     /// The client of the session.
     pub client: Arc<dyn Client>,
     /// How the client shows the output of running commands.
@@ -106,6 +109,7 @@ impl ToolEnv {
             files,
             command_environment,
             jobs,
+            terminals: OpenTerminals::default(),
             client,
             display,
             shared,

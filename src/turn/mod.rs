@@ -54,6 +54,7 @@ use room::make_room::RoomState;
 pub(crate) use answer::failures::{leave_out_images, stopped_note};
 pub(crate) use cache_guard::CacheGuard;
 pub(crate) use calls::admission_queue::AdmissionQueue;
+pub(crate) use calls::cancellable_calls::CancellableCalls;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use calls::standalone::StandaloneCalls;
 pub(crate) use checks::{Check, SharedChecks};
@@ -75,6 +76,8 @@ pub(crate) use steering::SteeringQueue;
 pub(crate) struct Turn {
     services: TurnServices,
     cancel: CancellationToken,
+    /// The turn of the session, which differs from `cancel` in a helper that a call waits for.
+    session_turn: CancellationToken,
     history: History,
     runner: CallRunner,
     budget: TurnBudget,
@@ -164,12 +167,13 @@ impl Turn {
         grants: Arc<Mutex<Grants>>,
         prompt: UserMessage,
         cancel: CancellationToken,
+        session_turn: CancellationToken,
     ) -> Turn {
         let limits = services.limits;
         let turn = Turn::with_grants(services, history, grants, prompt, cancel);
         // What is limited besides its requests is used up together with the session.
         let meter = SpendingMeter::new(limits, &History::default());
-        Turn { is_helper: true, meter, ..turn }
+        Turn { is_helper: true, session_turn, meter, ..turn }
     }
 
     fn with_grants(
@@ -186,7 +190,11 @@ impl Turn {
         let mut limits = services.limits;
         limits.set("turn_requests", f64::from(services.max_requests));
         let meter = SpendingMeter::new(limits, &history);
-        let cards = OpenCards::new(Arc::clone(services.client()), services.log().clone());
+        let cards = OpenCards::new(
+            Arc::clone(services.client()),
+            services.log().clone(),
+            services.cancellable.clone(),
+        );
         services.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
         let runner = CallRunner::new(
             Arc::clone(&services.env),
@@ -198,6 +206,7 @@ impl Turn {
         );
         Turn {
             services,
+            session_turn: cancel.clone(),
             cancel,
             history,
             runner,

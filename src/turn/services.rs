@@ -13,8 +13,8 @@ use turnwright_types::update::{PromptKey, Update};
 
 use super::steering::JoinedMessage;
 use super::{
-    AdmissionQueue, AnnouncedMode, CacheGuard, FolderInstructions, ModelFinder, SharedChecks,
-    SharedModelSelection, SharedRules, SharedSpending, SpendingLimits,
+    AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
+    SharedChecks, SharedModelSelection, SharedRules, SharedSpending, SpendingLimits,
 };
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
@@ -49,6 +49,8 @@ pub(crate) struct TurnServices {
     pub spending: SharedSpending,
     /// The calls that wait or run, also those of helpers.
     pub queue: AdmissionQueue,
+    /// The calls that the user can cancel one by one; those of helpers are not shown as calls.
+    pub cancellable: CancellableCalls,
     /// Finds the models of helpers.
     pub models: ModelFinder,
     /// Whether the user was told that the server truncates prompts.

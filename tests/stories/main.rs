@@ -88,5 +88,6 @@ mod turn;
 mod undo;
 mod usage;
 mod v2;
+mod v2_cancel;
 mod web_fetch;
 mod write_file;

@@ -303,6 +303,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
         turn: row.get(1)?,
         outcome: CallOutcome {
             is_success: status == CallStatus::Success,
+            is_cancelled: card.cancelled,
             tool: tool.clone(),
             text: result,
             images: card.images,

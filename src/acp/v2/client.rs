@@ -1,6 +1,6 @@
 //! The client of a session in version 2: updates, the session's state, and questions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,22 +12,22 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::encode;
+use super::encode::{self, CancelNews};
+use super::previews::ShownPreviews;
 use super::prompts::{PromptLedger, send_state};
 use crate::acp::client::permission_answer;
 use crate::acp::user_question;
 use crate::acp::wire::schema;
 use turnwright_rpc::Peer;
 use turnwright_types::client::{
-    Client, FormOutcome, PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
+    Client, FormOutcome, PermissionAnswer, PermissionRequest, ServerForm, TerminalExit,
+    UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, escape_hidden};
 use turnwright_types::ids::{CallId, SessionId, TerminalId};
 use turnwright_types::message::PromptPart;
 use turnwright_types::redact;
-use turnwright_types::update::{
-    COMMAND_TOOL, CallUpdate, PromptKey, TerminalDelta, ToolCallStatus, Update,
-};
+use turnwright_types::update::{COMMAND_TOOL, CallUpdate, PromptKey, TerminalDelta, Update};
 
 /// The user may be away for a long time; a day is as good as no limit.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -45,6 +45,10 @@ pub(super) struct AcpClientV2 {
     /// The commands whose cards are not final.
     // Held only to look something up.
     commands: Mutex<HashMap<CallId, ShownCommand>>,
+    /// The calls that the client was told it can cancel.
+    // Held only to look something up.
+    cancellable: Mutex<HashSet<CallId>>,
+    previews: ShownPreviews,
     /// One permit: the user is shown one question at a time, of whatever kind.
     question_slot: Semaphore,
 }
@@ -74,6 +78,8 @@ impl AcpClientV2 {
             prompts,
             running_prompt: AtomicU64::new(0),
             commands: Mutex::default(),
+            cancellable: Mutex::default(),
+            previews: ShownPreviews::default(),
             question_slot: Semaphore::new(1),
         }
     }
@@ -118,7 +124,7 @@ impl AcpClientV2 {
     }
 
     /// Sends an update of a card, after that of the terminal that it shows.
-    fn update_call(&self, update: CallUpdate) {
+    fn update_call(&self, mut update: CallUpdate) {
         let is_command = self.commands.lock().contains_key(&update.id);
         if is_command {
             self.note_command(&update.id, update.raw_input.as_ref());
@@ -128,14 +134,36 @@ impl AcpClientV2 {
                 self.announce_terminal(&update.id, terminal);
             }
         }
-        if matches!(update.status, ToolCallStatus::Completed | ToolCallStatus::Failed) {
+        let cancel = self.note_cancel(&update);
+        if update.status.is_final() {
             self.commands.lock().remove(&update.id);
         }
         if let Some(delta) = &update.terminal {
             // Nothing else of the card changes together with its terminal's output.
             return self.update_terminal(&update.id, delta);
         }
-        encode::send_call_update(self.peer.outbox(), &self.session, update);
+        let call = update.id.clone();
+        let more = self.previews.take_more(&mut update);
+        encode::send_call_update(self.peer.outbox(), &self.session, update, cancel);
+        if let Some(content) = more {
+            self.send(&json!({
+                "sessionUpdate": "tool_call_content_chunk", "toolCallId": call.as_str(),
+                "content": content,
+            }));
+        }
+    }
+
+    /// What an update says about cancelling the call: that it can be done from now on, or no longer.
+    fn note_cancel(&self, update: &CallUpdate) -> CancelNews {
+        if update.status.is_final() {
+            let was_offered = self.cancellable.lock().remove(&update.id);
+            return if was_offered { CancelNews::Withdrawn } else { CancelNews::None };
+        }
+        if !update.can_cancel {
+            return CancelNews::None;
+        }
+        self.cancellable.lock().insert(update.id.clone());
+        CancelNews::Offered
     }
 
     fn announce_terminal(&self, call: &CallId, terminal: &TerminalId) {
@@ -144,6 +172,7 @@ impl AcpClientV2 {
         command.has_terminal = true;
         let mut update = json!({
             "sessionUpdate": "terminal_update", "terminalId": terminal.to_arc().as_ref(),
+            "capabilities": { "cancel": {} },
         });
         if let Some(line) = &command.line {
             update["command"] = escape_hidden(line).into();
@@ -165,11 +194,15 @@ impl AcpClientV2 {
             }));
         }
         if let Some(exit) = delta.exit.as_ref().filter(|_| !delta.goes_on) {
-            self.send(&json!({
-                "sessionUpdate": "terminal_update", "terminalId": call.as_str(),
-                "exitStatus": { "exitCode": exit.code, "signal": exit.signal },
-            }));
+            self.end_terminal(call, exit);
         }
+    }
+
+    fn end_terminal(&self, call: &CallId, exit: &TerminalExit) {
+        self.send(&json!({
+            "sessionUpdate": "terminal_update", "terminalId": call.as_str(),
+            "exitStatus": { "exitCode": exit.code, "signal": exit.signal }, "capabilities": null,
+        }));
     }
 }
 
@@ -202,14 +235,19 @@ impl Client for AcpClientV2 {
                     prompt.unwrap_or_else(|| self.running_prompt.load(Ordering::Relaxed));
                 self.prompts.answer(prompt, &message);
             }
-            Update::ToolCall { ref id, ref name, ref raw_input, .. } => {
+            Update::ToolCall { ref id, ref name, ref raw_input, can_cancel, .. } => {
                 if name == COMMAND_TOOL {
                     self.commands.lock().entry(id.clone()).or_default();
                     self.note_command(id, raw_input.as_ref());
                 }
-                encode::send_new_call(self.peer.outbox(), &self.session, update);
+                if can_cancel {
+                    self.cancellable.lock().insert(id.clone());
+                }
+                let news = if can_cancel { CancelNews::Offered } else { CancelNews::None };
+                encode::send_new_call(self.peer.outbox(), &self.session, update, news);
             }
             Update::CallUpdate(update) => self.update_call(*update),
+            Update::TerminalEnded { call, exit } => self.end_terminal(&call, &exit),
             other => encode::send(self.peer.outbox(), &self.session, other),
         }
     }

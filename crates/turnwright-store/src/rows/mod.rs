@@ -187,6 +187,7 @@ pub(super) fn finish_call(
         view: outcome.view.clone(),
         content: outcome.content.clone(),
         raw: outcome.raw_output.clone(),
+        cancelled: outcome.is_cancelled,
     };
     let mut card = serde_json::to_value(card)?;
     leave_out_unknown_lines(&mut card);

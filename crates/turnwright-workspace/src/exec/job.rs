@@ -42,6 +42,8 @@ pub enum EndReason {
     Exited(CommandExit),
     /// The agent has stopped it, because the user cancelled or the session ended.
     Stopped,
+    /// The user has stopped this command.
+    StoppedByUser,
     /// It reached the time limit for commands.
     TimedOut,
     /// Its temporary folder holds so many bytes that the disk would soon be full.
@@ -56,6 +58,7 @@ impl fmt::Display for EndReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EndReason::Exited(exit) => write!(formatter, "{exit}"),
+            EndReason::StoppedByUser => formatter.write_str("stopped by the user"),
             EndReason::Stopped
             | EndReason::TimedOut
             | EndReason::TempFolderFull(_)
@@ -97,6 +100,7 @@ pub struct Job {
     progress: watch::Sender<JobProgress>,
     requests: mpsc::Sender<JobRequest>,
     stop: CancellationToken,
+    is_stopped_by_user: AtomicBool,
     /// The model has been told that it has ended.
     is_end_reported: AtomicBool,
 }
@@ -121,11 +125,18 @@ impl Job {
         let output = Mutex::new(CommandOutput::new(file));
         let (progress, _) = watch::channel(JobProgress::default());
         let begun = Instant::now();
-        let is_end_reported = AtomicBool::new(false);
-        (
-            Job { id, command, begun, output, progress, requests, stop, is_end_reported },
-            JobRequests(inbox),
-        )
+        let job = Job {
+            id,
+            command,
+            begun,
+            output,
+            progress,
+            requests,
+            stop,
+            is_stopped_by_user: AtomicBool::new(false),
+            is_end_reported: AtomicBool::new(false),
+        };
+        (job, JobRequests(inbox))
     }
 
     /// The id that the model uses.
@@ -216,6 +227,14 @@ impl Job {
         self.stop.cancel();
     }
 
+    /// Stops the command because the user wants that, unless it is being stopped already.
+    pub fn stop_for_user(&self) {
+        if !self.stop.is_cancelled() {
+            self.is_stopped_by_user.store(true, Ordering::Relaxed);
+            self.stop();
+        }
+    }
+
     /// Sends it a signal. Does nothing if it has ended.
     pub async fn send_signal(&self, signal: Signal) {
         drop(self.requests.send(JobRequest::Signal(signal)).await);
@@ -229,6 +248,14 @@ impl Job {
         let (done, taken) = oneshot::channel();
         self.requests.send(JobRequest::Input(bytes, done)).await.map_err(|_| InputError::Over)?;
         taken.await.map_err(|_| InputError::Over)?.map_err(InputError::from)
+    }
+
+    fn stop_reason(&self) -> EndReason {
+        if self.is_stopped_by_user.load(Ordering::Relaxed) {
+            EndReason::StoppedByUser
+        } else {
+            EndReason::Stopped
+        }
     }
 
     fn output(&self) -> MutexGuard<'_, CommandOutput> {
@@ -291,7 +318,7 @@ pub(super) async fn supervise(
         let lags = job.output().is_behind();
         tokio::select! {
             biased;
-            () = job.stop.cancelled() => break EndReason::Stopped,
+            () = job.stop.cancelled() => break job.stop_reason(),
             () = &mut limit => break EndReason::TimedOut,
             reason = &mut used_up => break reason,
             Some(request) = requests.0.recv() => {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::job::{EndReason, Job, JobRequests, supervise};
+use super::job::{EndReason, Job, JobEnd, JobRequests, supervise};
 use super::memory_limit::wait_until_above;
 use super::output_file;
 use super::running::RunningCommand;
@@ -173,6 +173,12 @@ impl Jobs {
         };
         let text: String = table.jobs.iter().filter_map(line).collect();
         (!text.is_empty()).then_some(text)
+    }
+
+    /// Calls `report` when this job has ended.
+    pub fn at_end(&self, job: &Arc<Job>, report: impl FnOnce(&JobEnd) + Send + 'static) {
+        let job = Arc::clone(job);
+        self.tracker.spawn(async move { report(&job.wait_for_end().await) });
     }
 
     /// Stops all commands and waits until they have ended.

@@ -355,6 +355,7 @@ fn report(command: &str, result: Result<(), CliError>) -> ExitCode {
     }
 }
 
+/// Why a subcommand failed. The text is only shown.
 #[derive(Debug, thiserror::Error)]
 enum CliError {
     #[error("{}", io_error_text(.0))]
@@ -363,6 +364,18 @@ enum CliError {
     Store(#[from] StoreError),
     #[error("{0}")]
     Other(String),
+}
+
+impl From<&str> for CliError {
+    fn from(text: &str) -> CliError {
+        CliError::Other(text.to_owned())
+    }
+}
+
+impl From<String> for CliError {
+    fn from(text: String) -> CliError {
+        CliError::Other(text)
+    }
 }
 
 /// Whether both paths name the same folder, symbolic links resolved.

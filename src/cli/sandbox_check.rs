@@ -154,7 +154,7 @@ struct AttemptFixture {
     #[cfg(target_os = "linux")]
     abstract_listener: std::os::unix::net::UnixListener,
     #[cfg(unix)]
-    socket_listener: std::os::unix::net::UnixListener,
+    socket_listeners: [std::os::unix::net::UnixListener; 3],
     cache: PrivateCache,
     /// Removed on drop.
     _folder: tempfile::TempDir,
@@ -185,12 +185,18 @@ impl AttemptFixture {
         let program = exec::launcher_program().ok_or(io::ErrorKind::NotFound)?;
         let bystander = BystanderProcess::start(program)?;
         let socket = base.join("socket");
+        let (renamed_socket, moved_socket) = (base.join("renamed"), base.join("elsewhere/socket"));
+        fs::create_dir(base.join("elsewhere"))?;
         let abstract_name = format!("turnwright-proof-{}-{port}", std::process::id());
         Ok(AttemptFixture {
             #[cfg(target_os = "linux")]
             abstract_listener: listen(&abstract_name)?,
             #[cfg(unix)]
-            socket_listener: listen_at(&socket)?,
+            socket_listeners: [
+                listen_at(&socket, &socket)?,
+                listen_at(&base.join("first"), &renamed_socket)?,
+                listen_at(&base.join("second"), &moved_socket)?,
+            ],
             cache: PrivateCache::new(cache.clone(), &base.join("layers")),
             scene: TestScene {
                 inside,
@@ -202,6 +208,8 @@ impl AttemptFixture {
                 port,
                 abstract_name,
                 socket,
+                renamed_socket,
+                moved_socket,
                 cache,
             },
             bystander,
@@ -250,7 +258,9 @@ impl AttemptFixture {
         #[cfg(target_os = "linux")]
         note(self.abstract_listener.accept().is_ok(), "the abstract socket got a connection");
         #[cfg(unix)]
-        note(self.socket_listener.accept().is_ok(), "the program's socket got a connection");
+        for listener in &self.socket_listeners {
+            note(listener.accept().is_ok(), "the program's socket got a connection");
+        }
         changes
     }
 }
@@ -275,8 +285,9 @@ fn is_locked(_: &Path) -> bool {
 }
 
 #[cfg(unix)]
-fn listen_at(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+fn listen_at(path: &Path, renamed: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     let listener = std::os::unix::net::UnixListener::bind(path)?;
+    fs::rename(path, renamed)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

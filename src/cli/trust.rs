@@ -1,11 +1,12 @@
 //! `turnwright trust`: shows what a project's files ask for, and trusts exactly the content shown.
 
-use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin, stdout};
+use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
+use super::write_stdout;
 use crate::config::Config;
 use crate::session::{
     PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files, resolve_policy,
@@ -148,9 +149,4 @@ fn confirm(fingerprint: &Fingerprint) -> io::Result<bool> {
     let mut answer = String::new();
     stdin().lock().read_line(&mut answer)?;
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
-}
-
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-fn write_stdout(text: &str) -> io::Result<()> {
-    stdout().write_all(text.as_bytes())
 }

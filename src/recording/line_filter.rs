@@ -24,11 +24,11 @@ pub(super) struct LineFilter {
 /// Why nothing is recorded for the moment.
 enum Pause {
     /// The prompt that has started the recording still runs.
-    UntilPrompt,
+    BeforePrompt,
     /// This prompt is about the recording itself.
     UntilAnswer(String),
     /// So is the turn that runs. In version 2 of the protocol it goes on after the answer.
-    UntilIdle,
+    WhileRunning,
 }
 
 impl LineFilter {
@@ -36,7 +36,7 @@ impl LineFilter {
     pub(super) fn of_session(session: &str) -> LineFilter {
         LineFilter {
             session: Some(session.to_owned()),
-            pause: Some(Pause::UntilPrompt),
+            pause: Some(Pause::BeforePrompt),
             ..LineFilter::default()
         }
     }
@@ -57,7 +57,7 @@ impl LineFilter {
                 should_record
             }
             (LineDirection::Out, Some(_), id) => {
-                if matches!(self.pause, Some(Pause::UntilIdle)) && is_idle(message) {
+                if matches!(self.pause, Some(Pause::WhileRunning)) && is_idle(message) {
                     self.pause = None;
                     return false;
                 }
@@ -86,7 +86,7 @@ impl LineFilter {
                 let is_about_recording = text.split_whitespace().next() == Some("/record");
                 match (is_about_recording, id) {
                     (true, Some(id)) => self.pause = Some(Pause::UntilAnswer(id.clone())),
-                    _ if matches!(self.pause, Some(Pause::UntilPrompt)) => self.pause = None,
+                    _ if matches!(self.pause, Some(Pause::BeforePrompt)) => self.pause = None,
                     _ => {}
                 }
             }
@@ -98,7 +98,7 @@ impl LineFilter {
     fn should_record_answer(&mut self, id: &String, message: &Value) -> bool {
         if matches!(&self.pause, Some(Pause::UntilAnswer(awaited)) if awaited == id) {
             let goes_on = message["result"]["messageId"].is_string();
-            self.pause = goes_on.then_some(Pause::UntilIdle);
+            self.pause = goes_on.then_some(Pause::WhileRunning);
             return false;
         }
         if self.opening_request.as_ref() == Some(id) {

@@ -119,12 +119,12 @@ impl RecordingWriter {
         let call = |id: &str, method: &str, params: Value| json!({ "in": { "jsonrpc": "2.0", "id": id, "method": method, "params": params } });
         let answer = |id: &str, result: Value| json!({ "out": { "jsonrpc": "2.0", "id": id, "result": result } });
         let (id, cwd) = (session.id.as_str(), &session.cwd);
-        let (set_mode, mode) = match session.is_v2 {
-            true => (
-                "session/set_config_option",
-                json!({ "sessionId": id, "configId": "mode", "type": "id", "value": session.mode }),
-            ),
-            false => ("session/set_mode", json!({ "sessionId": id, "modeId": session.mode })),
+        let (set_mode, mode) = if session.is_v2 {
+            let mode =
+                json!({ "sessionId": id, "configId": "mode", "type": "id", "value": session.mode });
+            ("session/set_config_option", mode)
+        } else {
+            ("session/set_mode", json!({ "sessionId": id, "modeId": session.mode }))
         };
         let lines = [
             json!({ "in": first }),

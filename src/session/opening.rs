@@ -17,6 +17,7 @@ use super::{OpenRequest, SessionHost, SessionMessage, SessionOrigin, settings};
 use crate::completion::Completion;
 use crate::config::with_one_reading;
 use crate::error::Error;
+use crate::tools::ServerWatch;
 use crate::turn::SharedModelSelection;
 use turnwright_store::SessionLog;
 use turnwright_types::update::ConfigOption;
@@ -135,6 +136,8 @@ impl Opening {
         actor.announcements.delay_commands();
         let (host, services) = (Arc::clone(&actor.host), actor.services.clone());
         let has_servers = !servers.specs.is_empty();
+        let has_programs = turnwright_sandbox::can_confine()
+            && servers.specs.iter().any(turnwright_mcp::ServerSpec::is_confined_program);
         let commands = actor.commands.clone();
         let preparing = async {
             // A stored session has announced its commands already.
@@ -145,15 +148,18 @@ impl Opening {
             if has_servers {
                 services.log().flush().written().await;
             }
-            let prepare = move || host.server_env(&services, has_servers);
+            let prepare = move || {
+                let watch = has_programs.then(|| ServerWatch::begin(&services.env));
+                (host.server_env(&services, has_servers), watch)
+            };
             let prepared = tokio::task::spawn_blocking(prepare).await;
             prepared.map_err(|_| Error::Internal { place: "starting MCP servers" })
         };
         // A prompt that is cancelled here gets its answer after the commands, like every other prompt.
         let prepared = self.wait_while(preparing, || actor.announce_commands()).await;
         match prepared {
-            Ok(env) => {
-                let offers = actor.start_servers(servers, &env);
+            Ok((env, watch)) => {
+                let offers = actor.start_servers(servers, &env, watch);
                 if self.early.has_cancelled_prompt {
                     // Only the first turn waits for the servers, and that one was cancelled.
                     actor.services.tools.remote_tools().take_wait_limit();

@@ -61,7 +61,7 @@ impl Desk {
         Ended::of(process_waits::wait_with_output(child))
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub fn write(&self, name: &str, text: &str) {
         std::fs::write(self.project.join(name), text).unwrap();
     }
 

@@ -1,9 +1,10 @@
 //! `turnwright run` on a terminal: questions, Ctrl-C, signals, colours, and the conversation.
 
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use std::os::unix::fs::PermissionsExt;
 use turnwright_testing::pseudo_terminal::PseudoTerminal;
 use turnwright_testing::{calls, process_waits, says};
 
@@ -160,6 +161,55 @@ fn no_escape_sequence_of_a_model_a_file_or_a_command_reaches_the_terminal() {
     assert!(!rest.contains(is_control), "{rest:?}");
     // A carriage return of ours is followed by a line feed or begins a cleared line.
     assert!(shown.contains("Text ␛]0;owned␇"), "{shown}");
+}
+
+/// The parameters of all sequences that select colours and attributes.
+fn style_parameters(shown: &str) -> BTreeSet<String> {
+    let sequences = shown.split("\x1b[").skip(1).filter_map(|it| {
+        let end = it.find(|it: char| it.is_ascii_alphabetic())?;
+        (it[end..].starts_with('m')).then(|| it[..end].to_owned())
+    });
+    sequences.flat_map(|it| it.split(';').map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+/// A background, black, white or a colour by its number would be unreadable on a light or on a dark terminal.
+/// Themes choose the shades of red, green and cyan so that they can be read.
+#[test]
+fn only_colours_that_the_terminal_chooses_are_used() {
+    let text = "# Title\n\nSome **bold**, *slanted* and `code`, [a link](https://example.org).\n\n\
+                > said\n\n- one\n- two\n\n```rust\nlet x = 1;\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n---\n";
+    let plan = json!({ "entries": [
+        { "content": "Look", "status": "completed" },
+        { "content": "Write", "status": "in_progress" },
+    ] });
+    let edit = json!({ "path": "a.txt", "edits": [{ "old_text": "one", "new_text": "two" }] });
+    let desk = Desk::new(&json!([
+        calls("plan", &plan),
+        calls("read_file", &json!({ "path": "missing.txt" })),
+        calls("edit_file", &edit),
+        says(text),
+        [{ "status": 400, "body": { "error": { "message": "no" } } }],
+    ]));
+    desk.write("a.txt", "one\n");
+    let mut terminal = desk.on_terminal(&[]);
+    terminal.wait_for("> ");
+    terminal.type_in("go\r");
+    terminal.answer("anything else rejects:", "y");
+    terminal.wait_for("1 | 2");
+    terminal.wait_for("> ");
+    // Says what the command is for, behind the cursor.
+    terminal.type_in("/undo");
+    terminal.wait_for("/undo");
+    terminal.type_in("\u{3}");
+    terminal.wait_for("> ");
+    terminal.type_in("again\r");
+    terminal.wait_for("error: ");
+    terminal.wait_for("> ");
+    terminal.type_in("\u{4}");
+    let (_, shown) = terminal.wait_for_end("");
+    let used = style_parameters(&shown);
+    let expected = ["0", "1", "2", "3", "31", "32", "36", "4"].map(str::to_owned);
+    assert_eq!(used, BTreeSet::from(expected), "{shown}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::message_io::{MessageReader, MessageWriter};
 use super::program_setup::{PreparedProgram, ProgramRequest};
 use super::stderr_tail::StderrTail;
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_workspace::exec::{CommandExit, PipedProcess};
+use turnwright_workspace::exec::{CommandExit, PipedProcess, ProgramActivity};
 
 /// How long a server may take to exit after its stdin is closed, and then after SIGTERM. Together they
 /// must be less than the agent's own shutdown timeout.
@@ -38,6 +38,7 @@ impl ServerProcess {
     /// If it cannot be started; the text is for the user.
     pub(super) async fn start(
         request: ProgramRequest,
+        activity: &ProgramActivity,
     ) -> Result<(ServerProcess, MessageReader<ChildStdout>, MessageWriter<ChildStdin>), String>
     {
         let prepared = tokio::task::spawn_blocking(move || {
@@ -50,6 +51,7 @@ impl ServerProcess {
         let (program, pipes) = PipedProcess::start(&program)
             .await
             .map_err(|error| format!("it could not be started: {}", io_error_text(&error)))?;
+        program.observe(activity);
         let running = ServerProcess {
             program,
             stderr: StderrTail::default(),

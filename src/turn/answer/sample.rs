@@ -12,8 +12,10 @@ use super::streaming_call::StreamingCall;
 use crate::turn::next_step::{self, SampleOutcome, ShownSoFar};
 use crate::turn::prompt::context;
 use crate::turn::room::compaction::{fixed_weight, request_weight, window};
-use crate::turn::{Turn, TurnStep};
-use turnwright_llm::{EndReason, ErrorKind, Model, Reply, Request, looks_like_leaked_call};
+use crate::turn::{ModelSelection, Turn, TurnStep};
+use turnwright_llm::{
+    EndReason, ErrorKind, LlmError, Model, Reply, Request, looks_like_leaked_call,
+};
 use turnwright_store::{Audience, Entry};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
@@ -25,12 +27,58 @@ use turnwright_types::update::Update;
 /// Why a call of an answer after which the turn ends is not executed.
 const ENDED: &str = "Not executed: the turn ended here.";
 
+/// What was received of an answer.
+struct ReceivedAnswer {
+    answer: StreamedAnswer,
+    /// `None` if the turn was cancelled.
+    outcome: Option<Result<Reply, LlmError>>,
+    /// True if the user was told that the request leaves images or audio out.
+    omits_media: bool,
+}
+
 impl Turn {
     pub(in crate::turn) async fn sample(&mut self) -> TurnStep {
-        let services = self.services.clone();
         // While the client does not read the last round's updates, no new request is made.
-        self.cancel.run_until_cancelled(services.client().wait_for_capacity()).await;
-        let selection = services.selection.get();
+        self.cancel.run_until_cancelled(self.services.client().wait_for_capacity()).await;
+        let selection = self.services.selection.get();
+        let request = self.next_request(&selection);
+        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        let received = self.receive_answer(&selection, &request, message.clone()).await;
+        let ReceivedAnswer { answer, outcome, omits_media } = received;
+        self.report_missing_effort(&selection);
+        self.report_corrected_base_url(selection.model.as_ref());
+        let reply = outcome.as_ref().and_then(|it| it.as_ref().ok());
+        let calls = self.take_answer(message, &answer, reply).await;
+        let sampled = match outcome {
+            // The caller turns a cancelled token into the stop reason.
+            None => return TurnStep::End(Ok(StopReason::Cancelled)),
+            Some(Err(error)) => {
+                if answer.shown() == ShownSoFar::Nothing
+                    && !omits_media
+                    && let Some(notice) = self.drop_images(&error)
+                {
+                    return TurnStep::Wait(Duration::ZERO, Some(notice));
+                }
+                let error = empty_reply_as_overflow(error, &request, selection.model.window());
+                if matches!(error.kind(), ErrorKind::ContextOverflow { .. }) {
+                    self.learn_window(selection.model.as_ref(), &error, &request);
+                    self.abandon_calls(calls, ToolRefusal::new(ENDED, ENDED)).await;
+                    return TurnStep::MakeRoom(error, answer.shown());
+                }
+                self.report_failure(&error);
+                SampleOutcome::Failed { error, shown: answer.shown() }
+            }
+            Some(Ok(reply)) => {
+                let model = selection.model.as_ref();
+                self.accept_reply(model, request, reply.usage);
+                self.evaluate_reply(model, reply, &calls, &answer.text)
+            }
+        };
+        self.step_after_sample(sampled, calls).await
+    }
+
+    fn next_request(&self, selection: &ModelSelection) -> Request {
+        let services = &self.services;
         let window = window(selection.model.as_ref(), &self.history);
         let request = context::request(
             Arc::clone(&services.system_prompt),
@@ -39,7 +87,17 @@ impl Turn {
             selection.effort,
         );
         services.cache_guard.check(selection.model.name(), &request);
-        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        request
+    }
+
+    /// Sends a request and shows the answer as it arrives.
+    async fn receive_answer(
+        &mut self,
+        selection: &ModelSelection,
+        request: &Request,
+        message: MessageId,
+    ) -> ReceivedAnswer {
+        let services = self.services.clone();
         let mut listener = AnswerListener {
             client: services.client(),
             tools: &services.tools,
@@ -63,50 +121,33 @@ impl Turn {
                 services.report_message(None, &id, &message);
             }
         };
-        let listening = listener.listen(selection.model.as_ref(), &request, stored);
+        let listening = listener.listen(selection.model.as_ref(), request, stored);
         let outcome = self.cancel.run_until_cancelled(listening).await;
         // That the server does not accept images may also come to light in the stream.
-        let omits = listener.report_omission(selection.model.as_ref(), &request);
+        let omits_media = listener.report_omission(selection.model.as_ref(), request);
         self.silence = match outcome {
             Some(Err(_)) => listener.silence.length(),
             Some(Ok(_)) | None => Duration::ZERO,
         };
-        let answer = listener.finish();
-        self.report_missing_effort(&selection);
-        self.report_corrected_base_url(selection.model.as_ref());
-        let reply = outcome.as_ref().and_then(|it| it.as_ref().ok());
-        let calls = self.take_answer(message, &answer, reply).await;
-        let sampled = match outcome {
-            // The caller turns a cancelled token into the stop reason.
-            None => return TurnStep::End(Ok(StopReason::Cancelled)),
-            Some(Err(error)) => {
-                if answer.shown() == ShownSoFar::Nothing
-                    && !omits
-                    && let Some(notice) = self.drop_images(&error)
-                {
-                    return TurnStep::Wait(Duration::ZERO, Some(notice));
-                }
-                let error = empty_reply_as_overflow(error, &request, selection.model.window());
-                if matches!(error.kind(), ErrorKind::ContextOverflow { .. }) {
-                    self.learn_window(selection.model.as_ref(), &error, &request);
-                    self.abandon_calls(calls, ToolRefusal::new(ENDED, ENDED)).await;
-                    return TurnStep::MakeRoom(error, answer.shown());
-                }
-                self.report_failure(&error);
-                SampleOutcome::Failed { error, shown: answer.shown() }
-            }
-            Some(Ok(reply)) => {
-                let model = selection.model.as_ref();
-                self.room.on_answer();
-                if !self.is_helper {
-                    services.selection.forget_previous();
-                }
-                self.report_usage(model, reply.usage, &request);
-                self.report_truncated_prompt(model, reply.usage, &request);
-                services.cache_guard.remember(model.name(), request, reply.usage);
-                self.evaluate_reply(model, reply, &calls, &answer.text)
-            }
-        };
+        ReceivedAnswer { answer: listener.finish(), outcome, omits_media }
+    }
+
+    /// Updates what depends on the request of a complete reply.
+    fn accept_reply(&mut self, model: &dyn Model, request: Request, usage: Option<TokenUsage>) {
+        self.room.on_answer();
+        if !self.is_helper {
+            self.services.selection.forget_previous();
+        }
+        self.report_usage(model, usage, &request);
+        self.report_truncated_prompt(model, usage, &request);
+        self.services.cache_guard.remember(model.name(), request, usage);
+    }
+
+    async fn step_after_sample(
+        &mut self,
+        sampled: SampleOutcome,
+        calls: Vec<ToolCall>,
+    ) -> TurnStep {
         self.check_limits();
         let mut jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
         if self.services.env.shared.recording.is_in_use() {

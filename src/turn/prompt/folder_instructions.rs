@@ -112,7 +112,7 @@ impl Turn {
     ) -> Option<String> {
         let mut text = String::new();
         let recording = &self.services.env.shared.recording;
-        let named = || Value::from_iter(touched.iter().map(|it| it.to_string_lossy()));
+        let named = || touched.iter().map(|it| it.to_string_lossy()).collect::<Value>();
         // A replay reads no files.
         if let Some(playback) = recording.playback() {
             let recorded = playback.view(FOLDER_INSTRUCTIONS, &named())?;

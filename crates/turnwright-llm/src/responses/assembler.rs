@@ -243,16 +243,24 @@ impl ResponsesAssembler {
         Ok(self.items.len() - 1)
     }
 
+    /// True if a piece is empty or repeats an item that is complete.
+    fn adds_nothing(
+        &self,
+        kind: ItemKind,
+        location: ItemLocation<'_>,
+        piece: TextPiece<'_>,
+    ) -> bool {
+        piece.text.is_empty()
+            || piece.is_whole && streamed_items::is_repeat(&self.items, kind, location)
+    }
+
     fn push_text(
         &mut self,
         location: ItemLocation<'_>,
         piece: TextPiece<'_>,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if piece.text.is_empty()
-            || piece.is_whole
-                && streamed_items::repeats_complete_item(&self.items, ItemKind::Message, location)
-        {
+        if self.adds_nothing(ItemKind::Message, location, piece) {
             return Ok(());
         }
         let at = self.find_or_open_item(ItemKind::Message, location)?;
@@ -292,10 +300,7 @@ impl ResponsesAssembler {
         piece: TextPiece<'_>,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if piece.text.is_empty()
-            || piece.is_whole
-                && streamed_items::repeats_complete_item(&self.items, ItemKind::Reasoning, location)
-        {
+        if self.adds_nothing(ItemKind::Reasoning, location, piece) {
             return Ok(());
         }
         let at = self.find_or_open_item(ItemKind::Reasoning, location)?;
@@ -332,10 +337,7 @@ impl ResponsesAssembler {
         location: ItemLocation<'_>,
         piece: TextPiece<'_>,
     ) -> Result<(), LlmError> {
-        if piece.text.is_empty()
-            || piece.is_whole
-                && streamed_items::repeats_complete_item(&self.items, ItemKind::Message, location)
-        {
+        if self.adds_nothing(ItemKind::Message, location, piece) {
             return Ok(());
         }
         let at = self.find_or_open_item(ItemKind::Message, location)?;
@@ -356,9 +358,7 @@ impl ResponsesAssembler {
         text: &str,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if text.is_empty()
-            || streamed_items::repeats_complete_item(&self.items, ItemKind::Call, location)
-        {
+        if text.is_empty() || streamed_items::is_repeat(&self.items, ItemKind::Call, location) {
             return Ok(());
         }
         let at = self.find_or_open_item(ItemKind::Call, location)?;
@@ -373,9 +373,7 @@ impl ResponsesAssembler {
         text: &str,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if text.is_empty()
-            || streamed_items::repeats_complete_item(&self.items, ItemKind::Call, location)
-        {
+        if text.is_empty() || streamed_items::is_repeat(&self.items, ItemKind::Call, location) {
             return Ok(());
         }
         let at = self.find_or_open_item(ItemKind::Call, location)?;

@@ -101,7 +101,7 @@ pub(super) fn find_for_delta(
 }
 
 /// True if an event about this location repeats a completed item.
-pub(super) fn repeats_complete_item(
+pub(super) fn is_repeat(
     items: &[StreamedItem],
     kind: ItemKind,
     location: ItemLocation<'_>,

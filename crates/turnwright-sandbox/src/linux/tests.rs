@@ -465,6 +465,37 @@ fn listeners_outside_are_not_reached_and_those_inside_are() {
 }
 
 #[test]
+fn listeners_that_were_renamed_or_named_by_a_relative_path_are_not_reached() {
+    if !has("python3") || !namespace_support().mounts {
+        eprintln!("NOT TESTED: there are no mount namespaces here");
+        return;
+    }
+    let folders = TestFolders::new();
+    let listen = "import os, socket, sys\nall = []\nfor name in ['relative', 'first']:\n \
+                  it = socket.socket(socket.AF_UNIX); it.bind(name); it.listen(); all.append(it)\n\
+                  os.rename('first', 'renamed')\n\
+                  it = socket.socket(socket.AF_UNIX); it.bind(os.getcwd() + '/absolute'); it.listen()\n\
+                  os.rename('absolute', 'moved')\nprint('ready', flush=True)\nsys.stdin.read()";
+    let mut server = Command::new("python3");
+    server.args(["-c", listen]).current_dir(&folders.outside);
+    let mut server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 5];
+    server.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    for name in ["relative", "renamed", "moved"] {
+        let path = folders.outside.join(name);
+        assert!(std::os::unix::net::UnixStream::connect(&path).is_ok(), "{name}");
+        let script = format!(
+            "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{}\")'",
+            path.display()
+        );
+        let (said, ok) = folders.run(&folders.profile(), namespace_support(), &script);
+        assert!(!ok && said.contains("Error"), "{name}: {said}");
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
 fn what_programs_share_by_number_is_its_own() {
     if !namespace_support().mounts {
         eprintln!("NOT TESTED: there are no mount namespaces here");

@@ -46,6 +46,8 @@ pub enum EndReason {
     TimedOut,
     /// Its temporary folder holds so many bytes that the disk would soon be full.
     TempFolderFull(u64),
+    /// It held so many bytes of memory, more than it may.
+    MemoryFull(u64),
     /// Its state is unknown, for this reason.
     Lost(String),
 }
@@ -54,9 +56,10 @@ impl fmt::Display for EndReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EndReason::Exited(exit) => write!(formatter, "{exit}"),
-            EndReason::Stopped | EndReason::TimedOut | EndReason::TempFolderFull(_) => {
-                formatter.write_str("stopped")
-            }
+            EndReason::Stopped
+            | EndReason::TimedOut
+            | EndReason::TempFolderFull(_)
+            | EndReason::MemoryFull(_) => formatter.write_str("stopped"),
             EndReason::Lost(_) => formatter.write_str("lost"),
         }
     }
@@ -272,25 +275,25 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Runs a command to its end, and stops it after the time limit or when its temporary folder is full.
+/// Runs a command to its end, and stops it after the time limit or when it has used up what it may.
 pub(super) async fn supervise(
     job: Arc<Job>,
     mut requests: JobRequests,
     mut command_run: Box<dyn RunningCommand>,
     time_limit: Duration,
-    temp_folder_full: impl Future<Output = u64>,
+    used_up: impl Future<Output = EndReason>,
 ) {
     let closing = CloseOnDrop(Arc::clone(&job));
     let mut sink = |bytes: &[u8]| job.push_output(bytes);
     let limit = tokio::time::sleep(time_limit);
-    tokio::pin!(limit, temp_folder_full);
+    tokio::pin!(limit, used_up);
     let how = loop {
         let lags = job.output().is_behind();
         tokio::select! {
             biased;
             () = job.stop.cancelled() => break EndReason::Stopped,
             () = &mut limit => break EndReason::TimedOut,
-            bytes = &mut temp_folder_full => break EndReason::TempFolderFull(bytes),
+            reason = &mut used_up => break reason,
             Some(request) = requests.0.recv() => {
                 job.stop.run_until_cancelled(handle_request(command_run.as_mut(), request)).await;
             }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use super::memory_limit::MemoryMeter;
+
 /// Receives output as it arrives.
 pub type OutputSink<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
 
@@ -24,6 +26,11 @@ pub trait RunningCommand: Send {
 
     /// Asks the command to end and kills it after `grace`. Afterwards nothing of it is running.
     fn stop(&mut self, grace: Duration) -> BoxFuture<'_, Leftover>;
+
+    /// Its memory, if the system tells it.
+    fn memory(&self) -> Option<MemoryMeter> {
+        None
+    }
 
     /// Sends a signal to all its processes.
     fn send_signal(&mut self, signal: Signal);

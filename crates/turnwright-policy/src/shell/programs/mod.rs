@@ -67,7 +67,7 @@ pub(super) struct Program {
     /// value is not known.
     pub(super) is_searched: bool,
     /// Counts the words that belong to it if it is a wrapper; `None` if that is not clear.
-    pub(super) words_before_dashes: fn(&SimpleCommand) -> Option<usize>,
+    pub(super) wrapper_words: fn(&SimpleCommand) -> Option<usize>,
     /// Whether rustup provides a proxy for it.
     pub(super) is_rustup_proxy: bool,
     subcommands: &'static [Program],
@@ -105,7 +105,7 @@ const fn program(names: WordList) -> Program {
         runs_installed_after: &[],
         starts: Starts::Nothing,
         is_searched: false,
-        words_before_dashes: |_| None,
+        wrapper_words: |_| None,
         is_rustup_proxy: false,
         subcommands: &[],
     }
@@ -136,7 +136,7 @@ setters! {
     grant(Grant) -> grant,
     runs_installed_after(&'static [&'static str]) -> runs_installed_after,
     starts(Starts) -> starts,
-    words_before_dashes(fn(&SimpleCommand) -> Option<usize>) -> words_before_dashes,
+    wrapper_words(fn(&SimpleCommand) -> Option<usize>) -> wrapper_words,
     subcommands(&'static [Program]) -> subcommands,
 }
 

@@ -1,4 +1,4 @@
--- The entry with the prompt. Where it has whole words, `words` is only their beginning.
+-- The entry with the prompt, of which `words` is the beginning. A turn without entries has none.
 ALTER TABLE turns ADD COLUMN first_entry INTEGER;
 
 -- What the user has typed in each turn: all of it, or the beginning if it is compressed or from an
@@ -18,6 +18,7 @@ SELECT
     END
     FROM entries
     WHERE entries.session = turns.session AND entries.seq = turns.first_entry
+      AND entries.turn = turns.number
   ), turns.words) AS words
 FROM turns;
 

@@ -139,4 +139,13 @@ fn the_view_shows_prompts_that_are_not_very_long_as_a_whole() {
         let found = store.write_blocking(move |it| history::find_calls(it, &query)).unwrap();
         assert_eq!(found.rows[0].user_message, shown);
     }
+    // A turn without entries does not get the prompt of the next one.
+    log.begin_turn(TurnKind::Undo, "undo".to_owned());
+    drop(log.end_turn("end_turn", 1, None));
+    add_prompt(&log, &text(9, 200));
+    let of_undo = |connection: &Connection| {
+        let query = "SELECT words FROM prompts ORDER BY number DESC LIMIT 1 OFFSET 1";
+        Ok(connection.query_row(query, [], |it| it.get::<_, String>(0))?)
+    };
+    assert_eq!(store.write_blocking(of_undo).as_deref(), Ok("undo"));
 }

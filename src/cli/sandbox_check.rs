@@ -15,7 +15,7 @@ use turnwright_sandbox::escape_tests::{
     self, AttemptResult, EscapeAttempt, Evidence, ExpectedProtection, LOCK_FILE, SECRET, TestScene,
 };
 use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::{self, CommandSpec, Environment, ProcessGroup, RunningCommand};
 
 /// How long one attempt may take.
@@ -81,7 +81,7 @@ pub(super) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxRe
     let mut facts = facts(&missing);
     let attempts = if was_tested { run_all(config, without_sandbox) } else { Ok(Vec::new()) };
     let attempts = attempts.unwrap_or_else(|error| {
-        facts.push(("", format!("! the sandbox could not be tested: {}", io_fault(&error))));
+        facts.push(("", format!("! the sandbox could not be tested: {}", io_error_text(&error))));
         Vec::new()
     });
     SandboxReport { facts, attempts, was_tested, missing }
@@ -113,7 +113,7 @@ fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttem
                 let evidence = Evidence { text, changes: fixture.changes() };
                 escape_tests::evaluate(&attempt, &evidence, expected_protection())
             }
-            Err(error) => AttemptResult::NotTested(io_fault(&error)),
+            Err(error) => AttemptResult::NotTested(io_error_text(&error)),
         };
         all.push(TestedAttempt { attempt, result });
     }

@@ -12,7 +12,7 @@ use crate::session::{
 };
 use crate::trust::{Fingerprint, TrustStore};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
 
@@ -40,7 +40,7 @@ pub(super) fn run(args: &TrustCliArgs, config: &Config) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright trust: {}", io_fault(&error)));
+            drop(writeln!(stderr(), "turnwright trust: {}", io_error_text(&error)));
             ExitCode::FAILURE
         }
     }
@@ -77,7 +77,7 @@ fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Resul
     }
     let withheld: Vec<_> = policy.project_files.iter().filter(|it| it.needs_trust()).collect();
     if !withheld.is_empty() {
-        return decide(args, trust, real, &withheld);
+        return decide_each(args, trust, real, &withheld);
     }
     write_stdout(&match policy.project_files.as_slice() {
         [] => format!("No {PROJECT_FILE} or {SERVERS_FILE} here: nothing to trust.\n"),
@@ -87,7 +87,7 @@ fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Resul
     Ok(true)
 }
 
-fn decide(
+fn decide_each(
     args: &TrustCliArgs,
     trust: &TrustStore,
     real: &Path,

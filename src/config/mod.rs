@@ -67,7 +67,7 @@ pub(crate) use user_file::UserFile;
 
 use file::ConfigFile;
 use resolve::ProviderSources;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// The name of OpenAI among the well-known providers.
 const OPENAI_PROVIDER: &str = "openai";
@@ -467,7 +467,7 @@ impl Config {
             ))
         };
         let text = private_file::read(&path, MAX_KEY_SIZE)
-            .map_err(|error| error_with(format!("cannot be read: {}", io_fault(&error))))?;
+            .map_err(|error| error_with(format!("cannot be read: {}", io_error_text(&error))))?;
         let key = text.trim();
         if key.is_empty() {
             return Err(error_with("is empty".to_owned()));

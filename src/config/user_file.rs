@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::environment::read_variable;
 use super::file::ConfigFile;
 use super::{ConfigError, Paths};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::private_file;
 
 /// The most bytes that are read. A settings file has a few hundred lines.
@@ -104,7 +104,7 @@ impl UserFile {
             Err(error) => Err(ConfigError::new(format!(
                 "The settings cannot be read: {}: {}. Check --config and TURNWRIGHT_CONFIG",
                 self.path.display(),
-                io_fault(&error)
+                io_error_text(&error)
             ))),
         };
         let mut last = self.cached.lock();

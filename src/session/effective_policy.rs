@@ -10,7 +10,7 @@ use crate::config::{
     CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
     ProjectSettings, RuleEntry, SandboxSettings, usable_checks,
 };
-use crate::tools::{ConfinementSettings, git_folders, obeyed_paths};
+use crate::tools::{ConfinementSettings, git_folders, git_obeyed_paths};
 use crate::trust::{self, TrustStore};
 use crate::turn::Check;
 use turnwright_mcp::ServerSpec;
@@ -213,7 +213,7 @@ fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
         .iter()
         .flat_map(|it| [it.join(".gitconfig"), it.join(".config/git/config")])
         .collect();
-    let obeyed = folders.iter().flat_map(|it| obeyed_paths(it, &user_files));
+    let obeyed = folders.iter().flat_map(|it| git_obeyed_paths(it, &user_files));
     ProtectedPaths {
         roots: folders.iter().cloned().chain(git).collect(),
         extra: added.iter().cloned().chain(obeyed).collect(),

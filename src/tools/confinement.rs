@@ -14,7 +14,7 @@ use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPat
 use turnwright_policy::shell;
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::nofollow;
@@ -225,7 +225,7 @@ impl ConfinementBuilder<'_> {
         {
             create_redirect_target(path).map_err(|error| {
                 let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
-                format!("{path} cannot be written: {}. Nothing was run.", io_fault(&error))
+                format!("{path} cannot be written: {}. Nothing was run.", io_error_text(&error))
             })?;
         }
         // The user has approved git, not the programs that a repository's settings make it start.
@@ -295,7 +295,7 @@ impl ConfinementBuilder<'_> {
             may_write_protected: &may_write_protected,
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
             hidden: &[],
-            shown: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
+            unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
         });
         if self.is_silent {
             let named = self.command.reads.iter().map(|it| it.path.clone());

@@ -13,7 +13,7 @@ use super::repository::{self, only_changes_tracking};
 use turnwright_policy::permission::ProtectedPaths;
 
 use scan::{ProtectedScan, SnapshotEntry, read};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// A report names at most this many paths.
 const MAX_NAMED: usize = 10;
@@ -239,7 +239,7 @@ impl ProtectedSnapshot {
                 path.parent().is_some_and(|it| repository::new_repository_risk(it).is_some())
             }
             (None, Some(SnapshotEntry::File(..))) if is_worktree_file(path, "config.worktree") => {
-                repository::file_risk(path, false).is_some()
+                repository::settings_file_risk(path, false).is_some()
             }
             (None, Some(SnapshotEntry::File(new, _))) if is_worktree_file(path, "commondir") => {
                 read(path, new.length).is_none_or(|it| it.trim_ascii_end() != b"../..")
@@ -304,7 +304,9 @@ impl ProtectedChanges {
         let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
         match done {
             Ok(()) => self.restored.push(format!("{verb} {path}")),
-            Err(error) => self.not_restored.push(format!("{verb} {path} ({})", io_fault(&error))),
+            Err(error) => {
+                self.not_restored.push(format!("{verb} {path} ({})", io_error_text(&error)));
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use super::plan::{UndoAction, UndoStep, is_same_state};
 use turnwright_store::{Store, read};
 use turnwright_types::effect::ResolvedPath;
 use turnwright_types::file_change::FileState;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::files::{FileError, Files, RestorePrecondition};
 use turnwright_workspace::nofollow;
 
@@ -214,7 +214,7 @@ async fn blocking(
     match done.await {
         Ok(done) => done.map_err(|it| match it.kind() {
             io::ErrorKind::AlreadyExists => "something else is there now".to_owned(),
-            _ => io_fault(&it),
+            _ => io_error_text(&it),
         }),
         Err(error) => Err(error.to_string()),
     }

@@ -62,7 +62,6 @@ mod recording;
 mod remote;
 mod remote_http;
 mod responses;
-#[cfg(unix)]
 mod round_trip;
 mod rules;
 mod search;

@@ -141,7 +141,7 @@ impl Outbox {
     }
 
     /// Waits until so few bytes are queued that more requests may be read.
-    pub async fn wait_to_read(&self) {
+    pub async fn wait_for_read_capacity(&self) {
         self.wait_until_below(MAX_QUEUED_BYTES).await;
     }
 
@@ -177,13 +177,13 @@ impl Outbox {
     /// Writes what is queued and stops the writer. Waits at most `timeout` for that, because the
     /// peer may have stopped reading.
     pub fn close(&self, timeout: Duration) {
-        self.accept_no_more();
+        self.stop_accepting();
         let mut queue = self.lock();
         self.0.writer_ended.wait_while_for(&mut queue, |queue| !queue.is_closed, timeout);
     }
 
     /// Accepts no more messages. What is queued is still written.
-    pub fn accept_no_more(&self) {
+    pub fn stop_accepting(&self) {
         self.lock().is_closing = true;
         self.0.wake_writer();
     }
@@ -260,7 +260,7 @@ impl OutboxInner {
     }
 
     /// Drops what is queued and everything that follows.
-    pub(super) fn end(&self) {
+    pub(super) fn close_now(&self) {
         let mut queue = self.queue.lock();
         queue.is_closed = true;
         queue.buffer = Vec::new();
@@ -298,5 +298,5 @@ fn run_writer(shared: &OutboxInner, mut output: impl Write) {
         writing.clear();
         writing.shrink_to(MAX_QUEUED_BULK_BYTES);
     }
-    shared.end();
+    shared.close_now();
 }

@@ -20,7 +20,7 @@ pub mod read;
 mod rows;
 mod salvage;
 mod schema;
-mod schema_graft;
+mod schema_repair;
 mod summaries;
 pub mod sessions;
 mod cleanup;

@@ -51,7 +51,7 @@ impl Turn {
             text: String::new(),
             thought: String::new(),
             cards: Vec::new(),
-            senses: selection.model.modalities(),
+            modalities: selection.model.modalities(),
             silence: SilenceWatch::new(selection.model.as_ref(), self.silence),
         };
         // Dropping a half-read stream is safe because no call has run yet, and it aborts the

@@ -48,7 +48,7 @@ impl WindowBudget {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::turn) struct HandoffLimits {
     /// Project instructions and the like, which the first prompt has brought.
-    pub(super) lead: u64,
+    pub(super) first_prompt_context: u64,
     /// What the user has said.
     pub(super) user_words: u64,
     /// The model's summary.
@@ -64,7 +64,7 @@ impl HandoffLimits {
         let room = budget.room();
         let share = |percent: u64, most: u64| meter.weight((room / 100 * percent).min(most));
         HandoffLimits {
-            lead: share(15, 20_000),
+            first_prompt_context: share(15, 20_000),
             user_words: share(15, 20_000),
             summary: share(12, 4_000),
             facts: share(5, 1_500),
@@ -96,9 +96,9 @@ mod tests {
         for window in [4_096, 8_192, 32_000, 128_000, 1_000_000] {
             let budget = WindowBudget::new(window, None, 2_500);
             let meter = TokenMeter::default();
-            let HandoffLimits { lead, user_words, summary, facts, tail } =
+            let HandoffLimits { first_prompt_context, user_words, summary, facts, tail } =
                 HandoffLimits::new(&budget, &meter);
-            let all = meter.tokens(lead + user_words + summary + facts + tail);
+            let all = meter.tokens(first_prompt_context + user_words + summary + facts + tail);
             assert!(all <= budget.room() * 6 / 10, "{window}: {all} of {}", budget.room());
         }
     }

@@ -2,7 +2,7 @@
 //! that did not.
 
 use super::budget::WindowBudget;
-use super::compaction::{self, Compacted, CompactionReason, Compactor, request_weight};
+use super::compaction::{self, CompactionOutcome, CompactionReason, Compactor, request_weight};
 use super::prune::{self, prune};
 use crate::turn::answer::failures::{Nudge, nudge_message};
 use crate::turn::loop_detector::LoopDetector;
@@ -101,7 +101,7 @@ impl Turn {
         &mut self,
         selection: ModelSelection,
         reason: CompactionReason<'_>,
-    ) -> Compacted {
+    ) -> CompactionOutcome {
         let messages = self.history.messages.len();
         let services = self.services.clone();
         let compactor = Compactor {
@@ -111,7 +111,7 @@ impl Turn {
             selection,
         };
         let compacted = compactor.run(reason).await;
-        if let Compacted::Done { kept, .. } = compacted {
+        if let CompactionOutcome::Done { kept, .. } = compacted {
             // The messages of this turn are at the end. If its prompt is among those that the
             // summary stands for, all that is left belongs to it.
             let own = messages - self.first_message;
@@ -139,15 +139,15 @@ impl Turn {
             (shown == ShownSoFar::AnswerText).then(|| nudge_message(Nudge::Full, &self.history));
         let compacted = self.compact(selection.clone(), CompactionReason::Overflow).await;
         match compacted {
-            Compacted::Done { .. } => {
+            CompactionOutcome::Done { .. } => {
                 if let Some(nudge) = nudge {
                     self.push_hidden_message(Message::User(nudge));
                 }
                 TurnStep::Sample
             }
-            Compacted::Cancelled => TurnStep::Sample,
-            Compacted::Nothing => self.give_up_room(selection.model.as_ref(), &error),
-            Compacted::Failed(error) => TurnStep::End(Err(error.into())),
+            CompactionOutcome::Cancelled => TurnStep::Sample,
+            CompactionOutcome::Nothing => self.give_up_room(selection.model.as_ref(), &error),
+            CompactionOutcome::Failed(error) => TurnStep::End(Err(error.into())),
         }
     }
 
@@ -171,7 +171,7 @@ impl Turn {
             && self.room.overflows == 0
         {
             model.record_window(limit);
-            meter.correct(weight, used.unwrap_or(limit));
+            meter.calibrate(weight, used.unwrap_or(limit));
             return;
         }
         // The server does not say how much it takes, or what it says is wrong. What it has taken

@@ -251,7 +251,7 @@ impl ResponsesAssembler {
     ) -> Result<(), LlmError> {
         if piece.text.is_empty()
             || piece.is_whole
-                && streamed_items::is_finished(&self.items, ItemKind::Message, location)
+                && streamed_items::repeats_complete_item(&self.items, ItemKind::Message, location)
         {
             return Ok(());
         }
@@ -265,7 +265,7 @@ impl ResponsesAssembler {
         piece: TextPiece<'_>,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if piece.text.is_empty() || !self.items[at].is_new(piece) {
+        if piece.text.is_empty() || !self.items[at].mark_seen(piece) {
             return Ok(());
         }
         self.account_for(piece.text.len())?;
@@ -294,7 +294,7 @@ impl ResponsesAssembler {
     ) -> Result<(), LlmError> {
         if piece.text.is_empty()
             || piece.is_whole
-                && streamed_items::is_finished(&self.items, ItemKind::Reasoning, location)
+                && streamed_items::repeats_complete_item(&self.items, ItemKind::Reasoning, location)
         {
             return Ok(());
         }
@@ -314,7 +314,7 @@ impl ResponsesAssembler {
         if piece.text.is_empty() || *item.is_summary.get_or_insert(is_summary) != is_summary {
             return Ok(());
         }
-        if !item.is_new(piece) {
+        if !item.mark_seen(piece) {
             return Ok(());
         }
         self.account_for(piece.text.len())?;
@@ -334,7 +334,7 @@ impl ResponsesAssembler {
     ) -> Result<(), LlmError> {
         if piece.text.is_empty()
             || piece.is_whole
-                && streamed_items::is_finished(&self.items, ItemKind::Message, location)
+                && streamed_items::repeats_complete_item(&self.items, ItemKind::Message, location)
         {
             return Ok(());
         }
@@ -343,7 +343,7 @@ impl ResponsesAssembler {
     }
 
     fn push_item_refusal(&mut self, at: usize, piece: TextPiece<'_>) -> Result<(), LlmError> {
-        if !piece.text.is_empty() && self.items[at].is_new(piece) {
+        if !piece.text.is_empty() && self.items[at].mark_seen(piece) {
             self.account_for(piece.text.len())?;
             self.refusal.push_str(piece.text);
         }
@@ -356,7 +356,9 @@ impl ResponsesAssembler {
         text: &str,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if text.is_empty() || streamed_items::is_finished(&self.items, ItemKind::Call, location) {
+        if text.is_empty()
+            || streamed_items::repeats_complete_item(&self.items, ItemKind::Call, location)
+        {
             return Ok(());
         }
         let at = self.find_or_open_item(ItemKind::Call, location)?;
@@ -371,7 +373,9 @@ impl ResponsesAssembler {
         text: &str,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if text.is_empty() || streamed_items::is_finished(&self.items, ItemKind::Call, location) {
+        if text.is_empty()
+            || streamed_items::repeats_complete_item(&self.items, ItemKind::Call, location)
+        {
             return Ok(());
         }
         let at = self.find_or_open_item(ItemKind::Call, location)?;
@@ -393,7 +397,7 @@ impl ResponsesAssembler {
         let location = ItemLocation { id, ..location };
         let call_id = item.call_id.text.as_ref();
         let known =
-            streamed_items::find_for_description(&self.items, kind, location, call_id, is_start);
+            streamed_items::find_for_item_event(&self.items, kind, location, call_id, is_start);
         let at = match known {
             Some(at) if self.items[at].done => return Ok(()),
             Some(at) => at,
@@ -444,9 +448,9 @@ impl ResponsesAssembler {
                         self.push_item_thought(at, is_summary, piece, batch)?;
                     }
                 }
-                let blob = item.reasoning_to_resend();
-                self.account_for(blob.as_ref().map_or(0, json_limits::memory_size))?;
-                self.items[at].blob = blob;
+                let reasoning = item.reasoning_to_resend();
+                self.account_for(reasoning.as_ref().map_or(0, json_limits::memory_size))?;
+                self.items[at].reasoning = reasoning;
             }
             ItemKind::Call => {
                 let slot = self.items[at].slot;

@@ -253,7 +253,7 @@ fn what_is_open_below_a_hidden_folder_is_all_that_is_seen_of_it() {
         let mut profile = folders.profile();
         profile.hidden = vec![config.clone(), config.join("cache/key")];
         profile.writable.push(config.join("cache"));
-        profile.shown = vec![config.join("gh")];
+        profile.unhidden = vec![config.join("gh")];
         for readable in [None, Some(Vec::new())] {
             let profile = SandboxProfile { readable, ..profile.clone() };
             let script = "cd $HOME/.config; cat gh/hosts; echo x > cache/new; \
@@ -285,6 +285,21 @@ fn with_a_list_nothing_else_is_read() {
         let (text, _) = folders.run(&profile, namespaces, script);
         assert!(text.contains("neighbour") && text.contains("no-secret-either"), "{text}");
         assert!(!text.contains("untouched") && !text.contains("no-secret\n"), "{text}");
+    }
+}
+
+#[test]
+fn a_folder_of_the_list_is_listed_although_something_in_it_is_hidden() {
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        let profile = SandboxProfile {
+            readable: Some(vec![folders.inside.clone()]),
+            hidden: vec![folders.inside.join(".env")],
+            ..SandboxProfile::default()
+        };
+        let (text, worked) = folders.run(&profile, namespaces, "grep -rh . .; true");
+        assert!(worked && text.contains("neighbour") && text.contains("hook"), "{text}");
+        assert!(!text.contains("secret-of-the-project"), "{text}");
     }
 }
 

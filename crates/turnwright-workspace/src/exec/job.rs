@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::{CommandOutput, OutputExcerpt};
 use super::running::{CommandExit, Leftover, RunningCommand, Signal};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// How long a command may clean up after SIGTERM before its group is killed.
 const TERM_GRACE: Duration = Duration::from_millis(200);
@@ -71,7 +71,7 @@ pub enum InputError {
     #[error("it has ended")]
     Over,
     /// Writing to it failed.
-    #[error("{}", io_fault(.0))]
+    #[error("{}", io_error_text(.0))]
     Refused(#[from] io::Error),
 }
 
@@ -304,7 +304,7 @@ pub(super) async fn supervise(
                     tokio::task::yield_now().await;
                 }
                 Ok(Some(exit)) => break EndReason::Exited(exit),
-                Err(error) => break EndReason::Lost(io_fault(&error)),
+                Err(error) => break EndReason::Lost(io_error_text(&error)),
             },
             () = tokio::time::sleep(MAX_WRITE_DELAY), if lags => job.write_to_file(true).await,
         }

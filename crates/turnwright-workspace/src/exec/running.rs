@@ -47,7 +47,7 @@ pub enum CommandExit {
     /// By the signal with this name.
     Signal(String),
     /// Its terminal in the editor was closed or ended.
-    Closed,
+    TerminalClosed,
     /// The exit status is not known.
     Unknown,
 }
@@ -62,7 +62,7 @@ impl CommandExit {
     pub fn code(&self) -> Option<i32> {
         match self {
             CommandExit::Code(code) => Some(*code),
-            CommandExit::Signal(_) | CommandExit::Closed | CommandExit::Unknown => None,
+            CommandExit::Signal(_) | CommandExit::TerminalClosed | CommandExit::Unknown => None,
         }
     }
 }
@@ -72,7 +72,9 @@ impl fmt::Display for CommandExit {
         match self {
             CommandExit::Code(code) => write!(formatter, "exit {code}"),
             CommandExit::Signal(name) => write!(formatter, "killed by {name}"),
-            CommandExit::Closed => formatter.write_str("ended: the user closed its terminal"),
+            CommandExit::TerminalClosed => {
+                formatter.write_str("ended: the user closed its terminal")
+            }
             CommandExit::Unknown => formatter.write_str("ended, exit code unknown"),
         }
     }

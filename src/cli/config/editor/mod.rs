@@ -14,7 +14,7 @@ use crate::cli::{CliError, block_on};
 use crate::config::Config;
 use guides::{EditorGuide, EditorSettings, GUIDES};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::line_diff::unified_diff;
 use turnwright_workspace::files::{FileError, replace_file};
 use turnwright_workspace::{private_file, real_path};
@@ -120,7 +120,7 @@ impl SettingsEdit {
         program: &Path,
     ) -> Result<Option<SettingsEdit>, String> {
         let (keys, entry) = guide.entry(program).ok_or("its page has no entry")?;
-        let (path, old) = read(path).map_err(|it| io_fault(&it))?;
+        let (path, old) = read(path).map_err(|it| io_error_text(&it))?;
         let text = old.clone().unwrap_or_default();
         let new = with_entry(&text, &keys, &entry)?;
         Ok((new != text).then_some(SettingsEdit { path, old, new }))

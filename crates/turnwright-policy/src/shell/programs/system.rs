@@ -50,14 +50,14 @@ pub(super) const PROGRAMS: &[Program] = &[
         "busybox chroot doas exec fakeroot ionice parallel pkexec setsid strace sudo toybox unshare \
          watch",
     ),
-    STARTER.with_names("command").reads_if(command).own_words(|_| Some(1)),
-    STARTER.with_names("env").reads_if(without_words).own_words(env),
-    STARTER.with_names("nice").own_words(nice),
-    STARTER.with_names("nohup").own_words(|_| Some(1)),
-    STARTER.with_names("stdbuf").own_words(stdbuf),
-    STARTER.with_names("time").own_words(|it| Some(if word(it, 1) == "-p" { 2 } else { 1 })),
-    STARTER.with_names("timeout").own_words(timeout),
-    STARTER.with_names("xargs").own_words(xargs),
+    STARTER.with_names("command").reads_if(command).words_before_dashes(|_| Some(1)),
+    STARTER.with_names("env").reads_if(without_words).words_before_dashes(env),
+    STARTER.with_names("nice").words_before_dashes(nice),
+    STARTER.with_names("nohup").words_before_dashes(|_| Some(1)),
+    STARTER.with_names("stdbuf").words_before_dashes(stdbuf),
+    STARTER.with_names("time").words_before_dashes(|it| Some(if word(it, 1) == "-p" { 2 } else { 1 })),
+    STARTER.with_names("timeout").words_before_dashes(timeout),
+    STARTER.with_names("xargs").words_before_dashes(xargs),
     ANYTHING.with_names("nsenter runuser setarch systemd-run").starts(Starts::Program).searched(),
     ANYTHING
         .with_names("chrt flock ltrace perf prlimit setpriv taskset unbuffer valgrind")

@@ -195,7 +195,7 @@ impl ConfinementGuard {
             }
         }
         let watches: Vec<_> = lock(&self.watches).values().cloned().collect();
-        for watch in watches.iter().filter(|it| it.has_snapshot && !it.checked.is_cancelled()) {
+        for watch in watches.iter().filter(|it| it.is_checking()) {
             for effect in pass.effects() {
                 match effect {
                     Effect::Write(target) | Effect::Delete(target)
@@ -289,9 +289,18 @@ impl ConfinementGuard {
         self.tracker.spawn(watch.run(self.servers.stopped()));
     }
 
-    /// Whether a running command or call checks the protected paths at its end.
+    /// Whether a call is running that checks the protected paths at its end.
     pub(super) fn is_checking(&self) -> bool {
-        lock(&self.watches).values().any(|it| it.has_snapshot && !it.checked.is_cancelled())
+        lock(&self.watches)
+            .values()
+            .any(|it| it.is_checking() && !it.is_in_background.load(Ordering::Relaxed))
+    }
+
+    /// Whether a running command or call was allowed to change this path.
+    pub(super) fn is_allowed(&self, path: &Path) -> bool {
+        let is_named =
+            |it: &Arc<CommandWatch>| lock(&it.allowed).iter().any(|it| path.starts_with(it));
+        lock(&self.watches).values().any(|it| it.is_checking() && is_named(it))
     }
 
     /// Waits for the last check and removes the temporary folder. All commands must have ended.
@@ -484,6 +493,10 @@ impl ProtectedCheck {
 }
 
 impl CommandWatch {
+    fn is_checking(&self) -> bool {
+        self.has_snapshot && !self.checked.is_cancelled()
+    }
+
     /// Whether a change can only be the command's, so that it is undone.
     fn restores(&self) -> bool {
         !self.is_ambiguous.load(Ordering::Relaxed)

@@ -255,7 +255,8 @@ impl ServerWatch {
 
     fn is_suspect(&self, path: &Path) -> bool {
         let time = changed_at(path).unwrap_or(self.active.begin);
-        self.active.cover(path) && !self.env.guard.servers.is_known(path, time)
+        let guard = &self.env.guard;
+        self.active.cover(path) && !guard.servers.is_known(path, time) && !guard.is_allowed(path)
     }
 
     fn tell(&self, changes: Option<ProtectedChanges>, restores: bool) {

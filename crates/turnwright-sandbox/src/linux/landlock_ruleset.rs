@@ -133,6 +133,10 @@ impl RulesetBuilder {
         for place in SYSTEM_PATHS.iter().map(Path::new).chain(list.iter().map(PathBuf::as_path)) {
             // Resolve symlinks, because `hidden` are real paths.
             if let Ok(place) = fs::canonicalize(place) {
+                // The names beside what is hidden are no secret either.
+                if hidden.iter().any(|it| it.starts_with(&place) && *it != place) {
+                    self.allow_if_accessible(&place, traversal)?;
+                }
                 self.allow_all_but(&place, hidden, all)?;
             }
         }

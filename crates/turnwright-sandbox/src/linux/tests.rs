@@ -289,6 +289,21 @@ fn with_a_list_nothing_else_is_read() {
 }
 
 #[test]
+fn a_folder_of_the_list_is_listed_although_something_in_it_is_hidden() {
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        let profile = SandboxProfile {
+            readable: Some(vec![folders.inside.clone()]),
+            hidden: vec![folders.inside.join(".env")],
+            ..SandboxProfile::default()
+        };
+        let (text, worked) = folders.run(&profile, namespaces, "grep -rh . .; true");
+        assert!(worked && text.contains("neighbour") && text.contains("hook"), "{text}");
+        assert!(!text.contains("secret-of-the-project"), "{text}");
+    }
+}
+
+#[test]
 fn what_is_to_be_kept_is_kept_where_it_is() {
     let scripts = [
         "echo x > .git/hooks/new",

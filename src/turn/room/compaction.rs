@@ -26,6 +26,14 @@ use turnwright_types::update::{CompactionState, Update};
 /// The request for a summary. It comes after the conversation, so that the provider has that in its
 /// cache.
 const SUMMARY_REQUEST: &str = include_str!("summary_request.md");
+/// The same where the window has no room for a long summary.
+const SHORT_SUMMARY_REQUEST: &str = include_str!("short_summary_request.md");
+/// In the requests, in place of the most words of a summary.
+const WORDS: &str = "WORDS";
+/// From so many words on, a summary has headings.
+const LONG_SUMMARY: u64 = 300;
+/// The most words that are asked for.
+const MAX_SUMMARY_WORDS: u64 = 1_500;
 /// How often a summary is asked for if the conversation turns out to be too long for that, too.
 const MAX_ATTEMPTS: u32 = 3;
 /// The interval at which new parts of a summary are sent to the client.
@@ -112,7 +120,7 @@ impl Compactor<'_> {
         // Most of a short conversation is summarised, too.
         limits.tail = limits.tail.min(weight_of(&self.history.messages) / 4);
         let before = meter.estimate(&self.history.messages, || fixed);
-        let tail = KeptTail::choose(&self.history.messages, &limits);
+        let mut tail = KeptTail::choose(&self.history.messages, &limits);
         let old = self.history.messages.len() - tail.count;
         let is_worth_it = old > 1 || old == 1 && !handoff::is_compacted(&self.history.messages);
         if !is_worth_it {
@@ -141,6 +149,9 @@ impl Compactor<'_> {
             summary.as_deref(),
             &facts,
         );
+        let replacement = Arc::new(Message::User(replacement));
+        let room = meter.weight(budget.compacted_room());
+        tail.widen(&self.history.messages, room.saturating_sub(message_weight(&replacement)));
         self.replace(id.clone(), replacement, tail);
         let after = self.history.meter.estimate(&self.history.messages, || fixed);
         self.report(&id, (before, after), summary);
@@ -153,8 +164,7 @@ impl Compactor<'_> {
     }
 
     /// Makes the change in the history and in the log.
-    fn replace(&mut self, id: MessageId, replacement: UserMessage, tail: KeptTail) {
-        let replacement = Arc::new(Message::User(replacement));
+    fn replace(&mut self, id: MessageId, replacement: Arc<Message>, tail: KeptTail) {
         let (kept, max_result) = (tail.count, tail.max_result);
         self.services.log().add_entry(Entry::Compacted {
             id,
@@ -194,9 +204,10 @@ impl Compactor<'_> {
         tools: ToolSpecs,
         budget: &WindowBudget,
     ) -> Option<Result<String, LlmError>> {
-        let request = summary_request(reason, handoff::is_compacted(&self.history.messages));
+        let is_compacted = handoff::is_compacted(&self.history.messages);
+        let request = summary_request(reason, is_compacted, budget.summary_tokens());
         let request = Arc::new(Message::User(request));
-        let mut room = budget.room();
+        let mut room = budget.summary_room();
         let mut failures = 0;
         let mut attempts = 1;
         loop {
@@ -300,9 +311,16 @@ impl Compactor<'_> {
     }
 }
 
-/// The request for a summary, as a message of the user.
-fn summary_request(reason: CompactionReason<'_>, is_compacted: bool) -> UserMessage {
-    let mut text = SUMMARY_REQUEST.trim_end().to_owned();
+/// The request for a summary that may have so many tokens, as a message of the user.
+fn summary_request(
+    reason: CompactionReason<'_>,
+    is_compacted: bool,
+    summary_tokens: u64,
+) -> UserMessage {
+    // A word has at most two tokens in most languages.
+    let words = (summary_tokens / 2).min(MAX_SUMMARY_WORDS);
+    let request = if words < LONG_SUMMARY { SHORT_SUMMARY_REQUEST } else { SUMMARY_REQUEST };
+    let mut text = request.trim_end().replace(WORDS, &words.to_string());
     if is_compacted {
         text.push_str("\nUpdate the earlier summary in the context instead of starting anew.");
     }

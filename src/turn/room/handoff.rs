@@ -61,6 +61,18 @@ impl KeptTail {
         }
         KeptTail { count, max_result: usize::try_from(max_result).unwrap_or(usize::MAX) }
     }
+
+    /// Lets the results have what the other messages leave of `room`. The model has to read those again
+    /// of which it sees too little.
+    pub(super) fn widen(&mut self, messages: &[Arc<Message>], room: u64) {
+        let kept = &messages[messages.len() - self.count..];
+        let (results, others): (Vec<_>, Vec<_>) =
+            kept.iter().partition(|it| matches!(it.as_ref(), Message::Tool(_)));
+        let others: u64 = others.iter().map(|it| message_weight(it)).sum();
+        let share = room.saturating_sub(others).checked_div(results.len() as u64);
+        let share = usize::try_from(share.unwrap_or_default()).unwrap_or(usize::MAX);
+        self.max_result = self.max_result.max(share);
+    }
 }
 
 /// Replaces everything but the kept messages by one.
@@ -201,7 +213,7 @@ fn user_words_in(message: &Message) -> Vec<String> {
     earlier
 }
 
-fn cut_to_weight(text: &str, weight: u64) -> String {
+pub(super) fn cut_to_weight(text: &str, weight: u64) -> String {
     // No text is longer than its weight.
     cut_middle(text, usize::try_from(weight).unwrap_or(usize::MAX))
 }
@@ -287,6 +299,20 @@ mod tests {
         compact(&mut messages, prompt("all"), tail.count, tail.max_result);
         assert_eq!(messages.len(), 4);
         assert!(messages[2..].iter().all(|it| message_weight(it) < 500));
+    }
+
+    #[test]
+    fn results_get_the_room_that_nothing_else_has_used() {
+        let messages = [prompt("1"), answer("a", 2), result(9_000), result(9_000)];
+        let chosen = KeptTail::choose(&messages, &limits(900));
+        let mut tail = chosen;
+        tail.widen(&messages, 0);
+        assert_eq!(tail, chosen);
+        tail.widen(&messages, 5_000);
+        assert!((2_400..2_500).contains(&tail.max_result), "{tail:?}");
+        let mut none = KeptTail { count: 0, max_result: 400 };
+        none.widen(&messages, 5_000);
+        assert_eq!(none.max_result, 400);
     }
 
     #[test]

@@ -170,9 +170,8 @@ impl Toolbox {
     fn built_in_specs(&self, offer: &OfferContext, window: Option<u64>) -> ToolSpecs {
         let all = self.built_in.specs(offer);
         let is_restricted = self.allowed.get().is_some();
-        let is_advertised = |name: &str| match is_restricted {
-            true => self.is_allowed(name),
-            false => fits_window(name, window),
+        let is_advertised = |name: &str| {
+            if is_restricted { self.is_allowed(name) } else { fits_window(name, window) }
         };
         if all.iter().all(|it| is_advertised(&it.name)) {
             return all;

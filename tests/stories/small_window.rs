@@ -70,7 +70,7 @@ fn read_named_file(body: &Value) -> Answer {
     } else if last["role"] == "tool" {
         says("It is read.")
     } else {
-        let path = last_text(body).split_whitespace().find(|it| it.ends_with(".txt")).unwrap();
+        let path = last_text(body).split_whitespace().find(|it| it.contains(".txt")).unwrap();
         crate::provider::calls("read_file", &json!({ "path": path }))
     }
 }
@@ -99,7 +99,8 @@ fn a_small_window_gets_the_tools_that_are_needed_most_and_the_user_is_told_once(
 #[test]
 fn a_file_that_is_larger_than_the_window_is_read_in_part() {
     let provider = small(read_named_file);
-    let lines: String = (1..2_000).map(|it| format!("line {it}\n")).collect();
+    let lines: Vec<_> = (1..2_000).map(|it| format!("line {it}")).collect();
+    let lines = lines.join("\n");
     let mut agent = agent(&provider, &[("long.txt".to_owned(), lines)]);
     assert_eq!(agent.turn("Never touch b.txt. Read long.txt now"), "end_turn");
     let requests = provider.chat_requests();

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -43,20 +42,21 @@ impl ShownPreviews {
         };
         // The last line may not be complete. A key is never split in two, since it has no line break.
         new.truncate(new.rfind('\n').map_or(0, |it| it + 1));
-        let more = match shown.get(&update.id) {
-            Some(before) => before.more(path, new),
+        let before = shown.get(&update.id);
+        let added = before.and_then(|it| Some((it.lines, it.added_to(new)?)));
+        let more = match added {
+            Some((_, "")) => None,
+            Some((lines, added)) => Some(diffs::added_lines(path, lines + 1, added)),
             None => None,
         };
-        let preview = ShownPreview::of(new);
+        let (is_other, preview) = (added.is_none(), ShownPreview::of(new));
         if preview.bytes > 0 {
+            if is_other {
+                update.content = Some(content);
+            }
             shown.insert(update.id.clone(), preview);
         }
-        match more {
-            Some(more) => return more,
-            None if new.is_empty() => {}
-            None => update.content = Some(content),
-        }
-        None
+        more
     }
 }
 
@@ -65,12 +65,10 @@ impl ShownPreview {
         ShownPreview { bytes: text.len(), lines: text.matches('\n').count(), hash: hash(text) }
     }
 
-    /// The item with the lines of this text that are not shown; `None` within if there are none. Returns `None` if
-    /// something else is shown.
-    fn more(&self, path: &Path, text: &str) -> Option<Option<Value>> {
-        let (known, more) = text.split_at_checked(self.bytes)?;
-        let is_same = hash(known) == self.hash;
-        is_same.then(|| (!more.is_empty()).then(|| diffs::added_lines(path, self.lines + 1, more)))
+    /// What a text has after what is shown. Returns `None` if something else is shown.
+    fn added_to<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let (known, added) = text.split_at_checked(self.bytes)?;
+        (hash(known) == self.hash).then_some(added)
     }
 }
 

@@ -54,24 +54,8 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
             SessionUpdate::ToolCall(call.raw_input(raw_input))
         }
         Update::CallUpdate(update) => SessionUpdate::ToolCallUpdate(call_update(*update)),
-        Update::Plan(entries) => {
-            let entries = entries.iter().map(plan_entry).collect();
-            if caps.plans {
-                let plan = PlanUpdateContent::items(PLAN_ID, entries);
-                SessionUpdate::PlanUpdate(PlanUpdate::new(plan))
-            } else {
-                SessionUpdate::Plan(Plan::new(entries))
-            }
-        }
-        Update::Commands(commands) => {
-            let input =
-                |hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint));
-            let command = |it: SlashCommand| {
-                AvailableCommand::new(it.name, it.description).input(it.hint.map(input))
-            };
-            let commands = commands.into_iter().map(command).collect();
-            SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
-        }
+        Update::Plan(entries) => plan_update(entries.iter().map(plan_entry).collect(), caps),
+        Update::Commands(commands) => commands_update(commands),
         Update::Notice(text) => notice_update(text, caps),
         Update::SessionInfo { title, updated } => {
             let title = title.as_deref().map(escape_hidden_line);
@@ -104,6 +88,23 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
         }
         Update::CompactionSummary { .. } => return None,
     })
+}
+
+fn plan_update(entries: Vec<schema::PlanEntry>, caps: ClientCaps) -> SessionUpdate {
+    if caps.plans {
+        let plan = PlanUpdateContent::items(PLAN_ID, entries);
+        SessionUpdate::PlanUpdate(PlanUpdate::new(plan))
+    } else {
+        SessionUpdate::Plan(Plan::new(entries))
+    }
+}
+
+fn commands_update(commands: Vec<SlashCommand>) -> SessionUpdate {
+    let input = |hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint));
+    let command =
+        |it: SlashCommand| AvailableCommand::new(it.name, it.description).input(it.hint.map(input));
+    let commands = commands.into_iter().map(command).collect();
+    SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
 }
 
 /// A notice. Clients without notices show thoughts, so that the user sees the reason for a delay.

@@ -40,7 +40,7 @@ impl StdioTransport {
         // No more requests are read from a client that does not read the responses.
         tokio::select! {
             biased;
-            () = self.outbox.wait_to_read() => self.input.next().await,
+            () = self.outbox.wait_for_read_capacity() => self.input.next().await,
             () = self.input.ended() => None,
         }
     }

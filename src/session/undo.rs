@@ -220,7 +220,7 @@ impl UndoContext {
                 continue;
             }
             let result =
-                Err("its current content could not be saved, so it was left as it is".to_owned());
+                Err("its current content could not be saved, so it was left as it is".into());
             let to = to.clone();
             unsaved.push(RestoreResult { path: step.path, was: step.now, to, result });
         }

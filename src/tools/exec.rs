@@ -261,7 +261,9 @@ async fn begin<'a>(
     let slot = ctx.env.jobs.admit(&spec.command).map_err(|it| it.to_string())?;
     match ctx.cancel.run_until_cancelled(live_output::start(spec, ctx)).await {
         Some(Ok((started, live))) => {
-            let job = slot.run(started, spec.temp_folder());
+            // What was allowed to run without the sandbox is the user's own affair.
+            let memory = spec.sandbox.as_ref().and(ctx.env.confinement.memory);
+            let job = slot.run(started, spec.temp_folder(), memory);
             live.connect(&job);
             Ok((job, live))
         }
@@ -341,6 +343,13 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
             let how = format!(
                 "stopped: $TMPDIR holds {held}, more than it may, so that the disk is not filled; \
                  delete what is not needed there"
+            );
+            (false, how)
+        }
+        EndReason::MemoryFull(bytes) => {
+            let held = format_bytes(*bytes);
+            let how = format!(
+                "stopped: it held {held} of memory, more than it may (`memory_mb` of the sandbox)"
             );
             (false, how)
         }

@@ -12,7 +12,7 @@ use super::{ToolCtx, ToolOutcome};
 use turnwright_types::client::{CommandDisplay, TerminalExit};
 use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::ids::TerminalId;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{CallUpdate, TerminalDelta, ToolCallStatus, Update};
 use turnwright_workspace::exec::{
@@ -67,7 +67,7 @@ pub(super) async fn start<'a>(
         }
     }
     let group = ProcessGroup::start(spec).await.map_err(|error| {
-        let (fault, place) = (io_fault(&error), spec.workdir.display());
+        let (fault, place) = (io_error_text(&error), spec.workdir.display());
         format!("The command could not be started: {fault} (in {place})")
     })?;
     let display = match ctx.env.display {

@@ -12,12 +12,12 @@ use super::confinement_guard::ConfinementGuard;
 use super::helper_set::HelperSet;
 use super::open_terminals::OpenTerminals;
 use crate::recording::Recording;
-use turnwright_policy::permission::{AuditLog, SharedMode};
+use turnwright_policy::permission::{AuditLog, ProtectedPaths, SharedMode};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
-use turnwright_workspace::checkpoint::ChangeTracker;
+use turnwright_workspace::checkpoint::{ChangeTracker, ObeyedFiles};
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
 use turnwright_workspace::skills::SkillSet;
@@ -161,6 +161,15 @@ impl ToolEnv {
             let text = format!("The log of permission decisions is incomplete: {loss}.");
             self.client.update(Update::Notice(text));
         }
+    }
+
+    /// Has the effects of commands on the session's folders tracked.
+    pub fn watch_files(&self) {
+        let obeyed = ObeyedFiles {
+            is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
+            may_hold: ProtectedPaths::may_hold_obeyed,
+        };
+        self.checkpoint.watch(self.files.roots(), obeyed);
     }
 
     /// The folder that keeps a copy of what commands wrote into protected places.

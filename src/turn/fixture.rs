@@ -265,7 +265,7 @@ pub(crate) fn turn_fixture(
         cancellable: CancellableCalls::default(),
         models: ModelFinder::new(|_| Err(Error::Cancelled)),
         truncation_reported: Arc::default(),
-        assumed_window_told: Arc::default(),
+        window_told: Arc::default(),
         base_url_reported: Arc::default(),
         context_missing: Arc::default(),
     };

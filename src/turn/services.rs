@@ -55,8 +55,8 @@ pub(crate) struct TurnServices {
     pub models: ModelFinder,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
-    /// Whether the user was told that the size of the window is only assumed.
-    pub assumed_window_told: Arc<AtomicBool>,
+    /// Whether the user was told that the window is small, or that its size is only assumed.
+    pub window_told: Arc<AtomicBool>,
     /// Whether the user was told that the base URL lacks its version.
     pub base_url_reported: Arc<AtomicBool>,
     /// Whether the user was told that instructions, notes and skills could not be read.
@@ -164,8 +164,8 @@ impl TurnServices {
     }
 
     /// Returns true the first time, for the notice about an assumed window.
-    pub(super) fn mark_assumed_window_told(&self) -> bool {
-        !self.assumed_window_told.swap(true, Ordering::Relaxed)
+    pub(super) fn mark_window_told(&self) -> bool {
+        !self.window_told.swap(true, Ordering::Relaxed)
     }
 
     /// The facts that decide which tools the model is offered.

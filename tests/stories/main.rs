@@ -62,7 +62,6 @@ mod recording;
 mod remote;
 mod remote_http;
 mod responses;
-#[cfg(unix)]
 mod round_trip;
 mod rules;
 mod search;
@@ -73,6 +72,7 @@ mod sessions_folders;
 mod sessions_list;
 mod side_by_side;
 mod skills;
+mod small_window;
 mod slash_commands;
 mod socket_agent;
 mod socket_server;

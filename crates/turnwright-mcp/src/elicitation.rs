@@ -100,6 +100,9 @@ pub(crate) async fn ask_user(
     }
 }
 
+/// How the forms of servers begin, so that nobody takes them for the agent's own.
+pub const SERVER_ASKS: &str = "The MCP server ";
+
 /// Asks the user of one call.
 pub(crate) async fn ask_user_of(
     server: &str,
@@ -117,7 +120,7 @@ pub(crate) async fn ask_user_of(
     }
     let Ok(schema) = serde_json::to_value(&requested_schema) else { return declined };
     let message: String = terminal_safe(message).chars().take(MAX_QUESTION_CHARS).collect();
-    let message = format!("The MCP server {} asks: {message}", escape_hidden_line(server));
+    let message = format!("{SERVER_ASKS}{} asks: {message}", escape_hidden_line(server));
     let mut shown = schema.clone();
     escape_texts(&mut shown);
     let form = ServerForm { call: call.call.clone(), message, schema: shown };

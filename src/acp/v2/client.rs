@@ -38,10 +38,10 @@ pub(super) struct AcpClientV2 {
     session: SessionId,
     cwd: PathBuf,
     /// Whether the client shows elicitation forms (R-EL-1).
-    forms: bool,
+    supports_forms: bool,
     prompts: PromptLedger,
     /// The prompt whose turn has begun last; no prompt has the key 0.
-    running: AtomicU64,
+    running_prompt: AtomicU64,
     /// The commands whose cards are not final.
     // Held only to look something up.
     commands: Mutex<HashMap<CallId, ShownCommand>>,
@@ -53,7 +53,7 @@ pub(super) struct AcpClientV2 {
     question_slot: Semaphore,
 }
 
-/// What the client is told of a command's terminal.
+/// What the client has been told about a command's terminal.
 #[derive(Debug, Default)]
 struct ShownCommand {
     line: Option<String>,
@@ -67,16 +67,16 @@ impl AcpClientV2 {
         peer: Peer,
         session: &SessionId,
         cwd: PathBuf,
-        forms: bool,
+        supports_forms: bool,
         prompts: PromptLedger,
     ) -> AcpClientV2 {
         AcpClientV2 {
             peer,
             session: session.clone(),
             cwd,
-            forms,
+            supports_forms,
             prompts,
-            running: AtomicU64::new(0),
+            running_prompt: AtomicU64::new(0),
             commands: Mutex::default(),
             cancellable: Mutex::default(),
             previews: ShownPreviews::default(),
@@ -84,9 +84,9 @@ impl AcpClientV2 {
         }
     }
 
-    /// Tells the client that no turn runs. One that has taken over a running turn knows its state.
+    /// Tells the client that no turn runs, unless it has taken over a running turn.
     pub(super) fn report_idle(&self) {
-        if !self.prompts.is_running(self.running.load(Ordering::Relaxed)) {
+        if !self.prompts.is_running(self.running_prompt.load(Ordering::Relaxed)) {
             self.send_state("idle");
         }
     }
@@ -105,14 +105,14 @@ impl AcpClientV2 {
 
     /// The turn waits for the user until the returned value is dropped (R-TWO-8).
     fn wait_for_user(&self) -> UserWait<'_> {
-        let is_running = self.prompts.is_running(self.running.load(Ordering::Relaxed));
+        let is_running = self.prompts.is_running(self.running_prompt.load(Ordering::Relaxed));
         if is_running {
             self.send_state("requires_action");
         }
         UserWait { client: self, is_running }
     }
 
-    /// Notes what a command is, for its terminal.
+    /// Records the line and the folder of a command, which the update of its terminal contains.
     fn note_command(&self, id: &CallId, arguments: Option<&Value>) {
         let Some(arguments) = arguments else { return };
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
@@ -236,14 +236,14 @@ impl Client for AcpClientV2 {
         match update {
             Update::TurnBegan(prompt) => {
                 self.prompts.begin(prompt);
-                self.running.store(prompt, Ordering::Relaxed);
+                self.running_prompt.store(prompt, Ordering::Relaxed);
                 self.send_state("running");
             }
             Update::UserMessage { prompt, message, parts } => {
                 let own = parts.into_iter().filter(|it| !matches!(it, PromptPart::Context(_)));
                 self.send(&encode::user_message(&message, own));
                 let prompt: PromptKey =
-                    prompt.unwrap_or_else(|| self.running.load(Ordering::Relaxed));
+                    prompt.unwrap_or_else(|| self.running_prompt.load(Ordering::Relaxed));
                 self.prompts.answer(prompt, &message);
             }
             Update::ToolCall { ref id, ref name, ref raw_input, can_cancel, .. } => {
@@ -289,19 +289,19 @@ impl Client for AcpClientV2 {
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply> {
         Box::pin(async {
             let Ok(_slot) = self.question_slot.acquire().await else { return UserReply::Cancelled };
-            let _waiting = self.forms.then(|| self.wait_for_user());
-            let (session, forms) = (self.session_id(), self.forms);
+            let _waiting = self.supports_forms.then(|| self.wait_for_user());
+            let (session, forms) = (self.session_id(), self.supports_forms);
             user_question::ask_user(&self.peer, session, forms, question, QUESTION_TIMEOUT).await
         })
     }
 
     fn supports_forms(&self) -> bool {
-        self.forms
+        self.supports_forms
     }
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {
         Box::pin(async {
-            if !self.forms {
+            if !self.supports_forms {
                 return FormOutcome::Declined;
             }
             let Ok(_slot) = self.question_slot.acquire().await else {

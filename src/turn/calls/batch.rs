@@ -95,6 +95,10 @@ impl Turn {
     ) -> Option<LoopQuestion> {
         let mut results: Vec<_> = results.close(CANCELLED).collect();
         let asked = self.check_loops(&mut results, all_invalid).await;
+        let cut = self.cut_long_results(&mut results);
+        for result in results.iter().filter(|it| cut.contains(&it.call)) {
+            self.services.log().replace_result(&result.call, result.text.clone());
+        }
         let instructions = self.new_folder_instructions(touched).await;
         let news = self.services.env.command_news().into_iter().chain(instructions);
         let news: String = news.collect();

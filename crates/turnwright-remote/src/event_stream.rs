@@ -15,7 +15,7 @@ use crate::http_connection::HttpConnection;
 
 /// How often something is sent on a stream without events, so that a lost connection is noticed and proxies
 /// keep the stream open.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// A comment, which clients ignore.
 const KEEP_ALIVE: &[u8] = b":\n\n";
 

@@ -29,6 +29,7 @@ use crate::connection::{RemoteConnection, ServeConnection};
 use crate::event_stream::EventBody;
 use crate::http_connection::{FirstAnswer, HttpConnection, StreamDenial};
 use crate::routing::{Envelope, RoutedMessage, route};
+use crate::silence::IncompleteMessages;
 use crate::websocket;
 use turnwright_rpc::{MAX_LINE_BYTES, OutboxDrain, OutgoingFilter, line_queue, message_queue};
 
@@ -54,6 +55,8 @@ pub(crate) struct HttpServer {
     /// The tasks of connections.
     pub(crate) tasks: TaskTracker,
     pub(crate) connection_permits: Arc<Semaphore>,
+    /// What WebSockets have received of messages that the program does not have yet.
+    pub(crate) incomplete: IncompleteMessages,
     /// One permit for each byte of requests that the program has not taken yet.
     request_byte_permits: Arc<Semaphore>,
     // Held only to look one up.
@@ -84,6 +87,7 @@ impl HttpServer {
             filter,
             tasks: TaskTracker::new(),
             connection_permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            incomplete: IncompleteMessages::default(),
             request_byte_permits: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
             connections: Mutex::default(),
         }

@@ -21,6 +21,8 @@ use crate::access::AccessRules;
 use crate::connection::ServeConnection;
 use crate::handshakes::{Handshake, Handshakes};
 use crate::http_server::HttpServer;
+#[cfg(target_os = "linux")]
+use crate::silence::SILENCE_LIMIT;
 use crate::tls::{TlsFiles, TlsFilesError, acceptor};
 use turnwright_rpc::OutgoingFilter;
 
@@ -118,6 +120,7 @@ impl Listener {
             };
             // Small messages go out at once.
             drop(stream.set_nodelay(true));
+            give_up_if_unreachable(&stream);
             let handshake = handshakes.begin();
             let evicted = handshake.evicted.clone();
             let (socket_server, socket_tls) = (Arc::clone(&server), tls.clone());
@@ -136,6 +139,20 @@ impl Listener {
         server.tasks.close();
         server.tasks.wait().await;
     }
+}
+
+/// Has the system close the socket if the client's machine acknowledges nothing for a while. Otherwise it takes a
+/// quarter of an hour to notice that a network is gone.
+fn give_up_if_unreachable(stream: &TcpStream) {
+    #[cfg(target_os = "linux")]
+    {
+        let milliseconds = u32::try_from(SILENCE_LIMIT.as_millis()).unwrap_or(u32::MAX);
+        if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(stream, milliseconds) {
+            tracing::debug!(%error, "a socket has no time limit");
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = stream;
 }
 
 /// Tells a client that there is no room, if its socket takes so much at once.
@@ -177,5 +194,21 @@ async fn serve_http(
         .with_upgrades();
     if let Err(error) = serving.await {
         tracing::debug!(%error, "a socket was closed");
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_system_gives_up_a_socket_whose_machine_is_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (accepted, _client) = tokio::join!(listener.accept(), client);
+        let (socket, _) = accepted.unwrap();
+        give_up_if_unreachable(&socket);
+        let limit = rustix::net::sockopt::tcp_user_timeout(&socket).unwrap();
+        assert_eq!(u128::from(limit), SILENCE_LIMIT.as_millis());
     }
 }

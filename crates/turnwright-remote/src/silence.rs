@@ -1,9 +1,11 @@
 //! Tells a peer that is gone from one whose message takes long: what counts is when bytes have arrived, not
-//! messages, since a large message on a slow network is one for minutes.
+//! messages, since a large message on a slow network is one for minutes. Also counts what has arrived of messages
+//! that are not complete, because it takes memory.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,7 +15,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 
 /// How long a peer may send nothing. It is asked for a sign of life three times within this time.
-const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(20);
+/// The bytes of incomplete messages that all connections together may hold.
+const MAX_INCOMPLETE: usize = 256 * 1024 * 1024;
+/// What each of them may hold in any case.
+const OWN_SHARE: usize = 256 * 1024;
 
 /// When something was read from a socket. Clones share it.
 // Held only to copy the moment.
@@ -21,7 +27,7 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) struct LastRead(Arc<Mutex<Instant>>);
 
 impl LastRead {
-    /// Waits for the next message. `None` if the stream has ended, or nothing arrives for a minute.
+    /// Waits for the next message. `None` if the stream has ended, or nothing arrives for so long.
     pub(crate) async fn next_message<T>(
         &self,
         messages: &mut (impl Stream<Item = T> + Unpin),
@@ -39,16 +45,65 @@ impl LastRead {
     }
 }
 
-/// A socket that notes when something was read from it.
+/// How much the connections of a server hold of messages that are not complete. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IncompleteMessages(Arc<AtomicUsize>);
+
+impl IncompleteMessages {
+    /// The part of a new connection.
+    pub(crate) fn part(&self) -> IncompletePart {
+        IncompletePart(Arc::new(PartInner { all: self.clone(), own: AtomicUsize::new(0) }))
+    }
+}
+
+/// The part of one connection. Clones share it; it is given back with the last one.
+#[derive(Clone, Debug)]
+pub(crate) struct IncompletePart(Arc<PartInner>);
+
+#[derive(Debug)]
+struct PartInner {
+    all: IncompleteMessages,
+    own: AtomicUsize,
+}
+
+impl IncompletePart {
+    /// Notes bytes that were read. Returns false if there is no room for them.
+    fn add(&self, bytes: usize) -> bool {
+        let own = self.0.own.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let all = self.0.all.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        own <= OWN_SHARE || all <= MAX_INCOMPLETE
+    }
+
+    /// A message is complete, or the connection has ended.
+    pub(crate) fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+impl PartInner {
+    fn clear(&self) {
+        let own = self.own.swap(0, Ordering::Relaxed);
+        self.all.0.fetch_sub(own, Ordering::Relaxed);
+    }
+}
+
+impl Drop for PartInner {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// A socket that notes when something was read from it, and how much.
 pub(crate) struct WatchedSocket<S> {
     socket: S,
     last_read: LastRead,
+    incomplete: IncompletePart,
 }
 
 impl<S> WatchedSocket<S> {
-    pub(crate) fn new(socket: S) -> (WatchedSocket<S>, LastRead) {
+    pub(crate) fn new(socket: S, incomplete: IncompletePart) -> (WatchedSocket<S>, LastRead) {
         let last_read = LastRead(Arc::new(Mutex::new(Instant::now())));
-        (WatchedSocket { socket, last_read: last_read.clone() }, last_read)
+        (WatchedSocket { socket, last_read: last_read.clone(), incomplete }, last_read)
     }
 }
 
@@ -58,9 +113,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedSocket<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         ready!(Pin::new(&mut self.socket).poll_read(context, buffer))?;
         *self.last_read.0.lock() = Instant::now();
-        Poll::Ready(Ok(()))
+        let has_room = self.incomplete.add(buffer.filled().len() - before);
+        Poll::Ready(if has_room { Ok(()) } else { Err(ErrorKind::OutOfMemory.into()) })
     }
 }
 
@@ -95,7 +152,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_may_take_long_and_a_peer_may_not_be_silent() {
         let (socket, mut peer) = tokio::io::duplex(64);
-        let (socket, last_read) = WatchedSocket::new(socket);
+        let (socket, last_read) = WatchedSocket::new(socket, IncompleteMessages::default().part());
         let mut messages = WebSocketStream::from_raw_socket(socket, Role::Client, None).await;
         let sending = async {
             // A text frame of five bytes.
@@ -109,5 +166,19 @@ mod tests {
         let begin = Instant::now();
         assert!(last_read.next_message(&mut messages).await.is_none());
         assert_eq!(begin.elapsed().as_secs(), SILENCE_LIMIT.as_secs());
+    }
+
+    #[test]
+    fn incomplete_messages_of_all_connections_together_are_bounded() {
+        let all = IncompleteMessages::default();
+        let parts: Vec<_> = (0..4).map(|_| all.part()).collect();
+        assert!(parts.iter().all(|it| it.add(MAX_INCOMPLETE / 4)), "just so much");
+        assert!(!parts[0].add(1), "no more");
+        let small = all.part();
+        assert!(small.add(OWN_SHARE), "small messages go on");
+        parts[1].clear();
+        assert!(parts[2].add(1), "one was completed");
+        drop((parts, small));
+        assert_eq!(all.0.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,5 +1,6 @@
 //! A connection of the WebSocket transport: each message is a text frame.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,11 +25,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connection::{ConnectionEnd, RemoteConnection};
 use crate::http_server::{HttpRefusal, HttpServer, ResponseBody, TOO_MANY_CONNECTIONS, plain};
-use crate::silence::{LastRead, WatchedSocket};
+use crate::silence::{IncompletePart, LastRead, WatchedSocket};
 use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain, line_queue, message_queue};
 
 /// The interval of pings, whose answers show that the client is still there.
-pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(20);
+pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// How long the client may take to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Appended to the client's key, whose digest shows that the server speaks the protocol (RFC 6455, 1.3).
@@ -97,7 +98,8 @@ pub(crate) fn accept(
 
 /// Runs a connection to its end.
 async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
-    let (socket, last_read) = WatchedSocket::new(socket);
+    let incomplete = server.incomplete.part();
+    let (socket, last_read) = WatchedSocket::new(socket, incomplete.clone());
     let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config())).await;
     let (sink, source) = socket.split();
     let (lines, input) = line_queue();
@@ -108,7 +110,7 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     let served = CancellationToken::new();
     let close_code = OnceLock::new();
     let reading = async {
-        let receiving = receive(source, &last_read, &lines, &end);
+        let receiving = receive(source, (&last_read, &incomplete), &lines, &end);
         if let Some(code) = written.run_until_cancelled(receiving).await {
             close_code.get_or_init(|| code);
         }
@@ -139,7 +141,7 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
 /// why the connection is closed, if the client is still there.
 async fn receive(
     mut source: impl Stream<Item = Result<Message, Error>> + Unpin,
-    last_read: &LastRead,
+    (last_read, incomplete): (&LastRead, &IncompletePart),
     lines: &LineSender,
     end: &ConnectionEnd,
 ) -> CloseCode {
@@ -149,6 +151,7 @@ async fn receive(
                 if !lines.send(Vec::from(Bytes::from(text))).await {
                     break;
                 }
+                incomplete.clear();
             }
             Ok(Message::Close(frame)) => {
                 // A page that is left, or a proxy that restarts, is away only for a while.
@@ -167,6 +170,7 @@ async fn receive(
                 return match error {
                     Error::Utf8(_) => CloseCode::Invalid,
                     Error::Capacity(_) => CloseCode::Size,
+                    Error::Io(it) if it.kind() == ErrorKind::OutOfMemory => CloseCode::Again,
                     Error::Protocol(_) => CloseCode::Protocol,
                     _ => CloseCode::Away,
                 };

@@ -147,8 +147,15 @@ impl Client for RemoteClient {
 
     fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            if let Some(CurrentClient { client, .. }) = self.current() {
-                client.wait_for_capacity().await;
+            let mut current = self.current.subscribe();
+            loop {
+                let client = current.borrow_and_update().clone();
+                match client {
+                    Some(CurrentClient { client, .. }) => return client.wait_for_capacity().await,
+                    None if !self.journal.lock().is_full() => return,
+                    // It fails only without a sender, which `self` is.
+                    None => drop(current.changed().await),
+                }
             }
         })
     }
@@ -228,6 +235,7 @@ impl EditorBuffers for RemoteClient {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::FutureExt;
     use turnwright_types::message::PromptPart;
 
     use super::*;
@@ -305,6 +313,35 @@ mod tests {
         let (second, current) = client(10..20);
         remote.attach(current, &Replayed::default(), false);
         assert_eq!(*second.updates.lock(), []);
+    }
+
+    #[tokio::test]
+    async fn a_turn_without_a_client_waits_when_too_much_is_not_stored() {
+        let (_, first) = client(0..10);
+        let remote = RemoteClient::new(first);
+        remote.update(Update::TurnBegan(1));
+        let mebibyte = "x".repeat(1024 * 1024);
+        for _ in 0..5 {
+            remote.update(Update::AgentText { message: "long".into(), text: mebibyte.clone() });
+        }
+        assert!(remote.wait_for_capacity().now_or_never().is_some(), "a client is there");
+        remote.detach();
+        let mut waiting = remote.wait_for_capacity();
+        assert!((&mut waiting).now_or_never().is_none());
+        let (second, current) = client(10..20);
+        let replayed = Replayed { running: Some(1), ..Replayed::default() };
+        remote.attach(current, &replayed, true);
+        waiting.await;
+        let told: usize = second
+            .updates
+            .lock()
+            .iter()
+            .map(|it| match it {
+                Update::AgentText { text, .. } => text.len(),
+                _ => 0,
+            })
+            .sum();
+        assert_eq!(told, 5 * mebibyte.len(), "nothing is lost");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -29,12 +29,21 @@ pub(super) struct SharedSessions(Mutex<KnownSessions>);
 #[derive(Default)]
 struct KnownSessions {
     /// Those whose connections were lost.
-    detached: HashMap<SessionId, DetachedSession>,
+    detached: HashMap<SessionId, KeptSession>,
     /// Those that have a connection.
     open: HashMap<SessionId, SessionProbe>,
 }
 
-/// A session without a connection, which goes on until its turn has ended or its time is over.
+/// A session without a connection, which goes on until its turn has ended or its time is over. What was noted for
+/// its next client is dropped with it.
+struct KeptSession {
+    handle: SessionHandle,
+    client: Weak<RemoteClient>,
+    cwd: PathBuf,
+    folders: Vec<PathBuf>,
+}
+
+/// A session without a connection that a client takes over.
 pub(in crate::acp) struct DetachedSession {
     pub(in crate::acp) handle: SessionHandle,
     pub(in crate::acp) session: RemoteSession,
@@ -135,8 +144,13 @@ impl RemoteSessions {
         folders: &[PathBuf],
     ) -> Option<DetachedSession> {
         let detached = &mut self.shared.0.lock().detached;
-        let session = &detached.get(id).filter(|it| it.handle.is_open())?.session;
-        if session.cwd == cwd && session.folders == folders { detached.remove(id) } else { None }
+        let session = detached.get(id).filter(|it| it.handle.is_open())?;
+        if session.cwd != cwd || session.folders != folders {
+            return None;
+        }
+        let client = session.client.upgrade()?;
+        let KeptSession { handle, cwd, folders, .. } = detached.remove(id)?;
+        Some(DetachedSession { handle, session: RemoteSession { client, cwd, folders } })
     }
 
     /// Takes a session that is without a connection, to close it.
@@ -161,7 +175,9 @@ impl RemoteSessions {
             detached.retain(|_, it| it.handle.is_open());
             // Without room the session ends, because its handle is dropped.
             if detached.len() < MAX_DETACHED {
-                detached.insert(id, DetachedSession { handle, session });
+                let RemoteSession { client, cwd, folders } = session;
+                let client = Arc::downgrade(&client);
+                detached.insert(id, KeptSession { handle, client, cwd, folders });
             }
         }
     }

@@ -8,6 +8,8 @@ use turnwright_types::update::{CallUpdate, PromptKey, Update};
 
 /// The most bytes that are kept, about. What is not finished is kept in any case.
 const MAX_BYTES: usize = 512 * 1024;
+/// Above this a turn without a client waits for one: only what is not finished, and so not stored, takes so much.
+const MAX_UNFINISHED: usize = 4 * 1024 * 1024;
 /// What an entry takes besides its text, about.
 const ENTRY_BYTES: usize = 200;
 
@@ -108,6 +110,11 @@ impl Journal {
             }
         }
         self.shorten();
+    }
+
+    /// Whether too much is kept for a turn to go on without a client.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes > MAX_UNFINISHED
     }
 
     /// Forgets the turn of this prompt, because it is stored.

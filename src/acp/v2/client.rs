@@ -96,8 +96,7 @@ impl AcpClientV2 {
     }
 
     fn send(&self, update: &Value) {
-        let params = json!({ "sessionId": self.session.as_str(), "update": update });
-        self.peer.outbox().notify("session/update", &params);
+        encode::send_changed(self.peer.outbox(), &self.session, update);
     }
 
     fn session_id(&self) -> schema::SessionId {
@@ -137,6 +136,7 @@ impl AcpClientV2 {
         let cancel = self.note_cancel(&update);
         if update.status.is_final() {
             self.commands.lock().remove(&update.id);
+            leave_out_shown_output(&mut update);
         }
         if let Some(delta) = &update.terminal {
             // Nothing else of the card changes together with its terminal's output.
@@ -188,10 +188,11 @@ impl AcpClientV2 {
         if !delta.text.is_empty() {
             // Nobody can redact it once it is encoded.
             let bytes = BASE64.encode(redact::text(&delta.text).as_bytes());
-            self.send(&json!({
+            let mut chunk = json!({
                 "sessionUpdate": "terminal_output_chunk", "terminalId": call.as_str(),
-                "data": bytes,
-            }));
+            });
+            chunk["data"] = bytes.into();
+            self.send(&chunk);
         }
         if let Some(exit) = delta.exit.as_ref().filter(|_| !delta.goes_on) {
             self.end_terminal(call, exit);
@@ -203,6 +204,16 @@ impl AcpClientV2 {
             "sessionUpdate": "terminal_update", "terminalId": call.as_str(),
             "exitStatus": { "exitCode": exit.code, "signal": exit.signal }, "capabilities": null,
         }));
+    }
+}
+
+/// What a terminal shows is not repeated in the result.
+fn leave_out_shown_output(update: &mut CallUpdate) {
+    let is_terminal = |it: &CallContent| matches!(it, CallContent::Terminal(_));
+    if let Some(raw) = update.raw_output.as_mut().and_then(Value::as_object_mut)
+        && update.content.iter().flatten().any(is_terminal)
+    {
+        raw.remove("output");
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn diff(path: &Path, old: Option<&str>, new: &str) -> Value {
     let change = json!({ "operation": operation, "path": path, "fileType": "text" });
     let mut diff = json!({ "type": "diff", "changes": [change] });
     if let Some(text) = patch(path, old, new) {
-        diff["patch"] = json!({ "format": "git_patch", "text": text });
+        diff["patch"] = git_patch(text);
     }
     diff
 }
@@ -39,9 +39,16 @@ pub(super) fn added_lines(path: &Path, first: usize, lines: &str) -> Value {
             text.push('+');
             text.push_str(line);
         }
-        diff["patch"] = json!({ "format": "git_patch", "text": text });
+        diff["patch"] = git_patch(text);
     }
     diff
+}
+
+/// `json!` would copy the text.
+fn git_patch(text: String) -> Value {
+    let mut patch = json!({ "format": "git_patch" });
+    patch["text"] = text.into();
+    patch
 }
 
 /// The patch. `None` for long texts, and for a path that is not text.

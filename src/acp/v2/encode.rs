@@ -66,8 +66,18 @@ fn send_same(outbox: &Outbox, session: &SessionId, update: schema::SessionUpdate
     outbox.notify("session/update", &schema::SessionNotification::new(session, update));
 }
 
-fn send_changed(outbox: &Outbox, session: &SessionId, update: &Value) {
-    outbox.notify("session/update", &json!({ "sessionId": session.as_str(), "update": update }));
+/// The parameters of `session/update`. Long texts are not copied, as they would be by `json!`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UpdateParams<'a> {
+    session_id: &'a str,
+    update: &'a Value,
+}
+
+/// Sends an update that has another shape than in version 1.
+pub(super) fn send_changed(outbox: &Outbox, session: &SessionId, update: &Value) {
+    let params = UpdateParams { session_id: session.as_str(), update };
+    outbox.notify("session/update", &params);
 }
 
 fn value(it: &impl Serialize) -> Value {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::encode::send_changed;
 use super::wire::PromptV2;
 use crate::acp::connection::Connection;
 use crate::acp::error::to_rpc;
@@ -131,7 +132,7 @@ fn idle(result: Result<PromptEnd, Error>) -> Value {
 /// Sends the state of a session.
 pub(super) fn send_state(outbox: &Outbox, session: &SessionId, mut state: Value) {
     state["sessionUpdate"] = "state_update".into();
-    outbox.notify("session/update", &json!({ "sessionId": session.as_str(), "update": state }));
+    send_changed(outbox, session, &state);
 }
 
 pub(super) fn prompt(

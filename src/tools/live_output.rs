@@ -37,9 +37,9 @@ const UPDATE_INTERVALS: (Duration, Duration, u32) =
 /// A client-drawn terminal gets this many bytes at a time, or what there is after [`PAUSE`].
 const PIECE_BYTES: usize = 8 * 1024;
 const PAUSE: Duration = Duration::from_millis(100);
-/// Bytes on the wire that a client-drawn terminal may cost before the command ends; 80 KiB with
-/// the end. That is what the card of a command without a terminal costs.
-const TERMINAL_BUDGET: usize = 40 * 1024;
+/// Bytes on the wire that a client-drawn terminal may cost before the command ends; 192 KiB with
+/// the end.
+const TERMINAL_BUDGET: usize = 160 * 1024;
 /// Bytes of the end of an output that are always shown, even if its middle is not.
 const END_BYTES: usize = 16 * 1024;
 /// How often a client-drawn terminal that has used up its budget shows the progress.

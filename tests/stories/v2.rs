@@ -569,7 +569,8 @@ fn v2_can_be_switched_off() {
 
 #[test]
 fn v2_content_chunks_show_each_line_of_a_file_once_while_the_model_writes_it() {
-    let content: String = (0..400).map(|it| format!("line {it} \"é😀\"\n")).collect();
+    let lines: Vec<_> = (0..400).map(|it| format!("line {it} \"é😀\"\n")).collect();
+    let content = lines.concat();
     let arguments = json!({ "path": "a.txt", "content": content });
     let step = json!({ "call": { "name": "write_file", "arguments": arguments, "pieces": 80, "every_ms": 40 } });
     let mut agent = v2().model(json!([[step], says("Done.")])).permission("allow_once").start();

@@ -37,6 +37,7 @@ fn replay_with(
     (text(output.stdout), text(output.stderr), output.status.code().unwrap())
 }
 
+#[cfg(unix)]
 #[test]
 fn commands_are_played_back_and_do_not_run_again() {
     let folder = tempfile::tempdir().unwrap();

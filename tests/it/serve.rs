@@ -108,6 +108,7 @@ fn r_rem_9_without_a_token_a_new_one_is_printed_and_only_it_opens_the_agent() {
     assert_eq!(text, "turnwright connect: the agent at 127.0.0.1 refuses the token\n");
 }
 
+#[cfg(unix)]
 #[test]
 fn r_rem_9_no_command_and_no_message_has_the_token() {
     let served = serve(&[], Some(TOKEN));

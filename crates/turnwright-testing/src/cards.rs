@@ -2,6 +2,7 @@
 //! tests about tools. A card is what a client shows for a tool call.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -88,7 +89,7 @@ fn check_view(update: &Value, message: &Value) {
         assert!(!title.trim().is_empty(), "a blank title: {message}");
     }
     let list = |key: &str| update[key].as_array().cloned().unwrap_or_default();
-    let is_absolute = |path: &Value| path.as_str().is_some_and(|it| it.starts_with('/'));
+    let is_absolute = |path: &Value| path.as_str().is_some_and(|it| Path::new(it).is_absolute());
     for location in list("locations") {
         assert!(is_absolute(&location["path"]), "a location with a relative path: {message}");
         let line = location["line"].as_u64();

@@ -39,7 +39,8 @@ fn is_not_found(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use std::fs;

@@ -180,7 +180,8 @@ fn quote(path: &Path) -> Option<String> {
 }
 
 // The paths of macOS are absolute only where paths begin with `/`.
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 

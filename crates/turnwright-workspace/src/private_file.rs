@@ -68,7 +68,8 @@ pub fn read(path: &Path, limit: u64) -> io::Result<String> {
     Ok(text)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;

@@ -109,7 +109,8 @@ fn stamp(_: &Path, _: Duration) -> Option<FolderStamp> {
     None
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
     use super::*;

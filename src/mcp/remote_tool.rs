@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rmcp::model::{CallToolRequestParams, JsonObject};
+use rmcp::model::JsonObject;
 use serde_json::Value;
 
 use super::tool_pins::{PinCheck, PinnedTool};
@@ -322,8 +322,8 @@ impl RemoteToolCall {
             resources::call(&peer, &self.arguments, timeouts.call, &context).await
         } else {
             let name = listed.tool.name.clone();
-            let params = CallToolRequestParams::new(name).with_arguments(self.arguments);
-            call(&peer, progress, params, timeouts, input_context, &context).await
+            let tool = (name.as_ref(), self.arguments);
+            call(&peer, progress, tool, timeouts, input_context, &context).await
         };
         let result = match result {
             Ok(result) => result,

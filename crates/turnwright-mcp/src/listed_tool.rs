@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::model_schema::{IsFit, bounded_text, model_schema};
@@ -120,8 +121,8 @@ fn value_size(value: &Value) -> usize {
     }
 }
 
-/// Reads a malformed page of a list, so that one invalid tool does not hide the others. Returns its
-/// tools and the next cursor.
+/// Reads a page of a list. One invalid tool does not hide the others. Returns the tools and the next
+/// cursor.
 pub(crate) fn parse_page(mut page: Value) -> Option<(Vec<Tool>, Option<String>)> {
     let Value::Array(tools) = page.get_mut("tools")?.take() else { return None };
     let cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
@@ -133,7 +134,7 @@ fn parse_tool(mut value: Value) -> Option<Tool> {
     if !value.get("inputSchema").is_some_and(Value::is_object) {
         value.as_object_mut()?.insert("inputSchema".to_owned(), json!({ "type": "object" }));
     }
-    if let Ok(tool) = serde_json::from_value(value.clone()) {
+    if let Ok(tool) = Tool::deserialize(&value) {
         return Some(tool);
     }
     let mut kept = Map::new();

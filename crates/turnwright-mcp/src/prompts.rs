@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    ContentBlock, GetPromptRequestParams, JsonObject, PaginatedRequestParams, Prompt,
-    PromptArgument, PromptMessage, ResourceContents, Role,
+    ContentBlock, JsonObject, Prompt, PromptArgument, PromptMessage, ResourceContents, Role,
 };
-use rmcp::{Peer, RoleClient};
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::timeout;
 
+use super::peer::Peer;
 use super::server::{Server, ServerPhase};
+use super::tool_list::page_params;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::message::{Media, PromptPart};
 
@@ -46,19 +48,26 @@ pub struct PromptCommand {
 
 /// Lists all prompts. Returns none if the server has none or takes too long, because its tools must not
 /// wait for its prompts: at most half of `start_timeout`.
-pub(crate) async fn list_prompts(peer: &Peer<RoleClient>, start_timeout: Duration) -> Vec<Prompt> {
-    if peer.peer_info().is_none_or(|it| it.capabilities.prompts.is_none()) {
+pub(crate) async fn list_prompts(peer: &Peer, start_timeout: Duration) -> Vec<Prompt> {
+    if peer.info().is_none_or(|it| !it.has("prompts")) {
         return Vec::new();
     }
     let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), list_pages(peer)).await;
     listed.unwrap_or_default()
 }
 
-async fn list_pages(peer: &Peer<RoleClient>) -> Vec<Prompt> {
+/// A page of a list of prompts.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptPage {
+    prompts: Vec<Prompt>,
+    next_cursor: Option<String>,
+}
+
+async fn list_pages(peer: &Peer) -> Vec<Prompt> {
     let (mut prompts, mut cursor) = (Vec::new(), None);
     for _ in 0..MAX_PAGES {
-        let params = PaginatedRequestParams::default().with_cursor(cursor.take());
-        match peer.list_prompts(Some(params)).await {
+        match peer.request::<PromptPage>("prompts/list", page_params(cursor.take())).await {
             Ok(page) => {
                 prompts.extend(page.prompts.into_iter().filter_map(compact));
                 cursor = page.next_cursor;
@@ -152,10 +161,13 @@ impl PromptRequest {
         let Some(prompt) = index.and_then(|it| state.prompts.get(it)) else {
             return Err(format!("The MCP server {server} has no prompt of that name."));
         };
-        let mut params = GetPromptRequestParams::new(prompt.name.clone());
-        params.arguments = Some(parse_arguments(arguments(prompt), &self.arguments)?);
+        let assigned = parse_arguments(arguments(prompt), &self.arguments)?;
+        let params = JsonObject::from_iter([
+            ("name".to_owned(), prompt.name.clone().into()),
+            ("arguments".to_owned(), Value::Object(assigned)),
+        ]);
         let limit = self.server.spec.timeouts.call;
-        match timeout(limit, peer.get_prompt(params)).await {
+        match timeout(limit, peer.request::<PromptResult>("prompts/get", params)).await {
             Ok(Ok(result)) => match prompt_parts(result.messages) {
                 parts if parts.is_empty() => {
                     Err(format!("The MCP server {server} returned an empty prompt."))
@@ -171,6 +183,12 @@ impl PromptRequest {
             }
         }
     }
+}
+
+/// The result of `prompts/get`.
+#[derive(Deserialize)]
+struct PromptResult {
+    messages: Vec<PromptMessage>,
 }
 
 fn arguments(prompt: &Prompt) -> &[PromptArgument] {
@@ -368,8 +386,8 @@ mod tests {
             ("what=is this", r#"{"how":"this","who":"what=is"}"#),
             ("who= how=", r#"{"how":"","who":""}"#),
         ] {
-            let given = parse_arguments(&two, words).map(serde_json::Value::Object);
-            let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
+            let given = parse_arguments(&two, words).map(Value::Object);
+            let expected: Value = serde_json::from_str(expected).unwrap();
             assert_eq!(given, Ok(expected), "{words}");
         }
         assert!(parse_arguments(&two, "").unwrap_err().contains("Missing arguments: who"));

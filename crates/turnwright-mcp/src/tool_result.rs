@@ -1,6 +1,6 @@
 //! The result of a tool call, as typed blocks.
 
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use rmcp::model::{ContentBlock, ResourceContents};
 use serde_json::Value;
 
 /// The result of a tool call.
@@ -47,22 +47,16 @@ pub enum ResultBlock {
     Unknown(String),
 }
 
-impl From<CallToolResult> for ToolResult {
-    fn from(result: CallToolResult) -> ToolResult {
-        ToolResult {
-            blocks: result.content.into_iter().map(ResultBlock::from).collect(),
-            structured: result.structured_content,
-            is_error: result.is_error == Some(true),
-        }
-    }
-}
-
 impl ToolResult {
-    /// Reads a malformed result, block by block. Returns `None` if it is not a result at all.
-    pub(crate) fn parse_lenient(mut result: Value) -> Option<ToolResult> {
+    /// Reads a result, block by block, however malformed it is. Returns `None` if it is not a result at all.
+    pub(crate) fn parse(mut result: Value) -> Option<ToolResult> {
         let fields = result.as_object_mut()?;
+        fields.retain(|name, _| !matches!(name.as_str(), "_meta" | "resultType"));
+        if fields.is_empty() {
+            return Some(ToolResult::default());
+        }
         let is_error = fields.get("isError") == Some(&Value::Bool(true));
-        let structured = fields.remove("structuredContent");
+        let structured = fields.remove("structuredContent").filter(|it| !it.is_null());
         let blocks = match fields.remove("content") {
             Some(Value::Array(blocks)) => blocks.into_iter().map(parse_block).collect(),
             // Some servers send this instead of a list.
@@ -123,19 +117,9 @@ impl From<ResourceContents> for ResultBlock {
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::ServerResult;
     use serde_json::json;
 
     use super::*;
-
-    /// Parses a result as `rmcp` does.
-    fn parse(result: Value) -> Option<ToolResult> {
-        match serde_json::from_value(result).unwrap() {
-            ServerResult::CallToolResult(result) => Some(result.into()),
-            ServerResult::CustomResult(result) => ToolResult::parse_lenient(result.0),
-            other => panic!("{other:?}"),
-        }
-    }
 
     #[test]
     fn one_malformed_block_does_not_hide_the_others() {
@@ -158,10 +142,11 @@ mod tests {
             (json!({ "content": { "type": "text", "text": "a" } }), vec![text()]),
         ];
         for (result, blocks) in table {
-            assert_eq!(parse(result.clone()).unwrap().blocks, blocks, "{result}");
+            assert_eq!(ToolResult::parse(result.clone()).unwrap().blocks, blocks, "{result}");
         }
-        assert_eq!(parse(json!({ "something": 1 })), None);
-        let failed = parse(json!({ "isError": true, "content": null })).unwrap();
+        assert_eq!(ToolResult::parse(json!({ "something": 1 })), None);
+        assert_eq!(ToolResult::parse(json!({ "_meta": {} })), Some(ToolResult::default()));
+        let failed = ToolResult::parse(json!({ "isError": true, "content": null })).unwrap();
         assert!(failed.is_error && failed.blocks.is_empty());
     }
 }

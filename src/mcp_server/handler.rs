@@ -24,6 +24,8 @@ use turnwright_types::client::PermissionRequest;
 use turnwright_types::ids::SessionId;
 use turnwright_workspace::files::Roots;
 
+/// The error code of a call that may be made again later.
+const BUSY: i32 = -32_000;
 /// How long a client may take to list its roots.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of roots of a client; further ones are ignored.
@@ -168,7 +170,7 @@ impl McpHandler {
     fn round(&self, call: &ToolCall) -> Result<QuestionRound, RpcError> {
         let Some(state) = &call.state else { return Ok(QuestionRound::default()) };
         let unknown = || {
-            let text = "unknown requestState: it was used, or is too old. Call again without it";
+            let text = "Unknown requestState: it was used, or is too old. Call again without it";
             RpcError::invalid_params(text)
         };
         let mut pending = self.lock_pending_questions();
@@ -205,7 +207,7 @@ impl McpHandler {
     pub(super) async fn call_tool(&self, mut request: ClientRequest, peer: Peer) -> Answer {
         let call = ToolCall::read(&mut request.params)?;
         let Some(tool) = self.0.tools.find(&call.name) else {
-            let text = format!("unknown tool. There are: {}", self.0.tools.names());
+            let text = format!("Unknown tool. There are: {}", self.0.tools.names());
             return Err(RpcError::invalid_params(&text));
         };
         let _slot = self.0.limits.acquire().map_err(|it| limit_error(&it))?;
@@ -281,5 +283,5 @@ fn checked_roots(folders: &[PathBuf], cwd: &Path) -> Result<Roots, String> {
 
 fn limit_error(why: &LimitExceeded) -> RpcError {
     let wait = u64::try_from(why.retry_after().as_millis()).unwrap_or(u64::MAX).max(1);
-    RpcError::busy(why.to_string(), json!({ "retryAfterMs": wait }))
+    RpcError::application(BUSY, why.to_string(), json!({ "retryAfterMs": wait }))
 }

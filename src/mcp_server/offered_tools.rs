@@ -99,7 +99,7 @@ impl OfferedTools {
         let start = match cursor {
             None => 0,
             Some(cursor) => self.index_after(cursor).ok_or_else(|| {
-                RpcError::invalid_params("unknown cursor: start again without one")
+                RpcError::invalid_params("Unknown cursor: start again without one")
             })?,
         };
         let page: Vec<_> = self.0.iter().skip(start).take(size).collect();

@@ -27,6 +27,8 @@ const NEWEST_VERSION: &str = "2026-07-28";
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+/// The error code of a version that is not supported.
+const UNSUPPORTED_VERSION: i32 = -32_022;
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 const INSTRUCTIONS: &str = "Tools for the files of a project and for commands. What they may do is decided by the \
      user's settings; a call that is refused says why. Paths may be relative to the first \
@@ -71,17 +73,17 @@ pub(super) struct RequestLoop {
     outbox: Outbox,
     peer: Peer,
     beginning: Beginning,
-    running: RunningRequests,
+    running: RequestTokens,
     tasks: JoinSet<()>,
 }
 
 /// The requests without an answer.
 #[derive(Clone, Default)]
-struct RunningRequests(Arc<Mutex<HashMap<RequestId, CancellationToken>>>);
+struct RequestTokens(Arc<Mutex<HashMap<RequestId, CancellationToken>>>);
 
 impl RequestLoop {
     pub(super) fn new(handler: McpHandler, outbox: Outbox, peer: Peer) -> RequestLoop {
-        let (running, tasks) = (RunningRequests::default(), JoinSet::new());
+        let (running, tasks) = (RequestTokens::default(), JoinSet::new());
         RequestLoop { handler, outbox, peer, beginning: Beginning::None, running, tasks }
     }
 
@@ -181,7 +183,7 @@ impl RequestLoop {
             "tools/list" => {
                 let cursor = &request.params["cursor"];
                 if !cursor.is_null() && !cursor.is_string() {
-                    return Err(RpcError::invalid_params("a cursor is a string"));
+                    return Err(RpcError::invalid_params("A cursor is a string"));
                 }
                 let page = self.handler.list_tools(cursor.as_str())?;
                 Ok(Some(if is_new { cacheable(page) } else { page }))
@@ -261,7 +263,8 @@ impl RequestLoop {
         let stated = meta[VERSION_KEY].as_str();
         if let Some(stated) = stated.filter(|it| !VERSIONS.contains(it)) {
             let versions = json!({ "requested": stated, "supported": VERSIONS });
-            return Err(RpcError::unsupported_version(versions));
+            let message = "Unsupported protocol version".to_owned();
+            return Err(RpcError::application(UNSUPPORTED_VERSION, message, versions));
         }
         let is_self_contained = method == "server/discover"
             || !matches!(self.beginning, Beginning::Handshake { .. })
@@ -279,7 +282,7 @@ impl RequestLoop {
                 Ok((stated.to_owned(), meta[CAPABILITIES_KEY].clone(), false))
             }
             _ => Err(RpcError::invalid_params(&format!(
-                "without a handshake, `_meta` must have `{VERSION_KEY}` and `{CAPABILITIES_KEY}`"
+                "Without a handshake, `_meta` must have `{VERSION_KEY}` and `{CAPABILITIES_KEY}`"
             ))),
         }
     }
@@ -299,7 +302,7 @@ fn read_params(params: &Params) -> Result<Map<String, Value>, RpcError> {
     if params.text().len() > MAX_PARAMS_BYTES {
         return Err(RpcError::invalid_request("the parameters may have at most 8 MiB"));
     }
-    params.read().map_err(|error| RpcError::invalid_params(&error.to_string()))
+    params.read().map_err(|error| RpcError::invalid_params(&format!("Invalid parameters: {error}")))
 }
 
 fn about_us() -> Value {

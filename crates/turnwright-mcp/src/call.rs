@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::model::JsonObject;
 use futures_util::FutureExt;
-use rmcp::model::JsonObject;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,6 @@ use super::peer::{Peer, PeerError};
 use super::progress::{CallProgress, ProgressRouter};
 use super::spec::ServerTimeouts;
 use super::tool_result::ToolResult;
-use turnwright_rpc::RpcError;
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallContent, escape_hidden};
 use turnwright_types::ids::CallId;
@@ -208,8 +207,9 @@ fn timed_out(limit: Duration, what: &str) -> String {
 /// Converts a protocol error, which is not the same as the failure of a tool.
 pub(crate) fn call_error(error: &PeerError) -> CallError {
     let message = match error {
-        PeerError::ErrorResponse(RpcError { code, message, data }) => {
-            let data = data.as_ref().map(|it| match it.as_str() {
+        PeerError::ErrorResponse(error) => {
+            let (code, message) = (error.code, &error.message);
+            let data = error.data.as_ref().map(|it| match it.as_str() {
                 Some(text) => format!(" {text}"),
                 None => format!(" {it}"),
             });

@@ -1,7 +1,7 @@
 //! How a connection begins: with a handshake, `initialize`, which every version of the protocol until
 //! 2025-11-25 has, or with `server/discover` of the newest version, which has none.
 
-use rmcp::model::JsonObject;
+use super::model::JsonObject;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use turnwright_rpc::RpcError;

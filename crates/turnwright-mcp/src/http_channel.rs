@@ -5,10 +5,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::model::JsonObject;
 use parking_lot::Mutex;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use rmcp::model::JsonObject;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -19,9 +19,8 @@ use turnwright_rpc::{ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
 
 use super::event_stream::EventStream;
 use super::handshake::{self, NEWEST_VERSION};
-use super::http::{
-    CONNECT_TIMEOUT, HttpConnection, HttpError, PostReply, ReplyBody, SESSION_HEADER,
-};
+use super::http::{CONNECT_TIMEOUT, HttpConnection, HttpError, SESSION_HEADER};
+use super::http_reply::{PostReply, ReplyBody};
 use super::line::{self, LineKind};
 use super::peer::{Peer, PeerError, Response, request_message};
 use super::standard_headers::{self, HeaderArguments};

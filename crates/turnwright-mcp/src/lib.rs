@@ -9,13 +9,14 @@
 //!   peer              our end of it: requests and their responses
 //!   pipes             its messages, through a child process
 //!   http_channel      its messages, over HTTP; `standard_headers` are sent with them
-//!   http              the HTTP client below; `event_stream` reads its events
+//!   http              the HTTP client below; `http_reply` and `event_stream` read what it gets
 //!   link              servers that run within the client; `link_channel` carries their messages
 //!   login_store       stored OAuth logins; `login` obtains one
 //!   program_setup     the command line, environment and sandbox of a child process; `process` runs it
 //!   message_io        stdout of a child process → messages; `line` classifies one line
 //!   stderr_tail       the last lines of a server's stderr, for error messages
 //!   tool_list         the tools of a server, page by page; `listed_tool` is one of them
+//!   model             the types of the protocol that are kept
 //!   model_schema      the schema of a tool's arguments as the model is shown it
 //!   schema_validator  validates arguments and results against a server's schema
 //!   tool_names        the names of the tools of a session
@@ -35,6 +36,7 @@ mod handler;
 mod handshake;
 mod http;
 mod http_channel;
+mod http_reply;
 mod json_schema;
 mod line;
 mod link;
@@ -43,6 +45,7 @@ mod listed_tool;
 mod login;
 mod login_store;
 mod message_io;
+mod model;
 mod model_schema;
 mod peer;
 mod pipes;
@@ -71,6 +74,7 @@ pub use link::{LinkError, LinkEvent, LinkedServer, ServerLink};
 pub use listed_tool::ListedTool;
 pub use login::{LoginOptions, log_in};
 pub use login_store::{LoginStore, ServerLogin};
+pub use model::{JsonObject, Prompt, PromptArgument, Tool, ToolAnnotations};
 pub use model_schema::bounded_text;
 pub use peer::{Peer, PeerError};
 pub use played_server::{played_server, server_json};

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::model::JsonObject;
 use futures_util::StreamExt;
-use rmcp::model::JsonObject;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, watch};

@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::model::JsonObject;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use rmcp::model::JsonObject;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -294,7 +294,7 @@ impl Peer {
         let is_strict = self.info().is_some_and(|it| !it.has_handshake());
         let is_idle = self.0.pending.lock().as_ref().is_none_or(HashMap::is_empty);
         if is_strict && is_idle && method != "ping" {
-            let why = "a request of the server must belong to one of the client";
+            let why = "A request of the server must belong to one of the client";
             return self.respond(&id, Err(&RpcError::invalid_params(why))).await;
         }
         let asking = match self.0.handler.answer(method, params) {

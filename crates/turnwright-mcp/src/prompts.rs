@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{
+use super::model::{
     ContentBlock, JsonObject, Prompt, PromptArgument, PromptMessage, ResourceContents, Role,
 };
 use serde::Deserialize;
@@ -82,9 +82,8 @@ async fn list_pages(peer: &Peer) -> Vec<Prompt> {
     prompts
 }
 
-/// Removes what is never shown. Returns `None` if the prompt is still too large.
+/// Shortens what is shown in a line. Returns `None` if the prompt is still too large.
 fn compact(mut prompt: Prompt) -> Option<Prompt> {
-    (prompt.icons, prompt.meta) = (None, None);
     for text in [&mut prompt.title, &mut prompt.description].into_iter().flatten() {
         *text = line(text);
     }
@@ -308,31 +307,36 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
     for message in messages.into_iter().take(MAX_MESSAGES) {
         let is_quoted = message.role == Role::Assistant;
         parts.push(match message.content {
-            ContentBlock::Text(text) if is_quoted => {
-                PromptPart::Text(quoted(&bounded(&text.text, &mut text_left)))
+            ContentBlock::Text { text } if is_quoted => {
+                PromptPart::Text(quoted(&bounded(&text, &mut text_left)))
             }
-            ContentBlock::Text(text) => PromptPart::Text(bounded(&text.text, &mut text_left)),
-            ContentBlock::Image(it) => match media(&it.mime_type, it.data, &mut media_left) {
-                Some(media) => PromptPart::Image(media),
-                None => PromptPart::Text("[an image was left out: it is too large]".to_owned()),
-            },
-            ContentBlock::Audio(it) => match media(&it.mime_type, it.data, &mut media_left) {
-                Some(media) => PromptPart::Audio(media),
-                None => PromptPart::Text("[audio was left out: it is too large]".to_owned()),
-            },
-            ContentBlock::Resource(it) => match it.resource {
-                ResourceContents::TextResourceContents { uri, text, .. } => {
+            ContentBlock::Text { text } => PromptPart::Text(bounded(&text, &mut text_left)),
+            ContentBlock::Image { data, mime_type } => {
+                match media(&mime_type, data, &mut media_left) {
+                    Some(media) => PromptPart::Image(media),
+                    None => PromptPart::Text("[an image was left out: it is too large]".to_owned()),
+                }
+            }
+            ContentBlock::Audio { data, mime_type } => {
+                match media(&mime_type, data, &mut media_left) {
+                    Some(media) => PromptPart::Audio(media),
+                    None => PromptPart::Text("[audio was left out: it is too large]".to_owned()),
+                }
+            }
+            ContentBlock::Resource { resource } => match resource {
+                ResourceContents { uri, text: Some(text), .. } => {
                     PromptPart::Resource { uri: line(&uri), text: bounded(&text, &mut text_left) }
                 }
-                ResourceContents::BlobResourceContents { uri, .. } => {
+                ResourceContents { uri, .. } => {
                     PromptPart::Text(format!("[{} is not text and was left out]", line(&uri)))
                 }
-                _ => PromptPart::Text("[a resource of an unknown kind was left out]".to_owned()),
             },
             ContentBlock::ResourceLink(it) => {
                 PromptPart::Link { name: line(&it.name), uri: line(&it.uri) }
             }
-            _ => PromptPart::Text("[content of an unknown kind was left out]".to_owned()),
+            ContentBlock::Unknown => {
+                PromptPart::Text("[content of an unknown kind was left out]".to_owned())
+            }
         });
     }
     if is_cut {

@@ -1,8 +1,9 @@
 //! A tool of ours, beside those of a server, with which the model lists and reads the server's resources.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{JsonObject, Resource, ResourceContents, Tool, ToolAnnotations};
+use super::model::{JsonObject, Resource, ResourceContents, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -32,8 +33,17 @@ pub fn tool(peer: &Peer, is_taken: impl Fn(&str) -> bool) -> Option<Tool> {
     let uri = json!({ "type": "string", "description": "As listed, linked or mentioned" });
     let schema = json!({ "type": "object", "properties": { "uri": uri } });
     let Value::Object(schema) = schema else { return None };
-    let hints = ToolAnnotations::default().read_only(true);
-    Some(Tool::new(name, description, schema).with_annotations(hints))
+    Some(Tool {
+        name: name.to_owned(),
+        title: None,
+        description: Some(description.to_owned()),
+        input_schema: Arc::new(schema),
+        output_schema: None,
+        annotations: Some(ToolAnnotations {
+            read_only_hint: Some(true),
+            ..ToolAnnotations::default()
+        }),
+    })
 }
 
 /// Runs the tool.

@@ -3,10 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::model::JsonObject;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use rmcp::model::JsonObject;
 use serde_json::Value;
 
 /// The keyword in the schema of an argument.

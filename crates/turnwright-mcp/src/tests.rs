@@ -4,8 +4,8 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::model::JsonObject;
 use futures_util::future::BoxFuture;
-use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::task::JoinSet;

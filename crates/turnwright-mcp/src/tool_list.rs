@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use rmcp::model::{JsonObject, Tool};
+use super::model::{JsonObject, Tool};
 use serde_json::Value;
 
 use super::handshake::ServerInfo;
@@ -105,7 +105,7 @@ fn keep_header_arguments(peer: &Peer, page: &mut Vec<Tool>, all: &mut HeaderArgu
     page.retain(|tool| match header_arguments(&tool.input_schema) {
         Ok(arguments) => {
             if !arguments.is_empty() {
-                all.insert(tool.name.to_string(), arguments);
+                all.insert(tool.name.clone(), arguments);
             }
             true
         }

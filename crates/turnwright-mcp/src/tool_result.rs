@@ -1,6 +1,6 @@
 //! The result of a tool call, as typed blocks.
 
-use rmcp::model::{ContentBlock, ResourceContents};
+use super::model::{ContentBlock, ResourceContents};
 use serde_json::Value;
 
 /// The result of a tool call.
@@ -71,19 +71,18 @@ impl ToolResult {
 
 fn parse_block(value: Value) -> ResultBlock {
     let kind = value.get("type").and_then(Value::as_str).map(str::to_owned);
-    match (serde_json::from_value::<ContentBlock>(value), kind) {
-        (Ok(block), _) => block.into(),
-        (Err(_), kind) => ResultBlock::Unknown(kind.unwrap_or_default()),
-    }
+    let block = serde_json::from_value(value).ok().and_then(ResultBlock::of);
+    block.unwrap_or_else(|| ResultBlock::Unknown(kind.unwrap_or_default()))
 }
 
-impl From<ContentBlock> for ResultBlock {
-    fn from(block: ContentBlock) -> ResultBlock {
-        match block {
-            ContentBlock::Text(it) => ResultBlock::Text(it.text),
-            ContentBlock::Image(it) => ResultBlock::Image { mime: it.mime_type, data: it.data },
-            ContentBlock::Audio(it) => ResultBlock::Audio { mime: it.mime_type, data: it.data },
-            ContentBlock::Resource(it) => it.resource.into(),
+impl ResultBlock {
+    /// Converts a block; `None` if its type is unknown.
+    fn of(block: ContentBlock) -> Option<ResultBlock> {
+        Some(match block {
+            ContentBlock::Text { text } => ResultBlock::Text(text),
+            ContentBlock::Image { data, mime_type } => ResultBlock::Image { mime: mime_type, data },
+            ContentBlock::Audio { data, mime_type } => ResultBlock::Audio { mime: mime_type, data },
+            ContentBlock::Resource { resource } => resource.into(),
             ContentBlock::ResourceLink(it) => ResultBlock::Link {
                 uri: it.uri,
                 name: it.title.unwrap_or(it.name),
@@ -91,26 +90,20 @@ impl From<ContentBlock> for ResultBlock {
                 description: it.description.unwrap_or_default(),
                 size: it.size,
             },
-            _ => ResultBlock::Unknown(String::new()),
-        }
+            ContentBlock::Unknown => return None,
+        })
     }
 }
 
 impl From<ResourceContents> for ResultBlock {
     fn from(contents: ResourceContents) -> ResultBlock {
-        match contents {
-            ResourceContents::TextResourceContents { uri, text, .. } => {
-                ResultBlock::Embedded { uri, text }
-            }
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                let mime = mime_type.unwrap_or_default();
-                if mime.starts_with("image/") {
-                    ResultBlock::Image { mime, data: blob }
-                } else {
-                    ResultBlock::Blob { uri, mime, data: blob }
-                }
-            }
-            _ => ResultBlock::Unknown("resource".to_owned()),
+        let ResourceContents { uri, mime_type, text, blob } = contents;
+        let mime = mime_type.unwrap_or_default();
+        match (text, blob) {
+            (Some(text), _) => ResultBlock::Embedded { uri, text },
+            (None, Some(data)) if mime.starts_with("image/") => ResultBlock::Image { mime, data },
+            (None, Some(data)) => ResultBlock::Blob { uri, mime, data },
+            (None, None) => ResultBlock::Unknown("resource".to_owned()),
         }
     }
 }

@@ -81,8 +81,9 @@ impl RpcError {
         RpcError { code: -32600, message: format!("Invalid request: {why}"), data: None }
     }
 
-    pub fn invalid_params(why: &str) -> RpcError {
-        RpcError { code: -32602, message: format!("Invalid params: {why}"), data: None }
+    /// The parameters are not those of the method. The message says why.
+    pub fn invalid_params(message: &str) -> RpcError {
+        RpcError { code: -32602, message: message.to_owned(), data: None }
     }
 
     /// The request was valid, but there is no result. The message says why.
@@ -90,15 +91,9 @@ impl RpcError {
         RpcError { code: -32603, message, data: None }
     }
 
-    /// The request may be sent again later.
-    pub fn busy(message: String, data: Value) -> RpcError {
-        RpcError { code: -32000, message, data: Some(data) }
-    }
-
-    /// The request is of a version of the protocol that is not supported. The code is that of MCP.
-    pub fn unsupported_version(data: Value) -> RpcError {
-        let message = "Unsupported protocol version".to_owned();
-        RpcError { code: -32022, message, data: Some(data) }
+    /// An error with a code of the application.
+    pub fn application(code: i32, message: String, data: Value) -> RpcError {
+        RpcError { code, message, data: Some(data) }
     }
 
     pub fn method_not_found(method: &str) -> RpcError {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use turnwright_llm::LlmError;
 use turnwright_store::StoreError;
-use turnwright_types::io_fault::without_error_numbers;
+use turnwright_types::io_error_text::without_error_numbers;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]

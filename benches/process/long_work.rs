@@ -11,6 +11,7 @@ use crate::agent::{Agent, model_command, pause, workspace};
 use crate::latency::{ms_between, to_f64};
 use crate::model::Model;
 use crate::table::{Table, median, ms};
+use crate::unique_content::unique_content;
 
 /// The window of the model in tokens, the bytes of a prompt, and those of the file that each turn reads. They
 /// make about 30 compactions.
@@ -32,12 +33,11 @@ pub(crate) fn compactions(table: &mut Table, model: &Model, rounds: Rounds) -> i
     };
     let mut agent = start()?;
     let session = agent.new_session()?;
-    let (mut times, mut compacted, mut unique) = (vec![], 0, 0);
+    let (mut times, mut compacted) = (vec![], 0);
     for number in 0..turns {
         let (prompt, text) =
             (words("read", number, PROMPT_BYTES), words("file", number, FILE_BYTES));
         std::fs::write(folder.path().join("small.txt"), &text)?;
-        unique += prompt.len() + text.len() + "Good.".len();
         model.take();
         // Lets the agent finish the background work of the previous turn.
         pause(5);
@@ -58,9 +58,12 @@ pub(crate) fn compactions(table: &mut Table, model: &Model, rounds: Rounds) -> i
     table.note("prompt → request, last turns of them", last, "ms");
     table.row("… compared with those after the first compaction", last / early, "×", 1.2);
     table.note("… compared with the first", last / first, "×");
-    let size = size_of(&folder.path().join("state"))?;
+    let state = folder.path().join("state");
+    let size = size_of(&state)?;
+    let unique = unique_content(&state, &session)?;
+    table.note("unique content of the database", to_f64(unique) / 1e6, "MB");
     table.note("size of the database", size / 1e6, "MB");
-    table.row("… compared with its unique content", size / to_f64(unique), "×", 1.2);
+    table.row("… compared with that content", size / to_f64(unique), "×", 1.2);
 
     let mut agent = start()?;
     let begun = Instant::now();
@@ -78,17 +81,19 @@ fn words(first: &str, number: usize, bytes: usize) -> String {
     let mut noise = (number + bytes) as u64;
     while text.len() < bytes {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        text.push_str(&format!("{:x} ", noise >> 40));
+        // Longer lines would be cut when the file is read.
+        let space = if noise.is_multiple_of(8) { '\n' } else { ' ' };
+        text.push_str(&format!("{:x}{space}", noise >> 40));
     }
     text
 }
 
-/// The size of the database and its log in a state folder.
+/// The size of the database and its log in a state folder, without the index of the log, which is in memory.
 fn size_of(state: &Path) -> io::Result<f64> {
     let mut bytes = 0;
     for file in std::fs::read_dir(state)? {
         let file = file?;
-        if file.file_name().to_string_lossy().contains(".db") {
+        if [".db", ".db-wal"].iter().any(|it| file.file_name().to_string_lossy().ends_with(it)) {
             bytes += file.metadata()?.len();
         }
     }

@@ -22,6 +22,7 @@ mod servers;
 mod sessions;
 mod table;
 mod tools;
+mod unique_content;
 mod usage;
 mod versions;
 mod walk;

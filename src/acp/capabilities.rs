@@ -143,11 +143,13 @@ fn own_executable() -> String {
 /// The response to `initialize` in version 1 (R-INIT-3, R-INIT-4).
 pub(super) fn initialize_response(
     is_configured: bool,
-    senses: Modalities,
+    modalities: Modalities,
     caps: ClientCaps,
 ) -> InitializeResponse {
-    let prompts =
-        PromptCapabilities::new().embedded_context(true).image(senses.images).audio(senses.audio);
+    let prompts = PromptCapabilities::new()
+        .embedded_context(true)
+        .image(modalities.images)
+        .audio(modalities.audio);
     let sessions = SessionCapabilities::new()
         .resume(SessionResumeCapabilities::new())
         .close(SessionCloseCapabilities::new())

@@ -159,7 +159,7 @@ impl Connection {
             let next_line = async {
                 tokio::select! {
                     biased;
-                    () = outbox.wait_to_read() => input.next().await,
+                    () = outbox.wait_for_read_capacity() => input.next().await,
                     () = input.ended() => None,
                 }
             };

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind, error_chain};
 use turnwright_rpc::RpcError;
-use turnwright_types::json_fault::json_fault;
+use turnwright_types::json_error_text::json_error_text;
 
 /// The error code for a version below all of ours.
 const UNSUPPORTED_VERSION: i32 = -32022;
@@ -74,7 +74,10 @@ pub(super) fn unsupported_version() -> RpcError {
 
 /// The error of parameters that do not fit their method.
 pub(super) fn invalid_params(method: &str, text: &str, error: &serde_json::Error) -> Error {
-    Error::InvalidParams(format!("Invalid parameters for {method}: {}", json_fault(text, error)))
+    Error::InvalidParams(format!(
+        "Invalid parameters for {method}: {}",
+        json_error_text(text, error)
+    ))
 }
 
 /// Reads parameters that a handler got as JSON, because they may need a correction.

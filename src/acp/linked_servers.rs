@@ -168,7 +168,7 @@ fn parse_outcome(answer: Result<Box<RawValue>, RequestError>) -> Outcome {
             LinkError::Gone(format!("the editor no longer has it: {}", error_text(&error)))
         }
         RequestError::ErrorResponse(error) => {
-            LinkError::Failed(format!("the editor got no answer from it: {}", error_text(&error)))
+            LinkError::Failed(format!("the editor answered with an error: {}", error_text(&error)))
         }
         error @ (RequestError::ConnectionClosed | RequestError::TimedOut(_)) => {
             LinkError::Gone(error.to_string())
@@ -224,8 +224,8 @@ mod tests {
             (answers(json!({ "_meta": {} })), "Failed: the editor's answer has neither"),
             (answers(json!([5])), "Failed: the editor's answer has neither"),
             (answers(json!(null)), "Failed: the editor's answer has neither"),
-            (refuses(-32601), "Failed: the editor got no answer from it: no"),
-            (refuses(-33002), "Failed: the editor got no answer from it: no"),
+            (refuses(-32601), "Failed: the editor answered with an error: no"),
+            (refuses(-33002), "Failed: the editor answered with an error: no"),
             (refuses(SERVER_UNAVAILABLE), "Gone: the editor no longer has it: no"),
             (Err(RequestError::ConnectionClosed), "Gone: the connection has ended"),
         ];

@@ -13,6 +13,7 @@ use super::responder::Responder;
 use super::wire::Initialize;
 use super::wire::schema::AuthMethod;
 use crate::completion::Completion;
+use crate::config::with_one_reading;
 use crate::error::Error;
 use crate::session::{Modalities, SessionHost};
 use turnwright_rpc::Peer;
@@ -63,7 +64,9 @@ pub(super) fn make(
     let host = Arc::clone(host);
     async move {
         let store = host.store().clone();
-        let read = move || (host.missing_model().is_none(), host.default_modalities());
+        let read = move || {
+            with_one_reading(|| (host.missing_model().is_none(), host.default_modalities()))
+        };
         let Ok((is_configured, modalities)) = spawn_blocking(read).await else {
             return Offer::default();
         };

@@ -21,7 +21,7 @@ use turnwright_types::client::{
 };
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, TerminalId};
-use turnwright_types::update::{ToolCallStatus, Update};
+use turnwright_types::update::Update;
 
 /// Most editors open a terminal at once, but some start a container first.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -224,9 +224,8 @@ impl TerminalCards {
     /// it.
     pub(super) fn observe(&self, update: &Update) -> Vec<TerminalId> {
         let Update::CallUpdate(update) = update else { return Vec::new() };
-        let is_final = matches!(update.status, ToolCallStatus::Completed | ToolCallStatus::Failed);
         let mut cards = self.lock();
-        if is_final {
+        if update.status.is_final() {
             let removed = cards.extract_if(.., |it| it.call == update.id);
             return removed.filter(|it| it.is_released).map(|it| it.terminal).collect();
         }

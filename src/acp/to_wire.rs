@@ -49,29 +49,13 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
         Update::AgentThought { message, text } => {
             SessionUpdate::AgentThoughtChunk(chunk(text).message_id(message_id(&message)))
         }
-        Update::ToolCall { id, name, view, raw_input } => {
+        Update::ToolCall { id, name, view, raw_input, .. } => {
             let call = new_call(id.to_arc(), name, view, caps, cwd);
             SessionUpdate::ToolCall(call.raw_input(raw_input))
         }
         Update::CallUpdate(update) => SessionUpdate::ToolCallUpdate(call_update(*update)),
-        Update::Plan(entries) => {
-            let entries = entries.iter().map(plan_entry).collect();
-            if caps.plans {
-                let plan = PlanUpdateContent::items(PLAN_ID, entries);
-                SessionUpdate::PlanUpdate(PlanUpdate::new(plan))
-            } else {
-                SessionUpdate::Plan(Plan::new(entries))
-            }
-        }
-        Update::Commands(commands) => {
-            let input =
-                |hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint));
-            let command = |it: SlashCommand| {
-                AvailableCommand::new(it.name, it.description).input(it.hint.map(input))
-            };
-            let commands = commands.into_iter().map(command).collect();
-            SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
-        }
+        Update::Plan(entries) => plan_update(entries.iter().map(plan_entry).collect(), caps),
+        Update::Commands(commands) => commands_update(commands),
         Update::Notice(text) => notice_update(text, caps),
         Update::SessionInfo { title, updated } => {
             let title = title.as_deref().map(escape_hidden_line);
@@ -83,6 +67,8 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
         }
         // Version 1 says so with the answer to the prompt.
         Update::TurnBegan(_) | Update::UserMessage { .. } => return None,
+        // The terminals of version 1 end with their cards.
+        Update::TerminalEnded { .. } => return None,
         Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),
         Update::ContextUsage { used, size, cached, cost } => {
             let meta = (cached > 0).then(|| meta([("turnwright/cachedTokens", cached.into())]));
@@ -102,6 +88,23 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
         }
         Update::CompactionSummary { .. } => return None,
     })
+}
+
+fn plan_update(entries: Vec<schema::PlanEntry>, caps: ClientCaps) -> SessionUpdate {
+    if caps.plans {
+        let plan = PlanUpdateContent::items(PLAN_ID, entries);
+        SessionUpdate::PlanUpdate(PlanUpdate::new(plan))
+    } else {
+        SessionUpdate::Plan(Plan::new(entries))
+    }
+}
+
+fn commands_update(commands: Vec<SlashCommand>) -> SessionUpdate {
+    let input = |hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint));
+    let command =
+        |it: SlashCommand| AvailableCommand::new(it.name, it.description).input(it.hint.map(input));
+    let commands = commands.into_iter().map(command).collect();
+    SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
 }
 
 /// A notice. Clients without notices show thoughts, so that the user sees the reason for a delay.
@@ -293,7 +296,7 @@ fn status(status: ToolCallStatus) -> schema::ToolCallStatus {
         ToolCallStatus::Pending => schema::ToolCallStatus::Pending,
         ToolCallStatus::InProgress => schema::ToolCallStatus::InProgress,
         ToolCallStatus::Completed => schema::ToolCallStatus::Completed,
-        ToolCallStatus::Failed => schema::ToolCallStatus::Failed,
+        ToolCallStatus::Failed | ToolCallStatus::Cancelled => schema::ToolCallStatus::Failed,
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::acp;
 use crate::config::Config;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 const EXPLANATION: &str = "\
 turnwright is a coding agent that your editor starts. It speaks the Agent Client Protocol (ACP)
@@ -32,7 +32,7 @@ pub(super) fn run(config: Config) -> ExitCode {
     match serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright could not start: {}", io_fault(&error)));
+            drop(writeln!(stderr(), "turnwright could not start: {}", io_error_text(&error)));
             ExitCode::FAILURE
         }
     }

@@ -27,7 +27,7 @@ use turnwright_policy::permission::AuditLog;
 #[cfg(unix)]
 use turnwright_sandbox::escape_tests::AttemptResult;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 
 const OFFLINE_MODEL: &str = "The offline model is built in and needs no check.";
@@ -78,7 +78,8 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
     let bundle = match bundle {
         Ok(bundle) => bundle,
         Err(error) => {
-            return report.unusable(&format!("The report cannot be written: {}", io_fault(&error)));
+            return report
+                .unusable(&format!("The report cannot be written: {}", io_error_text(&error)));
         }
     };
     let status = examine(args, config, &mut report);
@@ -90,7 +91,7 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
             status
         }
         Err(error) => {
-            report.unusable(&format!("The report cannot be written: {}", io_fault(&error)))
+            report.unusable(&format!("The report cannot be written: {}", io_error_text(&error)))
         }
     }
 }
@@ -101,7 +102,7 @@ fn examine(args: &DoctorCliArgs, config: Config, report: &mut DoctorReport) -> E
         let status = if holds == Some(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         return report.end(None, status);
     }
-    report.facts(&config);
+    report.add_facts(&config);
     report.audit_log(&config);
     let provider = config.provider();
     if args.report.is_some() && !matches!(provider, Ok(Provider::Endpoint(_))) {
@@ -298,7 +299,7 @@ impl DoctorReport {
             Err(error) => {
                 self.print_line(&format!(
                     "Could not store what the model can do: {}",
-                    io_fault(&error)
+                    io_error_text(&error)
                 ));
             }
         }
@@ -412,7 +413,7 @@ impl DoctorReport {
             Ok(true) => (format!("Removed {path}"), ExitCode::SUCCESS),
             Ok(false) => ("Nothing is stored about this model.".to_owned(), ExitCode::SUCCESS),
             Err(error) => {
-                (format!("Could not remove {path}: {}", io_fault(&error)), ExitCode::FAILURE)
+                (format!("Could not remove {path}: {}", io_error_text(&error)), ExitCode::FAILURE)
             }
         };
         self.print_line(&message);

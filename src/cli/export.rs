@@ -10,7 +10,7 @@ use turnwright_store::Store;
 use turnwright_store::export::{ExportError, ExportFormat, export};
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::ids::SessionId;
-use turnwright_types::io_fault::without_error_numbers;
+use turnwright_types::io_error_text::without_error_numbers;
 
 #[derive(Debug, Args)]
 pub(super) struct ExportCliArgs {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::config::Config;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::{
     self, AgentAddress, DisplayTask, Environment, LaunchSource, LaunchSpec, NONCE_VARIABLE,
     SOCKET_VARIABLE,
@@ -31,7 +31,7 @@ pub(super) fn run(config: &Config) -> ExitCode {
     match run_in_terminal(&launch) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright: {}", io_fault(&error)));
+            drop(writeln!(stderr(), "turnwright: {}", io_error_text(&error)));
             ExitCode::from(FAILED)
         }
     }

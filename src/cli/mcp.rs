@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::config::{Config, McpTransport};
 use turnwright_mcp::{LoginOptions, LoginStore, ServerLogin, ServerTransport, log_in};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum McpCommand {
@@ -63,7 +63,7 @@ fn logout(config: &Config, server: &str) -> Result<String, String> {
     match find_login(config, server)?.remove() {
         Ok(true) => Ok("Logged out.".to_owned()),
         Ok(false) => Ok("There was no stored login.".to_owned()),
-        Err(error) => Err(format!("the login could not be removed: {}", io_fault(&error))),
+        Err(error) => Err(format!("the login could not be removed: {}", io_error_text(&error))),
     }
 }
 

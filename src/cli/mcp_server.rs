@@ -10,7 +10,7 @@ use clap::Args;
 use crate::config::Config;
 use crate::mcp_server;
 use turnwright_policy::permission::Mode;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::real_path;
 
 const TERMINAL_HINT: &str = "\
@@ -46,7 +46,11 @@ pub(super) fn run(args: McpServerCliArgs, config: Config) -> ExitCode {
     match serve(args, config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright mcp-server could not start: {}", io_fault(&error)));
+            drop(writeln!(
+                stderr(),
+                "turnwright mcp-server could not start: {}",
+                io_error_text(&error)
+            ));
             ExitCode::FAILURE
         }
     }

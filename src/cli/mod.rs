@@ -36,7 +36,7 @@ use crate::config::{Config, Flags, Paths, UserFile, parse_limit};
 use crate::log;
 use crate::recording::Recording;
 use turnwright_store::StoreError;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_workspace::real_path;
 
@@ -318,7 +318,7 @@ pub(crate) fn started_recording(config: &Config) -> Recording {
     if let Some(path) = config.record_path() {
         let facts = config.recorded_facts();
         if let Err(error) = recording.recorder().start(&path, move || facts, None) {
-            let why = io_fault(&error);
+            let why = io_error_text(&error);
             let notice =
                 format!("Nothing is recorded: {} cannot be created: {why}.", path.display());
             recording.recorder().set_notice(notice);
@@ -355,14 +355,27 @@ fn report(command: &str, result: Result<(), CliError>) -> ExitCode {
     }
 }
 
+/// Why a subcommand failed. The text is only shown.
 #[derive(Debug, thiserror::Error)]
 enum CliError {
-    #[error("{}", io_fault(.0))]
+    #[error("{}", io_error_text(.0))]
     Io(#[from] io::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("{0}")]
     Other(String),
+}
+
+impl From<&str> for CliError {
+    fn from(text: &str) -> CliError {
+        CliError::Other(text.to_owned())
+    }
+}
+
+impl From<String> for CliError {
+    fn from(text: String) -> CliError {
+        CliError::Other(text)
+    }
 }
 
 /// Whether both paths name the same folder, symbolic links resolved.

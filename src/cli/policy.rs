@@ -2,13 +2,14 @@
 //! and adds or removes the user's own rules.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write, stderr, stdout};
+use std::io::{Write, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::{CliError, write_stdout};
 use crate::config::Config;
 use crate::session::resolve_policy;
 use crate::tools::command_line_effects;
@@ -113,7 +114,7 @@ pub(super) fn run(args: PolicyCliArgs, config: &Config) -> ExitCode {
 }
 
 impl ProjectPolicy {
-    fn load(dir: Option<PathBuf>, config: &Config) -> Result<ProjectPolicy, String> {
+    fn load(dir: Option<PathBuf>, config: &Config) -> Result<ProjectPolicy, CliError> {
         let dir = std::path::absolute(dir.unwrap_or_else(|| PathBuf::from(".")));
         let roots =
             dir.and_then(|it| Roots::new(&it)).map_err(|it| format!("the project: {it}"))?;
@@ -123,7 +124,7 @@ impl ProjectPolicy {
         Ok(ProjectPolicy { roots, policy, store, mode })
     }
 
-    fn list(&self, as_json: bool) -> Result<ExitCode, String> {
+    fn list(&self, as_json: bool) -> Result<ExitCode, CliError> {
         let page = self.store.load();
         let others: Vec<_> = self.policy.rules.iter().filter(|it| !is_stored(&page, it)).collect();
         let text = if as_json {
@@ -140,10 +141,16 @@ impl ProjectPolicy {
             let trouble = page.problem.map(|it| format!("! {it}\n")).unwrap_or_default();
             format!("{none}{rows}{trouble}")
         };
-        write_stdout(&text)
+        write_stdout(&text)?;
+        Ok(ExitCode::SUCCESS)
     }
 
-    fn check(&self, command: &str, mode: Option<Mode>, as_json: bool) -> Result<ExitCode, String> {
+    fn check(
+        &self,
+        command: &str,
+        mode: Option<Mode>,
+        as_json: bool,
+    ) -> Result<ExitCode, CliError> {
         let mode = mode.unwrap_or(self.mode);
         let effects =
             parse_mcp_call(command).unwrap_or_else(|| command_line_effects(command, &self.roots));
@@ -177,17 +184,18 @@ impl ProjectPolicy {
         }))
     }
 
-    fn add(&self, action: RuleAction, rules: &[String]) -> Result<ExitCode, String> {
+    fn add(&self, action: RuleAction, rules: &[String]) -> Result<ExitCode, CliError> {
         let parse = |text: &String| match Pattern::parse(text, action) {
             Ok(pattern) => Ok((action, pattern)),
             Err(why) => Err(format!("invalid rule {}: {why}", escape_hidden_line(text))),
         };
         let rules = rules.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let added = self.store.add(&rules, "turnwright policy").map_err(|it| it.to_string())?;
-        write_stdout(&added.iter().map(entry_line).collect::<String>())
+        write_stdout(&added.iter().map(entry_line).collect::<String>())?;
+        Ok(ExitCode::SUCCESS)
     }
 
-    fn revoke(&self, ids: &[String]) -> Result<ExitCode, String> {
+    fn revoke(&self, ids: &[String]) -> Result<ExitCode, CliError> {
         let gone = self.store.revoke(ids).map_err(|it| it.to_string())?;
         let lines: Vec<_> = gone.iter().map(|it| format!("Removed: {}", entry_line(it))).collect();
         write_stdout(&lines.concat())?;
@@ -199,10 +207,10 @@ impl ProjectPolicy {
         if missing.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
-        Err(format!("no rule {} in this project", missing.join(", ")))
+        Err(format!("no rule {} in this project", missing.join(", ")).into())
     }
 
-    fn suggest(&self, lines: &[AuditEntry]) -> Result<ExitCode, String> {
+    fn suggest(&self, lines: &[AuditEntry]) -> Result<ExitCode, CliError> {
         let mut found: BTreeMap<String, (usize, &str)> = BTreeMap::new();
         for line in lines {
             let is_ours = line.project == self.roots.real_cwd() && line.event == AuditEvent::Asked;
@@ -225,7 +233,8 @@ impl ProjectPolicy {
         }
         found.retain(|_, (count, _)| *count >= SUGGEST_AFTER);
         if found.is_empty() {
-            return write_stdout("No suggestions yet.\n");
+            write_stdout("No suggestions yet.\n")?;
+            return Ok(ExitCode::SUCCESS);
         }
         let mut text = String::new();
         for (pattern, (count, command)) in &found {
@@ -239,7 +248,8 @@ impl ProjectPolicy {
             let quoted = pattern.replace('\'', "'\\''");
             text.push_str(&format!("# turnwright policy allow '{quoted}'\n"));
         }
-        write_stdout(&text)
+        write_stdout(&text)?;
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Allow patterns for the parts of a command that no rule allows yet.
@@ -306,10 +316,4 @@ fn rule_line(rule: &Rule) -> String {
     let line =
         format!("{:5}  {}  {}{why}", rule.action.as_str(), rule.pattern, rule.scope.as_str());
     format!("{}\n", escape_hidden_line(&line))
-}
-
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-fn write_stdout(text: &str) -> Result<ExitCode, String> {
-    let result: io::Result<()> = stdout().write_all(text.as_bytes());
-    result.map(|()| ExitCode::SUCCESS).map_err(|it| it.to_string())
 }

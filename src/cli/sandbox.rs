@@ -10,7 +10,7 @@ use clap::Args;
 use super::launcher;
 use crate::config::Config;
 use turnwright_sandbox::{Network, SandboxProfile};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::{LaunchSource, LaunchSpec};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
@@ -34,7 +34,7 @@ pub(super) fn run(args: &SandboxCliArgs, config: &Config) -> ExitCode {
     match serve(args, config) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright sandbox: {}", io_fault(&error)));
+            drop(writeln!(stderr(), "turnwright sandbox: {}", io_error_text(&error)));
             ExitCode::from(125)
         }
     }

@@ -15,7 +15,7 @@ use turnwright_sandbox::escape_tests::{
     self, AttemptResult, EscapeAttempt, Evidence, ExpectedProtection, LOCK_FILE, SECRET, TestScene,
 };
 use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::{self, CommandSpec, Environment, ProcessGroup, RunningCommand};
 
 /// How long one attempt may take.
@@ -81,7 +81,7 @@ pub(super) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxRe
     let mut facts = facts(&missing);
     let attempts = if was_tested { run_all(config, without_sandbox) } else { Ok(Vec::new()) };
     let attempts = attempts.unwrap_or_else(|error| {
-        facts.push(("", format!("! the sandbox could not be tested: {}", io_fault(&error))));
+        facts.push(("", format!("! the sandbox could not be tested: {}", io_error_text(&error))));
         Vec::new()
     });
     SandboxReport { facts, attempts, was_tested, missing }
@@ -113,7 +113,7 @@ fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttem
                 let evidence = Evidence { text, changes: fixture.changes() };
                 escape_tests::evaluate(&attempt, &evidence, expected_protection())
             }
-            Err(error) => AttemptResult::NotTested(io_fault(&error)),
+            Err(error) => AttemptResult::NotTested(io_error_text(&error)),
         };
         all.push(TestedAttempt { attempt, result });
     }
@@ -154,7 +154,7 @@ struct AttemptFixture {
     #[cfg(target_os = "linux")]
     abstract_listener: std::os::unix::net::UnixListener,
     #[cfg(unix)]
-    socket_listener: std::os::unix::net::UnixListener,
+    socket_listeners: [std::os::unix::net::UnixListener; 3],
     cache: PrivateCache,
     /// Removed on drop.
     _folder: tempfile::TempDir,
@@ -185,12 +185,18 @@ impl AttemptFixture {
         let program = exec::launcher_program().ok_or(io::ErrorKind::NotFound)?;
         let bystander = BystanderProcess::start(program)?;
         let socket = base.join("socket");
+        let (renamed_socket, moved_socket) = (base.join("renamed"), base.join("elsewhere/socket"));
+        fs::create_dir(base.join("elsewhere"))?;
         let abstract_name = format!("turnwright-proof-{}-{port}", std::process::id());
         Ok(AttemptFixture {
             #[cfg(target_os = "linux")]
             abstract_listener: listen(&abstract_name)?,
             #[cfg(unix)]
-            socket_listener: listen_at(&socket)?,
+            socket_listeners: [
+                listen_at(&socket, &socket)?,
+                listen_at(&base.join("first"), &renamed_socket)?,
+                listen_at(&base.join("second"), &moved_socket)?,
+            ],
             cache: PrivateCache::new(cache.clone(), &base.join("layers")),
             scene: TestScene {
                 inside,
@@ -202,6 +208,8 @@ impl AttemptFixture {
                 port,
                 abstract_name,
                 socket,
+                renamed_socket,
+                moved_socket,
                 cache,
             },
             bystander,
@@ -250,7 +258,9 @@ impl AttemptFixture {
         #[cfg(target_os = "linux")]
         note(self.abstract_listener.accept().is_ok(), "the abstract socket got a connection");
         #[cfg(unix)]
-        note(self.socket_listener.accept().is_ok(), "the program's socket got a connection");
+        for listener in &self.socket_listeners {
+            note(listener.accept().is_ok(), "the program's socket got a connection");
+        }
         changes
     }
 }
@@ -275,8 +285,9 @@ fn is_locked(_: &Path) -> bool {
 }
 
 #[cfg(unix)]
-fn listen_at(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+fn listen_at(path: &Path, renamed: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     let listener = std::os::unix::net::UnixListener::bind(path)?;
+    fs::rename(path, renamed)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

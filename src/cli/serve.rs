@@ -14,7 +14,7 @@ use super::CliError;
 use crate::acp;
 use crate::config::{Config, Secret};
 use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 
 /// The shortest token, in bytes.
@@ -126,7 +126,7 @@ fn run_bridge(args: &ConnectCliArgs, config: &Config) -> Result<(), CliError> {
 fn given_token(config: &Config, file: Option<&Path>) -> Result<Option<Secret>, CliError> {
     let Some(file) = file else { return Ok(config.serve_token().cloned()) };
     let text = std::fs::read_to_string(file)
-        .map_err(|it| CliError::Other(format!("{}: {}", file.display(), io_fault(&it))))?;
+        .map_err(|it| CliError::Other(format!("{}: {}", file.display(), io_error_text(&it))))?;
     match text.lines().next().map(str::trim).filter(|it| !it.is_empty()) {
         Some(token) => Ok(Some(Secret::from(token.to_owned()))),
         None => Err(CliError::Other(format!("{}: the first line is empty", file.display()))),

@@ -1,18 +1,19 @@
 //! `turnwright trust`: shows what a project's files ask for, and trusts exactly the content shown.
 
-use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin, stdout};
+use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
+use super::write_stdout;
 use crate::config::Config;
 use crate::session::{
     PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files, resolve_policy,
 };
 use crate::trust::{Fingerprint, TrustStore};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
 
@@ -40,7 +41,7 @@ pub(super) fn run(args: &TrustCliArgs, config: &Config) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright trust: {}", io_fault(&error)));
+            drop(writeln!(stderr(), "turnwright trust: {}", io_error_text(&error)));
             ExitCode::FAILURE
         }
     }
@@ -77,7 +78,7 @@ fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Resul
     }
     let withheld: Vec<_> = policy.project_files.iter().filter(|it| it.needs_trust()).collect();
     if !withheld.is_empty() {
-        return decide(args, trust, real, &withheld);
+        return decide_each(args, trust, real, &withheld);
     }
     write_stdout(&match policy.project_files.as_slice() {
         [] => format!("No {PROJECT_FILE} or {SERVERS_FILE} here: nothing to trust.\n"),
@@ -87,7 +88,7 @@ fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Resul
     Ok(true)
 }
 
-fn decide(
+fn decide_each(
     args: &TrustCliArgs,
     trust: &TrustStore,
     real: &Path,
@@ -148,9 +149,4 @@ fn confirm(fingerprint: &Fingerprint) -> io::Result<bool> {
     let mut answer = String::new();
     stdin().lock().read_line(&mut answer)?;
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
-}
-
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-fn write_stdout(text: &str) -> io::Result<()> {
-    stdout().write_all(text.as_bytes())
 }

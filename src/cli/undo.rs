@@ -1,7 +1,7 @@
 //! `turnwright undo`, `redo` and `diff`: reverts, reapplies and shows the file changes of sessions that
 //! no process has open.
 
-use std::io::{Write, stderr, stdout};
+use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::sessions;
+use super::{CliError, sessions, write_stdout};
 use crate::config::Config;
 use crate::session::{
     ChangeScope, ChangedFile, UndoContext, UndoReport, UndoRequest, turn_changes,
@@ -86,7 +86,7 @@ pub(super) fn diff(args: DiffCliArgs, config: &Config) -> ExitCode {
     exit_code("diff", show_diff(args, config))
 }
 
-fn exit_code(command: &str, result: Result<ExitCode, String>) -> ExitCode {
+fn exit_code(command: &str, result: Result<ExitCode, CliError>) -> ExitCode {
     result.unwrap_or_else(|why| {
         drop(writeln!(stderr(), "turnwright {command}: {why}"));
         ExitCode::from(NOTHING_DONE)
@@ -102,11 +102,10 @@ struct StoredSession {
 }
 
 impl StoredSession {
-    fn find(session: Option<String>, config: &Config) -> Result<StoredSession, String> {
+    fn find(session: Option<String>, config: &Config) -> Result<StoredSession, CliError> {
         let store = Store::new(&config.paths.state);
-        let here = std::path::absolute(".").map_err(|it| it.to_string())?;
-        let session = session.map(|it| sessions::find_session(&store, &it)).transpose();
-        let session = session.map_err(|it| it.to_string())?;
+        let here = std::path::absolute(".")?;
+        let session = session.map(|it| sessions::find_session(&store, &it)).transpose()?;
         let loaded = store.read_blocking(|connection| {
             let id = match session {
                 Some(id) => id,
@@ -115,15 +114,15 @@ impl StoredSession {
             read_session(connection, &id)
         });
         let (row, last_numbers) = loaded.map_err(|it| match it {
-            StoreError::NoSuchSession => "no session here".to_owned(),
-            error => error.to_string(),
+            StoreError::NoSuchSession => CliError::from("no session here"),
+            error => error.into(),
         })?;
         Ok(StoredSession { store, row, last_numbers })
     }
 
-    fn roots(&self) -> Result<Roots, String> {
+    fn roots(&self) -> Result<Roots, CliError> {
         let cwd = &self.row.cwd;
-        Roots::new(cwd).map_err(|it| format!("{}: {it}", cwd.display()))
+        Roots::new(cwd).map_err(|it| format!("{}: {it}", cwd.display()).into())
     }
 
     /// Locks the session against other processes for as long as the returned lock lives.
@@ -157,14 +156,15 @@ fn undo_or_redo(
     session: Option<String>,
     is_dry_run: bool,
     config: &Config,
-) -> Result<ExitCode, String> {
+) -> Result<ExitCode, CliError> {
     let mut session = StoredSession::find(session, config)?;
     let _lock = session.lock().map_err(|error| match error {
-        StoreError::SessionLocked(_) => format!("{error}. Close it there, or use `/undo` there"),
-        error => error.to_string(),
+        StoreError::SessionLocked(_) => {
+            CliError::from(format!("{error}. Close it there, or use `/undo` there"))
+        }
+        error => error.into(),
     })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|it| it.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(execute(&session, request, is_dry_run))
 }
 
@@ -172,7 +172,7 @@ async fn execute(
     session: &StoredSession,
     request: UndoRequest,
     is_dry_run: bool,
-) -> Result<ExitCode, String> {
+) -> Result<ExitCode, CliError> {
     let roots = session.roots()?;
     let log = SessionLog::new(session.store.clone(), session.row.id.clone());
     log.resume_after(session.last_numbers);
@@ -183,8 +183,8 @@ async fn execute(
         session: session.row.id.clone(),
         cancel: CancellationToken::new(),
     };
-    let Some(planned) = context.plan(request).await.map_err(|it| it.to_string())? else {
-        return Err("nothing to do".to_owned());
+    let Some(planned) = context.plan(request).await? else {
+        return Err("nothing to do".into());
     };
     if is_dry_run {
         let report = UndoReport::dry_run(planned);
@@ -211,7 +211,7 @@ fn report_status(report: &UndoReport) -> ExitCode {
     ExitCode::from(u8::from(!report.is_complete()))
 }
 
-fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, String> {
+fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, CliError> {
     let session = StoredSession::find(args.session, config)?;
     let what = match args.turn {
         Some(turn) => ChangeScope::Turn(turn),
@@ -219,12 +219,11 @@ fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, String> {
         None => ChangeScope::Last,
     };
     let roots = session.roots()?;
-    let changes = session
-        .store
-        .read_blocking(|connection| turn_changes(connection, &session.row.id, what, &roots, SHOWN));
-    let changes = changes.map_err(|it| it.to_string())?;
+    let changes = session.store.read_blocking(|connection| {
+        turn_changes(connection, &session.row.id, what, &roots, SHOWN)
+    })?;
     if changes.files.is_empty() {
-        return Err("no files were changed".to_owned());
+        return Err("no files were changed".into());
     }
     if args.json {
         let file = |it: &ChangedFile| {
@@ -253,11 +252,6 @@ fn state_json(state: &FileState) -> Value {
         FileState::Folder { mode } => json!({ "folder": { "mode": mode } }),
         FileState::Unknown { why } => json!({ "unknown": { "why": why } }),
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-fn write_stdout(text: &str) -> Result<(), String> {
-    stdout().write_all(text.as_bytes()).map_err(|it| it.to_string())
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::resolve::is_credential;
 use super::sandbox::{SANDBOX_KEYS, SandboxSection};
 use super::servers::McpSection;
 use super::{ConfigError, PermissionSection};
-use turnwright_types::json_fault::field_fault;
+use turnwright_types::json_error_text::field_error_text;
 
 /// The user's settings file.
 #[derive(Debug, Default, Deserialize)]
@@ -348,7 +348,7 @@ pub(super) fn parse_error_message(error: &toml::de::Error, text: &str, path: &Pa
 
 /// The message of a TOML error in one line, without the quoted value, which may be a secret.
 pub(super) fn redacted_message(message: &str) -> String {
-    let mut message = field_fault("", message.trim()).replace(['\n', '\r'], " ");
+    let mut message = field_error_text("", message.trim()).replace(['\n', '\r'], " ");
     if let (Some(first), Some(last)) = (message.find('"'), message.rfind('"'))
         && first < last
     {

@@ -10,7 +10,7 @@ use super::checks::{CheckTable, wrong_checks};
 use super::file::{parse_error_message, warn_unknown_keys, warn_unknown_rule_keys};
 use super::sandbox::{SANDBOX_KEYS, SandboxSection, SandboxSettings};
 use super::{Config, ConfigError, PermissionSection};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::private_file;
 
 /// The most bytes that are read of the managed file.
@@ -101,7 +101,7 @@ impl Config {
                 return Ok(ManagedSettings::default());
             }
             Err(error) => {
-                let (path, why) = (path.display(), io_fault(&error));
+                let (path, why) = (path.display(), io_error_text(&error));
                 let what = format!("The settings cannot be read: {path}: {why}");
                 return Err(ConfigError::new(what));
             }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::presets::{is_openai_url, preset};
 use super::provider::redacted_url;
-use super::{ConfigError, OPENAI_PROVIDER, Paths};
-use turnwright_types::io_fault::io_fault;
+use super::{ConfigError, OPENAI_PROVIDER, Paths, one_reading};
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::private_file;
 
 /// The largest file that is read.
@@ -119,9 +119,11 @@ impl Logins {
                 path.display()
             ))
         };
-        let text = match private_file::read(&path, MAX_FILE_BYTES) {
+        let text = match one_reading::read(&path, MAX_FILE_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Logins::default()),
-            text => text.map_err(|it| unusable(format!("cannot be read ({})", io_fault(&it))))?,
+            text => {
+                text.map_err(|it| unusable(format!("cannot be read ({})", io_error_text(&it))))?
+            }
         };
         let file: LoginFile =
             serde_json::from_str(&text).map_err(|_| unusable("is damaged".to_owned()))?;

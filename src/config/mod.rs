@@ -13,6 +13,7 @@ mod layers;
 mod limits;
 mod login_precedence;
 mod logins;
+mod one_reading;
 mod paths;
 mod permissions;
 mod presets;
@@ -51,6 +52,7 @@ pub(crate) use key::{KeyOrigin, ProviderKey};
 pub(crate) use layers::{ManagedSettings, ProjectSettings};
 pub(crate) use limits::parse_limit;
 pub(crate) use logins::{Logins, StoredLogin};
+pub(crate) use one_reading::with_one_reading;
 pub(crate) use paths::Paths;
 pub(crate) use permissions::{PermissionSection, RuleEntry};
 pub(crate) use presets::{PRESETS, ProviderPreset, is_openai_url, preset};
@@ -67,7 +69,7 @@ pub(crate) use user_file::UserFile;
 
 use file::ConfigFile;
 use resolve::ProviderSources;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// The name of OpenAI among the well-known providers.
 const OPENAI_PROVIDER: &str = "openai";
@@ -467,7 +469,7 @@ impl Config {
             ))
         };
         let text = private_file::read(&path, MAX_KEY_SIZE)
-            .map_err(|error| error_with(format!("cannot be read: {}", io_fault(&error))))?;
+            .map_err(|error| error_with(format!("cannot be read: {}", io_error_text(&error))))?;
         let key = text.trim();
         if key.is_empty() {
             return Err(error_with("is empty".to_owned()));

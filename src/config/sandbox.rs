@@ -1,8 +1,10 @@
 //! `[sandbox]`: the requested confinement of commands. What the system can enforce is decided elsewhere.
 
+use std::num::NonZeroU32;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
+use turnwright_workspace::exec::default_memory_limit;
 
 /// `[sandbox]`, as in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -14,9 +16,11 @@ pub(super) struct SandboxSection {
     pub(super) caches: Option<Vec<String>>,
     pub(super) hide: Vec<String>,
     pub(super) protect: Vec<String>,
+    pub(super) memory_mb: Option<NonZeroU32>,
 }
 
-pub(super) const SANDBOX_KEYS: &[&str] = &["network", "read", "write", "caches", "hide", "protect"];
+pub(super) const SANDBOX_KEYS: &[&str] =
+    &["network", "read", "write", "caches", "hide", "protect", "memory_mb"];
 
 /// The network access of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +66,8 @@ pub(crate) struct SandboxSettings {
     pub hide: Vec<PathBuf>,
     /// Read-only paths in the session's folders, relative to these.
     pub protect: Vec<String>,
+    /// How much memory a command may hold, in MiB; a share of the machine's if not set.
+    pub memory_mb: Option<u64>,
 }
 
 /// Caches of package managers, relative to the home folder.
@@ -101,7 +107,12 @@ impl SandboxSection {
             },
             hide: paths(&self.hide),
             protect: self.protect.iter().filter(|it| is_relative_path(it)).cloned().collect(),
+            memory_mb: self.memory_mb(),
         }
+    }
+
+    fn memory_mb(&self) -> Option<u64> {
+        self.memory_mb.map(|it| it.get().into())
     }
 
     fn network(&self) -> Option<NetworkSetting> {
@@ -165,6 +176,15 @@ impl SandboxSettings {
                 self.network = network;
             } else {
                 ignored.push(format!("sandbox.network = \"{}\"", network.id()));
+            }
+        }
+        if let Some(memory) = section.memory_mb() {
+            let usual = || default_memory_limit().map(|it| it >> 20);
+            let most = self.memory_mb.or_else(usual);
+            if is_trusted || most.is_some_and(|it| memory <= it) {
+                self.memory_mb = Some(memory);
+            } else {
+                ignored.push(format!("sandbox.memory_mb = {memory}"));
             }
         }
         if is_trusted {
@@ -238,6 +258,7 @@ mod tests {
                 package_runner_caches: Vec::new(),
                 hide: vec!["/home/me/.ssh".into()],
                 protect: vec!["ci/x.yml".to_owned()],
+                memory_mb: None,
             }
         );
         assert_eq!(written.warnings(false).len(), 5, "{:?}", written.warnings(false));
@@ -281,6 +302,17 @@ mod tests {
         assert_eq!((narrow.caches, narrow.write), (vec!["/d".into()], vec![PathBuf::from("/a")]));
         assert_eq!(narrow.hide, [PathBuf::from("/h"), PathBuf::from("/ws/secrets")]);
         assert_eq!(narrow.protect, ["ci"]);
+        let limited = section("memory_mb = 4000").settings(None);
+        for (text, is_trusted, expected) in [
+            ("memory_mb = 500", false, (Some(500), 0)),
+            ("memory_mb = 5000", false, (Some(4000), 1)),
+            ("memory_mb = 5000", true, (Some(5000), 0)),
+        ] {
+            let section = section(text);
+            let (settings, ignored) =
+                limited.clone().with_project(&section, Path::new("/ws"), None, is_trusted);
+            assert_eq!((settings.memory_mb, ignored.len()), expected, "{text}");
+        }
         let wide = "network = 'on'\nwrite = ['/', '../up']\ncaches = ['/d', '/e']";
         let (same, ignored) = with(wide, false);
         assert_eq!(ignored, ["sandbox.network = \"on\"", "sandbox.write", "sandbox.caches"]);

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::file::warn_unknown_keys;
 use super::{Secret, sandbox};
-use turnwright_types::json_fault::field_fault;
+use turnwright_types::json_error_text::field_error_text;
 
 pub(super) const MCP_KEYS: &[&str] = &["wait_seconds", "servers"];
 pub(super) const SERVER_KEYS: &[&str] = &[
@@ -271,7 +271,7 @@ fn parse_server(name: &str, value: &toml::Value) -> Result<ServerSection, String
 fn entry_fault(message: &str) -> String {
     let keys = message.lines().find_map(|it| it.strip_prefix("in `"));
     let place = keys.map_or("", |it| it.trim_end().trim_end_matches('`'));
-    field_fault(place, message.lines().next().unwrap_or_default())
+    field_error_text(place, message.lines().next().unwrap_or_default())
 }
 
 impl ServerSection {

@@ -245,6 +245,9 @@ impl Config {
         for (name, list) in lists.into_iter().filter(|it| !it.1.is_empty()) {
             add(&format!("sandbox.{name}"), list.join(", "), true);
         }
+        if let Some(memory) = sandbox.memory_mb {
+            add("sandbox.memory_mb", memory.to_string(), true);
+        }
         if let Some(caches) = &sandbox.caches {
             add("sandbox.caches", caches.join(", "), true);
         }

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::environment::read_variable;
 use super::file::ConfigFile;
-use super::{ConfigError, Paths};
-use turnwright_types::io_fault::io_fault;
+use super::{ConfigError, Paths, one_reading};
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::private_file;
 
 /// The most bytes that are read. A settings file has a few hundred lines.
@@ -98,13 +98,13 @@ impl UserFile {
 
     /// Reads the file. Compares its text to detect a change, because its timestamp may be unchanged.
     fn read(&self) -> Arc<LoadedFile> {
-        let text = match private_file::read(&self.path, MAX_FILE_SIZE) {
+        let text = match one_reading::read(&self.path, MAX_FILE_SIZE) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
             Err(error) => Err(ConfigError::new(format!(
                 "The settings cannot be read: {}: {}. Check --config and TURNWRIGHT_CONFIG",
                 self.path.display(),
-                io_fault(&error)
+                io_error_text(&error)
             ))),
         };
         let mut last = self.cached.lock();

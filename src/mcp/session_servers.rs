@@ -22,6 +22,7 @@ use turnwright_mcp::{PromptCommand, PromptRequest, prompts};
 use turnwright_mcp::{Server, ServerPhase, ServerState};
 use turnwright_mcp::{ServerEnv, ServerPool, played_server, server_json};
 use turnwright_types::ids::SessionId;
+use turnwright_workspace::exec::ProgramActivity;
 
 /// The servers of a session. Dropping it releases them.
 #[derive(Debug)]
@@ -78,6 +79,12 @@ impl SessionServers {
     /// What a recording that starts now must know of the servers.
     pub(crate) fn recorded(&self) -> Value {
         servers_json(&self.servers)
+    }
+
+    /// The programs of the servers that run in the sandbox.
+    pub(crate) fn confined_programs(&self) -> Vec<ProgramActivity> {
+        let confined = self.servers.iter().filter(|it| it.is_confined());
+        confined.map(|it| it.activity.clone()).collect()
     }
 
     /// Notified when the state of a server has changed.

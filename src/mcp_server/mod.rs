@@ -47,7 +47,7 @@ pub(crate) async fn serve(
     options: McpServerOptions,
     stdio: Stdio,
 ) -> std::io::Result<()> {
-    let outbox = Outbox::start_with_filter(stdio.output, |_, line| redact::bytes(line))?;
+    let outbox = Outbox::start_observed(stdio.output, |_, line| redact::bytes(line), None)?;
     let input = LineReader::start(stdio.input)?;
     let stop = CancellationToken::new();
     let host = Arc::new(SessionHost::new(config, stop.clone()));

@@ -292,7 +292,7 @@ impl RequestLoop {
 async fn next_line(input: &mut LineReader, outbox: &Outbox) -> Option<ParsedLine> {
     tokio::select! {
         biased;
-        () = outbox.wait_to_read() => {}
+        () = outbox.wait_for_read_capacity() => {}
         () = input.ended() => return None,
     }
     input.next().await

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{FORMAT, FORMAT_FIELD};
-use turnwright_types::io_fault::io_fault;
-use turnwright_types::json_fault::json_fault;
+use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::json_error_text::json_error_text;
 
 /// The most bytes that are read of a recording.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// Why a recording cannot be played back. Each is a sentence without its full stop.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordingError {
-    #[error("It cannot be read: {}", io_fault(.0))]
+    #[error("It cannot be read: {}", io_error_text(.0))]
     Io(#[from] io::Error),
     #[error("It is no recording: its first line does not say so")]
     NotARecording,
@@ -119,7 +119,7 @@ pub(crate) fn load_recording(path: &Path) -> Result<(Value, Vec<RecordedEvent>),
     for (index, text) in lines {
         let line = index + 1;
         let event = serde_json::from_str(text)
-            .map_err(|error| json_fault(text, &error))
+            .map_err(|error| json_error_text(text, &error))
             .and_then(|value| read_event(line, value).ok_or_else(|| "it is no event".to_owned()));
         match event {
             Ok(event) => {

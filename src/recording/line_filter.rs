@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use turnwright_rpc::LineDirection;
 
-/// Follows the lines of a connection.
+/// Follows the lines of a connection and decides which of them are recorded.
 #[derive(Default)]
 pub(super) struct LineFilter {
     /// The recorded session, once it is open.
@@ -24,9 +24,11 @@ pub(super) struct LineFilter {
 /// Why nothing is recorded for the moment.
 enum Pause {
     /// The prompt that has started the recording still runs.
-    UntilPrompt,
+    BeforePrompt,
     /// This prompt is about the recording itself.
     UntilAnswer(String),
+    /// So is the turn that runs. In version 2 of the protocol it goes on after the answer.
+    WhileRunning,
 }
 
 impl LineFilter {
@@ -34,7 +36,7 @@ impl LineFilter {
     pub(super) fn of_session(session: &str) -> LineFilter {
         LineFilter {
             session: Some(session.to_owned()),
-            pause: Some(Pause::UntilPrompt),
+            pause: Some(Pause::BeforePrompt),
             ..LineFilter::default()
         }
     }
@@ -44,28 +46,32 @@ impl LineFilter {
         self.session.as_deref()
     }
 
-    /// Whether a message is recorded.
-    pub(super) fn keeps(&mut self, direction: LineDirection, message: &Value) -> bool {
+    /// Returns true if a message is to be recorded.
+    pub(super) fn should_record(&mut self, direction: LineDirection, message: &Value) -> bool {
         let id = message.get("id").filter(|it| !it.is_null()).map(Value::to_string);
         let method = message["method"].as_str();
         match (direction, method, id) {
             (LineDirection::In, Some(method), id) => {
-                let keeps = self.keeps_call(method, message, id.as_ref());
-                self.client_requests.extend(id.filter(|_| keeps));
-                keeps
+                let should_record = self.should_record_call(method, message, id.as_ref());
+                self.client_requests.extend(id.filter(|_| should_record));
+                should_record
             }
             (LineDirection::Out, Some(_), id) => {
-                let keeps = self.pause.is_none() && self.is_of_session(message);
-                self.agent_requests.extend(id.filter(|_| keeps));
-                keeps
+                if matches!(self.pause, Some(Pause::WhileRunning)) && is_idle(message) {
+                    self.pause = None;
+                    return false;
+                }
+                let should_record = self.pause.is_none() && self.is_of_session(message);
+                self.agent_requests.extend(id.filter(|_| should_record));
+                should_record
             }
             (LineDirection::In, None, Some(id)) => self.agent_requests.remove(&id),
-            (LineDirection::Out, None, Some(id)) => self.keeps_answer(&id, message),
+            (LineDirection::Out, None, Some(id)) => self.should_record_answer(&id, message),
             (_, None, None) => false,
         }
     }
 
-    fn keeps_call(&mut self, method: &str, message: &Value, id: Option<&String>) -> bool {
+    fn should_record_call(&mut self, method: &str, message: &Value, id: Option<&String>) -> bool {
         match method {
             "initialize" | "authenticate" => return self.session.is_none(),
             "$/cancel_request" => {
@@ -80,7 +86,7 @@ impl LineFilter {
                 let is_about_recording = text.split_whitespace().next() == Some("/record");
                 match (is_about_recording, id) {
                     (true, Some(id)) => self.pause = Some(Pause::UntilAnswer(id.clone())),
-                    _ if matches!(self.pause, Some(Pause::UntilPrompt)) => self.pause = None,
+                    _ if matches!(self.pause, Some(Pause::BeforePrompt)) => self.pause = None,
                     _ => {}
                 }
             }
@@ -89,9 +95,10 @@ impl LineFilter {
         self.pause.is_none() && self.is_of_session(message)
     }
 
-    fn keeps_answer(&mut self, id: &String, message: &Value) -> bool {
+    fn should_record_answer(&mut self, id: &String, message: &Value) -> bool {
         if matches!(&self.pause, Some(Pause::UntilAnswer(awaited)) if awaited == id) {
-            self.pause = None;
+            let goes_on = message["result"]["messageId"].is_string();
+            self.pause = goes_on.then_some(Pause::WhileRunning);
             return false;
         }
         if self.opening_request.as_ref() == Some(id) {
@@ -107,6 +114,12 @@ impl LineFilter {
     }
 }
 
+/// Whether a message says that a turn of version 2 has ended.
+fn is_idle(message: &Value) -> bool {
+    let update = &message["params"]["update"];
+    update["sessionUpdate"] == "state_update" && update["state"] == "idle"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,7 +131,7 @@ mod tests {
         for (mark, line) in lines {
             let is_in = mark.is_ascii_lowercase();
             let direction = if is_in { LineDirection::In } else { LineDirection::Out };
-            if filter.keeps(direction, line) {
+            if filter.should_record(direction, line) {
                 kept.push(*mark);
             }
         }
@@ -175,5 +188,28 @@ mod tests {
             ('g', prompt(4, "s", "go on")),
         ];
         assert_eq!(kept(LineFilter::of_session("s"), &lines), "cCDg");
+    }
+
+    #[test]
+    fn in_version_2_a_prompt_about_the_recording_ends_when_the_session_is_idle() {
+        let state = |state: &str| {
+            let update = json!({ "sessionUpdate": "state_update", "state": state });
+            let params = json!({ "sessionId": "s", "update": update });
+            json!({ "method": "session/update", "params": params })
+        };
+        let lines = [
+            ('a', prompt(2, "s", "go")),
+            ('A', json!({ "id": 2, "result": { "messageId": "m" } })),
+            ('B', state("running")),
+            ('C', state("idle")),
+            ('d', prompt(3, "s", "/record")),
+            ('D', state("running")),
+            ('E', json!({ "id": 3, "result": { "messageId": "n" } })),
+            ('F', update("s")),
+            ('G', state("idle")),
+            ('h', prompt(4, "s", "go on")),
+            ('H', state("running")),
+        ];
+        assert_eq!(kept(LineFilter::of_session("s"), &lines), "aABChH");
     }
 }

@@ -3,6 +3,7 @@
 //! a network, files or commands.
 
 mod events;
+mod held_text;
 mod line_filter;
 mod playback;
 mod recorder;
@@ -16,7 +17,7 @@ use turnwright_llm::{Exchange, Traffic};
 use turnwright_types::ids::SessionId;
 
 pub(crate) use events::{EventKind, RecordedEvent, RecordingError, load_recording};
-pub(crate) use playback::{Happening, Playback};
+pub(crate) use playback::{Playback, PlaybackEvent};
 pub(crate) use recorder::{RecordedSession, Recorder};
 pub(crate) use request_messages::SentMessages;
 

@@ -16,15 +16,15 @@ use super::current_session;
 use super::events::{EventKind, RecordedAnswer, RecordedEvent, RecordedReply};
 use turnwright_llm::{ConnectionFault, Exchange, PlayedResponse};
 
-/// What whoever drives the replay has to know.
+/// An event that the driver of a replay must know about.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum PlaybackEvent {
     /// The agent has sent a message.
     Message(Value),
     /// The agent has made the recorded request of this number, with the same or another content.
-    Asked { request: u64, body: Vec<u8> },
+    ModelRequested { request: u64, body: Vec<u8> },
     /// The agent has taken the piece of an answer that has this number.
-    Taken(u64),
+    PieceTaken(u64),
     /// The agent does something that the recording does not have.
     Unrecorded(String),
     /// The agent has ended.
@@ -39,7 +39,7 @@ pub(crate) struct Playback {
     calls: Mutex<Vec<PlayedCall>>,
     /// How far the replay has come: everything up to this number may be known.
     position: watch::Sender<u64>,
-    happened: SyncSender<Happening>,
+    event_sender: SyncSender<PlaybackEvent>,
     /// Whether another model is asked, so that its requests go out and no order is kept.
     asks_model: bool,
     sandbox: Value,
@@ -73,7 +73,7 @@ impl Playback {
         head: &Value,
         events: &[RecordedEvent],
         asks_model: bool,
-        happened: SyncSender<Happening>,
+        event_sender: SyncSender<PlaybackEvent>,
     ) -> Playback {
         let mut replies: Vec<RecordedReply> = Vec::new();
         let mut calls = Vec::new();
@@ -108,7 +108,7 @@ impl Playback {
             replies: Mutex::new(replies.into()),
             calls: Mutex::new(calls),
             position: watch::Sender::new(if asks_model { u64::MAX } else { 0 }),
-            happened,
+            event_sender,
             asks_model,
             sandbox: head["sandbox"].clone(),
             servers: servers.unwrap_or_default(),
@@ -180,7 +180,7 @@ impl Playback {
                 return None;
             }
             let what = format!("a call of {tool} with the arguments {arguments}");
-            self.happened.send(Happening::Unrecorded(what)).ok();
+            self.event_sender.send(PlaybackEvent::Unrecorded(what)).ok();
             return None;
         };
         call.is_taken = true;
@@ -195,12 +195,16 @@ impl Playback {
         let played = current_session().and_then(|_| self.replies.lock().pop_front());
         let Some(reply) = played else {
             if current_session().is_some() {
-                self.happened.send(Happening::Unrecorded("a request to the model".into())).ok();
+                self.event_sender
+                    .send(PlaybackEvent::Unrecorded("a request to the model".into()))
+                    .ok();
             }
             let why = "it is not in the recording".to_owned();
             return Exchange::Played(std::future::ready(Err(ConnectionFault::Other(why))).boxed());
         };
-        self.happened.send(Happening::Asked { request: reply.to, body: body() }).ok();
+        self.event_sender
+            .send(PlaybackEvent::ModelRequested { request: reply.to, body: body() })
+            .ok();
         Exchange::Played(self.play(reply))
     }
 
@@ -208,11 +212,11 @@ impl Playback {
         &self,
         reply: RecordedReply,
     ) -> BoxFuture<'static, Result<PlayedResponse, ConnectionFault>> {
-        let (position, happened) = (self.position.clone(), self.happened.clone());
+        let (position, event_sender) = (self.position.clone(), self.event_sender.clone());
         let first = reply.pieces.first().map(|it| it.0).unwrap_or_default();
         async move {
             wait_for(&position, first).await;
-            happened.send(Happening::Taken(first)).ok();
+            event_sender.send(PlaybackEvent::PieceTaken(first)).ok();
             if let Some(fault) = &reply.fault {
                 return Err(fault_named(fault));
             }
@@ -223,7 +227,7 @@ impl Playback {
             let text = |it: (&String, &Value)| Some((it.0.clone(), it.1.as_str()?.to_owned()));
             let headers = reply.headers.iter().filter_map(text).collect();
             let status = reply.status;
-            Ok(PlayedResponse { status, headers, body: body(reply, position, happened) })
+            Ok(PlayedResponse { status, headers, body: body(reply, position, event_sender) })
         }
         .boxed()
     }
@@ -233,7 +237,7 @@ impl Playback {
 fn body(
     reply: RecordedReply,
     position: watch::Sender<u64>,
-    happened: SyncSender<Happening>,
+    event_sender: SyncSender<PlaybackEvent>,
 ) -> BoxStream<'static, io::Result<Bytes>> {
     let bytes = Bytes::from(reply.body);
     let mut pieces: VecDeque<_> = reply.pieces.into_iter().skip(1).collect();
@@ -242,14 +246,15 @@ fn body(
     unfold((), move |()| {
         let piece = pieces.pop_front();
         let end = if piece.is_none() { end.take() } else { None };
-        let (position, happened, bytes) = (position.clone(), happened.clone(), bytes.clone());
+        let (position, event_sender, bytes) =
+            (position.clone(), event_sender.clone(), bytes.clone());
         let start = at;
         at += piece.map_or(0, |it| it.2);
         async move {
             match (piece, end.as_deref()) {
                 (Some((number, _, length)), _) => {
                     wait_for(&position, number).await;
-                    happened.send(Happening::Taken(number)).ok();
+                    event_sender.send(PlaybackEvent::PieceTaken(number)).ok();
                     Some((Ok(bytes.slice(start..start + length)), ()))
                 }
                 (None, Some("broken")) => Some((Err(io::ErrorKind::ConnectionReset.into()), ())),

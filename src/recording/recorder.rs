@@ -17,7 +17,7 @@ use super::recording_writer::RecordingWriter;
 use turnwright_llm::{ConnectionFault, Exchange, ExchangeObserver};
 use turnwright_rpc::{LineDirection, LineObserver};
 use turnwright_types::ids::SessionId;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// The most events that may wait to be written, and the most bytes that they may have.
 const MAX_QUEUED_EVENTS: usize = 4096;
@@ -107,6 +107,8 @@ fn weight(value: &Value) -> usize {
 pub(crate) struct RecordedSession {
     pub(crate) id: SessionId,
     pub(crate) cwd: PathBuf,
+    /// Whether the client speaks version 2 of the protocol.
+    pub(crate) is_v2: bool,
     pub(crate) mode: &'static str,
     /// What is known of the MCP servers.
     pub(crate) servers: Value,
@@ -153,6 +155,12 @@ impl Recorder {
         self.is_on.load(Ordering::Relaxed)
     }
 
+    /// Whether the client of this process has said who it is, so that a recording can begin later. Those at a
+    /// socket are not observed.
+    pub(crate) fn knows_client(&self) -> bool {
+        self.has_first_line.load(Ordering::Relaxed)
+    }
+
     /// The file of the running recording.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         self.state.lock().active.as_ref().map(|it| it.path.clone())
@@ -181,7 +189,7 @@ impl Recorder {
         let prelude = session.map(|it| (it, self.first_line.lock().clone()));
         let write = move || {
             let failure = RecordingWriter::write(file, facts, prelude, &events, &counter).err();
-            end_sender.send(failure.map(|it| io_fault(&it))).ok();
+            end_sender.send(failure.map(|it| io_error_text(&it))).ok();
         };
         std::thread::Builder::new().name("recorder".into()).spawn(write)?;
         let active = ActiveRecording {

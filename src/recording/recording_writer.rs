@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::held_text::HeldText;
 use super::line_filter::LineFilter;
 use super::recorder::{ExchangeEnd, RawEvent, RawKind, RecordedSession};
 use super::request_messages::SentMessages;
@@ -33,6 +34,7 @@ pub(super) struct RecordingWriter {
     filter: LineFilter,
     replies: HashMap<u64, OpenReply>,
     sent: SentMessages,
+    held: HeldText,
     /// What the projects of sessions say that are being opened.
     projects: HashMap<SessionId, Value>,
 }
@@ -69,6 +71,7 @@ impl RecordingWriter {
             filter,
             replies: HashMap::new(),
             sent: SentMessages::default(),
+            held: HeldText::default(),
             projects: HashMap::new(),
         };
         let mut head = json!({
@@ -90,6 +93,9 @@ impl RecordingWriter {
                     let open: Vec<_> = writer.replies.keys().copied().collect();
                     for exchange in open {
                         writer.end_reply(exchange, number, milliseconds, &ExchangeEnd::Dropped)?;
+                    }
+                    if let Some((number, milliseconds, held)) = writer.held.release() {
+                        writer.event(number, milliseconds, json!({ "out": held }))?;
                     }
                     writer.event(number, milliseconds, json!({ "end": true }))?;
                     return writer.file.flush();
@@ -113,12 +119,18 @@ impl RecordingWriter {
         let call = |id: &str, method: &str, params: Value| json!({ "in": { "jsonrpc": "2.0", "id": id, "method": method, "params": params } });
         let answer = |id: &str, result: Value| json!({ "out": { "jsonrpc": "2.0", "id": id, "result": result } });
         let (id, cwd) = (session.id.as_str(), &session.cwd);
-        let mode = json!({ "sessionId": id, "modeId": session.mode });
+        let (set_mode, mode) = if session.is_v2 {
+            let mode =
+                json!({ "sessionId": id, "configId": "mode", "type": "id", "value": session.mode });
+            ("session/set_config_option", mode)
+        } else {
+            ("session/set_mode", json!({ "sessionId": id, "modeId": session.mode }))
+        };
         let lines = [
             json!({ "in": first }),
             call("record-1", "session/new", json!({ "cwd": cwd, "mcpServers": [] })),
             answer("record-1", json!({ "sessionId": id })),
-            call("record-2", "session/set_mode", mode),
+            call("record-2", set_mode, mode),
             answer("record-2", json!({})),
             json!({ "servers": session.servers }),
             json!({ "project": session.project }),
@@ -185,12 +197,17 @@ impl RecordingWriter {
             // No replay needs a line that is not JSON, and the filter cannot judge it.
             return Ok(());
         };
-        if !self.filter.keeps(direction, &message) {
+        if !self.filter.should_record(direction, &message) {
             return Ok(());
         }
         scrub_message(&mut message);
-        let side = if direction == LineDirection::In { "in" } else { "out" };
-        self.event(number, milliseconds, json!({ side: message }))?;
+        if direction == LineDirection::In {
+            self.event(number, milliseconds, json!({ "in": message }))?;
+        } else {
+            for (number, milliseconds, message) in self.held.pass((number, milliseconds, message)) {
+                self.event(number, milliseconds, json!({ "out": message }))?;
+            }
+        }
         let opened = self.filter.session().map(SessionId::from);
         match opened.and_then(|it| self.projects.remove(&it)) {
             Some(project) => {

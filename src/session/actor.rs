@@ -23,7 +23,7 @@ use super::pending_context::{PendingContext, UnfinishedTurn};
 use super::prompt_queue::{self, PromptQueue, QueuedPrompt};
 use super::settings::{self, ChosenModel};
 use super::trust::ShownPrints;
-use super::{PromptKey, SessionHost, SessionMessage};
+use super::{PromptKey, SessionHost, SessionMessage, TurnPart};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::mcp::SessionServers;
@@ -182,6 +182,7 @@ impl SessionActor {
                 self.cancel();
             }
             SessionMessage::CancelPrompt(key) => self.cancel_prompt(key),
+            SessionMessage::CancelPart { part, done } => done.complete(self.cancel_part(part)),
             SessionMessage::SetMode { mode, done } => {
                 let set = self.set_mode_and_send(mode);
                 self.report_when_saved(done, set);
@@ -339,6 +340,18 @@ impl SessionActor {
         }
         self.services.env.helpers.cancel_background();
         self.queue.cancel_all();
+    }
+
+    /// Cancels a call or a command, and nothing else of the turn.
+    fn cancel_part(&self, part: TurnPart) -> Result<(), Error> {
+        let (is_cancelled, what, id) = match part {
+            TurnPart::Call(id) => (self.services.cancellable.cancel(&id), "tool call", id),
+            TurnPart::Terminal(id) => (self.services.env.terminals.stop(&id), "terminal", id),
+        };
+        if is_cancelled {
+            return Ok(());
+        }
+        Err(Error::InvalidParams(format!("No {what} `{id}` runs in this session")))
     }
 
     fn cancel_prompt(&mut self, key: PromptKey) {

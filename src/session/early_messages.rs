@@ -50,6 +50,7 @@ impl EarlyMessages {
                 }
                 SessionMessage::SetMode { done, .. } => done.complete(Err(Error::Cancelled)),
                 SessionMessage::Set { done, .. } => done.complete(Err(Error::Cancelled)),
+                SessionMessage::CancelPart { done, .. } => done.complete(Err(Error::Cancelled)),
                 SessionMessage::Steer { done, .. } => done.complete(Ok(false)),
                 SessionMessage::TakeOver(takeover) => {
                     let ended = "The session has just ended. Open it again".to_owned();
@@ -89,6 +90,7 @@ impl EarlyMessages {
 fn refuse(message: SessionMessage) {
     let busy = || Error::InvalidState(super::TOO_MANY_REQUESTS.to_owned());
     match message {
+        SessionMessage::CancelPart { done, .. } => done.complete(Err(busy())),
         SessionMessage::SetMode { done, .. } => done.complete(Err(busy())),
         SessionMessage::Set { done, .. } => done.complete(Err(busy())),
         SessionMessage::Prompt { done, .. } => done.complete(Err(busy())),

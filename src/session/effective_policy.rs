@@ -10,7 +10,7 @@ use crate::config::{
     CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
     ProjectSettings, RuleEntry, SandboxSettings, usable_checks,
 };
-use crate::tools::{ConfinementSettings, git_folders, obeyed_paths};
+use crate::tools::{ConfinementSettings, git_folders, git_obeyed_paths};
 use crate::trust::{self, TrustStore};
 use crate::turn::Check;
 use turnwright_mcp::ServerSpec;
@@ -20,6 +20,7 @@ use turnwright_policy::permission::{
 };
 use turnwright_sandbox::Network;
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_workspace::exec::default_memory_limit;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::helper_types::HelperType;
 use turnwright_workspace::real_path;
@@ -92,6 +93,11 @@ impl EffectivePolicy {
 }
 
 impl ProjectFile {
+    fn of_settings(text: &str, is_trusted: bool, requests: Vec<String>) -> ProjectFile {
+        let text = text.to_owned();
+        ProjectFile { name: PROJECT_FILE, text, is_trusted, requests, full_requests: Vec::new() }
+    }
+
     /// Whether the file has settings that wait for the user's trust.
     pub(crate) fn needs_trust(&self) -> bool {
         !self.is_trusted && !self.requests.is_empty()
@@ -114,8 +120,7 @@ pub(super) fn resolve_policy_with(
     roots: &Roots,
     project_folder: &Path,
 ) -> EffectivePolicy {
-    let home = config.home().map(|it| real_path(&it).unwrap_or(it));
-    let bases = PathBases { roots: roots.folders().map(Path::to_path_buf).collect(), home };
+    let bases = path_bases(config, roots);
     let dialect = turnwright_workspace::exec::dialect();
     let real = |path: &Path| {
         if has_link(path, &bases) { roots.resolve(path).path } else { path.to_path_buf() }
@@ -125,53 +130,40 @@ pub(super) fn resolve_policy_with(
         rules: Vec::new(),
         problems: config.wrong_values(),
     };
-    let max_mode = layers.managed(config);
-    layers.user(config);
-    layers.saved(config, roots.real_cwd());
-    let default_mode = config.mode();
+    let max_mode = layers.add_managed(config);
+    layers.add_user(config);
+    layers.add_saved(config, roots.real_cwd());
     let found = layers.project_file(project_folder);
     let project = found.as_ref().map(|(text, project)| {
         let is_trusted = trust.is_trusted(project_folder, PROJECT_FILE, text.as_bytes());
         (text, project, is_trusted)
     });
-    let (mut mode, mut requests) = (default_mode, Vec::new());
-    if let Some((_, project, is_trusted)) = project {
-        requests.extend(layers.project(project, is_trusted));
-        let wanted = layers.project_mode(project).unwrap_or(default_mode);
-        if wanted <= default_mode || is_trusted && !config.has_process_mode() {
-            mode = wanted;
-        } else if !is_trusted {
-            requests.push(format!("mode = \"{}\"", wanted.id()));
-        }
-    }
+    let (mode, mut requests) = match project {
+        Some((_, project, is_trusted)) => layers.add_project(project, is_trusted, config),
+        None => (config.mode(), Vec::new()),
+    };
     let project_checks = project.map(|(_, it, is_trusted)| (&it.checks, is_trusted));
     let (checks, unknown_checks) = merged_checks(&config.checks(), project_checks);
     requests.extend(unknown_checks);
     let project_bounds = project.map(|(_, it, is_trusted)| (it, roots.real_cwd(), is_trusted));
     let (bounds, wider) = config.sandbox_settings(project_bounds);
     requests.extend(wider);
-    let project = project.map(|(text, _, is_trusted)| ProjectFile {
-        name: PROJECT_FILE,
-        text: text.clone(),
-        is_trusted,
-        requests,
-        full_requests: Vec::new(),
-    });
+    let project =
+        project.map(|(text, _, is_trusted)| ProjectFile::of_settings(text, is_trusted, requests));
     let found = project_servers::find(config, trust, project_folder);
     layers.problems.extend(found.problems);
     let helpers = HelperFiles::find(&config.paths.config, trust, project_folder);
     layers.problems.extend(helpers.problems);
     let PolicyLayers { rules, problems, .. } = layers;
-    let policy = PolicyRules {
-        rules,
-        protected: protected_paths(&bases, &bounds.protect),
-        dialect,
-        can_confine: turnwright_sandbox::can_confine(),
-        protected_exposed: is_protected_exposed,
-        bases,
-    };
     EffectivePolicy {
-        rules: policy,
+        rules: PolicyRules {
+            rules,
+            protected: protected_paths(&bases, &bounds.protect),
+            dialect,
+            can_confine: turnwright_sandbox::can_confine(),
+            protected_exposed: is_protected_exposed,
+            bases,
+        },
         mode: mode.min(max_mode),
         max_mode,
         sandbox: bounds,
@@ -181,6 +173,11 @@ pub(super) fn resolve_policy_with(
         checks,
         helper_types: helpers.types,
     }
+}
+
+fn path_bases(config: &Config, roots: &Roots) -> PathBases {
+    let home = config.home().map(|it| real_path(&it).unwrap_or(it));
+    PathBases { roots: roots.folders().map(Path::to_path_buf).collect(), home }
 }
 
 /// The checks of the user's settings and of the project. Those of a project that is not trusted are returned
@@ -212,7 +209,7 @@ fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
         .iter()
         .flat_map(|it| [it.join(".gitconfig"), it.join(".config/git/config")])
         .collect();
-    let obeyed = folders.iter().flat_map(|it| obeyed_paths(it, &user_files));
+    let obeyed = folders.iter().flat_map(|it| git_obeyed_paths(it, &user_files));
     ProtectedPaths {
         roots: folders.iter().cloned().chain(git).collect(),
         extra: added.iter().cloned().chain(obeyed).collect(),
@@ -273,6 +270,7 @@ pub(super) fn command_confinement(
         caches: settings.caches,
         private_caches: project_folder(&config.paths.state, project).join("caches"),
         download_caches: settings.package_runner_caches,
+        memory: settings.memory_mb.map(|it| it << 20).or_else(default_memory_limit),
         hidden: hide,
         read_only: vec![config.paths.config.clone(), config.paths.state.clone()],
         readable: settings.strict_reads.then(Vec::new),
@@ -299,7 +297,7 @@ struct PolicyLayers<'a> {
 
 impl PolicyLayers<'_> {
     /// Adds the managed rules. Returns the highest mode that they allow.
-    fn managed(&mut self, config: &Config) -> Mode {
+    fn add_managed(&mut self, config: &Config) -> Mode {
         let place = config.paths.managed.display().to_string();
         match config.managed_settings() {
             Ok(ManagedSettings { permissions, max_mode, warnings }) => {
@@ -324,7 +322,7 @@ impl PolicyLayers<'_> {
         }
     }
 
-    fn user(&mut self, config: &Config) {
+    fn add_user(&mut self, config: &Config) {
         match config.user_permissions() {
             Ok(texts) => {
                 self.load(
@@ -343,7 +341,7 @@ impl PolicyLayers<'_> {
     }
 
     /// Adds the rules that the user has saved for this project.
-    fn saved(&mut self, config: &Config, folder: &Path) {
+    fn add_saved(&mut self, config: &Config, folder: &Path) {
         let page = ProjectRuleStore::new(&config.paths.state, folder).load();
         self.problems.extend(page.problem.iter().map(ToString::to_string));
         self.rules.extend(page.rules());
@@ -367,9 +365,29 @@ impl PolicyLayers<'_> {
         }
     }
 
+    /// Adds the project's rules. Returns the mode with the project, and what the project asks for and
+    /// gets only if it is trusted.
+    fn add_project(
+        &mut self,
+        project: &ProjectSettings,
+        is_trusted: bool,
+        config: &Config,
+    ) -> (Mode, Vec<String>) {
+        let mut requests = Vec::from_iter(self.add_project_rules(project, is_trusted));
+        let default_mode = config.mode();
+        let wanted = self.project_mode(project).unwrap_or(default_mode);
+        if wanted <= default_mode || is_trusted && !config.has_process_mode() {
+            return (wanted, requests);
+        }
+        if !is_trusted {
+            requests.push(format!("mode = \"{}\"", wanted.id()));
+        }
+        (default_mode, requests)
+    }
+
     /// Adds the project's rules. Returns a description of its allow rules, which apply only if it
     /// is trusted.
-    fn project(&mut self, project: &ProjectSettings, is_trusted: bool) -> Option<String> {
+    fn add_project_rules(&mut self, project: &ProjectSettings, is_trusted: bool) -> Option<String> {
         self.note(PROJECT_FILE, project.warnings.clone());
         let mut drafts = drafts(&project.permissions);
         if !is_trusted {

@@ -21,9 +21,9 @@ use crate::tools::{
 };
 use crate::trust::TrustStore;
 use crate::turn::{
-    AdmissionQueue, AnnouncedMode, CacheGuard, FolderInstructions, ModelFinder, SharedChecks,
-    SharedModelSelection, SharedRules, SharedSpending, SpendingLimits, StandaloneCalls,
-    TurnServices, system_prompt,
+    AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
+    SharedChecks, SharedModelSelection, SharedRules, SharedSpending, SpendingLimits,
+    StandaloneCalls, TurnServices, system_prompt,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -214,6 +214,7 @@ impl SessionHost {
         TurnServices {
             spending: SharedSpending::default(),
             queue: AdmissionQueue::default(),
+            cancellable: CancellableCalls::default(),
             models: ModelFinder::new(move |name| host.model_named(name)),
             system_prompt: system_prompt(None, None),
             selection,
@@ -228,7 +229,7 @@ impl SessionHost {
             cache_guard: CacheGuard::default(),
             limits,
             truncation_reported: Arc::default(),
-            assumed_window_told: Arc::default(),
+            window_told: Arc::default(),
             base_url_reported: Arc::default(),
             context_missing: Arc::default(),
         }

@@ -18,7 +18,7 @@ use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
 use turnwright_policy::permission::{Mode, PolicyRules};
 use turnwright_store::SessionLock;
 use turnwright_types::ids::SessionId;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::helper_types::HelperType;
@@ -232,8 +232,10 @@ fn roots(cwd: &Path, folders: &[PathBuf]) -> Result<Roots, Error> {
         let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
         return Err(Error::InvalidParams(text));
     }
-    let mut roots = Roots::new(cwd)
-        .map_err(|error| Error::InvalidFolder { path: cwd.to_path_buf(), why: io_fault(&error) })?;
+    let mut roots = Roots::new(cwd).map_err(|error| Error::InvalidFolder {
+        path: cwd.to_path_buf(),
+        why: io_error_text(&error),
+    })?;
     let refused = |folder: &Path, why: &str| {
         let text = format!("`additionalDirectories`: `{}` cannot be used: {why}", folder.display());
         Error::InvalidParams(text)

@@ -15,7 +15,7 @@ use super::prompts::{finish_command, log_command, report_omissions};
 use super::server_sandbox::ServerSite;
 use super::{SessionHost, commands, effective_policy, title};
 use crate::config::{Config, McpServerSettings, McpSettings, McpTransport, Secret};
-use crate::tools::RemoteTools;
+use crate::tools::{RemoteTools, ServerWatch};
 use crate::turn::{FinishedTurn, SteeringQueue, Turn};
 use turnwright_mcp::{
     ListedTool, LoginStore, PromptRequest, SecretValue, ServerEnv, ServerPhase, ServerSandbox,
@@ -106,11 +106,15 @@ impl SessionActor {
         &mut self,
         mut launch: ServerLaunch,
         env: &ServerEnv,
+        watch: Option<ServerWatch>,
     ) -> Arc<Notify> {
         self.announcements.add_notices(std::mem::take(&mut launch.notices));
         let remote_tools = self.services.tools.remote_tools().clone();
         let servers =
             self.host.launch_servers(&launch, env, remote_tools, self.services.env.session.clone());
+        if let Some(watch) = watch {
+            self.services.env.guard.watch_servers(watch.of(servers.confined_programs()));
+        }
         let changes = servers.changes();
         self.servers = Some(servers);
         changes

@@ -61,7 +61,7 @@ use actor::SessionActor;
 use lifecycle::CancelFlag;
 use turnwright_policy::permission::Mode;
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
-use turnwright_types::ids::SessionId;
+use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{PromptEnd, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
@@ -160,6 +160,11 @@ enum SessionMessage {
     },
     Cancel,
     CancelPrompt(PromptKey),
+    /// Fails if nothing of that kind and identifier runs.
+    CancelPart {
+        part: TurnPart,
+        done: Completion<()>,
+    },
     SetMode {
         mode: Mode,
         done: Completion<()>,
@@ -179,6 +184,15 @@ enum SessionMessage {
     Close {
         done: Completion<()>,
     },
+}
+
+/// A part of a turn that can be cancelled while the turn goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TurnPart {
+    /// A tool call.
+    Call(CallId),
+    /// The command in the terminal that this call has opened.
+    Terminal(CallId),
 }
 
 /// The handle of a session. Dropping the last one closes the session.
@@ -252,6 +266,11 @@ impl SessionHandle {
     /// Cancels one prompt, running or queued.
     pub(crate) fn cancel_prompt(&self, key: PromptKey) {
         self.send(SessionMessage::CancelPrompt(key));
+    }
+
+    /// Cancels a part of the running turn. A command may also go on after its turn.
+    pub(crate) fn cancel_part(&self, part: TurnPart, done: Completion<()>) {
+        self.send(SessionMessage::CancelPart { part, done });
     }
 
     /// Changes the mode, from the next effect on.

@@ -15,7 +15,9 @@ use super::lifecycle::{CancelFlag, Lifecycle};
 use super::load::{LoadRequest, LoadedSession, ServerLaunch};
 use super::{OpenRequest, SessionHost, SessionMessage, SessionOrigin, settings};
 use crate::completion::Completion;
+use crate::config::with_one_reading;
 use crate::error::Error;
+use crate::tools::ServerWatch;
 use crate::turn::SharedModelSelection;
 use turnwright_store::SessionLog;
 use turnwright_types::update::ConfigOption;
@@ -32,6 +34,10 @@ pub(super) struct Opening {
     /// Cancelled when the previous task of the same session has ended.
     start_after: CancellationToken,
 }
+
+/// Why nothing of a session is in the recording that runs.
+const NOT_RECORDED: &str = "Nothing of this session is recorded. It has a conversation already, and a recording has \
+                            to begin with an empty one, so that it can be played back. Open a new session.";
 
 /// Opens the session and runs it to its end.
 pub(super) async fn open_and_run(
@@ -55,7 +61,9 @@ pub(super) async fn open_and_run(
     let reader = Arc::clone(&host);
     let loading = async {
         let advertised = advertised_modalities.await;
-        let loaded = tokio::task::spawn_blocking(move || reader.load_session(wanted)).await;
+        let loaded =
+            tokio::task::spawn_blocking(move || with_one_reading(|| reader.load_session(wanted)))
+                .await;
         Ok((advertised, loaded.map_err(|_| Error::Internal { place: "opening a session" })??))
     };
     let (advertised, loaded) = match opening.wait_for(loading).await {
@@ -65,7 +73,10 @@ pub(super) async fn open_and_run(
     let LoadedSession { mut project, model, effort, servers, lock, .. } = loaded;
     let (max_requests, limits) = (loaded.max_requests, loaded.limits);
     let system_prompt = loaded.system_prompt;
-    let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
+    let (mut notices, policy) = (take(&mut project.notices), take(&mut project.policy));
+    if !matches!(origin, SessionOrigin::New) && host.recording().recorder().is_on() {
+        notices.push(NOT_RECORDED.to_owned());
+    }
     let checks = take(&mut project.checks);
     let log = SessionLog::new(host.store().clone(), id.clone());
     let mut env = host.tool_env(id, project, client, buffers, display);
@@ -125,6 +136,8 @@ impl Opening {
         actor.announcements.delay_commands();
         let (host, services) = (Arc::clone(&actor.host), actor.services.clone());
         let has_servers = !servers.specs.is_empty();
+        let has_programs = turnwright_sandbox::can_confine()
+            && servers.specs.iter().any(turnwright_mcp::ServerSpec::is_confined_program);
         let commands = actor.commands.clone();
         let preparing = async {
             // A stored session has announced its commands already.
@@ -135,15 +148,18 @@ impl Opening {
             if has_servers {
                 services.log().flush().written().await;
             }
-            let prepare = move || host.server_env(&services, has_servers);
+            let prepare = move || {
+                let watch = has_programs.then(|| ServerWatch::begin(&services.env));
+                (host.server_env(&services, has_servers), watch)
+            };
             let prepared = tokio::task::spawn_blocking(prepare).await;
             prepared.map_err(|_| Error::Internal { place: "starting MCP servers" })
         };
         // A prompt that is cancelled here gets its answer after the commands, like every other prompt.
         let prepared = self.wait_while(preparing, || actor.announce_commands()).await;
         match prepared {
-            Ok(env) => {
-                let offers = actor.start_servers(servers, &env);
+            Ok((env, watch)) => {
+                let offers = actor.start_servers(servers, &env, watch);
                 if self.early.has_cancelled_prompt {
                     // Only the first turn waits for the servers, and that one was cancelled.
                     actor.services.tools.remote_tools().take_wait_limit();

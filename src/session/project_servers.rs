@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::trust::{self, TrustStore};
 use turnwright_mcp::{SecretValue, ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::json_fault::json_fault;
+use turnwright_types::json_error_text::json_error_text;
 use turnwright_workspace::exec::Environment;
 
 /// The project's file of MCP servers.
@@ -186,7 +186,7 @@ fn from_object<T: DeserializeOwned>(value: &Value) -> Result<T, EntryError> {
 }
 
 fn read_json<T: DeserializeOwned>(text: &str) -> Result<T, EntryError> {
-    serde_json::from_str(text).map_err(|error| EntryError::Json(json_fault(text, &error)))
+    serde_json::from_str(text).map_err(|error| EntryError::Json(json_error_text(text, &error)))
 }
 
 fn parse_entry(value: &Value) -> Result<ServerEntry, EntryError> {

@@ -10,7 +10,7 @@ use super::recorded_project::recorded_project;
 use crate::recording::RecordedSession;
 use crate::turn::TurnServices;
 use turnwright_types::ids::MessageId;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::message::StopReason;
 
 /// How long the user waits for a recording to be written to its end.
@@ -60,13 +60,12 @@ fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordS
     if host.recording().playback().is_some() {
         return "Nothing is recorded in a replay.".to_owned();
     }
-    // The lines with which the recording begins are those of a client of version 1 at a pipe.
-    if services.client().follows_prompts() {
-        return "Over a socket nothing can be recorded, and in version 2 of the protocol only a whole \
-                session. Start the agent at a pipe with the variable TURNWRIGHT_RECORD=FILE."
+    let recorder = host.recording().recorder();
+    if !recorder.knows_client() {
+        return "Over a socket nothing can be recorded. Start the agent at a pipe, and type `/record` \
+                there."
             .to_owned();
     }
-    let recorder = host.recording().recorder();
     if let Some(path) = recorder.path() {
         let path = path.display();
         return format!("A recording is running already, in `{path}`. `/record stop` ends it.");
@@ -88,7 +87,8 @@ fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordS
     let cwd = roots.cwd().to_path_buf();
     let (mode, servers) = (services.mode.get().id(), begin.servers);
     let project = recorded_project(host.config(), &host.trust, roots.real_cwd());
-    let session = RecordedSession { id, cwd, mode, servers, project };
+    let is_v2 = services.client().follows_prompts();
+    let session = RecordedSession { id, cwd, is_v2, mode, servers, project };
     match recorder.start(&path, move || facts, Some(session)) {
         Ok(path) => format!(
             "What follows in this session is recorded in `{}`, until `/record stop` or the end of the \
@@ -99,7 +99,7 @@ fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordS
             format!(
                 "Nothing is recorded: `{}` cannot be created: {}.",
                 path.display(),
-                io_fault(&error)
+                io_error_text(&error)
             )
         }
     }

@@ -21,14 +21,14 @@ use turnwright_workspace::checkpoint::current_state;
 const SKIPPED_IDS: u64 = 10_000;
 
 const NEVER_RAN: &str = "The agent ended before this was run. Nothing was done.";
-const UNKNOWN: &str = "The agent ended while this was running, so what has come of it is unknown: it \
+const OUTCOME_UNKNOWN: &str = "The agent ended while this was running, so what has come of it is unknown: it \
                        may have run partly or whole. Look before you repeat it.";
 const FILES_CHECKED: &str = "The agent ended while this was running, and the turn did not go on. Its \
                          files were looked at afterwards.";
 const INTERRUPTED: &str = "This turn was interrupted: the agent ended in the middle of it.";
 
-/// Settles what an earlier process has left unfinished. Returns the highest number used in an
-/// identifier, and whether a turn was interrupted.
+/// Completes the records of work that an earlier process left unfinished. Returns the highest number that
+/// an identifier uses, and whether a turn was interrupted.
 pub(super) async fn recover(
     store: &Store,
     services: &TurnServices,
@@ -69,7 +69,7 @@ fn plan_repairs(unfinished: UnfinishedWork, services: &TurnServices) -> Repairs 
         ));
     }
     let drafted: Vec<_> = drafts.iter().map(|it| it.turn).collect();
-    repairs.entries.extend(drafts.into_iter().map(answer));
+    repairs.entries.extend(drafts.into_iter().map(interrupted_answer));
     for (turn, has_entries) in turns {
         repairs.turns.push(turn);
         if has_entries || drafted.contains(&turn) {
@@ -84,7 +84,7 @@ fn plan_repairs(unfinished: UnfinishedWork, services: &TurnServices) -> Repairs 
 }
 
 /// The entry of an answer that was being received.
-fn answer(draft: AnswerDraft) -> (u64, u64, SystemTime, Entry) {
+fn interrupted_answer(draft: AnswerDraft) -> (u64, u64, SystemTime, Entry) {
     let AnswerDraft { seq, turn, at, id, reasoning: thought, text } = draft;
     let audience = if text.is_empty() { Audience::User } else { Audience::Both };
     let message = Arc::new(Message::Assistant(AssistantMessage {
@@ -138,7 +138,7 @@ fn interrupted_call(
     if !is_edit || files.is_empty() {
         return CallOutcome {
             file_changes: files,
-            ..turn::not_run(row.tool.clone(), view, UNKNOWN.into())
+            ..turn::not_run(row.tool.clone(), view, OUTCOME_UNKNOWN.into())
         };
     }
     let mut text = FILES_CHECKED.to_owned();
@@ -171,7 +171,7 @@ fn interrupted_call(
     }
 }
 
-/// What has become of the change to one file.
+/// The state of the change to one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileOutcome {
     Applied,
@@ -198,27 +198,27 @@ impl FileOutcome {
 fn file_outcome(change: &FileChange, now: &FileState) -> FileOutcome {
     let FileChange { before, after, .. } = change;
     // If only the file mode was to change, the mode decides.
-    let by_mode = after.as_ref().is_some_and(|it| is_same(it, before, false));
+    let compares_mode = after.as_ref().is_some_and(|it| is_same(it, before, false));
     if matches!(now, FileState::Unknown { .. }) {
         FileOutcome::Unreadable
-    } else if after.as_ref().is_some_and(|it| is_same(it, now, by_mode)) {
+    } else if after.as_ref().is_some_and(|it| is_same(it, now, compares_mode)) {
         FileOutcome::Applied
-    } else if is_same(before, now, by_mode) {
+    } else if is_same(before, now, compares_mode) {
         FileOutcome::NotApplied
     } else {
         FileOutcome::Changed
     }
 }
 
-/// Whether both states are the same, compared with their mode if `by_mode` is set.
-fn is_same(one: &FileState, other: &FileState, by_mode: bool) -> bool {
+/// Whether both states are the same, compared with their mode if `compares_mode` is set.
+fn is_same(one: &FileState, other: &FileState, compares_mode: bool) -> bool {
     match (one, other) {
         (
             FileState::File { hash, mode, .. },
             FileState::File { hash: other_hash, mode: other_mode, .. },
-        ) => hash == other_hash && (!by_mode || mode == other_mode),
+        ) => hash == other_hash && (!compares_mode || mode == other_mode),
         (FileState::Folder { mode }, FileState::Folder { mode: other }) => {
-            !by_mode || mode == other
+            !compares_mode || mode == other
         }
         (FileState::Unknown { .. }, _) => false,
         (one, other) => one == other,
@@ -278,8 +278,8 @@ mod tests {
         let text =
             |status, is_edit| interrupted_call(&row(status), vec![], vec![], is_edit, None).text;
         assert_eq!(text(CallStatus::Pending, true), NEVER_RAN);
-        assert_eq!(text(CallStatus::Running, true), UNKNOWN);
-        assert_eq!(text(CallStatus::Running, false), UNKNOWN);
+        assert_eq!(text(CallStatus::Running, true), OUTCOME_UNKNOWN);
+        assert_eq!(text(CallStatus::Running, false), OUTCOME_UNKNOWN);
     }
 
     #[test]

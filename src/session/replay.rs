@@ -24,7 +24,7 @@ pub(super) fn updates(stored: &StoredEntry, last_plan: Option<u64>) -> Vec<Updat
             let (id, name, view) = (call.clone(), name.clone(), view.clone());
             let last = turn::failed_update(&id, why);
             vec![
-                Update::ToolCall { id, name, view, raw_input: None },
+                Update::ToolCall { id, name, view, raw_input: None, can_cancel: false },
                 Update::CallUpdate(Box::new(last)),
             ]
         }
@@ -80,7 +80,8 @@ fn card_updates(row: &CallRow) -> Vec<Update> {
         Arguments::Object(value) => Some(turn::abridged_arguments(value)),
         Arguments::Unusable { .. } => None,
     };
-    let first = Update::ToolCall { id: row.call.clone(), name: row.tool.clone(), view, raw_input };
+    let (id, name) = (row.call.clone(), row.tool.clone());
+    let first = Update::ToolCall { id, name, view, raw_input, can_cancel: false };
     let last = turn::final_update(&row.call, &row.outcome);
     vec![first, Update::CallUpdate(Box::new(last))]
 }

@@ -60,7 +60,7 @@ impl ServerSite<'_> {
             may_write_protected: &|_| false,
             may_read_hidden: &|_| false,
             hidden: &hidden,
-            shown: Vec::new(),
+            unhidden: Vec::new(),
         })
     }
 }

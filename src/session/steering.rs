@@ -17,7 +17,7 @@ impl SessionActor {
         prompt: UserMessage,
         done: Completion<PromptEnd>,
     ) -> Option<(UserMessage, Completion<PromptEnd>)> {
-        let words = match words_of(prompt) {
+        let words = match steering_words(prompt) {
             Ok(words) => words,
             Err(prompt) => return Some((prompt, done)),
         };
@@ -51,7 +51,7 @@ impl SessionActor {
         }
     }
 
-    /// Keeps words for a turn that has died before it has read them.
+    /// Moves words that a crashed turn has not read into the history.
     pub(super) fn keep_steering_of_dead_turn(&mut self) {
         if let Some(steering) = self.steering.take() {
             steering.close();
@@ -65,7 +65,7 @@ impl SessionActor {
 ///
 /// # Errors
 /// The prompt, if it does not begin with the command or has nothing behind it.
-fn words_of(mut prompt: UserMessage) -> Result<UserMessage, UserMessage> {
+fn steering_words(mut prompt: UserMessage) -> Result<UserMessage, UserMessage> {
     let is_alone = prompt.parts.len() == 1;
     let Some(PromptPart::Text(first)) = prompt.parts.first_mut() else { return Err(prompt) };
     let rest = first.trim_start().strip_prefix(COMMAND);
@@ -80,7 +80,7 @@ fn words_of(mut prompt: UserMessage) -> Result<UserMessage, UserMessage> {
     Ok(prompt)
 }
 
-/// What is said of the command without words.
+/// The answer to the command without words.
 pub(super) fn usage() -> String {
     "Nothing was done. Usage: `/steer TEXT` while a turn runs; the model reads it with its next request."
         .to_owned()
@@ -100,11 +100,11 @@ mod tests {
             ("/steering x", None),
             ("please /steer x", None),
         ] {
-            let words = words_of(UserMessage::text(text)).ok();
+            let words = steering_words(UserMessage::text(text)).ok();
             assert_eq!(words, expected.map(UserMessage::text), "{text}");
         }
         let link = PromptPart::Link { name: "a".to_owned(), uri: "file:///a".to_owned() };
         let parts = vec![PromptPart::Text("/steer".to_owned()), link];
-        assert!(words_of(UserMessage { parts }).is_ok());
+        assert!(steering_words(UserMessage { parts }).is_ok());
     }
 }

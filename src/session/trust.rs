@@ -15,7 +15,7 @@ use crate::trust::Fingerprint;
 use crate::turn::TurnServices;
 use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::ids::MessageId;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::message::StopReason;
 
 /// The largest file that can be trusted, in bytes. Nobody would read more.
@@ -103,7 +103,7 @@ impl TrustCommand<'_> {
         if let Err(error) = trust.trust(roots.real_cwd(), file.name, file.text.as_bytes()) {
             return format!(
                 "The decision could not be saved: {}. Nothing was trusted.",
-                io_fault(&error)
+                io_error_text(&error)
             );
         }
         let trusted = print_of(file);
@@ -137,7 +137,7 @@ impl TrustCommand<'_> {
                       From the next session on its mode and sandbox settings are ignored, and its \
                       MCP servers are not started and its helpers cannot be used."
                 .to_owned(),
-            Err(error) => format!("That could not be removed: {}.", io_fault(&error)),
+            Err(error) => format!("That could not be removed: {}.", io_error_text(&error)),
         };
         let policy = self.resolve();
         self.services.checks.set(policy.checks);

@@ -133,6 +133,7 @@ impl UndoContext {
             name: card.name.into(),
             view: card.view.clone(),
             raw_input: Some(card.arguments.clone()),
+            can_cancel: false,
         });
         let under_way = CallUpdate::new(card.id.clone(), ToolCallStatus::InProgress);
         tell(Update::CallUpdate(Box::new(under_way)));
@@ -219,7 +220,7 @@ impl UndoContext {
                 continue;
             }
             let result =
-                Err("its current content could not be saved, so it was left as it is".to_owned());
+                Err("its current content could not be saved, so it was left as it is".into());
             let to = to.clone();
             unsaved.push(RestoreResult { path: step.path, was: step.now, to, result });
         }

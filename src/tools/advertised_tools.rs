@@ -1,4 +1,4 @@
-//! Decides which MCP tools are advertised to the model, and in which order. A tool keeps its
+//! Decides which tools are advertised to the model, and MCP tools in which order. A tool keeps its
 //! position and new ones are appended, so that the provider's prompt cache stays valid.
 
 use std::io::{self, Write};
@@ -6,6 +6,20 @@ use std::sync::Arc;
 
 use super::{AnyTool, OfferContext, ToolIndex};
 
+/// Built-in tools take some 2 000 tokens. In a window of fewer tokens than this, only those are
+/// advertised without which no work can be done; the others can still be called.
+pub(crate) const SMALL_WINDOW: u64 = 8_000;
+/// Those tools.
+const ESSENTIAL_TOOLS: &[&str] = &[
+    "apply_patch",
+    "edit_file",
+    "exec",
+    "exit_plan",
+    "grep",
+    "list_dir",
+    "read_file",
+    "write_file",
+];
 /// If there are more MCP tools than this, the model has to search for them.
 const MAX_ADVERTISED: usize = 40;
 /// Bytes of MCP tool specs for a model whose context window is not known.
@@ -28,6 +42,11 @@ pub(super) struct AdvertisedTools {
     loaded: Vec<String>,
     /// The model has to search. Once set, it stays set.
     uses_search: bool,
+}
+
+/// Whether a built-in tool is advertised to a model with this context window (in tokens).
+pub(super) fn fits_window(name: &str, window: Option<u64>) -> bool {
+    window.is_none_or(|it| it >= SMALL_WINDOW) || ESSENTIAL_TOOLS.contains(&name)
 }
 
 /// The bytes that MCP tool specs may take for a model with this context window (in tokens).

@@ -18,7 +18,7 @@ pub(super) use specs::derive::spec as derive_spec;
 pub(super) use specs::spec;
 
 use super::Tool;
-use turnwright_types::json_fault::field_fault;
+use turnwright_types::json_error_text::field_error_text;
 use turnwright_types::refusal::ToolRefusal;
 
 /// An error lists at most this many argument names.
@@ -55,7 +55,7 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<Stri
 fn reader_fault(error: &str) -> String {
     let placed = error.strip_prefix('`').and_then(|it| it.split_once("`: "));
     let (place, message) = placed.unwrap_or(("", error));
-    field_fault(place, message)
+    field_error_text(place, message)
 }
 
 /// What is wrong with a value, for the model: which argument, what it must be, and what was sent.

@@ -119,7 +119,7 @@ fn limiting_paths(shown: &KeptFiles, folder: &Path) -> Vec<PathBuf> {
     }
     let exists = |it: &&String| !is_pattern(it) && folder.join(it).symlink_metadata().is_ok();
     let named = shown.operands.iter().filter(exists).chain(&shown.paths);
-    named.map(|it| repository::without_dots(&folder.join(it))).collect()
+    named.map(|it| repository::normalize_lexically(&folder.join(it))).collect()
 }
 
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.

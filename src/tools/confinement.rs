@@ -14,7 +14,7 @@ use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPat
 use turnwright_policy::shell;
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::nofollow;
@@ -34,6 +34,8 @@ pub struct ConfinementSettings {
     /// Where package runners keep the programs that they download. Created when one is about to
     /// download.
     pub download_caches: Vec<PathBuf>,
+    /// How many bytes of memory a command may hold.
+    pub memory: Option<u64>,
     /// Paths that commands may not read.
     pub hidden: Vec<PathBuf>,
     /// If set, the only paths that commands may read.
@@ -194,16 +196,7 @@ impl ConfinementBuilder<'_> {
         redirects: &[PathBuf],
     ) -> Result<CommandConfinement, ToolRefusal> {
         let confinement = &self.env.confinement;
-        if let ExtraAccess::Write(target) = &self.command.extra_access
-            && fs::symlink_metadata(&target.path).is_err()
-        {
-            return Err(format!(
-                "{} does not exist, so only its folder could be opened. Nothing was run. Name \
-                 that folder in \"escalate\".",
-                turnwright_types::effect::escape_hidden_line(&target.path.to_string_lossy())
-            )
-            .into());
-        }
+        self.check_extra_access()?;
         let mut write = self.write.clone();
         if self.may_write {
             write.extend(self.writable_folders());
@@ -218,14 +211,7 @@ impl ConfinementBuilder<'_> {
             extra_variables.extend(REDIRECTED_CACHES.map(|it| (it, folder.display().to_string())));
             write.extend(create_private_folder(&folder));
         }
-        for path in
-            redirects.iter().filter(|it| !write.iter().any(|to| it.starts_with(to) && to != *it))
-        {
-            create_redirect_target(path).map_err(|error| {
-                let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
-                format!("{path} cannot be written: {}. Nothing was run.", io_fault(&error))
-            })?;
-        }
+        create_redirect_targets(redirects, &write)?;
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
         let uses_ssh = self.network && is_certain && only_connects(&self.command.script);
@@ -233,6 +219,8 @@ impl ConfinementBuilder<'_> {
         let profile = self.profile(write, uses_ssh, &environment)?;
         let snapshot = self.may_write.then(|| {
             let repositories = self.env.checkpoint.repositories();
+            let quarantine = self.env.quarantine_folder();
+            self.env.guard.begin_ignored_search(&self.env.checkpoint, quarantine);
             self.env.guard.take_snapshot(&confinement.protected, repositories)
         });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
@@ -252,6 +240,20 @@ impl ConfinementBuilder<'_> {
             read_only_inodes,
             hint,
         })
+    }
+
+    /// Refuses to open a path for writing that does not exist.
+    fn check_extra_access(&self) -> Result<(), ToolRefusal> {
+        let ExtraAccess::Write(target) = &self.command.extra_access else { return Ok(()) };
+        if fs::symlink_metadata(&target.path).is_ok() {
+            return Ok(());
+        }
+        Err(format!(
+            "{} does not exist, so only its folder could be opened. Nothing was run. Name that \
+             folder in \"escalate\".",
+            turnwright_types::effect::escape_hidden_line(&target.path.to_string_lossy())
+        )
+        .into())
     }
 
     fn session_access(&self) -> SessionAccess<'_> {
@@ -291,7 +293,7 @@ impl ConfinementBuilder<'_> {
             may_write_protected: &may_write_protected,
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
             hidden: &[],
-            shown: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
+            unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
         });
         if self.is_silent {
             let named = self.command.reads.iter().map(|it| it.path.clone());
@@ -367,6 +369,18 @@ fn create_private_folder(folder: &Path) -> Option<PathBuf> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(folder).and_then(|()| real_path(folder)).ok()
+}
+
+/// Creates the targets of redirects that are in none of the writable folders.
+fn create_redirect_targets(redirects: &[PathBuf], writable: &[PathBuf]) -> Result<(), ToolRefusal> {
+    let is_in_writable = |it: &PathBuf| writable.iter().any(|to| it.starts_with(to) && to != it);
+    for path in redirects.iter().filter(|it| !is_in_writable(it)) {
+        create_redirect_target(path).map_err(|error| {
+            let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
+            format!("{path} cannot be written: {}. Nothing was run.", io_error_text(&error))
+        })?;
+    }
+    Ok(())
 }
 
 /// Creates the target of a redirect, so that the sandbox can allow writing this one file and not

@@ -15,7 +15,9 @@ use tokio_util::task::TaskTracker;
 
 use super::confinement::CommandConfinement;
 use super::hidden_paths::KnownFolders;
+use super::ignored_search::{IgnoredSearch, SearchPlace};
 use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
+use super::server_watch::{ServerWatch, WatchedServers};
 use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
 use turnwright_sandbox::SandboxProfile;
@@ -27,11 +29,14 @@ use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// How often the protected paths are checked while a command runs in the background.
-const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
+pub(super) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// At most this many commands are remembered after their end.
 const MAX_WATCHES: usize = 64;
 /// At most this many files and folders of a read-only path are checked for hard links.
 const MAX_LINK_CHECKS: usize = 2_000;
+/// How long a command that was allowed to change a protected path may do so, and a file tool.
+const LONGEST_COMMAND: Duration = Duration::from_secs(1_800);
+const LONGEST_WRITE: Duration = Duration::from_secs(60);
 /// At most this many paths can be allowed while a command runs.
 const MAX_ALLOWED: usize = 1_000;
 
@@ -42,13 +47,15 @@ pub struct ConfinementGuard {
     watches: Mutex<HashMap<String, Arc<CommandWatch>>>,
     last_snapshot: Mutex<Option<Arc<ProtectedSnapshot>>>,
     known_folders: KnownFolders,
+    pub(super) servers: WatchedServers,
+    ignored: IgnoredSearch,
     /// Whether the use of the private caches was noted.
     has_noted_caches: AtomicBool,
     tracker: TaskTracker,
 }
 
 /// The advice to the model when an MCP call, not a command, has changed protected paths.
-const CALL_HINT: &str = "Other programs run what is there. If the change is wanted, make it with the file \
+pub(super) const CALL_HINT: &str = "Other programs run what is there. If the change is wanted, make it with the file \
                     tools; the user is asked.";
 
 /// Instead of a report if the check itself has failed.
@@ -56,11 +63,11 @@ const NOT_CHECKED: &str = "[protected: because of a bug it could not be checked 
                     changed. Look at them.]";
 
 /// What is told if repositories may have appeared that were not found.
-const NOT_SEARCHED: &str = "[protected: the command left folders that cannot be searched for git repositories, or too many. \
+pub(super) const NOT_SEARCHED: &str = "[protected: the command left folders that cannot be searched for git repositories, or too many. \
                             Do not run git in folders that are new before you have looked at them.]";
 
 /// Searching for new repositories takes at most one part in this many of a background command's time.
-const SEARCH_PAUSE_FACTOR: u32 = 50;
+pub(super) const SEARCH_PAUSE_FACTOR: u32 = 50;
 
 /// The state of one command.
 #[derive(Debug, Default)]
@@ -132,6 +139,7 @@ impl ConfinementGuard {
         checkpoint: &ChangeTracker,
         quarantine: PathBuf,
     ) {
+        self.servers.allow(confinement.allowed.iter().cloned(), LONGEST_COMMAND);
         let watch = Arc::new(CommandWatch {
             is_unconfined: confinement.profile.is_none(),
             hint: confinement.hint,
@@ -142,7 +150,10 @@ impl ConfinementGuard {
         });
         match confinement.snapshot {
             Some(snapshot) => {
-                let check = ProtectedCheck { watch: Arc::clone(&watch), snapshot, quarantine };
+                let search = self.search_place(checkpoint, quarantine.clone());
+                let ignored = (self.ignored.clone(), search);
+                let check =
+                    ProtectedCheck { watch: Arc::clone(&watch), snapshot, quarantine, ignored };
                 self.tracker.spawn(check.run(Arc::clone(job), checkpoint.clone()));
             }
             None => watch.checked.cancel(),
@@ -170,8 +181,21 @@ impl ConfinementGuard {
     /// Notes what `pass` permits to change, so that it is not blamed on the commands that run
     /// meanwhile.
     pub(super) fn note_allowed(&self, pass: &Pass, protected: &ProtectedPaths) {
+        for effect in pass.effects() {
+            match effect {
+                Effect::Write(target) | Effect::Delete(target)
+                    if protected.reason(&target.path).is_some() =>
+                {
+                    self.servers.allow([target.path.clone()], LONGEST_WRITE);
+                }
+                Effect::Exec(_) if *pass.confinement() == Confinement::Unconfined => {
+                    self.servers.note_unconfined_command();
+                }
+                _ => {}
+            }
+        }
         let watches: Vec<_> = lock(&self.watches).values().cloned().collect();
-        for watch in watches.iter().filter(|it| it.has_snapshot && !it.checked.is_cancelled()) {
+        for watch in watches.iter().filter(|it| it.is_checking()) {
             for effect in pass.effects() {
                 match effect {
                     Effect::Write(target) | Effect::Delete(target)
@@ -215,21 +239,27 @@ impl ConfinementGuard {
             let report = lock(&it.report).take()?;
             Some(format!("{job}: {report}\n"))
         });
-        let text: String = reports.collect();
+        let servers = self.servers.take_report().map(|it| format!("{it}\n"));
+        let text: String = reports.chain(servers).chain(self.ignored.take_report()).collect();
         (!text.is_empty()).then_some(text)
     }
 
-    /// Checks repositories that have appeared during a confined call: takes away what git would run.
+    /// Checks repositories, and files in subfolders, that have appeared during a confined call: takes away
+    /// what other programs would run.
     /// Returns the report for the model and the user. Blocks: not for the runtime's thread.
     /// `may_be_more` says that not all folders could be searched for them.
     pub(crate) fn check_repositories(
+        &self,
         (new, may_be_more): (Vec<PathBuf>, bool),
         allowed: &[PathBuf],
         quarantine: &Path,
     ) -> Option<String> {
-        let changes = ProtectedSnapshot::without_repositories(new).check(allowed, quarantine, true);
+        let reference = lock(&self.last_snapshot).clone();
+        let new = ProtectedSnapshot::without_repositories(new, reference);
+        let allowed = [allowed, &self.servers.allowed_now()].concat();
+        let changes = new.check(&allowed, quarantine, true);
         let report = changes.map(|changes| {
-            tracing::warn!(?changes, "a command made a repository that starts programs");
+            tracing::warn!(?changes, "a command made what starts programs");
             changes.message(true)
         });
         match (report, may_be_more.then(|| NOT_SEARCHED.to_owned())) {
@@ -238,8 +268,44 @@ impl ConfinementGuard {
         }
     }
 
+    /// Searches the ignored folders for repositories, beside the calls.
+    pub(super) fn search_ignored(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) {
+        self.ignored.request(self.search_place(checkpoint, quarantine));
+    }
+
+    /// Notes the repositories in ignored folders before the first command.
+    pub(super) fn begin_ignored_search(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) {
+        self.ignored.begin(self.search_place(checkpoint, quarantine));
+    }
+
+    fn search_place(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) -> SearchPlace {
+        let (checkpoint, tracker) = (checkpoint.clone(), self.tracker.clone());
+        SearchPlace { checkpoint, quarantine, tracker, stop: self.servers.stopped() }
+    }
+
+    /// Watches the protected paths from now on until the session is closed, for as long as its confined
+    /// servers run.
+    pub(crate) fn watch_servers(&self, watch: ServerWatch) {
+        self.tracker.spawn(watch.run(self.servers.stopped()));
+    }
+
+    /// Whether a call is running that checks the protected paths at its end.
+    pub(super) fn is_checking(&self) -> bool {
+        lock(&self.watches)
+            .values()
+            .any(|it| it.is_checking() && !it.is_in_background.load(Ordering::Relaxed))
+    }
+
+    /// Whether a running command or call was allowed to change this path.
+    pub(super) fn is_allowed(&self, path: &Path) -> bool {
+        let is_named =
+            |it: &Arc<CommandWatch>| lock(&it.allowed).iter().any(|it| path.starts_with(it));
+        lock(&self.watches).values().any(|it| it.is_checking() && is_named(it))
+    }
+
     /// Waits for the last check and removes the temporary folder. All commands must have ended.
     pub async fn close(&self) {
+        self.servers.stop();
         self.tracker.close();
         self.tracker.wait().await;
         let temp = lock(&self.temp).take();
@@ -313,6 +379,7 @@ impl GuardedCall {
         let found = new.into_iter().chain(changed.filter(|_| restores));
         let reports = found.map(|(changes, restores)| {
             tracing::warn!(?changes, "protected paths were changed during a call");
+            self.env.guard.servers.note_told(&changes.paths);
             changes.message_about(
                 "the server, or another program during the call,",
                 CALL_HINT,
@@ -334,6 +401,7 @@ struct ProtectedCheck {
     watch: Arc<CommandWatch>,
     snapshot: Arc<ProtectedSnapshot>,
     quarantine: PathBuf,
+    ignored: (IgnoredSearch, SearchPlace),
 }
 
 impl ProtectedCheck {
@@ -363,6 +431,7 @@ impl ProtectedCheck {
             return;
         }
         if let Some(checkpoint) = searched {
+            self.ignored.0.request(self.ignored.1.clone());
             self.check_repositories(checkpoint, true);
         }
         if let Some(changes) = self.check(true).filter(|it| !it.restored.is_empty()) {
@@ -375,6 +444,9 @@ impl ProtectedCheck {
         if let Some(changes) = self.check(restores) {
             self.tell(&changes, restores);
         }
+        if restores {
+            self.ignored.0.request(self.ignored.1.clone());
+        }
         // Those that a command makes before its call returns are found with the changes of the call.
         if self.watch.is_in_background.load(Ordering::Relaxed) {
             self.check_repositories(checkpoint, restores);
@@ -385,7 +457,8 @@ impl ProtectedCheck {
     fn check_repositories(&self, checkpoint: &ChangeTracker, restores: bool) {
         let (new, may_be_more) = checkpoint.find_new_repositories(self.snapshot.repositories());
         let allowed = lock(&self.watch.allowed).clone();
-        let snapshot = ProtectedSnapshot::without_repositories(new);
+        let reference = Some(Arc::clone(&self.snapshot));
+        let snapshot = ProtectedSnapshot::without_repositories(new, reference);
         if let Some(changes) = snapshot.check(&allowed, &self.quarantine, restores) {
             self.tell(&changes, restores);
         }
@@ -422,6 +495,10 @@ impl ProtectedCheck {
 }
 
 impl CommandWatch {
+    fn is_checking(&self) -> bool {
+        self.has_snapshot && !self.checked.is_cancelled()
+    }
+
     /// Whether a change can only be the command's, so that it is undone.
     fn restores(&self) -> bool {
         !self.is_ambiguous.load(Ordering::Relaxed)

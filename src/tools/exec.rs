@@ -260,7 +260,13 @@ async fn begin<'a>(
 ) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), ToolRefusal> {
     let slot = ctx.env.jobs.admit(&spec.command).map_err(|it| it.to_string())?;
     match ctx.cancel.run_until_cancelled(live_output::start(spec, ctx)).await {
-        Some(Ok((started, live))) => Ok((slot.run(started, spec.temp_folder()), live)),
+        Some(Ok((started, live))) => {
+            // What was allowed to run without the sandbox is the user's own affair.
+            let memory = spec.sandbox.as_ref().and(ctx.env.confinement.memory);
+            let job = slot.run(started, spec.temp_folder(), memory);
+            live.connect(&job);
+            Ok((job, live))
+        }
         Some(Err(refusal)) => Err(refusal),
         None => Err(ToolRefusal::cancelled("Cancelled by the user.")),
     }
@@ -327,7 +333,7 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
     let (ok, how) = match &end.reason {
         _ if cancelled => (false, "cancelled by the user".to_owned()),
         EndReason::Exited(exit) => (exit.is_success(), exit.to_string()),
-        EndReason::Stopped => (false, "stopped".to_owned()),
+        EndReason::Stopped | EndReason::StoppedByUser => (false, end.reason.to_string()),
         EndReason::TimedOut => {
             let minutes = end.duration.as_secs() / 60;
             (false, format!("stopped after {minutes} min, the longest that a command may run"))
@@ -337,6 +343,13 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
             let how = format!(
                 "stopped: $TMPDIR holds {held}, more than it may, so that the disk is not filled; \
                  delete what is not needed there"
+            );
+            (false, how)
+        }
+        EndReason::MemoryFull(bytes) => {
+            let held = format_bytes(*bytes);
+            let how = format!(
+                "stopped: it held {held} of memory, more than it may (`memory_mb` of the sandbox)"
             );
             (false, how)
         }

@@ -2,6 +2,7 @@
 //! from our updates, or in a terminal of the client in which the command also runs. The display
 //! never delays the command and costs a bounded number of bytes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -11,7 +12,7 @@ use super::{ToolCtx, ToolOutcome};
 use turnwright_types::client::{CommandDisplay, TerminalExit};
 use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::ids::TerminalId;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{CallUpdate, TerminalDelta, ToolCallStatus, Update};
 use turnwright_workspace::exec::{
@@ -54,7 +55,7 @@ pub(super) async fn start<'a>(
 ) -> Result<(Box<dyn RunningCommand>, LiveOutput<'a>), ToolRefusal> {
     #[cfg(unix)]
     if let CommandDisplay::ClientTerminal(terminals) = &ctx.env.display {
-        match TerminalRun::start(std::sync::Arc::clone(terminals), spec).await {
+        match TerminalRun::start(Arc::clone(terminals), spec).await {
             Ok(run) => {
                 let live = LiveOutput::new(ctx, OutputDisplay::ClientTerminal(run.id().clone()));
                 return Ok((Box::new(run), live));
@@ -66,7 +67,7 @@ pub(super) async fn start<'a>(
         }
     }
     let group = ProcessGroup::start(spec).await.map_err(|error| {
-        let (fault, place) = (io_fault(&error), spec.workdir.display());
+        let (fault, place) = (io_error_text(&error), spec.workdir.display());
         format!("The command could not be started: {fault} (in {place})")
     })?;
     let display = match ctx.env.display {
@@ -96,6 +97,13 @@ impl<'a> LiveOutput<'a> {
             live.show(CallContent::Terminal(terminal));
         }
         live
+    }
+
+    /// Lets the user stop the command through the terminal that shows it, if the client draws that.
+    pub(super) fn connect(&self, job: &Arc<Job>) {
+        if matches!(self.display, OutputDisplay::Drawn(_)) {
+            self.ctx.env.terminals.connect(&self.ctx.call, job);
+        }
     }
 
     fn terminal(&self) -> Option<TerminalId> {
@@ -146,12 +154,20 @@ impl<'a> LiveOutput<'a> {
     }
 
     /// Shows the end of the output, and puts the terminal into the content of the card.
-    pub(super) fn finish(&mut self, job: &Job, end: Option<&JobEnd>, outcome: &mut ToolOutcome) {
+    pub(super) fn finish(
+        &mut self,
+        job: &Arc<Job>,
+        end: Option<&JobEnd>,
+        outcome: &mut ToolOutcome,
+    ) {
         let terminal = self.terminal();
         match &mut self.display {
             OutputDisplay::Text => return,
             OutputDisplay::Drawn(drawn) => {
                 drawn.end(job, end, self.ctx);
+                if end.is_none() {
+                    report_late_end(job, self.ctx);
+                }
                 // Clients that draw terminals expect nothing else in such a card.
                 outcome.content.clear();
             }
@@ -223,16 +239,7 @@ impl DrawnTerminal {
             text = note(skipped);
         }
         text.push_str(&self.take(job, END_BYTES, true));
-        let exit = match end.map(|it| &it.reason) {
-            Some(EndReason::Exited(CommandExit::Signal(name))) => {
-                TerminalExit { code: None, signal: Some(name.clone()) }
-            }
-            Some(EndReason::Exited(exit)) => {
-                let code = exit.code().and_then(|it| u32::try_from(it).ok());
-                TerminalExit { code, signal: None }
-            }
-            _ => TerminalExit::default(),
-        };
+        let exit = end.map(terminal_exit).unwrap_or_default();
         if end.is_none() {
             text.push_str(&format!("\r\n\x1b[0m[goes on as {}]\n", job.id()));
         }
@@ -269,6 +276,27 @@ impl DrawnTerminal {
         let mut update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
         update.terminal = Some(delta);
         ctx.env.client.update(Update::CallUpdate(Box::new(update)));
+    }
+}
+
+/// Tells the client when a command has ended that goes on after its call.
+fn report_late_end(job: &Arc<Job>, ctx: &ToolCtx) {
+    let (call, client) = (ctx.call.clone(), Arc::clone(&ctx.env.client));
+    ctx.env.jobs.at_end(job, move |end| {
+        client.update(Update::TerminalEnded { call, exit: terminal_exit(end) });
+    });
+}
+
+fn terminal_exit(end: &JobEnd) -> TerminalExit {
+    match &end.reason {
+        EndReason::Exited(CommandExit::Signal(name)) => {
+            TerminalExit { code: None, signal: Some(name.clone()) }
+        }
+        EndReason::Exited(exit) => {
+            let code = exit.code().and_then(|it| u32::try_from(it).ok());
+            TerminalExit { code, signal: None }
+        }
+        _ => TerminalExit::default(),
     }
 }
 

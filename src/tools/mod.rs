@@ -23,12 +23,14 @@ mod grep;
 mod confinement_guard;
 mod hard_links;
 mod helper_set;
+mod ignored_search;
 mod history;
 mod list_dir;
 mod live_output;
 mod project_context;
 mod memory;
 mod move_path;
+mod open_terminals;
 mod outcome_json;
 mod plan;
 mod private_caches;
@@ -37,6 +39,7 @@ mod registry;
 mod remote_tools;
 mod repository;
 mod search_common;
+mod server_watch;
 mod shown_argument;
 mod shown_result;
 mod silent_reads;
@@ -73,6 +76,7 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::files::Roots;
 
+pub(crate) use advertised_tools::SMALL_WINDOW;
 pub(crate) use agent::{AGENT_TOOL, may_edit};
 pub(crate) use allowed_tools::AllowedTools;
 pub(crate) use arguments::{canonical_name, repair_arguments};
@@ -93,8 +97,9 @@ pub(crate) use project_context::{
 pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::RemoteTools;
 pub(crate) use remote_tools::ServerStatus;
-pub(crate) use repository::{git_folders, obeyed_paths};
+pub(crate) use repository::{git_folders, git_obeyed_paths};
 pub(crate) use sandbox_profile::{ProgramAccess, SessionAccess};
+pub(crate) use server_watch::ServerWatch;
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
 pub(crate) use shown_result::raw_output;
 pub(crate) use tool_env::{SharedToolEnv, ToolEnv, UserFolders};
@@ -225,8 +230,10 @@ pub struct ToolCtx {
     /// The environment of the session.
     pub env: Arc<ToolEnv>,
     pub call: CallId,
-    /// Cancelled together with the turn. A tool with side effects stops them before it returns.
+    /// Cancelled together with the turn, or alone. A tool with side effects stops them before it returns.
     pub cancel: CancellationToken,
+    /// The turn of the session that the call belongs to, also if a helper has made it.
+    pub turn: CancellationToken,
     /// Runs helpers, if the call may start any.
     pub helpers: Option<Arc<dyn HelperRunner>>,
 }
@@ -267,10 +274,15 @@ impl ToolOutcome {
         }
     }
 
+    /// Adds a line for the model.
+    pub(crate) fn add_line(&mut self, line: &str) {
+        self.text.push_str(if self.text.ends_with('\n') { "" } else { "\n" });
+        self.text.push_str(line);
+    }
+
     /// Adds a line for the model and the user.
     pub fn append_note(&mut self, note: String) {
-        self.text.push_str(if self.text.ends_with('\n') { "" } else { "\n" });
-        self.text.push_str(&note);
+        self.add_line(&note);
         self.content.push(CallContent::Text(note));
     }
 }

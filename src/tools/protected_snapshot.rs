@@ -13,7 +13,7 @@ use super::repository::{self, only_changes_tracking};
 use turnwright_policy::permission::ProtectedPaths;
 
 use scan::{ProtectedScan, SnapshotEntry, read};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// A report names at most this many paths.
 const MAX_NAMED: usize = 10;
@@ -27,6 +27,8 @@ pub(super) struct ProtectedSnapshot {
     entries: BTreeMap<PathBuf, SnapshotEntry>,
     /// Folders with more entries than the scan visits.
     overfull: Vec<PathBuf>,
+    /// An earlier snapshot: what it knows may have been moved.
+    reference: Option<Arc<ProtectedSnapshot>>,
 }
 
 /// The changes that were made to protected paths.
@@ -38,6 +40,8 @@ pub(super) struct ProtectedChanges {
     pub(super) not_restored: Vec<String>,
     /// The folder with what was written, if anything was quarantined.
     pub(super) quarantine: Option<PathBuf>,
+    /// The paths of these changes.
+    pub(super) paths: Vec<PathBuf>,
 }
 
 impl ProtectedSnapshot {
@@ -56,17 +60,41 @@ impl ProtectedSnapshot {
             repositories,
             entries: scan.entries,
             overfull: scan.overfull,
+            reference: None,
         }
     }
 
-    /// The snapshot from before these repositories appeared.
-    pub(super) fn without_repositories(new: Vec<PathBuf>) -> ProtectedSnapshot {
+    /// The snapshot from before these repositories appeared, or files in subfolders that programs obey.
+    pub(super) fn without_repositories(
+        new: Vec<PathBuf>,
+        reference: Option<Arc<ProtectedSnapshot>>,
+    ) -> ProtectedSnapshot {
         ProtectedSnapshot {
             protected: ProtectedPaths::default(),
             repositories: Arc::new(new.into_iter().collect()),
             entries: BTreeMap::new(),
             overfull: Vec::new(),
+            reference,
         }
+    }
+
+    /// Whether this is a file in a subfolder that programs obey. Without it less is run, and where it is
+    /// moved to it says the same.
+    fn is_in_subfolder(&self, path: &Path) -> bool {
+        !path.ends_with(".git") && self.repositories.contains(path)
+    }
+
+    /// Whether a file with this name and content was there before.
+    fn was_moved(&self, path: &Path, length: u64) -> bool {
+        let known = self.reference.as_deref().unwrap_or(self).entries.iter();
+        let same = known.filter_map(|(known, entry)| match entry {
+            SnapshotEntry::File(_, content) => {
+                content.as_ref().filter(|_| known.file_name() == path.file_name())
+            }
+            _ => None,
+        });
+        let same: Vec<_> = same.filter(|it| it.len() as u64 == length).collect();
+        !same.is_empty() && read(path, length).is_some_and(|it| same.contains(&&it))
     }
 
     /// Finds what has changed, except under `allowed`. If `restores` is set, moves what was written
@@ -77,6 +105,17 @@ impl ProtectedSnapshot {
         allowed: &[PathBuf],
         quarantine: &Path,
         restores: bool,
+    ) -> Option<ProtectedChanges> {
+        self.check_if(allowed, quarantine, restores, &|_| true)
+    }
+
+    /// The same, but only for the changed paths for which `is_suspect` holds.
+    pub(super) fn check_if(
+        &self,
+        allowed: &[PathBuf],
+        quarantine: &Path,
+        restores: bool,
+        is_suspect: &dyn Fn(&Path) -> bool,
     ) -> Option<ProtectedChanges> {
         let mut scan = ProtectedScan::default();
         // These paths may not be among the protected ones any more, for example if a folder became
@@ -98,7 +137,10 @@ impl ProtectedSnapshot {
         }
         // A folder above an allowed path may have been created on the way to it.
         let changed = |path: &&PathBuf| {
-            !is_allowed(path) && !self.is_unknown(path) && self.is_changed(path, now.get(*path))
+            !is_allowed(path)
+                && !self.is_unknown(path)
+                && self.is_changed(path, now.get(*path))
+                && is_suspect(path)
         };
         let mut paths: Vec<_> = self.entries.keys().chain(now.keys()).collect();
         paths.sort();
@@ -110,6 +152,7 @@ impl ProtectedSnapshot {
         let mut quarantined = restore::Quarantine::new(quarantine);
         self.restore(&paths, &now, restores.then_some(&mut quarantined), &mut changes);
         changes.quarantine = quarantined.into_folder();
+        changes.paths = paths.into_iter().cloned().collect();
         Some(changes)
     }
 
@@ -196,7 +239,7 @@ impl ProtectedSnapshot {
                 path.parent().is_some_and(|it| repository::new_repository_risk(it).is_some())
             }
             (None, Some(SnapshotEntry::File(..))) if is_worktree_file(path, "config.worktree") => {
-                repository::file_risk(path, false).is_some()
+                repository::settings_file_risk(path, false).is_some()
             }
             (None, Some(SnapshotEntry::File(new, _))) if is_worktree_file(path, "commondir") => {
                 read(path, new.length).is_none_or(|it| it.trim_ascii_end() != b"../..")
@@ -204,7 +247,10 @@ impl ProtectedSnapshot {
             (_, Some(SnapshotEntry::File(new, _))) if name == "git-rebase-todo" => {
                 read(path, new.length).is_none_or(|it| runs_programs(&it))
             }
-            (Some(_), None) if name == "git-rebase-todo" => false,
+            (Some(_), None) if name == "git-rebase-todo" || self.is_in_subfolder(path) => false,
+            (None, Some(SnapshotEntry::File(new, _))) if self.is_in_subfolder(path) => {
+                !self.was_moved(path, new.length)
+            }
             (Some(SnapshotEntry::File(old, _)), Some(SnapshotEntry::File(new, _)))
                 if old == new =>
             {
@@ -258,7 +304,9 @@ impl ProtectedChanges {
         let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
         match done {
             Ok(()) => self.restored.push(format!("{verb} {path}")),
-            Err(error) => self.not_restored.push(format!("{verb} {path} ({})", io_fault(&error))),
+            Err(error) => {
+                self.not_restored.push(format!("{verb} {path} ({})", io_error_text(&error)));
+            }
         }
     }
 
@@ -517,7 +565,7 @@ mod tests {
         ];
         let new = ["new/.git", "trap/.git", "link/.git", "bare", "bad", "hooked/.git"];
         let new = new.map(|it| disk.ws.join(it));
-        let snapshot = ProtectedSnapshot::without_repositories(new.into());
+        let snapshot = ProtectedSnapshot::without_repositories(new.into(), None);
         let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
         assert_eq!(changes.restored.len(), traps.len(), "{changes:?}");
         assert!(traps.iter().all(|it| !it.exists()) && good.iter().all(|it| it.exists()));
@@ -527,7 +575,7 @@ mod tests {
     fn more_repositories_than_can_be_checked_are_told() {
         let disk = TestProject::new();
         let new = (0..3_000).map(|it| disk.ws.join(format!("{it}/.git"))).collect();
-        let changes = ProtectedSnapshot::without_repositories(new);
+        let changes = ProtectedSnapshot::without_repositories(new, None);
         let text = changes.check(&[], &disk.quarantine, true).unwrap().message(true);
         assert!(text.contains("too many entries to check"), "{text}");
     }

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 
-use super::advertised_tools::schema_budget;
+use super::advertised_tools::{fits_window, schema_budget};
 use super::arguments::letters_and_digits;
 use super::tool_index::LooseMatch;
 use super::{AllowedTools, AnyTool, RemoteTools, ToolIndex, tool_search};
@@ -165,19 +165,23 @@ impl Toolbox {
         self.allowed.get().is_none_or(|it| it.contains(name, foreign))
     }
 
-    /// The specs of the built-in tools that may be used.
-    fn built_in_specs(&self, offer: &OfferContext) -> ToolSpecs {
+    /// The specs of the built-in tools to advertise. In a small window not all are, unless the session is
+    /// restricted to some anyway.
+    fn built_in_specs(&self, offer: &OfferContext, window: Option<u64>) -> ToolSpecs {
         let all = self.built_in.specs(offer);
-        if self.allowed.get().is_none() {
+        let is_restricted = self.allowed.get().is_some();
+        let is_advertised = |name: &str| {
+            if is_restricted { self.is_allowed(name) } else { fits_window(name, window) }
+        };
+        if all.iter().all(|it| is_advertised(&it.name)) {
             return all;
         }
-        Arc::new(all.iter().filter(|it| self.is_allowed(&it.name)).cloned().collect())
+        Arc::new(all.iter().filter(|it| is_advertised(&it.name)).cloned().collect())
     }
 
     /// The specs to advertise to a model with this context window (in tokens). MCP tools are last,
     /// so that the built-in ones before them stay in the provider's cache.
     pub fn specs(&self, offer: &OfferContext, window: Option<u64>) -> ToolSpecs {
-        let built_in = self.built_in_specs(offer);
         let budget = schema_budget(window);
         let mut advertised = self.advertised.lock();
         let revision = self.remote.revision();
@@ -187,6 +191,7 @@ impl Toolbox {
         if let Some(advertised) = advertised.as_ref().filter(is_same) {
             return Arc::clone(&advertised.specs);
         }
+        let built_in = self.built_in_specs(offer, window);
         let (revision, remote) = self.remote.advertised(budget, &self.search);
         let specs = if remote.is_empty() {
             built_in
@@ -199,9 +204,9 @@ impl Toolbox {
         specs
     }
 
-    /// The names of the advertised built-in tools, and the number of MCP tools.
+    /// The names of the built-in tools that may be used, and the number of MCP tools.
     pub fn overview(&self, offer: &OfferContext) -> (Vec<String>, usize) {
-        let names = self.built_in_specs(offer).iter().map(|it| it.name.to_string()).collect();
+        let names = self.built_in_specs(offer, None).iter().map(|it| it.name.to_string()).collect();
         (names, self.remote.index().tools().len())
     }
 

@@ -19,7 +19,7 @@ const MAX_CONFIG_BYTES: usize = 256 * 1024;
 const MAX_POINTER_BYTES: usize = 4 * 1024;
 /// The same for an index, which has about a hundred bytes for each file.
 const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
-/// At most this many files of settings are read that name each other.
+/// The maximum number of settings files that are read because one includes another.
 const MAX_SETTINGS_FILES: usize = 16;
 /// The config files of at most this many submodules are read.
 const MAX_SUBMODULES: usize = 64;
@@ -43,12 +43,12 @@ pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
     None
 }
 
-/// The same for a repository with its submodules, in which git runs git again.
+/// Why git may start a program in this repository or in one of its submodules, in which git runs itself.
 fn repository_risk(found: GitRepository) -> Option<String> {
     let mut pending = vec![found];
     let mut count = 0;
     while let Some(repository) = pending.pop() {
-        let risk = config_risk(&repository).or_else(|| foreign_data(&repository));
+        let risk = config_risk(&repository).or_else(|| foreign_content_risk(&repository));
         if risk.is_some() {
             return risk;
         }
@@ -69,7 +69,7 @@ fn repository_risk(found: GitRepository) -> Option<String> {
 }
 
 /// Why the repository may show the content of another one.
-fn foreign_data(found: &GitRepository) -> Option<String> {
+fn foreign_content_risk(found: &GitRepository) -> Option<String> {
     if found.is_elsewhere && verified_git_folder(found).is_none() {
         return Some("its .git leads to the repository of another folder".to_owned());
     }
@@ -140,7 +140,7 @@ pub(crate) fn git_folders(root: &Path) -> Vec<PathBuf> {
 }
 
 /// The top of the working tree that a folder belongs to.
-pub(super) fn top(folder: &Path) -> Option<PathBuf> {
+pub(super) fn working_tree_top(folder: &Path) -> Option<PathBuf> {
     let mut folders = folder.ancestors().map(GitRepository::at);
     folders.find_map(Result::transpose)?.ok().map(|it| it.top)
 }
@@ -211,7 +211,7 @@ fn config_risk(found: &GitRepository) -> Option<String> {
     }
     let of_modules = configs.into_iter().map(|it| (it, true));
     let mut all = own.into_iter().map(|it| (it, is_its_tree)).chain(of_modules);
-    all.find_map(|(file, is_tree)| file_risk(&file, is_tree))
+    all.find_map(|(file, is_tree)| settings_file_risk(&file, is_tree))
 }
 
 /// Why git may start a program because of the settings in the own folder of a repository that has just
@@ -219,7 +219,7 @@ fn config_risk(found: &GitRepository) -> Option<String> {
 pub(super) fn new_repository_risk(git: &Path) -> Option<String> {
     let is_submodule = git.ancestors().any(|it| it.ends_with(".git/modules"));
     let config = git.join("config");
-    file_risk(&config, is_submodule).or_else(|| {
+    settings_file_risk(&config, is_submodule).or_else(|| {
         let all = settings::parse(&read_text(&config, MAX_CONFIG_BYTES)?).ok()?;
         let hooks = all.iter().find(|it| it.key == "core.hookspath")?;
         Some(format!("the repository's settings start programs ({})", hooks.name()))
@@ -228,7 +228,7 @@ pub(super) fn new_repository_risk(git: &Path) -> Option<String> {
 
 /// The paths in a session's folder from which git takes hooks or settings, because the settings of its
 /// repository or those in `user_files` say so, relative to the folder.
-pub(crate) fn obeyed_paths(folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
+pub(crate) fn git_obeyed_paths(folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
     let Some(Ok(found)) = folder.ancestors().map(GitRepository::at).find_map(Result::transpose)
     else {
         return Vec::new();
@@ -247,7 +247,7 @@ pub(crate) fn obeyed_paths(folder: &Path, user_files: &[PathBuf]) -> Vec<String>
                 "include.path" | "includeif.path" => file.with_file_name(value),
                 _ => continue,
             };
-            let path = without_dots(&path);
+            let path = normalize_lexically(&path);
             if setting.key != "core.hookspath" {
                 pending.push(path.clone());
             }
@@ -259,7 +259,7 @@ pub(crate) fn obeyed_paths(folder: &Path, user_files: &[PathBuf]) -> Vec<String>
 }
 
 /// A path with `.` and `..` resolved by the names alone.
-pub(super) fn without_dots(path: &Path) -> PathBuf {
+pub(super) fn normalize_lexically(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -271,9 +271,9 @@ pub(super) fn without_dots(path: &Path) -> PathBuf {
     plain
 }
 
-/// Why git may start a program because of one file of settings. `is_tree` tells that the working tree
-/// that it names is the repository's.
-pub(super) fn file_risk(file: &Path, is_tree: bool) -> Option<String> {
+/// Why git may start a program because of one settings file. If `is_tree` is true, the working tree that the
+/// file names is the repository's own.
+pub(super) fn settings_file_risk(file: &Path, is_tree: bool) -> Option<String> {
     fs::symlink_metadata(file).ok()?;
     let Some(all) = read_text(file, MAX_CONFIG_BYTES) else { return Some(not_understood()) };
     let Ok(all) = settings::parse(&all) else { return Some(not_understood()) };
@@ -377,7 +377,7 @@ mod tests {
         disk.file("a/cfg/team.inc", "[include]\npath = more.inc\n");
         disk.file("user", "[core]\nhooksPath = mine\n[include]\npath = ~/b\n");
         let obeyed = |folder: &str| {
-            let mut all = obeyed_paths(&disk.base.join(folder), &[disk.base.join("user")]);
+            let mut all = git_obeyed_paths(&disk.base.join(folder), &[disk.base.join("user")]);
             for path in &mut all {
                 *path = path.replace(std::path::MAIN_SEPARATOR, "/");
             }

@@ -33,7 +33,7 @@ pub(crate) struct ProgramAccess<'a> {
     /// Further paths that the program may not read.
     pub hidden: &'a [PathBuf],
     /// Folders that the program may read although they lie below hidden ones.
-    pub shown: Vec<PathBuf>,
+    pub unhidden: Vec<PathBuf>,
 }
 
 impl SessionAccess<'_> {
@@ -79,7 +79,7 @@ impl SessionAccess<'_> {
         SandboxProfile {
             read_only: own_files.chain(protected).collect(),
             hidden: hidden.filter(|it| !is_opened(it)).collect(),
-            shown: existing(program.shown.iter()).collect(),
+            unhidden: existing(program.unhidden.iter()).collect(),
             readable,
             caches: if program.has_caches { self.caches() } else { Vec::new() },
             sockets: program.sockets,

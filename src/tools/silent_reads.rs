@@ -49,7 +49,7 @@ pub(super) fn project_folders(roots: &Roots, environment: &Environment) -> Vec<P
     let home = environment.get("HOME").map(Path::new);
     let folders = roots.folders().map(Path::to_path_buf);
     // The project may lie in a repository of the whole home folder.
-    let tops = roots.folders().filter_map(repository::top);
+    let tops = roots.folders().filter_map(repository::working_tree_top);
     let tops = tops.filter(|it| is_below_home(it, home));
     let all: Vec<_> = folders.chain(roots.readable_folders()).chain(tops).collect();
     let is_inner = |it: &PathBuf| all.iter().any(|other| it != other && it.starts_with(other));

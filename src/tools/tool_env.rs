@@ -10,13 +10,14 @@ use parking_lot::Mutex;
 use super::confinement::ConfinementSettings;
 use super::confinement_guard::ConfinementGuard;
 use super::helper_set::HelperSet;
+use super::open_terminals::OpenTerminals;
 use crate::recording::Recording;
-use turnwright_policy::permission::{AuditLog, SharedMode};
+use turnwright_policy::permission::{AuditLog, ProtectedPaths, SharedMode};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
-use turnwright_workspace::checkpoint::ChangeTracker;
+use turnwright_workspace::checkpoint::{ChangeTracker, ObeyedFiles};
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
 use turnwright_workspace::skills::SkillSet;
@@ -60,6 +61,8 @@ pub struct ToolEnv {
     pub command_environment: Environment,
     /// The commands of the session that were started and not forgotten.
     pub jobs: Jobs,
+    /// The terminals that the client draws.
+    pub(crate) terminals: OpenTerminals,
     /// The client of the session.
     pub client: Arc<dyn Client>,
     /// How the client shows the output of running commands.
@@ -106,6 +109,7 @@ impl ToolEnv {
             files,
             command_environment,
             jobs,
+            terminals: OpenTerminals::default(),
             client,
             display,
             shared,
@@ -157,6 +161,15 @@ impl ToolEnv {
             let text = format!("The log of permission decisions is incomplete: {loss}.");
             self.client.update(Update::Notice(text));
         }
+    }
+
+    /// Has the effects of commands on the session's folders tracked.
+    pub fn watch_files(&self) {
+        let obeyed = ObeyedFiles {
+            is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
+            may_hold: ProtectedPaths::may_hold_obeyed,
+        };
+        self.checkpoint.watch(self.files.roots(), obeyed);
     }
 
     /// The folder that keeps a copy of what commands wrote into protected places.

@@ -4,7 +4,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::nofollow;
 
 /// The largest file that is read.
@@ -20,15 +20,15 @@ pub(crate) fn read_project_file(project: &Path, name: &str) -> Result<Option<Str
         Ok(file) => file,
         Err(error) if is_not_found(&error) => return Ok(None),
         Err(error) if nofollow::is_link_error(&error) => return Err("is behind a link".to_owned()),
-        Err(error) => return Err(format!("cannot be opened ({})", io_fault(&error))),
+        Err(error) => return Err(format!("cannot be opened ({})", io_error_text(&error))),
     };
-    let about = file.metadata().map_err(|it| format!("cannot be read ({})", io_fault(&it)))?;
+    let about = file.metadata().map_err(|it| format!("cannot be read ({})", io_error_text(&it)))?;
     if !about.is_file() {
         return Err("is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
     let count = file.take(MAX_PROJECT_FILE_BYTES + 1).read_to_end(&mut bytes);
-    let count = count.map_err(|it| format!("cannot be read ({})", io_fault(&it)))?;
+    let count = count.map_err(|it| format!("cannot be read ({})", io_error_text(&it)))?;
     if count as u64 > MAX_PROJECT_FILE_BYTES {
         return Err(format!("is larger than {MAX_PROJECT_FILE_BYTES} bytes"));
     }

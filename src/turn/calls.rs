@@ -4,6 +4,7 @@
 pub(super) mod admission_queue;
 pub(super) mod audit;
 pub(super) mod batch;
+pub(super) mod cancellable_calls;
 pub(super) mod cards;
 pub(super) mod conflicts;
 pub(super) mod file_change_recorder;

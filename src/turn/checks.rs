@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
+use crate::turn::calls::cancellable_calls::CallTokens;
 use crate::turn::calls::cards::{
     abridged_arguments, failed_update, final_update, not_run, settled_call,
 };
@@ -195,12 +196,13 @@ impl Turn {
         self.cards.open(&id, COMMAND_TOOL.to_owned(), view.clone());
         self.cards.show_arguments(&id, abridged_arguments(&arguments));
         match self.run_as_call(&id, tool, arguments, &view).await {
-            CallEnd::Ran(outcome, took) => {
-                let settled = settled_call(&outcome, (COMMAND_TOOL, Some(&view)), Some(took));
+            CallEnd::Ran { outcome, took, is_cancelled } => {
+                let settled =
+                    settled_call(&outcome, is_cancelled, (COMMAND_TOOL, Some(&view)), Some(took));
                 self.cards.finish(final_update(&id, &settled));
                 (!self.cancel.is_cancelled()).then(|| check_run(&outcome))
             }
-            CallEnd::NotRun(refusal, _) => {
+            CallEnd::NotRun(refusal, _) | CallEnd::Cancelled(refusal, _) => {
                 let shown = refusal.for_user.clone();
                 let outcome = not_run(COMMAND_TOOL.to_owned(), Some(view), refusal);
                 self.services.log().finish_call(&id, outcome).written().await;
@@ -227,7 +229,7 @@ impl Turn {
             services.queue.clone(),
         );
         let running = async {
-            let pending = runner.prepare(id.clone(), tool, arguments, cancel.clone())?;
+            let pending = runner.prepare(id.clone(), tool, arguments, CallTokens::of(&cancel))?;
             let (mut pending, ticket) = runner.enqueue(pending).await?;
             // The user has written this command into the settings, so it is allowed exactly as it is.
             // Rules that deny it or ask about it apply all the same. Without a sandbox the user is asked:

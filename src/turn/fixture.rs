@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AdmissionQueue, AnnouncedMode, CacheGuard, FolderInstructions, ModelFinder, SharedChecks,
-    SharedModelSelection, SharedRules, SharedSpending, TurnServices,
+    AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
+    SharedChecks, SharedModelSelection, SharedRules, SharedSpending, TurnServices,
 };
 use crate::error::Error;
 use crate::tools::{AnyTool, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, built_in};
@@ -30,7 +30,7 @@ use turnwright_types::client::{
 };
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, ProviderState};
-use turnwright_types::update::{ToolCallStatus, Update};
+use turnwright_types::update::Update;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::{Files, Roots};
 
@@ -207,9 +207,7 @@ impl RecordingClient {
     pub(crate) fn finals(&self) -> Vec<String> {
         let updates = self.updates.lock();
         let last = |update: &Update| match update {
-            Update::CallUpdate(it)
-                if matches!(it.status, ToolCallStatus::Completed | ToolCallStatus::Failed) =>
-            {
+            Update::CallUpdate(it) if it.status.is_final() => {
                 Some(format!("{} {:?}", it.id, it.status))
             }
             _ => None,
@@ -264,9 +262,10 @@ pub(crate) fn turn_fixture(
         limits: super::SpendingLimits::new(true),
         spending: SharedSpending::default(),
         queue: AdmissionQueue::default(),
+        cancellable: CancellableCalls::default(),
         models: ModelFinder::new(|_| Err(Error::Cancelled)),
         truncation_reported: Arc::default(),
-        assumed_window_told: Arc::default(),
+        window_told: Arc::default(),
         base_url_reported: Arc::default(),
         context_missing: Arc::default(),
     };

@@ -14,11 +14,11 @@ use futures_util::future::{BoxFuture, FutureExt};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
 
+use super::calls::cancellable_calls::CallTokens;
 use super::prompt::context;
 use super::{
-    AnnouncedMode, CacheGuard, FinishedTurn, FolderInstructions, SharedChecks,
+    AnnouncedMode, CacheGuard, CancellableCalls, FinishedTurn, FolderInstructions, SharedChecks,
     SharedModelSelection, Turn, TurnServices,
 };
 use crate::error::{Error, as_sentence, error_chain};
@@ -90,14 +90,15 @@ struct OpenHelper {
     services: TurnServices,
     client: Arc<HelperClient>,
     grants: Arc<Mutex<Grants>>,
-    cancel: CancellationToken,
+    tokens: CallTokens,
     /// Keeps other processes from writing to its session.
     lock: Option<SessionLock>,
 }
 
 impl HelperRunner for TurnHelpers {
     fn run(&self, task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
-        let (helpers, call, cancel) = (self.clone(), ctx.call.clone(), ctx.cancel.clone());
+        let (helpers, call) = (self.clone(), ctx.call.clone());
+        let cancel = CallTokens { call: ctx.cancel.clone(), turn: ctx.turn.clone() };
         // That the helper may have done something is stored before it does, and before the call ends.
         let record = self.create_session(&task, &call);
         if task.in_background {
@@ -127,7 +128,8 @@ impl TurnHelpers {
         let (session, started) = (Arc::clone(&env), what.clone());
         let is_started = env.helpers.spawn(move |cancel| {
             in_same_session(async move {
-                let work = AssertUnwindSafe(self.work(task, call, record, cancel)).catch_unwind();
+                let tokens = CallTokens { call: cancel.clone(), turn: cancel };
+                let work = AssertUnwindSafe(self.work(task, call, record, tokens)).catch_unwind();
                 let news = match work.await.map(|it| it.result) {
                     Ok(Ok(text)) => format!("[{what} is done]\n{text}\n"),
                     Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
@@ -156,7 +158,7 @@ impl TurnHelpers {
         task: HelperTask,
         call: CallId,
         record: HelperRecord,
-        cancel: CancellationToken,
+        tokens: CallTokens,
     ) -> HelperEnd {
         let HelperRecord { session, log, written } = record;
         let selection = match self.selection(&task).await {
@@ -165,7 +167,7 @@ impl TurnHelpers {
         };
         // With more helpers than slots, the server would drop one's conversation from its cache for another.
         let waiting = self.services.env.helpers.slot(selection.get().model.concurrent_requests());
-        let Some(_slot) = cancel.run_until_cancelled(waiting).await else {
+        let Some(_slot) = tokens.call.run_until_cancelled(waiting).await else {
             return HelperEnd::failed(cancelled());
         };
         let env = &self.services.env;
@@ -182,6 +184,7 @@ impl TurnHelpers {
         services.system_prompt =
             format!("{}\n{INSTRUCTIONS}{}", services.system_prompt, task.kind.instructions).into();
         services.max_requests = services.max_requests.min(MAX_REQUESTS);
+        services.cancellable = CancellableCalls::default();
         services.announced_mode = AnnouncedMode::default();
         services.context_missing = Arc::default();
         services.cache_guard = CacheGuard::default();
@@ -189,7 +192,7 @@ impl TurnHelpers {
         // The turn that has asked for the helper checks what it has edited.
         services.checks = SharedChecks::default();
         let grants = Arc::clone(&self.grants);
-        let helper = OpenHelper { services, client, grants, cancel, lock };
+        let helper = OpenHelper { services, client, grants, tokens, lock };
         let whole = Jobs::output_folder(&env.shared.folders.state, &env.session);
         let mut end = helper.converse(&task).await;
         if let Ok(text) = &mut end.result {
@@ -267,10 +270,16 @@ impl OpenHelper {
 
     /// Runs one turn and shows on the card what it does.
     async fn run_turn(&self, services: TurnServices, parts: Vec<PromptPart>) -> FinishedTurn {
-        let (grants, cancel) = (Arc::clone(&self.grants), self.cancel.clone());
+        let (grants, CallTokens { call, turn }) = (Arc::clone(&self.grants), self.tokens.clone());
         let env = Arc::clone(&services.env);
-        let turn =
-            Turn::of_helper(services, History::default(), grants, UserMessage { parts }, cancel);
+        let turn = Turn::of_helper(
+            services,
+            History::default(),
+            grants,
+            UserMessage { parts },
+            call,
+            turn,
+        );
         let mut turn = pin!(turn.run());
         let mut due = tokio::time::interval(CARD_INTERVAL);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -12,7 +12,7 @@ const WINDOW: usize = 12;
 /// The longest cycle, in calls.
 const MAX_PERIOD: usize = 4;
 /// How many calls are remembered: five rounds of the longest cycle.
-const MEMORY: usize = 5 * MAX_PERIOD;
+const REMEMBERED_CALLS: usize = 5 * MAX_PERIOD;
 /// How often the same call may have the same result before the model is told, and before the user
 /// is asked.
 const SAME_REMINDER: usize = 3;
@@ -32,13 +32,13 @@ pub(super) struct EndedCall<'a> {
     pub(super) tool: &'a str,
     pub(super) arguments: &'a Arguments,
     pub(super) ok: bool,
-    /// What the model reads of it.
+    /// The result as the model reads it.
     pub(super) result: &'a str,
-    /// The file that it was to edit.
+    /// The file that it was supposed to edit.
     pub(super) edited: Option<&'a str>,
 }
 
-/// What goes round in circles, and how often it has by now.
+/// What is repeated, and how often so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repetition {
     SameCall {
@@ -57,12 +57,12 @@ pub(super) enum Repetition {
     },
 }
 
-/// What follows from a repetition.
+/// What to do about a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoopFinding {
-    /// The model is told.
+    /// Remind the model.
     Remind(Repetition),
-    /// The user is asked.
+    /// Ask the user.
     Ask(Repetition),
 }
 
@@ -71,8 +71,8 @@ pub(super) enum LoopFinding {
 pub(super) struct LoopDetector {
     /// Hashes of the last calls with their results.
     recent: VecDeque<u64>,
-    /// The calls that the model was told about. It is told once.
-    told: Vec<u64>,
+    /// The calls that the model was reminded of: it is reminded of each once.
+    reminded: Vec<u64>,
     /// How many answers in a row had a failure of a tool at a file.
     failures: Vec<FailedEdits>,
     /// The number of the current answer.
@@ -86,13 +86,13 @@ struct FailedEdits {
     tool: String,
     path: String,
     times: usize,
-    /// The answer of the last one.
+    /// The number of the answer with the last failure.
     answer: usize,
 }
 
 impl LoopDetector {
-    /// The calls that follow are those of a new answer. `all_invalid` if none of them could run, because
-    /// the tool is unknown or the arguments are invalid.
+    /// Begins a new answer, to which the calls that are added next belong. `all_invalid` means that none of
+    /// them can run, because the tool is unknown or the arguments are invalid.
     pub(super) fn begin_answer(&mut self, all_invalid: bool) -> Option<LoopFinding> {
         self.answer += 1;
         self.invalid_answers = if all_invalid { self.invalid_answers + 1 } else { 0 };
@@ -104,7 +104,7 @@ impl LoopDetector {
         }
     }
 
-    /// Forgets everything: the user has said something new.
+    /// Forgets everything, because the user has said something new.
     pub(super) fn reset(&mut self) {
         *self = LoopDetector::default();
     }
@@ -123,7 +123,7 @@ impl LoopDetector {
             Arguments::Unusable { text, .. } => text.hash(&mut hasher),
         }
         let key = hasher.finish();
-        self.recent.truncate(MEMORY - 1);
+        self.recent.truncate(REMEMBERED_CALLS - 1);
         self.recent.push_front(key);
         let same = self.recent.iter().take(WINDOW).filter(|it| **it == key).count();
         let (calls, times, is_whole) = self.cycle();
@@ -141,11 +141,11 @@ impl LoopDetector {
         }
         let reminders = [
             (failures == FAILURE_REMINDER, failed),
-            (same == SAME_REMINDER && !self.told.contains(&key), repetition),
+            (same == SAME_REMINDER && !self.reminded.contains(&key), repetition),
             (times == CYCLE_REMINDER && is_whole, cycle),
         ];
         let (_, what) = reminders.into_iter().find(|it| it.0)?;
-        self.told.push(key);
+        self.reminded.push(key);
         Some(LoopFinding::Remind(what))
     }
 
@@ -198,8 +198,8 @@ const TIME_UNITS: [&str; 14] = [
 /// Words after which a number names a process or a thread.
 const PROCESS_WORDS: [&str; 4] = ["pid", "process", "thread", "tid"];
 
-/// The text without what changes from one run to the next although nothing else does: durations,
-/// times of day, dates, addresses and identifiers of processes.
+/// Masks what differs between two runs with the same result: durations, times of day, dates, addresses and
+/// identifiers of processes.
 fn mask_volatile(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = text;

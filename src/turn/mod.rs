@@ -24,6 +24,7 @@ pub(crate) mod fixture;
 mod tests;
 
 use parking_lot::Mutex;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,7 @@ use room::make_room::RoomState;
 pub(crate) use answer::failures::{leave_out_images, stopped_note};
 pub(crate) use cache_guard::CacheGuard;
 pub(crate) use calls::admission_queue::AdmissionQueue;
+pub(crate) use calls::cancellable_calls::CancellableCalls;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use calls::standalone::StandaloneCalls;
 pub(crate) use checks::{Check, SharedChecks};
@@ -74,6 +76,8 @@ pub(crate) use steering::SteeringQueue;
 pub(crate) struct Turn {
     services: TurnServices,
     cancel: CancellationToken,
+    /// The turn of the session, which differs from `cancel` in a helper that a call waits for.
+    session_turn: CancellationToken,
     history: History,
     runner: CallRunner,
     budget: TurnBudget,
@@ -108,8 +112,8 @@ pub(crate) struct FinishedTurn {
     pub result: Result<StopReason, Error>,
 }
 
-/// The most characters of a prompt that the turn's record keeps.
-const MAX_EXCERPT_CHARS: usize = 500;
+/// The most characters of a prompt that the turn's record keeps beside the prompt itself, for lists.
+const MAX_EXCERPT_CHARS: usize = 64;
 
 /// The first characters of the text that the user has typed.
 fn excerpt(prompt: &UserMessage) -> String {
@@ -163,12 +167,13 @@ impl Turn {
         grants: Arc<Mutex<Grants>>,
         prompt: UserMessage,
         cancel: CancellationToken,
+        session_turn: CancellationToken,
     ) -> Turn {
         let limits = services.limits;
         let turn = Turn::with_grants(services, history, grants, prompt, cancel);
         // What is limited besides its requests is used up together with the session.
         let meter = SpendingMeter::new(limits, &History::default());
-        Turn { is_helper: true, meter, ..turn }
+        Turn { is_helper: true, session_turn, meter, ..turn }
     }
 
     fn with_grants(
@@ -185,7 +190,11 @@ impl Turn {
         let mut limits = services.limits;
         limits.set("turn_requests", f64::from(services.max_requests));
         let meter = SpendingMeter::new(limits, &history);
-        let cards = OpenCards::new(Arc::clone(services.client()), services.log().clone());
+        let cards = OpenCards::new(
+            Arc::clone(services.client()),
+            services.log().clone(),
+            services.cancellable.clone(),
+        );
         services.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
         let runner = CallRunner::new(
             Arc::clone(&services.env),
@@ -197,6 +206,7 @@ impl Turn {
         );
         Turn {
             services,
+            session_turn: cancel.clone(),
             cancel,
             history,
             runner,
@@ -228,41 +238,11 @@ impl Turn {
         self.add_project_context().await;
         self.log_prompt();
         let mut step = self.first_step();
-        let mut result = loop {
+        let result = loop {
             self.services.send_notices();
-            step = match step {
-                TurnStep::Sample => {
-                    self.add_steering().await;
-                    self.announce_mode_change();
-                    self.make_room().await;
-                    // A compaction takes a while.
-                    if !self.cancel.is_cancelled() {
-                        self.add_steering().await;
-                    }
-                    self.sample().await
-                }
-                TurnStep::MakeRoom(error, shown) => self.recover_from_overflow(error, shown).await,
-                TurnStep::RunCalls(calls) => {
-                    self.check_before_edits(&calls).await;
-                    let next = self.run_calls(calls).await;
-                    self.note_edits();
-                    next
-                }
-                TurnStep::Wait(delay, why) => self.wait(delay, why).await,
-                TurnStep::Continue(delay, why, nudge) => {
-                    let message = nudge_message(nudge, &self.history);
-                    self.push_hidden_message(Message::User(message));
-                    self.wait(delay, Some(why)).await
-                }
-                TurnStep::Summarize(calls, limit) => self.ask_for_summary(calls, limit).await,
-                TurnStep::End(Ok(StopReason::EndTurn)) if self.must_check() => {
-                    self.check_after_edits().await
-                }
-                TurnStep::End(Ok(StopReason::EndTurn)) => match self.step_after_answer() {
-                    Some(step) => step,
-                    None => break Ok(StopReason::EndTurn),
-                },
-                TurnStep::End(result) => break result,
+            step = match self.take_step(step).await {
+                ControlFlow::Continue(next) => next,
+                ControlFlow::Break(result) => break result,
             };
             // The one place where a cancelled token becomes a stop reason, whatever error the
             // interrupted work has returned (R-CANCEL-2).
@@ -273,6 +253,52 @@ impl Turn {
                 break Ok(StopReason::Cancelled);
             }
         };
+        self.finish(result).await
+    }
+
+    /// Takes one step. Returns the next one, or the result of the turn.
+    async fn take_step(
+        &mut self,
+        step: TurnStep,
+    ) -> ControlFlow<Result<StopReason, Error>, TurnStep> {
+        ControlFlow::Continue(match step {
+            TurnStep::Sample => {
+                self.add_steering().await;
+                self.announce_mode_change();
+                self.make_room().await;
+                // A compaction takes a while.
+                if !self.cancel.is_cancelled() {
+                    self.add_steering().await;
+                }
+                self.sample().await
+            }
+            TurnStep::MakeRoom(error, shown) => self.recover_from_overflow(error, shown).await,
+            TurnStep::RunCalls(calls) => {
+                self.check_before_edits(&calls).await;
+                let next = self.run_calls(calls).await;
+                self.note_edits();
+                next
+            }
+            TurnStep::Wait(delay, why) => self.wait(delay, why).await,
+            TurnStep::Continue(delay, why, nudge) => {
+                let message = nudge_message(nudge, &self.history);
+                self.push_hidden_message(Message::User(message));
+                self.wait(delay, Some(why)).await
+            }
+            TurnStep::Summarize(calls, limit) => self.ask_for_summary(calls, limit).await,
+            TurnStep::End(Ok(StopReason::EndTurn)) if self.must_check() => {
+                self.check_after_edits().await
+            }
+            TurnStep::End(Ok(StopReason::EndTurn)) => match self.step_after_answer() {
+                Some(step) => step,
+                None => return ControlFlow::Break(Ok(StopReason::EndTurn)),
+            },
+            TurnStep::End(result) => return ControlFlow::Break(result),
+        })
+    }
+
+    /// Records the end of the turn in the history and in the log.
+    async fn finish(mut self, mut result: Result<StopReason, Error>) -> FinishedTurn {
         self.report_prompt().await;
         if !self.is_helper {
             self.services.env.helpers.close_questions().await;

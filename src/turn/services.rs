@@ -13,8 +13,8 @@ use turnwright_types::update::{PromptKey, Update};
 
 use super::steering::JoinedMessage;
 use super::{
-    AdmissionQueue, AnnouncedMode, CacheGuard, FolderInstructions, ModelFinder, SharedChecks,
-    SharedModelSelection, SharedRules, SharedSpending, SpendingLimits,
+    AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
+    SharedChecks, SharedModelSelection, SharedRules, SharedSpending, SpendingLimits,
 };
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
@@ -49,12 +49,14 @@ pub(crate) struct TurnServices {
     pub spending: SharedSpending,
     /// The calls that wait or run, also those of helpers.
     pub queue: AdmissionQueue,
+    /// The calls that the user can cancel one by one; those of helpers are not shown as calls.
+    pub cancellable: CancellableCalls,
     /// Finds the models of helpers.
     pub models: ModelFinder,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
-    /// Whether the user was told that the size of the window is only assumed.
-    pub assumed_window_told: Arc<AtomicBool>,
+    /// Whether the user was told that the window is small, or that its size is only assumed.
+    pub window_told: Arc<AtomicBool>,
     /// Whether the user was told that the base URL lacks its version.
     pub base_url_reported: Arc<AtomicBool>,
     /// Whether the user was told that instructions, notes and skills could not be read.
@@ -162,8 +164,8 @@ impl TurnServices {
     }
 
     /// Returns true the first time, for the notice about an assumed window.
-    pub(super) fn mark_assumed_window_told(&self) -> bool {
-        !self.assumed_window_told.swap(true, Ordering::Relaxed)
+    pub(super) fn mark_window_told(&self) -> bool {
+        !self.window_told.swap(true, Ordering::Relaxed)
     }
 
     /// The facts that decide which tools the model is offered.

@@ -13,9 +13,42 @@ use super::plan::{UndoAction, UndoStep, is_same_state};
 use turnwright_store::{Store, read};
 use turnwright_types::effect::ResolvedPath;
 use turnwright_types::file_change::FileState;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::files::{FileError, Files, RestorePrecondition};
 use turnwright_workspace::nofollow;
+
+/// Why a path was not restored, in words for the user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct RestoreError(String);
+
+impl From<&str> for RestoreError {
+    fn from(text: &str) -> RestoreError {
+        RestoreError(text.to_owned())
+    }
+}
+
+impl From<FileError> for RestoreError {
+    /// The texts of [`FileError`] itself are for the model and speak of a permission.
+    fn from(error: FileError) -> RestoreError {
+        RestoreError(match error {
+            FileError::Stale => "it was changed at the last moment".to_owned(),
+            FileError::Moved => "its folder is not where it was".to_owned(),
+            FileError::Unsaved => "it has unsaved changes in the editor".to_owned(),
+            FileError::Cancelled => "cancelled".to_owned(),
+            error => error.to_string(),
+        })
+    }
+}
+
+impl From<io::Error> for RestoreError {
+    fn from(error: io::Error) -> RestoreError {
+        RestoreError(match error.kind() {
+            io::ErrorKind::AlreadyExists => "something else is there now".to_owned(),
+            _ => io_error_text(&error),
+        })
+    }
+}
 
 /// The result of restoring one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +59,7 @@ pub(crate) struct RestoreResult {
     /// The state to restore.
     pub to: FileState,
     /// Whether the state was restored, or why not.
-    pub result: Result<(), String>,
+    pub result: Result<(), RestoreError>,
 }
 
 /// Executes the steps that restore something. First everything that must be removed, contents
@@ -78,16 +111,15 @@ struct RestoreWork<'a> {
 }
 
 impl RestoreWork<'_> {
-    fn check(&self) -> Result<(), String> {
-        if self.cancel.is_cancelled() { Err("cancelled".to_owned()) } else { Ok(()) }
+    fn check(&self) -> Result<(), RestoreError> {
+        if self.cancel.is_cancelled() { Err("cancelled".into()) } else { Ok(()) }
     }
 
-    async fn remove(&self, restore: &RestoreResult) -> Result<(), String> {
+    async fn remove(&self, restore: &RestoreResult) -> Result<(), RestoreError> {
         self.check()?;
         if matches!(restore.was, FileState::File { .. }) {
             let target = self.target(&restore.path).await?;
-            let saved = self.files.ensure_no_unsaved(&target).await;
-            saved.map_err(|it| explain(&it))?;
+            self.files.ensure_no_unsaved(&target).await?;
             self.files.forget_seen(&target);
         }
         let was = restore.was.clone();
@@ -109,7 +141,7 @@ impl RestoreWork<'_> {
         .await
     }
 
-    async fn create(&self, restore: &RestoreResult) -> Result<(), String> {
+    async fn create(&self, restore: &RestoreResult) -> Result<(), RestoreError> {
         self.check()?;
         let is_same_kind = discriminant(&restore.was) == discriminant(&restore.to);
         match (&restore.was, &restore.to) {
@@ -127,8 +159,7 @@ impl RestoreWork<'_> {
                 let bytes = self.bytes(hash.clone()).await?;
                 let what = (bytes, *mode);
                 let path = &restore.path;
-                let done = self.files.restore(path, there, what, self.cancel).await;
-                done.map_err(|it| explain(&it))
+                Ok(self.files.restore(path, there, what, self.cancel).await?)
             }
             (_, FileState::Link { target }) => {
                 let target = target.clone();
@@ -144,33 +175,22 @@ impl RestoreWork<'_> {
         }
     }
 
-    async fn bytes(&self, hash: String) -> Result<Vec<u8>, String> {
+    async fn bytes(&self, hash: String) -> Result<Vec<u8>, RestoreError> {
         let found = self.store.read(move |connection| read::blob_by_hash(connection, &hash)).await;
         match found {
             Ok(Some(bytes)) => Ok(bytes),
-            Ok(None) => Err("its content was not stored".to_owned()),
-            Err(error) => Err(error.to_string()),
+            Ok(None) => Err("its content was not stored".into()),
+            Err(error) => Err(RestoreError(error.to_string())),
         }
     }
 
-    async fn target(&self, path: &Path) -> Result<ResolvedPath, String> {
-        let target = self.files.resolve(path).await.map_err(|it| explain(&it))?;
-        if target.path == path { Ok(target) } else { Err(explain(&FileError::Moved)) }
+    async fn target(&self, path: &Path) -> Result<ResolvedPath, RestoreError> {
+        let target = self.files.resolve(path).await?;
+        if target.path == path { Ok(target) } else { Err(FileError::Moved.into()) }
     }
 }
 
-/// Error texts for people; those of [`FileError`] are for the model and speak of a permission.
-fn explain(error: &FileError) -> String {
-    match error {
-        FileError::Stale => "it was changed at the last moment".to_owned(),
-        FileError::Moved => "its folder is not where it was".to_owned(),
-        FileError::Unsaved => "it has unsaved changes in the editor".to_owned(),
-        FileError::Cancelled => "cancelled".to_owned(),
-        error => error.to_string(),
-    }
-}
-
-fn digest(hash: &str) -> Result<[u8; 32], String> {
+fn digest(hash: &str) -> Result<[u8; 32], RestoreError> {
     let mut digest = [0; 32];
     for (number, byte) in digest.iter_mut().enumerate() {
         let digits = hash.get(number * 2..number * 2 + 2);
@@ -184,7 +204,7 @@ fn digest(hash: &str) -> Result<[u8; 32], String> {
 async fn in_parent(
     path: &Path,
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
-) -> Result<(), String> {
+) -> Result<(), RestoreError> {
     blocking(path, nofollow::open_folder, work).await
 }
 
@@ -192,7 +212,7 @@ async fn in_parent(
 async fn in_created_parent(
     path: &Path,
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
-) -> Result<(), String> {
+) -> Result<(), RestoreError> {
     blocking(path, nofollow::create_folder, work).await
 }
 
@@ -202,7 +222,7 @@ async fn blocking(
     path: &Path,
     hold: fn(&Path) -> PinnedParent,
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
-) -> Result<(), String> {
+) -> Result<(), RestoreError> {
     let path = path.to_path_buf();
     let done = tokio::task::spawn_blocking(move || {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else {
@@ -212,11 +232,8 @@ async fn blocking(
         work(&folder.join(name))
     });
     match done.await {
-        Ok(done) => done.map_err(|it| match it.kind() {
-            io::ErrorKind::AlreadyExists => "something else is there now".to_owned(),
-            _ => io_fault(&it),
-        }),
-        Err(error) => Err(error.to_string()),
+        Ok(done) => Ok(done?),
+        Err(error) => Err(RestoreError(error.to_string())),
     }
 }
 

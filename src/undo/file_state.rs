@@ -8,7 +8,7 @@ use ring::digest::{Context, SHA256};
 
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::hex;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::nofollow;
 
 /// The state at a path. Links in its parent folders are not followed.
@@ -22,7 +22,7 @@ pub(crate) fn file_state(path: &Path) -> FileState {
         // A path through a link is a different file.
         _ if nofollow::is_link_error(&error) => FileState::Absent,
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => FileState::Absent,
-        _ => FileState::Unknown { why: io_fault(&error) },
+        _ => FileState::Unknown { why: io_error_text(&error) },
     })
 }
 

@@ -127,6 +127,7 @@ fn without_layers_programs_are_led_to_a_cache_of_the_project() {
         .file("script", script)
         .variable("TURNWRIGHT_MODE", "auto")
         .variable("TURNWRIGHT_HOME", home.path().to_str().unwrap())
+        .permission("allow_once")
         .model(replies)
         .start();
     assert_eq!(agent.turn("go"), "end_turn");

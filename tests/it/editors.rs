@@ -131,7 +131,7 @@ fn on_a_terminal_it_is_asked_and_only_a_yes_writes() {
         terminal.wait_for("Write this? [y/N] ");
         assert!(!file.exists());
         terminal.type_in(&format!("{answer}\n"));
-        assert_eq!(terminal.end("").0.success(), is_written, "{answer}");
+        assert_eq!(terminal.wait_for_end("").0.success(), is_written, "{answer}");
         assert_eq!(file.exists(), is_written, "{answer}");
     }
 }

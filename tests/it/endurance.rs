@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use turnwright_testing::basic_variables;
+use turnwright_testing::process_report::peak_memory;
 use turnwright_testing::process_waits::{self, Input};
 use turnwright_testing::scripted_model::{Scenario, Server};
 
@@ -38,6 +40,7 @@ impl ManualClient {
         let model = Server::start(scenario, 0).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .env_clear()
+            .envs(basic_variables())
             .env("TURNWRIGHT_HOME", folder.path())
             .env("OPENAI_BASE_URL", model.base_url())
             .env("TURNWRIGHT_MODEL", "scripted")
@@ -100,15 +103,16 @@ impl ManualClient {
 
     /// The peak memory of the agent, in bytes.
     fn peak(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+        peak_memory(self.child.id())
     }
 
     /// Waits until the agent uses no processor time, which means that it waits for its reader. An agent
-    /// without bounds would have taken in all data by then.
+    /// without bounds would have taken in all data by then. Only Linux tells; elsewhere this is a pause.
     fn wait_until_idle(&self) {
         let ticks = || {
+            if cfg!(not(target_os = "linux")) {
+                return Vec::new();
+            }
             let path = format!("/proc/{}/stat", self.child.id());
             let stat = std::fs::read_to_string(path).unwrap();
             let fields = stat.rsplit_once(") ").unwrap().1.to_owned();
@@ -276,6 +280,7 @@ fn thousands_of_small_requests_are_answered_once_each_and_in_order() {
     client.stdin = Some(writer.join().unwrap());
 }
 
+#[cfg(unix)]
 #[test]
 fn an_unread_command_output_does_not_fill_the_memory() {
     let yes = json!({ "name": "exec", "arguments": { "command": "yes | head -c 300000000" } });

@@ -102,7 +102,7 @@ fn first_run(server: &RawServer) -> (TestAgent, PseudoTerminal) {
 /// Ends the login with the choice of a model, and takes a turn with it.
 fn choose_and_ask(mut agent: TestAgent, mut terminal: PseudoTerminal, choice: &str, model: &str) {
     terminal.answer("Model (number or name; empty for ", choice);
-    let (status, shown) = terminal.end(&format!("turnwright now starts with {model}."));
+    let (status, shown) = terminal.wait_for_end(&format!("turnwright now starts with {model}."));
     assert!(status.success() && !shown.contains(KEY), "{shown}");
     agent.session = agent.new_session();
     assert_eq!(agent.turn("Read note.txt: what is the word of the day?"), "end_turn");

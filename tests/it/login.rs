@@ -97,7 +97,7 @@ fn a_refused_key_is_asked_for_again_and_a_model_is_chosen_from_the_list() {
     terminal.answer("Model (number or name; empty for alpha): ", "9");
     terminal.wait_for("Enter a number from 1 to 2, or a name.");
     terminal.answer("empty for alpha): ", "2");
-    let (status, shown) = terminal.end("turnwright now starts with beta.");
+    let (status, shown) = terminal.wait_for_end("turnwright now starts with beta.");
     assert!(status.success() && !shown.contains("sk-"), "{status} {shown}");
     let expected = json!([{ "base_url": base_url, "key": "sk-right", "model": "beta" }]);
     assert_eq!(stored(home.path()), expected);
@@ -107,7 +107,7 @@ fn a_refused_key_is_asked_for_again_and_a_model_is_chosen_from_the_list() {
         PseudoTerminal::start(command(home.path(), &["login", "--base-url", &base_url]));
     terminal.answer("login.json): ", "");
     terminal.answer("empty for beta): ", "of-my-own");
-    assert!(terminal.end("turnwright now starts with of-my-own.").0.success());
+    assert!(terminal.wait_for_end("turnwright now starts with of-my-own.").0.success());
     assert_eq!(stored(home.path())[0]["key"], "sk-right");
 }
 
@@ -120,7 +120,8 @@ fn after_three_refused_keys_nothing_is_stored() {
     for key in ["sk-1", "sk-2", "sk-3"] {
         terminal.answer("API key for ", key);
     }
-    let (status, shown) = terminal.end("Nothing was stored: there was no valid key in 3 attempts");
+    let (status, shown) =
+        terminal.wait_for_end("Nothing was stored: there was no valid key in 3 attempts");
     assert_eq!(status.code(), Some(1), "{shown}");
     assert_eq!(server.requests().len(), 3);
     assert!(!file(home.path()).exists());
@@ -137,13 +138,13 @@ fn a_key_that_cannot_be_tried_is_stored_only_after_a_yes() {
         terminal.answer("API key for ", "");
         terminal.wait_for(why);
         terminal.answer("Store it nevertheless? [y/N] ", "");
-        let (status, shown) = terminal.end("Nothing was stored");
+        let (status, shown) = terminal.wait_for_end("Nothing was stored");
         assert!(!status.success() && !file(home.path()).exists(), "{shown}");
 
         let mut terminal = PseudoTerminal::start(command(home.path(), &arguments));
         terminal.answer("API key for ", "");
         terminal.answer("Store it nevertheless? [y/N] ", "yes");
-        assert!(terminal.end("turnwright now starts with m.").0.success());
+        assert!(terminal.wait_for_end("turnwright now starts with m.").0.success());
         assert_eq!(stored(home.path()), json!([{ "base_url": base_url, "model": "m" }]));
         std::fs::remove_file(file(home.path())).unwrap();
     }
@@ -159,7 +160,7 @@ fn an_interrupt_while_the_key_is_typed_restores_the_echo() {
     assert!(!terminal.echoes());
     terminal.type_in("sk-half");
     terminal.type_in(INTERRUPT);
-    let (status, shown) = terminal.end("Nothing was stored: it was interrupted");
+    let (status, shown) = terminal.wait_for_end("Nothing was stored: it was interrupted");
     assert!(!status.success() && !shown.contains("sk-half"), "{shown}");
     assert!(!file(home.path()).exists());
 }
@@ -173,7 +174,7 @@ fn a_signal_while_the_key_is_typed_restores_the_echo() {
     terminal.wait_for("API key for deepseek (hidden): ");
     assert!(!terminal.echoes());
     terminal.terminate();
-    let (status, _) = terminal.end("Nothing was stored: it was ended by a signal");
+    let (status, _) = terminal.wait_for_end("Nothing was stored: it was ended by a signal");
     assert!(!status.success());
 }
 
@@ -194,7 +195,7 @@ fn a_base_url_without_its_version_is_stored_with_it() {
     terminal.answer("API key for ", "");
     terminal.wait_for(&format!("The server answers at {}, so that is used.", server.base_url()));
     terminal.answer("empty for qwen3): ", "");
-    assert!(terminal.end("turnwright now starts with qwen3.").0.success());
+    assert!(terminal.wait_for_end("turnwright now starts with qwen3.").0.success());
     let expected = json!([{ "base_url": server.base_url(), "model": "qwen3" }]);
     assert_eq!(stored(home.path()), expected);
 }
@@ -213,7 +214,7 @@ fn a_proxy_that_does_not_answer_is_named() {
     let address = proxy.trim_start_matches("http://");
     terminal.wait_for(&format!("Nothing answers at the proxy {address}. Check the proxy"));
     terminal.answer("Store it nevertheless? [y/N] ", "");
-    let (_, shown) = terminal.end("Nothing was stored");
+    let (_, shown) = terminal.wait_for_end("Nothing was stored");
     assert!(!shown.contains("secret"), "{shown}");
 }
 
@@ -246,7 +247,7 @@ fn a_provider_is_chosen_from_the_list_by_number_or_name() {
     terminal.answer("Base URL, such as https://example.com/v1: ", &server.base_url());
     terminal.answer("API key for ", "sk-right");
     terminal.answer("empty for alpha): ", "");
-    let (status, shown) = terminal.end("turnwright now starts with alpha.");
+    let (status, shown) = terminal.wait_for_end("turnwright now starts with alpha.");
     assert!(status.success() && !shown.contains("sk-"), "{shown}");
 }
 
@@ -260,7 +261,9 @@ fn a_key_in_the_environment_is_not_stored_with_the_model() {
     terminal.answer("(hidden; empty for the one in DEEPSEEK_API_KEY): ", "");
     terminal.answer("Store it nevertheless? [y/N] ", "y");
     terminal.answer("Model (name): ", "deepseek-chat");
-    assert!(terminal.end("turnwright now starts with deepseek/deepseek-chat.").0.success());
+    assert!(
+        terminal.wait_for_end("turnwright now starts with deepseek/deepseek-chat.").0.success()
+    );
     let expected = json!([{ "provider": "deepseek", "model": "deepseek-chat" }]);
     assert_eq!(stored(home.path()), expected);
 }
@@ -312,7 +315,7 @@ fn several_logins_are_kept_shown_and_removed_one_by_one() {
     terminal.wait_for("1  groq\r\n   2  deepseek\r\n   3  all\r\n");
     terminal.answer("Log out of (number or name): ", "deep");
     let (status, shown) =
-        terminal.end("Removed the login of deepseek.\r\nThere is still a key for groq");
+        terminal.wait_for_end("Removed the login of deepseek.\r\nThere is still a key for groq");
     assert!(status.success(), "{shown}");
     let (done, said) = logout(&[]);
     assert!(done && said == "Removed the login of groq.\n", "{said}");
@@ -363,7 +366,7 @@ fn a_key_that_the_server_does_not_look_at_is_not_called_good() {
     terminal.answer("API key for ", "sk-any");
     terminal.wait_for("lists its models without a key, too, so the key itself was not tried.");
     terminal.answer("empty for qwen3): ", "");
-    assert!(terminal.end("turnwright now starts with qwen3.").0.success());
+    assert!(terminal.wait_for_end("turnwright now starts with qwen3.").0.success());
 }
 
 fn model_server_without_keys() -> RawServer {

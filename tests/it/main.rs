@@ -32,7 +32,6 @@ mod doctor;
 mod doctor_acp;
 mod doctor_report;
 mod editors;
-#[cfg(target_os = "linux")]
 mod endurance;
 mod error_texts;
 mod errors;
@@ -66,7 +65,6 @@ mod mcp_hostile;
 mod mcp_http;
 mod mcp_late;
 mod mcp_life;
-#[cfg(unix)]
 mod mcp_oauth;
 mod mcp_permission;
 mod mcp_project;
@@ -87,16 +85,15 @@ mod protected;
 mod read_file;
 mod readme;
 mod registry;
-#[cfg(unix)]
 mod replay;
 mod rules;
-#[cfg(unix)]
 mod run;
+#[cfg(unix)]
+mod run_terminal;
 #[cfg(target_os = "linux")]
 mod sandbox;
 #[cfg(target_os = "linux")]
 mod sandboxed;
-#[cfg(unix)]
 mod serve;
 mod session;
 mod sessions;
@@ -121,10 +118,10 @@ mod tools;
 mod transport;
 #[cfg(target_os = "linux")]
 mod traps;
-#[cfg(target_os = "linux")]
 mod trouble_bytes;
 mod trust;
 mod turn;
 mod undo;
 mod v2;
 mod web_app;
+mod workflows;

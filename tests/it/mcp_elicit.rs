@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 /// A server whose tool asks the user for a name. `mode` adds fields to the request.
-fn asking(mode: &Value) -> Value {
+pub fn asking(mode: &Value) -> Value {
     let mut params = json!({ "message": "Who are\u{1b}[2J you?", "requestedSchema": {
         "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] } });
     for (key, value) in mode.as_object().unwrap() {

@@ -4,7 +4,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -248,7 +247,11 @@ fn a_login_is_stored_privately_used_renewed_and_deleted() {
     log_in(home.path(), &stub, &auth);
     let files = logins(home.path());
     assert_eq!(files.len(), 1);
-    assert_eq!(fs::metadata(&files[0]).unwrap().permissions().mode() & 0o777, 0o600);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(&files[0]).unwrap().permissions().mode() & 0o777, 0o600);
+    }
 
     let mut agent = calling(&stub, home.path()).start();
     assert_eq!(agent.turn("go"), "end_turn");

@@ -455,3 +455,17 @@ fn keys_and_control_characters_are_removed_from_results() {
     assert!(text.contains("[key]") && !text.contains('\u{1b}'), "{text}");
     server.close();
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_repository_that_a_command_makes_is_checked_without_a_session() {
+    if !turnwright_sandbox::namespace_support().mounts {
+        return eprintln!("SKIPPED: without mount namespaces the command is asked about");
+    }
+    let script = "git init -q sub && git -C sub config core.fsmonitor ./x";
+    let mut server = Server::initialized(&["--mode", "auto"], &json!({}), &[("script", script)]);
+    let (text, failed) = server.result("exec", &json!({ "command": "sh script" }));
+    assert!(failed && text.contains("sub/.git/config"), "{text}");
+    assert!(!server.path("sub/.git/config").exists());
+    server.close();
+}

@@ -75,3 +75,64 @@ fn what_a_command_in_the_background_makes_is_taken_away_while_it_runs_and_when_i
         told.contains(".vscode/tasks.json") && told.contains("sub/.git/config")
     });
 }
+
+#[test]
+fn protected_files_that_a_command_writes_in_subfolders_are_taken_away_or_restored() {
+    let script =
+        "mkdir -p sub/.vscode sub/.cargo sub/.idea packages/x; echo x > sub/.vscode/tasks.json
+        echo x > sub/.cargo/config.toml; echo x > packages/x/.envrc; echo x > sub/lefthook.yml
+        echo x > sub/.idea/workspace.xml; ln -s ../src src/.vscode; echo evil > old/.envrc
+        mv packages/y packages/z; echo fine > src/fine";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", script)
+        .file("old/.envrc", "mine")
+        .file("packages/y/.envrc", "of y")
+        .file("src/main", "")
+        .file(".gitignore", ".idea/\n")
+        .model(json!([calls("exec", &json!({ "command": "sh script" })), says("Ok.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let result = agent.model_request(1)["messages"].to_string();
+    for path in [
+        "sub/.vscode/tasks.json",
+        "sub/.cargo/config.toml",
+        "packages/x/.envrc",
+        "sub/lefthook.yml",
+        "sub/.idea/workspace.xml",
+        "src/.vscode",
+    ] {
+        assert!(result.contains(path), "{path}: {result}");
+        assert!(std::fs::symlink_metadata(agent.path(path)).is_err(), "{path}");
+    }
+    assert!(result.contains("old/.envrc"), "{result}");
+    assert_eq!(agent.read("old/.envrc"), "mine");
+    // A folder may be moved with what is in it.
+    assert_eq!(agent.read("packages/z/.envrc"), "of y");
+    assert_eq!(agent.read("src/fine"), "fine\n");
+}
+
+#[test]
+fn repositories_deep_in_ignored_folders_are_found_beside_the_calls() {
+    let script = "mkdir -p node_modules/a/b && cd node_modules/a/b && git init -q . && \
+        git config core.fsmonitor ./x";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", script)
+        .file(".gitignore", "node_modules/\n")
+        .file("node_modules/own/lib/.git/HEAD", "ref: refs/heads/main\n")
+        .file("node_modules/own/lib/.git/config", "[core]\n\tfsmonitor = ./mine\n")
+        .model(json!([calls("exec", &json!({ "command": "sh script" })), says("Ok.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let trap = agent.path("node_modules/a/b/.git/config");
+    eventually("the trap is gone", || !trap.exists());
+    eventually("the model is told", || {
+        agent.model().push(says("Ok.")).unwrap();
+        assert_eq!(agent.turn("and?"), "end_turn");
+        let last = agent.model().requests().len() - 1;
+        let told = agent.model_request(last)["messages"].to_string();
+        told.contains("node_modules/a/b/.git/config")
+    });
+    assert!(agent.path("node_modules/own/lib/.git/config").exists());
+}

@@ -5,12 +5,22 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
-use turnwright_testing::process_waits;
+use turnwright_testing::scripted_model::{Scenario, Server};
+use turnwright_testing::{basic_variables, process_waits};
 
 use crate::agent::{TestAgent, calls, says};
+use crate::mcp_elicit::asking;
 
 /// The output on stdout, that on stderr, and the exit status.
 fn replay(path: &Path, arguments: &[&str]) -> (String, String, i32) {
+    replay_with(path, arguments, &[])
+}
+
+fn replay_with(
+    path: &Path,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> (String, String, i32) {
     let home = tempfile::tempdir().unwrap();
     let output = process_waits::output(
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
@@ -18,8 +28,9 @@ fn replay(path: &Path, arguments: &[&str]) -> (String, String, i32) {
             .arg(path)
             .args(arguments)
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("TURNWRIGHT_HOME", home.path()),
+            .envs(basic_variables())
+            .env("TURNWRIGHT_HOME", home.path())
+            .envs(variables.iter().copied()),
     )
     .unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -67,4 +78,49 @@ fn commands_are_played_back_and_do_not_run_again() {
     assert_eq!(status, 2);
     let expected = "turnwright replay: /missing cannot be played back. It cannot be read: ";
     assert!(errors.starts_with(expected), "{errors}");
+}
+
+#[test]
+fn another_model_is_told_the_instructions_of_the_recorded_project() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("instructions.ndjson");
+    let mut agent = TestAgent::builder()
+        .model(json!([says("Hello.")]))
+        .file("AGENTS.md", "Answer in Latin, canary.\n")
+        .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+        .start();
+    assert_eq!(agent.turn("greet me"), "end_turn");
+    agent.close();
+    let scenario = Scenario::from_value(json!({ "replies": [says("Salve.")] })).unwrap();
+    let other = Server::start(scenario, 0).unwrap();
+    let url = other.base_url();
+    let (report, errors, status) = replay_with(
+        &path,
+        &["--model", "other"],
+        &[("OPENAI_BASE_URL", &url), ("OPENAI_API_KEY", "sk-test-1234")],
+    );
+    assert_eq!((status, errors.as_str()), (0, ""), "{report}");
+    assert!(report.contains("Salve."), "{report}");
+    let asked = other.request(0).body["messages"].to_string();
+    assert_eq!(asked.matches("Answer in Latin, canary.").count(), 1, "{asked}");
+}
+
+#[test]
+fn a_form_of_a_server_is_not_shown_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("form.ndjson");
+    let mut agent = TestAgent::builder()
+        .model(json!([calls("mcp__forms__ask", &json!({})), says("Hello, Ada.")]))
+        .permission("allow_once")
+        .server("forms", &asking(&json!({})))
+        .capabilities(json!({ "elicitation": { "form": {} } }))
+        .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+        .start();
+    let turn = agent.prompt("go");
+    let question = agent.wait_for_request("elicitation/create");
+    agent.respond(&question, &json!({ "action": "accept", "content": { "name": "Ada" } }));
+    assert_eq!(agent.stop_reason(&turn), "end_turn");
+    agent.close();
+    let (report, errors, status) = replay(&path, &[]);
+    assert_eq!((status, errors.as_str()), (0, ""), "{report}");
 }

@@ -529,3 +529,35 @@ fn when_memory_runs_out_commands_end_before_the_agent() {
     let (_, result) = unasked(auto(), "$(echo cat) /proc/self/oom_score_adj");
     assert!(result.lines().any(|it| it == "1000"), "{result}");
 }
+
+#[test]
+fn a_command_that_holds_too_much_memory_is_stopped() {
+    if !has_sandbox("memory") {
+        return;
+    }
+    let command = "python3 -c \"import time; x = bytearray(600 << 20); time.sleep(600)\"";
+    let builder = auto().own_file("config/config.toml", "[sandbox]\nmemory_mb = 300");
+    let replies = json!([calls("exec", &exec(command)), says("Done.")]);
+    let mut agent = builder.model(replies).start();
+    let result = cards::turn(&mut agent);
+    assert!(result.contains("MiB of memory") && result.contains("memory_mb"), "{result}");
+}
+
+#[test]
+fn passwords_in_urls_are_not_in_the_output_of_commands() {
+    let config = "[remote \"origin\"]\n\turl = https://me:glpat-Ab3dEf6hIj@host/x.git\n\
+                  [http]\n\textraheader = AUTHORIZATION: basic eDp5Z2hwXzEyMzQ=\n";
+    let command = "git config --list; git remote -v; git remote get-url origin; cat .git/config";
+    let mut agent = auto()
+        .file(".git/config", config)
+        .file(".git/HEAD", "ref: refs/heads/main\n")
+        .file(".git/objects/x", "")
+        .file(".git/refs/x", "")
+        .model(json!([calls("exec", &exec(command)), says("Done.")]))
+        .start();
+    let result = cards::turn(&mut agent);
+    assert_eq!(result.matches("https://me:[key]@host/x.git").count(), 5, "{result}");
+    assert_eq!(result.matches("AUTHORIZATION: basic [key]").count(), 2, "{result}");
+    let all = format!("{:?}", agent.log);
+    assert!(!all.contains("glpat-Ab3") && !all.contains("eDp5Z2hw"), "{all}");
+}

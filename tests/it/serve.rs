@@ -3,19 +3,18 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use turnwright_testing::{Program, process_waits};
+use turnwright_testing::{Program, basic_variables, process_waits};
 
 use crate::agent::{TestAgent, TestAgentBuilder, Turnwright};
 
 const TOKEN: &str = "token-of-these-tests";
 const VARIABLE: &str = "TURNWRIGHT_SERVE_TOKEN";
 
-/// An agent that is served on a socket. Dropping it ends the agent with SIGTERM.
+/// An agent that is served on a socket. Dropping it ends the agent.
 struct Served {
     agent: Child,
     stderr: BufReader<ChildStderr>,
@@ -48,7 +47,7 @@ fn command(home: &Path, arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .envs(basic_variables())
         .env("TURNWRIGHT_HOME", home)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
@@ -61,18 +60,24 @@ impl Served {
         TestAgent::offline().argument("connect").argument(&self.url).variable(VARIABLE, token)
     }
 
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(i32::try_from(self.agent.id()).unwrap()).unwrap();
-        kill_process(pid, signal).unwrap();
+    /// Ends the agent with SIGTERM, or kills it where there are no signals.
+    fn end(&mut self) -> ExitStatus {
+        #[cfg(unix)]
+        {
+            use rustix::process::{Pid, Signal, kill_process};
+            kill_process(Pid::from_child(&self.agent), Signal::TERM).unwrap();
+        }
+        #[cfg(windows)]
+        self.agent.kill().unwrap();
+        process_waits::wait(&mut self.agent)
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.signal(Signal::TERM);
-        let status = process_waits::wait(&mut self.agent);
+        let status = self.end();
         if !std::thread::panicking() {
-            assert!(status.success(), "the agent ended with {status}");
+            assert_eq!(status.success(), cfg!(unix), "the agent ended with {status}");
         }
     }
 }
@@ -182,12 +187,14 @@ fn r_rem_10_other_machines_are_served_with_a_certificate() {
 
 #[test]
 fn r_rem_10_an_agent_that_ends_is_a_lost_connection_for_the_editor() {
-    for signal in [Signal::TERM, Signal::KILL] {
+    for is_killed in [false, true] {
         let mut served = serve(&[], Some(TOKEN));
         let mut editor = served.editor(TOKEN).noisy().start();
-        served.signal(signal);
-        let ended = process_waits::wait(&mut served.agent);
-        assert_eq!(ended.success(), signal == Signal::TERM);
+        if is_killed {
+            process_waits::kill(&mut served.agent);
+        } else {
+            served.end();
+        }
         let (status, stderr) = editor.close();
         assert_eq!(status.code(), Some(1));
         assert_eq!(stderr, "turnwright connect: the connection to 127.0.0.1 was lost\n");

@@ -1,5 +1,5 @@
 //! Tests of the architecture: which module may import which, which code may use which functions, and how
-//! long a file may be.
+//! long a file and a function may be.
 //!
 //! The checks read source text. Comments and the contents of strings are blanked first, so that a comment
 //! about a rule does not violate it. Each failure lists `file:line: what`.
@@ -66,6 +66,8 @@ const CRATES: &[(&str, &[&str])] = &[
 const MAX_CODE_LINES: usize = 500;
 /// The maximum number of lines of a file.
 const MAX_LINES: usize = 800;
+/// The maximum number of lines of a function that is not a test.
+const MAX_FUNCTION_LINES: usize = 60;
 
 #[test]
 fn modules_depend_only_downwards() {
@@ -215,6 +217,23 @@ fn no_file_is_longer_than_500_lines() {
         }
     }
     check("files to split", &wrong);
+}
+
+#[test]
+fn no_function_is_longer_than_60_lines() {
+    let mut wrong = Vec::new();
+    for file in all_sources() {
+        if file.is_test() || file.name.ends_with("_tests.rs") {
+            continue;
+        }
+        for (start, count) in file.functions() {
+            if count > MAX_FUNCTION_LINES {
+                let what = format!("{count} lines, at most {MAX_FUNCTION_LINES}");
+                wrong.push(file.at(start, &what));
+            }
+        }
+    }
+    check("functions to split", &wrong);
 }
 
 #[test]
@@ -388,6 +407,9 @@ fn after() {}
     assert_eq!(without_tests.len(), 10);
     assert!(without_tests[7].trim().is_empty() && without_tests[8].trim().is_empty());
     assert_eq!(without_tests[9], "fn after() {}");
+    let functions = "fn a(\n    b: fn() -> u8,\n) {\n    fn c() {}\n}\ntrait T {\n    fn d(\n    );\n    fn e() {\n        f();\n    }\n}\n";
+    let functions = Source::new("src/x.rs".to_owned(), functions.into()).functions();
+    assert_eq!(functions, [(0, 5), (3, 1), (8, 3)]);
     let outer = Source::new("src/mcp/tool/wire.rs".to_owned(), "use super::super::Delta;".into());
     assert!(forbidden_imports(&outer, "mcp").is_empty());
 }
@@ -468,6 +490,33 @@ impl Source {
         for (number, line) in self.code.iter().enumerate() {
             for what in banned.iter().filter(|what| words(line, what).next().is_some()) {
                 found.push(self.at(number, what));
+            }
+        }
+        found
+    }
+
+    /// The functions that have a body, without tests: the number of the first line and the count of
+    /// lines. A body ends, as in all formatted code, with a brace that is indented like the beginning.
+    fn functions(&self) -> Vec<(usize, usize)> {
+        let code = self.code_without_tests();
+        let mut found = Vec::new();
+        for (start, line) in code.iter().enumerate() {
+            let is_name =
+                |rest: &str| rest.strip_prefix(" ").is_some_and(|it| it.starts_with(in_name));
+            let is_function = words(line, "fn").any(|at| is_name(&line[at + 2..]));
+            let ends_head = |line: &&String| line.trim_end().ends_with(['{', '}', ';']);
+            let Some(head_end) = code[start..].iter().find(ends_head).filter(|_| is_function)
+            else {
+                continue;
+            };
+            let end = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
+            match head_end.trim_end().chars().last() {
+                Some('{') => {
+                    let count = code[start..].iter().position(|line| line.trim_end() == end);
+                    found.push((start, count.map_or(code.len() - start, |count| count + 1)));
+                }
+                Some('}') => found.push((start, 1)),
+                _ => {}
             }
         }
         found

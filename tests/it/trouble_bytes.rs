@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use turnwright_testing::cancellation::NEXT;
 use turnwright_testing::model_failures::failure;
+use turnwright_testing::process_report::peak_memory;
 use turnwright_testing::raw_server::{RawServer, text_stream, write_head, write_stream};
 
 use crate::agent::TestAgent;
@@ -14,13 +15,6 @@ const WORDS: &str = "Grüße, 世界 🦀 – Ende.";
 
 fn start(server: &RawServer) -> TestAgent {
     TestAgent::builder().variable("OPENAI_BASE_URL", &server.base_url()).start()
-}
-
-/// The peak memory of a process, in bytes.
-fn peak_memory(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|it| it.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
 /// Checks that the turn fails and little memory is used if the server writes `start_of_body` and then

@@ -1,8 +1,9 @@
-//! Version 2 of the protocol where it takes a process: commands and their terminals (R-TWO-11).
+//! Version 2 of the protocol where it takes a process: commands and their terminals (R-TWO-11), and cancelled calls after a kill (R-TWO-18).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
+use turnwright_testing::session_requests::result;
 
 use crate::agent::{TestAgent, calls, says};
 
@@ -53,4 +54,32 @@ fn v2_terminals_show_no_key() {
     let bytes = chunks.iter().flat_map(|it| BASE64.decode(it["data"].as_str().unwrap()).unwrap());
     let text = String::from_utf8(bytes.collect()).unwrap();
     assert!(!text.is_empty() && !text.contains("0123456789"), "{text}");
+}
+
+#[test]
+fn v2_cancel_call_is_in_the_history_once_after_a_kill() {
+    let run = calls("exec", &json!({ "command": "sleep 608.7" }));
+    let hangs = json!([{ "text": "Hm" }, { "hang": true }]);
+    let mut agent = TestAgent::builder()
+        .v2()
+        .model(json!([run, hangs, says("Now?")]))
+        .permission("allow_once")
+        .start();
+    agent.prompt("go");
+    let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
+    let params = json!({ "sessionId": agent.session, "toolCallId": call });
+    result(agent.call("tool_call/cancel", &params));
+    agent.wait_for_status("cancelled");
+    agent.kill();
+    agent.restart();
+    let params = json!({
+        "sessionId": agent.session, "cwd": agent.workspace(), "replayFrom": { "type": "start" },
+    });
+    result(agent.call("session/resume", &params));
+    let updates = of_kind(&agent, "tool_call_update");
+    let states: Vec<_> = updates.iter().map(|it| (&it["toolCallId"], &it["status"])).collect();
+    assert_eq!(states, [(&call, &json!("pending")), (&call, &json!("cancelled"))]);
+    assert_eq!(agent.turn("and now?"), "end_turn");
+    let body = agent.model().requests().last().unwrap().body.to_string();
+    assert_eq!(body.matches("has cancelled this call").count(), 1, "{body}");
 }

@@ -15,7 +15,7 @@ type BufferEditor = unsaved_buffers::BufferEditor<AgentTransport>;
 fn an_unsaved_buffer_is_read_and_written_once_without_touching_the_disk() {
     let mut editor = BufferEditor::new(SaveBehavior::Keeps).file(b"disk\n").unsaved("unsaved\n");
     assert!(editor.read().ends_with("1| unsaved\n"));
-    assert_eq!(editor.asked.len(), 1);
+    assert_eq!(editor.file_requests.len(), 1);
     let result = editor.write("new\n");
     assert_eq!(result, "Replaced f: 1 lines, 4 bytes.");
     assert_eq!(editor.writes(), ["new\n"]);
@@ -34,13 +34,13 @@ fn an_unsaved_buffer_is_edited_once_without_touching_the_disk() {
     assert!(result.starts_with("Applied 1 edit to f (+1 −1). Match: exact."), "{result}");
     assert_eq!(editor.writes(), ["one\nedited\nthree\n"]);
     assert_eq!(
-        editor.asked.last().unwrap().0,
+        editor.file_requests.last().unwrap().0,
         "fs/read_text_file",
         "the agent must read the text back"
     );
     // The text on the disk is not part of the buffer.
     assert!(editor.edit("disk", "x").contains("old_text not found in f."));
-    assert!(editor.writes().is_empty(), "{:?}", editor.asked);
+    assert!(editor.writes().is_empty(), "{:?}", editor.file_requests);
     assert!(editor.read().ends_with("    2| edited\n    3| three\n"));
     assert_eq!(editor.bytes(), b"disk\n");
     let after = fs::metadata(editor.agent.path("f")).unwrap().modified().unwrap();
@@ -77,7 +77,7 @@ fn an_edit_loses_no_byte_and_no_unsaved_change() {
             let result = editor.edit("old", "new");
             assert!(result.starts_with("Applied 1 edit to f"), "{result}");
             assert_eq!(editor.bytes(), after, "{result}");
-            assert!(editor.writes().is_empty(), "{:?}", editor.asked);
+            assert!(editor.writes().is_empty(), "{:?}", editor.file_requests);
         }
         let mut editor =
             BufferEditor::new(SaveBehavior::Keeps).file(before).unsaved("one\nold\nunsaved\n");
@@ -89,7 +89,7 @@ fn an_edit_loses_no_byte_and_no_unsaved_change() {
 
 #[test]
 fn a_file_that_the_editor_has_not_opened_is_read_and_written_on_the_disk() {
-    let mut editor = BufferEditor::new(SaveBehavior::Unaware).file(b"one\r\ntwo\n");
+    let mut editor = BufferEditor::new(SaveBehavior::FileNotOpen).file(b"one\r\ntwo\n");
     assert!(editor.read().ends_with("    1| one\n    2| two\n"));
     assert!(editor.edit("two", "2").starts_with("Applied 1 edit to f"));
     assert_eq!(editor.bytes(), b"one\r\n2\n");
@@ -141,7 +141,7 @@ fn a_text_that_an_editor_cannot_hold_is_written_to_the_disk() {
         let result = editor.write(content);
         assert!(result.starts_with("Replaced f"), "{result}");
         assert_eq!(editor.bytes(), after, "{content:?}");
-        assert!(editor.writes().is_empty(), "{:?}", editor.asked);
+        assert!(editor.writes().is_empty(), "{:?}", editor.file_requests);
     }
 }
 

@@ -184,7 +184,7 @@ fn a_server_that_cannot_be_reached_is_reported_once_and_the_session_goes_on() {
                 json!({ "code": -32022, "message": "no", "data": { "supported": ["2031-01-01"] } });
             agent.respond(request, &json!({ "error": error }));
         }),
-        ("the editor got no answer from it: Method not found", |agent, request| {
+        ("the editor answered with an error: Method not found", |agent, request| {
             agent.refuse(request, -32601, "Method not found");
         }),
         ("the editor no longer has it: gone", |agent, request| {
@@ -295,7 +295,7 @@ fn a_call_fails_cleanly_whatever_the_client_answers_and_the_turn_goes_on() {
             agent.respond(call, &json!({ "error": error }));
         }),
         (
-            "the editor got no answer from it: backend: it crashed. It may have been",
+            "the editor answered with an error: backend: it crashed. It may have been",
             |agent, call| {
                 agent.refuse(call, -33002, "backend: it crashed");
             },

@@ -374,11 +374,58 @@ fn what_a_project_says_about_questions_is_played_back() {
 }
 
 #[test]
-fn in_version_2_a_recording_in_mid_session_is_refused_with_the_way_to_make_one() {
-    let mut agent = model(json!([])).v2().start();
-    command(&mut agent, "/record late.ndjson");
-    assert!(agent.text().contains("TURNWRIGHT_RECORD"), "{}", agent.text());
-    assert!(!agent.path("late.ndjson").exists());
+fn a_session_of_the_store_is_not_recorded_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stored.ndjson");
+    let mut agent = model(json!([says("One."), says("Two."), says("Three.")]))
+        .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+        .start();
+    one_turn(&mut agent);
+    let session = agent.session.clone();
+    agent.restart();
+    agent.load(&session);
+    one_turn(&mut agent);
+    let told = serde_json::to_string(&agent.updates()).unwrap();
+    assert!(told.contains("Nothing of this session is recorded."), "{told}");
+    // The next new session is.
+    agent.session = agent.new_session();
+    one_turn(&mut agent);
+    agent.close();
+    let second = std::fs::read_to_string(folder.path().join("stored-2.ndjson")).unwrap();
+    assert!(second.contains("Three.") && !second.contains("Two."), "{second}");
+    assert_same(&path);
+    assert_same(&folder.path().join("stored-2.ndjson"));
+}
+
+#[test]
+fn instructions_of_the_project_are_played_back_with_what_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("instructions.ndjson");
+    let mut agent =
+        model(json!([calls("read_file", &json!({ "path": "sub/a.txt" })), says("Read.")]))
+            .file("AGENTS.md", "canary of the project\n")
+            .file("sub/AGENTS.md", "canary of the folder\n")
+            .file("sub/a.txt", "hello\n")
+            .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+            .start();
+    one_turn(&mut agent);
+    agent.close();
+    assert_same(&path);
+    let text = std::fs::read_to_string(&path).unwrap();
+    for name in ["project", "folder"] {
+        let event = format!(r#""answer":"{}"#, "");
+        let kept = text
+            .lines()
+            .find(|it| it.contains(&event) && it.contains(&format!("canary of the {name}")));
+        assert!(kept.is_some_and(|it| it.contains(r#""view":"#)), "{text}");
+    }
+    // What the model is told with a result is compared.
+    let told = text.rfind("canary of the folder").unwrap();
+    let changed =
+        format!("{}nothing{}", &text[..told], &text[told + "canary of the folder".len()..]);
+    std::fs::write(&path, changed).unwrap();
+    let (report, is_same) = replay(&path).unwrap();
+    assert!(!is_same && report.contains("what the model is told"), "{report}");
 }
 
 #[test]
@@ -437,7 +484,8 @@ fn a_recording_has_no_key_and_only_its_owner_can_read_it() {
     let canary = "canary-recorded-key-0123456789";
     let (start, end) = canary.split_at(13);
     let replies = json!([
-        [{ "text": format!("The key is {canary}.") }, { "text": format!(" Again: {start}") }, { "text": end }],
+        [{ "text": format!("The key is {canary}.") }, { "text": format!(" Again: {start}") },
+         { "delay_ms": 300 }, { "text": end }],
         calls("read_file", &json!({ "path": "key.txt" })),
         says("Read."),
     ]);
@@ -460,7 +508,7 @@ fn a_recording_has_no_key_and_only_its_owner_can_read_it() {
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains("My key is [key]") && text.contains("The key is [key]"), "{text}");
     assert!(!text.contains("canary"), "{text}");
-    assert!(!text.contains(end), "{text}");
+    assert!(!text.contains(end) && text.contains("[key]."), "{text}");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

@@ -1,9 +1,7 @@
 //! Round trips of edits: whatever the encoding, the line ends and the place of a file, the bytes
 //! around an edit stay the same, or nothing is written.
 
-use std::fs::{self, File};
-#[cfg(unix)]
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::fs::{self, File, Metadata};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -73,6 +71,13 @@ enum Place {
     Named,
 }
 
+/// On Windows, not everybody may create symbolic links.
+const PLACES: &[Place] = if cfg!(unix) {
+    &[Place::Plain, Place::Linked, Place::Named]
+} else {
+    &[Place::Plain, Place::Named]
+};
+
 /// A random file with one edit.
 struct Case {
     name: String,
@@ -91,7 +96,20 @@ struct Case {
     end: Option<&'static str>,
 }
 
-#[cfg(unix)]
+/// What identifies a file, and how many names it has. Windows tells neither.
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        (metadata.ino(), metadata.nlink())
+    }
+    #[cfg(windows)]
+    {
+        assert!(metadata.is_file());
+        (0, 2)
+    }
+}
+
 impl Case {
     fn random(dice: &mut Dice, number: usize) -> Case {
         let form = FORMS[number % FORMS.len()];
@@ -130,7 +148,7 @@ impl Case {
         let (old, new) = (sent(&old, dice), sent(&new, dice));
         Case {
             name: format!("f{number}"),
-            place: dice.pick(&[Place::Plain, Place::Linked, Place::Named]),
+            place: dice.pick(PLACES),
             form,
             mode: dice.pick(&[0o644, 0o600, 0o755, 0o640]),
             head,
@@ -155,13 +173,22 @@ impl Case {
     fn create(&self, agent: &TestAgent) -> u64 {
         let (real, named) = (self.real(agent), agent.path(&self.name));
         fs::write(&real, self.bytes(&self.quoted)).unwrap();
-        fs::set_permissions(&real, fs::Permissions::from_mode(self.mode)).unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(&real, fs::Permissions::from_mode(self.mode)).unwrap();
+        }
         match self.place {
             Place::Plain => fs::rename(&real, &named).unwrap(),
-            Place::Linked => symlink(real.file_name().unwrap(), &named).unwrap(),
+            #[cfg(unix)]
+            Place::Linked => {
+                std::os::unix::fs::symlink(real.file_name().unwrap(), &named).unwrap();
+            }
+            #[cfg(windows)]
+            Place::Linked => unreachable!(),
             Place::Named => fs::hard_link(&real, &named).unwrap(),
         }
-        fs::metadata(named).unwrap().ino()
+        identity(&fs::metadata(named).unwrap()).0
     }
 
     fn call(&self) -> Value {
@@ -192,12 +219,16 @@ impl Case {
             }
         }
         let metadata = fs::metadata(&path).unwrap();
-        assert_eq!(metadata.mode() & 0o7777, self.mode, "{about}");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(metadata.permissions().mode() & 0o7777, self.mode, "{about}");
+        }
         match self.place {
             Place::Plain => {}
             Place::Linked => assert!(fs::symlink_metadata(&path).unwrap().is_symlink(), "{about}"),
             Place::Named => {
-                assert_eq!((metadata.ino(), metadata.nlink()), (inode, 2), "{about}");
+                assert_eq!(identity(&metadata), (inode, 2), "{about}");
                 assert_eq!(fs::read(self.real(agent)).unwrap(), now, "{about}");
             }
         }
@@ -234,7 +265,6 @@ fn edit(agent: &mut TestAgent, path: &str, old: &str, new: &str) -> String {
     cards::turn(agent)
 }
 
-#[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_edited_is_refused_and_unchanged() {
     let mut agent = TestAgent::builder().permission("allow_once").start();
@@ -248,17 +278,17 @@ fn a_file_that_cannot_be_edited_is_refused_and_unchanged() {
     for (name, bytes, _) in files {
         fs::write(agent.path(name), bytes).unwrap();
     }
-    let mode = |mode| fs::Permissions::from_mode(mode);
-    fs::set_permissions(agent.path("read-only"), mode(0o444)).unwrap();
+    let mut read_only = fs::metadata(agent.path("read-only")).unwrap().permissions();
+    read_only.set_readonly(true);
+    fs::set_permissions(agent.path("read-only"), read_only.clone()).unwrap();
     for (name, bytes, reason) in files {
         let result = edit(&mut agent, name, "here", "語");
         assert!(result.contains(reason), "{name}: {result}");
         assert_eq!(fs::read(agent.path(name)).unwrap(), bytes, "{name}");
     }
-    assert_eq!(fs::metadata(agent.path("read-only")).unwrap().mode() & 0o777, 0o444);
+    assert_eq!(fs::metadata(agent.path("read-only")).unwrap().permissions(), read_only);
 }
 
-#[cfg(unix)]
 #[test]
 fn a_file_of_200_megabytes_is_refused_and_unchanged() {
     let mut agent = TestAgent::builder().permission("allow_once").start();
@@ -281,6 +311,6 @@ fn a_file_of_200_megabytes_is_refused_and_unchanged() {
     }
     assert_eq!(cards::questions(&agent), 0);
     let after = fs::metadata(&path).unwrap();
-    assert_eq!((after.len(), after.ino()), (before.len(), before.ino()));
+    assert_eq!((after.len(), identity(&after)), (before.len(), identity(&before)));
     assert_eq!(after.modified().unwrap(), before.modified().unwrap());
 }

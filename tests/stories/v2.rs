@@ -566,3 +566,29 @@ fn v2_can_be_switched_off() {
         assert_eq!(agent.turn("hi"), "end_turn");
     }
 }
+
+#[test]
+fn v2_content_chunks_show_each_line_of_a_file_once_while_the_model_writes_it() {
+    let content: String = (0..400).map(|it| format!("line {it} \"é😀\"\n")).collect();
+    let arguments = json!({ "path": "a.txt", "content": content });
+    let step = json!({ "call": { "name": "write_file", "arguments": arguments, "pieces": 80, "every_ms": 40 } });
+    let mut agent = v2().model(json!([[step], says("Done.")])).permission("allow_once").start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let updates = agent.updates();
+    let first = updates.iter().find_map(|it| it["content"][0]["patch"]["text"].as_str()).unwrap();
+    let chunks = updates_of(&agent, "tool_call_content_chunk");
+    assert!(!chunks.is_empty());
+    let further = chunks.iter().map(|it| it["content"]["patch"]["text"].as_str().unwrap());
+    let mut written = String::new();
+    for patch in std::iter::once(first).chain(further) {
+        let hunk = patch.lines().find(|it| it.starts_with("@@")).unwrap();
+        let next = written.lines().count() + 1;
+        assert!(hunk.contains(&format!("+{next},")), "{hunk} after {next} lines");
+        let added = patch.lines().filter(|it| it.starts_with('+') && !it.starts_with("+++"));
+        written.extend(added.map(|it| format!("{}\n", &it[1..])));
+    }
+    assert!(content.starts_with(&written), "{written}");
+    let last = updates.iter().rfind(|it| it["status"] == "completed").unwrap();
+    let patch = last["content"][0]["patch"]["text"].as_str().unwrap();
+    assert!(patch.contains("@@ -0,0 +1,400 @@"), "the result is shown as a whole");
+}

@@ -1,4 +1,4 @@
-//! Describes why a server could not be reached.
+//! Finds out and describes why a server could not be reached.
 
 use std::error::Error;
 use std::fmt;
@@ -32,7 +32,7 @@ impl ConnectionFault {
             if reason.starts_with("dns error") || reason.starts_with("failed to lookup address") {
                 return ConnectionFault::UnknownHost;
             }
-            let found = error.downcast_ref::<io::Error>().and_then(of_io);
+            let found = error.downcast_ref::<io::Error>().and_then(from_io_error);
             if let Some(fault) = found {
                 return fault;
             }
@@ -49,13 +49,13 @@ impl ConnectionFault {
     }
 }
 
-fn of_io(error: &io::Error) -> Option<ConnectionFault> {
+fn from_io_error(error: &io::Error) -> Option<ConnectionFault> {
     // What an I/O error wraps is not its source, and it may wrap another I/O error.
     if let Some(inner) = error.get_ref() {
         if let Some(error) = inner.downcast_ref::<rustls::Error>() {
             return Some(ConnectionFault::Tls(error.to_string()));
         }
-        if let Some(fault) = inner.downcast_ref::<io::Error>().and_then(of_io) {
+        if let Some(fault) = inner.downcast_ref::<io::Error>().and_then(from_io_error) {
             return Some(fault);
         }
     }

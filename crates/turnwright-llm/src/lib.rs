@@ -285,7 +285,8 @@ pub trait Model: Debug + Send + Sync + 'static {
         false
     }
 
-    /// Prepares what is slow to create, such as the TLS client. May be called repeatedly.
+    /// Prepares what is slow to create, such as the TLS client, and asks a local server how it was
+    /// started. May be called repeatedly.
     fn warm_up(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }

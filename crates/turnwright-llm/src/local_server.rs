@@ -13,6 +13,9 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// The port that Ollama listens on unless it is told otherwise.
 const OLLAMA_PORT: u16 = 11_434;
 
+/// The port that llama.cpp listens on unless it is told otherwise. Others use it, too.
+const LLAMA_CPP_PORT: u16 = 8_080;
+
 /// A server that says how it was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LocalServer {
@@ -43,6 +46,14 @@ impl LocalServer {
     /// The server that usually has this port.
     pub(super) fn from_port(port: Option<u16>) -> Option<LocalServer> {
         (port == Some(OLLAMA_PORT)).then_some(LocalServer::Ollama)
+    }
+
+    /// The server that may have this port. Whether it is this one shows when it is asked.
+    pub(super) fn probably_at(port: Option<u16>) -> Option<LocalServer> {
+        match port {
+            Some(LLAMA_CPP_PORT) => Some(LocalServer::LlamaCpp),
+            port => LocalServer::from_port(port),
+        }
     }
 
     /// What the server says of a model.
@@ -100,6 +111,20 @@ fn configured_window(about: &Value) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_usual_ports_say_which_server_to_ask() {
+        for (port, server) in [
+            (Some(11_434), Some(LocalServer::Ollama)),
+            (Some(8_080), Some(LocalServer::LlamaCpp)),
+            (Some(8_000), None),
+            (None, None),
+        ] {
+            assert_eq!(LocalServer::probably_at(port), server, "{port:?}");
+        }
+        // Many others are found at this one.
+        assert_eq!(LocalServer::from_port(Some(8_080)), None);
+    }
 
     #[test]
     fn the_properties_of_a_server_have_its_window_and_its_slots() {

@@ -50,6 +50,8 @@ pub struct RemoteModel {
     learned_quirks: Arc<LearnedQuirks>,
     prefix_cache: PrefixCache,
     local_server: OnceLock<LocalServer>,
+    /// The local server was asked for its window before the first request.
+    asked_at_start: tokio::sync::OnceCell<()>,
     /// The local server was asked for its window after an answer.
     has_asked_window: AtomicBool,
     /// How many requests the local server works on at the same time; 0 if it has not said so.
@@ -85,6 +87,7 @@ impl RemoteModel {
             learned_quirks,
             prefix_cache: PrefixCache::default(),
             local_server: OnceLock::new(),
+            asked_at_start: tokio::sync::OnceCell::new(),
             has_asked_window: AtomicBool::new(false),
             slots: AtomicU32::new(0),
             rejected_efforts: Mutex::default(),
@@ -223,14 +226,32 @@ impl RemoteModel {
 
     /// Asks a local server for its window, which counts unless the user has set one, and its slots.
     async fn ask_local_server(&self) {
-        let Some(server) = self.local_server() else { return };
+        if let Some(server) = self.local_server() {
+            self.ask_server(server).await;
+        }
+    }
+
+    async fn ask_server(&self, server: LocalServer) {
         let facts = server.facts(&self.endpoint, &self.settings.model).await;
         if let Some(slots) = facts.slots {
             self.slots.store(slots, Ordering::Relaxed);
         }
         if let Some(window) = facts.window.filter(|_| self.settings.window.is_none()) {
             self.learned_quirks.record_window(window);
+            self.local_server.get_or_init(|| server);
         }
+    }
+
+    /// Asks the server that usually has this port, once, before the first request: the window decides
+    /// which tools that has.
+    async fn ask_server_at_start(&self) {
+        let ask = async {
+            let port = self.endpoint.port();
+            if let Some(server) = self.local_server().or_else(|| LocalServer::probably_at(port)) {
+                self.ask_server(server).await;
+            }
+        };
+        self.asked_at_start.get_or_init(|| ask).await;
     }
 
     /// Adds the names of similar models to an error about an unknown one.
@@ -483,7 +504,10 @@ impl Model for RemoteModel {
     }
 
     fn warm_up(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.endpoint.warm_up())
+        Box::pin(async {
+            self.endpoint.warm_up().await;
+            self.ask_server_at_start().await;
+        })
     }
 
     fn open_stream<'a>(

@@ -25,7 +25,7 @@ use super::progress::ProgressRouter;
 use super::spec::{ServerSpec, ServerTransport};
 use turnwright_types::effect::{escape_hidden_line, shorten_title};
 use turnwright_types::redact;
-use turnwright_workspace::exec::Environment;
+use turnwright_workspace::exec::{Environment, ProgramActivity};
 
 /// How long it may take to write what is queued when a connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
@@ -39,6 +39,7 @@ pub(super) struct ConnectRequest<'a> {
     /// Notified when the server's tools or prompts have changed.
     pub(super) changed: Arc<Notify>,
     pub(super) callers: WaitingCalls,
+    pub(super) activity: &'a ProgramActivity,
     /// Set once the server turns out to know only the protocol without a handshake.
     pub(super) is_modern: &'a AtomicBool,
     pub(super) stop: &'a CancellationToken,
@@ -327,7 +328,7 @@ async fn connect(
     else {
         return Err(BeginError::Other("it is not a local program".to_owned().into()));
     };
-    let started = ServerProcess::start(program_request).await;
+    let started = ServerProcess::start(program_request, request.activity).await;
     let (mut process, output, input) = started.map_err(|why| {
         BeginError::Other(ConnectFailure { why, is_final: true, needs_login: false })
     })?;

@@ -101,6 +101,9 @@ pub(crate) fn declined() -> Value {
     json!({ "action": "decline" })
 }
 
+/// How the forms of servers begin, so that nobody takes them for the agent's own.
+pub const SERVER_ASKS: &str = "The MCP server ";
+
 /// Asks the user of one call.
 pub(crate) async fn ask_user_of(server: &str, call: &WaitingCall, mut params: Value) -> Value {
     // Requests to open a page are declined: the user must not be sent to a server's URL.
@@ -116,7 +119,7 @@ pub(crate) async fn ask_user_of(server: &str, call: &WaitingCall, mut params: Va
     }
     let message: String =
         terminal_safe(message.to_owned()).chars().take(MAX_QUESTION_CHARS).collect();
-    let message = format!("The MCP server {} asks: {message}", escape_hidden_line(server));
+    let message = format!("{SERVER_ASKS}{} asks: {message}", escape_hidden_line(server));
     let mut shown = schema.clone();
     escape_texts(&mut shown);
     let form = ServerForm { call: call.call.clone(), message, schema: shown };

@@ -69,7 +69,7 @@ mod tool_result;
 mod tests;
 
 pub use call::{CallContext, CallError, InputRequestContext, call};
-pub use elicitation::{WaitingCall, WaitingCalls};
+pub use elicitation::{SERVER_ASKS, WaitingCall, WaitingCalls};
 pub use link::{LinkError, LinkEvent, LinkedServer, ServerLink};
 pub use listed_tool::ListedTool;
 pub use login::{LoginOptions, log_in};

@@ -1,5 +1,5 @@
 //! Logs in to an HTTP server: OAuth with PKCE in the user's browser, which is redirected to a port of this
-//! machine. [`super::logins`] stores the result.
+//! machine. [`crate::login_store`] stores the result.
 
 use std::io;
 use std::time::Duration;

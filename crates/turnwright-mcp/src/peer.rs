@@ -117,7 +117,7 @@ impl Peer {
         drop(self.0.pending.lock().take());
         self.0.ended.cancel();
         if let Channel::Pipes(outbox) = &self.0.channel {
-            outbox.accept_no_more();
+            outbox.stop_accepting();
         }
     }
 

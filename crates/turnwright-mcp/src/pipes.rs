@@ -36,7 +36,7 @@ where
 async fn read<R: AsyncRead + Unpin>(mut output: MessageReader<R>, outbox: Outbox, peer: &Peer) {
     loop {
         // No more is read from a server that does not read our responses.
-        outbox.wait_to_read().await;
+        outbox.wait_for_read_capacity().await;
         match output.next().await {
             Ok(Some(line)) => peer.receive(line).await,
             Ok(None) => return,

@@ -10,8 +10,8 @@ use turnwright_workspace::temp_folder::PrivateTempFolder;
 use super::message_io::{MessageReader, MessageWriter};
 use super::program_setup::{PreparedProgram, ProgramRequest};
 use super::stderr_tail::StderrTail;
-use turnwright_types::io_fault::io_fault;
-use turnwright_workspace::exec::{CommandExit, PipedProcess};
+use turnwright_types::io_error_text::io_error_text;
+use turnwright_workspace::exec::{CommandExit, PipedProcess, ProgramActivity};
 
 /// How long a server may take to exit after its stdin is closed, and then after SIGTERM. Together they
 /// must be less than the agent's own shutdown timeout.
@@ -38,6 +38,7 @@ impl ServerProcess {
     /// If it cannot be started; the text is for the user.
     pub(super) async fn start(
         request: ProgramRequest,
+        activity: &ProgramActivity,
     ) -> Result<(ServerProcess, MessageReader<ChildStdout>, MessageWriter<ChildStdin>), String>
     {
         let prepared = tokio::task::spawn_blocking(move || {
@@ -49,7 +50,8 @@ impl ServerProcess {
         let PreparedProgram { program, temp } = prepared?;
         let (program, pipes) = PipedProcess::start(&program)
             .await
-            .map_err(|error| format!("it could not be started: {}", io_fault(&error)))?;
+            .map_err(|error| format!("it could not be started: {}", io_error_text(&error)))?;
+        program.observe(activity);
         let running = ServerProcess {
             program,
             stderr: StderrTail::default(),
@@ -99,7 +101,7 @@ fn describe_exit(exit: Option<&CommandExit>) -> String {
     match exit {
         Some(exit @ CommandExit::Code(_)) => format!("it ended ({exit})"),
         Some(CommandExit::Signal(name)) => format!("it was killed by {name}"),
-        Some(CommandExit::Closed | CommandExit::Unknown) => "it ended".to_owned(),
+        Some(CommandExit::TerminalClosed | CommandExit::Unknown) => "it ended".to_owned(),
         None => "it closed its output".to_owned(),
     }
 }

@@ -9,7 +9,7 @@ use super::pool::ServerEnv;
 use super::spec::{SecretValue, ServerSandbox, ServerSpec};
 use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::{Environment, PipedProgram};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
@@ -210,7 +210,7 @@ fn find_program(command: &Path, cwd: &Path, path: Option<&OsStr>) -> Result<Path
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
                 "{shown} does not exist. Install it, or correct the path of its command"
             )),
-            Err(error) => Err(format!("{shown} cannot be run: {}", io_fault(&error))),
+            Err(error) => Err(format!("{shown} cannot be run: {}", io_error_text(&error))),
         };
     }
     let folders = path.map(std::env::split_paths).into_iter().flatten();

@@ -23,7 +23,7 @@ use super::prompts;
 use super::spec::{ServerSpec, ServerTransport};
 use super::tool_list::list_tools;
 use turnwright_types::redact::{self, TooManyKeys};
-use turnwright_workspace::exec::Environment;
+use turnwright_workspace::exec::{Environment, ProgramActivity};
 
 /// Consecutive failures after which a server is not restarted any more.
 const MAX_RESTARTS: u32 = 3;
@@ -51,6 +51,8 @@ pub struct Server {
     restart_requested: Arc<Notify>,
     ended: CancellationToken,
     pub callers: WaitingCalls,
+    /// Whether its program has run.
+    pub activity: ProgramActivity,
     _stop: DropGuard,
 }
 
@@ -107,7 +109,7 @@ impl Server {
         tracker: &TaskTracker,
     ) -> Arc<Server> {
         let (publisher, state) = watch::channel(Arc::default());
-        let callers = WaitingCalls::default();
+        let (callers, activity) = (WaitingCalls::default(), ProgramActivity::default());
         let (restart_requested, ended) = (Arc::new(Notify::new()), CancellationToken::new());
         let task = ServerTask {
             spec: spec.clone(),
@@ -118,6 +120,7 @@ impl Server {
             restart_requested: Arc::clone(&restart_requested),
             is_modern: AtomicBool::new(false),
             callers: callers.clone(),
+            activity: activity.clone(),
         };
         let (ended_guard, task_stop) = (ended.clone().drop_guard(), stop.clone());
         tracker.spawn(async move {
@@ -125,7 +128,16 @@ impl Server {
             drop(ended_guard);
         });
         let stop_guard = stop.drop_guard();
-        Arc::new(Server { spec, env, state, restart_requested, ended, callers, _stop: stop_guard })
+        Arc::new(Server {
+            spec,
+            env,
+            state,
+            restart_requested,
+            ended,
+            callers,
+            activity,
+            _stop: stop_guard,
+        })
     }
 
     /// A server without a task, which is always in this state.
@@ -134,7 +146,17 @@ impl Server {
         let (ended, stop) = (CancellationToken::new(), CancellationToken::new().drop_guard());
         ended.cancel();
         let (callers, restart_requested) = (WaitingCalls::default(), Arc::default());
-        Arc::new(Server { spec, env, state, restart_requested, ended, callers, _stop: stop })
+        let activity = ProgramActivity::default();
+        Arc::new(Server {
+            spec,
+            env,
+            state,
+            restart_requested,
+            ended,
+            callers,
+            activity,
+            _stop: stop,
+        })
     }
 
     /// True if the server has not ended and was started with an equal configuration and environment.
@@ -199,8 +221,7 @@ impl Server {
 
     /// True if the server is a process in a sandbox.
     pub fn is_confined(&self) -> bool {
-        let is_program = matches!(self.spec.transport, ServerTransport::Stdio { .. });
-        is_program && self.spec.sandbox.is_enabled && self.env.profile.is_some()
+        self.spec.is_confined_program() && self.env.profile.is_some()
     }
 
     /// The roots that the server is told.
@@ -224,6 +245,7 @@ struct ServerTask {
     restart_requested: Arc<Notify>,
     is_modern: AtomicBool,
     callers: WaitingCalls,
+    activity: ProgramActivity,
 }
 
 /// The tools and prompts of a server.
@@ -366,6 +388,7 @@ impl ServerTask {
             environment: &self.environment,
             changed: Arc::clone(&self.changed),
             callers: self.callers.clone(),
+            activity: &self.activity,
             is_modern: &self.is_modern,
             stop,
             deadline: Instant::now() + self.spec.start_timeout(),

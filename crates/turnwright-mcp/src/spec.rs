@@ -79,6 +79,11 @@ impl ServerSpec {
         self.timeouts.start.unwrap_or(usual)
     }
 
+    /// True if it is a program that is to run in the sandbox.
+    pub fn is_confined_program(&self) -> bool {
+        matches!(self.transport, ServerTransport::Stdio { .. }) && self.sandbox.is_enabled
+    }
+
     /// The name of its program, if that may have to download the server first.
     pub(super) fn downloader(&self) -> Option<&'static str> {
         let ServerTransport::Stdio { command, .. } = &self.transport else { return None };

@@ -31,7 +31,7 @@ impl ConnectionEnd {
         self.0.load(Ordering::Acquire)
     }
 
-    pub(crate) fn intend(&self) {
+    pub(crate) fn mark_intended(&self) {
         self.0.store(true, Ordering::Release);
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct HttpConnection {
     lines: Mutex<Option<Arc<LineSender>>>,
     pub(crate) end: ConnectionEnd,
     /// Cancelled when the connection is over.
-    pub(crate) over: CancellationToken,
+    pub(crate) ended: CancellationToken,
     room: Arc<Semaphore>,
     // Held only to look something up.
     state: Mutex<ConnectionState>,
@@ -92,7 +92,7 @@ impl HttpConnection {
         HttpConnection {
             lines: Mutex::new(Some(Arc::new(lines))),
             end: ConnectionEnd::default(),
-            over: CancellationToken::new(),
+            ended: CancellationToken::new(),
             room: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
             state: Mutex::new(state),
         }
@@ -125,7 +125,7 @@ impl HttpConnection {
     pub(crate) async fn receive(&self, message: Vec<u8>) -> bool {
         let Some(lines) = self.lines.lock().clone() else { return false };
         self.note_use();
-        let sent = self.over.run_until_cancelled(lines.send(message)).await;
+        let sent = self.ended.run_until_cancelled(lines.send(message)).await;
         self.note_use();
         sent.unwrap_or_default()
     }
@@ -174,7 +174,7 @@ impl HttpConnection {
                 }
             }
         };
-        self.over.run_until_cancelled(sending).await;
+        self.ended.run_until_cancelled(sending).await;
         self.finish();
     }
 
@@ -221,7 +221,7 @@ impl HttpConnection {
     }
 
     /// Returns when the client seems to be gone: it has no stream open, and sends nothing.
-    pub(crate) async fn idle(&self) {
+    pub(crate) async fn wait_until_idle(&self) {
         loop {
             let (is_carried, last_used) = {
                 let state = self.state.lock();

@@ -35,27 +35,27 @@ use turnwright_rpc::{MAX_LINE_BYTES, OutboxDrain, OutgoingFilter, line_queue, me
 const CONNECTION_ID: &str = "acp-connection-id";
 const SESSION_ID: &str = "acp-session-id";
 
-/// The connections that may be open.
+/// The maximum number of open connections.
 pub(crate) const MAX_CONNECTIONS: usize = 256;
-/// The bytes of requests that may be in memory before the program takes them.
+/// The maximum number of request bytes in memory that the program has not taken yet.
 const MAX_WAITING_BYTES: usize = 256 * 1024 * 1024;
-/// How long a client may send nothing in the middle of a request.
+/// How long a client may pause in the middle of a request.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the answer to the first request may take.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
 
-/// What the sockets of a listener share.
+/// The state that all sockets of a listener share.
 pub(crate) struct HttpServer {
     pub(crate) access: AccessRules,
     pub(crate) serve: ServeConnection,
     pub(crate) filter: OutgoingFilter,
     /// The tasks of connections.
     pub(crate) tasks: TaskTracker,
-    pub(crate) places: Arc<Semaphore>,
-    /// One permit a byte of requests that the program does not have yet.
-    waiting: Arc<Semaphore>,
+    pub(crate) connection_permits: Arc<Semaphore>,
+    /// One permit for each byte of requests that the program has not taken yet.
+    request_byte_permits: Arc<Semaphore>,
     // Held only to look one up.
     connections: Mutex<HashMap<String, Arc<HttpConnection>>>,
 }
@@ -83,8 +83,8 @@ impl HttpServer {
             serve,
             filter,
             tasks: TaskTracker::new(),
-            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-            waiting: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
+            connection_permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            request_byte_permits: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
             connections: Mutex::default(),
         }
     }
@@ -111,7 +111,7 @@ impl HttpServer {
         });
         let headers = response.headers_mut();
         headers.insert(VARY, HeaderValue::from_static("origin"));
-        // A page that was refused may not read why.
+        // A page of an origin that is not allowed must not be able to read the response.
         if let Some(origin) = origin.filter(|_| response.status() != StatusCode::FORBIDDEN) {
             let headers = response.headers_mut();
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -121,7 +121,7 @@ impl HttpServer {
         response
     }
 
-    /// Answers the question of a browser whether a page may send requests. It has no token.
+    /// Answers a CORS preflight request. Browsers send it without the token.
     fn answer_preflight(&self, headers: &HeaderMap) -> Result<Response<ResponseBody>, HttpRefusal> {
         if !headers.contains_key(ORIGIN) || !self.access.allows_origin(headers) {
             return Err(HttpRefusal(StatusCode::FORBIDDEN, "This origin is not allowed.\n"));
@@ -154,8 +154,8 @@ impl HttpServer {
             Method::POST => self.post(request).await,
             Method::DELETE => {
                 let connection = self.connection(request.headers())?;
-                connection.end.intend();
-                connection.over.cancel();
+                connection.end.mark_intended();
+                connection.ended.cancel();
                 Ok(plain(StatusCode::ACCEPTED, ""))
             }
             _ => {
@@ -168,7 +168,7 @@ impl HttpServer {
     /// Ends all connections of the HTTP transport. WebSockets end with the program's side of them.
     pub(crate) fn end_connections(&self) {
         for connection in self.connections.lock().values() {
-            connection.over.cancel();
+            connection.ended.cancel();
         }
     }
 
@@ -215,7 +215,7 @@ impl HttpServer {
             let text = "The content type must be application/json.\n";
             return Err(HttpRefusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
-        // The room is free again once the program has the message.
+        // The permits are released once the program has taken the message.
         let (message, _room) = self.read(body).await?;
         if message.trim_ascii_start().first() == Some(&b'[') {
             return Ok(json(StatusCode::BAD_REQUEST, BATCH_REFUSAL.into()));
@@ -244,7 +244,7 @@ impl HttpServer {
         }
     }
 
-    /// Reads a message, which takes room as long as what is returned with it lives. All messages share it.
+    /// Reads a message. The permits that are returned with it count its bytes as waiting until they are dropped.
     async fn read(
         &self,
         mut body: Incoming,
@@ -271,7 +271,9 @@ impl HttpServer {
                 return Err(TOO_LARGE);
             }
             let size = u32::try_from(data.len()).unwrap_or(u32::MAX);
-            let more = Arc::clone(&self.waiting).try_acquire_many_owned(size).map_err(|_| BUSY)?;
+            let more = Arc::clone(&self.request_byte_permits)
+                .try_acquire_many_owned(size)
+                .map_err(|_| BUSY)?;
             match &mut room {
                 Some(room) => room.merge(more),
                 None => room = Some(more),
@@ -286,7 +288,7 @@ impl HttpServer {
         message: Vec<u8>,
         id: &str,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
-        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = Arc::clone(&self.connection_permits).try_acquire_owned();
         let place = place.map_err(|_| TOO_MANY_CONNECTIONS)?;
         let (lines, input) = line_queue();
         let (outbox, messages) = message_queue(self.filter);
@@ -297,8 +299,8 @@ impl HttpServer {
         let guard = ConnectionEntry { server: Arc::clone(self), name: name.clone() };
         let remote = RemoteConnection { input, outbox, end: connection.end.clone() };
         self.tasks.spawn(run(Arc::clone(&connection), remote, messages, (guard, place)));
-        // If the client goes away meanwhile, the connection is over.
-        let undo = connection.over.clone().drop_guard();
+        // If the client goes away before the answer, this ends the connection.
+        let end_on_drop = connection.ended.clone().drop_guard();
         if !connection.receive(message).await {
             return Err(NOT_ANSWERED);
         }
@@ -306,7 +308,7 @@ impl HttpServer {
         let Ok(Ok(FirstAnswer { message, is_failure })) = answer else { return Err(NOT_ANSWERED) };
         let mut response = json(StatusCode::OK, message);
         if !is_failure {
-            undo.disarm();
+            end_on_drop.disarm();
             if let Ok(name) = HeaderValue::from_str(&name) {
                 response.headers_mut().insert(CONNECTION_ID, name);
             }
@@ -325,20 +327,20 @@ async fn run(
     let serving = (entry.server.serve)(remote);
     let watched = async {
         tokio::select! {
-            () = connection.idle() => connection.over.cancel(),
-            () = connection.over.cancelled() => {}
+            () = connection.wait_until_idle() => connection.ended.cancel(),
+            () = connection.ended.cancelled() => {}
         }
         connection.close_input();
     };
     let sending = async {
         connection.send_messages(messages).await;
-        connection.over.cancel();
+        connection.ended.cancel();
     };
     tokio::join!(serving, watched, sending);
     drop((entry, place));
 }
 
-/// The entry of a connection among those of the server, until this is dropped.
+/// Removes a connection from those of the server when it is dropped.
 struct ConnectionEntry {
     server: Arc<HttpServer>,
     name: String,
@@ -350,7 +352,7 @@ impl Drop for ConnectionEntry {
     }
 }
 
-/// What a batch of messages is answered with.
+/// The response to a batch of messages.
 const BATCH_REFUSAL: &str = concat!(
     r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"#,
     r#""message":"Invalid request: batches are not supported"}}"#

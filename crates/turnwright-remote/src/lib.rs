@@ -2,7 +2,7 @@
 //!
 //! A [`Listener`] accepts WebSockets, and the streamable HTTP transport of the Agent Client Protocol, on one
 //! path. Each connection becomes a [`RemoteConnection`]: the queues of `turnwright-rpc`, which are bounded as
-//! those of a pipe are. [`bridge`] is the other end: it connects stdin and stdout with a listener.
+//! those of a pipe are. [`bridge()`] is the other end: it connects stdin and stdout with a listener.
 
 mod access;
 mod bridge;

@@ -20,13 +20,13 @@ pub struct TlsFiles {
 /// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsFilesError {
-    #[error("{}: {}", file.display(), pem_fault(.error))]
+    #[error("{}: {}", file.display(), pem_error_text(.error))]
     Unreadable { file: PathBuf, error: pem::Error },
     #[error("the certificate and the key cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
 }
 
-fn pem_fault(error: &pem::Error) -> String {
+fn pem_error_text(error: &pem::Error) -> String {
     match error {
         pem::Error::NoItemsFound => "there is no certificate or key in the format PEM".to_owned(),
         pem::Error::Io(error) => error.to_string(),

@@ -27,7 +27,7 @@ use crate::http_server::{HttpRefusal, HttpServer, ResponseBody, TOO_MANY_CONNECT
 use crate::silence::{LastRead, WatchedSocket};
 use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain, line_queue, message_queue};
 
-/// How often the client is asked for a sign of life.
+/// The interval of pings, whose answers show that the client is still there.
 pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// How long the client may take to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -43,12 +43,12 @@ pub(crate) fn config() -> WebSocketConfig {
         .max_frame_size(Some(MAX_LINE_BYTES))
 }
 
-/// Whether the client wants to speak another protocol on this socket.
+/// Returns true if a request asks to switch the socket to another protocol.
 pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
     headers.contains_key(UPGRADE)
 }
 
-/// What a server answers to this key.
+/// Returns the value of `Sec-WebSocket-Accept` for a client's key.
 pub(crate) fn accept_key(key: &[u8]) -> String {
     let text = [key, KEY_SUFFIX.as_bytes()].concat();
     BASE64.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &text))
@@ -73,7 +73,7 @@ pub(crate) fn accept(
         let text = "Only WebSockets of version 13 are accepted.\n";
         return Err(HttpRefusal(StatusCode::BAD_REQUEST, text));
     };
-    let place = Arc::clone(&server.places).try_acquire_owned();
+    let place = Arc::clone(&server.connection_permits).try_acquire_owned();
     let place = place.map_err(|_| TOO_MANY_CONNECTIONS)?;
     let accepted = accept_key(key.as_bytes());
     let upgrade = hyper::upgrade::on(request);
@@ -153,7 +153,7 @@ async fn receive(
             Ok(Message::Close(frame)) => {
                 // A page that is left, or a proxy that restarts, is away only for a while.
                 if frame.is_none_or(|it| it.code == CloseCode::Normal) {
-                    end.intend();
+                    end.mark_intended();
                 }
                 break;
             }
@@ -184,7 +184,7 @@ async fn send(
 ) {
     let mut pings = interval(PING_INTERVAL);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first one is due at once, and would be the first thing that the client gets.
+    // Without this, the first ping would be sent at once.
     pings.reset();
     loop {
         let sent = tokio::select! {

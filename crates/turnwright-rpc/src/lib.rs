@@ -5,6 +5,7 @@
 //! [`line_queue`] and [`message_queue`] have tasks in the place of the threads. The crate knows nothing
 //! of ACP or MCP.
 
+mod direct_output;
 mod message;
 mod outbox;
 mod pending;

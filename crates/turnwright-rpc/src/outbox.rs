@@ -2,10 +2,12 @@
 //!
 //! Messages are serialised straight into the shared buffer under a short lock; the writer thread
 //! swaps that buffer out and hands it to the kernel in one call. Nothing is copied in between, and
-//! a burst of messages costs one `write(2)`.
+//! a burst of messages costs one `write(2)`. While nothing is queued and the peer reads, a short message
+//! is written at once, where that cannot wait.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt;
+use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::Notify;
 
+use super::direct_output::DirectOutput;
 use super::message::{self, RequestId, RpcError};
 use super::stdio::{LineDirection, LineObserver};
 
@@ -36,22 +39,27 @@ pub type OutgoingFilter = fn(Option<&str>, &[u8]) -> Option<Vec<u8>>;
 pub struct Outbox(Arc<OutboxInner>);
 
 pub(super) struct OutboxInner {
-    // Held only while one message is serialised.
+    // Held only while one message is serialised, or written without waiting.
     queue: Mutex<WriteQueue>,
     /// For the writer thread.
     has_messages: Condvar,
     /// For a task that takes the messages instead.
     messages_queued: Notify,
-    /// Notified when the writer has taken the buffer or has ended.
+    /// Notified when the writer has taken so much that someone may wait for it, or has ended.
     buffer_taken: Notify,
+    /// Notified when the writer has ended.
+    ended: Notify,
     writer_ended: Condvar,
     filter: OutgoingFilter,
     observer: Option<Arc<dyn LineObserver>>,
+    direct: Option<DirectOutput>,
 }
 
 #[derive(Default)]
 struct WriteQueue {
     buffer: Vec<u8>,
+    /// The writer has taken messages that it has not yet written.
+    is_writing: bool,
     /// No more messages are accepted; the writer stops once the buffer is empty.
     is_closing: bool,
     /// The writer has stopped; messages are dropped from now on.
@@ -64,30 +72,30 @@ impl Outbox {
     /// # Errors
     /// If the thread cannot be created.
     pub fn start(output: impl Write + Send + 'static) -> std::io::Result<Outbox> {
-        Outbox::start_with_filter(output, |_, _| None)
+        Outbox::start_writer(output, |_, _| None, None, None)
     }
 
-    /// Like [`Outbox::start`], with a filter that every message passes through.
-    ///
-    /// # Errors
-    /// If the thread cannot be created.
-    pub fn start_with_filter(
-        output: impl Write + Send + 'static,
-        filter: OutgoingFilter,
-    ) -> std::io::Result<Outbox> {
-        Outbox::start_observed(output, filter, None)
-    }
-
-    /// Like [`Outbox::start_with_filter`], with an observer that sees each line as it is sent.
+    /// Like [`Outbox::start`], with a filter that every message passes through, and an observer that sees
+    /// each line as it is sent. Short messages are written by those who send them.
     ///
     /// # Errors
     /// If the thread cannot be created.
     pub fn start_observed(
-        output: impl Write + Send + 'static,
+        output: File,
         filter: OutgoingFilter,
         observer: Option<Arc<dyn LineObserver>>,
     ) -> std::io::Result<Outbox> {
-        let (outbox, shared) = Outbox::create(filter, observer);
+        let direct = DirectOutput::new(&output);
+        Outbox::start_writer(output, filter, observer, direct)
+    }
+
+    fn start_writer(
+        output: impl Write + Send + 'static,
+        filter: OutgoingFilter,
+        observer: Option<Arc<dyn LineObserver>>,
+        direct: Option<DirectOutput>,
+    ) -> std::io::Result<Outbox> {
+        let (outbox, shared) = Outbox::create_with(filter, observer, direct);
         std::thread::Builder::new()
             .name("stdout".into())
             .stack_size(128 * 1024)
@@ -95,18 +103,29 @@ impl Outbox {
         Ok(outbox)
     }
 
+    /// An outbox whose messages a task takes.
     pub(super) fn create(
         filter: OutgoingFilter,
         observer: Option<Arc<dyn LineObserver>>,
+    ) -> (Outbox, Arc<OutboxInner>) {
+        Outbox::create_with(filter, observer, None)
+    }
+
+    fn create_with(
+        filter: OutgoingFilter,
+        observer: Option<Arc<dyn LineObserver>>,
+        direct: Option<DirectOutput>,
     ) -> (Outbox, Arc<OutboxInner>) {
         let shared = Arc::new(OutboxInner {
             queue: Mutex::new(WriteQueue::default()),
             has_messages: Condvar::new(),
             messages_queued: Notify::new(),
             buffer_taken: Notify::new(),
+            ended: Notify::new(),
             writer_ended: Condvar::new(),
             filter,
             observer,
+            direct,
         });
         (Outbox(Arc::clone(&shared)), shared)
     }
@@ -141,20 +160,20 @@ impl Outbox {
     }
 
     /// Waits until so few bytes are queued that more requests may be read.
-    pub async fn wait_to_read(&self) {
+    pub async fn wait_for_read_capacity(&self) {
         self.wait_until_below(MAX_QUEUED_BYTES).await;
     }
 
     /// Waits until nothing can be written any more, because the peer has closed its end.
     pub async fn closed(&self) {
         loop {
-            let buffer_taken = self.0.buffer_taken.notified();
-            tokio::pin!(buffer_taken);
-            buffer_taken.as_mut().enable();
+            let ended = self.0.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
             if self.lock().is_closed {
                 return;
             }
-            buffer_taken.await;
+            ended.await;
         }
     }
 
@@ -177,13 +196,13 @@ impl Outbox {
     /// Writes what is queued and stops the writer. Waits at most `timeout` for that, because the
     /// peer may have stopped reading.
     pub fn close(&self, timeout: Duration) {
-        self.accept_no_more();
+        self.stop_accepting();
         let mut queue = self.lock();
         self.0.writer_ended.wait_while_for(&mut queue, |queue| !queue.is_closed, timeout);
     }
 
     /// Accepts no more messages. What is queued is still written.
-    pub fn accept_no_more(&self) {
+    pub fn stop_accepting(&self) {
         self.lock().is_closing = true;
         self.0.wake_writer();
     }
@@ -212,6 +231,17 @@ impl Outbox {
             observer.on_line(LineDirection::Out, &queue.buffer[start..]);
         }
         queue.buffer.push(b'\n');
+        if start == 0
+            && !queue.is_writing
+            && let Some(direct) = &self.0.direct
+        {
+            let written = direct.write(&queue.buffer);
+            queue.buffer.drain(..written);
+            if queue.buffer.is_empty() {
+                queue.buffer.shrink_to(MAX_IDLE_BYTES);
+                return;
+            }
+        }
         // The lock is released first; a writer woken earlier would only wait for it.
         drop(queue);
         if start == 0 {
@@ -255,17 +285,25 @@ impl OutboxInner {
             // A message that was queued in between has left a permit.
             self.messages_queued.notified().await;
         }
-        self.buffer_taken.notify_waiters();
+        self.report_taken(taken.len());
         true
     }
 
+    /// Wakes those who wait until less than [`MAX_QUEUED_BULK_BYTES`] or more are queued.
+    fn report_taken(&self, bytes: usize) {
+        if bytes >= MAX_QUEUED_BULK_BYTES {
+            self.buffer_taken.notify_waiters();
+        }
+    }
+
     /// Drops what is queued and everything that follows.
-    pub(super) fn end(&self) {
+    pub(super) fn close_now(&self) {
         let mut queue = self.queue.lock();
         queue.is_closed = true;
         queue.buffer = Vec::new();
         drop(queue);
         self.buffer_taken.notify_waiters();
+        self.ended.notify_waiters();
         self.writer_ended.notify_all();
     }
 }
@@ -281,6 +319,7 @@ fn run_writer(shared: &OutboxInner, mut output: impl Write) {
     loop {
         {
             let mut queue = shared.queue.lock();
+            queue.is_writing = false;
             shared
                 .has_messages
                 .wait_while(&mut queue, |queue| queue.buffer.is_empty() && !queue.is_closing);
@@ -288,8 +327,9 @@ fn run_writer(shared: &OutboxInner, mut output: impl Write) {
                 break;
             }
             std::mem::swap(&mut queue.buffer, &mut writing);
+            queue.is_writing = true;
         }
-        shared.buffer_taken.notify_waiters();
+        shared.report_taken(writing.len());
         if let Err(error) = output.write_all(&writing).and_then(|()| output.flush()) {
             // The reader notices that the peer is gone as well, and ends everything.
             tracing::debug!(%error, "the output is closed");
@@ -298,5 +338,5 @@ fn run_writer(shared: &OutboxInner, mut output: impl Write) {
         writing.clear();
         writing.shrink_to(MAX_QUEUED_BULK_BYTES);
     }
-    shared.end();
+    shared.close_now();
 }

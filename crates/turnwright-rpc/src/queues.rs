@@ -14,13 +14,13 @@ use super::stdio::{
 };
 
 /// The length above which a line is parsed on a blocking thread.
-const MAX_QUICK_BYTES: usize = 128 * 1024;
+const MAX_INLINE_PARSE_BYTES: usize = 128 * 1024;
 
 /// Sends lines to a [`LineReader`]. Dropping it ends the input.
 #[derive(Debug)]
 pub struct LineSender {
     lines: mpsc::Sender<QueuedLine>,
-    /// One permit a byte of what is parsed ahead.
+    /// One permit for each byte of the messages that are parsed ahead.
     room: Arc<Semaphore>,
     _ended: DropGuard,
 }
@@ -42,7 +42,7 @@ impl LineSender {
         let room = u32::try_from(bytes).unwrap_or(u32::MAX);
         let Ok(room) = Arc::clone(&self.room).acquire_many_owned(room).await else { return false };
         let line = match line.len() {
-            0..=MAX_QUICK_BYTES => message::parse_line(&line),
+            0..=MAX_INLINE_PARSE_BYTES => message::parse_line(&line),
             MAX_LINE_BYTES.. => too_long(),
             _ => match tokio::task::spawn_blocking(move || message::parse_line(&line)).await {
                 Ok(line) => line,
@@ -76,6 +76,6 @@ impl OutboxDrain {
 
 impl Drop for OutboxDrain {
     fn drop(&mut self) {
-        self.shared.end();
+        self.shared.close_now();
     }
 }

@@ -192,3 +192,38 @@ async fn hanging_up_fails_pending_and_later_requests() {
     let later = peer.request("ask", &"?", Duration::from_secs(60)).await;
     assert_eq!(later.unwrap_err(), RequestError::ConnectionClosed);
 }
+
+#[test]
+#[cfg(unix)]
+fn messages_of_each_sender_stay_in_order_whether_or_not_the_peer_reads() {
+    use std::io::{BufRead, BufReader};
+    use std::os::fd::OwnedFd;
+    let (reader, writer) = std::io::pipe().unwrap();
+    let output = std::fs::File::from(OwnedFd::from(writer));
+    let outbox = Outbox::start_observed(output, |_, _| None, None).unwrap();
+    let padding = "x".repeat(500);
+    let mut lines = BufReader::new(reader).lines().map(Result::unwrap);
+    // The peer reads each of these before the next is sent.
+    for number in 0..100 {
+        outbox.send(&(9, number, &padding));
+        let (sender, received, _): (u8, u32, String) =
+            serde_json::from_str(&lines.next().unwrap()).unwrap();
+        assert_eq!((sender, received), (9, number));
+    }
+    // More than a pipe holds.
+    std::thread::scope(|scope| {
+        for sender in 0..4 {
+            let (outbox, padding) = (&outbox, &padding);
+            scope.spawn(move || (0..1_000).for_each(|it| outbox.send(&(sender, it, padding))));
+        }
+    });
+    let mut expected = [0; 4];
+    for line in lines.by_ref().take(4_000) {
+        let (sender, received, _): (usize, u32, String) = serde_json::from_str(&line).unwrap();
+        assert_eq!(received, expected[sender]);
+        expected[sender] += 1;
+    }
+    outbox.close(Duration::from_secs(5));
+    drop(outbox);
+    assert_eq!(lines.next(), None);
+}

@@ -27,6 +27,10 @@ pub struct TestScene {
     pub abstract_name: String,
     /// A Unix socket outside of `inside` on which a process listens.
     pub socket: PathBuf,
+    /// Another one, which was renamed in its folder after the process began to listen.
+    pub renamed_socket: PathBuf,
+    /// Another one, which was moved to another folder.
+    pub moved_socket: PathBuf,
     /// A folder that is a cache of the profile, with a non-empty file `file`.
     pub cache: PathBuf,
 }
@@ -229,6 +233,12 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
     add("socket", what, Requirement::SocketRules, connect.clone());
     let what = "connect to another program's socket, with the network allowed";
     add("socket-network", what, Requirement::SocketRules, connect);
+    let what = "connect to another program's socket that was renamed";
+    let renamed = probe("socket", &quoted(&scene.renamed_socket));
+    add("renamed-socket", what, Requirement::SocketRules, renamed);
+    let what = "connect to another program's socket that was moved to another folder";
+    let moved = probe("socket", &quoted(&scene.moved_socket));
+    add("moved-socket", what, Requirement::Landlock(9), moved);
     add(
         "cache",
         "change a package manager's cache",
@@ -375,6 +385,8 @@ mod tests {
             port: 4,
             abstract_name: "name".to_owned(),
             socket: "/b/s".into(),
+            renamed_socket: "/b/r".into(),
+            moved_socket: "/b/m/s".into(),
             cache: "/b/cache".into(),
         }
     }

@@ -90,12 +90,12 @@ pub struct SandboxProfile {
     #[serde(rename = "keep")]
     pub read_only: Vec<PathBuf>,
     /// Files and folders that the program must not read. A path that does not exist is ignored. Folders
-    /// in `writable` and `shown` that lie below one stay open.
+    /// in `writable` and `unhidden` that lie below one stay open.
     #[serde(rename = "hide")]
     pub hidden: Vec<PathBuf>,
     /// Folders below `hidden` that the program may read all the same, as real paths.
     #[serde(rename = "show", default, skip_serializing_if = "Vec::is_empty")]
-    pub shown: Vec<PathBuf>,
+    pub unhidden: Vec<PathBuf>,
     /// If set, the only places that the program may read, besides `writable` and the programs and
     /// libraries of the system.
     #[serde(rename = "read")]
@@ -116,7 +116,7 @@ pub struct SandboxProfile {
 impl SandboxProfile {
     /// The folders that stay open although they lie below this hidden path.
     fn open_below(&self, hidden: &Path) -> impl Iterator<Item = &PathBuf> {
-        let open = self.writable.iter().chain(&self.shown);
+        let open = self.writable.iter().chain(&self.unhidden);
         open.filter(move |it| it.starts_with(hidden) && it.as_path() != hidden)
     }
 

@@ -120,7 +120,7 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
         };
         quote_all(open.iter().filter(is_below))
     };
-    text.push_str(&rule("allow", "file-read*", &below(&profile.shown)?));
+    text.push_str(&rule("allow", "file-read*", &below(&profile.unhidden)?));
     let reopened = below(&profile.writable)?;
     if !reopened.is_empty() {
         text.push_str(&rule("allow", "file-read* file-write*", &reopened));
@@ -221,7 +221,7 @@ mod tests {
             writable: state("/cache"),
             read_only: state("/cache/hooks"),
             hidden: [state(""), state("/cache/key")].concat(),
-            shown: state("/out"),
+            unhidden: state("/out"),
             ..SandboxProfile::default()
         };
         let text = rules(&profile);

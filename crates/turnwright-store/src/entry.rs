@@ -129,6 +129,8 @@ impl TurnKind {
 pub struct CallOutcome {
     /// True if the call did what it was asked to do.
     pub is_success: bool,
+    /// True if the user has cancelled it or its turn, and it did not do all it was asked to do.
+    pub is_cancelled: bool,
     pub tool: String,
     /// The text that the model reads.
     pub text: String,

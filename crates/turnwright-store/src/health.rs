@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use rusqlite::ErrorCode;
 
 use super::StoreError;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// A fault of the storage rather than of the data to be written. It may pass, so the write is
 /// retried.
@@ -112,7 +112,7 @@ impl From<std::io::Error> for StoreError {
             | Kind::NotFound => StorageFault::Forbidden,
             _ => StorageFault::Disk,
         };
-        StoreError::Unavailable { fault, reason: io_fault(&error) }
+        StoreError::Unavailable { fault, reason: io_error_text(&error) }
     }
 }
 

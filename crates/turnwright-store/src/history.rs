@@ -136,8 +136,8 @@ const CALL_QUERY: &str = "SELECT calls.id, {order}, sessions.id, sessions.title,
                      calls.message_id, calls.call, calls.tool_name, calls.arguments, \
                      calls.arguments_refs, calls.status, calls.result, calls.result_blob, \
                      calls.duration_ms, coalesce(calls.ended_at, calls.asked_at), turns.words, {spawn} \
-                     FROM calls CROSS JOIN sessions ON sessions.key = calls.session LEFT JOIN turns \
-                     ON turns.session = calls.session AND turns.number = calls.turn WHERE ";
+                     FROM calls CROSS JOIN sessions ON sessions.key = calls.session LEFT JOIN {turns} \
+                     AS turns ON turns.session = calls.session AND turns.number = calls.turn WHERE ";
 
 /// Finds calls. Calls of rewound turns are included, since they were made.
 ///
@@ -292,7 +292,9 @@ pub fn visible_prompt_text(prompt: &UserMessage) -> String {
 fn call_query(connection: &Connection, order: &str) -> Result<String, StoreError> {
     // A reader may see the database before its migration.
     let spawn = if schema::has_helpers(connection)? { "calls.spawn_task" } else { "NULL" };
-    Ok(CALL_QUERY.replace("{order}", order).replace("{spawn}", spawn))
+    let turns = if schema::has_prompts(connection)? { "prompts" } else { "turns" };
+    let query = CALL_QUERY.replace("{order}", order).replace("{spawn}", spawn);
+    Ok(query.replace("{turns}", turns))
 }
 
 /// The calls of one answer.
@@ -647,7 +649,7 @@ mod tests {
                 "calls_with_errors",
             ),
         ] {
-            let query = CALL_QUERY.replace("{order}", order).replace("{spawn}", "calls.spawn_task");
+            let query = store.write_blocking(move |it| call_query(it, order)).unwrap();
             let steps = steps(&format!("{query}{condition} ORDER BY {order} DESC, calls.id DESC"));
             assert!(steps.contains(index) && !steps.contains("B-TREE"), "{condition}: {steps}");
         }

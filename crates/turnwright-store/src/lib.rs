@@ -17,10 +17,11 @@ pub mod export;
 mod corruption;
 mod packed_json;
 pub mod read;
+mod result_places;
 mod rows;
 mod salvage;
 mod schema;
-mod schema_graft;
+mod schema_repair;
 mod summaries;
 pub mod sessions;
 mod cleanup;
@@ -32,6 +33,8 @@ mod text_search;
 #[cfg(test)]
 #[cfg(unix)]
 mod damage_tests;
+#[cfg(test)]
+mod size_tests;
 #[cfg(test)]
 mod tests;
 

@@ -1,5 +1,6 @@
 //! JSON whose long strings are stored as blobs, once each: the text of a file occurs in the
-//! arguments of the call that wrote it, in the diff on its card and in the file's versions.
+//! arguments of the call that wrote it, in the diff on its card and in the file's versions; the words
+//! of the user in the prompt and in the messages that stand for compacted parts of the conversation.
 
 use rusqlite::Connection;
 use serde_json::{Map, Value};
@@ -8,8 +9,34 @@ use super::StoreError;
 use super::blobs::{self, BlobFormat};
 use turnwright_types::redact;
 
-/// Strings of more bytes than this are stored as blobs.
-const MAX_INLINE_STRING: usize = 1024;
+/// Stands in the JSON for the content of the blob where the string is longer than that.
+const BLOB_PLACE: char = '\u{fffc}';
+
+/// Which strings are stored as blobs, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packing {
+    /// Longer strings become blobs.
+    max_inline: usize,
+    /// Longer blobs are compressed.
+    max_plain: usize,
+    /// The first line of a string stays in the JSON.
+    keeps_first_line: bool,
+}
+
+impl Packing {
+    /// What the view `tool_conversations` shows is never compressed.
+    pub(super) const ARGUMENTS: Packing = Packing { max_plain: usize::MAX, ..Packing::TEXTS };
+    pub(super) const TEXTS: Packing =
+        Packing { max_inline: 1024, max_plain: 1024, keeps_first_line: false };
+    /// What the user has said, which each compaction repeats.
+    pub(super) const PROMPT: Packing = Packing { max_inline: 256, ..Packing::TEXTS };
+    /// The message in place of a compacted conversation. Each of its parts has a heading.
+    pub(super) const REPLACEMENT: Packing = Packing { keeps_first_line: true, ..Packing::PROMPT };
+
+    fn format(self, text: &str) -> BlobFormat {
+        if text.len() > self.max_plain { BlobFormat::Compressed } else { BlobFormat::Plain }
+    }
+}
 
 /// A JSON text and the references to the strings that are stored as blobs.
 pub(super) struct PackedJson {
@@ -17,21 +44,21 @@ pub(super) struct PackedJson {
     pub(super) refs: Option<String>,
 }
 
-/// Serializes a value. Its long strings become blobs of this format.
+/// Serializes a value. Its long strings become blobs.
 pub(super) fn pack(
     connection: &Connection,
     session: i64,
     mut value: Value,
-    format: BlobFormat,
+    packing: Packing,
 ) -> Result<PackedJson, StoreError> {
     let mut long = Vec::new();
-    extract_long_strings(&mut value, &mut "$".to_owned(), &mut long);
+    extract_long_strings(&mut value, &mut "$".to_owned(), packing, &mut long);
     let refs = long
         .into_iter()
         .map(|(path, text)| {
             let mut text = text;
             redact::redact_in_place(&mut text);
-            let id = blobs::put(connection, session, text.as_bytes(), format)?;
+            let id = blobs::put(connection, session, text.as_bytes(), packing.format(&text))?;
             Ok(Value::Array(vec![path.into(), id.into()]))
         })
         .collect::<Result<Vec<_>, StoreError>>()?;
@@ -52,22 +79,41 @@ pub(super) fn unpack(
     for (path, id) in refs {
         let text = blobs::get_text(connection, id)?;
         let place = resolve_path(&mut value, &path);
-        *place.ok_or_else(|| StoreError::Damaged(path.clone()))? = Value::String(text);
+        let place = place.ok_or_else(|| StoreError::Damaged(path.clone()))?;
+        let whole = match place.as_str() {
+            Some(around) if around.contains(BLOB_PLACE) => around.replacen(BLOB_PLACE, &text, 1),
+            _ => text,
+        };
+        *place = Value::String(whole);
     }
     Ok(value)
 }
 
 /// Takes long strings out of a value, each with its path in SQLite's JSON path syntax.
-fn extract_long_strings(value: &mut Value, path: &mut String, long: &mut Vec<(String, String)>) {
+fn extract_long_strings(
+    value: &mut Value,
+    path: &mut String,
+    packing: Packing,
+    long: &mut Vec<(String, String)>,
+) {
     let length = path.len();
     match value {
-        Value::String(text) if text.len() > MAX_INLINE_STRING => {
-            long.push((path.clone(), std::mem::take(text)));
+        Value::String(text) if text.len() > packing.max_inline => {
+            let mut left = std::mem::take(text);
+            if packing.keeps_first_line
+                && let Some(end) = left.find('\n')
+                && !left[..end].contains(BLOB_PLACE)
+            {
+                let rest = left.split_off(end + 1);
+                left.push(BLOB_PLACE);
+                *text = std::mem::replace(&mut left, rest);
+            }
+            long.push((path.clone(), left));
         }
         Value::Array(items) => {
             for (number, item) in items.iter_mut().enumerate() {
                 path.push_str(&format!("[{number}]"));
-                extract_long_strings(item, path, long);
+                extract_long_strings(item, path, packing, long);
                 path.truncate(length);
             }
         }
@@ -75,7 +121,7 @@ fn extract_long_strings(value: &mut Value, path: &mut String, long: &mut Vec<(St
             // Such a key cannot be written in a path.
             for (key, field) in fields.iter_mut().filter(|(it, _)| !it.contains(['"', '\\'])) {
                 path.push_str(&format!(".\"{key}\""));
-                extract_long_strings(field, path, long);
+                extract_long_strings(field, path, packing, long);
                 path.truncate(length);
             }
         }
@@ -121,7 +167,7 @@ mod tests {
         let connection = connection();
         let long = "x".repeat(5_000);
         let value = json!({ "a": [1, { "b c": long }], "d": long, "e": "short" });
-        let packed = pack(&connection, 1, value.clone(), BlobFormat::Compressed).unwrap();
+        let packed = pack(&connection, 1, value.clone(), Packing::TEXTS).unwrap();
         assert!(packed.body.len() < 100, "{}", packed.body);
         let back = unpack(&connection, &packed.body, packed.refs.as_deref()).unwrap();
         assert_eq!(back, value);
@@ -131,7 +177,12 @@ mod tests {
     }
 
     fn values() -> impl Strategy<Value = Value> {
-        let text = prop_oneof!["\\PC{0,8}", ".{1000,1100}", Just("é\"\\[0]\0".repeat(300))];
+        let text = prop_oneof![
+            "\\PC{0,8}",
+            ".{1000,1100}",
+            "[a-c\u{fffc}\n]{256,260}",
+            Just("é\"\\[0]\0".repeat(300))
+        ];
         let leaf = prop_oneof![Just(Value::Null), text.prop_map(Value::from)];
         leaf.prop_recursive(3, 12, 4, |inner| {
             prop_oneof![
@@ -147,9 +198,11 @@ mod tests {
         #[test]
         fn what_is_packed_comes_back(value in values()) {
             let connection = connection();
-            let packed = pack(&connection, 1, value.clone(), BlobFormat::Compressed).unwrap();
-            let back = unpack(&connection, &packed.body, packed.refs.as_deref()).unwrap();
-            prop_assert_eq!(back, value);
+            for packing in [Packing::TEXTS, Packing::REPLACEMENT] {
+                let packed = pack(&connection, 1, value.clone(), packing).unwrap();
+                let back = unpack(&connection, &packed.body, packed.refs.as_deref()).unwrap();
+                prop_assert_eq!(&back, &value);
+            }
         }
     }
 }

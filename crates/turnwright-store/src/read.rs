@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::blobs;
 use super::packed_json::unpack;
+use super::result_places;
 use super::rows::{self, CardJson};
 use super::{CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry};
 use turnwright_types::ids::{CallId, SessionId};
@@ -288,7 +289,9 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
     let card = match text(8)? {
         Some(card) => {
             let refs = text(9)?;
-            serde_json::from_value(unpack(connection, &card, refs.as_deref())?).unwrap_or_default()
+            let mut card = unpack(connection, &card, refs.as_deref())?;
+            result_places::put_back(&mut card, &result);
+            serde_json::from_value(card).unwrap_or_default()
         }
         None => CardJson::default(),
     };
@@ -300,6 +303,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
         turn: row.get(1)?,
         outcome: CallOutcome {
             is_success: status == CallStatus::Success,
+            is_cancelled: card.cancelled,
             tool: tool.clone(),
             text: result,
             images: card.images,

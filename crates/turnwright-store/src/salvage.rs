@@ -9,29 +9,30 @@ use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
 use serde::de::IgnoredAny;
 
 use super::health::StorageFault;
-use super::{StoreError, blobs, schema, schema_graft};
+use super::{StoreError, blobs, schema, schema_repair};
 
 /// A table to copy. Its rows are read in the order of its own b-tree and found by an integer.
 struct SalvagedTable {
     name: &'static str,
     key: &'static str,
-    /// What else the rows are sorted by.
-    then: Option<&'static str>,
+    /// The column that decides between rows with the same key.
+    second_key: Option<&'static str>,
 }
 
 const fn table(name: &'static str, key: &'static str) -> SalvagedTable {
-    SalvagedTable { name, key, then: None }
+    SalvagedTable { name, key, second_key: None }
 }
 
 const SESSIONS: SalvagedTable = table("sessions", "key");
 const BLOBS: SalvagedTable = table("blobs", "id");
-const TURNS: SalvagedTable = SalvagedTable { name: "turns", key: "session", then: Some("number") };
+const TURNS: SalvagedTable =
+    SalvagedTable { name: "turns", key: "session", second_key: Some("number") };
 const BLOB_USES: SalvagedTable =
-    SalvagedTable { name: "blob_uses", key: "session", then: Some("blob") };
+    SalvagedTable { name: "blob_uses", key: "session", second_key: Some("blob") };
 /// The index of `blob_uses`, which has all its columns.
 const BLOB_USES_INDEX: SalvagedTable =
-    SalvagedTable { name: "blob_uses", key: "blob", then: Some("session") };
-/// The tables whose missing rows an index on `session` tells.
+    SalvagedTable { name: "blob_uses", key: "blob", second_key: Some("session") };
+/// The tables with an index on `session`, which tells whose rows are missing.
 const INDEXED_BY_SESSION: [SalvagedTable; 6] = [
     table("entries", "rowid"),
     table("calls", "id"),
@@ -81,7 +82,7 @@ pub(super) fn salvage(
     let mut from = damaged;
     let mut report = SalvageReport::default();
     if !attach(&target, from)? {
-        schema_graft::copy_with_schema(damaged, new, copy)?;
+        schema_repair::copy_with_schema(damaged, new, copy)?;
         from = copy;
         report.may_miss_others = !attach(&target, from)?;
     }
@@ -92,7 +93,7 @@ pub(super) fn salvage(
         target.execute_batch("BEGIN")?;
         let missing = copy_all(&source, &target)?;
         target.execute_batch("COMMIT")?;
-        mend(&target, &missing, &mut report)?;
+        make_consistent(&target, &missing, &mut report)?;
         target.execute_batch("DETACH damaged")?;
     }
     target.execute_batch("PRAGMA journal_mode = WAL")?;
@@ -146,7 +147,7 @@ fn copy_all(source: &Connection, target: &Connection) -> Result<Vec<&'static str
 }
 
 /// Makes what was copied consistent, and finds out what is missing.
-fn mend(
+fn make_consistent(
     connection: &Connection,
     missing: &[&str],
     report: &mut SalvageReport,
@@ -158,7 +159,7 @@ fn mend(
             "SELECT DISTINCT session FROM damaged.{name} AS old WHERE NOT EXISTS \
              (SELECT 1 FROM main.{name} AS new WHERE new.{key} = old.{key}) ORDER BY session"
         );
-        report.may_miss_others |= !collect(connection, &query, &mut gaps)?;
+        report.may_miss_others |= !add_values(connection, &query, &mut gaps)?;
     }
     report.may_miss_others |= is_missing(&BLOB_USES);
     if is_missing(&TURNS) {
@@ -166,20 +167,20 @@ fn mend(
     }
     if is_missing(&BLOBS) {
         let missing = "FROM main.blob_uses WHERE blob NOT IN (SELECT id FROM main.blobs)";
-        collect(connection, &format!("SELECT DISTINCT session {missing}"), &mut gaps)?;
+        add_values(connection, &format!("SELECT DISTINCT session {missing}"), &mut gaps)?;
         connection.execute(&format!("DELETE {missing}"), [])?;
     }
     if is_missing(&SESSIONS) {
-        let query = session_names(
+        let query = session_names_query(
             "damaged.sessions AS old WHERE NOT EXISTS (SELECT 1 FROM main.sessions AS new WHERE \
              new.key = old.key) ORDER BY id",
         );
-        report.may_miss_others |= !collect(connection, &query, &mut report.lost)?;
+        report.may_miss_others |= !add_values(connection, &query, &mut report.lost)?;
         delete_orphans(connection)?;
     }
     for session in gaps {
-        let query = session_names(&format!("main.sessions WHERE key = {session}"));
-        collect(connection, &query, &mut report.incomplete)?;
+        let query = session_names_query(&format!("main.sessions WHERE key = {session}"));
+        add_values(connection, &query, &mut report.incomplete)?;
     }
     report.sessions =
         connection.query_row("SELECT count(*) FROM main.sessions", [], |it| it.get(0))?;
@@ -187,10 +188,10 @@ fn mend(
 }
 
 /// A query for the id of sessions, each with the beginning of its first prompt.
-fn session_names(of: &str) -> String {
+fn session_names_query(from: &str) -> String {
     format!(
         "SELECT id || coalesce((SELECT ' (' || nullif(substr(words, 1, 40), '') || ')' FROM \
-         main.turns WHERE session = key ORDER BY number LIMIT 1), '') FROM {of}"
+         main.turns WHERE session = key ORDER BY number LIMIT 1), '') FROM {from}"
     )
 }
 
@@ -198,7 +199,7 @@ fn session_names(of: &str) -> String {
 fn restore_turns(connection: &Connection, gaps: &mut BTreeSet<i64>) -> Result<(), StoreError> {
     let missing = "FROM main.entries WHERE turn > 0 AND NOT EXISTS (SELECT 1 FROM main.turns WHERE \
                    turns.session = entries.session AND number = turn)";
-    collect(connection, &format!("SELECT DISTINCT session {missing}"), gaps)?;
+    add_values(connection, &format!("SELECT DISTINCT session {missing}"), gaps)?;
     let insert = format!(
         "INSERT INTO main.turns (session, number, kind, begun_at, ended_at, stop) SELECT session, \
          turn, 'prompt', min(at), max(at), 'end_turn' {missing} GROUP BY session, turn"
@@ -219,7 +220,7 @@ fn delete_orphans(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// Adds the values of a query to a set. Returns false if not all could be read.
-fn collect<T: FromSql + Ord>(
+fn add_values<T: FromSql + Ord>(
     connection: &Connection,
     query: &str,
     values: &mut BTreeSet<T>,
@@ -252,8 +253,8 @@ fn copy_table(
     let (mut is_complete, mut restarts) = (true, 0);
     let mut ranges = VecDeque::from([(i64::MIN, i64::MAX)]);
     while let Some((first, last)) = ranges.pop_front() {
-        let Some(low) = copy.range((first, last), "ASC", &mut is_complete)? else { continue };
-        let Some(high) = copy.range((low, last), "DESC", &mut is_complete)? else { continue };
+        let Some(low) = copy.copy_range((first, last), "ASC", &mut is_complete)? else { continue };
+        let Some(high) = copy.copy_range((low, last), "DESC", &mut is_complete)? else { continue };
         restarts += 1;
         // What lies between the two is tried in halves.
         let is_bounded = low > i64::MIN && high < i64::MAX;
@@ -285,19 +286,19 @@ struct TableCopy<'a> {
 impl TableCopy<'_> {
     /// Copies the rows of a range of keys up to one that cannot be read. Returns the last key before
     /// that one, or `None` at the end of the range.
-    fn range(
+    fn copy_range(
         &self,
         (first, last): (i64, i64),
         direction: &str,
         is_complete: &mut bool,
     ) -> Result<Option<i64>, StoreError> {
         let mut reached = if direction == "ASC" { first } else { last };
-        let SalvagedTable { name, key, then } = self.table;
+        let SalvagedTable { name, key, second_key } = self.table;
         let list = self.column_list();
-        let then = then.map(|it| format!(", {it} {direction}")).unwrap_or_default();
+        let second_key = second_key.map(|it| format!(", {it} {direction}")).unwrap_or_default();
         let select = format!(
             "SELECT {key}, {list} FROM {name} NOT INDEXED WHERE {key} BETWEEN ? AND ? ORDER \
-             BY {key} {direction}{then}"
+             BY {key} {direction}{second_key}"
         );
         let places = vec!["?"; list.split(',').count()].join(", ");
         let insert = format!("INSERT OR IGNORE INTO {name} ({list}) VALUES ({places})");

@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("fewer_indexes.sql"),
     include_str!("client_options.sql"),
     include_str!("helpers.sql"),
+    include_str!("prompts.sql"),
 ];
 
 /// The `application_id` of our databases, which is set by the first migration.
@@ -145,6 +146,11 @@ pub(super) fn has_helpers(connection: &Connection) -> Result<bool, StoreError> {
     Ok(version(connection)? > 3)
 }
 
+/// Whether the database has the view of the fifth migration.
+pub(super) fn has_prompts(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(version(connection)? > 4)
+}
+
 /// True if a newer database declares that a program of version `own` may use it.
 fn accepts_version(connection: &Connection, own: usize) -> bool {
     let query = "SELECT value FROM meta WHERE name = 'usable_from'";
@@ -205,7 +211,7 @@ mod tests {
     }
 
     /// The version of a database with all migrations.
-    const CURRENT: i64 = 4;
+    const CURRENT: i64 = 5;
 
     fn open(path: &Path) -> Connection {
         let connection = Connection::open(path).unwrap();

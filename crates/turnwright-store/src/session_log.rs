@@ -204,12 +204,13 @@ impl SessionLog {
     }
 
     /// Begins a turn. What is written from now on belongs to it, and the next write stores its
-    /// beginning. Returns its number.
+    /// beginning. The next entry holds the prompt, which begins with these words. Returns its number.
     pub fn begin_turn(&self, kind: TurnKind, words: String) -> u64 {
         let Some(inner) = &self.0 else { return 0 };
         let turn = inner.turn.fetch_add(1, Ordering::Relaxed) + 1;
         let begun_at = to_millis(SystemTime::now());
-        let begun = BegunTurn { number: turn, kind, words, begun_at };
+        let first_entry = inner.next.load(Ordering::Relaxed);
+        let begun = BegunTurn { number: turn, kind, words, begun_at, first_entry };
         inner.submitted.lock().begun_turn = Some(begun);
         turn
     }
@@ -547,17 +548,25 @@ struct BegunTurn {
     kind: TurnKind,
     words: String,
     begun_at: i64,
+    first_entry: u64,
 }
 
 impl BegunTurn {
     fn insert(&self, connection: &Connection, session: i64) -> Result<(), StoreError> {
-        let BegunTurn { number, kind, words, begun_at } = self;
+        let BegunTurn { number, kind, words, begun_at, first_entry } = self;
         connection
             .prepare_cached(
-                "INSERT OR REPLACE INTO turns (session, number, kind, words, begun_at) \
-                 VALUES (?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO turns (session, number, kind, words, begun_at, first_entry) \
+                 VALUES (?, ?, ?, ?, ?, ?)",
             )?
-            .execute(params![session, number, kind.as_str(), redact::text(words), begun_at])?;
+            .execute(params![
+                session,
+                number,
+                kind.as_str(),
+                redact::text(words),
+                begun_at,
+                first_entry
+            ])?;
         set_updated_at(connection, session, *begun_at)
     }
 }

@@ -238,7 +238,7 @@ fn find_session_key(connection: &Connection, id: &SessionId) -> Result<Option<i6
 
 /// The tables and columns that a fork copies.
 const COPIED_COLUMNS: &[(&str, &str)] = &[
-    ("turns", "number, kind, words, begun_at, ended_at, stop, about"),
+    ("turns", "number, kind, words, begun_at, ended_at, stop, about, first_entry"),
     ("entries", "seq, turn, at, kind, message_id, body, refs"),
     (
         "calls",

@@ -20,7 +20,7 @@ pub(super) struct TextSearch<'a> {
     words: Vec<SearchWord>,
     /// All words are ASCII.
     is_ascii: bool,
-    lowercase: Vec<u8>,
+    lowercase_buffer: Vec<u8>,
     /// The words that occur in each searched blob, as a bit set.
     blob_matches: HashMap<i64, u32>,
     remaining_bytes: usize,
@@ -49,7 +49,7 @@ impl<'a> TextSearch<'a> {
             connection,
             words: words.collect(),
             is_ascii: lower.is_ascii(),
-            lowercase: Vec::new(),
+            lowercase_buffer: Vec::new(),
             blob_matches: HashMap::new(),
             remaining_bytes: MAX_BLOB_BYTES,
             is_truncated: false,
@@ -57,13 +57,13 @@ impl<'a> TextSearch<'a> {
     }
 
     /// True if each word occurs in one of the columns `plain`, in the JSON of column `json.0`, in
-    /// the blobs that column `json.1` refers to, or in the blob whose id is in column `long`.
+    /// the blobs that column `json.1` refers to, or in the blob whose id is in column `blob_id`.
     pub(super) fn matches_row(
         &mut self,
         row: &Row<'_>,
         plain: &[usize],
         json: (usize, usize),
-        long: Option<usize>,
+        blob_id: Option<usize>,
     ) -> Result<bool, StoreError> {
         let all = self.all_words();
         let mut found = 0;
@@ -78,11 +78,11 @@ impl<'a> TextSearch<'a> {
         let refs: Option<String> = row.get(json.1)?;
         let refs: Vec<(String, i64)> =
             refs.map_or(Ok(Vec::new()), |it| serde_json::from_str(&it))?;
-        let long = match long {
+        let blob_id = match blob_id {
             Some(column) => row.get::<_, Option<i64>>(column)?,
             None => None,
         };
-        for id in refs.into_iter().map(|(_, id)| id).chain(long) {
+        for id in refs.into_iter().map(|(_, id)| id).chain(blob_id) {
             found |= self.words_in_blob(id)?;
         }
         Ok(found == all)
@@ -118,18 +118,18 @@ impl<'a> TextSearch<'a> {
         if self.words.is_empty() {
             return 0;
         }
-        self.lowercase.clear();
+        self.lowercase_buffer.clear();
         if self.is_ascii || text.is_ascii() {
-            self.lowercase.extend_from_slice(text);
-            self.lowercase.make_ascii_lowercase();
+            self.lowercase_buffer.extend_from_slice(text);
+            self.lowercase_buffer.make_ascii_lowercase();
         } else {
             let lower = String::from_utf8_lossy(text).to_lowercase();
-            self.lowercase.extend_from_slice(lower.as_bytes());
+            self.lowercase_buffer.extend_from_slice(lower.as_bytes());
         }
         let mut found_words = 0;
         for (number, word) in self.words.iter().enumerate() {
             let finder = if is_json { &word.escaped } else { &word.plain };
-            if finder.find(&self.lowercase).is_some() {
+            if finder.find(&self.lowercase_buffer).is_some() {
                 found_words |= 1 << number;
             }
         }

@@ -47,4 +47,4 @@ pub use replies::{calls, prompt, says};
 pub use transport::child::{ChildAgent, Program};
 pub use transport::thread::{InProcessServer, ThreadAgent};
 pub use transport::{AgentPipes, Launch, Transport, read_messages};
-pub use waits::{eventually, is_alive, run_mark};
+pub use waits::{basic_variables, eventually, is_alive, run_mark};

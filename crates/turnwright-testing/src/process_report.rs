@@ -1,4 +1,4 @@
-//! Describes processes from the outside. The description is part of the panic message when a test
+//! Describes processes from the outside. A description is part of the panic message when a test
 //! has waited for a process in vain.
 
 use crate::waits::run_mark;
@@ -27,6 +27,16 @@ pub(crate) fn kill(process: u32) -> std::io::Result<()> {
 pub(crate) fn kill(process: u32) -> std::io::Result<()> {
     let mut command = std::process::Command::new("taskkill");
     command.args(["/f", "/t", "/pid", &process.to_string()]).status().map(drop)
+}
+
+/// The peak memory of a process, in bytes; 0 where the system does not tell it as Linux does.
+pub fn peak_memory(process: u32) -> u64 {
+    if cfg!(not(target_os = "linux")) {
+        return 0;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
 /// Returns the processes whose environment has the mark of this test run.

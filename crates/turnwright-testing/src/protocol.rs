@@ -12,14 +12,14 @@ pub(crate) enum Protocol {
     V1,
     V2,
     /// Version 2 on the wire, version 1 for the test.
-    Translated(Translator),
+    Translated(Box<Translator>),
 }
 
 impl Protocol {
     /// Version 1, unless the environment asks for version 2.
     pub(crate) fn of_environment() -> Protocol {
         match std::env::var(VARIABLE).as_deref() {
-            Ok("2") => Protocol::Translated(Translator::default()),
+            Ok("2") => Protocol::Translated(Box::default()),
             _ => Protocol::V1,
         }
     }
@@ -29,7 +29,7 @@ impl Protocol {
         match self {
             Protocol::V1 => Protocol::V1,
             Protocol::V2 => Protocol::V2,
-            Protocol::Translated(_) => Protocol::Translated(Translator::default()),
+            Protocol::Translated(_) => Protocol::Translated(Box::default()),
         }
     }
 

@@ -24,7 +24,7 @@ pub struct PseudoTerminal {
     terminal: File,
     shown: Arc<Mutex<String>>,
     /// How much of `shown` has been waited for.
-    read: usize,
+    waited_for: usize,
 }
 
 impl PseudoTerminal {
@@ -66,7 +66,7 @@ impl PseudoTerminal {
             command.stdout(terminal.try_clone().unwrap());
         }
         let child = command.spawn().unwrap();
-        PseudoTerminal { child, controller, terminal, shown, read: 0 }
+        PseudoTerminal { child, controller, terminal, shown, waited_for: 0 }
     }
 
     /// Waits until the text is shown, after everything that was waited for before.
@@ -74,14 +74,14 @@ impl PseudoTerminal {
         let end = Instant::now() + LIMIT;
         loop {
             let shown = self.shown.lock().unwrap().clone();
-            if let Some(at) = shown[self.read..].find(text) {
-                self.read += at + text.len();
+            if let Some(at) = shown[self.waited_for..].find(text) {
+                self.waited_for += at + text.len();
                 return;
             }
             assert!(
                 Instant::now() < end,
                 "{text:?} is not shown after byte {}: {shown}",
-                self.read
+                self.waited_for
             );
             thread::sleep(Duration::from_millis(2));
         }
@@ -116,7 +116,7 @@ impl PseudoTerminal {
 
     /// Waits until the program has written the text and has ended. Returns its status and everything that was
     /// shown.
-    pub fn end(mut self, text: &str) -> (ExitStatus, String) {
+    pub fn wait_for_end(mut self, text: &str) -> (ExitStatus, String) {
         self.wait_for(text);
         let status = process_waits::wait(&mut self.child);
         assert!(self.echoes(), "the program has left the terminal without echo");

@@ -17,6 +17,8 @@ pub(crate) struct Translator {
     is_running: HashMap<String, bool>,
     /// The calls that the test was told of.
     cards: HashSet<String>,
+    /// The first item of each call's content.
+    previews: HashMap<String, Value>,
     shows_notices: bool,
 }
 
@@ -136,9 +138,19 @@ impl Translator {
         match update["sessionUpdate"].as_str().unwrap_or_default() {
             "state_update" => return self.state(&session, update),
             "user_message" | "terminal_update" | "terminal_output_chunk" => return Vec::new(),
+            "tool_call_content_chunk" => return self.more_content(&session, update),
             "tool_call_update" => {
                 rebuild_diffs(update);
+                if update["status"] == "cancelled" {
+                    update["status"] = "failed".into();
+                }
+                if let Some(fields) = update.as_object_mut() {
+                    fields.remove("capabilities");
+                }
                 let call = format!("{} {session}", update["toolCallId"]);
+                if let Some(diff) = update.pointer("/content/0") {
+                    self.previews.insert(call.clone(), diff.clone());
+                }
                 if self.cards.insert(call) {
                     update["sessionUpdate"] = "tool_call".into();
                 }
@@ -169,6 +181,22 @@ impl Translator {
             _ => {}
         }
         vec![message]
+    }
+
+    /// A further item of a card's content. Version 1 sends the whole content again.
+    fn more_content(&mut self, session: &str, chunk: &Value) -> Vec<Value> {
+        let call = format!("{} {session}", chunk["toolCallId"]);
+        let mut card = json!({ "content": [chunk["content"]] });
+        rebuild_diffs(&mut card);
+        let diff = self.previews.get_mut(&call).expect("a card with content");
+        let more = card["content"][0]["newText"].as_str().expect("text");
+        diff["newText"] = (diff["newText"].as_str().expect("text").to_owned() + more).into();
+        let update = json!({
+            "sessionUpdate": "tool_call_update", "toolCallId": chunk["toolCallId"],
+            "status": "pending", "content": [diff],
+        });
+        let params = json!({ "sessionId": session, "update": update });
+        vec![json!({ "jsonrpc": "2.0", "method": "session/update", "params": params })]
     }
 
     fn state(&mut self, session: &str, update: &Value) -> Vec<Value> {

@@ -22,7 +22,7 @@ pub enum SaveBehavior {
     /// Formats the text: removes blanks at line ends.
     Formats,
     /// Has not opened the file, and answers with an error.
-    Unaware,
+    FileNotOpen,
 }
 
 /// An editor with unsaved changes, and its agent.
@@ -33,7 +33,7 @@ pub struct BufferEditor<T: Transport> {
     pub buffers: HashMap<PathBuf, String>,
     /// The file requests of the agent since the last tool call: the method, and the text of a
     /// write.
-    pub asked: Vec<(String, Option<String>)>,
+    pub file_requests: Vec<(String, Option<String>)>,
 }
 
 impl<T: Transport> BufferEditor<T> {
@@ -47,7 +47,7 @@ impl<T: Transport> BufferEditor<T> {
         let fs = json!({ "readTextFile": true, "writeTextFile": writes });
         let builder = TestAgent::builder().capabilities(json!({ "fs": fs }));
         let agent = builder.permission("allow_once").start();
-        BufferEditor { agent, behavior, buffers: HashMap::new(), asked: Vec::new() }
+        BufferEditor { agent, behavior, buffers: HashMap::new(), file_requests: Vec::new() }
     }
 
     /// Writes the file `f`, and discards the unsaved texts.
@@ -67,7 +67,7 @@ impl<T: Transport> BufferEditor<T> {
 
     /// Runs a turn with one call, and returns the result that the model received.
     pub fn call(&mut self, name: &str, arguments: &Value) -> String {
-        self.asked.clear();
+        self.file_requests.clear();
         self.agent.model().push(calls(name, arguments)).unwrap();
         self.agent.model().push(says("Done.")).unwrap();
         let id = self.agent.prompt("go");
@@ -82,8 +82,8 @@ impl<T: Transport> BufferEditor<T> {
             if is_end(&message) {
                 break;
             }
-            if self.behavior == SaveBehavior::Unaware {
-                self.asked.push((message["method"].as_str().unwrap().to_owned(), None));
+            if self.behavior == SaveBehavior::FileNotOpen {
+                self.file_requests.push((message["method"].as_str().unwrap().to_owned(), None));
                 self.agent.refuse(&message, -32002, "Resource not found");
                 continue;
             }
@@ -116,7 +116,7 @@ impl<T: Transport> BufferEditor<T> {
         let path = PathBuf::from(message["params"]["path"].as_str().unwrap());
         let method = message["method"].as_str().unwrap().to_owned();
         let content = message["params"]["content"].as_str().map(str::to_owned);
-        self.asked.push((method, content.clone()));
+        self.file_requests.push((method, content.clone()));
         let Some(content) = content else {
             let saved = || fs::read(&path).map(|it| String::from_utf8_lossy(&it).into_owned());
             let text = self.buffers.get(&path).cloned().or_else(|| saved().ok());
@@ -135,7 +135,7 @@ impl<T: Transport> BufferEditor<T> {
                 let lines = content.lines().map(|it| format!("{}\n", it.trim_end()));
                 fs::write(&path, lines.collect::<String>()).unwrap();
             }
-            SaveBehavior::Unaware => {}
+            SaveBehavior::FileNotOpen => {}
         }
         json!(null)
     }
@@ -147,6 +147,6 @@ impl<T: Transport> BufferEditor<T> {
 
     /// Returns the texts that the agent has written since the last tool call.
     pub fn writes(&self) -> Vec<&str> {
-        self.asked.iter().filter_map(|it| it.1.as_deref()).collect()
+        self.file_requests.iter().filter_map(|it| it.1.as_deref()).collect()
     }
 }

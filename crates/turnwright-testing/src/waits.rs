@@ -1,6 +1,7 @@
 //! Waits for conditions, and marks the processes of this test run so that they can be told from the
 //! processes of other runs.
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::time::Instant;
 
@@ -19,6 +20,11 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 /// the processes of a concurrent run can be ignored.
 pub fn run_mark() -> (&'static str, String) {
     ("TEST_RUN", std::process::id().to_string())
+}
+
+/// Returns the variables without which a program cannot look for others, or use the network on Windows.
+pub fn basic_variables() -> impl Iterator<Item = (&'static str, OsString)> {
+    ["PATH", "SystemRoot"].into_iter().filter_map(|it| Some((it, std::env::var_os(it)?)))
 }
 
 /// Returns whether a process with this word on its command line is alive. Processes of other test

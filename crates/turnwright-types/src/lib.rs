@@ -4,12 +4,12 @@
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
 //! [`line_diff`] compares texts line by line, and
-//! [`io_fault`] and [`json_fault`] put errors into plain words.
+//! [`io_error_text`] and [`json_error_text`] put errors into plain words.
 
 pub mod byte_size;
 pub mod ids;
-pub mod io_fault;
-pub mod json_fault;
+pub mod io_error_text;
+pub mod json_error_text;
 pub mod message;
 pub mod refusal;
 pub mod repair;

@@ -371,11 +371,11 @@ pub fn render_part(part: &PromptPart, text: &mut String) {
         PromptPart::Link { name, uri } => {
             let (target, link) = link_target(uri);
             text.push_str(&format!("[{name}]({target})"));
-            text.extend(chosen_part(link.as_ref()).map(|it| format!(" ({it})")));
+            text.extend(selection_text(link.as_ref()).map(|it| format!(" ({it})")));
         }
         PromptPart::Resource { uri, text: content } => {
             let (source, link) = link_target(uri);
-            let chosen = chosen_part(link.as_ref()).map(|it| format!(" part=\"{it}\""));
+            let chosen = selection_text(link.as_ref()).map(|it| format!(" part=\"{it}\""));
             let chosen = chosen.unwrap_or_default();
             text.push_str(&format!(
                 "\n<attachment source=\"{source}\"{chosen}>\n{content}\n</attachment>\n"
@@ -401,8 +401,8 @@ fn link_target(uri: &str) -> (Cow<'_, str>, Option<FileLink>) {
     }
 }
 
-/// What the user has chosen in a linked file, in words.
-fn chosen_part(link: Option<&FileLink>) -> Option<String> {
+/// Describes what the user has selected in a linked file.
+fn selection_text(link: Option<&FileLink>) -> Option<String> {
     let link = link?;
     let lines = link.line_range().map(|it| format!("lines {it}"));
     let parts: Vec<_> = link.symbol.iter().cloned().chain(lines).collect();

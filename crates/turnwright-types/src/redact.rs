@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 use base64::Engine;
@@ -250,24 +250,28 @@ fn is_key(text: &str) -> bool {
     text.len() >= MIN_WORDLIKE_KEY_BYTES || text.len() >= MIN_KEY_BYTES && is_mixed
 }
 
-/// Redacts keys in a stream of chunks, also where a key is split between chunks. Bytes that may be the
-/// beginning of a key are held back until the following bytes decide.
+/// Redacts keys in a stream of chunks, also where a key is split between chunks, and what is recognised as
+/// one by its place: in URLs (`scheme://user:password@`) and `Authorization` headers. Bytes that may be
+/// the beginning of a key are held back until the following bytes decide.
 #[derive(Debug, Default)]
 pub struct StreamRedactor {
     held: Vec<u8>,
     /// So many of the held bytes also belong to a key that is replaced already.
     covered: usize,
+    placed: PlacedKeys,
 }
 
 impl StreamRedactor {
     /// Takes the next chunk and returns the redacted bytes that are certain so far.
     pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        self.take(&loaded(), bytes)
+        let bytes = self.take(&loaded(), bytes);
+        self.placed.take(bytes, false)
     }
 
     /// Returns the bytes that were held back, redacted, at the end of the stream.
     pub fn finish(&mut self) -> Vec<u8> {
-        self.take_rest(&loaded())
+        let rest = self.take_rest(&loaded());
+        self.placed.take(Cow::Owned(rest), true).into_owned()
     }
 
     fn take<'a>(&mut self, keys: &KeySet, bytes: &'a [u8]) -> Cow<'a, [u8]> {
@@ -297,6 +301,102 @@ impl StreamRedactor {
         self.covered = covered.saturating_sub(end);
         clean
     }
+}
+
+/// Redacts keys that are recognised by their place.
+#[derive(Debug, Default)]
+struct PlacedKeys {
+    held: Vec<u8>,
+}
+
+/// What comes before such a key: a scheme, or the name of a header.
+const PLACES: [&str; 2] = ["://", "authorization:"];
+/// A longer text behind a place is none that holds a key.
+const MAX_PLACED_BYTES: usize = 4_096;
+
+fn find_place(bytes: &[u8], from: usize) -> Option<aho_corasick::Match> {
+    static FINDER: OnceLock<Option<AhoCorasick>> = OnceLock::new();
+    let build = || AhoCorasick::builder().ascii_case_insensitive(true).build(PLACES).ok();
+    FINDER.get_or_init(build).as_ref()?.find(Input::new(bytes).range(from..))
+}
+
+impl PlacedKeys {
+    fn take<'a>(&mut self, bytes: Cow<'a, [u8]>, is_last: bool) -> Cow<'a, [u8]> {
+        let bytes = if self.held.is_empty() {
+            bytes
+        } else {
+            Cow::Owned([std::mem::take(&mut self.held), bytes.into_owned()].concat())
+        };
+        let (keys, certain) = placed_keys(&bytes, is_last);
+        if keys.is_empty() && certain == bytes.len() {
+            return bytes;
+        }
+        self.held = bytes[certain..].to_vec();
+        let (mut clean, mut from) = (Vec::with_capacity(certain), 0);
+        for key in keys {
+            clean.extend_from_slice(&bytes[from..key.start]);
+            clean.extend_from_slice(PLACEHOLDER.as_bytes());
+            from = key.end;
+        }
+        clean.extend_from_slice(&bytes[from..certain]);
+        Cow::Owned(clean)
+    }
+}
+
+/// The keys in a text, and the length of the part in which all of them are known.
+fn placed_keys(bytes: &[u8], is_last: bool) -> (Vec<Range<usize>>, usize) {
+    let (mut keys, mut from) = (Vec::new(), 0);
+    while let Some(place) = find_place(bytes, from) {
+        let (start, is_url) = (place.end(), place.pattern().as_usize() == 0);
+        let rest = &bytes[start..];
+        let is_end: fn(&u8) -> bool = if is_url {
+            |it| *it <= b' ' || b"/?#\"'<>`|\\^{}".contains(it)
+        } else {
+            |it| b"\r\n\"'<>`|\\".contains(it)
+        };
+        let found = rest.iter().take(MAX_PLACED_BYTES).position(is_end);
+        let length = match found {
+            Some(length) => length,
+            None if rest.len() < MAX_PLACED_BYTES && !is_last => return (keys, place.start()),
+            None => rest.len().min(MAX_PLACED_BYTES),
+        };
+        let text = String::from_utf8_lossy(&rest[..length]);
+        let key = if is_url { key_in_authority(&text) } else { key_in_header(&text) };
+        keys.extend(key.map(|it| start + it.start..start + it.end));
+        from = start + length;
+    }
+    // A place may go on in the next chunk.
+    let is_partial = |length: &usize| {
+        let end = &bytes[bytes.len() - length..];
+        PLACES
+            .iter()
+            .any(|it| it.as_bytes().get(..*length).is_some_and(|it| it.eq_ignore_ascii_case(end)))
+    };
+    let longest = (bytes.len() - from).min(PLACES[1].len() - 1);
+    let partial = (1..=longest).rev().find(is_partial).filter(|_| !is_last).unwrap_or_default();
+    (keys, bytes.len() - partial)
+}
+
+/// The password in `user:password@host`, or a key in its place. A plain word is a placeholder or that of
+/// a database for tests.
+fn key_in_authority(text: &str) -> Option<Range<usize>> {
+    let end = text.rfind('@')?;
+    let key = match text[..end].find(':') {
+        // `https://KEY:x-oauth-basic@host`.
+        Some(colon) if !is_key(&text[colon + 1..end]) => 0..colon,
+        Some(colon) => colon + 1..end,
+        None => 0..end,
+    };
+    let value = &text[key.clone()];
+    let is_name = key.start == 0 && value.len() < MIN_WORDLIKE_KEY_BYTES;
+    (is_key(value) && !is_name && !value.starts_with('$')).then_some(key)
+}
+
+/// The last word of `basic KEY`.
+fn key_in_header(text: &str) -> Option<Range<usize>> {
+    let end = text.trim_end().len();
+    let start = text[..end].rfind(' ').map_or(0, |it| it + 1);
+    is_key(&text[start..end]).then_some(start..end)
 }
 
 #[cfg(test)]
@@ -361,6 +461,37 @@ mod tests {
         {
             assert_eq!(hidden(&keys, &format!("a={text}&b")), "a=[key]&b");
         }
+    }
+
+    #[test]
+    fn a_key_is_recognised_by_its_place_however_the_stream_is_cut() {
+        let key = "glpat-Ab3dEf6hIj";
+        for (text, expected) in [
+            (
+                "url = https://me:glpat-Ab3dEf6hIj@host/x.git\n",
+                "url = https://me:[key]@host/x.git\n",
+            ),
+            ("https://ghp_0123456789abcdefghij@host/x", "https://[key]@host/x"),
+            ("https://ghp_0123456789abcdefghij:x-oauth@h", "https://[key]:x-oauth@h"),
+            ("AUTHORIZATION: basic eDp5Z2hwXzEyMzQ=\n", "AUTHORIZATION: basic [key]\n"),
+            ("-H 'Authorization: Bearer sk-12345678' x", "-H 'Authorization: Bearer [key]' x"),
+            (
+                "postgres://postgres:postgres@localhost/db",
+                "postgres://postgres:postgres@localhost/db",
+            ),
+            ("https://user:$GITLAB_TOKEN_1@host", "https://user:$GITLAB_TOKEN_1@host"),
+            ("git@host:a/b http://localhost:3000/@a", "git@host:a/b http://localhost:3000/@a"),
+            ("a: b", "a: b"),
+        ] {
+            for cut in 0..=text.len() {
+                let mut redactor = StreamRedactor::default();
+                let mut clean = redactor.push(&text.as_bytes()[..cut]).into_owned();
+                clean.extend_from_slice(&redactor.push(&text.as_bytes()[cut..]));
+                clean.extend(redactor.finish());
+                assert_eq!(String::from_utf8(clean).unwrap(), expected, "{cut}");
+            }
+        }
+        assert!(is_key(key));
     }
 
     #[test]

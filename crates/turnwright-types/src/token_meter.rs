@@ -33,19 +33,19 @@ struct CountedRequest {
 }
 
 impl TokenMeter {
-    /// Takes note of what the server has counted: a request of this weight, which with its answer
-    /// is the first `messages` messages of the conversation.
+    /// Records the server's count of a request of this weight. The request and its answer are the first
+    /// `messages` messages of the conversation.
     pub fn record(&mut self, usage: &TokenUsage, weight: u64, messages: usize) {
         if usage.input == 0 {
             return;
         }
-        self.correct(weight, usage.input);
+        self.calibrate(weight, usage.input);
         self.counted = Some(CountedRequest { tokens: usage.input + usage.output, messages });
     }
 
-    /// Takes note that something of this weight has so many tokens.
+    /// Adapts the estimate to a text of this weight that the server has counted.
     #[expect(clippy::cast_precision_loss, reason = "no weight needs 52 bits")]
-    pub fn correct(&mut self, weight: u64, tokens: u64) {
+    pub fn calibrate(&mut self, weight: u64, tokens: u64) {
         let measured = weight as f64 / tokens.max(1) as f64;
         if PLAUSIBLE_BYTES_PER_TOKEN.contains(&measured) {
             self.bytes_per_token = Some(measured);

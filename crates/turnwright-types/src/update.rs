@@ -44,9 +44,14 @@ pub enum Update {
         view: CallView,
         /// The arguments, if they are complete.
         raw_input: Option<Value>,
+        /// Whether the user can cancel it from now on without cancelling the turn.
+        can_cancel: bool,
     },
     /// New values for some fields of a tool call.
     CallUpdate(Box<CallUpdate>),
+    /// A command has ended that went on in the background after its call. Only a client whose terminals
+    /// outlive their cards shows it.
+    TerminalEnded { call: CallId, exit: TerminalExit },
     /// Replaces the plan.
     Plan(Vec<PlanEntry>),
     /// Replaces the list of slash commands.
@@ -173,6 +178,8 @@ pub struct CallUpdate {
     pub raw_output: Option<Value>,
     /// New output, for a client that draws terminals from what we send.
     pub terminal: Option<TerminalDelta>,
+    /// Whether the user can cancel the call from now on without cancelling the turn.
+    pub can_cancel: bool,
 }
 
 /// New output for a terminal that the client draws. The terminal's id is the call's.
@@ -198,6 +205,7 @@ impl CallUpdate {
             raw_input: None,
             raw_output: None,
             terminal: None,
+            can_cancel: false,
         }
     }
 }
@@ -210,6 +218,18 @@ pub enum ToolCallStatus {
     InProgress,
     Completed,
     Failed,
+    /// The user has cancelled the call, or its turn.
+    Cancelled,
+}
+
+impl ToolCallStatus {
+    /// Whether the call is over.
+    pub fn is_final(self) -> bool {
+        match self {
+            ToolCallStatus::Pending | ToolCallStatus::InProgress => false,
+            ToolCallStatus::Completed | ToolCallStatus::Failed | ToolCallStatus::Cancelled => true,
+        }
+    }
 }
 
 /// One step of the model's plan.

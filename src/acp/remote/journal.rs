@@ -4,7 +4,7 @@
 use crate::session::Replayed;
 use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::PromptPart;
-use turnwright_types::update::{CallUpdate, PromptKey, ToolCallStatus, Update};
+use turnwright_types::update::{CallUpdate, PromptKey, Update};
 
 /// The most bytes that are kept, about. What is not finished is kept in any case.
 const MAX_BYTES: usize = 512 * 1024;
@@ -97,7 +97,8 @@ impl Journal {
             }
             Update::CallUpdate(change) => self.change_call(change),
             Update::Notice(text) => self.push(Merged::Single(update.clone()), text.len()),
-            Update::UserChunk { .. } => {}
+            // Commands of a remote session have no terminals.
+            Update::UserChunk { .. } | Update::TerminalEnded { .. } => {}
             latest => {
                 self.entries.retain(|it| {
                     let Merged::Latest(old) = &it.update else { return true };
@@ -217,9 +218,9 @@ impl Merged {
 
     fn is_finished(&self) -> bool {
         match self {
-            Merged::Call { changes, .. } => changes.as_deref().is_some_and(|it| {
-                matches!(it.status, ToolCallStatus::Completed | ToolCallStatus::Failed)
-            }),
+            Merged::Call { changes, .. } => {
+                changes.as_deref().is_some_and(|it| it.status.is_final())
+            }
             Merged::Latest(_) => false,
             _ => true,
         }
@@ -278,6 +279,7 @@ fn merge(known: &mut CallUpdate, change: &CallUpdate) {
         }
     }
     known.status = change.status;
+    known.can_cancel |= change.can_cancel;
     replace(&mut known.view, change.view.as_ref());
     replace(&mut known.content, change.content.as_ref());
     replace(&mut known.locations, change.locations.as_ref());
@@ -304,6 +306,7 @@ fn call_bytes(call: &CallUpdate) -> usize {
 #[cfg(test)]
 mod tests {
     use turnwright_types::effect::{CallView, ToolKind};
+    use turnwright_types::update::ToolCallStatus;
 
     use super::*;
 
@@ -314,7 +317,13 @@ mod tests {
     fn call(id: &str) -> Update {
         let (title, kind) = ("make".to_owned(), ToolKind::Execute);
         let view = CallView { title, kind, locations: Vec::new() };
-        Update::ToolCall { id: id.into(), name: "exec".to_owned(), view, raw_input: None }
+        Update::ToolCall {
+            id: id.into(),
+            name: "exec".to_owned(),
+            view,
+            raw_input: None,
+            can_cancel: false,
+        }
     }
 
     fn change(id: &str, status: ToolCallStatus) -> Update {

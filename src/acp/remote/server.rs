@@ -97,7 +97,7 @@ fn serve_connections(
             connection.run(&mut input, closing.cancelled()).await;
             connection.leave(end.is_intended());
             // What is queued still goes out.
-            outbox.accept_no_more();
+            outbox.stop_accepting();
         })
     })
 }

@@ -1,6 +1,6 @@
 //! The client of a session in version 2: updates, the session's state, and questions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,22 +12,22 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::encode;
+use super::encode::{self, CancelNews};
+use super::previews::ShownPreviews;
 use super::prompts::{PromptLedger, send_state};
 use crate::acp::client::permission_answer;
 use crate::acp::user_question;
 use crate::acp::wire::schema;
 use turnwright_rpc::Peer;
 use turnwright_types::client::{
-    Client, FormOutcome, PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
+    Client, FormOutcome, PermissionAnswer, PermissionRequest, ServerForm, TerminalExit,
+    UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, escape_hidden};
 use turnwright_types::ids::{CallId, SessionId, TerminalId};
 use turnwright_types::message::PromptPart;
 use turnwright_types::redact;
-use turnwright_types::update::{
-    COMMAND_TOOL, CallUpdate, PromptKey, TerminalDelta, ToolCallStatus, Update,
-};
+use turnwright_types::update::{COMMAND_TOOL, CallUpdate, PromptKey, TerminalDelta, Update};
 
 /// The user may be away for a long time; a day is as good as no limit.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -38,18 +38,22 @@ pub(super) struct AcpClientV2 {
     session: SessionId,
     cwd: PathBuf,
     /// Whether the client shows elicitation forms (R-EL-1).
-    forms: bool,
+    supports_forms: bool,
     prompts: PromptLedger,
     /// The prompt whose turn has begun last; no prompt has the key 0.
-    running: AtomicU64,
+    running_prompt: AtomicU64,
     /// The commands whose cards are not final.
     // Held only to look something up.
     commands: Mutex<HashMap<CallId, ShownCommand>>,
+    /// The calls that the client was told it can cancel.
+    // Held only to look something up.
+    cancellable: Mutex<HashSet<CallId>>,
+    previews: ShownPreviews,
     /// One permit: the user is shown one question at a time, of whatever kind.
     question_slot: Semaphore,
 }
 
-/// What the client is told of a command's terminal.
+/// What the client has been told about a command's terminal.
 #[derive(Debug, Default)]
 struct ShownCommand {
     line: Option<String>,
@@ -63,24 +67,26 @@ impl AcpClientV2 {
         peer: Peer,
         session: &SessionId,
         cwd: PathBuf,
-        forms: bool,
+        supports_forms: bool,
         prompts: PromptLedger,
     ) -> AcpClientV2 {
         AcpClientV2 {
             peer,
             session: session.clone(),
             cwd,
-            forms,
+            supports_forms,
             prompts,
-            running: AtomicU64::new(0),
+            running_prompt: AtomicU64::new(0),
             commands: Mutex::default(),
+            cancellable: Mutex::default(),
+            previews: ShownPreviews::default(),
             question_slot: Semaphore::new(1),
         }
     }
 
-    /// Tells the client that no turn runs. One that has taken over a running turn knows its state.
+    /// Tells the client that no turn runs, unless it has taken over a running turn.
     pub(super) fn report_idle(&self) {
-        if !self.prompts.is_running(self.running.load(Ordering::Relaxed)) {
+        if !self.prompts.is_running(self.running_prompt.load(Ordering::Relaxed)) {
             self.send_state("idle");
         }
     }
@@ -100,14 +106,14 @@ impl AcpClientV2 {
 
     /// The turn waits for the user until the returned value is dropped (R-TWO-8).
     fn wait_for_user(&self) -> UserWait<'_> {
-        let is_running = self.prompts.is_running(self.running.load(Ordering::Relaxed));
+        let is_running = self.prompts.is_running(self.running_prompt.load(Ordering::Relaxed));
         if is_running {
             self.send_state("requires_action");
         }
         UserWait { client: self, is_running }
     }
 
-    /// Notes what a command is, for its terminal.
+    /// Records the line and the folder of a command, which the update of its terminal contains.
     fn note_command(&self, id: &CallId, arguments: Option<&Value>) {
         let Some(arguments) = arguments else { return };
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
@@ -118,7 +124,7 @@ impl AcpClientV2 {
     }
 
     /// Sends an update of a card, after that of the terminal that it shows.
-    fn update_call(&self, update: CallUpdate) {
+    fn update_call(&self, mut update: CallUpdate) {
         let is_command = self.commands.lock().contains_key(&update.id);
         if is_command {
             self.note_command(&update.id, update.raw_input.as_ref());
@@ -128,14 +134,36 @@ impl AcpClientV2 {
                 self.announce_terminal(&update.id, terminal);
             }
         }
-        if matches!(update.status, ToolCallStatus::Completed | ToolCallStatus::Failed) {
+        let cancel = self.note_cancel(&update);
+        if update.status.is_final() {
             self.commands.lock().remove(&update.id);
         }
         if let Some(delta) = &update.terminal {
             // Nothing else of the card changes together with its terminal's output.
             return self.update_terminal(&update.id, delta);
         }
-        encode::send_call_update(self.peer.outbox(), &self.session, update);
+        let call = update.id.clone();
+        let more = self.previews.take_more(&mut update);
+        encode::send_call_update(self.peer.outbox(), &self.session, update, cancel);
+        if let Some(content) = more {
+            self.send(&json!({
+                "sessionUpdate": "tool_call_content_chunk", "toolCallId": call.as_str(),
+                "content": content,
+            }));
+        }
+    }
+
+    /// What an update says about cancelling the call: that it can be done from now on, or no longer.
+    fn note_cancel(&self, update: &CallUpdate) -> CancelNews {
+        if update.status.is_final() {
+            let was_offered = self.cancellable.lock().remove(&update.id);
+            return if was_offered { CancelNews::Withdrawn } else { CancelNews::None };
+        }
+        if !update.can_cancel {
+            return CancelNews::None;
+        }
+        self.cancellable.lock().insert(update.id.clone());
+        CancelNews::Offered
     }
 
     fn announce_terminal(&self, call: &CallId, terminal: &TerminalId) {
@@ -144,6 +172,7 @@ impl AcpClientV2 {
         command.has_terminal = true;
         let mut update = json!({
             "sessionUpdate": "terminal_update", "terminalId": terminal.to_arc().as_ref(),
+            "capabilities": { "cancel": {} },
         });
         if let Some(line) = &command.line {
             update["command"] = escape_hidden(line).into();
@@ -165,11 +194,15 @@ impl AcpClientV2 {
             }));
         }
         if let Some(exit) = delta.exit.as_ref().filter(|_| !delta.goes_on) {
-            self.send(&json!({
-                "sessionUpdate": "terminal_update", "terminalId": call.as_str(),
-                "exitStatus": { "exitCode": exit.code, "signal": exit.signal },
-            }));
+            self.end_terminal(call, exit);
         }
+    }
+
+    fn end_terminal(&self, call: &CallId, exit: &TerminalExit) {
+        self.send(&json!({
+            "sessionUpdate": "terminal_update", "terminalId": call.as_str(),
+            "exitStatus": { "exitCode": exit.code, "signal": exit.signal }, "capabilities": null,
+        }));
     }
 }
 
@@ -192,24 +225,29 @@ impl Client for AcpClientV2 {
         match update {
             Update::TurnBegan(prompt) => {
                 self.prompts.begin(prompt);
-                self.running.store(prompt, Ordering::Relaxed);
+                self.running_prompt.store(prompt, Ordering::Relaxed);
                 self.send_state("running");
             }
             Update::UserMessage { prompt, message, parts } => {
                 let own = parts.into_iter().filter(|it| !matches!(it, PromptPart::Context(_)));
                 self.send(&encode::user_message(&message, own));
                 let prompt: PromptKey =
-                    prompt.unwrap_or_else(|| self.running.load(Ordering::Relaxed));
+                    prompt.unwrap_or_else(|| self.running_prompt.load(Ordering::Relaxed));
                 self.prompts.answer(prompt, &message);
             }
-            Update::ToolCall { ref id, ref name, ref raw_input, .. } => {
+            Update::ToolCall { ref id, ref name, ref raw_input, can_cancel, .. } => {
                 if name == COMMAND_TOOL {
                     self.commands.lock().entry(id.clone()).or_default();
                     self.note_command(id, raw_input.as_ref());
                 }
-                encode::send_new_call(self.peer.outbox(), &self.session, update);
+                if can_cancel {
+                    self.cancellable.lock().insert(id.clone());
+                }
+                let news = if can_cancel { CancelNews::Offered } else { CancelNews::None };
+                encode::send_new_call(self.peer.outbox(), &self.session, update, news);
             }
             Update::CallUpdate(update) => self.update_call(*update),
+            Update::TerminalEnded { call, exit } => self.end_terminal(&call, &exit),
             other => encode::send(self.peer.outbox(), &self.session, other),
         }
     }
@@ -240,19 +278,19 @@ impl Client for AcpClientV2 {
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply> {
         Box::pin(async {
             let Ok(_slot) = self.question_slot.acquire().await else { return UserReply::Cancelled };
-            let _waiting = self.forms.then(|| self.wait_for_user());
-            let (session, forms) = (self.session_id(), self.forms);
+            let _waiting = self.supports_forms.then(|| self.wait_for_user());
+            let (session, forms) = (self.session_id(), self.supports_forms);
             user_question::ask_user(&self.peer, session, forms, question, QUESTION_TIMEOUT).await
         })
     }
 
     fn supports_forms(&self) -> bool {
-        self.forms
+        self.supports_forms
     }
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {
         Box::pin(async {
-            if !self.forms {
+            if !self.supports_forms {
                 return FormOutcome::Declined;
             }
             let Ok(_slot) = self.question_slot.acquire().await else {

@@ -25,6 +25,25 @@ pub(super) fn diff(path: &Path, old: Option<&str>, new: &str) -> Value {
     diff
 }
 
+/// The item of a card that shows further lines, which end with a line break, of a file that is being written.
+pub(super) fn added_lines(path: &Path, first: usize, lines: &str) -> Value {
+    let change = json!({ "operation": "add", "path": path, "fileType": "text" });
+    let mut diff = json!({ "type": "diff", "changes": [change] });
+    if let Some(name) = path.to_str().map(quoted) {
+        let count = lines.matches('\n').count();
+        let count = if count == 1 { String::new() } else { format!(",{count}") };
+        let mut text = format!(
+            "diff --git {name} {name}\nnew file mode 100644\n--- /dev/null\n+++ {name}\n@@ -0,0 +{first}{count} @@\n"
+        );
+        for line in lines.split_inclusive('\n') {
+            text.push('+');
+            text.push_str(line);
+        }
+        diff["patch"] = json!({ "format": "git_patch", "text": text });
+    }
+    diff
+}
+
 /// The patch. `None` for long texts, and for a path that is not text.
 fn patch(path: &Path, old: Option<&str>, new: &str) -> Option<String> {
     if old.map_or(0, str::len).max(new.len()) > MAX_TEXT {

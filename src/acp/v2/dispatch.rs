@@ -1,10 +1,10 @@
 //! The methods of version 2.
 
 use super::wire::{
-    CloseSessionV2, ForkSessionV2, InitializeV2, LogIn, LogOut, NewSessionV2, PromptV2,
-    ResumeSessionV2, SetConfigOptionV2,
+    CancelTerminal, CancelToolCall, CloseSessionV2, ForkSessionV2, InitializeV2, LogIn, LogOut,
+    NewSessionV2, PromptV2, ResumeSessionV2, SetConfigOptionV2,
 };
-use super::{initialize, prompts, sessions};
+use super::{cancel, initialize, prompts, sessions};
 use crate::acp::dispatch::Router;
 use crate::acp::wire::{
     ArchiveSession, DeleteSession, GetMessages, GetSessionStatus, ListSessions, SetSessionTitle,
@@ -24,6 +24,8 @@ pub(in crate::acp) fn dispatch(router: Router<'_>) {
         .on::<ForkSessionV2>(sessions::fork)
         .on::<CloseSessionV2>(sessions::close)
         .on::<PromptV2>(prompts::prompt)
+        .on::<CancelToolCall>(cancel::tool_call)
+        .on::<CancelTerminal>(cancel::terminal)
         .on::<SetConfigOptionV2>(sessions::set_option)
         .on::<ListSessions>(saved_sessions::list)
         .on::<DeleteSession>(saved_sessions::delete)

@@ -16,7 +16,8 @@ use turnwright_types::effect::{CallContent, escape_hidden_line, terminal_safe};
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::message::PromptPart;
 use turnwright_types::update::{
-    CallUpdate, ConfigChoice, ConfigOption, ConfigOptionId, PlanEntry, SlashCommand, Update,
+    CallUpdate, ConfigChoice, ConfigOption, ConfigOptionId, PlanEntry, SlashCommand,
+    ToolCallStatus, Update,
 };
 
 /// A session has one plan.
@@ -79,32 +80,79 @@ pub(super) fn user_message(id: &MessageId, parts: impl Iterator<Item = PromptPar
     json!({ "sessionUpdate": "user_message", "messageId": id.as_str(), "content": content })
 }
 
+/// What an update of a call says about cancelling it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CancelNews {
+    None,
+    /// It can be cancelled from now on.
+    Offered,
+    /// It can no longer be cancelled.
+    Withdrawn,
+}
+
+impl CancelNews {
+    fn capabilities(self) -> Option<Value> {
+        match self {
+            CancelNews::None => None,
+            CancelNews::Offered => Some(json!({ "cancel": {} })),
+            CancelNews::Withdrawn => Some(Value::Null),
+        }
+    }
+}
+
 /// Sends the card of a new call. In version 2 it is an update like all others.
-pub(super) fn send_new_call(outbox: &Outbox, session: &SessionId, call: Update) {
+pub(super) fn send_new_call(
+    outbox: &Outbox,
+    session: &SessionId,
+    call: Update,
+    cancel: CancelNews,
+) {
     let call = to_wire::update(call, BASELINE, Path::new(""));
     let Some(schema::SessionUpdate::ToolCall(call)) = call else { return };
     let mut card = schema::ToolCallUpdate::from(call);
     // It has none yet.
     card.fields.content = None;
     card.fields.locations = card.fields.locations.filter(|it| !it.is_empty());
-    send_same(outbox, session, schema::SessionUpdate::ToolCallUpdate(card));
-}
-
-/// Sends new values for some fields of a call. Only a diff has another shape than in version 1.
-pub(super) fn send_call_update(outbox: &Outbox, session: &SessionId, mut update: CallUpdate) {
-    let is_diff = |it: &CallContent| matches!(it, CallContent::Diff { .. });
-    let changed =
-        if update.content.iter().flatten().any(is_diff) { update.content.take() } else { None };
-    let update = Update::CallUpdate(Box::new(update));
-    let Some(update) = to_wire::update(update, BASELINE, Path::new("")) else { return };
-    match changed {
-        None => send_same(outbox, session, update),
-        Some(content) => {
-            let mut card = value(&update);
-            card["content"] = contents(content);
+    let card = schema::SessionUpdate::ToolCallUpdate(card);
+    match cancel.capabilities() {
+        None => send_same(outbox, session, card),
+        Some(capabilities) => {
+            let mut card = value(&card);
+            card["capabilities"] = capabilities;
             send_changed(outbox, session, &card);
         }
     }
+}
+
+/// Sends new values for some fields of a call. Version 1 has other diffs, and neither the status of a call
+/// that was cancelled nor capabilities.
+pub(super) fn send_call_update(
+    outbox: &Outbox,
+    session: &SessionId,
+    mut update: CallUpdate,
+    cancel: CancelNews,
+) {
+    let is_diff = |it: &CallContent| matches!(it, CallContent::Diff { .. });
+    let changed =
+        if update.content.iter().flatten().any(is_diff) { update.content.take() } else { None };
+    let is_cancelled = update.status == ToolCallStatus::Cancelled;
+    let capabilities = cancel.capabilities();
+    let update = Update::CallUpdate(Box::new(update));
+    let Some(update) = to_wire::update(update, BASELINE, Path::new("")) else { return };
+    if changed.is_none() && capabilities.is_none() && !is_cancelled {
+        return send_same(outbox, session, update);
+    }
+    let mut card = value(&update);
+    if let Some(content) = changed {
+        card["content"] = contents(content);
+    }
+    if let Some(capabilities) = capabilities {
+        card["capabilities"] = capabilities;
+    }
+    if is_cancelled {
+        card["status"] = "cancelled".into();
+    }
+    send_changed(outbox, session, &card);
 }
 
 fn contents(contents: Vec<CallContent>) -> Value {

@@ -45,7 +45,8 @@ pub(super) fn initialize(
     connection.offer = offer::later(&connection.host, task);
 }
 
-/// What is not stated is not offered. Notices and compactions are a part of version 2.
+/// The capabilities of a client. One that is not declared is not used. Notices and compactions are a part of
+/// version 2.
 fn client_caps(params: &Value) -> ClientCaps {
     let has = |place: &str| params.pointer(place).is_some_and(Value::is_object);
     let login = if has("/capabilities/auth/terminal") {
@@ -62,12 +63,12 @@ fn client_caps(params: &Value) -> ClientCaps {
     }
 }
 
-fn response(methods: &[AuthMethod], senses: Modalities) -> Value {
+fn response(methods: &[AuthMethod], modalities: Modalities) -> Value {
     let mut prompts = json!({ "embeddedContext": {} });
-    if senses.images {
+    if modalities.images {
         prompts["image"] = json!({});
     }
-    if senses.audio {
+    if modalities.audio {
         prompts["audio"] = json!({});
     }
     let session = json!({

@@ -15,5 +15,7 @@ methods! {
     ForkSessionV2 "session/fork" (Value) -> Value;
     CloseSessionV2 "session/close" (crate::acp::wire::schema::CloseSessionRequest) -> Value;
     PromptV2 "session/prompt" (crate::acp::wire::schema::PromptRequest) -> Value;
+    CancelToolCall "tool_call/cancel" (super::cancel::CancelToolCallRequest) -> Value;
+    CancelTerminal "terminal/cancel" (super::cancel::CancelTerminalRequest) -> Value;
     SetConfigOptionV2 "session/set_config_option" (super::sessions::SetOptionRequest) -> Value;
 }

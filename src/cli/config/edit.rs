@@ -8,7 +8,7 @@ use super::print;
 use crate::cli::CliError;
 use crate::config::{Config, SETTINGS_SCHEMA, settings_template};
 use crate::session::user_rule_problems;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_workspace::private_file;
 
@@ -42,7 +42,7 @@ pub(super) fn edit(config: &Config) -> Result<(), CliError> {
     match open(&editor, path) {
         Ok(status) if status.success() => {}
         Ok(status) => return Err(failed(format!("ended with {status}"))),
-        Err(error) => return Err(failed(format!("cannot be started: {}", io_fault(&error)))),
+        Err(error) => return Err(failed(format!("cannot be started: {}", io_error_text(&error)))),
     }
     let problems = problems(config);
     if problems.is_empty() {

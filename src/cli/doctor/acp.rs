@@ -16,7 +16,7 @@ use agent_process::AgentCommand;
 use frame_checker::FrameRule;
 use script::{AcpScript, STEPS, StepEnd};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// Exits with 0 if there is no fault, 1 if there is one, 2 if nothing could be tried.
@@ -25,7 +25,7 @@ pub(super) fn run(command: &[OsString], config: &Config) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            line("FAIL", "start", &io_fault(&error));
+            line("FAIL", "start", &io_error_text(&error));
             ExitCode::from(2)
         }
     }

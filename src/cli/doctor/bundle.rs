@@ -1,5 +1,6 @@
-//! `turnwright doctor --report`: everything that somebody who helps needs, in one file that is safe to
-//! attach. It has no key, nothing of a prompt, an answer or a file, and no arguments or results of calls.
+//! `turnwright doctor --report`: everything that is needed to help with a problem, in one file that is safe
+//! to attach to an issue. It contains no keys, no prompts, answers or file contents, and no arguments or results
+//! of calls.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,12 +16,12 @@ use turnwright_store::sessions::{self, SessionFilter};
 use turnwright_store::{SessionRow, Store, StoreError};
 use turnwright_types::timestamp::rfc3339;
 
-/// How much of the end of the log is in the report, in bytes.
+/// The number of bytes at the end of the log that the report contains.
 const LOG_TAIL: u64 = 64 * 1024;
-/// How many calls of the last session are in it.
+/// The maximum number of calls of the last session that the report contains.
 const MAX_CALLS: usize = 100;
 
-/// A report that lacks only what the doctor says.
+/// Everything that a report contains besides the doctor's own output.
 pub(super) struct ReportBundle {
     path: PathBuf,
     home: Option<String>,
@@ -52,18 +53,18 @@ impl ReportBundle {
         })
     }
 
-    /// Writes the report with what the doctor has said.
+    /// Writes the report, including the output of the doctor.
     ///
     /// # Errors
-    /// If the file exists by now, or cannot be written.
-    pub(super) fn write(&self, said: &str) -> io::Result<()> {
+    /// If the file exists meanwhile, or cannot be written.
+    pub(super) fn write(&self, doctor_output: &str) -> io::Result<()> {
         let mut text = format!(
             "# turnwright report\n\nMade by `turnwright doctor --report` at {}. Keys, and whatever looks like one, are \
              removed.\n",
             rfc3339(SystemTime::now())
         );
         for (title, part) in [
-            ("Doctor", said),
+            ("Doctor", doctor_output),
             ("Settings in force", &self.settings),
             ("Editor seen last", &self.client),
             ("Last session", &self.session),
@@ -80,7 +81,7 @@ impl ReportBundle {
     }
 }
 
-/// What has happened in the session that was used last: which tools were called, and how that ended.
+/// The tool calls of the session that was used last, and how each ended.
 fn last_session(state: &Path) -> Result<String, StoreError> {
     let store = Store::new(state);
     if !store.exists() {

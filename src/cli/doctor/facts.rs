@@ -1,5 +1,5 @@
-//! What somebody who helps has to know besides the checks: the system, the program, the stored sessions,
-//! the disk, the editor and the settings in force. Nothing of it is checked, and nothing is changed.
+//! The facts in a report that are not checks: the system, the program, the stored sessions, the disk, the
+//! editor and the settings in force. Nothing is changed.
 
 use std::path::Path;
 
@@ -11,24 +11,25 @@ use crate::config::{Config, EffectiveSetting};
 use crate::session::last_client;
 use turnwright_store::{Store, StoreError};
 use turnwright_types::byte_size::format_bytes;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
-/// With less free space a database may fail soon.
-const LITTLE_SPACE: u64 = 200 * 1024 * 1024;
+/// The free space in bytes below which the report warns, because the database may fail soon.
+const LOW_DISK_SPACE: u64 = 200 * 1024 * 1024;
 
 impl DoctorReport {
-    pub(super) fn facts(&mut self, config: &Config) {
-        self.platform();
-        self.store(config);
-        self.disk(&config.paths.state);
-        self.client(&config.paths.state);
-        self.settings_in_force(config);
+    pub(super) fn add_facts(&mut self, config: &Config) {
+        self.add_platform();
+        self.add_store(config);
+        self.add_disk(&config.paths.state);
+        self.add_editor(&config.paths.state);
+        self.add_settings(config);
     }
 
-    fn platform(&mut self) {
-        let system = format!("{} {}{}", std::env::consts::OS, std::env::consts::ARCH, kernel());
+    fn add_platform(&mut self) {
+        let system =
+            format!("{} {}{}", std::env::consts::OS, std::env::consts::ARCH, kernel_version());
         let program = std::env::current_exe();
-        let program = program.map_or_else(|it| io_fault(&it), |it| it.display().to_string());
+        let program = program.map_or_else(|it| io_error_text(&it), |it| it.display().to_string());
         self.print_field("platform", &system);
         self.print_field("program", &program);
         self.set("platform", system);
@@ -36,7 +37,7 @@ impl DoctorReport {
     }
 
     /// Counts the stored sessions, which shows whether the database can be read.
-    fn store(&mut self, config: &Config) {
+    fn add_store(&mut self, config: &Config) {
         let store = Store::new(&config.paths.state);
         let path = config.paths.state.join("sessions.db");
         let size = path.metadata().map_or(0, |it| it.len());
@@ -57,24 +58,24 @@ impl DoctorReport {
         );
     }
 
-    fn disk(&mut self, state: &Path) {
+    fn add_disk(&mut self, state: &Path) {
         let free = free_space(state);
         if let Some(free) = free {
-            let mark = if free < LITTLE_SPACE { "! only " } else { "" };
+            let mark = if free < LOW_DISK_SPACE { "! only " } else { "" };
             self.print_field("disk", &format!("{mark}{} free", format_bytes(free)));
         }
         self.set("disk", json!({ "free": free }));
     }
 
-    fn client(&mut self, state: &Path) {
+    fn add_editor(&mut self, state: &Path) {
         let client = last_client(state);
         let shown = client.as_ref().map_or_else(|| "none yet".to_owned(), client_text);
         self.print_field("editor", &shown);
         self.set("editor", client);
     }
 
-    /// Those that somebody has chosen. The JSON has all.
-    fn settings_in_force(&mut self, config: &Config) {
+    /// Prints the settings that differ from the defaults. The JSON contains all settings.
+    fn add_settings(&mut self, config: &Config) {
         let settings = shown_settings(config);
         let chosen = settings.iter().filter(|it| it.from != "built in" && it.value != "not set");
         let mut label = "in force";
@@ -86,7 +87,7 @@ impl DoctorReport {
     }
 }
 
-/// The effective settings, without the words of the user's instructions.
+/// The effective settings. The user's instructions are replaced by their length.
 pub(super) fn shown_settings(config: &Config) -> Vec<EffectiveSetting> {
     let mut settings = config.settings();
     for setting in settings.iter_mut().filter(|it| it.name == "agent.system_prompt") {
@@ -95,24 +96,28 @@ pub(super) fn shown_settings(config: &Config) -> Vec<EffectiveSetting> {
     settings
 }
 
-/// `Zed 0.200.1: fs.readTextFile, terminal`
+/// Describes a client, as in `Zed 0.200.1: fs.readTextFile, terminal`.
 fn client_text(client: &Value) -> String {
     let info = |field: &str| client["clientInfo"][field].as_str();
     let name = info("title").or_else(|| info("name")).unwrap_or("without a name");
     let version = info("version").map(|it| format!(" {it}")).unwrap_or_default();
-    let mut able = Vec::new();
+    let mut capabilities = Vec::new();
     if let Value::Object(all) = &client["clientCapabilities"] {
-        capabilities(all, "", &mut able);
+        collect_capabilities(all, "", &mut capabilities);
     }
-    let able = if able.is_empty() { "no capabilities".to_owned() } else { able.join(", ") };
-    format!("{name}{version}: {able}")
+    let capabilities = if capabilities.is_empty() {
+        "no capabilities".to_owned()
+    } else {
+        capabilities.join(", ")
+    };
+    format!("{name}{version}: {capabilities}")
 }
 
-fn capabilities(of: &Map<String, Value>, prefix: &str, found: &mut Vec<String>) {
-    for (name, value) in of {
+fn collect_capabilities(declared: &Map<String, Value>, prefix: &str, found: &mut Vec<String>) {
+    for (name, value) in declared {
         match value {
             Value::Object(inner) if !inner.is_empty() => {
-                capabilities(inner, &format!("{prefix}{name}."), found);
+                collect_capabilities(inner, &format!("{prefix}{name}."), found);
             }
             Value::Null | Value::Bool(false) => {}
             _ => found.push(format!("{prefix}{name}")),
@@ -120,8 +125,8 @@ fn capabilities(of: &Map<String, Value>, prefix: &str, found: &mut Vec<String>) 
     }
 }
 
-/// The version of the system, where a file tells it.
-fn kernel() -> String {
+/// The version of the Linux kernel, as it is appended to the platform. Empty on other systems.
+fn kernel_version() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
     release.map(|it| format!(", Linux {}", it.trim())).unwrap_or_default()
 }

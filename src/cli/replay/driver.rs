@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::difference::{Difference, around_difference, compare, describe};
 use super::model_requests::{ModelRequestLog, first_result_difference};
-use super::observed::{Observation, ObservedPiece, ObservedStream, Observer, is_of_tools};
+use super::observed::{Observation, ObservedPiece, ObservedStream, Observer, is_tool_request};
 use super::played_agent::PlayedAgent;
-use crate::recording::{EventKind, Happening, RecordedEvent};
+use crate::recording::{EventKind, PlaybackEvent, RecordedEvent};
 
 /// How long the agent may take for what it did at once when it was recorded.
 const STEP_LIMIT: Duration = Duration::from_secs(10);
@@ -293,20 +293,20 @@ impl ReplayDriver {
             if self.has_ended {
                 return false;
             }
-            match self.agent.next(end.saturating_duration_since(Instant::now())) {
-                Some(happening) => self.on_happening(happening),
+            match self.agent.next_event(end.saturating_duration_since(Instant::now())) {
+                Some(event) => self.on_event(event),
                 None => return false,
             }
         }
     }
 
-    fn on_happening(&mut self, happening: Happening) {
-        match happening {
-            Happening::Message(message) => self.on_message(message),
-            Happening::Asked { request, body } => self.model.on_asked(request, &body),
-            Happening::Taken(number) => drop(self.taken.insert(number)),
-            Happening::Unrecorded(what) => self.unrecorded.push(what),
-            Happening::Ended => self.has_ended = true,
+    fn on_event(&mut self, event: PlaybackEvent) {
+        match event {
+            PlaybackEvent::Message(message) => self.on_message(message),
+            PlaybackEvent::ModelRequested { request, body } => self.model.on_asked(request, &body),
+            PlaybackEvent::PieceTaken(number) => drop(self.taken.insert(number)),
+            PlaybackEvent::Unrecorded(what) => self.unrecorded.push(what),
+            PlaybackEvent::Ended => self.has_ended = true,
         }
     }
 
@@ -314,9 +314,7 @@ impl ReplayDriver {
         if let Some(session) = message["result"].get("sessionId") {
             self.session.1 = session.clone();
         }
-        if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id"))
-            && is_of_tools(method)
-        {
+        if let Some(id) = message.get("id").filter(|_| is_tool_request(&message)) {
             let error = json!({ "code": -32603, "message": "not available in a replay" });
             return self.agent.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         }

@@ -4,7 +4,7 @@
 mod difference;
 mod driver;
 mod model_requests;
-mod normal;
+mod run_normalizer;
 mod observed;
 mod other_model;
 mod played_agent;
@@ -20,10 +20,10 @@ use crate::config::Config;
 use crate::recording::{RecordedEvent, RecordingError, load_recording};
 use difference::Difference;
 use driver::{ReplayDriver, ReplaySummary};
-use normal::RunFolders;
 use observed::Observer;
 use played_agent::PlayedAgent;
-use turnwright_types::io_fault::io_fault;
+use run_normalizer::RunNormalizer;
+use turnwright_types::io_error_text::io_error_text;
 
 pub(super) const AFTER_HELP: &str = "\
 Example: turnwright replay bug.ndjson
@@ -76,7 +76,7 @@ pub(super) fn run(args: &ReplayCliArgs, config: Config) -> ExitCode {
 /// Why it cannot be played back.
 pub fn replay(path: &Path) -> Result<(String, bool), String> {
     let (head, events) = load_recording(path).map_err(|it| it.to_string())?;
-    let end = play(&head, &events).map_err(|it| io_fault(&it))?;
+    let end = play(&head, &events).map_err(|it| io_error_text(&it))?;
     Ok((describe(&end), matches!(end, ReplayOutcome::Same(_))))
 }
 
@@ -84,9 +84,9 @@ fn play(head: &Value, events: &[RecordedEvent]) -> io::Result<ReplayOutcome> {
     let home = tempfile::Builder::new().prefix("turnwright-replay-").tempdir()?;
     let config = Config::of_recording(head, home.path())?;
     let folder = |it: &Path| it.to_string_lossy().into_owned();
-    let now = RunFolders::new(&folder(&config.paths.config), &folder(&config.paths.state));
+    let now = RunNormalizer::new(&folder(&config.paths.config), &folder(&config.paths.state));
     let recorded = |name: &str| head["folders"][name].as_str().unwrap_or_default().to_owned();
-    let then = RunFolders::new(&recorded("config"), &recorded("state"));
+    let then = RunNormalizer::new(&recorded("config"), &recorded("state"));
     let agent = PlayedAgent::start(config, head, events, false)?;
     let driver = ReplayDriver::new(agent, Observer::new(then), Observer::new(now));
     Ok(match driver.run(events) {

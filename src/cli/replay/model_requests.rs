@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::difference::around_difference;
-use super::normal::RunFolders;
+use super::run_normalizer::RunNormalizer;
 use crate::recording::SentMessages;
 
 /// The requests that the agent has made.
@@ -58,7 +58,7 @@ fn results(messages: &[Value]) -> Vec<String> {
     let text = |it: &Value| {
         let mut content =
             it.get("content").or_else(|| it.get("output")).cloned().unwrap_or_default();
-        RunFolders::default().normalize(&mut content);
+        RunNormalizer::default().normalize(&mut content);
         content.as_str().map_or_else(|| content.to_string(), str::to_owned)
     };
     messages.iter().filter(of_call).map(text).collect()

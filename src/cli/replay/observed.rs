@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::normal::RunFolders;
+use super::run_normalizer::RunNormalizer;
+use turnwright_mcp::SERVER_ASKS;
 
 /// A part of what the client sees.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +60,7 @@ impl ObservedStream {
 /// Turns the lines of one run into pieces.
 #[derive(Debug, Default)]
 pub(super) struct Observer {
-    folders: RunFolders,
+    folders: RunNormalizer,
     /// The calls in the order in which the client has seen them. Their ids depend on what was before
     /// the recording.
     calls: Vec<String>,
@@ -87,7 +88,7 @@ fn is_about_the_store(update: &Value) -> bool {
 }
 
 impl Observer {
-    pub(super) fn new(folders: RunFolders) -> Observer {
+    pub(super) fn new(folders: RunNormalizer) -> Observer {
         Observer { folders, ..Observer::default() }
     }
 
@@ -105,9 +106,15 @@ impl Observer {
         if let Some(call) = message.pointer_mut("/params/toolCall/toolCallId") {
             *call = self.number_of_call(call.as_str().unwrap_or_default()).into();
         }
+        // It depends on how many messages there were before the recording.
+        for place in ["/params/update", "/result"] {
+            if let Some(Value::Object(fields)) = message.pointer_mut(place) {
+                fields.remove("messageId");
+            }
+        }
         match (message["method"].as_str(), id) {
             (Some("session/update"), _) => self.on_update(&mut message["params"]["update"]),
-            (Some(method), Some(id)) if !is_of_tools(method) => {
+            (Some(method), Some(id)) if !is_tool_request(&message) => {
                 let piece = json!({ "method": method, "params": message["params"] });
                 vec![Observation { request: Some(id), ..whole(ObservedStream::Requests, piece) }]
             }
@@ -196,9 +203,12 @@ impl Observer {
     }
 }
 
-/// Requests that tools make while they run. In a replay they do not run.
-pub(super) fn is_of_tools(method: &str) -> bool {
-    method.starts_with("fs/") || method.starts_with("terminal/")
+/// Whether a message is a request that a tool makes while it runs. In a replay it does not run.
+pub(super) fn is_tool_request(message: &Value) -> bool {
+    let Some(method) = message["method"].as_str() else { return false };
+    let text = message["params"]["message"].as_str().unwrap_or_default();
+    let is_form_of_server = method == "elicitation/create" && text.starts_with(SERVER_ASKS);
+    method.starts_with("fs/") || method.starts_with("terminal/") || is_form_of_server
 }
 
 fn whole(stream: ObservedStream, piece: Value) -> Observation {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::played_agent::PlayedAgent;
 use crate::config::Config;
-use crate::recording::{EventKind, Happening, RecordedEvent};
+use crate::recording::{EventKind, PlaybackEvent, RecordedEvent};
 use turnwright_types::effect::escape_hidden;
 
 /// How long the agent may send no message before the replay ends.
@@ -97,9 +97,9 @@ impl OtherModelRun {
         self.agent.send(&message);
         let mut turn = TurnReport::default();
         loop {
-            let answer = match self.agent.next(SILENCE_LIMIT) {
-                Some(Happening::Message(answer)) => answer,
-                Some(Happening::Ended) | None => return false,
+            let answer = match self.agent.next_event(SILENCE_LIMIT) {
+                Some(PlaybackEvent::Message(answer)) => answer,
+                Some(PlaybackEvent::Ended) | None => return false,
                 Some(_) => continue,
             };
             match (answer["method"].as_str(), answer.get("id")) {
@@ -107,7 +107,7 @@ impl OtherModelRun {
                 (Some(method), Some(id)) => {
                     let recorded = self.answers.get_mut(method).and_then(VecDeque::pop_front);
                     let answer = match recorded {
-                        Some(result) if !super::observed::is_of_tools(method) => {
+                        Some(result) if !super::observed::is_tool_request(&answer) => {
                             json!({ "jsonrpc": "2.0", "id": id, "result": result })
                         }
                         _ => {

@@ -13,19 +13,19 @@ use tokio_util::sync::CancellationToken;
 use crate::acp;
 use crate::cli::run::pipe_file;
 use crate::config::Config;
-use crate::recording::{Happening, Playback, RecordedEvent, Recording};
+use crate::recording::{Playback, PlaybackEvent, RecordedEvent, Recording};
 use turnwright_rpc::Stdio;
 
 /// The stack of the agent's thread, which is a main thread elsewhere.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
-/// The most messages that may wait.
-const MAX_HAPPENINGS: usize = 1024;
+/// The capacity of the queue of events.
+const MAX_WAITING_EVENTS: usize = 1024;
 
 /// A running agent.
 pub(super) struct PlayedAgent {
     pub(super) playback: Arc<Playback>,
     input: Option<File>,
-    happenings: Option<Receiver<Happening>>,
+    events: Option<Receiver<PlaybackEvent>>,
     stop: CancellationToken,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
@@ -38,7 +38,7 @@ impl PlayedAgent {
         events: &[RecordedEvent],
         asks_model: bool,
     ) -> io::Result<PlayedAgent> {
-        let (sender, happenings) = sync_channel(MAX_HAPPENINGS);
+        let (sender, receiver) = sync_channel(MAX_WAITING_EVENTS);
         let playback = Arc::new(Playback::new(head, events, asks_model, sender.clone()));
         let recording = Recording::of(Arc::clone(&playback));
         let (agent_input, input) = io::pipe()?;
@@ -58,29 +58,29 @@ impl PlayedAgent {
         Ok(PlayedAgent {
             playback,
             input: Some(pipe_file(input)),
-            happenings: Some(happenings),
+            events: Some(receiver),
             stop,
             thread: Some(thread),
         })
     }
 
-    /// Sends a message. If the agent has ended, the message is dropped, and [`PlayedAgent::next`] returns
-    /// [`Happening::Ended`].
+    /// Sends a message. If the agent has ended, the message is dropped, and [`PlayedAgent::next_event`] returns
+    /// [`PlaybackEvent::Ended`].
     pub(super) fn send(&mut self, message: &Value) {
         if let Some(input) = &mut self.input {
             input.write_all(format!("{message}\n").as_bytes()).ok();
         }
     }
 
-    /// What happens next, within this time.
-    pub(super) fn next(&self, limit: Duration) -> Option<Happening> {
-        self.happenings.as_ref()?.recv_timeout(limit).ok()
+    /// Waits at most `limit` for the next event.
+    pub(super) fn next_event(&self, limit: Duration) -> Option<PlaybackEvent> {
+        self.events.as_ref()?.recv_timeout(limit).ok()
     }
 
     /// Ends the agent, and waits for it.
     pub(super) fn end(&mut self) {
         // Neither its messages nor the recorded events are awaited any more.
-        self.happenings = None;
+        self.events = None;
         self.playback.advance(u64::MAX);
         self.stop.cancel();
         self.input = None;
@@ -91,13 +91,13 @@ impl PlayedAgent {
     }
 }
 
-fn read_messages(output: File, sender: &SyncSender<Happening>) {
+fn read_messages(output: File, sender: &SyncSender<PlaybackEvent>) {
     for line in BufReader::new(output).lines() {
         let Ok(message) = line.map(|it| serde_json::from_str(&it).unwrap_or_default()) else {
             break;
         };
         // The output is read to its end even without a receiver, so that the agent is never blocked.
-        sender.send(Happening::Message(message)).ok();
+        sender.send(PlaybackEvent::Message(message)).ok();
     }
-    sender.send(Happening::Ended).ok();
+    sender.send(PlaybackEvent::Ended).ok();
 }

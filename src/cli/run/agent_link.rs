@@ -44,6 +44,17 @@ impl AgentLink {
         Ok(AgentLink { peer, incoming, stop, thread })
     }
 
+    /// A connection with something else that stands for the agent.
+    #[cfg(test)]
+    pub(super) fn to(peer: Peer, incoming: LineReader) -> AgentLink {
+        AgentLink {
+            peer,
+            incoming,
+            stop: CancellationToken::new(),
+            thread: thread::spawn(|| Ok(())),
+        }
+    }
+
     /// Ends the agent: its turn is cancelled, and its commands end with it.
     pub(super) fn end(self) -> io::Result<()> {
         let AgentLink { peer, incoming, stop, thread } = self;

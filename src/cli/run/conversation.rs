@@ -11,17 +11,17 @@ use super::line_editor::{EditedLine, LineEditor};
 use super::run_client::{RequestFailure, RunClient};
 use turnwright_rpc::RpcMessage;
 
-/// The most messages of the agent that wait until the user has typed a prompt.
-const MAX_WAITING: usize = 256;
+/// The maximum number of messages of the agent that are kept while the user types a prompt.
+const MAX_WAITING_MESSAGES: usize = 256;
 
 const WELCOME: &str =
     "Type a prompt. Tab completes slash commands, Ctrl-C cancels a turn, Ctrl-D leaves.";
 const HOW_TO_LEAVE: &str = "Ctrl-D leaves.";
 
-/// The commands that the agent does not know: they end the program.
-const LEAVE: [(&str, &str); 2] = [("exit", "Leave"), ("quit", "Leave")];
+/// The slash commands that end the program. The agent does not know them.
+const LEAVE_COMMANDS: [(&str, &str); 2] = [("exit", "Leave"), ("quit", "Leave")];
 
-/// Lets the user type prompts until they leave. Returns how the program ends.
+/// Runs turns with the prompts that the user types. Returns how the program is to end.
 pub(super) async fn converse(
     client: &mut RunClient,
     editor: LineEditor,
@@ -30,7 +30,7 @@ pub(super) async fn converse(
     client.screen.note(WELCOME);
     let mut editor = Some(editor);
     loop {
-        let line = match edit(client, &mut editor).await {
+        let line = match read_prompt_line(client, &mut editor).await {
             Ok(line) => line,
             Err(end) => return end,
         };
@@ -46,7 +46,7 @@ pub(super) async fn converse(
         if words.is_empty() {
             continue;
         }
-        if LEAVE.iter().any(|(name, _)| words.strip_prefix('/') == Some(name)) {
+        if LEAVE_COMMANDS.iter().any(|(name, _)| words.strip_prefix('/') == Some(name)) {
             return TurnEnd::Done;
         }
         let blocks = vec![json!({ "type": "text", "text": words })];
@@ -66,13 +66,13 @@ pub(super) async fn converse(
     }
 }
 
-/// Lets the user type a line. What the agent sends in the meantime is shown afterwards.
-async fn edit(
+/// Reads a prompt line. Messages that the agent sends in the meantime are shown afterwards.
+async fn read_prompt_line(
     client: &mut RunClient,
     editor: &mut Option<LineEditor>,
 ) -> Result<EditedLine, TurnEnd> {
     let Some(mut used) = editor.take() else { return Err(TurnEnd::Failed) };
-    let leave = LEAVE.map(|(name, description)| (name.to_owned(), description.to_owned()));
+    let leave = LEAVE_COMMANDS.map(|(name, description)| (name.to_owned(), description.to_owned()));
     let commands = used.commands();
     commands.set(client.commands().iter().cloned().chain(leave.clone()).collect());
     let mut typing = spawn_blocking(move || {
@@ -89,7 +89,7 @@ async fn edit(
                 }
                 Err(_) => return Err(TurnEnd::Failed),
             },
-            message = client.wait_while_editing(), if waiting.len() < MAX_WAITING => {
+            message = client.wait_while_editing(), if waiting.len() < MAX_WAITING_MESSAGES => {
                 if let Some(message) = message?
                     && let Some(message) = client.take_commands(message)
                 {

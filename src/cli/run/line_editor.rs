@@ -18,7 +18,7 @@ use rustyline::{Context, Editor, Helper};
 use super::prompt_history::{MAX_ENTRIES, PromptHistory};
 use turnwright_types::redact;
 
-/// What the user has done.
+/// How the editing of a line ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EditedLine {
     Prompt(String),
@@ -123,7 +123,7 @@ impl SlashCommands {
 impl Hinter for SlashCommands {
     type Hint = String;
 
-    /// Says what the command is for that is typed.
+    /// Shows the description of the command that is typed.
     fn hint(&self, line: &str, position: usize, _: &Context<'_>) -> Option<String> {
         let name = line.strip_prefix('/').filter(|_| position == line.len())?;
         let commands = self.0.lock();

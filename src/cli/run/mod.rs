@@ -45,7 +45,7 @@ use self::typed_answer::AnswerSource;
 use super::mcp_server::parse_mode;
 use crate::config::Config;
 use turnwright_policy::permission::Mode;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 pub(super) const AFTER_HELP: &str = "\
 Example: turnwright run \"Why does the test of the parser fail?\"
@@ -103,7 +103,7 @@ enum RunTask {
 pub(super) fn run(args: &RunCliArgs, mut config: Config) -> ExitCode {
     super::deny_memory_inspection();
     super::return_large_buffers();
-    let traits = TerminalTraits::find(&config);
+    let traits = TerminalTraits::detect(&config);
     let task = match find_task(args, &config, traits) {
         Ok(task) => task,
         Err(why) => return unusable(&why),
@@ -115,17 +115,17 @@ pub(super) fn run(args: &RunCliArgs, mut config: Config) -> ExitCode {
         Ok(plan) => plan,
         Err(why) => return unusable(&why.to_string()),
     };
-    let may_ask = !args.no_input && traits.has_notes;
+    let may_ask = !args.no_input && traits.is_stderr_terminal;
     let policy = AnswerPolicy {
         allows_bounded: args.yes,
-        asks_on: may_ask.then(|| AnswerSource::open(traits.has_input)).flatten(),
+        asks_on: may_ask.then(|| AnswerSource::open(traits.is_stdin_terminal)).flatten(),
         is_silenced: args.no_input,
     };
     let options = RunOptions { max_time: args.max_time, is_json: args.json };
     match serve(config, &plan, (traits, policy), &options, task) {
         Ok(end) => end.code(),
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright run: {}", io_fault(&error)));
+            drop(writeln!(stderr(), "turnwright run: {}", io_error_text(&error)));
             ExitCode::FAILURE
         }
     }
@@ -152,7 +152,8 @@ fn find_task(
         Some(text) => text.to_owned(),
         None if !stdin().is_terminal() && reads_stdin == 0 => prompt_content::read_stdin()?,
         None => {
-            let is_possible = traits.has_input && traits.has_output && traits.has_notes;
+            let is_possible =
+                traits.is_stdin_terminal && traits.is_stdout_terminal && traits.is_stderr_terminal;
             if args.json || args.no_input || !args.file.is_empty() || !is_possible {
                 return Err("a prompt is missing".to_owned());
             }
@@ -227,7 +228,7 @@ async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptio
             "{count} questions were answered with a refusal, because nobody was asked."
         )),
     }
-    if client.screen.traits().has_notes {
+    if client.screen.traits().is_stderr_terminal {
         let usage = client.screen.usage().map(|it| format!(" · {it}")).unwrap_or_default();
         let id: String = client.session().chars().take(8).collect();
         client.screen.note(&format!("Session {id}{usage}"));

@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use url::Url;
 
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::files::image_mime;
 
 /// The name that stands for stdin.
 pub(super) const STDIN: &str = "-";
 
-/// The most bytes of a prompt or of an attached file. The protocol's lines may have 64 MiB.
+/// The maximum size of a prompt or of an attached file, in bytes. A line of the protocol may have 64 MiB.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
-/// The most bytes of a text that is attached as a whole. Of a longer one the model gets the name.
+/// The maximum size of a text that is attached as a whole, in bytes. For a longer one, the model gets its name.
 const MAX_EMBEDDED_BYTES: usize = 256 * 1024;
 
 /// Reads stdin to its end.
@@ -26,7 +26,7 @@ const MAX_EMBEDDED_BYTES: usize = 256 * 1024;
 /// # Errors
 /// If it cannot be read or is too long; in words.
 pub(super) fn read_stdin() -> Result<String, String> {
-    let bytes = read_all(stdin().lock()).map_err(|it| format!("stdin: {}", io_fault(&it)))?;
+    let bytes = read_all(stdin().lock()).map_err(|it| format!("stdin: {}", io_error_text(&it)))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -40,7 +40,8 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
         let block = if name == STDIN {
             json!({ "type": "resource", "resource": { "uri": "stdin:", "text": read_stdin()? } })
         } else {
-            let failed = |it: io::Error| format!("{}: {}", escape_hidden_line(name), io_fault(&it));
+            let failed =
+                |it: io::Error| format!("{}: {}", escape_hidden_line(name), io_error_text(&it));
             attachment(Path::new(name)).map_err(failed)?
         };
         blocks.push(block);
@@ -48,8 +49,8 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
     Ok(blocks)
 }
 
-/// A text is attached as a whole, and so is a picture. Of anything else, such as a folder, the model gets the
-/// name, and reads with its tools what it needs.
+/// Attaches a file. Texts and pictures are attached as a whole. For anything else, such as a folder, the model
+/// gets the name, and reads with its tools what it needs.
 fn attachment(path: &Path) -> io::Result<Value> {
     let path = turnwright_workspace::real_path(path)?;
     let uri = Url::from_file_path(&path).map_err(|()| io::Error::other("it has no URI"))?;

@@ -20,7 +20,7 @@ use turnwright_rpc::{ParsedLine, RequestError, RequestId, RpcError, RpcMessage};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// How often the progress is shown anew.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a turn may take to end after its time was over.
+/// How long a turn that is over its time may take for a last answer, and then for its cancellation.
 const GRACE: Duration = Duration::from_secs(30);
 
 const CANCELLING: &str = "Cancelling … Ctrl-C again ends the program.";
@@ -58,10 +58,19 @@ pub(super) struct RunClient {
 enum TurnState {
     #[default]
     Idle,
-    /// It has to end at this time.
+    /// It is cancelled at this time.
     Running(Option<Instant>),
-    /// It was cancelled, for this reason.
-    Cancelled(TurnEnd),
+    /// It was cancelled, for this reason. At this time nobody waits for its end any longer.
+    Cancelled(TurnEnd, Option<Instant>),
+}
+
+impl TurnState {
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            TurnState::Idle => None,
+            TurnState::Running(end) | TurnState::Cancelled(_, end) => *end,
+        }
+    }
 }
 
 /// What the client waits for.
@@ -114,14 +123,16 @@ impl RunClient {
         std::mem::take(&mut self.unasked)
     }
 
-    /// Sends a prompt and shows the turn. There is no answer if the program has to end. A turn that is over its time is asked to come to an end by the
-    /// agent's own limit; [`GRACE`] later it is cancelled.
+    /// Sends a prompt and shows the turn. There is no answer if the program has to end.
+    ///
+    /// A turn that is over its time is asked to come to an end by the agent's own limit. It is cancelled
+    /// [`GRACE`] later, or after as long again if that is sooner. An agent that does not end it then is left.
     pub(super) async fn prompt(
         &mut self,
         blocks: Vec<Value>,
         max_time: Option<Duration>,
     ) -> (TurnEnd, Option<PromptAnswer>) {
-        self.turn = TurnState::Running(max_time.map(|it| Instant::now() + it + GRACE));
+        self.turn = TurnState::Running(max_time.map(|it| Instant::now() + it + it.min(GRACE)));
         self.screen.begin_turn();
         let params = json!({ "sessionId": self.session, "prompt": blocks });
         let answer = self.request("session/prompt", &params).await;
@@ -135,7 +146,7 @@ impl RunClient {
             Err(RequestFailure::Ended(end)) => (end, None),
         };
         match state {
-            TurnState::Cancelled(reason) if end == TurnEnd::Cancelled => (reason, answer),
+            TurnState::Cancelled(reason, _) if end == TurnEnd::Cancelled => (reason, answer),
             _ => (end, answer),
         }
     }
@@ -156,14 +167,10 @@ impl RunClient {
         };
         tokio::pin!(answer);
         loop {
-            let end = match self.turn {
-                TurnState::Running(end) => end,
-                _ => None,
-            };
             let event = tokio::select! {
                 biased;
                 signal = self.signals.next() => ClientEvent::Signal(signal),
-                () = wait_until(end) => ClientEvent::TimeIsOver,
+                () = wait_until(self.turn.deadline()) => ClientEvent::TimeIsOver,
                 line = self.link.incoming.next() => ClientEvent::Line(line),
                 answer = &mut answer => ClientEvent::Answer(answer),
                 _ = self.ticks.tick() => ClientEvent::Tick,
@@ -173,7 +180,7 @@ impl RunClient {
                 ClientEvent::Line(None) => return Err(RequestFailure::Ended(TurnEnd::Failed)),
                 ClientEvent::Answer(answer) => return answer,
                 ClientEvent::Signal(signal) => self.on_signal(signal)?,
-                ClientEvent::TimeIsOver => self.cancel_turn(TurnEnd::Limit),
+                ClientEvent::TimeIsOver => self.on_time_over()?,
                 ClientEvent::Tick => self.screen.tick(),
             }
             // Nobody reads the answer, so it must not cost money any more.
@@ -302,7 +309,7 @@ impl RunClient {
 
     /// Finds the answer to a question: the id of the chosen option, or `None` if the turn is cancelled.
     async fn permission(&mut self, params: &Value) -> Result<Option<String>, RequestFailure> {
-        if matches!(self.turn, TurnState::Cancelled(_)) {
+        if matches!(self.turn, TurnState::Cancelled(..)) {
             return Ok(None);
         }
         let (call, options) = (&params["toolCall"], list(&params["options"]));
@@ -345,13 +352,9 @@ impl RunClient {
         else {
             return Ok(None);
         };
-        let end = match self.turn {
-            TurnState::Running(end) => end,
-            _ => None,
-        };
         let event = tokio::select! {
             signal = self.signals.next() => ClientEvent::Signal(signal),
-            () = wait_until(end) => ClientEvent::TimeIsOver,
+            () = wait_until(self.turn.deadline()) => ClientEvent::TimeIsOver,
             line = &mut reading => {
                 return Ok(Some(line.map_or(String::new(), Result::unwrap_or_default)));
             }
@@ -361,7 +364,7 @@ impl RunClient {
         drop(reading.await);
         self.screen.note("");
         match event {
-            ClientEvent::TimeIsOver => self.cancel_turn(TurnEnd::Limit),
+            ClientEvent::TimeIsOver => self.on_time_over()?,
             ClientEvent::Signal(signal) => self.on_signal(signal)?,
             _ => {}
         }
@@ -374,15 +377,24 @@ impl RunClient {
             (StopSignal::Terminate, _) => Err(RequestFailure::Ended(TurnEnd::Terminated)),
             (StopSignal::Interrupt, TurnState::Running(_)) => {
                 self.screen.note(CANCELLING);
-                self.cancel_turn(TurnEnd::Cancelled);
+                self.cancel_turn(TurnEnd::Cancelled, None);
                 Ok(())
             }
             (StopSignal::Interrupt, _) => Err(RequestFailure::Ended(TurnEnd::Cancelled)),
         }
     }
 
-    fn cancel_turn(&mut self, reason: TurnEnd) {
-        self.turn = TurnState::Cancelled(reason);
+    /// Cancels the turn, or ends the program if the turn goes on although it was cancelled.
+    fn on_time_over(&mut self) -> Result<(), RequestFailure> {
+        if let TurnState::Cancelled(reason, _) = self.turn {
+            return Err(RequestFailure::Ended(reason));
+        }
+        self.cancel_turn(TurnEnd::Limit, Some(Instant::now() + GRACE));
+        Ok(())
+    }
+
+    fn cancel_turn(&mut self, reason: TurnEnd, end: Option<Instant>) {
+        self.turn = TurnState::Cancelled(reason, end);
         let params = json!({ "sessionId": self.session });
         self.link.peer.outbox().notify("session/cancel", &params);
     }
@@ -420,6 +432,38 @@ fn escape_controls(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::run::terminal_traits::TerminalTraits;
+    use turnwright_rpc::{Outbox, line_queue, message_queue};
+
+    /// Takes what is sent until a text is in it.
+    async fn wait_for(drain: &mut turnwright_rpc::OutboxDrain, text: &str) {
+        while !String::from_utf8_lossy(drain.next().await.unwrap()).contains(text) {}
+    }
+
+    fn client(outbox: Outbox, incoming: turnwright_rpc::LineReader) -> RunClient {
+        let outputs = (Box::new(io::sink()) as Box<dyn io::Write>, Box::new(io::sink()) as _);
+        let screen = Screen::new(TerminalTraits::default(), "/".into(), || 80, outputs);
+        let policy = AnswerPolicy { allows_bounded: false, asks_on: None, is_silenced: true };
+        let link = AgentLink::to(turnwright_rpc::Peer::new(outbox), incoming);
+        RunClient::new(link, screen, policy, false).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_that_does_not_end_a_turn_holds_nobody_up() {
+        let (outbox, mut drain) = message_queue(|_, _| None);
+        let (_lines, incoming) = line_queue();
+        let mut client = client(outbox, incoming);
+        let began = Instant::now();
+        let turn = client.prompt(Vec::new(), Some(Duration::from_secs(600)));
+        let sent = async {
+            wait_for(&mut drain, "session/prompt").await;
+            wait_for(&mut drain, "session/cancel").await;
+            assert_eq!(began.elapsed().as_secs(), 630);
+        };
+        let ((end, answer), ()) = tokio::join!(turn, sent);
+        assert!(answer.is_none());
+        assert_eq!((end, began.elapsed().as_secs()), (TurnEnd::Limit, 660));
+    }
 
     #[test]
     fn json_on_a_terminal_has_no_control_characters() {

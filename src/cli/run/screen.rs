@@ -117,7 +117,7 @@ impl Screen {
         self.end_message();
         self.clear_status();
         let width = self.note_width();
-        let mut wrap = WordWrap::new(self.traits.has_notes && self.traits.is_styled);
+        let mut wrap = WordWrap::new(self.traits.is_stderr_terminal && self.traits.is_styled);
         for (line, style) in lines {
             wrap.set_indent(hanging_indent(line));
             wrap.words(line, *style, width);
@@ -131,7 +131,8 @@ impl Screen {
         self.end_message();
         self.clear_status();
         let width = self.note_width();
-        let mut stream = MarkdownStream::new(self.traits.has_notes && self.traits.is_styled);
+        let mut stream =
+            MarkdownStream::new(self.traits.is_stderr_terminal && self.traits.is_styled);
         let shown = stream.push(text.trim_end(), width) + &stream.finish(width);
         self.write_notes(&shown);
     }
@@ -168,7 +169,7 @@ impl Screen {
         self.end_message();
         self.clear_status();
         let mut shown = String::new();
-        let is_styled = self.traits.has_notes && self.traits.is_styled;
+        let is_styled = self.traits.is_stderr_terminal && self.traits.is_styled;
         paint(&mut shown, text, TextStyle::BOLD, is_styled);
         self.write_notes(&shown);
     }
@@ -197,12 +198,12 @@ impl Screen {
 
     /// Shows on stderr what the agent is doing, if it is a terminal and nothing else is in the line.
     pub(super) fn tick(&mut self) {
-        let is_possible = self.traits.has_notes && self.traits.moves_cursor;
+        let is_possible = self.traits.is_stderr_terminal && self.traits.moves_cursor;
         let is_in_line = self.message.as_ref().is_some_and(|(_, it)| !it.is_at_line_start());
         let Some((activity, since)) = self.activity.as_ref().filter(|_| is_possible) else {
             return;
         };
-        if is_in_line && self.traits.has_output {
+        if is_in_line && self.traits.is_stdout_terminal {
             return;
         }
         let seconds = since.elapsed().as_secs();
@@ -234,7 +235,7 @@ impl Screen {
                 self.write_output("\n");
             }
             let is_styled = self.traits.is_styled;
-            let message = if self.traits.has_output {
+            let message = if self.traits.is_stdout_terminal {
                 MessageText::Markdown(MarkdownStream::new(is_styled))
             } else {
                 MessageText::Plain(true)
@@ -310,7 +311,7 @@ impl Screen {
 
     /// The columns of stderr; without a terminal, lines are not broken.
     fn note_width(&self) -> usize {
-        if self.traits.has_notes { (self.width)() } else { usize::MAX }
+        if self.traits.is_stderr_terminal { (self.width)() } else { usize::MAX }
     }
 
     fn write_notes(&mut self, text: &str) {

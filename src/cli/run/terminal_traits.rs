@@ -4,16 +4,16 @@ use std::io::{IsTerminal, stderr, stdin};
 
 use crate::config::Config;
 
-/// The columns of a terminal that does not say how many it has.
+/// The width that is assumed if the terminal does not report one.
 const DEFAULT_WIDTH: usize = 80;
 
 /// Which standard streams are a terminal, and what it can do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TerminalTraits {
-    pub(super) has_input: bool,
-    pub(super) has_output: bool,
-    /// True if stderr is a terminal, on which notes, questions and progress are shown.
-    pub(super) has_notes: bool,
+    pub(super) is_stdin_terminal: bool,
+    pub(super) is_stdout_terminal: bool,
+    /// Notes, questions and progress are shown on stderr.
+    pub(super) is_stderr_terminal: bool,
     /// Colours and attributes may be shown: the variable `NO_COLOR` is not set.
     pub(super) is_styled: bool,
     /// The cursor can be moved back: `TERM` is not `dumb`.
@@ -21,16 +21,16 @@ pub(super) struct TerminalTraits {
 }
 
 impl TerminalTraits {
-    pub(super) fn find(config: &Config) -> TerminalTraits {
+    pub(super) fn detect(config: &Config) -> TerminalTraits {
         let variable = |name: &str| {
             let found = config.inherited.iter().find(|it| it.0 == name);
             found.map(|it| it.1.to_string_lossy()).filter(|it| !it.is_empty())
         };
         let is_dumb = variable("TERM").is_some_and(|it| it == "dumb");
         TerminalTraits {
-            has_input: stdin().is_terminal(),
-            has_output: is_output_terminal(),
-            has_notes: stderr().is_terminal(),
+            is_stdin_terminal: stdin().is_terminal(),
+            is_stdout_terminal: is_stdout_a_terminal(),
+            is_stderr_terminal: stderr().is_terminal(),
             is_styled: !is_dumb && variable("NO_COLOR").is_none(),
             moves_cursor: !is_dumb,
         }
@@ -38,7 +38,7 @@ impl TerminalTraits {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-fn is_output_terminal() -> bool {
+fn is_stdout_a_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 

@@ -12,7 +12,7 @@ const TERMINAL: &str = "CONIN$";
 /// The longest answer, in bytes.
 const MAX_ANSWER: usize = 4096;
 
-/// Where answers come from.
+/// The terminal that answers are read from.
 #[derive(Debug)]
 pub(super) struct AnswerSource(File);
 
@@ -25,7 +25,7 @@ impl AnswerSource {
         File::open(TERMINAL).ok().map(AnswerSource)
     }
 
-    /// Discards what was typed before the question was there: it is no answer to it.
+    /// Discards what was typed before the question was shown, because it cannot be an answer to it.
     pub(super) fn discard_typed(&self) {
         #[cfg(unix)]
         rustix::termios::tcflush(&self.0, rustix::termios::QueueSelector::IFlush).ok();
@@ -35,9 +35,9 @@ impl AnswerSource {
     pub(super) fn read_line(
         &self,
     ) -> io::Result<(tokio::task::JoinHandle<io::Result<String>>, io::PipeWriter)> {
-        let (withdrawn, guard) = io::pipe()?;
+        let (cancel_signal, guard) = io::pipe()?;
         let source = self.0.try_clone()?;
-        let reading = tokio::task::spawn_blocking(move || read_line(&source, &withdrawn));
+        let reading = tokio::task::spawn_blocking(move || read_line(&source, &cancel_signal));
         Ok((reading, guard))
     }
 }
@@ -55,11 +55,12 @@ fn duplicate_stdin() -> io::Result<File> {
 
 /// Reads a line, or nothing if the answer is no longer wanted or the input ends.
 #[cfg(unix)]
-fn read_line(source: &File, withdrawn: &io::PipeReader) -> io::Result<String> {
+fn read_line(source: &File, cancel_signal: &io::PipeReader) -> io::Result<String> {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut line = Vec::new();
     while !line.ends_with(b"\n") && line.len() < MAX_ANSWER {
-        let mut fds = [PollFd::new(source, PollFlags::IN), PollFd::new(withdrawn, PollFlags::IN)];
+        let mut fds =
+            [PollFd::new(source, PollFlags::IN), PollFd::new(cancel_signal, PollFlags::IN)];
         match poll(&mut fds, None) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
@@ -79,7 +80,7 @@ fn read_line(source: &File, withdrawn: &io::PipeReader) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line).trim().to_owned())
 }
 
-/// Windows has no way to wait for the console and something else. After a question that was withdrawn, the next
+/// Windows has no way to wait for the console and something else. After a question that was cancel_signal, the next
 /// line that is typed is lost.
 #[cfg(windows)]
 fn read_line(source: &File, _: &io::PipeReader) -> io::Result<String> {

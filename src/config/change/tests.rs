@@ -75,7 +75,11 @@ fn what_is_wrong_or_a_key_is_refused_with_what_is_allowed() {
     for (key, typed, expected) in [
         ("mdoe", &["x"][..], "Unknown setting `mdoe`. Perhaps `mode` is meant"),
         ("nonsense", &["x"], "Known are model, mode, max_turn_requests"),
-        ("sandbox.walls", &["x"], "`sandbox` has network, read, write, caches, hide, protect"),
+        (
+            "sandbox.walls",
+            &["x"],
+            "`sandbox` has network, read, write, caches, hide, protect, memory_mb",
+        ),
         ("mode.x", &["x"], "`mode` is not a section"),
         ("a b", &["x"], "`a b` is not the key of a setting"),
         (

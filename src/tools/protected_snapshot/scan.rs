@@ -97,6 +97,10 @@ impl ProtectedScan<'_> {
 
     /// Records what says what git runs in a repository and its submodules.
     fn scan_repository(&mut self, git: &Path) {
+        if !self.scan_path(git) && !git.ends_with(".git") {
+            // A file in a subfolder that programs obey.
+            return;
+        }
         let submodules = repository::submodule_configs(git);
         let submodules = submodules.iter().filter_map(|it| it.parent());
         for folder in submodules.chain([git]) {

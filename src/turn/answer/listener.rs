@@ -67,7 +67,7 @@ pub(super) struct AnswerListener<'a> {
     /// The card of each call slot.
     pub(super) cards: Vec<Option<StreamingCall>>,
     /// The input kinds that the model accepts, as far as the user knows.
-    pub(super) senses: Modalities,
+    pub(super) modalities: Modalities,
     pub(super) silence: SilenceWatch,
 }
 
@@ -147,8 +147,8 @@ impl AnswerListener<'_> {
     /// Tells the client if the server has turned out not to accept images or recordings of this
     /// request. Returns whether that is so.
     pub(super) fn report_omission(&mut self, model: &dyn Model, request: &Request) -> bool {
-        let before = std::mem::replace(&mut self.senses, model.modalities());
-        let notice = omission_notice(model.name(), request, before, self.senses);
+        let before = std::mem::replace(&mut self.modalities, model.modalities());
+        let notice = omission_notice(model.name(), request, before, self.modalities);
         let omits = notice.is_some();
         if let Some(notice) = notice {
             self.client.update(Update::Notice(notice));

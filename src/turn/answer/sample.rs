@@ -12,8 +12,10 @@ use super::streaming_call::StreamingCall;
 use crate::turn::next_step::{self, SampleOutcome, ShownSoFar};
 use crate::turn::prompt::context;
 use crate::turn::room::compaction::{fixed_weight, request_weight, window};
-use crate::turn::{Turn, TurnStep};
-use turnwright_llm::{EndReason, ErrorKind, Model, Reply, Request, looks_like_leaked_call};
+use crate::turn::{ModelSelection, Turn, TurnStep};
+use turnwright_llm::{
+    EndReason, ErrorKind, LlmError, Model, Reply, Request, looks_like_leaked_call,
+};
 use turnwright_store::{Audience, Entry};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
@@ -25,53 +27,24 @@ use turnwright_types::update::Update;
 /// Why a call of an answer after which the turn ends is not executed.
 const ENDED: &str = "Not executed: the turn ended here.";
 
+/// What was received of an answer.
+struct ReceivedAnswer {
+    answer: StreamedAnswer,
+    /// `None` if the turn was cancelled.
+    outcome: Option<Result<Reply, LlmError>>,
+    /// True if the user was told that the request leaves images or audio out.
+    omits_media: bool,
+}
+
 impl Turn {
     pub(in crate::turn) async fn sample(&mut self) -> TurnStep {
-        let services = self.services.clone();
         // While the client does not read the last round's updates, no new request is made.
-        self.cancel.run_until_cancelled(services.client().wait_for_capacity()).await;
-        let selection = services.selection.get();
-        let window = window(selection.model.as_ref(), &self.history);
-        let request = context::request(
-            Arc::clone(&services.system_prompt),
-            &self.history,
-            services.tools.specs(&services.offer(), Some(window)),
-            selection.effort,
-        );
-        services.cache_guard.check(selection.model.name(), &request);
+        self.cancel.run_until_cancelled(self.services.client().wait_for_capacity()).await;
+        let selection = self.services.selection.get();
+        let request = self.next_request(&selection);
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        let mut listener = AnswerListener {
-            client: services.client(),
-            tools: &services.tools,
-            cwd: services.env.files.roots().cwd(),
-            history: &mut self.history,
-            open: &mut self.cards,
-            coalescer: TextCoalescer::new(message.clone()),
-            draft_writer: DraftWriter::new(services.log().clone(), message.clone()),
-            text: String::new(),
-            thought: String::new(),
-            cards: Vec::new(),
-            senses: selection.model.modalities(),
-            silence: SilenceWatch::new(selection.model.as_ref(), self.silence),
-        };
-        // Dropping a half-read stream is safe because no call has run yet, and it aborts the
-        // request at the server (R-CANCEL-1).
-        let (written, unreported) = (services.log().flush(), &mut self.unreported_prompt);
-        let stored = async {
-            written.written().await;
-            if let Some((id, message)) = unreported.take() {
-                services.report_message(None, &id, &message);
-            }
-        };
-        let listening = listener.listen(selection.model.as_ref(), &request, stored);
-        let outcome = self.cancel.run_until_cancelled(listening).await;
-        // That the server does not accept images may also come to light in the stream.
-        let omits = listener.report_omission(selection.model.as_ref(), &request);
-        self.silence = match outcome {
-            Some(Err(_)) => listener.silence.length(),
-            Some(Ok(_)) | None => Duration::ZERO,
-        };
-        let answer = listener.finish();
+        let received = self.receive_answer(&selection, &request, message.clone()).await;
+        let ReceivedAnswer { answer, outcome, omits_media } = received;
         self.report_missing_effort(&selection);
         self.report_corrected_base_url(selection.model.as_ref());
         let reply = outcome.as_ref().and_then(|it| it.as_ref().ok());
@@ -81,7 +54,7 @@ impl Turn {
             None => return TurnStep::End(Ok(StopReason::Cancelled)),
             Some(Err(error)) => {
                 if answer.shown() == ShownSoFar::Nothing
-                    && !omits
+                    && !omits_media
                     && let Some(notice) = self.drop_images(&error)
                 {
                     return TurnStep::Wait(Duration::ZERO, Some(notice));
@@ -97,16 +70,84 @@ impl Turn {
             }
             Some(Ok(reply)) => {
                 let model = selection.model.as_ref();
-                self.room.on_answer();
-                if !self.is_helper {
-                    services.selection.forget_previous();
-                }
-                self.report_usage(model, reply.usage, &request);
-                self.report_truncated_prompt(model, reply.usage, &request);
-                services.cache_guard.remember(model.name(), request, reply.usage);
+                self.accept_reply(model, request, reply.usage);
                 self.evaluate_reply(model, reply, &calls, &answer.text)
             }
         };
+        self.step_after_sample(sampled, calls).await
+    }
+
+    fn next_request(&self, selection: &ModelSelection) -> Request {
+        let services = &self.services;
+        let window = window(selection.model.as_ref(), &self.history);
+        let request = context::request(
+            Arc::clone(&services.system_prompt),
+            &self.history,
+            services.tools.specs(&services.offer(), Some(window)),
+            selection.effort,
+        );
+        services.cache_guard.check(selection.model.name(), &request);
+        request
+    }
+
+    /// Sends a request and shows the answer as it arrives.
+    async fn receive_answer(
+        &mut self,
+        selection: &ModelSelection,
+        request: &Request,
+        message: MessageId,
+    ) -> ReceivedAnswer {
+        let services = self.services.clone();
+        let mut listener = AnswerListener {
+            client: services.client(),
+            tools: &services.tools,
+            cwd: services.env.files.roots().cwd(),
+            history: &mut self.history,
+            open: &mut self.cards,
+            coalescer: TextCoalescer::new(message.clone()),
+            draft_writer: DraftWriter::new(services.log().clone(), message.clone()),
+            text: String::new(),
+            thought: String::new(),
+            cards: Vec::new(),
+            modalities: selection.model.modalities(),
+            silence: SilenceWatch::new(selection.model.as_ref(), self.silence),
+        };
+        // Dropping a half-read stream is safe because no call has run yet, and it aborts the
+        // request at the server (R-CANCEL-1).
+        let (written, unreported) = (services.log().flush(), &mut self.unreported_prompt);
+        let stored = async {
+            written.written().await;
+            if let Some((id, message)) = unreported.take() {
+                services.report_message(None, &id, &message);
+            }
+        };
+        let listening = listener.listen(selection.model.as_ref(), request, stored);
+        let outcome = self.cancel.run_until_cancelled(listening).await;
+        // That the server does not accept images may also come to light in the stream.
+        let omits_media = listener.report_omission(selection.model.as_ref(), request);
+        self.silence = match outcome {
+            Some(Err(_)) => listener.silence.length(),
+            Some(Ok(_)) | None => Duration::ZERO,
+        };
+        ReceivedAnswer { answer: listener.finish(), outcome, omits_media }
+    }
+
+    /// Updates what depends on the request of a complete reply.
+    fn accept_reply(&mut self, model: &dyn Model, request: Request, usage: Option<TokenUsage>) {
+        self.room.on_answer();
+        if !self.is_helper {
+            self.services.selection.forget_previous();
+        }
+        self.report_usage(model, usage, &request);
+        self.report_truncated_prompt(model, usage, &request);
+        self.services.cache_guard.remember(model.name(), request, usage);
+    }
+
+    async fn step_after_sample(
+        &mut self,
+        sampled: SampleOutcome,
+        calls: Vec<ToolCall>,
+    ) -> TurnStep {
         self.check_limits();
         let mut jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
         if self.services.env.shared.recording.is_in_use() {

@@ -8,19 +8,19 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::admission_queue::AdmissionTicket;
-use super::cards::{final_update, settled_call};
+use super::cancellable_calls::CallTokens;
+use super::cards::{failed_update, final_update, settled_call};
 use super::results::{CallResult, CallResults};
 use super::runner::{CANCELLED, CallEnd, PendingCall};
 use crate::tools::ToolOutcome;
 use crate::turn::loop_guard::LoopQuestion;
 use crate::turn::{Turn, TurnStep};
 use turnwright_store::CallOutcome;
-use turnwright_types::effect::CallContent;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{Arguments, Message, StopReason, ToolCall};
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::update::CallUpdate;
+use turnwright_types::update::{CallUpdate, ToolCallStatus};
 
 /// The calls that are queued or running, by their index in the answer.
 type RunningCalls = FuturesUnordered<BoxFuture<'static, (usize, CallEnd)>>;
@@ -45,31 +45,28 @@ impl Turn {
                     running.push(run.map(move |end| (index, end)).boxed());
                 }
                 // The turn goes on and the model can correct the call (R-TOOL-14).
-                Err(refusal) => self.refuse(&mut results, index, refusal, Vec::new()).await,
+                Err(refusal) => self.refuse(&mut results, index, CallEnd::from(refusal)).await,
             }
         }
         let (mut cancelled, mut touched) = (Vec::new(), Vec::new());
         while let Some((index, end)) = running.next().await {
             match end {
-                CallEnd::Ran(outcome, took) => {
+                CallEnd::Ran { outcome, took, is_cancelled } => {
                     touched
                         .extend(new_paths.extract_if(.., |it| it.0 == index).flat_map(|it| it.1));
-                    let update = self.settle(&mut results, index, &outcome, Some(took));
+                    let update =
+                        self.settle(&mut results, index, &outcome, is_cancelled, Some(took));
                     if let Some((update, _)) = update {
                         self.cards.finish(update);
                     }
                 }
-                CallEnd::NotRun(refusal, shown) if self.cancel.is_cancelled() => {
-                    cancelled.push((index, refusal, shown));
-                }
-                CallEnd::NotRun(refusal, shown) => {
-                    self.refuse(&mut results, index, refusal, shown).await;
-                }
+                end if self.cancel.is_cancelled() => cancelled.push((index, end)),
+                end => self.refuse(&mut results, index, end).await,
             }
         }
         cancelled.sort_by_key(|it| it.0);
-        for (index, refusal, shown) in cancelled {
-            self.refuse(&mut results, index, refusal, shown).await;
+        for (index, end) in cancelled {
+            self.refuse(&mut results, index, end).await;
         }
         let asked = self.push_results(results, touched, all_invalid).await;
         let questions = self.services.env.take_open_questions();
@@ -98,6 +95,10 @@ impl Turn {
     ) -> Option<LoopQuestion> {
         let mut results: Vec<_> = results.close(CANCELLED).collect();
         let asked = self.check_loops(&mut results, all_invalid).await;
+        let cut = self.cut_long_results(&mut results);
+        for result in results.iter().filter(|it| cut.contains(&it.call)) {
+            self.services.log().replace_result(&result.call, result.text.clone());
+        }
         let instructions = self.new_folder_instructions(touched).await;
         let news = self.services.env.command_news().into_iter().chain(instructions);
         let news: String = news.collect();
@@ -119,15 +120,20 @@ impl Turn {
     /// Settles calls that will not run with this reason as their result.
     pub(in crate::turn) async fn abandon_calls(&mut self, calls: Vec<ToolCall>, why: ToolRefusal) {
         let outcome = ToolOutcome::refused(why.clone());
+        let is_cancelled = self.cancel.is_cancelled();
         for call in &calls {
-            let settled = self.settled(call, &outcome, None);
+            let settled = self.settled(call, &outcome, is_cancelled, None);
             drop(self.services.log().finish_call(&call.id, settled));
         }
         if !calls.is_empty() {
             self.services.log().flush().written().await;
         }
         for call in &calls {
-            self.cards.fail(&call.id, &why.for_user);
+            let mut last = failed_update(&call.id, &why.for_user);
+            if is_cancelled {
+                last.status = ToolCallStatus::Cancelled;
+            }
+            self.cards.finish(last);
         }
         for result in CallResults::open(calls).close(&why.for_model) {
             self.history.push(Message::Tool(result));
@@ -144,7 +150,10 @@ impl Turn {
             Arguments::Object(value) => value,
             Arguments::Unusable { reason, .. } => return Err(reason.into()),
         };
-        let pending = self.runner.prepare(call.id, tool, arguments, self.cancel.clone())?;
+        let tokens =
+            CallTokens { call: self.cancel.child_token(), turn: self.session_turn.clone() };
+        self.cards.make_cancellable(&call.id, tokens.call.clone());
+        let pending = self.runner.prepare(call.id, tool, arguments, tokens)?;
         let (mut pending, ticket) = self.runner.enqueue(pending).await?;
         let view = pending.located_view()?;
         if pending.view.is_some() {
@@ -157,16 +166,15 @@ impl Turn {
 
     /// Gives a call that has not run its result. Its card keeps what it shows of the call, and ends
     /// once the result is stored.
-    async fn refuse(
-        &mut self,
-        results: &mut CallResults,
-        index: usize,
-        refusal: ToolRefusal,
-        shown: Vec<CallContent>,
-    ) {
+    async fn refuse(&mut self, results: &mut CallResults, index: usize, end: CallEnd) {
+        let (is_cancelled, refusal, shown) = match end {
+            CallEnd::NotRun(refusal, shown) => (self.cancel.is_cancelled(), refusal, shown),
+            CallEnd::Cancelled(refusal, shown) => (true, refusal, shown),
+            CallEnd::Ran { .. } => return,
+        };
         let mut outcome = ToolOutcome::refused(refusal);
         outcome.content.splice(..0, shown);
-        if let Some((update, settled)) = self.settle(results, index, &outcome, None) {
+        if let Some((update, settled)) = self.settle(results, index, &outcome, is_cancelled, None) {
             drop(self.services.log().finish_call(&update.id, settled));
             self.services.log().flush().written().await;
             self.cards.finish(update);
@@ -180,6 +188,7 @@ impl Turn {
         results: &mut CallResults,
         index: usize,
         outcome: &ToolOutcome,
+        is_cancelled: bool,
         took: Option<Duration>,
     ) -> Option<(CallUpdate, CallOutcome)> {
         let result = CallResult {
@@ -188,7 +197,7 @@ impl Turn {
             images: outcome.images.clone(),
         };
         let call = results.settle(index, result)?;
-        let settled = self.settled(call, outcome, took);
+        let settled = self.settled(call, outcome, is_cancelled, took);
         let mut update = final_update(&call.id, &settled);
         update.view.clone_from(&outcome.view);
         update.content = Some(outcome.content.clone());
@@ -200,10 +209,11 @@ impl Turn {
         &self,
         call: &ToolCall,
         outcome: &ToolOutcome,
+        is_cancelled: bool,
         took: Option<Duration>,
     ) -> CallOutcome {
         let known = self.services.tools.find(&call.name);
         let name = known.as_ref().map_or(call.name.as_str(), |it| it.name());
-        settled_call(outcome, (name, self.cards.view(&call.id)), took)
+        settled_call(outcome, is_cancelled, (name, self.cards.view(&call.id)), took)
     }
 }

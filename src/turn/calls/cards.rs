@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
+use super::cancellable_calls::CancellableCalls;
 use crate::tools::{ToolOutcome, raw_output};
 use turnwright_store::{CallOutcome, Entry, SessionLog};
 use turnwright_types::client::Client;
@@ -31,6 +33,7 @@ pub(in crate::turn) struct OpenCards {
     client: Arc<dyn Client>,
     log: SessionLog,
     open: Vec<OpenCard>,
+    cancellable: CancellableCalls,
 }
 
 #[derive(Debug)]
@@ -52,8 +55,20 @@ impl fmt::Debug for OpenCards {
 }
 
 impl OpenCards {
-    pub(in crate::turn) fn new(client: Arc<dyn Client>, log: SessionLog) -> OpenCards {
-        OpenCards { client, log, open: Vec::new() }
+    pub(in crate::turn) fn new(
+        client: Arc<dyn Client>,
+        log: SessionLog,
+        cancellable: CancellableCalls,
+    ) -> OpenCards {
+        OpenCards { client, log, open: Vec::new(), cancellable }
+    }
+
+    /// Lets the user cancel the call of a card with this token until the card has its final status. The
+    /// client is told so with its arguments.
+    pub(in crate::turn) fn make_cancellable(&self, id: &CallId, cancel: CancellationToken) {
+        if self.view(id).is_some() {
+            self.cancellable.add(id, cancel);
+        }
     }
 
     /// Opens a card. The client shows it from the first call of [`OpenCards::show`],
@@ -69,11 +84,12 @@ impl OpenCards {
 
     /// Shows a card with its complete arguments.
     pub(in crate::turn) fn show_arguments(&mut self, id: &CallId, raw_input: Value) {
-        match self.find(id) {
+        match self.open.iter().find(|it| it.id == *id) {
             Some(card) if card.is_shown => {
                 let mut update = CallUpdate::new(id.clone(), ToolCallStatus::Pending);
                 update.view = Some(card.view.clone());
                 update.raw_input = Some(raw_input);
+                update.can_cancel = self.cancellable.contains(id);
                 self.client.update(Update::CallUpdate(Box::new(update)));
             }
             _ => {
@@ -90,7 +106,9 @@ impl OpenCards {
             card.is_shown = true;
             let (name, view) = (card.name.clone(), card.view.clone());
             let raw_input = raw_input.take_if(|_| card.id == *id);
-            self.client.update(Update::ToolCall { id: card.id.clone(), name, view, raw_input });
+            let can_cancel = raw_input.is_some() && self.cancellable.contains(id);
+            let id = card.id.clone();
+            self.client.update(Update::ToolCall { id, name, view, raw_input, can_cancel });
         }
         Some(place)
     }
@@ -137,6 +155,7 @@ impl OpenCards {
     pub(in crate::turn) fn finish(&mut self, last: CallUpdate) {
         if let Some(place) = self.show_up_to(&last.id, None) {
             self.open.remove(place);
+            self.cancellable.remove(&last.id);
             self.client.update(Update::CallUpdate(Box::new(last)));
         }
     }
@@ -183,8 +202,11 @@ pub(crate) fn not_run(tool: String, view: Option<CallView>, why: ToolRefusal) ->
 /// The final update of a card. It repeats everything because some clients show only the last
 /// update.
 pub(crate) fn final_update(id: &CallId, settled: &CallOutcome) -> CallUpdate {
-    let status =
-        if settled.is_success { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
+    let status = match settled {
+        CallOutcome { is_success: true, .. } => ToolCallStatus::Completed,
+        CallOutcome { is_cancelled: true, .. } => ToolCallStatus::Cancelled,
+        _ => ToolCallStatus::Failed,
+    };
     let mut last = CallUpdate::new(id.clone(), status);
     last.view.clone_from(&settled.view);
     last.content = Some(settled.content.clone());
@@ -195,6 +217,7 @@ pub(crate) fn final_update(id: &CallId, settled: &CallOutcome) -> CallUpdate {
 /// Makes the stored outcome of a tool's outcome.
 pub(in crate::turn) fn settled_call(
     outcome: &ToolOutcome,
+    is_cancelled: bool,
     (name, view): (&str, Option<&CallView>),
     took: Option<Duration>,
 ) -> CallOutcome {
@@ -207,6 +230,7 @@ pub(in crate::turn) fn settled_call(
     }
     CallOutcome {
         is_success: outcome.ok,
+        is_cancelled: is_cancelled && !outcome.ok,
         tool: name.to_owned(),
         text: outcome.text.clone(),
         images: outcome.images.clone(),

@@ -78,14 +78,16 @@ impl FileChangeRecorder {
             return Some((prepared, FileChangeRecorder { begun, ..FileChangeRecorder::default() }));
         }
         let is_command = |it: &Effect| matches!(it, Effect::Exec(_) | Effect::Input { .. });
-        if !env.log.is_enabled() {
+        let runs_command = pass.effects().iter().any(is_command);
+        // Without a log nothing can be undone, but what a command leaves behind is checked all the same.
+        if !env.log.is_enabled() && !runs_command {
             note(ChangeIntent::default()).written().await;
             return Some((prepared, FileChangeRecorder::default()));
         }
-        env.checkpoint.watch(env.files.roots());
+        env.watch_files();
         // This wait is bounded.
         ctx.cancel.run_until_cancelled(env.checkpoint.wait_for_late_tasks()).await;
-        if pass.effects().iter().any(is_command) {
+        if runs_command {
             let ticket = note(ChangeIntent::default());
             // A running job that gets input causes its changes because of that.
             let is_input = pass.effects().iter().any(|it| matches!(it, Effect::Input { .. }));
@@ -96,6 +98,7 @@ impl FileChangeRecorder {
                 Confinement::Sandboxed { extra_writable, .. } => Some(RepositoryCheck {
                     allowed: extra_writable.clone(),
                     quarantine: env.quarantine_folder(),
+                    guard: Arc::clone(&env.guard),
                     client: Arc::clone(&env.client),
                 }),
                 Confinement::Unconfined => None,
@@ -150,7 +153,9 @@ impl FileChangeRecorder {
             }
         };
         env.checkpoint.note_changes(&changes);
-        let warning = env.checkpoint.warning(&changes, env.files.roots());
+        let can_undo = env.log.is_enabled();
+        let warning =
+            can_undo.then(|| env.checkpoint.warning(&changes, env.files.roots())).flatten();
         outcome.content.extend(warning.map(CallContent::Text));
         changes
     }
@@ -161,6 +166,7 @@ struct RepositoryCheck {
     /// Where the command may write beyond its sandbox.
     allowed: Vec<PathBuf>,
     quarantine: PathBuf,
+    guard: Arc<ConfinementGuard>,
     client: Arc<dyn Client>,
 }
 
@@ -168,7 +174,7 @@ impl RepositoryCheck {
     /// Takes away what git would run in them. Returns the report for the model and the user. Blocks.
     fn run(&self, changes: &CallChanges) -> Option<String> {
         let new = (changes.new_repositories.clone(), changes.may_have_more_repositories);
-        ConfinementGuard::check_repositories(new, &self.allowed, &self.quarantine)
+        self.guard.check_repositories(new, &self.allowed, &self.quarantine)
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
+use super::cancellable_calls::CallTokens;
 use super::cards::{abridged_arguments, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
 use super::kept_call::KeptCall;
@@ -32,6 +33,12 @@ use turnwright_workspace::checkpoint::CallChanges;
 const GRACE: Duration = Duration::from_secs(2);
 /// The result of a call that did not run because the user cancelled.
 pub(super) const CANCELLED: &str = "Cancelled by the user before it was executed.";
+/// The same if the user has cancelled this call and not its turn.
+const CALL_CANCELLED: &str = "Nothing was executed: the user has cancelled this call, and not your turn. Do not repeat it or \
+     work around it unless the user asks for that.";
+/// What is added to the result of such a call that had begun.
+const CALL_STOPPED: &str = "[the user has cancelled this call, and not your turn: do not repeat it unless the user \
+                            asks for that]";
 /// The result of a call whose paths resolve differently than when the user was asked.
 const TARGETS_CHANGED: &str = "A path of this call was moved or replaced while permission was asked, so \
                                nothing was done. Look again and repeat the call if it is still right.";
@@ -63,9 +70,11 @@ pub(in crate::turn) struct PendingCall {
 /// How a call has ended.
 pub(in crate::turn) enum CallEnd {
     /// It has run, and its result is stored.
-    Ran(ToolOutcome, Duration),
-    /// It was denied, impossible or cancelled, and has not run. Its card keeps this content.
+    Ran { outcome: ToolOutcome, took: Duration, is_cancelled: bool },
+    /// It was denied or impossible, and has not run. Its card keeps this content.
     NotRun(ToolRefusal, Vec<CallContent>),
+    /// The same for one that the user has cancelled.
+    Cancelled(ToolRefusal, Vec<CallContent>),
 }
 
 impl From<ToolRefusal> for CallEnd {
@@ -122,7 +131,7 @@ impl CallRunner {
         id: CallId,
         tool: Arc<dyn AnyTool>,
         arguments: Value,
-        cancel: CancellationToken,
+        tokens: CallTokens,
     ) -> Result<PendingCall, ToolRefusal> {
         let (name, view) = (tool.name().to_owned(), tool.pending_view());
         let raw_input = abridged_arguments(&arguments);
@@ -132,7 +141,8 @@ impl CallRunner {
         let kept = is_kept.then(|| arguments.clone());
         let prepared = catch_panic_sync(|| tool.prepare(arguments))??;
         let helpers = self.helpers.clone();
-        let ctx = ToolCtx { env: Arc::clone(&self.env), call: id.clone(), cancel, helpers };
+        let CallTokens { call: cancel, turn } = tokens;
+        let ctx = ToolCtx { env: Arc::clone(&self.env), call: id.clone(), cancel, turn, helpers };
         Ok(PendingCall { id, name, raw_input, arguments: kept, prepared, ctx, view })
     }
 
@@ -148,12 +158,14 @@ impl CallRunner {
 
     /// Takes a queued call to its end.
     pub(in crate::turn) async fn run(self, call: PendingCall, ticket: AdmissionTicket) -> CallEnd {
-        let cancel = call.ctx.cancel.clone();
+        let (cancel, turn) = (call.ctx.cancel.clone(), call.ctx.turn.clone());
         let end = self.attempt(call, ticket).await.unwrap_or_else(|end| end);
         match end {
             // What a cancelled step says of itself is of no interest.
             CallEnd::NotRun(_, shown) if cancel.is_cancelled() => {
-                CallEnd::NotRun(cancelled(), shown)
+                let alone = || ToolRefusal::cancelled(CALL_CANCELLED);
+                let why = if turn.is_cancelled() { cancelled() } else { alone() };
+                CallEnd::Cancelled(why, shown)
             }
             end => end,
         }
@@ -192,12 +204,13 @@ impl CallRunner {
             outcome.content.splice(..0, planned);
         }
         let took = started.elapsed();
-        let settled = settled_call(&outcome, (&name, view.as_ref()), Some(took));
+        let is_cancelled = cancel.is_cancelled() && !outcome.ok;
+        let settled = settled_call(&outcome, is_cancelled, (&name, view.as_ref()), Some(took));
         let settled =
             CallOutcome { file_changes: changes.files, file_contents: changes.contents, ..settled };
         // The result is stored before the user sees the call as done.
         self.env.log.finish_call(&id, settled).written().await;
-        Ok(CallEnd::Ran(outcome, took))
+        Ok(CallEnd::Ran { outcome, took, is_cancelled })
     }
 
     /// Waits until the call may start. Its paths are resolved again if it had to wait.
@@ -260,9 +273,10 @@ impl CallRunner {
             let answer = answer.unwrap_or(PermissionAnswer::Cancelled);
             // The client says that the user has ended the turn. Its `session/cancel` may come later.
             if matches!(answer, PermissionAnswer::Cancelled)
+                && !cancel.is_cancelled()
                 && self.origin == CallOrigin::Conversation
             {
-                cancel.cancel();
+                call.ctx.turn.cancel();
             }
             if cancel.is_cancelled() && self.origin == CallOrigin::Conversation {
                 return Err(cancelled());
@@ -406,6 +420,9 @@ impl PendingCall {
             Some(Err(refusal)) => ToolOutcome::refused(refusal),
             None => ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
         };
+        if !outcome.ok && ctx.cancel.is_cancelled() && !ctx.turn.is_cancelled() {
+            outcome.add_line(CALL_STOPPED);
+        }
         let changes = recorder.end(&ctx, &mut outcome).await;
         if let Some(kept) = kept {
             kept.record_outcome(&outcome);

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::admission_queue::AdmissionQueue;
+use super::cancellable_calls::CallTokens;
 use super::runner::{CallEnd, CallOrigin, CallRunner};
 use crate::tools::{AnyTool, ToolEnv, ToolOutcome};
 use crate::turn::SharedRules;
@@ -39,12 +40,13 @@ impl StandaloneCalls {
         cancel: CancellationToken,
     ) -> ToolOutcome {
         let mut outcome = match self.attempt(id, tool, arguments, cancel).await {
-            Ok(CallEnd::Ran(outcome, _)) => outcome,
-            Ok(CallEnd::NotRun(refusal, _)) | Err(refusal) => ToolOutcome::refused(refusal),
+            Ok(CallEnd::Ran { outcome, .. }) => outcome,
+            Ok(CallEnd::NotRun(refusal, _) | CallEnd::Cancelled(refusal, _)) | Err(refusal) => {
+                ToolOutcome::refused(refusal)
+            }
         };
         if let Some(news) = self.env().command_news() {
-            outcome.text.push_str(if outcome.text.ends_with('\n') { "" } else { "\n" });
-            outcome.text.push_str(&news);
+            outcome.add_line(&news);
         }
         outcome
     }
@@ -56,7 +58,7 @@ impl StandaloneCalls {
         arguments: Value,
         cancel: CancellationToken,
     ) -> Result<CallEnd, ToolRefusal> {
-        let call = self.0.prepare(id, tool, arguments, cancel)?;
+        let call = self.0.prepare(id, tool, arguments, CallTokens::of(&cancel))?;
         let (call, ticket) = self.0.enqueue(call).await?;
         Ok(self.0.clone().run(call, ticket).await)
     }

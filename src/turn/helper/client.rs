@@ -124,6 +124,7 @@ impl HelperClient {
             name: request.name.clone(),
             view: request.view.clone(),
             raw_input: Some(request.raw_input.clone()),
+            can_cancel: false,
         });
         let mut card = QuestionCard { client, call: request.call.clone(), is_allowed: false, turn };
         let asking = client.request_permission(request);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::tools;
 use crate::turn::Turn;
 use turnwright_types::message::{Message, PromptPart};
@@ -12,13 +14,20 @@ use turnwright_types::update::Update;
 
 /// How long the turn waits for the files to be read.
 const READ_TIMEOUT: Duration = Duration::from_millis(300);
+/// The name of the text in recordings.
+const PROJECT_CONTEXT: &str = "project context";
 
 impl Turn {
     /// Runs once for each conversation; again if it was cleared, or if the files were not read in
     /// time.
     pub(in crate::turn) async fn add_project_context(&mut self) {
         // A replay reads no files.
-        if self.services.env.shared.recording.playback().is_some() {
+        let recording = self.services.env.shared.recording.clone();
+        if let Some(playback) = recording.playback() {
+            let recorded = playback.view(PROJECT_CONTEXT, &Value::Null);
+            if let Some(text) = recorded.filter(|_| self.first_message == 0) {
+                self.add_context(text.as_str().unwrap_or_default().to_owned());
+            }
             return;
         }
         if self.first_message > 0 && self.services.env.skills.skills().is_some() {
@@ -39,6 +48,10 @@ impl Turn {
             Ok(Some(Ok((text, skills)))) => {
                 self.services.env.skills.replace(skills);
                 self.services.context_missing.store(false, Ordering::Relaxed);
+                if let Some(recorder) = recording.recorder_of(PROJECT_CONTEXT) {
+                    let recorded = Value::from(text.as_str());
+                    recorder.record_call("view", PROJECT_CONTEXT, &Value::Null, recorded);
+                }
                 self.add_context(text);
             }
             Ok(None) => {}

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::tools;
 use crate::turn::Turn;
@@ -16,6 +17,8 @@ use turnwright_workspace::files::Roots;
 
 /// How long a round of calls waits for the files to be read.
 const READ_TIMEOUT: Duration = Duration::from_millis(300);
+/// The name of the text in recordings.
+const FOLDER_INSTRUCTIONS: &str = "folder instructions";
 /// The most bytes of instructions that one round of calls adds.
 const MAX_ROUND_BYTES: usize = 16 * 1024;
 /// The most bytes of instructions of folders in one conversation.
@@ -108,9 +111,13 @@ impl Turn {
         touched: Vec<PathBuf>,
     ) -> Option<String> {
         let mut text = String::new();
+        let recording = &self.services.env.shared.recording;
+        let named = || touched.iter().map(|it| it.to_string_lossy()).collect::<Value>();
         // A replay reads no files.
-        let is_replay = self.services.env.shared.recording.playback().is_some();
-        let touched = if is_replay { Vec::new() } else { touched };
+        if let Some(playback) = recording.playback() {
+            let recorded = playback.view(FOLDER_INSTRUCTIONS, &named())?;
+            return recorded.as_str().map(str::to_owned);
+        }
         for (root, folders) in folders_below(self.services.env.files.roots(), &touched) {
             let (folders, limit) = self.services.folder_instructions.take_new(folders);
             if folders.is_empty() || limit == 0 {
@@ -132,7 +139,11 @@ impl Turn {
             text.extend(new.map(|it| it.2));
         }
         self.services.folder_instructions.0.lock().bytes += text.len();
-        (!text.is_empty()).then_some(text)
+        let text = Some(text).filter(|it| !it.is_empty())?;
+        if let Some(recorder) = recording.recorder_of(FOLDER_INSTRUCTIONS) {
+            recorder.record_call("view", FOLDER_INSTRUCTIONS, &named(), text.as_str().into());
+        }
+        Some(text)
     }
 
     /// Whether an earlier result or prompt has the instructions with these words.

@@ -10,6 +10,8 @@ const MAX_RESERVED: u64 = 20_000;
 pub(in crate::turn) struct WindowBudget {
     /// The tokens that a request may have: the window without the room for the answer.
     usable: u64,
+    /// The tokens that are kept free for the answer.
+    reserved: u64,
     /// The tokens of the system prompt and the tools.
     fixed: u64,
 }
@@ -18,17 +20,17 @@ impl WindowBudget {
     /// `max_output` is the limit of an answer, if there is one.
     pub(in crate::turn) fn new(window: u64, max_output: Option<u64>, fixed: u64) -> WindowBudget {
         let reserved = max_output.unwrap_or(MAX_RESERVED).min(MAX_RESERVED).min(window / 4);
-        WindowBudget { usable: window - reserved, fixed }
+        WindowBudget { usable: window - reserved, reserved, fixed }
     }
 
     /// From this size of a request on, old results are left out.
     pub(super) fn prune_at(&self) -> u64 {
-        self.usable / 10 * 6
+        self.usable - self.room() / 10 * 4
     }
 
     /// From this size of a request on, the conversation is summarised.
     pub(super) fn compact_at(&self) -> u64 {
-        self.usable / 100 * 88
+        self.usable - self.room() / 100 * 12
     }
 
     /// The tokens that a request may have.
@@ -41,14 +43,37 @@ impl WindowBudget {
     pub(super) fn room(&self) -> u64 {
         self.usable.saturating_sub(self.fixed).max(self.usable / 8)
     }
+
+    /// The most tokens that the conversation has after a compaction. Less than 60 %, so that the next one
+    /// is not due at once.
+    pub(super) fn compacted_room(&self) -> u64 {
+        self.room() / 100 * 59
+    }
+
+    /// The tokens that the results of one answer may have together. More would leave no room for what
+    /// the model says about them.
+    pub(in crate::turn) fn results_room(&self) -> u64 {
+        self.room() / 2
+    }
+
+    /// The tokens that a summary may have.
+    pub(super) fn summary_tokens(&self) -> u64 {
+        (self.room() / 100 * 12).min(4_000)
+    }
+
+    /// The tokens that the conversation may have when a summary is asked for. A summary is shorter than
+    /// other answers, so that the conversation need not be shortened for the request.
+    pub(super) fn summary_room(&self) -> u64 {
+        self.room() + self.reserved / 2
+    }
 }
 
-/// How the room after a compaction is shared, as weights (see `token_meter`). Together less than 60 %,
-/// so that the next compaction is not due at once.
+/// How the room after a compaction is shared, as weights (see `token_meter`). Together no more than
+/// `WindowBudget::compacted_room`.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::turn) struct HandoffLimits {
     /// Project instructions and the like, which the first prompt has brought.
-    pub(super) lead: u64,
+    pub(super) first_prompt_context: u64,
     /// What the user has said.
     pub(super) user_words: u64,
     /// The model's summary.
@@ -64,9 +89,9 @@ impl HandoffLimits {
         let room = budget.room();
         let share = |percent: u64, most: u64| meter.weight((room / 100 * percent).min(most));
         HandoffLimits {
-            lead: share(15, 20_000),
+            first_prompt_context: share(15, 20_000),
             user_words: share(15, 20_000),
-            summary: share(12, 4_000),
+            summary: meter.weight(budget.summary_tokens()),
             facts: share(5, 1_500),
             tail: share(12, 8_000),
         }
@@ -92,13 +117,31 @@ mod tests {
     }
 
     #[test]
+    fn the_limits_are_parts_of_what_the_tools_leave() {
+        // The window, the tools, and from where on the conversation is pruned and summarised.
+        let table = [
+            (4_096, 1_210, 2_328, 2_856),
+            (4_096, 3_500, 2_920, 3_036),
+            (200_000, 2_500, 109_000, 158_700),
+        ];
+        for (window, fixed, prune_at, compact_at) in table {
+            let budget = WindowBudget::new(window, None, fixed);
+            assert_eq!(
+                (budget.prune_at(), budget.compact_at()),
+                (prune_at, compact_at),
+                "{window}"
+            );
+        }
+    }
+
+    #[test]
     fn what_is_left_after_a_compaction_takes_less_than_60_percent_of_the_room() {
         for window in [4_096, 8_192, 32_000, 128_000, 1_000_000] {
             let budget = WindowBudget::new(window, None, 2_500);
             let meter = TokenMeter::default();
-            let HandoffLimits { lead, user_words, summary, facts, tail } =
+            let HandoffLimits { first_prompt_context, user_words, summary, facts, tail } =
                 HandoffLimits::new(&budget, &meter);
-            let all = meter.tokens(lead + user_words + summary + facts + tail);
+            let all = meter.tokens(first_prompt_context + user_words + summary + facts + tail);
             assert!(all <= budget.room() * 6 / 10, "{window}: {all} of {}", budget.room());
         }
     }

@@ -25,12 +25,20 @@ use turnwright_types::update::{CompactionState, Update};
 
 /// The request for a summary. It comes after the conversation, so that the provider has that in its
 /// cache.
-const REQUEST: &str = include_str!("summary_request.md");
+const SUMMARY_REQUEST: &str = include_str!("summary_request.md");
+/// The same where the window has no room for a long summary.
+const SHORT_SUMMARY_REQUEST: &str = include_str!("short_summary_request.md");
+/// In the requests, in place of the most words of a summary.
+const WORDS: &str = "WORDS";
+/// From so many words on, a summary has headings.
+const LONG_SUMMARY: u64 = 300;
+/// The most words that are asked for.
+const MAX_SUMMARY_WORDS: u64 = 1_500;
 /// How often a summary is asked for if the conversation turns out to be too long for that, too.
 const MAX_ATTEMPTS: u32 = 3;
-/// How often the client is sent more of a summary.
+/// The interval at which new parts of a summary are sent to the client.
 const SHOW_INTERVAL: Duration = Duration::from_millis(16);
-/// The pauses before a request is repeated that has failed in passing.
+/// The delays before a request is repeated after a transient failure.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
 /// The size of a model's window in tokens: the known one, or the one that is assumed. A conversation
@@ -70,15 +78,15 @@ pub(super) enum CompactionReason<'a> {
     NearlyFull,
     /// A request was too long. Afterwards it must fit, even without a summary.
     Overflow,
-    /// The user wants it, and these things to be kept.
+    /// The user asked for it, and named what must be kept.
     Asked(&'a str),
 }
 
 /// How a compaction ended.
 #[derive(Debug)]
-pub(super) enum Compacted {
+pub(super) enum CompactionOutcome {
     Done {
-        /// The number of messages that the summary does not stand for.
+        /// The number of messages that were kept beside the summary.
         kept: usize,
     },
     /// There is nothing that could be summarised.
@@ -87,7 +95,7 @@ pub(super) enum Compacted {
     Cancelled,
 }
 
-/// What a compaction works with.
+/// Compacts one conversation.
 pub(super) struct Compactor<'a> {
     pub(super) services: &'a TurnServices,
     pub(super) cancel: &'a CancellationToken,
@@ -98,7 +106,7 @@ pub(super) struct Compactor<'a> {
 
 impl Compactor<'_> {
     /// Compacts the conversation. Unless it succeeds, nothing is changed.
-    pub(in crate::turn) async fn run(mut self, reason: CompactionReason<'_>) -> Compacted {
+    pub(in crate::turn) async fn run(mut self, reason: CompactionReason<'_>) -> CompactionOutcome {
         let id = MessageId::from(format!("sum-{}", self.history.mint()));
         let tools = self.tools();
         let fixed = fixed_weight(&self.services.system_prompt, &tools);
@@ -109,20 +117,20 @@ impl Compactor<'_> {
             meter.tokens(fixed),
         );
         let mut limits = HandoffLimits::new(&budget, &meter);
-        // Of a short conversation, too, most is summarised.
+        // Most of a short conversation is summarised, too.
         limits.tail = limits.tail.min(weight_of(&self.history.messages) / 4);
         let before = meter.estimate(&self.history.messages, || fixed);
-        let tail = KeptTail::choose(&self.history.messages, &limits);
+        let mut tail = KeptTail::choose(&self.history.messages, &limits);
         let old = self.history.messages.len() - tail.count;
         let is_worth_it = old > 1 || old == 1 && !handoff::is_compacted(&self.history.messages);
         if !is_worth_it {
-            return Compacted::Nothing;
+            return CompactionOutcome::Nothing;
         }
         self.show(&id, CompactionState::InProgress, None);
         let summary = match self.summarise(&id, reason, tools, &budget).await {
             None => {
                 self.show(&id, CompactionState::Cancelled, None);
-                return Compacted::Cancelled;
+                return CompactionOutcome::Cancelled;
             }
             Some(Ok(summary)) => Some(summary),
             // Without a summary the conversation could not go on at all.
@@ -131,7 +139,7 @@ impl Compactor<'_> {
                 let why = error_chain(&error);
                 let notice = format!("The conversation could not be compacted: {why}.");
                 self.show(&id, CompactionState::Failed(why), Some(notice));
-                return Compacted::Failed(error);
+                return CompactionOutcome::Failed(error);
             }
         };
         let facts = facts::gather(self.services, &self.history.messages[..old]).await;
@@ -141,10 +149,13 @@ impl Compactor<'_> {
             summary.as_deref(),
             &facts,
         );
+        let replacement = Arc::new(Message::User(replacement));
+        let room = meter.weight(budget.compacted_room());
+        tail.widen(&self.history.messages, room.saturating_sub(message_weight(&replacement)));
         self.replace(id.clone(), replacement, tail);
         let after = self.history.meter.estimate(&self.history.messages, || fixed);
         self.report(&id, (before, after), summary);
-        Compacted::Done { kept: tail.count }
+        CompactionOutcome::Done { kept: tail.count }
     }
 
     fn tools(&self) -> ToolSpecs {
@@ -153,8 +164,7 @@ impl Compactor<'_> {
     }
 
     /// Makes the change in the history and in the log.
-    fn replace(&mut self, id: MessageId, replacement: UserMessage, tail: KeptTail) {
-        let replacement = Arc::new(Message::User(replacement));
+    fn replace(&mut self, id: MessageId, replacement: Arc<Message>, tail: KeptTail) {
         let (kept, max_result) = (tail.count, tail.max_result);
         self.services.log().add_entry(Entry::Compacted {
             id,
@@ -194,9 +204,10 @@ impl Compactor<'_> {
         tools: ToolSpecs,
         budget: &WindowBudget,
     ) -> Option<Result<String, LlmError>> {
-        let request = summary_request(reason, handoff::is_compacted(&self.history.messages));
+        let is_compacted = handoff::is_compacted(&self.history.messages);
+        let request = summary_request(reason, is_compacted, budget.summary_tokens());
         let request = Arc::new(Message::User(request));
-        let mut room = budget.room();
+        let mut room = budget.summary_room();
         let mut failures = 0;
         let mut attempts = 1;
         loop {
@@ -243,7 +254,7 @@ impl Compactor<'_> {
             .await
             .map_err(|_| LlmError::Silent { host: model.host(), limit: model.silence_limit() })??;
         let (mut batch, mut summary) = (DeltaBatch::default(), String::new());
-        // How much of the summary was shown, and when there may be more.
+        // The length of the summary that was shown, and when the next part may be shown.
         let (mut shown, mut due) = (0, Instant::now());
         loop {
             let is_behind = shown < summary.len();
@@ -295,14 +306,21 @@ impl Compactor<'_> {
         if let Some(cost) = cost {
             *self.history.cost.get_or_insert_default() += cost;
         }
-        // Without a window: the gauge is about the conversation.
+        // Without a window, because the client's context gauge is about the conversation.
         self.services.log().record_usage(model.name(), usage, None, cost);
     }
 }
 
-/// The request for a summary, as a message of the user.
-fn summary_request(reason: CompactionReason<'_>, is_compacted: bool) -> UserMessage {
-    let mut text = REQUEST.trim_end().to_owned();
+/// The request for a summary that may have so many tokens, as a message of the user.
+fn summary_request(
+    reason: CompactionReason<'_>,
+    is_compacted: bool,
+    summary_tokens: u64,
+) -> UserMessage {
+    // A word has at most two tokens in most languages.
+    let words = (summary_tokens / 2).min(MAX_SUMMARY_WORDS);
+    let request = if words < LONG_SUMMARY { SHORT_SUMMARY_REQUEST } else { SUMMARY_REQUEST };
+    let mut text = request.trim_end().replace(WORDS, &words.to_string());
     if is_compacted {
         text.push_str("\nUpdate the earlier summary in the context instead of starting anew.");
     }
@@ -333,14 +351,14 @@ pub(crate) async fn compact_on_request(
     let selection = services.selection.get();
     let compactor = Compactor { services, cancel, history, selection };
     Some(match compactor.run(CompactionReason::Asked(wish)).await {
-        Compacted::Done { .. } => {
+        CompactionOutcome::Done { .. } => {
             "The model has a summary of the conversation now. You still see all of it.".to_owned()
         }
-        Compacted::Nothing => "There is nothing to compact.".to_owned(),
-        Compacted::Failed(error) => {
+        CompactionOutcome::Nothing => "There is nothing to compact.".to_owned(),
+        CompactionOutcome::Failed(error) => {
             format!("The conversation is as it was: {}.", error_chain(&error))
         }
-        Compacted::Cancelled => return None,
+        CompactionOutcome::Cancelled => return None,
     })
 }
 

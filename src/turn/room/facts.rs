@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::handoff::{self, FILES_READ, cut};
+use super::handoff::{self, FILES_READ, cut_middle};
 use crate::turn::TurnServices;
 use crate::undo::UndoHistory;
 use turnwright_store::file_versions::{self, UndoableTurn};
@@ -58,7 +58,7 @@ pub(super) async fn gather(services: &TurnServices, old: &[Arc<Message>]) -> Str
     }
     list("Skills in use; load them again: ", &env.skills.loaded_names(), &mut text);
     for error in open_errors(old) {
-        let words = cut(&escape_hidden_line(&error.text), MAX_ERROR_BYTES);
+        let words = cut_middle(&escape_hidden_line(&error.text), MAX_ERROR_BYTES);
         text.push_str(&format!("Not solved yet: {} failed: {words}\n", error.name));
     }
     text
@@ -138,7 +138,9 @@ fn undone(turns: &[UndoableTurn]) -> Vec<String> {
         it.has_file_changes && it.target_turns.is_empty() && !in_force.contains(&it.number)
     };
     let undone = turns.iter().rev().filter(is_undone).take(MAX_UNDONE);
-    undone.map(|it| format!("“{}”", cut(&escape_hidden_line(&it.prompt_excerpt), 100))).collect()
+    undone
+        .map(|it| format!("“{}”", cut_middle(&escape_hidden_line(&it.prompt_excerpt), 100)))
+        .collect()
 }
 
 /// The newest failed results that no later call of the same tool has made good.

@@ -15,15 +15,15 @@ const SUMMARY_HEAD: &str = "Summary of the conversation until here, by an instan
                             longer has it. Verify before you rely on it.\n";
 /// The first line of the part with facts.
 const FACTS_HEAD: &str = "State at this point:\n";
-/// In place of a summary.
+/// Takes the place of the summary if there is none.
 const NO_SUMMARY: &str = "The older part of the conversation was left out to make room. Read files again \
                           where you need them.\n";
-/// In place of words of the user that are left out.
-const MORE_WORDS: &str = "Other messages of the user are left out here.";
+/// Takes the place of the user's messages that are left out.
+const OMITTED_MESSAGES_NOTE: &str = "Other messages of the user are left out here.";
 /// The start of the line of facts with the files that were read.
 pub(super) const FILES_READ: &str = "Files read: ";
-/// A result that is kept is not cut below this.
-const MIN_RESULT: u64 = 400;
+/// The length in bytes below which a kept result is not cut.
+const MIN_RESULT_BYTES: u64 = 400;
 
 /// The newest messages of a conversation, which are kept when it is compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl KeptTail {
     pub(in crate::turn) fn choose(messages: &[Arc<Message>], limits: &HandoffLimits) -> KeptTail {
         let is_result = |it: &&Arc<Message>| matches!(it.as_ref(), Message::Tool(_));
         let unanswered = messages.iter().rev().take_while(is_result).count();
-        let max_result = (limits.tail / (unanswered as u64 + 1)).max(MIN_RESULT);
+        let max_result = (limits.tail / (unanswered as u64 + 1)).max(MIN_RESULT_BYTES);
         // A prompt that waits for its answer is not among the words of the user.
         let is_prompt = matches!(messages.last().map(AsRef::as_ref), Some(Message::User(_)));
         let limit = limits.tail + if is_prompt { limits.user_words } else { 0 };
@@ -60,6 +60,18 @@ impl KeptTail {
             }
         }
         KeptTail { count, max_result: usize::try_from(max_result).unwrap_or(usize::MAX) }
+    }
+
+    /// Lets the results have what the other messages leave of `room`. The model has to read those again
+    /// of which it sees too little.
+    pub(super) fn widen(&mut self, messages: &[Arc<Message>], room: u64) {
+        let kept = &messages[messages.len() - self.count..];
+        let (results, others): (Vec<_>, Vec<_>) =
+            kept.iter().partition(|it| matches!(it.as_ref(), Message::Tool(_)));
+        let others: u64 = others.iter().map(|it| message_weight(it)).sum();
+        let share = room.saturating_sub(others).checked_div(results.len() as u64);
+        let share = usize::try_from(share.unwrap_or_default()).unwrap_or(usize::MAX);
+        self.max_result = self.max_result.max(share);
     }
 }
 
@@ -81,7 +93,7 @@ pub(crate) fn compact(
 fn with_cut_result(message: &Message, max_result: usize) -> Message {
     match message {
         Message::Tool(tool) if tool.text.len() > max_result => {
-            Message::Tool(ToolMessage { text: cut(&tool.text, max_result), ..tool.clone() })
+            Message::Tool(ToolMessage { text: cut_middle(&tool.text, max_result), ..tool.clone() })
         }
         other => other.clone(),
     }
@@ -94,7 +106,7 @@ pub(in crate::turn) fn replacement(
     summary: Option<&str>,
     facts: &str,
 ) -> UserMessage {
-    let mut parts = lead(messages, limits.lead);
+    let mut parts = first_prompt_context(messages, limits.first_prompt_context);
     parts.extend(user_words(messages, limits.user_words));
     parts.push(match summary {
         Some(summary) => format!("{SUMMARY_HEAD}{}", cut_to_weight(summary.trim(), limits.summary)),
@@ -106,21 +118,21 @@ pub(in crate::turn) fn replacement(
 
 /// The summary in a replacement, if it has one.
 pub(crate) fn summary_of(message: &Message) -> Option<&str> {
-    contexts(message).find_map(|it| it.strip_prefix(SUMMARY_HEAD))
+    context_parts(message).find_map(|it| it.strip_prefix(SUMMARY_HEAD))
 }
 
 /// The files that an earlier replacement says were read.
 pub(super) fn files_read(message: &Message) -> Option<&str> {
-    let facts = contexts(message).find_map(|it| it.strip_prefix(FACTS_HEAD))?;
+    let facts = context_parts(message).find_map(|it| it.strip_prefix(FACTS_HEAD))?;
     facts.lines().find_map(|it| it.strip_prefix(FILES_READ))
 }
 
 /// True if the conversation begins with a replacement.
 pub(super) fn is_compacted(messages: &[Arc<Message>]) -> bool {
-    messages.first().is_some_and(|it| contexts(it).any(|it| it.starts_with(FACTS_HEAD)))
+    messages.first().is_some_and(|it| context_parts(it).any(|it| it.starts_with(FACTS_HEAD)))
 }
 
-fn contexts(message: &Message) -> impl Iterator<Item = &str> {
+fn context_parts(message: &Message) -> impl Iterator<Item = &str> {
     let parts = match message {
         Message::User(user) => user.parts.as_slice(),
         Message::Assistant(_) | Message::Tool(_) => &[],
@@ -131,12 +143,12 @@ fn contexts(message: &Message) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What the first prompt has brought along: folders, date, project instructions. An old mode is left
-/// out.
-fn lead(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
+/// The context that came with the first prompt: folders, date, project instructions. Its mode is left out,
+/// because it may have changed.
+fn first_prompt_context(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
     let Some(first) = messages.first() else { return Vec::new() };
-    let heads = [USER_HEAD, SUMMARY_HEAD, FACTS_HEAD, NO_SUMMARY, MORE_WORDS];
-    let own = contexts(first).filter(|it| !heads.iter().any(|head| it.starts_with(head)));
+    let heads = [USER_HEAD, SUMMARY_HEAD, FACTS_HEAD, NO_SUMMARY, OMITTED_MESSAGES_NOTE];
+    let own = context_parts(first).filter(|it| !heads.iter().any(|head| it.starts_with(head)));
     let mut left = limit;
     let mut parts = Vec::new();
     for text in own {
@@ -151,10 +163,10 @@ fn lead(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
     parts
 }
 
-/// What the user has said, word for word: the first messages, which usually hold the task and its
-/// conditions, and the newest ones.
+/// The user's messages, word for word: the first ones, which usually hold the task and its conditions, and
+/// the newest ones.
 fn user_words(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
-    let said: Vec<String> = messages.iter().flat_map(|it| said_in(it)).collect();
+    let said: Vec<String> = messages.iter().flat_map(|it| user_words_in(it)).collect();
     let weight = |text: &str| text_weight(text) + USER_HEAD.len() as u64;
     let part = |text: &str, limit: u64| format!("{USER_HEAD}{}", cut_to_weight(text, limit));
     let (mut first, mut left) = (Vec::new(), limit / 4);
@@ -174,17 +186,19 @@ fn user_words(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
         left = left.saturating_sub(weight(text));
     }
     if first.len() + newest.len() < said.len() {
-        first.push(MORE_WORDS.to_owned());
+        first.push(OMITTED_MESSAGES_NOTE.to_owned());
     }
     first.extend(newest.into_iter().rev());
     first
 }
 
 /// The words of the user in one message.
-fn said_in(message: &Message) -> Vec<String> {
+fn user_words_in(message: &Message) -> Vec<String> {
     let Message::User(user) = message else { return Vec::new() };
-    let mut earlier: Vec<String> =
-        contexts(message).filter_map(|it| it.strip_prefix(USER_HEAD)).map(str::to_owned).collect();
+    let mut earlier: Vec<String> = context_parts(message)
+        .filter_map(|it| it.strip_prefix(USER_HEAD))
+        .map(str::to_owned)
+        .collect();
     let mut said = String::new();
     for part in &user.parts {
         match part {
@@ -199,13 +213,13 @@ fn said_in(message: &Message) -> Vec<String> {
     earlier
 }
 
-fn cut_to_weight(text: &str, weight: u64) -> String {
+pub(super) fn cut_to_weight(text: &str, weight: u64) -> String {
     // No text is longer than its weight.
-    cut(text, usize::try_from(weight).unwrap_or(usize::MAX))
+    cut_middle(text, usize::try_from(weight).unwrap_or(usize::MAX))
 }
 
 /// The beginning and the end of a text that is longer than `limit` bytes.
-pub(super) fn cut(text: &str, limit: usize) -> String {
+pub(super) fn cut_middle(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
@@ -254,7 +268,13 @@ mod tests {
     }
 
     fn limits(each: u64) -> HandoffLimits {
-        HandoffLimits { lead: each, user_words: each, summary: each, facts: each, tail: each }
+        HandoffLimits {
+            first_prompt_context: each,
+            user_words: each,
+            summary: each,
+            facts: each,
+            tail: each,
+        }
     }
 
     #[test]
@@ -282,6 +302,20 @@ mod tests {
     }
 
     #[test]
+    fn results_get_the_room_that_nothing_else_has_used() {
+        let messages = [prompt("1"), answer("a", 2), result(9_000), result(9_000)];
+        let chosen = KeptTail::choose(&messages, &limits(900));
+        let mut tail = chosen;
+        tail.widen(&messages, 0);
+        assert_eq!(tail, chosen);
+        tail.widen(&messages, 5_000);
+        assert!((2_400..2_500).contains(&tail.max_result), "{tail:?}");
+        let mut none = KeptTail { count: 0, max_result: 400 };
+        none.widen(&messages, 5_000);
+        assert_eq!(none.max_result, 400);
+    }
+
+    #[test]
     fn words_of_the_user_survive_any_number_of_compactions() {
         let mut messages = vec![prompt("Never touch b.txt.")];
         for number in 0..20 {
@@ -300,7 +334,7 @@ mod tests {
         let text = first.render();
         assert!(text.contains("The user said earlier:\nNever touch b.txt."), "{text}");
         assert_eq!(text.matches(SUMMARY_HEAD).count(), 1, "{text}");
-        assert_eq!(text.matches(MORE_WORDS).count(), 1, "{text}");
+        assert_eq!(text.matches(OMITTED_MESSAGES_NOTE).count(), 1, "{text}");
         assert!(message_weight(&messages[0]) < 3_000);
     }
 
@@ -319,8 +353,8 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_in_its_middle_between_characters() {
-        assert_eq!(cut("short", 5), "short");
-        let text = cut(&"语".repeat(100), 60);
+        assert_eq!(cut_middle("short", 5), "short");
+        let text = cut_middle(&"语".repeat(100), 60);
         assert!(text.starts_with("语语") && text.ends_with("语语"), "{text}");
         assert!(text.contains("bytes are left out here"), "{text}");
     }

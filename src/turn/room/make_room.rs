@@ -2,19 +2,26 @@
 //! that did not.
 
 use super::budget::WindowBudget;
-use super::compaction::{self, Compacted, CompactionReason, Compactor, request_weight};
+use super::compaction::{self, CompactionOutcome, CompactionReason, Compactor, request_weight};
+use super::handoff;
 use super::prune::{self, prune};
+use crate::tools::SMALL_WINDOW;
 use crate::turn::answer::failures::{Nudge, nudge_message};
 use crate::turn::loop_detector::LoopDetector;
 use crate::turn::next_step::ShownSoFar;
 use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
-use turnwright_types::message::{Message, StopReason, TokenUsage};
+use turnwright_types::ids::CallId;
+use turnwright_types::message::{Message, StopReason, TokenUsage, ToolMessage};
+use turnwright_types::token_meter::text_weight;
 use turnwright_types::update::Update;
 
 /// How often in a row a request may be too long before the turn gives up.
 const MAX_OVERFLOWS: u32 = 3;
+/// What the model reads at the end of a result that was cut.
+const RESULT_WAS_CUT: &str =
+    "\n[The result is too long for the context window. Ask for a smaller part if you need more.]";
 /// The user is told of an assumed window when so many percent of it are in use.
 const TELL_ASSUMED_AT: u64 = 50;
 
@@ -38,17 +45,21 @@ impl Turn {
     /// Makes room before a request if the conversation has nearly filled the window.
     pub(in crate::turn) async fn make_room(&mut self) {
         let selection = self.services.selection.get();
+        if self.history.meter.last_count().is_none() {
+            // A local server may just be saying how large the window is.
+            self.cancel.run_until_cancelled(selection.model.warm_up()).await;
+        }
         let window = compaction::window(selection.model.as_ref(), &self.history);
         let services = self.services.clone();
         let tools = || services.tools.specs(&services.offer(), Some(window));
         let fixed = || compaction::fixed_weight(&services.system_prompt, &tools());
         let estimate = self.history.meter.estimate(&self.history.messages, fixed);
         // Far below each limit nothing has to be counted.
-        if estimate < window / 10 * 4 {
+        if estimate < window / 10 * 4 && window >= SMALL_WINDOW {
             return;
         }
         self.report_prompt().await;
-        self.tell_assumed_window(selection.model.as_ref(), estimate);
+        self.tell_window(selection.model.as_ref(), window, estimate);
         let max_output = selection.model.max_output();
         let fixed_tokens = self.history.meter.tokens(fixed());
         let budget = WindowBudget::new(window, max_output, fixed_tokens);
@@ -63,6 +74,39 @@ impl Turn {
             let selection = self.summarising_model(selection, estimate);
             self.compact(selection, CompactionReason::NearlyFull).await;
         }
+    }
+
+    /// Cuts results that leave no room for what the model says about them. Returns which.
+    pub(in crate::turn) fn cut_long_results(&self, results: &mut [ToolMessage]) -> Vec<CallId> {
+        let weight: u64 = results.iter().map(|it| text_weight(&it.text)).sum();
+        let selection = self.services.selection.get();
+        let window = compaction::window(selection.model.as_ref(), &self.history);
+        let meter = &self.history.meter;
+        // The room is never more than the window. Most results are far below it.
+        if meter.tokens(weight) < window / 16 {
+            return Vec::new();
+        }
+        let tools = self.services.tools.specs(&self.services.offer(), Some(window));
+        let fixed = compaction::fixed_weight(&self.services.system_prompt, &tools);
+        let max_output = selection.model.max_output();
+        let budget = WindowBudget::new(window, max_output, meter.tokens(fixed));
+        let mut left = meter.weight(budget.results_room());
+        // The short ones leave more to the others.
+        let mut by_length: Vec<_> = results.iter_mut().collect();
+        by_length.sort_by_key(|it| text_weight(&it.text));
+        let mut cut = Vec::new();
+        let mut count = by_length.len() as u64;
+        for result in by_length {
+            let share = left / count;
+            if text_weight(&result.text) > share {
+                result.text = handoff::cut_to_weight(&result.text, share);
+                result.text.push_str(RESULT_WAS_CUT);
+                cut.push(result.call.clone());
+            }
+            left = left.saturating_sub(text_weight(&result.text));
+            count -= 1;
+        }
+        cut
     }
 
     fn prune(&mut self, budget: &WindowBudget) {
@@ -101,7 +145,7 @@ impl Turn {
         &mut self,
         selection: ModelSelection,
         reason: CompactionReason<'_>,
-    ) -> Compacted {
+    ) -> CompactionOutcome {
         let messages = self.history.messages.len();
         let services = self.services.clone();
         let compactor = Compactor {
@@ -111,7 +155,7 @@ impl Turn {
             selection,
         };
         let compacted = compactor.run(reason).await;
-        if let Compacted::Done { kept, .. } = compacted {
+        if let CompactionOutcome::Done { kept, .. } = compacted {
             // The messages of this turn are at the end. If its prompt is among those that the
             // summary stands for, all that is left belongs to it.
             let own = messages - self.first_message;
@@ -139,15 +183,15 @@ impl Turn {
             (shown == ShownSoFar::AnswerText).then(|| nudge_message(Nudge::Full, &self.history));
         let compacted = self.compact(selection.clone(), CompactionReason::Overflow).await;
         match compacted {
-            Compacted::Done { .. } => {
+            CompactionOutcome::Done { .. } => {
                 if let Some(nudge) = nudge {
                     self.push_hidden_message(Message::User(nudge));
                 }
                 TurnStep::Sample
             }
-            Compacted::Cancelled => TurnStep::Sample,
-            Compacted::Nothing => self.give_up_room(selection.model.as_ref(), &error),
-            Compacted::Failed(error) => TurnStep::End(Err(error.into())),
+            CompactionOutcome::Cancelled => TurnStep::Sample,
+            CompactionOutcome::Nothing => self.give_up_room(selection.model.as_ref(), &error),
+            CompactionOutcome::Failed(error) => TurnStep::End(Err(error.into())),
         }
     }
 
@@ -171,7 +215,7 @@ impl Turn {
             && self.room.overflows == 0
         {
             model.record_window(limit);
-            meter.correct(weight, used.unwrap_or(limit));
+            meter.calibrate(weight, used.unwrap_or(limit));
             return;
         }
         // The server does not say how much it takes, or what it says is wrong. What it has taken
@@ -191,20 +235,27 @@ impl Turn {
         self.history.meter.forget_count();
     }
 
-    /// Tells the user once that the size of the window is not known, when that begins to matter.
-    fn tell_assumed_window(&self, model: &dyn Model, estimate: u64) {
-        let assumed = model.assumed_window();
-        if !compaction::is_window_assumed(model, &self.history)
-            || estimate < assumed / 100 * TELL_ASSUMED_AT
-        {
+    /// Tells the user once that the window is small, or that its size is not known when that begins to
+    /// matter.
+    fn tell_window(&self, model: &dyn Model, window: u64, estimate: u64) {
+        let name = model.name();
+        let is_assumed = compaction::is_window_assumed(model, &self.history);
+        let notice = if window < SMALL_WINDOW && !is_assumed {
+            format!(
+                "{name} has a window of only {window} tokens. It gets just the tools that are needed \
+                 most, and the conversation is compacted often. If it can have a larger one, set that \
+                 where the model is served: `num_ctx` of Ollama, `-c` of llama.cpp."
+            )
+        } else if is_assumed && estimate >= window / 100 * TELL_ASSUMED_AT {
+            format!(
+                "How much {name} can hold is not known, so {window} tokens are assumed. If that is \
+                 wrong, set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW."
+            )
+        } else {
             return;
-        }
-        if self.services.mark_assumed_window_told() {
-            self.services.client().update(Update::Notice(format!(
-                "How much {} can hold is not known, so {assumed} tokens are assumed. If that is \
-                 wrong, set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW.",
-                model.name()
-            )));
+        };
+        if self.services.mark_window_told() {
+            self.services.client().update(Update::Notice(notice));
         }
     }
 }

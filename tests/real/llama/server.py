@@ -36,9 +36,11 @@ def parameters(wanted):
     it.endpoint_slots = True
     it.sampling.temp = 0.0
     it.sampling.seed = 1
-    threads = min(4, os.cpu_count() or 1)
-    it.cpuparams.n_threads = threads
-    it.cpuparams_batch.n_threads = threads
+    cores = os.cpu_count() or 1
+    # The threads wait for each other after each layer: on a busy machine one too many makes a token
+    # take seconds.
+    it.cpuparams.n_threads = max(1, min(4, cores - 1))
+    it.cpuparams_batch.n_threads = min(4, cores)
     it.warmup = False
     it.fit_params = False
     return it

@@ -243,16 +243,24 @@ impl ResponsesAssembler {
         Ok(self.items.len() - 1)
     }
 
+    /// True if a piece is empty or repeats an item that is complete.
+    fn adds_nothing(
+        &self,
+        kind: ItemKind,
+        location: ItemLocation<'_>,
+        piece: TextPiece<'_>,
+    ) -> bool {
+        piece.text.is_empty()
+            || piece.is_whole && streamed_items::is_repeat(&self.items, kind, location)
+    }
+
     fn push_text(
         &mut self,
         location: ItemLocation<'_>,
         piece: TextPiece<'_>,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if piece.text.is_empty()
-            || piece.is_whole
-                && streamed_items::is_finished(&self.items, ItemKind::Message, location)
-        {
+        if self.adds_nothing(ItemKind::Message, location, piece) {
             return Ok(());
         }
         let at = self.find_or_open_item(ItemKind::Message, location)?;
@@ -265,7 +273,7 @@ impl ResponsesAssembler {
         piece: TextPiece<'_>,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if piece.text.is_empty() || !self.items[at].is_new(piece) {
+        if piece.text.is_empty() || !self.items[at].mark_seen(piece) {
             return Ok(());
         }
         self.account_for(piece.text.len())?;
@@ -292,10 +300,7 @@ impl ResponsesAssembler {
         piece: TextPiece<'_>,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if piece.text.is_empty()
-            || piece.is_whole
-                && streamed_items::is_finished(&self.items, ItemKind::Reasoning, location)
-        {
+        if self.adds_nothing(ItemKind::Reasoning, location, piece) {
             return Ok(());
         }
         let at = self.find_or_open_item(ItemKind::Reasoning, location)?;
@@ -314,7 +319,7 @@ impl ResponsesAssembler {
         if piece.text.is_empty() || *item.is_summary.get_or_insert(is_summary) != is_summary {
             return Ok(());
         }
-        if !item.is_new(piece) {
+        if !item.mark_seen(piece) {
             return Ok(());
         }
         self.account_for(piece.text.len())?;
@@ -332,10 +337,7 @@ impl ResponsesAssembler {
         location: ItemLocation<'_>,
         piece: TextPiece<'_>,
     ) -> Result<(), LlmError> {
-        if piece.text.is_empty()
-            || piece.is_whole
-                && streamed_items::is_finished(&self.items, ItemKind::Message, location)
-        {
+        if self.adds_nothing(ItemKind::Message, location, piece) {
             return Ok(());
         }
         let at = self.find_or_open_item(ItemKind::Message, location)?;
@@ -343,7 +345,7 @@ impl ResponsesAssembler {
     }
 
     fn push_item_refusal(&mut self, at: usize, piece: TextPiece<'_>) -> Result<(), LlmError> {
-        if !piece.text.is_empty() && self.items[at].is_new(piece) {
+        if !piece.text.is_empty() && self.items[at].mark_seen(piece) {
             self.account_for(piece.text.len())?;
             self.refusal.push_str(piece.text);
         }
@@ -356,7 +358,7 @@ impl ResponsesAssembler {
         text: &str,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if text.is_empty() || streamed_items::is_finished(&self.items, ItemKind::Call, location) {
+        if text.is_empty() || streamed_items::is_repeat(&self.items, ItemKind::Call, location) {
             return Ok(());
         }
         let at = self.find_or_open_item(ItemKind::Call, location)?;
@@ -371,7 +373,7 @@ impl ResponsesAssembler {
         text: &str,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if text.is_empty() || streamed_items::is_finished(&self.items, ItemKind::Call, location) {
+        if text.is_empty() || streamed_items::is_repeat(&self.items, ItemKind::Call, location) {
             return Ok(());
         }
         let at = self.find_or_open_item(ItemKind::Call, location)?;
@@ -393,7 +395,7 @@ impl ResponsesAssembler {
         let location = ItemLocation { id, ..location };
         let call_id = item.call_id.text.as_ref();
         let known =
-            streamed_items::find_for_description(&self.items, kind, location, call_id, is_start);
+            streamed_items::find_for_item_event(&self.items, kind, location, call_id, is_start);
         let at = match known {
             Some(at) if self.items[at].done => return Ok(()),
             Some(at) => at,
@@ -444,9 +446,9 @@ impl ResponsesAssembler {
                         self.push_item_thought(at, is_summary, piece, batch)?;
                     }
                 }
-                let blob = item.reasoning_to_resend();
-                self.account_for(blob.as_ref().map_or(0, json_limits::memory_size))?;
-                self.items[at].blob = blob;
+                let reasoning = item.reasoning_to_resend();
+                self.account_for(reasoning.as_ref().map_or(0, json_limits::memory_size))?;
+                self.items[at].reasoning = reasoning;
             }
             ItemKind::Call => {
                 let slot = self.items[at].slot;

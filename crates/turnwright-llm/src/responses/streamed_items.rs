@@ -25,7 +25,7 @@ pub(super) struct StreamedItem {
     /// The phase of a message, as the server names it.
     pub(super) phase: String,
     /// Reasoning that must be sent back.
-    pub(super) blob: Option<Value>,
+    pub(super) reasoning: Option<Value>,
     /// True if reasoning comes as a summary, in which case its full text is ignored.
     pub(super) is_summary: Option<bool>,
     /// The index of the call among the calls.
@@ -44,7 +44,7 @@ impl StreamedItem {
             seen_parts: 0,
             span: 0..0,
             phase: String::new(),
-            blob: None,
+            reasoning: None,
             is_summary: None,
             slot,
             call_id: String::new(),
@@ -101,7 +101,7 @@ pub(super) fn find_for_delta(
 }
 
 /// True if an event about this location repeats a completed item.
-pub(super) fn is_finished(
+pub(super) fn is_repeat(
     items: &[StreamedItem],
     kind: ItemKind,
     location: ItemLocation<'_>,
@@ -114,7 +114,7 @@ pub(super) fn is_finished(
 }
 
 /// The item that an announcement or a completion refers to.
-pub(super) fn find_for_description(
+pub(super) fn find_for_item_event(
     items: &[StreamedItem],
     kind: ItemKind,
     location: ItemLocation<'_>,
@@ -151,7 +151,7 @@ fn in_order(items: &[StreamedItem]) -> Vec<usize> {
 /// What must be kept to send the reply back item by item: verbatim reasoning, and markers for the
 /// messages and calls around it. Empty if there is no reasoning and no phase.
 pub(super) fn provider_state(items: &[StreamedItem]) -> Vec<Value> {
-    if items.iter().all(|it| it.blob.is_none() && it.phase.is_empty()) {
+    if items.iter().all(|it| it.reasoning.is_none() && it.phase.is_empty()) {
         return Vec::new();
     }
     in_order(items).into_iter().filter_map(|it| item_record(&items[it])).collect()
@@ -159,7 +159,7 @@ pub(super) fn provider_state(items: &[StreamedItem]) -> Vec<Value> {
 
 fn item_record(item: &StreamedItem) -> Option<Value> {
     match item.kind {
-        ItemKind::Reasoning => item.blob.clone(),
+        ItemKind::Reasoning => item.reasoning.clone(),
         ItemKind::Call => Some(json!({ "type": "function_call", "slot": item.slot })),
         ItemKind::Message if item.span.is_empty() => None,
         ItemKind::Message => {
@@ -182,8 +182,8 @@ pub(super) struct TextPiece<'a> {
 }
 
 impl StreamedItem {
-    /// True if a piece has not been seen yet; marks it as seen.
-    pub(super) fn is_new(&mut self, piece: TextPiece<'_>) -> bool {
+    /// Marks a piece as seen. Returns true if it had not been seen before.
+    pub(super) fn mark_seen(&mut self, piece: TextPiece<'_>) -> bool {
         let is_new = !piece.is_whole || piece.part >= self.seen_parts;
         self.seen_parts = self.seen_parts.max(piece.part.saturating_add(1));
         is_new

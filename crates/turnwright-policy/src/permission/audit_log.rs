@@ -20,7 +20,7 @@ use super::lasting_grant::remote_pattern;
 use super::private_files::{self, FileLock};
 use super::{Mode, PolicyRules};
 use turnwright_types::effect::Effect;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::timestamp;
 
@@ -300,7 +300,7 @@ impl AuditWriter {
         let mut told = 0;
         for entry in entries {
             if let Err(error) = self.write_one(&entry, &mut told) {
-                self.loss.lock().add(&io_fault(&error));
+                self.loss.lock().add(&io_error_text(&error));
             }
             self.pending.fetch_sub(1, Ordering::Release);
         }

@@ -9,7 +9,7 @@ use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use super::{Grants, Mode, PolicyRules};
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{
-    Effect, PathScope, RemoteCall, ResolvedPath, escape_hidden_line, is_secret_path,
+    Effect, PathScope, RemoteCall, ResolvedPath, ShellCommand, escape_hidden_line, is_secret_path,
 };
 
 /// The maximum length of a server's or tool's name in a rule, in bytes.
@@ -96,26 +96,7 @@ impl LastingGrant {
         }
         let shown = |it: &ResolvedPath| rule_path(&it.path, &policy.bases);
         match effect {
-            Effect::Exec(command) => match finding.command_index {
-                Some(index) => {
-                    let script = &command.script;
-                    let simple =
-                        script.commands.get(index).filter(|_| script.ambiguity.is_none())?;
-                    self.add_pattern(suggest_pattern(simple)?);
-                }
-                // A pattern would let the program read there forever, which is more than was asked.
-                None if finding.reason == Reason::OutsideWorkspace => {
-                    self.add_exact(effect, "exactly this command");
-                }
-                // The files that it reads, whatever command does so.
-                None if finding.reason == Reason::SecretPath => {
-                    for target in command.reads.iter().filter(|it| is_secret_path(&it.path)) {
-                        let name = format!("read({})", shown(target)?);
-                        self.add_exact(&Effect::Read(target.clone()), &name);
-                    }
-                }
-                None => return None,
-            },
+            Effect::Exec(command) => self.cover_command(policy, effect, command, finding)?,
             // If the path is a folder, a pattern would include everything below it, which may be
             // secret.
             Effect::Read(target) => self.add_exact(effect, &format!("read({})", shown(target)?)),
@@ -149,6 +130,36 @@ impl LastingGrant {
                 }
             },
             Effect::Signal { .. } | Effect::SessionState => {}
+        }
+        Some(())
+    }
+
+    /// Extends it to one finding about a command. `None` if that can only be approved once.
+    fn cover_command(
+        &mut self,
+        policy: &PolicyRules,
+        effect: &Effect,
+        command: &ShellCommand,
+        finding: &Finding,
+    ) -> Option<()> {
+        match finding.command_index {
+            Some(index) => {
+                let script = &command.script;
+                let simple = script.commands.get(index).filter(|_| script.ambiguity.is_none())?;
+                self.add_pattern(suggest_pattern(simple)?);
+            }
+            // A pattern would let the program read there forever, which is more than was asked.
+            None if finding.reason == Reason::OutsideWorkspace => {
+                self.add_exact(effect, "exactly this command");
+            }
+            // The files that it reads, whatever command does so.
+            None if finding.reason == Reason::SecretPath => {
+                for target in command.reads.iter().filter(|it| is_secret_path(&it.path)) {
+                    let name = format!("read({})", rule_path(&target.path, &policy.bases)?);
+                    self.add_exact(&Effect::Read(target.clone()), &name);
+                }
+            }
+            None => return None,
         }
         Some(())
     }

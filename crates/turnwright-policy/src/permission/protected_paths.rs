@@ -123,6 +123,9 @@ const PROTECTED: &[(&str, &str)] = &[
 /// The ending of files with tasks and settings of VS Code, in lower case.
 const WORKSPACE_FILE: &str = ".code-workspace";
 
+/// Folders for the packages of others, in lower case.
+const PACKAGE_FOLDERS: &[&str] = &["node_modules", "site-packages", "vendor"];
+
 /// The parts of a `.git` folder that say what git runs, or where its settings are.
 const GIT_PARTS: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
 
@@ -152,6 +155,43 @@ impl ProtectedPaths {
             return Some(EDITORS);
         }
         PROTECTED.iter().find(|(path, _)| contains_or_is_in(&parts, path)).map(|(_, why)| *why)
+    }
+
+    /// Whether programs of the user obey what is at this path below a root, in a subfolder of it: one of
+    /// the protected files, or a link that may lead to one. CI servers do not look into subfolders, and
+    /// what packages bring along for their own development is obeyed by nobody.
+    pub fn is_obeyed_in_subfolder(path: &Path, is_link: bool) -> bool {
+        let may_be = |it: &std::ffi::OsStr| {
+            let name = it.as_encoded_bytes();
+            name.first().is_some_and(|it| b".mMlL".contains(it) || !it.is_ascii())
+                || name.len() > WORKSPACE_FILE.len()
+                    && name.to_ascii_lowercase().ends_with(b"workspace")
+        };
+        if !path.iter().skip(1).any(may_be) {
+            return false;
+        }
+        let parts = parts(path);
+        if parts.len() < 2 || parts.iter().any(|it| PACKAGE_FOLDERS.contains(&it.as_str())) {
+            return false;
+        }
+        let is_in = |start: usize, pattern: &str| {
+            let rest = &parts[start..];
+            let (mut all, mut length) = (true, 0);
+            for (index, part) in pattern.split('/').enumerate() {
+                all &= rest.get(index).is_none_or(|it| it == part);
+                length += 1;
+            }
+            all && (is_link || rest.len() >= length)
+        };
+        let patterns = || PROTECTED.iter().filter(|it| it.1 != CI);
+        (1..parts.len()).any(|start| patterns().any(|it| is_in(start, it.0)))
+            || ProtectedPaths::is_workspace_file(path)
+    }
+
+    /// Whether a folder below a root, in a subfolder of it, may hold such a file at this or a further
+    /// level.
+    pub fn may_hold_obeyed(path: &Path) -> bool {
+        ProtectedPaths::is_obeyed_in_subfolder(path, true)
     }
 
     /// Whether this is a file with tasks and settings of VS Code.
@@ -342,6 +382,33 @@ mod tests {
         }
         assert_eq!(protected.reason(Path::new("/repo/sub/a")), None);
         assert_eq!(protected.reason(Path::new("/etc/passwd")), None);
+    }
+
+    #[test]
+    fn protected_files_in_subfolders_are_told_from_others() {
+        for (path, is_link, expected) in [
+            ("sub/.vscode/tasks.json", false, true),
+            ("a/b/.Cargo/config.toml", false, true),
+            ("packages/x/.envrc", false, true),
+            ("sub/lefthook.yml", false, true),
+            ("sub/.idea/runConfigurations/x.xml", false, true),
+            ("sub/.claude/a/b", false, true),
+            ("sub/my.Code-Workspace", false, true),
+            ("sub/.vscode", true, true),
+            ("sub/.vscode", false, false),
+            ("sub/.vscode/extensions.json", false, false),
+            ("sub/.github/workflows/ci.yml", false, false),
+            ("sub/.travis.yml", false, false),
+            ("node_modules/a/.vscode/tasks.json", false, false),
+            (".vscode/tasks.json", false, false),
+            ("src/main.rs", false, false),
+            ("src/link", true, false),
+        ] {
+            let found = ProtectedPaths::is_obeyed_in_subfolder(Path::new(path), is_link);
+            assert_eq!(found, expected, "{path}");
+        }
+        assert!(ProtectedPaths::may_hold_obeyed(Path::new("a/.config")));
+        assert!(!ProtectedPaths::may_hold_obeyed(Path::new("a/target")));
     }
 
     #[test]

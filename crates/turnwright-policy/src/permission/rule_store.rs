@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::private_files::{self, FileLock};
 use super::rule::{Pattern, Rule, RuleAction, Scope};
-use turnwright_types::io_fault::io_fault;
-use turnwright_types::json_fault::json_fault;
+use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::json_error_text::json_error_text;
 use turnwright_types::timestamp;
 
 /// The version of the file that this crate writes. A file of a newer version is not changed.
@@ -83,7 +83,7 @@ pub struct StoredRules {
 #[derive(Debug, thiserror::Error)]
 pub enum RuleStoreError {
     /// The file could not be written.
-    #[error("{path} cannot be written: {}", io_fault(.error))]
+    #[error("{path} cannot be written: {}", io_error_text(.error))]
     Io {
         /// The file.
         path: String,
@@ -270,7 +270,7 @@ impl ProjectRuleStore {
             Err(error) => FileState::Corrupt(format!(
                 "{name} is not valid ({}); its rules are ignored. The next rule that is saved \
                  replaces the file.",
-                json_fault(&text, &error)
+                json_error_text(&text, &error)
             )),
         }
     }

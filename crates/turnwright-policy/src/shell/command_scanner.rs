@@ -345,14 +345,7 @@ impl<'a> TextReader<'a> {
                 }
                 '`' if self.top().closer == Closer::Backtick => self.close(scan, &mut is_quoted),
                 '`' => self.open(scan, Closer::Backtick, &mut is_quoted),
-                '"' => {
-                    is_quoted = !is_quoted;
-                    self.top().word.get_or_insert_default();
-                    let begin = self.rest.as_str();
-                    if is_quoted && !begin.contains('"') {
-                        scan.scan_later(begin.to_owned(), self.depth);
-                    }
-                }
+                '"' => self.double_quote(scan, &mut is_quoted),
                 _ if is_quoted => self.top().push(character),
                 '\'' => self.single_quoted(scan),
                 '$' if self.eat("'") => self.ansi_quoted(),
@@ -367,10 +360,7 @@ impl<'a> TextReader<'a> {
                 ')' if matches!(self.top().closer, Closer::Substitution | Closer::Group) => {
                     self.close(scan, &mut is_quoted);
                 }
-                '#' if self.top().word.is_none() => {
-                    let end = self.rest.as_str().find('\n').unwrap_or(self.rest.as_str().len());
-                    self.rest = self.rest.as_str()[end..].chars();
-                }
+                '#' if self.top().word.is_none() => self.skip_comment(),
                 '<' | '>' => self.redirect(character),
                 '&' if self.eat(">") => self.redirect('>'),
                 '\n' => {
@@ -394,6 +384,21 @@ impl<'a> TextReader<'a> {
             self.flush(scan);
             self.frames.pop();
         }
+    }
+
+    /// Begins or ends a quotation. What follows a quotation without an end is scanned as well.
+    fn double_quote(&mut self, scan: &mut CommandScanner, is_quoted: &mut bool) {
+        *is_quoted = !*is_quoted;
+        self.top().word.get_or_insert_default();
+        let begin = self.rest.as_str();
+        if *is_quoted && !begin.contains('"') {
+            scan.scan_later(begin.to_owned(), self.depth);
+        }
+    }
+
+    fn skip_comment(&mut self) {
+        let rest = self.rest.as_str();
+        self.rest = rest[rest.find('\n').unwrap_or(rest.len())..].chars();
     }
 
     fn blank(&mut self, scan: &mut CommandScanner) {

@@ -37,13 +37,13 @@ pub(crate) fn names_more_tasks(command: &SimpleCommand, words: usize) -> bool {
 /// True if a glob may expand to the name of a file that looks like an option.
 fn glob_may_be_option(command: &SimpleCommand) -> bool {
     let may_start_with_dash = |it: &str| it.starts_with(['*', '?', '[', '-', '\\']);
-    let before_dashes = &command.words[..own_words(&command.words)];
+    let before_dashes = &command.words[..words_before_dashes(&command.words)];
     before_dashes.iter().any(|it| it.is_glob && may_start_with_dash(&it.text))
 }
 
 /// The number of words in front of `--`, after which words belong to the program that cargo runs. An option in front
 /// of it may take it for its value.
-fn own_words(words: &[Word]) -> usize {
+fn words_before_dashes(words: &[Word]) -> usize {
     let is_value = |at: usize| at > 0 && words[at - 1].text.starts_with('-');
     let mut all = words.iter().enumerate();
     all.position(|(at, word)| word.text == "--" && !is_value(at)).unwrap_or(words.len())
@@ -62,12 +62,12 @@ fn has_exceeding_option(command: &SimpleCommand) -> bool {
     let runs = programs::find(command.words.get(tool).map_or("", |it| &it.text));
     // `make CC=…` acts like an option, and so does `make SHELL=…`.
     let sets_variable = |it: &str| it.split_once('=').is_some_and(|it| is_name(it.0));
-    (0..own_words(words)).any(|at| {
+    (0..words_before_dashes(words)).any(|at| {
         let (word, next) = (&words[at].text, words.get(at + 1).map_or("", |it| &it.text));
         is_listed(program.options_outside_grant, word, next)
             || is_listed(sub.options_outside_grant, word, next)
             || at >= tool && is_listed(runs.options_outside_grant, word, next)
-            || at >= tool && runs.runs_files && leads_outside(word)
+            || at >= tool && runs.runs_files && may_name_outside_path(word)
             || program.takes_variables && sets_variable(word)
     })
 }
@@ -79,7 +79,7 @@ fn is_name(text: &str) -> bool {
 
 /// True if a word is a path outside of the command's folder, has one as its value, or names a file with further
 /// arguments.
-fn leads_outside(word: &str) -> bool {
+fn may_name_outside_path(word: &str) -> bool {
     let value = word.split_once('=').map_or(word, |it| it.1);
     word.starts_with('@') || is_outside(value)
 }

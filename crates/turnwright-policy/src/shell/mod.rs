@@ -6,7 +6,7 @@
 //! [`ambiguity`](Script::ambiguity): then its commands are everything that was found at any depth,
 //! which is good for denying the line and never for allowing it. [`classify`] says what a simple
 //! command does, judging by its words: whether it only reads, destroys something, or needs the
-//! network. [`ruin`] says whether it could destroy more than the project. Everything here is pure: no file is read and nothing is run.
+//! network. [`mod@ruin`] says whether it could destroy more than the project. Everything here is pure: no file is read and nothing is run.
 
 mod args;
 mod catastrophic;

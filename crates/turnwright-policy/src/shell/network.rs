@@ -7,13 +7,13 @@ use super::{SimpleCommand, Word};
 
 /// The arguments with which a program uses the network.
 #[derive(Clone, Copy)]
-pub(super) enum Network {
+pub(super) enum NetworkUse {
     Never,
     Always,
     /// One of these as the subcommand.
     Subcommand(WordList),
     /// One of these as the first operand.
-    First(WordList),
+    FirstOperand(WordList),
     Check(fn(Args<'_>) -> bool),
 }
 
@@ -21,20 +21,20 @@ pub(super) fn needs_network(command: &SimpleCommand) -> bool {
     args::behind_wrappers(command, |program, words| {
         let network = program.network;
         let is_version =
-            matches!(network, Network::Always) && words.iter().any(|it| it.text == "--version");
+            matches!(network, NetworkUse::Always) && words.iter().any(|it| it.text == "--version");
         (!is_version && network.is_used(words)).then_some(())
     })
     .is_some()
 }
 
-impl Network {
+impl NetworkUse {
     pub(super) fn is_used(self, words: Args<'_>) -> bool {
         match self {
-            Network::Never => false,
-            Network::Always => true,
-            Network::Subcommand(known) => has_subcommand(words, known),
-            Network::First(known) => is_in(known, first_operand(words)),
-            Network::Check(check) => check(words),
+            NetworkUse::Never => false,
+            NetworkUse::Always => true,
+            NetworkUse::Subcommand(known) => has_subcommand(words, known),
+            NetworkUse::FirstOperand(known) => is_in(known, first_operand(words)),
+            NetworkUse::Check(check) => check(words),
         }
     }
 }

@@ -194,7 +194,7 @@ impl<'a> CommandContext<'a> {
                 PathKind::Unknown => Some(Ruin::Possible(UNKNOWN_FILES)),
                 PathKind::Other => None,
             },
-            Harm::Empties => match kind() {
+            Harm::RemovesContents => match kind() {
                 PathKind::System | PathKind::Home => Some(Ruin::Certain(FILES)),
                 PathKind::SystemOrHome => Some(Ruin::Possible(FILES)),
                 PathKind::Unknown | PathKind::Other => None,

@@ -13,8 +13,8 @@ pub(super) enum Harm {
     Deletes,
     /// The files in it that the source folder does not have are deleted, as by `rsync --delete`.
     DeletesExtraneous,
-    /// It is moved away, or its untracked files are deleted.
-    Empties,
+    /// What it contains is moved away, or its untracked files are deleted.
+    RemovesContents,
     /// Some of the files in it are deleted.
     DeletesSome,
     /// A program is run for each file in it.
@@ -69,13 +69,13 @@ pub(super) fn mv_targets(words: Args<'_>) -> Vec<Target<'_>> {
         given => !given.contains(&word.text.as_str()),
     };
     let moved = sources.iter().enumerate().filter(|(at, word)| is_source(*at, word));
-    targets_with_harm(moved.map(|it| *it.1), Harm::Empties)
+    targets_with_harm(moved.map(|it| *it.1), Harm::RemovesContents)
 }
 
 /// `zip -m`: everything but the archive.
 pub(super) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let moves = words.iter().any(|it| is_option(&it.text, 'm', "--move"));
-    targets_with_harm(operands(words).skip(1).filter(|_| moves), Harm::Empties)
+    targets_with_harm(operands(words).skip(1).filter(|_| moves), Harm::RemovesContents)
 }
 
 /// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
@@ -149,7 +149,7 @@ pub(super) fn rsync_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let mut sources: Vec<&Word> = operands(words).collect();
     let destination = sources.pop().filter(|_| has("--del"));
     sources.retain(|_| has("--remove-s"));
-    let moved = sources.into_iter().map(|it| (it, Harm::Empties));
+    let moved = sources.into_iter().map(|it| (it, Harm::RemovesContents));
     let all = destination.into_iter().map(|it| (it, Harm::DeletesExtraneous)).chain(moved);
     all.map(|(word, harm)| Target { text: path_on_host(word), harm }).collect()
 }
@@ -174,7 +174,7 @@ pub(super) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
     if folders.is_empty() && !is_dry {
         folders.push(".");
     }
-    folders.into_iter().map(|text| Target { text, harm: Harm::Empties }).collect()
+    folders.into_iter().map(|text| Target { text, harm: Harm::RemovesContents }).collect()
 }
 
 /// Expressions of `find` that do not select files by what they are.

@@ -38,7 +38,7 @@ pub(super) fn strip_wrappers(
                 }
                 // A program that is named by its path may be another one than the known wrapper, so
                 // its own words are not looked up.
-                (programs::find(program).own_words)(simple)
+                (programs::find(program).wrapper_words)(simple)
             }
         };
         let own_word_count =

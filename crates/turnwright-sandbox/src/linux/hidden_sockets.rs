@@ -1,7 +1,9 @@
 //! The sockets in the file system that are hidden: other programs listen there and could act for the
 //! command. Landlock denies connecting to them only from ABI 9 on.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::super::SandboxProfile;
@@ -26,6 +28,8 @@ pub(super) const NAME_SERVICES: &[&str] =
     &["/run/systemd/userdb", "/run/systemd/resolve", "/run/nscd", "/var/lib/sss/pipes"];
 /// At most this many sockets are hidden.
 const MAX_SOCKETS: usize = 512;
+/// At most this many entries are looked at beside a socket that was renamed.
+const MAX_BESIDE: usize = 2_000;
 
 /// The sockets, and folders that hold them, as real paths.
 pub(super) fn find(profile: &SandboxProfile) -> Vec<PathBuf> {
@@ -62,10 +66,40 @@ fn holds_open(profile: &SandboxProfile, folder: &Path) -> bool {
 /// All other sockets in the file system on which a process listens now.
 fn listening_sockets(profile: &SandboxProfile) -> Vec<PathBuf> {
     let all = fs::read("/proc/self/net/unix").unwrap_or_default();
-    let found = all.split(|it| *it == b'\n').filter_map(socket_path);
+    let named: Vec<_> = all.split(|it| *it == b'\n').filter_map(socket_path).collect();
+    let is_relative = |it: &&PathBuf| it.is_relative();
+    // A relative path begins where its process was. Which process it is, the table does not say.
+    let folders =
+        if named.iter().any(|it| is_relative(&it)) { working_folders() } else { Vec::new() };
+    let relative = named.iter().filter(is_relative);
+    let relative = relative.flat_map(|it| folders.iter().map(move |folder| folder.join(it)));
+    let found = named.iter().filter(|it| it.is_absolute()).cloned().chain(relative);
     let found = found.filter(|it| !NAME_SERVICES.iter().any(|service| it.starts_with(service)));
-    let found = found.filter_map(|it| fs::canonicalize(it).ok());
+    let found: BTreeSet<_> = found.flat_map(|it| existing(&it)).collect();
+    let found = found.into_iter().filter_map(|it| fs::canonicalize(it).ok());
     found.filter(|it| !is_open(profile, it)).take(MAX_SOCKETS).collect()
+}
+
+/// The socket at a path; if there is none, all sockets beside it: some programs rename theirs once they
+/// listen.
+fn existing(path: &Path) -> Vec<PathBuf> {
+    if fs::symlink_metadata(path).is_ok() {
+        return vec![path.to_owned()];
+    }
+    let entries = path.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
+    let is_socket = |it: &fs::DirEntry| it.file_type().is_ok_and(|it| it.is_socket());
+    entries.take(MAX_BESIDE).filter(is_socket).map(|it| it.path()).collect()
+}
+
+/// The working folders of all processes, as far as this user may see them.
+fn working_folders() -> Vec<PathBuf> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_process = |it: &fs::DirEntry| {
+        it.file_name().to_str().is_some_and(|it| it.bytes().all(|it| it.is_ascii_digit()))
+    };
+    let folders =
+        processes.filter(is_process).filter_map(|it| fs::read_link(it.path().join("cwd")).ok());
+    folders.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The path in a line of `/proc/net/unix`, if others can connect to it: `number: count protocol
@@ -74,8 +108,36 @@ fn socket_path(line: &[u8]) -> Option<PathBuf> {
     const LISTENS: &str = "00010000";
     const DATAGRAMS: &str = "0002";
     let line = str::from_utf8(line).ok()?;
-    let path = &line[line.find(" /")? + 1..];
     let mut fields = line.split_ascii_whitespace().skip(3);
     let (flags, socket_type) = (fields.next()?, fields.next()?);
-    (flags == LISTENS || socket_type == DATAGRAMS).then(|| path.into())
+    let inode = fields.nth(1)?;
+    let (_, path) = line.split_once(&format!(" {inode} "))?;
+    let is_open = flags == LISTENS || socket_type == DATAGRAMS;
+    (is_open && !path.is_empty() && !path.starts_with('@')).then(|| path.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_with_a_path_are_read_from_the_table() {
+        for (line, expected) in [
+            (
+                "0000000000000000: 00000002 00000000 00010000 0001 01 4711 /run/a b",
+                Some("/run/a b"),
+            ),
+            ("0000000000000000: 00000002 00000000 00010000 0001 01 4711 line", Some("line")),
+            ("0000000000000000: 00000002 00000000 00010000 0001 01 4711 @abstract", None),
+            ("0000000000000000: 00000003 00000000 00000000 0001 03 4711 /run/a", None),
+            (
+                "0000000000000000: 00000002 00000000 00000000 0002 01 4711 /dev/log",
+                Some("/dev/log"),
+            ),
+            ("0000000000000000: 00000002 00000000 00010000 0001 01 4711", None),
+            ("Num       RefCount Protocol Flags    Type St Inode Path", None),
+        ] {
+            assert_eq!(socket_path(line.as_bytes()), expected.map(PathBuf::from), "{line}");
+        }
+    }
 }

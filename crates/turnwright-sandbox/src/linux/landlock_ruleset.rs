@@ -24,7 +24,7 @@ const MAX_RULES: usize = 4096;
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// What every program may read: programs, libraries and the configuration of the system.
-const SYSTEM: &[&str] = &[
+const SYSTEM_PATHS: &[&str] = &[
     "/usr",
     "/bin",
     "/sbin",
@@ -51,7 +51,7 @@ fn write_rights() -> BitFlags<AccessFs> {
 }
 
 /// The rights on a writable folder, as the bits of this kernel's ABI.
-pub(super) fn write_rights_of(abi: i32) -> u64 {
+pub(super) fn write_rights_for_abi(abi: i32) -> u64 {
     (write_rights() & AccessFs::from_all(ABI::from(abi))).bits()
 }
 
@@ -69,7 +69,7 @@ pub(super) fn build(profile: &SandboxProfile, hidden: &[PathBuf]) -> io::Result<
             builder.allow(place, write_rights())?;
         }
     }
-    for place in &profile.shown {
+    for place in &profile.unhidden {
         builder.allow_if_accessible(place, AccessFs::ReadFile | AccessFs::ReadDir)?;
     }
     for device in DEVICES {
@@ -130,9 +130,13 @@ impl RulesetBuilder {
             self.allow_if_accessible(Path::new("/"), traversal)?;
             return self.allow_all_but(Path::new("/"), hidden, AccessFs::ReadFile.into());
         };
-        for place in SYSTEM.iter().map(Path::new).chain(list.iter().map(PathBuf::as_path)) {
+        for place in SYSTEM_PATHS.iter().map(Path::new).chain(list.iter().map(PathBuf::as_path)) {
             // Resolve symlinks, because `hidden` are real paths.
             if let Ok(place) = fs::canonicalize(place) {
+                // The names beside what is hidden are no secret either.
+                if hidden.iter().any(|it| it.starts_with(&place) && *it != place) {
+                    self.allow_if_accessible(&place, traversal)?;
+                }
                 self.allow_all_but(&place, hidden, all)?;
             }
         }

@@ -80,7 +80,7 @@ impl LinuxSandbox {
             other => other,
         };
         let mount_namespace = namespaces.mounts.then(|| {
-            let rights = landlock_ruleset::write_rights_of(abi);
+            let rights = landlock_ruleset::write_rights_for_abi(abi);
             MountNamespace::plan(profile, &hidden, rights, namespaces)
         });
         // What the mount namespace does not hide, the ruleset has to.

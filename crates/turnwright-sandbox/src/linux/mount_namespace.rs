@@ -20,6 +20,8 @@ use super::{hidden_sockets, syscalls};
 
 /// POSIX shared memory, where all programs see the same names. The command gets a private one.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
+/// What a program stores there is no memory of any process, so it is limited here.
+const SHARED_MEMORY_OPTIONS: &CStr = c"mode=1777,size=25%";
 /// An unreadable file and folder that are mounted over what is hidden. They exist in there only
 /// during the setup.
 const EMPTY_FILE: &CStr = c"/dev/shm/file";
@@ -208,7 +210,7 @@ impl MountNamespace {
     /// Mounts the private shared memory, and everything that is pinned, read-only or hidden.
     fn mount_all(&self) -> io::Result<()> {
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        rustix::mount::mount(c"tmpfs", SHARED_MEMORY, c"tmpfs", flags, c"mode=1777")?;
+        rustix::mount::mount(c"tmpfs", SHARED_MEMORY, c"tmpfs", flags, SHARED_MEMORY_OPTIONS)?;
         let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         drop(rustix::fs::open(EMPTY_FILE, create, Mode::empty())?);
         rustix::fs::mkdir(EMPTY_FOLDER, Mode::empty())?;

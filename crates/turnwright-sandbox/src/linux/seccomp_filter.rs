@@ -19,7 +19,7 @@ const KEXEC_FILE_LOAD: c_long = 294;
 const KEXEC_FILE_LOAD: c_long = libc::SYS_kexec_file_load;
 
 /// System calls that are denied whatever their arguments.
-const DENIED: &[c_long] = &[
+const DENIED_CALLS: &[c_long] = &[
     // Access to other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -118,7 +118,7 @@ const CALLS_WITH_MODE: &[(c_long, u8)] = &[
 ];
 /// The same for calls whose mode counts only with `O_CREAT` or `O_TMPFILE` among the flags, which come
 /// before it.
-const CALLS_WITH_FLAGS: &[(c_long, u8)] = &[
+const OPEN_CALLS: &[(c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 2),
     (libc::SYS_openat, 3),
@@ -149,7 +149,7 @@ fn argument(index: u8, comparison: SeccompCmpOp, value: u64) -> ArgCondition {
 /// The number of segments that the sorted list of calls is cut into. When a filter is installed, the
 /// kernel runs it once for every system call number, so a long chain of comparisons would be
 /// evaluated several hundred times at each start of a command.
-const SEGMENTS: usize = 8;
+const SEGMENT_COUNT: usize = 8;
 
 /// The BPF program for the kernel. There are two, with and without network, and each is built once.
 pub(super) fn program(network: Network) -> io::Result<&'static BpfProgram> {
@@ -165,7 +165,7 @@ pub(super) fn program(network: Network) -> io::Result<&'static BpfProgram> {
 
 fn compile_rules(network: Network) -> Result<BpfProgram, BackendError> {
     let mut rules: std::collections::BTreeMap<c_long, Vec<SeccompRule>> =
-        DENIED.iter().map(|number| (*number, Vec::new())).collect();
+        DENIED_CALLS.iter().map(|number| (*number, Vec::new())).collect();
     for (call, conditions) in conditional_rules(network) {
         let conditions = conditions.into_iter().map(|it| {
             SeccompCondition::new(it.index, SeccompCmpArgLen::Dword, it.comparison, it.value)
@@ -186,7 +186,7 @@ fn compile_rules(network: Network) -> Result<BpfProgram, BackendError> {
     let setrlimit_rule = SeccompRule::new(vec![is_rlimit_locks(0)?])?;
     rules.entry(libc::SYS_setrlimit).or_default().push(setrlimit_rule);
     let rules: Vec<_> = rules.into_iter().collect();
-    let mut segments = rules.chunks(rules.len().div_ceil(SEGMENTS).max(1)).peekable();
+    let mut segments = rules.chunks(rules.len().div_ceil(SEGMENT_COUNT).max(1)).peekable();
     let mut program = Vec::new();
     while let Some(segment) = segments.next() {
         let mut filter = compile_segment(segment)?;
@@ -256,7 +256,7 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
         for (call, mode) in CALLS_WITH_MODE {
             rules.push((*call, vec![argument(*mode, MaskedEq(bit), bit)]));
         }
-        for (call, mode) in CALLS_WITH_FLAGS {
+        for (call, mode) in OPEN_CALLS {
             for flag in CREATING_FLAGS.map(|it| u64::from(it.cast_unsigned())) {
                 let creates = argument(*mode - 1, MaskedEq(flag), flag);
                 rules.push((*call, vec![creates, argument(*mode, MaskedEq(bit), bit)]));

@@ -97,7 +97,7 @@ pub(super) fn unshare(flags: c_int) -> io::Result<()> {
     check(unsafe { libc::unshare(flags) }.into())
 }
 
-/// Which of the two processes a clone returns in.
+/// The process in which a clone returns.
 pub(super) enum Cloned {
     Child,
     /// With the number of the child.
@@ -141,7 +141,7 @@ pub(super) fn set_signal_mask(mask: &libc::sigset_t) -> io::Result<()> {
     check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) }.into())
 }
 
-/// Lets children vanish when they end, without a parent that waits for them.
+/// Makes the kernel reap children when they end, so that the parent need not wait for them.
 pub(super) fn ignore_ended_children() -> io::Result<()> {
     // SAFETY: no handler is installed.
     let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };

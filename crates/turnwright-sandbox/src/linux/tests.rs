@@ -253,7 +253,7 @@ fn what_is_open_below_a_hidden_folder_is_all_that_is_seen_of_it() {
         let mut profile = folders.profile();
         profile.hidden = vec![config.clone(), config.join("cache/key")];
         profile.writable.push(config.join("cache"));
-        profile.shown = vec![config.join("gh")];
+        profile.unhidden = vec![config.join("gh")];
         for readable in [None, Some(Vec::new())] {
             let profile = SandboxProfile { readable, ..profile.clone() };
             let script = "cd $HOME/.config; cat gh/hosts; echo x > cache/new; \
@@ -285,6 +285,21 @@ fn with_a_list_nothing_else_is_read() {
         let (text, _) = folders.run(&profile, namespaces, script);
         assert!(text.contains("neighbour") && text.contains("no-secret-either"), "{text}");
         assert!(!text.contains("untouched") && !text.contains("no-secret\n"), "{text}");
+    }
+}
+
+#[test]
+fn a_folder_of_the_list_is_listed_although_something_in_it_is_hidden() {
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        let profile = SandboxProfile {
+            readable: Some(vec![folders.inside.clone()]),
+            hidden: vec![folders.inside.join(".env")],
+            ..SandboxProfile::default()
+        };
+        let (text, worked) = folders.run(&profile, namespaces, "grep -rh . .; true");
+        assert!(worked && text.contains("neighbour") && text.contains("hook"), "{text}");
+        assert!(!text.contains("secret-of-the-project"), "{text}");
     }
 }
 
@@ -462,6 +477,37 @@ fn listeners_outside_are_not_reached_and_those_inside_are() {
         let (said, ok) = folders.run(&named, namespace_support(), &script(&places[1]));
         assert!(ok, "{network:?}: {said}");
     }
+}
+
+#[test]
+fn listeners_that_were_renamed_or_named_by_a_relative_path_are_not_reached() {
+    if !has("python3") || !namespace_support().mounts {
+        eprintln!("NOT TESTED: there are no mount namespaces here");
+        return;
+    }
+    let folders = TestFolders::new();
+    let listen = "import os, socket, sys\nall = []\nfor name in ['relative', 'first']:\n \
+                  it = socket.socket(socket.AF_UNIX); it.bind(name); it.listen(); all.append(it)\n\
+                  os.rename('first', 'renamed')\n\
+                  it = socket.socket(socket.AF_UNIX); it.bind(os.getcwd() + '/absolute'); it.listen()\n\
+                  os.rename('absolute', 'moved')\nprint('ready', flush=True)\nsys.stdin.read()";
+    let mut server = Command::new("python3");
+    server.args(["-c", listen]).current_dir(&folders.outside);
+    let mut server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 5];
+    server.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    for name in ["relative", "renamed", "moved"] {
+        let path = folders.outside.join(name);
+        assert!(std::os::unix::net::UnixStream::connect(&path).is_ok(), "{name}");
+        let script = format!(
+            "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{}\")'",
+            path.display()
+        );
+        let (said, ok) = folders.run(&folders.profile(), namespace_support(), &script);
+        assert!(!ok && said.contains("Error"), "{name}: {said}");
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
 
 #[test]

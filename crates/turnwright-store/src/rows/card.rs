@@ -29,6 +29,8 @@ pub(crate) struct CardJson {
     pub(crate) content: Vec<CallContent>,
     #[serde(skip_serializing_if = "Value::is_null")]
     pub(crate) raw: Value,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) cancelled: bool,
 }
 
 #[derive(Deserialize, Serialize)]

@@ -12,11 +12,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::blobs::{self, BlobFormat};
-use super::packed_json::pack;
+use super::packed_json::{Packing, pack};
 use super::read::{path_to_value, to_millis};
+use super::result_places;
 use super::sessions::folders_json;
 use super::{CallOutcome, CallStatus, Entry, SessionRow, StoreError};
 use turnwright_types::file_change::FileChange;
@@ -83,7 +84,7 @@ pub(super) fn insert_entry(
     entry: &Entry,
 ) -> Result<(), StoreError> {
     let value = serde_json::to_value(AsStored(entry))?;
-    let (kind, body) = match value {
+    let (kind, mut body) = match value {
         Value::Object(fields) => fields.into_iter().next().unwrap_or_default(),
         Value::String(kind) => (kind, Value::Null),
         _ => return Err(StoreError::Damaged("an entry".to_owned())),
@@ -94,7 +95,8 @@ pub(super) fn insert_entry(
         }
         _ => None,
     };
-    let packed = pack(connection, session, body, BlobFormat::Compressed)?;
+    leave_out_defaults(&mut body);
+    let packed = pack(connection, session, body, packing(entry))?;
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO entries (session, seq, turn, at, kind, message_id, body, refs) \
@@ -112,7 +114,7 @@ pub(super) fn insert_entry(
             unusable @ Arguments::Unusable { .. } => serde_json::to_value(AsStored(unusable))?,
         };
         let status = CallStatus::Pending.as_str();
-        let packed = pack(connection, session, arguments, BlobFormat::Plain)?;
+        let packed = pack(connection, session, arguments, Packing::ARGUMENTS)?;
         connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO calls (session, call, seq, position, turn, message_id, \
@@ -136,6 +138,43 @@ pub(super) fn insert_entry(
     Ok(())
 }
 
+/// Removes the fields of a message that say nothing. The origin of an answer matters only if something has to
+/// be sent back to it.
+fn leave_out_defaults(body: &mut Value) {
+    let Value::Object(fields) = body else { return };
+    if fields.get("audience").is_some_and(|it| it == "both") {
+        fields.remove("audience");
+    }
+    let answer = fields.get_mut("message").and_then(|it| it.get_mut("assistant"));
+    let Some(Value::Object(answer)) = answer else { return };
+    if answer.get("interrupted").is_some_and(|it| *it == false) {
+        answer.remove("interrupted");
+    }
+    if answer.get("echo").is_some_and(|it| it["field"].is_null() && it["blobs"] == json!([])) {
+        answer.remove("echo");
+    }
+}
+
+fn leave_out_unknown_lines(card: &mut Value) {
+    let locations = card.pointer_mut("/view/locations").and_then(Value::as_array_mut);
+    for location in locations.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if location.get("line").is_some_and(Value::is_null) {
+            location.remove("line");
+        }
+    }
+}
+
+/// How the long texts of an entry are stored.
+fn packing(entry: &Entry) -> Packing {
+    match entry {
+        Entry::Message { message, .. } if matches!(message.as_ref(), Message::User(_)) => {
+            Packing::PROMPT
+        }
+        Entry::Compacted { .. } => Packing::REPLACEMENT,
+        _ => Packing::TEXTS,
+    }
+}
+
 pub(super) fn finish_call(
     connection: &Connection,
     session: i64,
@@ -148,8 +187,12 @@ pub(super) fn finish_call(
         view: outcome.view.clone(),
         content: outcome.content.clone(),
         raw: outcome.raw_output.clone(),
+        cancelled: outcome.is_cancelled,
     };
-    let card = pack(connection, session, serde_json::to_value(card)?, BlobFormat::Compressed)?;
+    let mut card = serde_json::to_value(card)?;
+    leave_out_unknown_lines(&mut card);
+    result_places::take_out(&mut card, &outcome.text);
+    let card = pack(connection, session, card, Packing::TEXTS)?;
     let status = if outcome.is_success { CallStatus::Success } else { CallStatus::Error };
     let took = outcome.duration.map(|it| (it.as_secs_f64() * 1e6).round() / 1e3);
     connection

@@ -1,14 +1,17 @@
-//! The stored format: what an older build has written is read and written again byte by byte.
+//! The stored format: what an older build has written is read, and after it was written again it is
+//! the same.
 
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
 use rusqlite::Connection;
+use serde_json::json;
 
 use crate::rows::json::Stored;
 use crate::rows::{AsStored, CardJson};
 use crate::{
-    Entry, RewoundEntries, file_versions, read, rows, schema, session_summaries, turn_rows,
+    CallRow, Entry, RewoundEntries, StoredEntry, file_versions, read, rows, schema,
+    session_summaries, turn_rows,
 };
 use turnwright_types::file_change::FileState;
 use turnwright_types::message::{Arguments, Message};
@@ -16,20 +19,15 @@ use turnwright_types::message::{Arguments, Message};
 const OLD_DATABASE: &[u8] =
     include_bytes!("../../../../tests/data/database-937d324/sessions.db.gz");
 
-/// The columns that hold JSON. References to blobs are compared without the blobs' ids.
-const JSON_COLUMNS: [&str; 4] = [
+/// The columns that are written as they were.
+const UNCHANGED_COLUMNS: [&str; 2] = [
     "SELECT folders FROM sessions ORDER BY id",
-    "SELECT kind || body || (SELECT coalesce(group_concat(json_extract(value, '$[0]')), '') \
-     FROM json_each(refs)) FROM entries JOIN sessions ON key = session ORDER BY id, seq",
-    "SELECT arguments || coalesce(card, '') || (SELECT coalesce(group_concat(json_extract(value, \
-     '$[0]')), '') FROM json_each(card_refs)) FROM calls JOIN sessions ON key = session \
-     ORDER BY sessions.id, seq, position",
     "SELECT before || coalesce(after, '') FROM file_versions JOIN sessions ON key = session \
      ORDER BY sessions.id, file_versions.id",
 ];
 
 #[test]
-fn every_row_of_an_old_database_is_read_and_written_again_byte_by_byte() {
+fn every_row_of_an_old_database_is_the_same_after_it_was_written_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sessions.db");
     let mut file = std::fs::File::create(&path).unwrap();
@@ -40,13 +38,14 @@ fn every_row_of_an_old_database_is_read_and_written_again_byte_by_byte() {
         let from = read::session_key(&old, &summary.row.id).unwrap();
         let to = rows::insert_session(&new, &summary.row).unwrap();
         copy_entries((&old, from), (&new, to));
+        assert_eq!(conversation(&new, to), conversation(&old, from));
         let turns: Vec<_> = turn_rows(&old, from).unwrap().iter().map(|it| it.number).collect();
         for version in file_versions::file_versions(&old, from, &turns).unwrap() {
             let about = (version.turn, &version.call);
             rows::record_changes(&new, to, about, &[version.change]).unwrap();
         }
     }
-    for query in JSON_COLUMNS {
+    for query in UNCHANGED_COLUMNS {
         let (old, new) = (texts(&old, query), texts(&new, query));
         assert!(old.len() > 4, "{query}");
         assert_eq!(new, old, "{query}");
@@ -54,9 +53,7 @@ fn every_row_of_an_old_database_is_read_and_written_again_byte_by_byte() {
 }
 
 fn copy_entries((old, from): (&Connection, i64), (new, to): (&Connection, i64)) {
-    let all = (0, usize::try_from(i64::MAX).unwrap());
-    let (entries, _) = read::entries_page(old, from, all, &RewoundEntries::default()).unwrap();
-    for mut stored in entries {
+    for mut stored in entries(old, from) {
         if let Entry::Message { message, .. } = &mut stored.entry
             && let Message::Assistant(answer) = Arc::make_mut(message)
         {
@@ -68,6 +65,33 @@ fn copy_entries((old, from): (&Connection, i64), (new, to): (&Connection, i64)) 
         for row in stored.calls.into_iter().filter(|it| it.ended_at.is_some()) {
             rows::finish_call(new, to, (&row.call, row.turn, 0), &row.outcome).unwrap();
         }
+    }
+}
+
+fn entries(connection: &Connection, session: i64) -> Vec<StoredEntry> {
+    let all = (0, usize::try_from(i64::MAX).unwrap());
+    read::entries_page(connection, session, all, &RewoundEntries::default()).unwrap().0
+}
+
+/// What a session holds, without times.
+fn conversation(connection: &Connection, session: i64) -> Vec<impl PartialEq + std::fmt::Debug> {
+    let mut entries = entries(connection, session);
+    entries.iter_mut().for_each(forget_idle_origin);
+    let call = |it: CallRow| (it.call, it.turn, it.arguments, it.outcome);
+    let row = |it: StoredEntry| {
+        (it.seq, it.turn, it.entry, it.calls.into_iter().map(call).collect::<Vec<_>>())
+    };
+    entries.into_iter().map(row).collect()
+}
+
+/// The origin of an answer is only stored where something has to be sent back to it.
+fn forget_idle_origin(stored: &mut StoredEntry) {
+    if let Entry::Message { message, .. } = &mut stored.entry
+        && let Message::Assistant(answer) = Arc::make_mut(message)
+        && answer.provider_state.field.is_none()
+        && answer.provider_state.blobs.is_empty()
+    {
+        answer.provider_state.origin = "".into();
     }
 }
 
@@ -129,6 +153,28 @@ fn fields_that_older_builds_did_not_write_have_defaults() {
     assert!(again::<Entry>(answer).ends_with(
         r#"{"id":"m","interrupted":false,"echo":{"origin":"","field":null,"blobs":[]}}},"audience":"both"}}"#
     ));
+}
+
+#[test]
+fn defaults_are_not_stored() {
+    let leave_out = |entry: &str| {
+        let mut body = serde_json::from_str(entry).unwrap();
+        rows::leave_out_defaults(&mut body);
+        body.to_string()
+    };
+    let whole = r#"{"id":"m","message":{"assistant":{"id":"m","interrupted":false,"echo":{"origin":"o","field":null,"blobs":[]}}},"audience":"both"}"#;
+    assert_eq!(leave_out(whole), r#"{"id":"m","message":{"assistant":{"id":"m"}}}"#);
+    for entry in [
+        r#"{"id":"m","message":{"assistant":{"id":"m","interrupted":true,"echo":{"origin":"o","field":"f","blobs":[]}}},"audience":"user"}"#,
+        r#"{"id":"m","message":{"assistant":{"id":"m","echo":{"origin":"o","field":null,"blobs":[1]}}}}"#,
+        r#"{"to":7}"#,
+        "null",
+    ] {
+        assert_eq!(leave_out(entry), entry);
+    }
+    let mut card = json!({ "view": { "locations": [{ "path": "/a", "line": null }] } });
+    rows::leave_out_unknown_lines(&mut card);
+    assert_eq!(card, json!({ "view": { "locations": [{ "path": "/a" }] } }));
 }
 
 fn again<T: Stored>(text: &str) -> String {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{AgentPipes, EXIT_LIMIT, Launch, Transport, read_messages};
 use crate::process_waits::{self, Input, LIMIT};
 use crate::programs::example_program;
-use crate::waits::run_mark;
+use crate::waits::{basic_variables, run_mark};
 use crate::{TestAgent, TestAgentBuilder};
 
 /// Names the program of the agent. Only the root package's integration tests know its path.
@@ -43,7 +43,7 @@ impl<P: Program> Transport for ChildAgent<P> {
         command
             .args(&launch.arguments)
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(basic_variables())
             .env("TURNWRIGHT_HOME", &launch.home)
             .envs([run_mark()])
             .envs(launch.variables.iter().cloned())

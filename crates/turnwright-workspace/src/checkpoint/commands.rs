@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::content_cache::{ContentCache, MAX_CACHED_FILE};
 use super::folder_listing::IGNORE_FILES;
 use super::git::{FileStat, Repository};
+use super::hidden_folders::find_repositories;
 use super::observe::{ObservedState, observe};
 use super::snapshot::{
     SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
@@ -94,18 +95,34 @@ impl super::ChangeTracker {
         let cached = cached.filter(|_| is_index_unchanged);
         lock(&self.0.contents).preload(cached.as_deref(), &snapshot, &repositories);
         let mut hidden = lock(&self.0.hidden);
-        hidden.update(previous.as_deref(), &snapshot);
+        hidden.update(previous.as_deref(), &snapshot, &watched);
         let found = &snapshot.repositories() | hidden.repositories();
         drop(hidden);
-        lock(&self.0.inner).repositories = Arc::new(found);
+        let mut inner = lock(&self.0.inner);
+        inner.repositories = Arc::new(found);
+        inner.ignored = Arc::new(snapshot.ignored());
+        drop(inner);
         let snapshot = Arc::new(snapshot);
         Some(CommandBaseline { cached: Arc::clone(&snapshot), snapshot, repositories })
     }
 
     /// The git repositories in the folders before the last command: each `.git`, or the folder that is
-    /// one. Of those in ignored folders, the ones below further folders are left out.
+    /// one; and the files in subfolders that programs obey. In ignored folders those below further folders
+    /// are left out: see [`find_in_ignored`](Self::find_in_ignored).
     pub fn repositories(&self) -> Arc<BTreeSet<PathBuf>> {
         Arc::clone(&lock(&self.0.inner).repositories)
+    }
+
+    /// All repositories in the folders that were ignored before the last command, at any depth, and
+    /// whether all of them were searched. Takes long in large ones. Blocks.
+    pub fn find_in_ignored(&self) -> (BTreeSet<PathBuf>, bool) {
+        let ignored = Arc::clone(&lock(&self.0.inner).ignored);
+        find_repositories(&*ignored, &|_, _| false)
+    }
+
+    /// Whether there are ignored folders.
+    pub fn has_ignored(&self) -> bool {
+        !lock(&self.0.inner).ignored.is_empty()
     }
 
     /// Looks for the repositories that are not among [`repositories`](Self::repositories). The flag says
@@ -116,9 +133,9 @@ impl super::ChangeTracker {
             return (Vec::new(), true);
         };
         let last = lock(&self.0.inner).last_baseline.as_ref().map(|it| Arc::clone(&it.snapshot));
-        let hidden = lock(&self.0.hidden).update(last.as_deref(), &now);
-        let new = now.repositories().difference(known).cloned().collect::<BTreeSet<_>>();
-        ((&new | &hidden.found).into_iter().collect(), hidden.may_be_more)
+        let (hidden, may_be_more) = lock(&self.0.hidden).look(last.as_deref(), &now, &watched);
+        let new = (&now.repositories() | &hidden).difference(known).cloned().collect();
+        (new, may_be_more)
     }
 
     /// Determines what has changed since a snapshot. Blocks.
@@ -134,7 +151,7 @@ impl super::ChangeTracker {
                 ..CallChanges::default()
             };
         };
-        let hidden = lock(&self.0.hidden).update(Some(&before.snapshot), &now);
+        let hidden = lock(&self.0.hidden).update(Some(&before.snapshot), &now, &watched);
         let changed = before.snapshot.compare(&now);
         let mut changes =
             ChangeComparison::new(before, &lock(&self.0.contents)).into_changes(changed);
@@ -153,6 +170,7 @@ impl super::ChangeTracker {
         }
         drop(contents);
         let (cached, repositories) = (Arc::clone(&before.cached), Arc::clone(&before.repositories));
+        lock(&self.0.inner).ignored = Arc::new(now.ignored());
         let snapshot = Arc::new(now);
         let last = CommandBaseline { snapshot, cached, repositories };
         let outdated = lock(&self.0.inner).last_baseline.replace(last);

@@ -14,11 +14,14 @@ use super::git::FileStat;
 use super::inotify_watch::InotifyWatch as FolderWatch;
 #[cfg(not(target_os = "linux"))]
 use super::no_watch::NoWatch as FolderWatch;
-use super::snapshot::{StatKind, stat_kind};
+use super::snapshot::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
 use crate::search::{IgnoreRules, SearchDeadline, has_unsafe_ignore_files, ignore_matcher};
 
 /// The most entries of a snapshot.
 const MAX_ENTRIES: usize = 200_000;
+/// At most this many entries of an ignored folder are looked at for files that programs obey.
+#[cfg(unix)]
+const MAX_OBEYED: usize = 2_000;
 /// More threads would only wait for the disk.
 const MAX_THREADS: usize = 8;
 /// A tree with fewer folders is listed before further threads would have started.
@@ -46,8 +49,10 @@ pub(super) struct FolderListing {
     /// An ignore file is a link, so the rules can change without an event in this folder.
     pub(super) has_linked_rules: bool,
     /// The git repositories here and in ignored folders here: each `.git`, or the folder itself if it
-    /// has the layout of one.
+    /// has the layout of one; and the files here and in ignored folders here that programs obey.
     pub(super) repositories: Vec<PathBuf>,
+    /// The ignored folders here.
+    pub(super) ignored: Vec<PathBuf>,
     /// The folder cannot be listed.
     pub(super) is_unknown: bool,
 }
@@ -83,6 +88,7 @@ pub(super) type ListedFolder = (Arc<Path>, Arc<FolderListing>);
 pub(super) struct FolderLister<'a> {
     root: &'a Path,
     private: &'a [PathBuf],
+    obeyed: ObeyedFiles,
     #[cfg_attr(not(unix), expect(dead_code, reason = "no folder is watched there"))]
     watch: Option<&'a FolderWatch>,
     stop: &'a SearchDeadline,
@@ -101,17 +107,18 @@ fn device_of(folder: impl std::os::fd::AsFd) -> Option<rustix::fs::Dev> {
 }
 
 impl<'a> FolderLister<'a> {
-    /// A lister that leaves out the folders in `private` and adds the others to `watch`.
+    /// A lister that leaves out our own folders and adds the others to `watch`.
     pub(super) fn new(
         root: &'a Path,
-        private: &'a [PathBuf],
+        watched: &'a WatchedFolders,
         watch: Option<&'a FolderWatch>,
         stop: &'a SearchDeadline,
         count: &'a AtomicUsize,
     ) -> FolderLister<'a> {
         FolderLister {
             root,
-            private,
+            private: &watched.private,
+            obeyed: watched.obeyed,
             watch,
             stop,
             count,
@@ -169,28 +176,14 @@ impl<'a> FolderLister<'a> {
 
     #[cfg(unix)]
     fn list(&self, folder: &Arc<Path>, rules: &mut IgnoreRules) -> Option<FolderListing> {
-        use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, statat};
+        use rustix::fs::{AtFlags, Dir, FileType, statat};
         use std::os::unix::ffi::OsStrExt;
 
-        if let Some(watch) = self.watch {
-            watch.add(folder);
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = open(&**folder, flags, Mode::empty()).ok()?;
-        // Another file system below the root, which other machines may write.
-        if let Some(watch) = self.watch
-            && self.device != device_of(&handle)
-        {
-            watch.give_up();
-        }
+        let handle = self.open_and_watch(folder)?;
         // The ignore library opens the ignore files of a folder when it sees the first entry.
         if has_unsafe_ignore_files(folder) {
             return None;
         }
-        let is_private = |name: &OsStr| {
-            let mut own = self.private.iter().filter(|it| it.parent() == Some(folder));
-            own.any(|it| it.file_name() == Some(name))
-        };
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
         let mut listing = FolderListing::default();
         let mut layout = 0;
@@ -200,7 +193,7 @@ impl<'a> FolderLister<'a> {
                 return None;
             }
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." || is_private(name) {
+            if name == "." || name == ".." || self.is_private(folder, name) {
                 continue;
             }
             if name == ".git" {
@@ -216,10 +209,14 @@ impl<'a> FolderLister<'a> {
             };
             relative.push(name);
             let is_ignored = rules.matched(&relative, is_folder).is_ignore();
-            relative.pop();
-            if is_ignored && is_folder {
-                listing.repositories.extend(self.repository_in_ignored(&folder.join(name)));
+            let is_link = entry.file_type() == FileType::Symlink;
+            if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {
+                listing.repositories.push(folder.join(name));
             }
+            if is_ignored && is_folder {
+                self.add_ignored(&mut listing, folder, name, &relative);
+            }
+            relative.pop();
             let Some(stat) = (!is_ignored).then(stat).flatten() else { continue };
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
                 self.stop.stop_early();
@@ -237,14 +234,86 @@ impl<'a> FolderLister<'a> {
         }
         listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         listing.repositories.sort_unstable();
+        listing.ignored.sort_unstable();
         Some(listing)
+    }
+
+    /// Adds an ignored folder, with the repositories and the files that programs obey in it.
+    #[cfg(unix)]
+    fn add_ignored(
+        &self,
+        listing: &mut FolderListing,
+        folder: &Arc<Path>,
+        name: &OsStr,
+        relative: &Path,
+    ) {
+        let path = folder.join(name);
+        listing.repositories.extend(self.repository_in_ignored(&path, folder));
+        if (self.obeyed.may_hold)(relative) {
+            listing.repositories.extend(self.obeyed_in_ignored(&path, folder));
+        }
+        listing.ignored.push(path);
+    }
+
+    #[cfg(unix)]
+    fn is_private(&self, folder: &Path, name: &OsStr) -> bool {
+        let mut own = self.private.iter().filter(|it| it.parent() == Some(folder));
+        own.any(|it| it.file_name() == Some(name))
+    }
+
+    /// Opens a folder. It is watched before that, so that no change after the listing is missed.
+    #[cfg(unix)]
+    fn open_and_watch(&self, folder: &Arc<Path>) -> Option<std::os::fd::OwnedFd> {
+        use rustix::fs::{Mode, OFlags, open};
+
+        if let Some(watch) = self.watch {
+            watch.add(folder);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = open(&**folder, flags, Mode::empty()).ok()?;
+        // Another file system below the root, which other machines may write.
+        if let Some(watch) = self.watch
+            && self.device != device_of(&handle)
+        {
+            watch.give_up();
+        }
+        Some(handle)
+    }
+
+    /// The files in an ignored folder that programs obey, if it is one of the few that may hold such.
+    #[cfg(unix)]
+    fn obeyed_in_ignored(&self, folder: &Path, listed: &Arc<Path>) -> Vec<PathBuf> {
+        let (mut found, mut pending) = (Vec::new(), vec![folder.to_path_buf()]);
+        let mut left = MAX_OBEYED;
+        while let Some(folder) = pending.pop() {
+            if let Some(watch) = self.watch {
+                watch.add_ignored(&folder.as_path().into(), listed, true);
+            }
+            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+                left -= 1;
+                if left == 0 {
+                    return found;
+                }
+                let (path, kind) = (entry.path(), entry.file_type());
+                let Ok(relative) = path.strip_prefix(self.root) else { continue };
+                let is_link = kind.as_ref().is_ok_and(std::fs::FileType::is_symlink);
+                if kind.is_ok_and(|it| it.is_dir()) {
+                    if (self.obeyed.may_hold)(relative) {
+                        pending.push(path);
+                    }
+                } else if (self.obeyed.is_obeyed)(relative, is_link) {
+                    found.push(path);
+                }
+            }
+        }
+        found
     }
 
     /// The repository of an ignored folder, which is not listed otherwise, if it has one or is one.
     #[cfg(unix)]
-    fn repository_in_ignored(&self, folder: &Path) -> Option<PathBuf> {
+    fn repository_in_ignored(&self, folder: &Path, listed: &Arc<Path>) -> Option<PathBuf> {
         if let Some(watch) = self.watch {
-            watch.add_ignored(&folder.into());
+            watch.add_ignored(&folder.into(), listed, false);
         }
         let git = folder.join(".git");
         let exists = |path: &Path| {
@@ -285,8 +354,14 @@ impl<'a> FolderLister<'a> {
                 (stat_kind(&stat) == StatKind::Folder, stat_kind(&stat) == StatKind::Link);
             relative.push(&name);
             let is_ignored = rules.matched(&relative, is_folder).is_ignore();
+            if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {
+                listing.repositories.push(path.clone());
+            }
             relative.pop();
             if is_ignored {
+                if is_folder {
+                    listing.ignored.push(path.clone());
+                }
                 let is_bare = || BARE_LAYOUT.iter().all(|it| path.join(it).exists());
                 let git = path.join(".git");
                 if is_folder && git.exists() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::folder_listing::BARE_LAYOUT;
-use super::snapshot::StatSnapshot;
+use super::snapshot::{StatSnapshot, WatchedFolders};
 
 /// How long is looked, and at how many entries at most.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -37,23 +37,31 @@ impl HiddenFolders {
         &mut self,
         earlier: Option<&StatSnapshot>,
         later: &StatSnapshot,
+        watched: &WatchedFolders,
     ) -> NewRepositories {
         let known = earlier.map(StatSnapshot::repositories).unwrap_or_default();
         self.repositories.extend(known);
+        let (found, may_be_more) = self.look(earlier, later, watched);
+        let new = found.difference(&self.repositories).cloned().collect();
+        self.repositories = found;
+        NewRepositories { found: new, may_be_more }
+    }
+
+    /// Adds the folders that an earlier snapshot listed and a later one does not, and finds the
+    /// repositories in all. The flag says whether for the first time not everything could be looked at.
+    /// Blocks.
+    pub(super) fn look(
+        &mut self,
+        earlier: Option<&StatSnapshot>,
+        later: &StatSnapshot,
+        watched: &WatchedFolders,
+    ) -> (BTreeSet<PathBuf>, bool) {
         self.folders.extend(later.hidden_since(earlier));
         self.folders.retain(|it| !later.lists(it));
-        let mut scan = RepositoryScan::new();
-        for folder in &self.folders {
-            scan.scan(folder);
-        }
-        let RepositoryScan { found, is_complete, .. } = scan;
-        let new = NewRepositories {
-            found: found.difference(&self.repositories).cloned().collect(),
-            may_be_more: !is_complete && !self.is_incomplete,
-        };
-        self.is_incomplete = !is_complete;
-        self.repositories = found;
-        new
+        let is_obeyed = |path: &Path, is_link| watched.is_obeyed(path, is_link);
+        let (found, is_complete) = find_repositories(&self.folders, &is_obeyed);
+        let was_incomplete = std::mem::replace(&mut self.is_incomplete, !is_complete);
+        (found, !is_complete && !was_incomplete)
     }
 
     /// The repositories that were there after the last update.
@@ -62,16 +70,31 @@ impl HiddenFolders {
     }
 }
 
-struct RepositoryScan {
+/// Finds the repositories in folders and in all below them, whatever ignore rules say, and the files that
+/// are obeyed. The flag says whether all was seen. Blocks.
+pub(super) fn find_repositories<'a>(
+    folders: impl IntoIterator<Item = &'a PathBuf>,
+    is_obeyed: &dyn Fn(&Path, bool) -> bool,
+) -> (BTreeSet<PathBuf>, bool) {
+    let mut scan = RepositoryScan::new(is_obeyed);
+    for folder in folders {
+        scan.scan(folder);
+    }
+    (scan.found, scan.is_complete)
+}
+
+struct RepositoryScan<'a> {
+    is_obeyed: &'a dyn Fn(&Path, bool) -> bool,
     found: BTreeSet<PathBuf>,
     is_complete: bool,
     left: usize,
     start: Instant,
 }
 
-impl RepositoryScan {
-    fn new() -> RepositoryScan {
+impl RepositoryScan<'_> {
+    fn new(is_obeyed: &dyn Fn(&Path, bool) -> bool) -> RepositoryScan<'_> {
         RepositoryScan {
+            is_obeyed,
             found: BTreeSet::new(),
             is_complete: true,
             left: MAX_ENTRIES,
@@ -107,8 +130,11 @@ impl RepositoryScan {
                 continue;
             }
             layout += usize::from(BARE_LAYOUT.iter().any(|it| name == *it));
-            if entry.file_type().is_ok_and(|it| it.is_dir()) {
+            let kind = entry.file_type();
+            if kind.as_ref().is_ok_and(std::fs::FileType::is_dir) {
                 pending.push(entry.path());
+            } else if (self.is_obeyed)(&entry.path(), kind.is_ok_and(|it| it.is_symlink())) {
+                self.found.insert(entry.path());
             }
         }
         if layout == BARE_LAYOUT.len() {

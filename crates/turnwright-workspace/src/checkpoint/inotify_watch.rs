@@ -3,7 +3,7 @@
 //! through a memory mapping, when the mapping ends. What happens to a file through another name (a hard
 //! link) is reported for the folder with that name only.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -69,10 +69,19 @@ fn system_limit(path: &str) -> Option<usize> {
 struct WatchState {
     paths: HashMap<i32, Arc<Path>>,
     /// Those of the folders that are not listed, because they are ignored.
-    ignored: HashSet<i32>,
+    ignored: HashMap<i32, IgnoredFolder>,
     most: usize,
     /// Something may have changed without an event.
     has_failed: bool,
+}
+
+/// What an event in an ignored folder means.
+#[derive(Debug)]
+struct IgnoredFolder {
+    /// The folder that has to be listed again.
+    listed: Arc<Path>,
+    /// Every entry matters, not just a `.git`.
+    is_obeyed: bool,
 }
 
 impl InotifyWatch {
@@ -85,7 +94,7 @@ impl InotifyWatch {
         let most = system_limit(FOLDERS_LIMIT)? / FOLDERS_SHARE;
         let share = DescriptorShare::take(system_limit(DESCRIPTORS_LIMIT)? / DESCRIPTORS_SHARE)?;
         let descriptor = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        let (paths, ignored) = (HashMap::new(), HashSet::new());
+        let (paths, ignored) = (HashMap::new(), HashMap::new());
         let state = WatchState { paths, ignored, most, has_failed: false };
         Some(InotifyWatch { descriptor, state: Mutex::new(state), _share: share })
     }
@@ -100,16 +109,18 @@ impl InotifyWatch {
             | WatchFlags::ATTRIB
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF;
-        self.add_for(folder, events, false);
+        self.add_for(folder, events, None);
     }
 
-    /// Watches an ignored folder, of which only a `.git` matters. Its parent folder is reported as
-    /// changed then.
-    pub(super) fn add_ignored(&self, folder: &Arc<Path>) {
-        self.add_for(folder, WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE, true);
+    /// Watches an ignored folder, of which only a `.git` matters, or every entry if programs obey what is
+    /// in it. The folder `listed` is reported as changed then.
+    pub(super) fn add_ignored(&self, folder: &Arc<Path>, listed: &Arc<Path>, is_obeyed: bool) {
+        let events = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE;
+        let ignored = IgnoredFolder { listed: Arc::clone(listed), is_obeyed };
+        self.add_for(folder, events, Some(ignored));
     }
 
-    fn add_for(&self, folder: &Arc<Path>, events: WatchFlags, is_ignored: bool) {
+    fn add_for(&self, folder: &Arc<Path>, events: WatchFlags, ignored: Option<IgnoredFolder>) {
         let mut state = self.state.lock();
         if state.has_failed || FOLDERS.load(Ordering::Relaxed) >= state.most {
             state.has_failed = true;
@@ -118,10 +129,9 @@ impl InotifyWatch {
         let events = events | WatchFlags::ONLYDIR | WatchFlags::DONT_FOLLOW;
         match inotify::add_watch(&self.descriptor, &**folder, events) {
             Ok(number) => {
-                if is_ignored {
-                    state.ignored.insert(number);
-                } else {
-                    state.ignored.remove(&number);
+                match ignored {
+                    Some(ignored) => drop(state.ignored.insert(number, ignored)),
+                    None => drop(state.ignored.remove(&number)),
                 }
                 if state.paths.insert(number, Arc::clone(folder)).is_none() {
                     FOLDERS.fetch_add(1, Ordering::Relaxed);
@@ -173,9 +183,10 @@ impl InotifyWatch {
                 continue;
             }
             let Some(folder) = state.paths.get(&number) else { continue };
-            if state.ignored.contains(&number) {
-                let is_git = event.file_name().is_some_and(|it| it == c".git");
-                changes.listed.extend(folder.parent().filter(|_| is_git).map(Path::to_path_buf));
+            if let Some(ignored) = state.ignored.get(&number) {
+                if ignored.is_obeyed || event.file_name().is_some_and(|it| it == c".git") {
+                    changes.listed.insert(ignored.listed.to_path_buf());
+                }
                 continue;
             }
             match event.file_name() {

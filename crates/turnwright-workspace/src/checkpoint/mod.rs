@@ -38,6 +38,7 @@ use turnwright_types::ids::CallId;
 pub use commands::CommandBaseline;
 pub use edits::{ExpectedChange, TrackedEdit};
 pub use observe::current_state;
+pub use snapshot::ObeyedFiles;
 
 use commands::is_restorable;
 use content_cache::ContentCache;
@@ -81,6 +82,8 @@ struct TrackerState {
     slow_snapshots_left: u8,
     /// The git repositories of the last snapshot before a command.
     repositories: Arc<BTreeSet<PathBuf>>,
+    /// The ignored folders of the last snapshot.
+    ignored: Arc<Vec<PathBuf>>,
     /// A call whose command still runs in the background.
     background_call: Option<CallId>,
     told_not_covered: bool,
@@ -93,6 +96,7 @@ impl Default for TrackerState {
             last_baseline: None,
             slow_snapshots_left: MAX_SLOW_SNAPSHOTS,
             repositories: Arc::default(),
+            ignored: Arc::default(),
             background_call: None,
             told_not_covered: false,
             told_unknown: false,
@@ -131,8 +135,8 @@ impl ChangeTracker {
     }
 
     /// Sets the folders in which the effects of commands are tracked.
-    pub fn watch(&self, roots: &Roots) {
-        self.0.watched.get_or_init(|| WatchedFolders::new(roots));
+    pub fn watch(&self, roots: &Roots, obeyed: ObeyedFiles) {
+        self.0.watched.get_or_init(|| WatchedFolders::new(roots, obeyed));
     }
 
     fn watched(&self) -> Option<WatchedFolders> {

@@ -22,7 +22,7 @@ impl NoWatch {
     }
 
     #[cfg(unix)]
-    pub(super) fn add_ignored(&self, _: &Arc<Path>) {
+    pub(super) fn add_ignored(&self, _: &Arc<Path>, _: &Arc<Path>, _: bool) {
         match *self {}
     }
 

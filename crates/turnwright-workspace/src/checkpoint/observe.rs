@@ -11,7 +11,7 @@ use crate::nofollow;
 use turnwright_types::byte_size::format_bytes;
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::hex;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// Contents of more bytes are not stored.
 pub(super) const MAX_STORED_BYTES: u64 = 10 * 1024 * 1024;
@@ -56,12 +56,12 @@ pub(super) fn observe(path: &Path, keeps: bool) -> ObservedState {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if is_not_found(&error) => return FileState::Absent.into(),
-        Err(error) => return ObservedState::unknown(io_fault(&error)),
+        Err(error) => return ObservedState::unknown(io_error_text(&error)),
     };
     if metadata.is_symlink() {
         return match fs::read_link(path) {
             Ok(target) => FileState::Link { target }.into(),
-            Err(error) => ObservedState::unknown(io_fault(&error)),
+            Err(error) => ObservedState::unknown(io_error_text(&error)),
         };
     }
     if metadata.is_dir() {
@@ -70,7 +70,7 @@ pub(super) fn observe(path: &Path, keeps: bool) -> ObservedState {
     if !metadata.is_file() {
         return ObservedState::unknown("is not a regular file");
     }
-    observe_file(path, keeps).unwrap_or_else(|error| ObservedState::unknown(io_fault(&error)))
+    observe_file(path, keeps).unwrap_or_else(|error| ObservedState::unknown(io_error_text(&error)))
 }
 
 fn observe_file(path: &Path, keeps: bool) -> io::Result<ObservedState> {

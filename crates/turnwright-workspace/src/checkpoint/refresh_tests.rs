@@ -123,7 +123,7 @@ proptest! {
         let (project, outside) = (base.join("project"), base.join("outside"));
         fs::create_dir(&project).unwrap();
         fs::create_dir(&outside).unwrap();
-        let watched = WatchedFolders::new(&Roots::new(&project).unwrap());
+        let watched = WatchedFolders::new(&Roots::new(&project).unwrap(), super::ObeyedFiles::default());
         let take = || StatSnapshot::take(&watched, Duration::from_secs(9), &Arc::default()).unwrap();
         let mut last = take();
         if !last.is_watched() {

@@ -29,11 +29,27 @@ pub(super) struct WatchedFolders {
     /// The folders with links resolved, none below another.
     folders: Vec<PathBuf>,
     /// Our own folders, which are left out.
-    private: Vec<PathBuf>,
+    pub(super) private: Vec<PathBuf>,
+    pub(super) obeyed: ObeyedFiles,
+}
+
+/// Which files in subfolders programs of the user obey.
+#[derive(Clone, Copy, Debug)]
+pub struct ObeyedFiles {
+    /// Whether a file, or a link if the flag is set, is one. The path is relative to a root.
+    pub is_obeyed: fn(&Path, bool) -> bool,
+    /// Whether a folder may hold one.
+    pub may_hold: fn(&Path) -> bool,
+}
+
+impl Default for ObeyedFiles {
+    fn default() -> ObeyedFiles {
+        ObeyedFiles { is_obeyed: |_, _| false, may_hold: |_| false }
+    }
 }
 
 impl WatchedFolders {
-    pub(super) fn new(roots: &Roots) -> WatchedFolders {
+    pub(super) fn new(roots: &Roots, obeyed: ObeyedFiles) -> WatchedFolders {
         let all: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
         let is_first = |it: &PathBuf| !all.iter().any(|other| it != other && it.starts_with(other));
         let mut folders: Vec<_> = all.iter().filter(|it| is_first(it)).cloned().collect();
@@ -42,7 +58,14 @@ impl WatchedFolders {
         WatchedFolders {
             folders,
             private: roots.private_folders().map(Path::to_path_buf).collect(),
+            obeyed,
         }
+    }
+
+    /// Whether the path below one of the folders is a file that programs of the user obey.
+    pub(super) fn is_obeyed(&self, path: &Path, is_link: bool) -> bool {
+        let relative = self.folders.iter().find_map(|it| path.strip_prefix(it).ok());
+        relative.is_some_and(|it| (self.obeyed.is_obeyed)(it, is_link))
     }
 
     pub(super) fn folders(&self) -> &[PathBuf] {
@@ -107,7 +130,7 @@ impl StatSnapshot {
         let (roots, outer_rules) = (roots(watched), outer_rules(watched));
         let mut folders = HashMap::new();
         for folder in &watched.folders {
-            let lister = FolderLister::new(folder, &watched.private, watch.as_ref(), &stop, &count);
+            let lister = FolderLister::new(folder, watched, watch.as_ref(), &stop, &count);
             folders.extend(lister.list_tree(folder.clone()));
         }
         if are_too_many(count.into_inner()) {
@@ -154,7 +177,7 @@ impl StatSnapshot {
             if below.peek().is_none() {
                 continue;
             }
-            let lister = FolderLister::new(root, &watched.private, Some(watch), &stop, &count);
+            let lister = FolderLister::new(root, watched, Some(watch), &stop, &count);
             // Parents come first, and may find that what was below them is gone.
             for folder in below {
                 list_again(&mut folders, &lister, folder)?;
@@ -204,7 +227,13 @@ impl StatSnapshot {
         self.folders.iter().filter(move |it| !is_same(it)).map(|it| (&**it.0, &**it.1))
     }
 
-    /// The git repositories in the folders: each `.git`, or the folder that is one.
+    /// The ignored folders, none below another.
+    pub(super) fn ignored(&self) -> Vec<PathBuf> {
+        self.folders.values().flat_map(|it| &it.ignored).cloned().collect()
+    }
+
+    /// The git repositories in the folders: each `.git`, or the folder that is one; and the files in
+    /// subfolders that programs of the user obey.
     pub(super) fn repositories(&self) -> BTreeSet<PathBuf> {
         self.folders.values().flat_map(|it| &it.repositories).cloned().collect()
     }

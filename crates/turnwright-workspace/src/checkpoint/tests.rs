@@ -36,7 +36,7 @@ impl TrackerFixture {
 
     fn tracker(&self) -> ChangeTracker {
         let tracker = ChangeTracker::default();
-        tracker.watch(&self.roots());
+        tracker.watch(&self.roots(), super::ObeyedFiles::default());
         tracker
     }
 }
@@ -106,7 +106,10 @@ fn a_snapshot_has_hidden_files_and_neither_ignored_ones_nor_git() {
         ("d/.hidden", ""),
         ("ours/f", ""),
     ]);
-    let watched = WatchedFolders::new(&fixture.roots().with_private_folder(&fixture.path("ours")));
+    let watched = WatchedFolders::new(
+        &fixture.roots().with_private_folder(&fixture.path("ours")),
+        super::ObeyedFiles::default(),
+    );
     let map = StatSnapshot::take(&watched, Duration::from_secs(9), &not_cancelled()).unwrap();
     let entries = map.entries();
     let found: Vec<_> =

@@ -18,6 +18,8 @@ use tokio::process::{ChildStdin, Command};
 
 use super::command_process::CommandProcess;
 use super::environment::SANDBOX_ESCAPE_VARIABLES;
+#[cfg(target_os = "linux")]
+use super::memory_limit::MemoryMeter;
 #[cfg(unix)]
 use super::piped::{PipedProgram, ProcessPipes};
 use super::process_mark::ProcessMark;
@@ -419,6 +421,15 @@ impl RunningCommand for ProcessGroup {
             self.has_ended = true;
             if strays { Leftover::Stopped } else { of_group }
         })
+    }
+
+    #[cfg(target_os = "linux")]
+    fn memory(&self) -> Option<MemoryMeter> {
+        let roots = match self.process.namespace() {
+            Some(namespace) => namespace.children().collect(),
+            None => self.id.into_iter().collect(),
+        };
+        Some(MemoryMeter { roots })
     }
 
     #[cfg(unix)]

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::{CommandOutput, OutputExcerpt};
 use super::running::{CommandExit, Leftover, RunningCommand, Signal};
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// How long a command may clean up after SIGTERM before its group is killed.
 const TERM_GRACE: Duration = Duration::from_millis(200);
@@ -42,10 +42,14 @@ pub enum EndReason {
     Exited(CommandExit),
     /// The agent has stopped it, because the user cancelled or the session ended.
     Stopped,
+    /// The user has stopped this command.
+    StoppedByUser,
     /// It reached the time limit for commands.
     TimedOut,
     /// Its temporary folder holds so many bytes that the disk would soon be full.
     TempFolderFull(u64),
+    /// It held so many bytes of memory, more than it may.
+    MemoryFull(u64),
     /// Its state is unknown, for this reason.
     Lost(String),
 }
@@ -54,9 +58,11 @@ impl fmt::Display for EndReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EndReason::Exited(exit) => write!(formatter, "{exit}"),
-            EndReason::Stopped | EndReason::TimedOut | EndReason::TempFolderFull(_) => {
-                formatter.write_str("stopped")
-            }
+            EndReason::StoppedByUser => formatter.write_str("stopped by the user"),
+            EndReason::Stopped
+            | EndReason::TimedOut
+            | EndReason::TempFolderFull(_)
+            | EndReason::MemoryFull(_) => formatter.write_str("stopped"),
             EndReason::Lost(_) => formatter.write_str("lost"),
         }
     }
@@ -68,7 +74,7 @@ pub enum InputError {
     #[error("it has ended")]
     Over,
     /// Writing to it failed.
-    #[error("{}", io_fault(.0))]
+    #[error("{}", io_error_text(.0))]
     Refused(#[from] io::Error),
 }
 
@@ -94,6 +100,7 @@ pub struct Job {
     progress: watch::Sender<JobProgress>,
     requests: mpsc::Sender<JobRequest>,
     stop: CancellationToken,
+    is_stopped_by_user: AtomicBool,
     /// The model has been told that it has ended.
     is_end_reported: AtomicBool,
 }
@@ -118,11 +125,18 @@ impl Job {
         let output = Mutex::new(CommandOutput::new(file));
         let (progress, _) = watch::channel(JobProgress::default());
         let begun = Instant::now();
-        let is_end_reported = AtomicBool::new(false);
-        (
-            Job { id, command, begun, output, progress, requests, stop, is_end_reported },
-            JobRequests(inbox),
-        )
+        let job = Job {
+            id,
+            command,
+            begun,
+            output,
+            progress,
+            requests,
+            stop,
+            is_stopped_by_user: AtomicBool::new(false),
+            is_end_reported: AtomicBool::new(false),
+        };
+        (job, JobRequests(inbox))
     }
 
     /// The id that the model uses.
@@ -213,6 +227,14 @@ impl Job {
         self.stop.cancel();
     }
 
+    /// Stops the command because the user wants that, unless it is being stopped already.
+    pub fn stop_for_user(&self) {
+        if !self.stop.is_cancelled() {
+            self.is_stopped_by_user.store(true, Ordering::Relaxed);
+            self.stop();
+        }
+    }
+
     /// Sends it a signal. Does nothing if it has ended.
     pub async fn send_signal(&self, signal: Signal) {
         drop(self.requests.send(JobRequest::Signal(signal)).await);
@@ -226,6 +248,14 @@ impl Job {
         let (done, taken) = oneshot::channel();
         self.requests.send(JobRequest::Input(bytes, done)).await.map_err(|_| InputError::Over)?;
         taken.await.map_err(|_| InputError::Over)?.map_err(InputError::from)
+    }
+
+    fn stop_reason(&self) -> EndReason {
+        if self.is_stopped_by_user.load(Ordering::Relaxed) {
+            EndReason::StoppedByUser
+        } else {
+            EndReason::Stopped
+        }
     }
 
     fn output(&self) -> MutexGuard<'_, CommandOutput> {
@@ -272,25 +302,25 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Runs a command to its end, and stops it after the time limit or when its temporary folder is full.
+/// Runs a command to its end, and stops it after the time limit or when it has used up what it may.
 pub(super) async fn supervise(
     job: Arc<Job>,
     mut requests: JobRequests,
     mut command_run: Box<dyn RunningCommand>,
     time_limit: Duration,
-    temp_folder_full: impl Future<Output = u64>,
+    used_up: impl Future<Output = EndReason>,
 ) {
     let closing = CloseOnDrop(Arc::clone(&job));
     let mut sink = |bytes: &[u8]| job.push_output(bytes);
     let limit = tokio::time::sleep(time_limit);
-    tokio::pin!(limit, temp_folder_full);
+    tokio::pin!(limit, used_up);
     let how = loop {
         let lags = job.output().is_behind();
         tokio::select! {
             biased;
-            () = job.stop.cancelled() => break EndReason::Stopped,
+            () = job.stop.cancelled() => break job.stop_reason(),
             () = &mut limit => break EndReason::TimedOut,
-            bytes = &mut temp_folder_full => break EndReason::TempFolderFull(bytes),
+            reason = &mut used_up => break reason,
             Some(request) = requests.0.recv() => {
                 job.stop.run_until_cancelled(handle_request(command_run.as_mut(), request)).await;
             }
@@ -301,7 +331,7 @@ pub(super) async fn supervise(
                     tokio::task::yield_now().await;
                 }
                 Ok(Some(exit)) => break EndReason::Exited(exit),
-                Err(error) => break EndReason::Lost(io_fault(&error)),
+                Err(error) => break EndReason::Lost(io_error_text(&error)),
             },
             () = tokio::time::sleep(MAX_WRITE_DELAY), if lags => job.write_to_file(true).await,
         }

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::job::{Job, JobRequests, supervise};
+use super::job::{EndReason, Job, JobEnd, JobRequests, supervise};
+use super::memory_limit::wait_until_above;
 use super::output_file;
 use super::running::RunningCommand;
 use super::temp_space::{SpaceLimits, wait_until_full};
@@ -174,6 +175,12 @@ impl Jobs {
         (!text.is_empty()).then_some(text)
     }
 
+    /// Calls `report` when this job has ended.
+    pub fn at_end(&self, job: &Arc<Job>, report: impl FnOnce(&JobEnd) + Send + 'static) {
+        let job = Arc::clone(job);
+        self.tracker.spawn(async move { report(&job.wait_for_end().await) });
+    }
+
     /// Stops all commands and waits until they have ended.
     pub async fn close(&self) {
         self.stop.cancel();
@@ -219,8 +226,13 @@ impl std::fmt::Debug for JobSlot<'_> {
 }
 
 impl JobSlot<'_> {
-    /// Runs a started command in the background, and watches its temporary folder.
-    pub fn run(mut self, started: Box<dyn RunningCommand>, temp: Option<PathBuf>) -> Arc<Job> {
+    /// Runs a started command in the background, and watches its temporary folder and its memory.
+    pub fn run(
+        mut self,
+        started: Box<dyn RunningCommand>,
+        temp: Option<PathBuf>,
+        memory: Option<u64>,
+    ) -> Arc<Job> {
         let job = Arc::clone(&self.job);
         if let Some(requests) = self.requests.take() {
             let space = self.jobs.space;
@@ -230,8 +242,21 @@ impl JobSlot<'_> {
                     None => std::future::pending().await,
                 }
             };
+            let meter = started.memory();
+            let memory_full = async move {
+                match meter.zip(memory) {
+                    Some((meter, limit)) => wait_until_above(meter, limit).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let used_up = async {
+                tokio::select! {
+                    bytes = full => EndReason::TempFolderFull(bytes),
+                    bytes = memory_full => EndReason::MemoryFull(bytes),
+                }
+            };
             let limit = self.jobs.time_limit;
-            let supervision = supervise(Arc::clone(&job), requests, started, limit, full);
+            let supervision = supervise(Arc::clone(&job), requests, started, limit, used_up);
             self.jobs.tracker.spawn(supervision);
             delete_old_outputs_once(&self.jobs.folder);
         }

@@ -19,7 +19,7 @@ use super::launcher_link::{LaunchRequest, LauncherLink, LinkEvent, LinkFrame};
 use super::launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
 use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
 use turnwright_sandbox::SandboxProfile;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 
 /// How long the agent may take to tell the launcher to run the program.
@@ -63,16 +63,16 @@ pub struct AgentAddress {
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// Without the agent nobody would learn how the program ended.
-    #[error("the agent cannot be reached at {}: {}. Nothing was run.", .at.display(), io_fault(.error))]
+    #[error("the agent cannot be reached at {}: {}. Nothing was run.", .at.display(), io_error_text(.error))]
     Unreachable {
         /// The path of the agent's socket.
         at: PathBuf,
         error: io::Error,
     },
     /// The program could not be confined.
-    #[error("{}", io_fault(.0))]
+    #[error("{}", io_error_text(.0))]
     NoSandbox(io::Error),
-    #[error("{} cannot be started: {}", .program.to_string_lossy(), io_fault(.error))]
+    #[error("{} cannot be started: {}", .program.to_string_lossy(), io_error_text(.error))]
     NotStarted { program: OsString, error: io::Error },
 }
 
@@ -172,7 +172,7 @@ async fn relay(
             biased;
             signal = signals.next() => {
                 end_signal = Some(signal);
-                break Some(CommandExit::Closed);
+                break Some(CommandExit::TerminalClosed);
             }
             request = next_request(&mut targets.link) => match request {
                 Some(LinkFrame::Signal(signal)) => group.send_signal(signal),
@@ -233,7 +233,7 @@ async fn run(
         (Some(number), _) => 128 + number,
         (None, CommandExit::Code(code)) => *code,
         (None, CommandExit::Signal(name)) => 128 + signal_number(name),
-        (None, CommandExit::Closed | CommandExit::Unknown) => i32::from(u8::MAX),
+        (None, CommandExit::TerminalClosed | CommandExit::Unknown) => i32::from(u8::MAX),
     };
     targets.end(exit, leftover).await;
     u8::try_from(code & 0xff).unwrap_or(u8::MAX)

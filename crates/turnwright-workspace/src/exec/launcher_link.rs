@@ -216,14 +216,14 @@ fn encode_exit(exit: &CommandExit, leftover: Leftover) -> Vec<u8> {
     let kind = match exit {
         CommandExit::Code(_) => 'c',
         CommandExit::Signal(_) => 'k',
-        CommandExit::Closed => 'h',
+        CommandExit::TerminalClosed => 'h',
         CommandExit::Unknown => 'u',
     };
     let left = if leftover == Leftover::None { '-' } else { '+' };
     let rest = match exit {
         CommandExit::Code(code) => code.to_string(),
         CommandExit::Signal(name) => name.clone(),
-        CommandExit::Closed | CommandExit::Unknown => String::new(),
+        CommandExit::TerminalClosed | CommandExit::Unknown => String::new(),
     };
     format!("{kind}{left}{rest}").into_bytes()
 }
@@ -234,7 +234,7 @@ fn decode_exit(words: &[u8]) -> Option<(CommandExit, Leftover)> {
     let exit = match kind {
         b'c' => CommandExit::Code(rest.parse().ok()?),
         b'k' => CommandExit::Signal(rest.to_owned()),
-        b'h' => CommandExit::Closed,
+        b'h' => CommandExit::TerminalClosed,
         b'u' => CommandExit::Unknown,
         _ => return None,
     };
@@ -267,7 +267,7 @@ mod tests {
             LinkFrame::Output(Vec::new()),
             LinkFrame::Exit(CommandExit::Code(-3), Leftover::None),
             LinkFrame::Exit(CommandExit::Signal("SIGKILL".to_owned()), Leftover::Stopped),
-            LinkFrame::Exit(CommandExit::Closed, Leftover::Stopped),
+            LinkFrame::Exit(CommandExit::TerminalClosed, Leftover::Stopped),
             LinkFrame::Exit(CommandExit::Unknown, Leftover::None),
         ];
         let mut bytes = Vec::new();

@@ -2,6 +2,7 @@
 //! and secrets, with bounded memory for output, and ended as a group on every path. Each command is
 //! a job whose task reads its output whether or not anybody waits for it.
 
+mod activity;
 mod terminal_text;
 #[cfg(target_os = "linux")]
 mod command_namespace;
@@ -20,6 +21,7 @@ mod launcher_link;
 mod launcher_listener;
 #[cfg(unix)]
 mod members;
+mod memory_limit;
 mod output;
 mod piped;
 mod output_file;
@@ -42,6 +44,7 @@ use std::path::PathBuf;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::dialect::ShellDialect;
 
+pub use activity::{ActivitySample, ProgramActivity};
 pub use environment::{Environment, is_secret_name};
 pub use group::ProcessGroup;
 pub use job::{EndReason, InputError, Job, JobEnd};
@@ -50,6 +53,7 @@ pub use jobs::{JobSlot, Jobs, TooManyJobs};
 pub use launch::{AgentAddress, DisplayTask, LaunchError, LaunchSource, LaunchSpec, launch};
 #[cfg(unix)]
 pub use launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
+pub use memory_limit::{MemoryMeter, default_memory_limit};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
 pub use piped::{PipedProcess, PipedProgram, ProcessPipes};
 pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};

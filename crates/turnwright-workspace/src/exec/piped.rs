@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::Environment;
+use super::activity::{ProgramActivity, ProgramRoots};
 use super::group::ProcessGroup;
 use super::running::{CommandExit, RunningCommand};
 use turnwright_sandbox::SandboxProfile;
@@ -51,6 +52,15 @@ impl PipedProcess {
     pub async fn start(program: &PipedProgram) -> io::Result<(PipedProcess, ProcessPipes)> {
         let (group, pipes) = ProcessGroup::start_piped(program).await?;
         Ok((PipedProcess(group), pipes))
+    }
+
+    /// Has `activity` look at this program from now on.
+    pub fn observe(&self, activity: &ProgramActivity) {
+        #[cfg(target_os = "linux")]
+        if let Some(namespace) = self.0.process.namespace() {
+            return activity.set(ProgramRoots::Namespace(namespace.children().collect()));
+        }
+        activity.set(ProgramRoots::Everything);
     }
 
     /// Waits for its end.

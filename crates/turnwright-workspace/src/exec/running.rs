@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use super::memory_limit::MemoryMeter;
+
 /// Receives output as it arrives.
 pub type OutputSink<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
 
@@ -25,6 +27,11 @@ pub trait RunningCommand: Send {
     /// Asks the command to end and kills it after `grace`. Afterwards nothing of it is running.
     fn stop(&mut self, grace: Duration) -> BoxFuture<'_, Leftover>;
 
+    /// Its memory, if the system tells it.
+    fn memory(&self) -> Option<MemoryMeter> {
+        None
+    }
+
     /// Sends a signal to all its processes.
     fn send_signal(&mut self, signal: Signal);
 
@@ -40,7 +47,7 @@ pub enum CommandExit {
     /// By the signal with this name.
     Signal(String),
     /// Its terminal in the editor was closed or ended.
-    Closed,
+    TerminalClosed,
     /// The exit status is not known.
     Unknown,
 }
@@ -55,7 +62,7 @@ impl CommandExit {
     pub fn code(&self) -> Option<i32> {
         match self {
             CommandExit::Code(code) => Some(*code),
-            CommandExit::Signal(_) | CommandExit::Closed | CommandExit::Unknown => None,
+            CommandExit::Signal(_) | CommandExit::TerminalClosed | CommandExit::Unknown => None,
         }
     }
 }
@@ -65,7 +72,9 @@ impl fmt::Display for CommandExit {
         match self {
             CommandExit::Code(code) => write!(formatter, "exit {code}"),
             CommandExit::Signal(name) => write!(formatter, "killed by {name}"),
-            CommandExit::Closed => formatter.write_str("ended: the user closed its terminal"),
+            CommandExit::TerminalClosed => {
+                formatter.write_str("ended: the user closed its terminal")
+            }
             CommandExit::Unknown => formatter.write_str("ended, exit code unknown"),
         }
     }

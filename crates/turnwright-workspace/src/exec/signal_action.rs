@@ -28,7 +28,7 @@ pub(super) fn ignore(which: Signal) -> PreviousAction {
     PreviousAction(unsafe { signal(which.as_raw(), IGNORE) })
 }
 
-/// Restores what [`ignore`] has changed.
+/// Restores what [`ignore()`] has changed.
 pub(super) fn restore(which: Signal, before: PreviousAction) {
     if before.0 != FAILED {
         // SAFETY: one system call, with an action that was in place before.

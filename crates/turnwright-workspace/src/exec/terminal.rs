@@ -22,7 +22,7 @@ use turnwright_types::client::{
 };
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::TerminalId;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// Bytes of output that the editor is asked to keep.
 const OUTPUT_LIMIT: u64 = 1024 * 1024;
@@ -30,7 +30,7 @@ const OUTPUT_LIMIT: u64 = 1024 * 1024;
 const LAUNCHER_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long the editor may take for each step of ending a terminal.
 const END_TIMEOUT: Duration = Duration::from_millis(500);
-/// The most characters of a terminal's name.
+/// The maximum length of a terminal's name, in characters.
 const MAX_LABEL_CHARS: usize = 200;
 /// The size of one input frame.
 const INPUT_CHUNK: usize = 64 * 1024;
@@ -55,7 +55,7 @@ pub fn is_editor_remote() -> bool {
 #[derive(Debug, thiserror::Error)]
 pub enum TerminalStartError {
     /// The socket or the launcher is missing.
-    #[error("the launcher cannot be started in the editor's terminal: {}", io_fault(.0))]
+    #[error("the launcher cannot be started in the editor's terminal: {}", io_error_text(.0))]
     NoLauncher(#[from] io::Error),
     /// The editor did not open a terminal.
     #[error(transparent)]
@@ -156,7 +156,7 @@ impl TerminalRun {
         let launcher = launcher.map(|(name, value)| (name.to_owned(), value));
         let command = TerminalCommand {
             program,
-            // Nobody runs this: editors show it as the terminal's name.
+            // This argument is not executed: editors show it as the terminal's name.
             arguments: vec![label(&spec.command)],
             env: Environment::noninteractive_variables()
                 .into_iter()
@@ -215,7 +215,7 @@ impl TerminalRun {
                 // A launcher that reports no exit was ended from outside.
                 Ok(LinkEvent::End) | Err(_) => {
                     self.state = TerminalState::Ended;
-                    return Ok(Some(CommandExit::Closed));
+                    return Ok(Some(CommandExit::TerminalClosed));
                 }
             },
             TerminalState::Starting(starting) => match starting.await {
@@ -417,7 +417,7 @@ fn is_launcher_failure(exit: &TerminalExit, output: &TerminalOutput) -> bool {
 }
 
 fn exit_from_terminal(end: TerminalEnd, sink: OutputSink<'_>) -> CommandExit {
-    let Ok((exit, output)) = end else { return CommandExit::Closed };
+    let Ok((exit, output)) = end else { return CommandExit::TerminalClosed };
     forward_output(&output, sink);
     let exit = output.exit.filter(|_| exit == TerminalExit::default()).unwrap_or(exit);
     match (exit.code, exit.signal) {

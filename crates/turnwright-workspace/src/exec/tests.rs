@@ -26,7 +26,7 @@ fn jobs() -> (Jobs, tempfile::TempDir) {
 
 async fn start(jobs: &Jobs, spec: &CommandSpec) -> Arc<Job> {
     let slot = jobs.admit(&spec.command).unwrap();
-    slot.run(Box::new(ProcessGroup::start(spec).await.unwrap()), spec.temp_folder())
+    slot.run(Box::new(ProcessGroup::start(spec).await.unwrap()), spec.temp_folder(), None)
 }
 
 /// Runs a command to its end, for at most 20 seconds.

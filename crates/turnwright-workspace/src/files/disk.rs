@@ -11,7 +11,7 @@ use super::file_kind::{self, FileKind};
 use super::text::FileText;
 use super::{FileError, READ_LIMIT};
 use crate::nofollow;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::message::Media;
 
 /// The size of a regular file. Blocks.
@@ -138,7 +138,7 @@ pub(super) fn map_io_error(error: &io::Error) -> FileError {
     match error.kind() {
         io::ErrorKind::NotFound => FileError::NotFound,
         io::ErrorKind::NotADirectory => FileError::NotAFolder,
-        _ => FileError::System(format!("could not be accessed: {}", io_fault(error))),
+        _ => FileError::System(format!("could not be accessed: {}", io_error_text(error))),
     }
 }
 

@@ -11,7 +11,7 @@ use super::disk::{map_io_error, map_open_error, run_blocking};
 use super::{FileError, Files, Roots, replacement};
 use crate::nofollow;
 use turnwright_types::effect::ResolvedPath;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// The most entries that are counted below a folder.
 const MAX_COUNTED: usize = 100_000;
@@ -284,7 +284,7 @@ fn remove(path: &Path, recursive: bool, cancel: &CancellationToken) -> Result<us
         Err(error) if removed == 0 => Err(map_io_error(&error)),
         Err(error) => Err(FileError::System(format!(
             "was only removed in part: {removed} files are gone, then: {}",
-            io_fault(&error)
+            io_error_text(&error)
         ))),
     }
 }

@@ -12,7 +12,7 @@ use ring::digest::{Context, SHA256};
 use super::disk::{ensure_regular, map_io_error, map_open_error, run_blocking};
 use super::{FileError, READ_LIMIT, replacement};
 use crate::nofollow;
-use turnwright_types::io_fault::io_fault;
+use turnwright_types::io_error_text::io_error_text;
 
 /// What must be at the path at the moment of writing.
 #[derive(Debug)]
@@ -245,7 +245,7 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let Err(error) = overwrite(&mut file, bytes) else { return Ok(()) };
     match overwrite(&mut file, &old) {
         Ok(()) => Err(map_io_error(&error)),
-        Err(_) => Err(FileError::PartialWrite(io_fault(&error))),
+        Err(_) => Err(FileError::PartialWrite(io_error_text(&error))),
     }
 }
 

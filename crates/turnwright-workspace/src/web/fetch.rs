@@ -15,9 +15,9 @@ use url::Url;
 
 use super::address_guard::{self, AllowedHost, HostAccess};
 use super::resolve::{self, LookupError, LookupFn, PublicResolver};
-use turnwright_types::io_fault::{io_fault, without_error_numbers};
+use turnwright_types::io_error_text::{io_error_text, without_error_numbers};
 
-/// The most redirects within one host that are followed.
+/// The maximum number of redirects within one host that are followed.
 const MAX_REDIRECTS: usize = 5;
 /// Many documentation servers offer their pages as Markdown, too.
 const ACCEPTED_TYPES: &str = "text/markdown, text/plain;q=0.9, text/html;q=0.8, */*;q=0.1";
@@ -74,7 +74,7 @@ impl Default for WebFetcher {
 
 impl fmt::Debug for WebFetcher {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Web").field("limits", &self.limits).finish_non_exhaustive()
+        formatter.debug_struct("WebFetcher").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
@@ -183,10 +183,10 @@ impl WebFetcher {
     /// # Errors
     /// If the URL must not be fetched.
     pub fn check(&self, url: &Url) -> Result<(), FetchError> {
-        self.access(url).map(drop)
+        self.host_access(url).map(drop)
     }
 
-    fn access(&self, url: &Url) -> Result<HostAccess, FetchError> {
+    fn host_access(&self, url: &Url) -> Result<HostAccess, FetchError> {
         let allowed = Arc::clone(&self.allowed.lock());
         let access = address_guard::check(url, &allowed).map_err(|what| blocked(url, what))?;
         let is_proxy = |host: &str| self.proxies.iter().any(|it| it.eq_ignore_ascii_case(host));
@@ -250,16 +250,16 @@ impl WebFetcher {
     }
 
     async fn send_request(&self, url: &Url) -> Result<Response, FetchError> {
-        let client = match self.access(url)? {
-            HostAccess::Public => self.client(&self.public_client, true).await,
-            HostAccess::Any => self.client(&self.allowed_client, false).await,
+        let client = match self.host_access(url)? {
+            HostAccess::Public => self.get_or_build_client(&self.public_client, true).await,
+            HostAccess::Any => self.get_or_build_client(&self.allowed_client, false).await,
         };
         let broken = |reason| FetchError::RequestFailed { host: host_and_port(url), reason };
         let request = client.map_err(broken)?.get(url.clone()).header(ACCEPT, ACCEPTED_TYPES);
-        request.send().await.map_err(|error| self.explain(url, &error))
+        request.send().await.map_err(|error| self.classify_error(url, &error))
     }
 
-    async fn client<'a>(
+    async fn get_or_build_client<'a>(
         &self,
         cell: &'a OnceCell<Client>,
         is_guarded: bool,
@@ -293,7 +293,7 @@ impl WebFetcher {
             if length.is_some() { self.limits.declared_bytes } else { self.limits.streamed_bytes };
         let (mut bytes, mut cut) = (Vec::new(), false);
         while !cut && !super::page::is_opaque(&kind) {
-            let next = response.chunk().await.map_err(|error| self.explain(&url, &error))?;
+            let next = response.chunk().await.map_err(|error| self.classify_error(&url, &error))?;
             let Some(chunk) = next else { break };
             let room = most.saturating_sub(bytes.len());
             cut = chunk.len() > room;
@@ -311,7 +311,7 @@ impl WebFetcher {
     }
 
     /// Finds the cause at the bottom of an error.
-    fn explain(&self, url: &Url, error: &reqwest::Error) -> FetchError {
+    fn classify_error(&self, url: &Url, error: &reqwest::Error) -> FetchError {
         let host = host_and_port(url);
         if error.is_timeout() {
             let limit = if error.is_connect() { self.limits.connect } else { self.limits.total };
@@ -324,7 +324,7 @@ impl WebFetcher {
             match error.downcast_ref::<LookupError>() {
                 Some(LookupError::Blocked { what }) => return blocked(url, what),
                 Some(LookupError::Failed(error)) => {
-                    return FetchError::UnknownHost { host, reason: io_fault(error) };
+                    return FetchError::UnknownHost { host, reason: io_error_text(error) };
                 }
                 None => {}
             }

@@ -79,6 +79,21 @@ pub(super) const GUIDES: &[EditorGuide] = &[
         page: include_str!("../../../../docs/editors/acpx.md"),
         settings: EditorSettings::File([Home(".acpx/config.json"); 3]),
     },
+    EditorGuide {
+        name: "obsidian",
+        page: include_str!("../../../../docs/editors/obsidian.md"),
+        settings: EditorSettings::ByHand("Obsidian's plugin has a form for agents"),
+    },
+    EditorGuide {
+        name: "jupyter",
+        page: include_str!("../../../../docs/editors/jupyter.md"),
+        settings: EditorSettings::ByHand("A persona of Jupyter AI is Python code"),
+    },
+    EditorGuide {
+        name: "marimo",
+        page: include_str!("../../../../docs/editors/marimo.md"),
+        settings: EditorSettings::ByHand("marimo needs a bridge that runs beside it"),
+    },
 ];
 
 impl EditorGuide {
@@ -88,7 +103,7 @@ impl EditorGuide {
 
     /// The page, with the path of this program.
     pub(super) fn text(&self, program: &Path) -> String {
-        // JSON, Lua and Lisp escape a path alike.
+        // JSON, Lua, Lisp and Python escape a path alike.
         let quoted = Value::from(program.to_string_lossy()).to_string();
         self.page.replace(PLACEHOLDER, &quoted[1..quoted.len() - 1])
     }

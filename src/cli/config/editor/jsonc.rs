@@ -10,6 +10,17 @@ const MAX_DEPTH: usize = 100;
 /// The indentation of a file that has none to go by.
 const DEFAULT_INDENT: &str = "  ";
 
+/// Why a file cannot be parsed or changed, in words for the user.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct JsoncError(String);
+
+impl From<&str> for JsoncError {
+    fn from(text: &str) -> JsoncError {
+        JsoncError(text.to_owned())
+    }
+}
+
 /// A value in the text.
 struct JsoncNode {
     span: Range<usize>,
@@ -28,7 +39,7 @@ struct JsoncMember {
 ///
 /// # Errors
 /// If it cannot be parsed: in which line, and why.
-pub(super) fn parse(text: &str) -> Result<Value, String> {
+pub(super) fn parse(text: &str) -> Result<Value, JsoncError> {
     Ok(parse_document(text)?.map_or(Value::Null, |it| it.1))
 }
 
@@ -37,8 +48,8 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
 ///
 /// # Errors
 /// If the text cannot be parsed, or has no place for the value.
-pub(super) fn with_value(text: &str, path: &[&str], value: &str) -> Result<String, String> {
-    let new: Value = serde_json::from_str(value).map_err(|it| it.to_string())?;
+pub(super) fn with_value(text: &str, path: &[&str], value: &str) -> Result<String, JsoncError> {
+    let new: Value = serde_json::from_str(value).map_err(|it| JsoncError(it.to_string()))?;
     let Some((root, old)) = parse_document(text)? else {
         let separator = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         return Ok(format!("{text}{separator}{}\n", wrapped(path, value)));
@@ -59,7 +70,7 @@ pub(super) fn with_value(text: &str, path: &[&str], value: &str) -> Result<Strin
     set(&mut expected, path, new);
     match parse(&changed) {
         Ok(found) if found == expected => Ok(changed),
-        _ => Err("it has a form that cannot be changed safely".to_owned()),
+        _ => Err("it has a form that cannot be changed safely".into()),
     }
 }
 
@@ -73,18 +84,18 @@ enum Place<'a> {
     },
 }
 
-fn find<'a>(root: &'a JsoncNode, path: &'a [&'a str]) -> Result<Place<'a>, String> {
+fn find<'a>(root: &'a JsoncNode, path: &'a [&'a str]) -> Result<Place<'a>, JsoncError> {
     let mut node = root;
     for (depth, key) in path.iter().enumerate() {
         let Some(members) = &node.members else {
             let what = depth.checked_sub(1).map_or("it", |it| path[it]);
-            return Err(format!("{what} is not an object"));
+            return Err(JsoncError(format!("{what} is not an object")));
         };
         let mut found = members.iter().filter(|it| it.key == *key);
         match (found.next(), found.next()) {
             (None, _) => return Ok(Place::Missing { object: node, path: &path[depth..] }),
             (Some(member), None) => node = &member.node,
-            _ => return Err(format!("it has `{key}` twice")),
+            _ => return Err(JsoncError(format!("it has `{key}` twice"))),
         }
     }
     Ok(Place::Value(node.span.clone()))
@@ -196,7 +207,7 @@ fn comments_to_line_end(text: &str, from: usize) -> Option<usize> {
     }
 }
 
-fn parse_document(text: &str) -> Result<Option<(JsoncNode, Value)>, String> {
+fn parse_document(text: &str) -> Result<Option<(JsoncNode, Value)>, JsoncError> {
     let mut reader = JsoncReader { text, at: 0 };
     if text.starts_with('\u{feff}') {
         reader.at = '\u{feff}'.len_utf8();
@@ -204,7 +215,7 @@ fn parse_document(text: &str) -> Result<Option<(JsoncNode, Value)>, String> {
     let parsed = reader.document();
     parsed.map_err(|why| {
         let line = text[..reader.at].matches('\n').count() + 1;
-        format!("line {line}: {why}")
+        JsoncError(format!("line {line}: {why}"))
     })
 }
 
@@ -218,21 +229,17 @@ impl<'a> JsoncReader<'a> {
         &self.text[self.at..]
     }
 
-    fn document(&mut self) -> Result<Option<(JsoncNode, Value)>, String> {
+    fn document(&mut self) -> Result<Option<(JsoncNode, Value)>, JsoncError> {
         self.skip_blanks()?;
         if self.rest().is_empty() {
             return Ok(None);
         }
         let document = self.value(0)?;
         self.skip_blanks()?;
-        if self.rest().is_empty() {
-            Ok(Some(document))
-        } else {
-            Err("text after the end".to_owned())
-        }
+        if self.rest().is_empty() { Ok(Some(document)) } else { Err("text after the end".into()) }
     }
 
-    fn skip_blanks(&mut self) -> Result<(), String> {
+    fn skip_blanks(&mut self) -> Result<(), JsoncError> {
         loop {
             let rest = self.rest();
             self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n']).len();
@@ -243,12 +250,12 @@ impl<'a> JsoncReader<'a> {
     }
 
     /// Skips a comment, without the line end after `//`. False if there is none.
-    fn comment(&mut self) -> Result<bool, String> {
+    fn comment(&mut self) -> Result<bool, JsoncError> {
         let rest = self.rest();
         let length = if rest.starts_with("//") {
             let line = rest.lines().next().unwrap_or_default();
             if line.contains('\r') {
-                return Err("a line end within a comment that not all programs see".to_owned());
+                return Err("a line end within a comment that not all programs see".into());
             }
             line.len()
         } else if let Some(inner) = rest.strip_prefix("/*") {
@@ -267,9 +274,9 @@ impl<'a> JsoncReader<'a> {
         is_next
     }
 
-    fn value(&mut self, depth: usize) -> Result<(JsoncNode, Value), String> {
+    fn value(&mut self, depth: usize) -> Result<(JsoncNode, Value), JsoncError> {
         if depth > MAX_DEPTH {
-            return Err("nested too deeply".to_owned());
+            return Err("nested too deeply".into());
         }
         let start = self.at;
         let (members, value) = if self.takes('{') {
@@ -283,7 +290,10 @@ impl<'a> JsoncReader<'a> {
         Ok((JsoncNode { span: start..self.at, members }, value))
     }
 
-    fn members(&mut self, depth: usize) -> Result<(Vec<JsoncMember>, Map<String, Value>), String> {
+    fn members(
+        &mut self,
+        depth: usize,
+    ) -> Result<(Vec<JsoncMember>, Map<String, Value>), JsoncError> {
         let (mut members, mut values) = (Vec::new(), Map::new());
         loop {
             self.skip_blanks()?;
@@ -292,11 +302,11 @@ impl<'a> JsoncReader<'a> {
             }
             let start = self.at;
             let Value::String(key) = self.scalar()? else {
-                return Err("a key is not a string".to_owned());
+                return Err("a key is not a string".into());
             };
             self.skip_blanks()?;
             if !self.takes(':') {
-                return Err("expected a colon after a key".to_owned());
+                return Err("expected a colon after a key".into());
             }
             self.skip_blanks()?;
             let (node, value) = self.value(depth + 1)?;
@@ -304,12 +314,12 @@ impl<'a> JsoncReader<'a> {
             members.push(JsoncMember { key, start, node });
             self.skip_blanks()?;
             if !self.takes(',') && !self.rest().starts_with('}') {
-                return Err("expected a comma or }".to_owned());
+                return Err("expected a comma or }".into());
             }
         }
     }
 
-    fn elements(&mut self, depth: usize) -> Result<Vec<Value>, String> {
+    fn elements(&mut self, depth: usize) -> Result<Vec<Value>, JsoncError> {
         let mut elements = Vec::new();
         loop {
             self.skip_blanks()?;
@@ -319,13 +329,13 @@ impl<'a> JsoncReader<'a> {
             elements.push(self.value(depth + 1)?.1);
             self.skip_blanks()?;
             if !self.takes(',') && !self.rest().starts_with(']') {
-                return Err("expected a comma or ]".to_owned());
+                return Err("expected a comma or ]".into());
             }
         }
     }
 
     /// A string, a number, `true`, `false` or `null`.
-    fn scalar(&mut self) -> Result<Value, String> {
+    fn scalar(&mut self) -> Result<Value, JsoncError> {
         let rest = self.rest();
         let length = if let Some(inner) = rest.strip_prefix('"') {
             let mut is_escaped = false;
@@ -340,12 +350,14 @@ impl<'a> JsoncReader<'a> {
             rest.len() - rest.trim_start_matches(is_word).len()
         };
         let text = &rest[..length];
-        let value = serde_json::from_str(text).map_err(|_| match rest.chars().next() {
-            None => "the text ends too early".to_owned(),
-            // It may be a password.
-            Some('"') => "a string that is not JSON".to_owned(),
-            Some(sign) if text.is_empty() => format!("unexpected {sign:?}"),
-            Some(_) => format!("unexpected {text:?}"),
+        let value = serde_json::from_str(text).map_err(|_| {
+            JsoncError(match rest.chars().next() {
+                None => "the text ends too early".to_owned(),
+                // It may be a password.
+                Some('"') => "a string that is not JSON".to_owned(),
+                Some(sign) if text.is_empty() => format!("unexpected {sign:?}"),
+                Some(_) => format!("unexpected {text:?}"),
+            })
         })?;
         self.at += length;
         Ok(value)

@@ -13,8 +13,8 @@ use super::print;
 use crate::cli::{CliError, block_on};
 use crate::config::Config;
 use guides::{EditorGuide, EditorSettings, GUIDES};
+use jsonc::JsoncError;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
-use turnwright_types::io_fault::io_fault;
 use turnwright_types::line_diff::unified_diff;
 use turnwright_workspace::files::{FileError, replace_file};
 use turnwright_workspace::{private_file, real_path};
@@ -118,11 +118,11 @@ impl SettingsEdit {
         path: &Path,
         guide: &EditorGuide,
         program: &Path,
-    ) -> Result<Option<SettingsEdit>, String> {
+    ) -> Result<Option<SettingsEdit>, CliError> {
         let (keys, entry) = guide.entry(program).ok_or("its page has no entry")?;
-        let (path, old) = read(path).map_err(|it| io_fault(&it))?;
+        let (path, old) = read(path)?;
         let text = old.clone().unwrap_or_default();
-        let new = with_entry(&text, &keys, &entry)?;
+        let new = with_entry(&text, &keys, &entry).map_err(|it| it.to_string())?;
         Ok((new != text).then_some(SettingsEdit { path, old, new }))
     }
 }
@@ -146,7 +146,7 @@ fn read(path: &Path) -> io::Result<(PathBuf, Option<String>)> {
 
 /// The text with the entry. Of an entry that is there only what differs is replaced, and its variables and
 /// whatever else the user has added stay.
-fn with_entry(text: &str, keys: &[String], entry: &Value) -> Result<String, String> {
+fn with_entry(text: &str, keys: &[String], entry: &Value) -> Result<String, JsoncError> {
     let mut path: Vec<&str> = keys.iter().map(String::as_str).collect();
     let whole = jsonc::parse(text)?;
     let found = path.iter().try_fold(&whole, |value, key| value.get(key));

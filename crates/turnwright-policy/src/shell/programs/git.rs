@@ -6,7 +6,7 @@ use turnwright_types::effect::is_secret_path;
 
 use crate::shell::args::{Args, first_operand, git_subcommand, is_option, operands};
 use crate::shell::destructive::{CHANGES, Danger, HISTORY, first_danger, has_option};
-use crate::shell::network::Network;
+use crate::shell::network::NetworkUse;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
 use crate::shell::read_only::options::{self, Argument, OptionTable, arguments};
@@ -93,7 +93,7 @@ pub(super) const PROGRAMS: &[Program] = &[program("git")
     .reads_if(reads)
     .dangers(&[Danger::Check(danger)])
     .targets(targets::git_clean_targets)
-    .network(Network::Check(needs_network))
+    .network(NetworkUse::Check(needs_network))
     .options_outside_grant(
         "--output --ext-diff --textconv --exec-path --upload-pack --receive-pack --exec --git-dir \
          --work-tree --config-env --no-index --open-files-in-pager --output-directory --extcmd \
@@ -178,7 +178,7 @@ const SUBCOMMANDS: &[Program] = &[
         .options_outside_grant("f --force"),
     program("remote")
         .reads(&["-v --verbose --all --push"], FirstOrNone("get-url"))
-        .network(Network::First("update show prune")),
+        .network(NetworkUse::FirstOperand("update show prune")),
     program("reflog")
         .reads(&[WALK, PATCH], FirstOrNone("show exists HEAD"))
         .dangers(&[Danger::First("expire delete drop", HISTORY)]),
@@ -211,12 +211,12 @@ const SUBCOMMANDS: &[Program] = &[
         .options_outside_grant("fC --force --force-create --discard-changes"),
     program("restore").dangers(&[Danger::Check(restore)]),
     program("rm").dangers(&[Danger::Option('f', "--force", CHANGES)]),
-    program("push").dangers(&[Danger::Check(push)]).network(Network::Always),
-    program("pull fetch clone ls-remote send-email request-pull").network(Network::Always),
+    program("push").dangers(&[Danger::Check(push)]).network(NetworkUse::Always),
+    program("pull fetch clone ls-remote send-email request-pull").network(NetworkUse::Always),
     program("submodule")
         .dangers(&[Danger::Check(|words| forced(words, "deinit"))])
-        .network(Network::First("update add")),
-    program("lfs").network(Network::First("fetch pull push")),
+        .network(NetworkUse::FirstOperand("update add")),
+    program("lfs").network(NetworkUse::FirstOperand("fetch pull push")),
     program("filter-branch filter-repo").dangers(&[Danger::Always("rewrites the whole history")]),
     program("prune").dangers(&[Danger::Always(HISTORY)]),
     program("gc").dangers(&[Danger::Prefix("--prune", HISTORY)]),

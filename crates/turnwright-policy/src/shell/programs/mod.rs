@@ -12,7 +12,7 @@ mod text;
 use super::SimpleCommand;
 use super::args::Args;
 use super::destructive::Danger;
-use super::network::Network;
+use super::network::NetworkUse;
 use super::prefix::{Form, Grant};
 use super::read_only::options::OptionTable;
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
@@ -46,7 +46,7 @@ pub(super) struct Program {
     pub(super) targets: FindTargets,
     /// What it destroys so that every mode asks about it.
     pub(super) ruins: &'static [Danger],
-    pub(super) network: Network,
+    pub(super) network: NetworkUse,
     /// Options, as `exceeding_args` lists them, that a lasting permission does not cover.
     pub(super) options_outside_grant: WordList,
     /// Whether it runs code that its operands name. A lasting permission covers only those in the folder.
@@ -67,7 +67,7 @@ pub(super) struct Program {
     /// value is not known.
     pub(super) is_searched: bool,
     /// Counts the words that belong to it if it is a wrapper; `None` if that is not clear.
-    pub(super) own_words: fn(&SimpleCommand) -> Option<usize>,
+    pub(super) wrapper_words: fn(&SimpleCommand) -> Option<usize>,
     /// Whether rustup provides a proxy for it.
     pub(super) is_rustup_proxy: bool,
     subcommands: &'static [Program],
@@ -95,7 +95,7 @@ const fn program(names: WordList) -> Program {
         catastrophe: |_| None,
         targets: |_| Vec::new(),
         ruins: &[],
-        network: Network::Never,
+        network: NetworkUse::Never,
         options_outside_grant: "",
         runs_files: false,
         runs_tasks: false,
@@ -105,7 +105,7 @@ const fn program(names: WordList) -> Program {
         runs_installed_after: &[],
         starts: Starts::Nothing,
         is_searched: false,
-        own_words: |_| None,
+        wrapper_words: |_| None,
         is_rustup_proxy: false,
         subcommands: &[],
     }
@@ -130,13 +130,13 @@ setters! {
     catastrophe(CatastropheCheck) -> catastrophe,
     targets(FindTargets) -> targets,
     ruins(&'static [Danger]) -> ruins,
-    network(Network) -> network,
+    network(NetworkUse) -> network,
     options_outside_grant(WordList) -> options_outside_grant,
     task_options_with_value(WordList) -> task_options_with_value,
     grant(Grant) -> grant,
     runs_installed_after(&'static [&'static str]) -> runs_installed_after,
     starts(Starts) -> starts,
-    own_words(fn(&SimpleCommand) -> Option<usize>) -> own_words,
+    wrapper_words(fn(&SimpleCommand) -> Option<usize>) -> wrapper_words,
     subcommands(&'static [Program]) -> subcommands,
 }
 

@@ -3,7 +3,7 @@
 use crate::shell::Word;
 use crate::shell::args::{Args, first_operand, operands};
 use crate::shell::destructive::{DATA, Danger, PUBLISHES, has_subcommand};
-use crate::shell::network::{self, Network};
+use crate::shell::network::{self, NetworkUse};
 use crate::shell::prefix::{Grant, form};
 use crate::shell::read_only::FilesRead;
 
@@ -55,11 +55,11 @@ const NODE: Program =
      --recursive --include-workspace-root",
     );
 /// It runs a package from the network, or from the project.
-const RUNNER: Program = program("").network(Network::Always).searched().grantable_prefixes(&[]);
+const RUNNER: Program = program("").network(NetworkUse::Always).searched().grantable_prefixes(&[]);
 const PUBLISHER: Program = program("").dangers(&[Danger::Subcommand("publish", PUBLISHES)]);
 
 const fn installer(names: &'static str, subcommands: &'static str) -> Program {
-    program(names).network(Network::Subcommand(subcommands))
+    program(names).network(NetworkUse::Subcommand(subcommands))
 }
 
 pub(super) const PROGRAMS: &[Program] = &[
@@ -150,7 +150,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .grant(Grant::Exact),
     NODE.with_names("npm")
         .version("-v --version")
-        .network(Network::Subcommand(
+        .network(NetworkUse::Subcommand(
             "install i ci add update up upgrade publish view info show audit outdated search exec \
              create init login ping dedupe",
         ))
@@ -159,20 +159,20 @@ pub(super) const PROGRAMS: &[Program] = &[
             form("run run-script", 3),
         ]),
     NODE.with_names("pnpm")
-        .network(Network::Subcommand(
+        .network(NetworkUse::Subcommand(
             "install i add update up publish view audit outdated dlx create fetch",
         ))
         .grantable_prefixes(&[form("test t start ls list", 2), form("run", 3)])
         .runs_installed_after(&["exec", ""]),
     NODE.with_names("yarn")
-        .network(Network::Check(yarn_needs_network))
+        .network(NetworkUse::Check(yarn_needs_network))
         .grantable_prefixes(&[
             form("test start build lint check typecheck format", 2),
             form("run", 3),
         ])
         .runs_installed_after(&[""]),
     NODE.with_names("bun")
-        .network(Network::Subcommand("install i add update x create publish"))
+        .network(NetworkUse::Subcommand("install i add update x create publish"))
         .grantable_prefixes(&[form("test build", 2), form("run", 3)]),
     RUNNER
         .with_names("npx")
@@ -192,13 +192,13 @@ pub(super) const PROGRAMS: &[Program] = &[
     PUBLISHER
         .with_names("uv")
         .version("--version")
-        .network(Network::Subcommand("sync add lock pip tool publish venv"))
+        .network(NetworkUse::Subcommand("sync add lock pip tool publish venv"))
         .searched()
         .runs_installed_after(&["run"])
         .grantable_prefixes(&[]),
     PUBLISHER
         .with_names("poetry")
-        .network(Network::Subcommand("install add update lock publish"))
+        .network(NetworkUse::Subcommand("install add update lock publish"))
         .searched()
         .runs_installed_after(&["run"])
         .grantable_prefixes(&[form("check show build", 2)]),
@@ -206,15 +206,15 @@ pub(super) const PROGRAMS: &[Program] = &[
     PUBLISHER.with_names("hatch").searched().runs_installed_after(&["run"]),
     ENVIRONMENT.with_names("pdm pixi rye").grant(Grant::Guessed).runs_installed_after(&["run"]),
     ENVIRONMENT.with_names("dotenv doppler foreman honcho overmind coverage direnv mise asdf"),
-    program("twine").dangers(&[Danger::Subcommand("upload", PUBLISHES)]).network(Network::Always),
-    program("pipx").network(Network::Always),
+    program("twine").dangers(&[Danger::Subcommand("upload", PUBLISHES)]).network(NetworkUse::Always),
+    program("pipx").network(NetworkUse::Always),
     installer("pipenv", "install sync update lock").searched().runs_installed_after(&["run"]),
     installer("conda", "install create update search").searched(),
     program("cargo")
         .version("-V --version")
         .rustup_proxy()
         .dangers(&[Danger::Subcommand("publish yank", PUBLISHES)])
-        .network(Network::Subcommand(
+        .network(NetworkUse::Subcommand(
             "add install update publish fetch search login yank owner info",
         ))
         .options_outside_grant(
@@ -229,7 +229,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     installer("rustup", "update install toolchain component target").grantable_prefixes(&[]),
     program("go")
         .version("version")
-        .network(Network::Check(go_needs_network))
+        .network(NetworkUse::Check(go_needs_network))
         .options_outside_grant(
             "-exec --exec -toolexec --toolexec -overlay --overlay -modfile --modfile -vettool \
              --vettool -C -ldflags --ldflags -gcflags --gcflags -asmflags -gccgoflags -o< --o<",

@@ -5,14 +5,14 @@ use crate::shell::destructive::{
     CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order, has_option,
     has_subcommand, has_word,
 };
-use crate::shell::network::{Network, is_remote};
+use crate::shell::network::{NetworkUse, is_remote};
 use crate::shell::prefix::form;
 
 use crate::shell::targets;
 
 use super::{Program, Starts, program};
 
-const ONLINE: Program = program("").network(Network::Always);
+const ONLINE: Program = program("").network(NetworkUse::Always);
 /// It can do anything.
 const CLIENT: Program = ONLINE.grantable_prefixes(&[]);
 const CLOUD: Program = ONLINE.dangers(&[Danger::Check(takes_down)]);
@@ -33,7 +33,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     CLIENT.with_names("ssh").starts(Starts::Line),
     program("rsync")
         .targets(targets::rsync_targets)
-        .network(Network::Check(|words| operands(words).any(is_remote)))
+        .network(NetworkUse::Check(|words| operands(words).any(is_remote)))
         .dangers(&[Danger::Prefix("--del", "deletes files that the source does not have")])
         .options_outside_grant(
             "e --rsh --rsync-path --daemon --temp-dir --backup-dir --partial-dir --log-file \
@@ -55,13 +55,15 @@ pub(super) const PROGRAMS: &[Program] = &[
         .grantable_prefixes(&[form("get describe logs", 3)]),
     ONLINE.with_names("oc").dangers(&[CLUSTER]),
     ONLINE.with_names("helm").dangers(&[Danger::Subcommand("uninstall delete", INFRASTRUCTURE)]),
-    program("terraform").network(Network::Subcommand("init apply plan destroy")).dangers(&[STACK]),
+    program("terraform")
+        .network(NetworkUse::Subcommand("init apply plan destroy"))
+        .dangers(&[STACK]),
     program("tofu pulumi cdk").dangers(&[STACK]),
     program("ansible ansible-playbook").grantable_prefixes(&[]),
     CONTAINER
         .with_names("docker")
         .version("--version")
-        .network(Network::Subcommand("pull push build login search buildx"))
+        .network(NetworkUse::Subcommand("pull push build login search buildx"))
         .dangers(&[Danger::Check(docker)])
         .grantable_prefixes(&[
             form("ps images logs inspect version info stats", 2),
@@ -70,7 +72,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     CONTAINER
         .with_names("podman")
         .version("--version")
-        .network(Network::Subcommand("pull push build login search"))
+        .network(NetworkUse::Subcommand("pull push build login search"))
         .dangers(&[Danger::Check(docker)])
         .grantable_prefixes(&[]),
     CONTAINER

@@ -50,14 +50,14 @@ pub(super) const PROGRAMS: &[Program] = &[
         "busybox chroot doas exec fakeroot ionice parallel pkexec setsid strace sudo toybox unshare \
          watch",
     ),
-    STARTER.with_names("command").reads_if(command).own_words(|_| Some(1)),
-    STARTER.with_names("env").reads_if(without_words).own_words(env),
-    STARTER.with_names("nice").own_words(nice),
-    STARTER.with_names("nohup").own_words(|_| Some(1)),
-    STARTER.with_names("stdbuf").own_words(stdbuf),
-    STARTER.with_names("time").own_words(|it| Some(if word(it, 1) == "-p" { 2 } else { 1 })),
-    STARTER.with_names("timeout").own_words(timeout),
-    STARTER.with_names("xargs").own_words(xargs),
+    STARTER.with_names("command").reads_if(command).wrapper_words(|_| Some(1)),
+    STARTER.with_names("env").reads_if(without_words).wrapper_words(env),
+    STARTER.with_names("nice").wrapper_words(nice),
+    STARTER.with_names("nohup").wrapper_words(|_| Some(1)),
+    STARTER.with_names("stdbuf").wrapper_words(stdbuf),
+    STARTER.with_names("time").wrapper_words(|it| Some(if word(it, 1) == "-p" { 2 } else { 1 })),
+    STARTER.with_names("timeout").wrapper_words(timeout),
+    STARTER.with_names("xargs").wrapper_words(xargs),
     ANYTHING.with_names("nsenter runuser setarch systemd-run").starts(Starts::Program).searched(),
     ANYTHING
         .with_names("chrt flock ltrace perf prlimit setpriv taskset unbuffer valgrind")

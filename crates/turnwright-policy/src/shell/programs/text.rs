@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::shell::args::{self, Args};
 use crate::shell::destructive::Danger;
-use crate::shell::network::Network;
+use crate::shell::network::NetworkUse;
 use crate::shell::read_only::Operands::Files;
 use crate::shell::read_only::options::{Argument, OptionTable, arguments};
 use crate::shell::read_only::{self, FilesRead, ReadPaths, UnknownArgs, command_after_exec};
@@ -43,7 +43,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     INTERPRETER
         .with_names("python python3")
         .version("-V --version")
-        .network(Network::Check(installs_with_pip))
+        .network(NetworkUse::Check(installs_with_pip))
         .options_outside_grant(
             "cpXW --config-file --rootdir --load-plugins --init-hook --override-ini \
              --install-types",

@@ -91,7 +91,7 @@ impl<'a> Arguments<'a> {
             return self.next_argument();
         }
         if text.starts_with("--") {
-            return Some(self.long(word));
+            return Some(self.long_option(word));
         }
         if text[1..].bytes().all(|it| it.is_ascii_digit()) && has_option(self.options, "-#") {
             return Some(Some(Argument::Option("#")));
@@ -101,7 +101,7 @@ impl<'a> Arguments<'a> {
         Some(self.next_letter())
     }
 
-    fn long(&mut self, word: &'a Word) -> Option<Argument<'a>> {
+    fn long_option(&mut self, word: &'a Word) -> Option<Argument<'a>> {
         let (name, value) = match word.text.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (word.text.as_str(), None),
@@ -111,9 +111,9 @@ impl<'a> Arguments<'a> {
             (OptionValue::None, None)
             | (OptionValue::Optional, _)
             | (OptionValue::Required, Some(_)) => {}
-            (OptionValue::Required, None) => drop(self.value()?),
+            (OptionValue::Required, None) => drop(self.take_value()?),
             (OptionValue::File, Some(value)) => self.file_value = Some((word, value)),
-            (OptionValue::File, None) => self.file_value = Some(self.value()?),
+            (OptionValue::File, None) => self.file_value = Some(self.take_value()?),
         }
         Some(Argument::Option(name))
     }
@@ -131,9 +131,9 @@ impl<'a> Arguments<'a> {
         self.letters = if takes == OptionValue::None { rest } else { "" };
         match (takes, rest) {
             (OptionValue::None | OptionValue::Optional, _) => {}
-            (OptionValue::Required, "") => drop(self.value()?),
+            (OptionValue::Required, "") => drop(self.take_value()?),
             (OptionValue::Required, _) => {}
-            (OptionValue::File, "") => self.file_value = Some(self.value()?),
+            (OptionValue::File, "") => self.file_value = Some(self.take_value()?),
             (OptionValue::File, rest) => self.file_value = self.letters_word.map(|it| (it, rest)),
         }
         Some(Argument::Option(option))
@@ -141,7 +141,7 @@ impl<'a> Arguments<'a> {
 
     /// Takes the next word as a value. A word that looks like an option is refused, in case this
     /// version of the program takes no value here.
-    fn value(&mut self) -> Option<(&'a Word, &'a str)> {
+    fn take_value(&mut self) -> Option<(&'a Word, &'a str)> {
         let (word, rest) = self.words.split_first()?;
         self.words = rest;
         let is_harmless = match word.text.strip_prefix('-') {

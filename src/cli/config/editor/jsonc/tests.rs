@@ -73,7 +73,11 @@ fn what_is_no_json_or_has_no_place_is_refused() {
         ),
         (&deep, "line 1: nested too deeply"),
     ] {
-        assert_eq!(with_value(text, &["agents", "t"], ENTRY).unwrap_err(), expected, "{text}");
+        assert_eq!(
+            with_value(text, &["agents", "t"], ENTRY).unwrap_err().to_string(),
+            expected,
+            "{text}"
+        );
     }
 }
 

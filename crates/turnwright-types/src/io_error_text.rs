@@ -4,7 +4,7 @@ use std::io;
 
 /// What an I/O error says, without the numbers of the operating system, which mean nothing to people:
 /// `Permission denied` instead of `Permission denied (os error 13)`.
-pub fn io_fault(error: &io::Error) -> String {
+pub fn io_error_text(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::InvalidData && error.to_string().ends_with(" valid UTF-8") {
         return "it is not UTF-8".to_owned();
     }
@@ -50,8 +50,8 @@ mod tests {
         }
         let missing = std::fs::File::open("/no/such/file").unwrap_err();
         assert!(missing.to_string().contains("os error"), "{missing}");
-        assert!(!io_fault(&missing).contains("os error"), "{missing}");
+        assert!(!io_error_text(&missing).contains("os error"), "{missing}");
         let binary = io::read_to_string(&[0xff_u8][..]).unwrap_err();
-        assert_eq!(io_fault(&binary), "it is not UTF-8");
+        assert_eq!(io_error_text(&binary), "it is not UTF-8");
     }
 }

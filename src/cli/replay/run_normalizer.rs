@@ -4,12 +4,12 @@ use serde_json::Value;
 
 /// The folders of one run's own files, with the placeholders that stand for them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RunFolders(Vec<(String, &'static str)>);
+pub(super) struct RunNormalizer(Vec<(String, &'static str)>);
 
-impl RunFolders {
-    pub(super) fn new(config: &str, state: &str) -> RunFolders {
+impl RunNormalizer {
+    pub(super) fn new(config: &str, state: &str) -> RunNormalizer {
         let folders = [(config.to_owned(), "<config>"), (state.to_owned(), "<state>")];
-        RunFolders(folders.into_iter().filter(|it| !it.0.is_empty()).collect())
+        RunNormalizer(folders.into_iter().filter(|it| !it.0.is_empty()).collect())
     }
 
     /// Replaces identifiers, times and the folders in all strings of the value.
@@ -21,7 +21,7 @@ impl RunFolders {
                         *text = text.replace(folder.as_str(), placeholder);
                     }
                 }
-                *text = without_runs(text);
+                *text = mask_ids_and_times(text);
             }
             Value::Array(items) => items.iter_mut().for_each(|it| self.normalize(it)),
             Value::Object(fields) => fields.values_mut().for_each(|it| self.normalize(it)),
@@ -34,7 +34,7 @@ impl RunFolders {
 const SHAPES: [(&str, &str); 2] =
     [("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", "<id>"), ("0000-00-00T00:00:00", "<time>")];
 
-fn without_runs(text: &str) -> String {
+fn mask_ids_and_times(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
     'text: while let Some(first) = rest.chars().next() {
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn identifiers_times_and_folders_get_placeholders() {
-        let folders = RunFolders::new("/home/a/.config/turnwright", "/home/a/.state");
+        let folders = RunNormalizer::new("/home/a/.config/turnwright", "/home/a/.state");
         let mut value = json!({
             "id": "0a1b2c3d-0000-4000-8000-0123456789ab",
             "at": ["2026-01-02T03:04:05.678Z, 2026-01-02T03:04:05"],

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 const MAX_NAME_CHARS: usize = 60;
 
 /// Why this JSON document could not be read.
-pub fn json_fault(text: &str, error: &Error) -> String {
+pub fn json_error_text(text: &str, error: &Error) -> String {
     match error.classify() {
         Category::Data => {
             let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
@@ -19,7 +19,7 @@ pub fn json_fault(text: &str, error: &Error) -> String {
             let message = error.to_string();
             let message = message.rsplit_once(" at line ").map_or(message.as_str(), |it| it.0);
             let is_about_list = message.starts_with("invalid length");
-            field_fault(&place_at(text, offset, is_about_list), message)
+            field_error_text(&place_at(text, offset, is_about_list), message)
         }
         Category::Syntax if error.to_string().starts_with("recursion limit") => {
             format!("it is nested too deeply at line {}, column {}", error.line(), error.column())
@@ -32,7 +32,7 @@ pub fn json_fault(text: &str, error: &Error) -> String {
 
 /// Translates the message of a parser about the value at this place, such as `edits[0].old_text`; the
 /// place of the whole document is empty.
-pub fn field_fault(place: &str, message: &str) -> String {
+pub fn field_error_text(place: &str, message: &str) -> String {
     let subject = if place.is_empty() { "the value".to_owned() } else { format!("`{place}`") };
     let below = |name: &str| {
         let name = shorten(name);
@@ -159,7 +159,7 @@ mod tests {
             (r#"{"a":"#, "it is not valid JSON at line 1, column 5"),
         ] {
             let error = from_str::<Numbers>(text).unwrap_err();
-            assert_eq!(json_fault(text, &error), expected, "{text}");
+            assert_eq!(json_error_text(text, &error), expected, "{text}");
         }
     }
 
@@ -198,7 +198,7 @@ mod tests {
             ("a", "the list is too long", "`a`: the list is too long"),
             ("", "the list is too long", "the list is too long"),
         ] {
-            assert_eq!(field_fault(place, message), expected);
+            assert_eq!(field_error_text(place, message), expected);
         }
     }
 }

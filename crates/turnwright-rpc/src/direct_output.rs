@@ -1,0 +1,45 @@
+//! Writes without ever waiting. A short message costs no change of threads then.
+
+use std::fs::File;
+
+/// More is left to the writer thread, which may copy it while other things happen.
+#[cfg(target_os = "linux")]
+const MAX_BYTES: usize = 16 * 1024;
+
+/// An output to which a write never waits.
+#[cfg(target_os = "linux")]
+pub(super) struct DirectOutput(File);
+
+#[cfg(target_os = "linux")]
+impl DirectOutput {
+    pub(super) fn new(output: &File) -> Option<DirectOutput> {
+        Some(DirectOutput(output.try_clone().ok()?))
+    }
+
+    /// Writes as much as fits without waiting, and returns how much. Everything else, and every error,
+    /// is left to the writer thread. Linux has such writes to sockets, and since 6.4 to pipes.
+    pub(super) fn write(&self, bytes: &[u8]) -> usize {
+        use rustix::io::{ReadWriteFlags, pwritev2};
+        if bytes.len() > MAX_BYTES {
+            return 0;
+        }
+        // This offset stands for a plain write.
+        let slices = [std::io::IoSlice::new(bytes)];
+        pwritev2(&self.0, &slices, u64::MAX, ReadWriteFlags::NOWAIT).unwrap_or(0)
+    }
+}
+
+/// Other systems have no such writes.
+#[cfg(not(target_os = "linux"))]
+pub(super) enum DirectOutput {}
+
+#[cfg(not(target_os = "linux"))]
+impl DirectOutput {
+    pub(super) fn new(_: &File) -> Option<DirectOutput> {
+        None
+    }
+
+    pub(super) fn write(&self, _: &[u8]) -> usize {
+        match *self {}
+    }
+}

@@ -1,0 +1,151 @@
+//! What is shown in several places is stored in one.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use turnwright_types::effect::CallContent;
+use turnwright_types::ids::{CallId, MessageId};
+use turnwright_types::message::{
+    Arguments, AssistantMessage, Message, PromptPart, ProviderState, ToolCall, UserMessage,
+};
+
+use super::*;
+
+const SESSION: &str = "s";
+
+fn log(store: &Store) -> SessionLog {
+    let log = SessionLog::new(store.clone(), SESSION.into());
+    log.set_session_row(SessionRow::new(SESSION.into(), "/w".into()));
+    log
+}
+
+/// A text that occurs nowhere else.
+fn text(number: usize, length: usize) -> String {
+    let mut text = String::new();
+    for line in number * 10_000.. {
+        if text.len() >= length {
+            break;
+        }
+        text.push_str(&format!("{line}: é\n"));
+    }
+    text
+}
+
+fn add_prompt(log: &SessionLog, text: &str) {
+    log.begin_turn(TurnKind::Prompt, text.chars().take(100).collect());
+    add_message(log, Message::User(UserMessage::text(text)));
+}
+
+fn add_message(log: &SessionLog, message: Message) {
+    let (id, message) = (MessageId::from("m"), Arc::new(message));
+    log.add_entry(Entry::Message { id, message, audience: Audience::Both });
+}
+
+fn add_call(log: &SessionLog, id: &CallId) {
+    let call = ToolCall {
+        id: id.clone(),
+        provider_id: "p".to_owned(),
+        name: "read_file".to_owned(),
+        arguments: Arguments::Object(json!({})),
+        extra: None,
+    };
+    add_message(
+        log,
+        Message::Assistant(AssistantMessage {
+            id: "m".into(),
+            text: String::new(),
+            thought: String::new(),
+            calls: vec![call],
+            interrupted: false,
+            provider_state: ProviderState::default(),
+        }),
+    );
+}
+
+fn entries(store: &Store) -> Vec<StoredEntry> {
+    let read = |connection: &Connection| {
+        let key = read::session_key(connection, &SESSION.into())?;
+        read::entries_page(connection, key, (0, 1_000), &RewoundEntries::default())
+    };
+    store.write_blocking(read).unwrap().0
+}
+
+fn number(store: &Store, query: &'static str) -> usize {
+    store.write_blocking(move |it| Ok(it.query_row(query, [], |it| it.get(0))?)).unwrap()
+}
+
+#[test]
+fn a_result_is_stored_once_however_often_its_card_shows_it() {
+    for length in [200, 5_000, 50_000] {
+        let (store, call) = (Store::in_memory(), CallId::from("call-1"));
+        let log = log(&store);
+        add_prompt(&log, "read it");
+        add_call(&log, &call);
+        let result = text(1, length);
+        let outcome = CallOutcome {
+            is_success: true,
+            tool: "read_file".to_owned(),
+            content: vec![CallContent::Text(format!("```\n{result}```"))],
+            raw_output: json!({ "files": 1, "result": format!("{}\n[… more]", &result[..100]) }),
+            text: result,
+            ..CallOutcome::default()
+        };
+        drop(log.finish_call(&call, outcome.clone()));
+        assert_eq!(entries(&store)[1].calls[0].outcome, outcome);
+        let stored = "SELECT length(card) + coalesce(length(result), 0) + \
+                      (SELECT coalesce(sum(length(CAST(bytes AS BLOB))), 0) FROM blobs) FROM calls";
+        let stored = number(&store, stored);
+        assert!(stored < outcome.text.len() + 200, "{stored} bytes for {length}");
+    }
+}
+
+#[test]
+fn compactions_repeat_no_words_of_the_user() {
+    let store = Store::in_memory();
+    let log = log(&store);
+    let prompts: Vec<_> = (1..10).map(|it| text(it, 300 * it)).collect();
+    let mut expected = Vec::new();
+    for prompt in &prompts {
+        add_prompt(&log, prompt);
+        let said = prompts.iter().map(|it| format!("The user said earlier:\n{it}"));
+        let parts = said.map(PromptPart::Context).collect();
+        let replacement = Arc::new(Message::User(UserMessage { parts }));
+        let id = MessageId::from("sum-1");
+        let compacted = Entry::Compacted { id, replacement, kept: 0, max_result: 0 };
+        expected.push(compacted.clone());
+        log.add_entry(compacted);
+    }
+    let read = entries(&store).into_iter().map(|it| it.entry);
+    assert!(read.filter(|it| matches!(it, Entry::Compacted { .. })).eq(expected));
+    assert_eq!(number(&store, "SELECT count(*) FROM blobs"), prompts.len());
+}
+
+#[test]
+fn the_view_shows_prompts_that_are_not_very_long_as_a_whole() {
+    let store = Store::in_memory();
+    let log = log(&store);
+    for (number, length) in [50, 200, 1_000, 3_000].into_iter().enumerate() {
+        let (prompt, call) = (text(number, length), CallId::from(format!("call-{number}")));
+        add_prompt(&log, &prompt);
+        add_call(&log, &call);
+        let shown: String =
+            if length > 1_024 { prompt.chars().take(100).collect() } else { prompt };
+        let view = store.write_blocking(move |connection| {
+            let last = "SELECT user_message FROM tool_conversations ORDER BY id DESC LIMIT 1";
+            Ok(connection.query_row(last, [], |it| it.get(0))?)
+        });
+        assert_eq!(view, Ok(shown.clone()));
+        let query = history::HistoryQuery { limit: 1, ..history::HistoryQuery::default() };
+        let found = store.write_blocking(move |it| history::find_calls(it, &query)).unwrap();
+        assert_eq!(found.rows[0].user_message, shown);
+    }
+    // A turn without entries does not get the prompt of the next one.
+    log.begin_turn(TurnKind::Undo, "undo".to_owned());
+    drop(log.end_turn("end_turn", 1, None));
+    add_prompt(&log, &text(9, 200));
+    let of_undo = |connection: &Connection| {
+        let query = "SELECT words FROM prompts ORDER BY number DESC LIMIT 1 OFFSET 1";
+        Ok(connection.query_row(query, [], |it| it.get::<_, String>(0))?)
+    };
+    assert_eq!(store.write_blocking(of_undo).as_deref(), Ok("undo"));
+}

@@ -1,0 +1,128 @@
+//! Whether a program has run in between: each thread counts how often it has left a processor. A program
+//! of which no thread has run since a moment has changed no file since then.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// The processes of a program, which may be started anew. Cloning is cheap.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramActivity(Arc<Mutex<Option<ProgramRoots>>>);
+
+/// The processes below which all others of a program are.
+#[derive(Clone, Debug)]
+pub(super) enum ProgramRoots {
+    #[cfg(target_os = "linux")]
+    Namespace(Vec<rustix::process::Pid>),
+    /// All that this process has started: what a program without a namespace starts may be anywhere.
+    Everything,
+}
+
+/// What was seen of the threads at one moment. A program that has not run in between looks the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ActivitySample {
+    /// How often each thread has left a processor.
+    switches: BTreeMap<i32, u64>,
+    is_running: bool,
+}
+
+impl ActivitySample {
+    /// Whether the program may have run since the other sample.
+    pub fn has_run_since(&self, earlier: &ActivitySample) -> bool {
+        self.is_running || self != earlier
+    }
+}
+
+impl ProgramActivity {
+    pub(super) fn set(&self, roots: ProgramRoots) {
+        *self.0.lock() = Some(roots);
+    }
+
+    /// Looks at all threads. `None` where the system does not tell. Blocks.
+    #[cfg(target_os = "linux")]
+    pub fn sample(&self) -> Option<ActivitySample> {
+        use super::descendants;
+        if !descendants::are_listed() {
+            return None;
+        }
+        let mut sample = ActivitySample::default();
+        let mut processes = match self.0.lock().clone() {
+            None => return Some(sample),
+            Some(ProgramRoots::Namespace(roots)) => roots,
+            Some(ProgramRoots::Everything) => descendants::of(rustix::process::getpid()),
+        };
+        let mut next = 0;
+        while let Some(process) = processes.get(next).copied() {
+            next += 1;
+            let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+            for thread in threads.into_iter().flatten().flatten() {
+                let status = std::fs::read_to_string(thread.path().join("status"));
+                let number = thread.file_name().to_str().and_then(|it| it.parse().ok());
+                if let (Ok(status), Some(number)) = (status, number) {
+                    let (count, is_running) = switches(&status);
+                    sample.switches.insert(number, count);
+                    sample.is_running |= is_running;
+                }
+            }
+            processes.extend(descendants::of(process));
+        }
+        Some(sample)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn sample(&self) -> Option<ActivitySample> {
+        None
+    }
+}
+
+/// How often a thread has left a processor, and whether it is on one, or about to be.
+#[cfg(target_os = "linux")]
+fn switches(status: &str) -> (u64, bool) {
+    let value = |name: &str| status.lines().find_map(|it| it.strip_prefix(name)).unwrap_or("");
+    let count = |name| value(name).trim().parse::<u64>().unwrap_or_default();
+    let all = count("voluntary_ctxt_switches:") + count("nonvoluntary_ctxt_switches:");
+    (all, value("State:").trim_start().starts_with('R'))
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test starts a process of its own")]
+    fn a_program_that_waits_looks_the_same_and_one_that_has_run_does_not() {
+        use std::io::Write;
+        let mut child = std::process::Command::new("cat");
+        let child = child.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+        let mut child = child.spawn().unwrap();
+        let root = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+        let program = ProgramActivity::default();
+        assert_eq!(program.sample(), Some(ActivitySample::default()));
+        program.set(ProgramRoots::Namespace(vec![root]));
+        // Until it waits for its input.
+        let idle = loop {
+            let (one, other) = (program.sample().unwrap(), program.sample().unwrap());
+            let waits = std::fs::read_to_string(format!("/proc/{root}/wchan")).unwrap_or_default();
+            if !other.has_run_since(&one) && (waits.contains("pipe") || waits == "0") {
+                break other;
+            }
+        };
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        while !program.sample().unwrap().has_run_since(&idle) {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(program.sample().unwrap().has_run_since(&idle));
+    }
+
+    #[test]
+    fn the_switches_of_a_thread_are_read_from_its_status() {
+        let status = "Name:\tx\nState:\tS (sleeping)\nvoluntary_ctxt_switches:\t5\n\
+                      nonvoluntary_ctxt_switches:\t2\n";
+        assert_eq!(switches(status), (7, false));
+        assert_eq!(switches("State:\tR (running)\n"), (0, true));
+    }
+}

@@ -1,0 +1,108 @@
+//! The memory that a command holds. One that would take all of the machine's is stopped before.
+
+use std::time::Duration;
+
+/// How often the memory is looked at.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// The processes of a command.
+#[derive(Clone, Debug)]
+pub struct MemoryMeter {
+    #[cfg(target_os = "linux")]
+    pub(super) roots: Vec<rustix::process::Pid>,
+}
+
+/// Waits until a command holds more than `limit` bytes, and returns how many it holds. Waits for ever if
+/// the system does not tell.
+pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let meter = meter.clone();
+        let measuring = tokio::task::spawn_blocking(move || meter.excess(limit));
+        match measuring.await {
+            Ok(Some(bytes)) => return bytes,
+            Ok(None) => {}
+            // The process is ending.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// The limit if the settings name none: three quarters of the machine's memory, or of what the container
+/// may use.
+pub fn default_memory_limit() -> Option<u64> {
+    #[cfg(target_os = "linux")]
+    {
+        let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+        let container = container.and_then(|it| it.trim().parse::<u64>().ok());
+        let machine = meminfo().map(|it| it.total);
+        let all = container.into_iter().chain(machine).min()?;
+        Some(all / 4 * 3)
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
+#[cfg(target_os = "linux")]
+struct MemInfo {
+    total: u64,
+    available: u64,
+}
+
+#[cfg(target_os = "linux")]
+fn meminfo() -> Option<MemInfo> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let bytes = |name| bytes_of(&text, name);
+    Some(MemInfo { total: bytes("MemTotal:")?, available: bytes("MemAvailable:")? })
+}
+
+/// The number of bytes in a line `NAME NUMBER kB`.
+#[cfg(target_os = "linux")]
+fn bytes_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|it| it.strip_prefix(name))?;
+    line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|it| it * 1024)
+}
+
+impl MemoryMeter {
+    /// What the command holds, if that is more than `limit`.
+    #[cfg(target_os = "linux")]
+    fn excess(&self, limit: u64) -> Option<u64> {
+        let machine = meminfo()?;
+        // The whole machine does not use as much.
+        if machine.total.saturating_sub(machine.available) < limit {
+            return None;
+        }
+        let mut processes = self.roots.clone();
+        let (mut next, mut held) = (0, 0);
+        while let Some(process) = processes.get(next) {
+            let status = std::fs::read_to_string(format!("/proc/{process}/status"));
+            let status = status.unwrap_or_default();
+            let parts = ["RssAnon:", "RssShmem:"].map(|it| bytes_of(&status, it));
+            held += parts.into_iter().flatten().sum::<u64>();
+            processes.extend(super::descendants::of(*process));
+            next += 1;
+        }
+        (held > limit).then_some(held)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn excess(&self, _: u64) -> Option<u64> {
+        None
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_process_counts() {
+        let held = vec![1_u8; 64 << 20];
+        let meter = MemoryMeter { roots: vec![rustix::process::getpid()] };
+        assert!(meter.excess(16 << 20).is_some_and(|it| it > 64 << 20));
+        assert_eq!(meter.excess(u64::MAX), None);
+        assert!(held.iter().all(|it| *it == 1));
+        assert!(default_memory_limit().is_some_and(|it| it > 64 << 20));
+    }
+}

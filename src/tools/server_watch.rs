@@ -1,0 +1,328 @@
+//! Watches the protected places for as long as confined MCP servers run, also between their calls. Only
+//! what has changed at a time when a server ran is taken away or reported: at all other times it was the
+//! user, or another program.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::ToolEnv;
+use super::confinement_guard::{BACKGROUND_CHECK_PERIOD, CALL_HINT, SEARCH_PAUSE_FACTOR};
+use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
+use turnwright_workspace::exec::{ActivitySample, ProgramActivity};
+
+/// The clock of file systems may lag behind the system's by this much.
+const CLOCK_LAG: Duration = Duration::from_millis(20);
+/// At most this many times are remembered. With more, the oldest are taken for one.
+const MAX_TIMES: usize = 10_000;
+/// At most this many paths are remembered of each kind.
+const MAX_PATHS: usize = 1_000;
+
+/// What a session knows of changes that are not its servers'.
+#[derive(Debug, Default)]
+pub(super) struct WatchedServers {
+    /// Paths that others were allowed to change, and the time in which they do.
+    allowed: Mutex<Vec<(PathBuf, ActiveTime)>>,
+    /// Changes that were told, with their times.
+    told: Mutex<HashSet<(PathBuf, SystemTime)>>,
+    unconfined_command: AtomicBool,
+    report: Mutex<Option<String>>,
+    stop: CancellationToken,
+}
+
+impl WatchedServers {
+    /// Notes that others may change these paths from now on.
+    pub(super) fn allow(&self, paths: impl IntoIterator<Item = PathBuf>, limit: Duration) {
+        let now = SystemTime::now();
+        let time = ActiveTime { from: now - CLOCK_LAG, until: now + limit };
+        let mut allowed = self.allowed.lock();
+        allowed.retain(|it| it.1.until > now);
+        allowed.extend(paths.into_iter().map(|it| (it, time)));
+        let more = allowed.len().saturating_sub(MAX_PATHS);
+        allowed.drain(..more);
+    }
+
+    /// The paths that others may change now.
+    pub(super) fn allowed_now(&self) -> Vec<PathBuf> {
+        let now = SystemTime::now();
+        let allowed = self.allowed.lock();
+        allowed.iter().filter(|it| it.1.has(now)).map(|it| it.0.clone()).collect()
+    }
+
+    /// Notes that a command without a sandbox runs: what changes meanwhile may be its work.
+    pub(super) fn note_unconfined_command(&self) {
+        self.unconfined_command.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the present changes of these paths were told.
+    pub(super) fn note_told(&self, paths: &[PathBuf]) {
+        let mut told = self.told.lock();
+        if told.len() < MAX_PATHS {
+            told.extend(paths.iter().filter_map(|it| Some((it.clone(), changed_at(it)?))));
+        }
+    }
+
+    pub(super) fn take_report(&self) -> Option<String> {
+        self.report.lock().take()
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    pub(super) fn stopped(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    fn is_known(&self, path: &Path, time: SystemTime) -> bool {
+        let is_allowed = |it: &(PathBuf, ActiveTime)| path.starts_with(&it.0) && it.1.has(time);
+        self.allowed.lock().iter().any(is_allowed)
+            || self.told.lock().contains(&(path.to_owned(), time))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ActiveTime {
+    from: SystemTime,
+    until: SystemTime,
+}
+
+impl ActiveTime {
+    fn has(&self, moment: SystemTime) -> bool {
+        (self.from..=self.until).contains(&moment)
+    }
+}
+
+/// When the servers have run since the watch began.
+#[derive(Debug)]
+struct ActiveTimes {
+    begin: SystemTime,
+    times: Vec<ActiveTime>,
+}
+
+impl ActiveTimes {
+    fn add(&mut self, from: SystemTime, until: SystemTime) {
+        let (from, until) = (from - CLOCK_LAG, until + CLOCK_LAG);
+        match self.times.last_mut() {
+            Some(last) if last.until >= from => last.until = until,
+            _ => self.times.push(ActiveTime { from, until }),
+        }
+        if self.times.len() > MAX_TIMES {
+            let first = self.times.remove(0);
+            self.times[0].from = first.from;
+        }
+    }
+
+    fn has(&self, moment: SystemTime) -> bool {
+        let next = self.times.partition_point(|it| it.until < moment);
+        self.times.get(next).is_some_and(|it| it.has(moment))
+    }
+
+    /// Whether what is at a path may have come there while a server ran: it changed then, or it is older
+    /// than the watch, and a folder above it was moved then.
+    fn cover(&self, path: &Path) -> bool {
+        let is_active = |it: &Path| changed_at(it).is_some_and(|it| self.has(it));
+        match changed_at(path) {
+            Some(time) if time + CLOCK_LAG < self.begin => path.ancestors().any(is_active),
+            Some(time) => self.has(time),
+            // It is gone.
+            None => path.parent().is_some_and(is_active),
+        }
+    }
+}
+
+/// Watches the protected places of a session.
+#[derive(Debug)]
+pub(crate) struct ServerWatch {
+    env: Arc<ToolEnv>,
+    servers: Vec<ProgramActivity>,
+    seen: Vec<ActivitySample>,
+    seen_at: SystemTime,
+    snapshot: Arc<ProtectedSnapshot>,
+    repositories: BTreeSet<PathBuf>,
+    active: ActiveTimes,
+    /// A server has run since the last look at the protected paths, and at the repositories.
+    is_due: bool,
+    is_search_due: bool,
+    search_at: Instant,
+}
+
+impl ServerWatch {
+    /// Looks at the places as they are before a server starts. Blocks: not for the runtime's thread.
+    pub(crate) fn begin(env: &Arc<ToolEnv>) -> ServerWatch {
+        let begin = SystemTime::now();
+        env.watch_files();
+        let (repositories, _) = env.checkpoint.find_new_repositories(&BTreeSet::new());
+        let repositories: BTreeSet<_> = repositories.into_iter().collect();
+        let known = Arc::new(repositories.clone());
+        let snapshot = env.guard.take_snapshot(&env.confinement.protected, known);
+        ServerWatch {
+            env: Arc::clone(env),
+            servers: Vec::new(),
+            seen: Vec::new(),
+            seen_at: begin,
+            snapshot,
+            repositories,
+            active: ActiveTimes { begin, times: Vec::new() },
+            is_due: false,
+            is_search_due: false,
+            search_at: Instant::now(),
+        }
+    }
+
+    /// These servers are watched.
+    pub(crate) fn of(mut self, servers: Vec<ProgramActivity>) -> ServerWatch {
+        self.seen = vec![ActivitySample::default(); servers.len()];
+        self.servers = servers;
+        self
+    }
+
+    /// Checks every two seconds, and when the servers have ended.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        loop {
+            let pause = tokio::time::sleep(BACKGROUND_CHECK_PERIOD);
+            let is_last = stop.run_until_cancelled(pause).await.is_none();
+            let checking = tokio::task::spawn_blocking(move || {
+                self.check(is_last);
+                self
+            });
+            match checking.await {
+                Ok(watch) if !is_last => self = watch,
+                Ok(_) => return,
+                Err(error) => {
+                    return tracing::error!(%error, "the check of protected files has failed");
+                }
+            }
+        }
+    }
+
+    /// Finds out whether a server has run, and looks at the protected places if so.
+    fn check(&mut self, is_last: bool) {
+        let since = std::mem::replace(&mut self.seen_at, SystemTime::now());
+        let seen: Option<Vec<_>> = self.servers.iter().map(ProgramActivity::sample).collect();
+        // Where the system does not tell, changes between calls cannot be told from the user's.
+        let Some(seen) = seen else { return };
+        let mut both = seen.iter().zip(&self.seen);
+        let has_run = is_last || both.any(|(now, before)| now.has_run_since(before));
+        self.seen = seen;
+        let watched = &self.env.guard.servers;
+        let jobs = self.env.jobs.running_ids();
+        let is_unconfined = jobs.iter().any(|it| self.env.guard.is_unconfined(it));
+        let unconfined = watched.unconfined_command.swap(is_unconfined, Ordering::Relaxed);
+        if has_run && !unconfined {
+            self.active.add(since, SystemTime::now());
+            (self.is_due, self.is_search_due) = (true, true);
+        }
+        // What a command or a call leaves behind is checked at its end, and told with its result.
+        if self.env.guard.is_checking() {
+            return;
+        }
+        if std::mem::take(&mut self.is_due) {
+            self.check_paths();
+        }
+        let start = Instant::now();
+        if self.is_search_due && (is_last || self.search_at <= start) {
+            self.is_search_due = false;
+            self.check_repositories();
+            self.search_at = Instant::now() + start.elapsed() * SEARCH_PAUSE_FACTOR;
+        }
+    }
+
+    /// Takes away what has appeared. What has changed is only reported, as after a call.
+    fn check_paths(&self) {
+        let files: Vec<_> = self.snapshot.files().collect();
+        let quarantine = self.env.quarantine_folder();
+        let is_suspect = |it: &Path| self.is_suspect(it);
+        for (known, restores) in [(&files[..], true), (&[], false)] {
+            let changes = self.snapshot.check_if(known, &quarantine, restores, &is_suspect);
+            self.tell(changes, restores);
+        }
+    }
+
+    fn check_repositories(&self) {
+        self.env.guard.search_ignored(&self.env.checkpoint, self.env.quarantine_folder());
+        let (new, _) = self.env.checkpoint.find_new_repositories(&self.repositories);
+        let new = ProtectedSnapshot::without_repositories(new, Some(Arc::clone(&self.snapshot)));
+        let quarantine = self.env.quarantine_folder();
+        let changes = new.check_if(&[], &quarantine, true, &|it| self.is_suspect(it));
+        self.tell(changes, true);
+    }
+
+    fn is_suspect(&self, path: &Path) -> bool {
+        let time = changed_at(path).unwrap_or(self.active.begin);
+        let guard = &self.env.guard;
+        self.active.cover(path) && !guard.servers.is_known(path, time) && !guard.is_allowed(path)
+    }
+
+    fn tell(&self, changes: Option<ProtectedChanges>, restores: bool) {
+        let Some(changes) = changes else { return };
+        tracing::warn!(?changes, "protected paths were changed while a server ran");
+        let watched = &self.env.guard.servers;
+        watched.note_told(&changes.paths);
+        let who = "an MCP server, or another program while it ran,";
+        let text = changes.message_about(who, CALL_HINT, restores);
+        let mut report = watched.report.lock();
+        let report = report.get_or_insert_default();
+        if !report.contains(&text) {
+            report.push_str(if report.is_empty() { "" } else { "\n" });
+            report.push_str(&text);
+        }
+    }
+}
+
+/// When what is at a path has changed, was renamed or came there. Programs cannot set this time.
+#[cfg(unix)]
+pub(super) fn changed_at(path: &Path) -> Option<SystemTime> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::symlink_metadata(path).ok()?;
+    let (seconds, nanos) = (found.ctime(), found.ctime_nsec());
+    let time = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
+    Some(SystemTime::UNIX_EPOCH + time)
+}
+
+#[cfg(not(unix))]
+pub(super) fn changed_at(path: &Path) -> Option<SystemTime> {
+    std::fs::symlink_metadata(path).and_then(|it| it.modified()).ok()
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn only_what_came_while_a_server_ran_is_its_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            fs::create_dir_all(folder.path().join(name).parent().unwrap()).unwrap();
+            fs::write(folder.path().join(name), "").unwrap();
+            changed_at(&folder.path().join(name)).unwrap()
+        };
+        let pause = || std::thread::sleep(CLOCK_LAG * 4);
+        make("old/tasks.json");
+        pause();
+        let mut active = ActiveTimes { begin: SystemTime::now(), times: Vec::new() };
+        pause();
+        make("of-the-user");
+        pause();
+        let from = SystemTime::now();
+        make("of-the-server");
+        fs::rename(folder.path().join("old"), folder.path().join(".vscode")).unwrap();
+        active.add(from, SystemTime::now());
+        pause();
+        make("later");
+        let mut found = Vec::new();
+        for name in ["of-the-user", "of-the-server", ".vscode/tasks.json", "later"] {
+            found.extend(active.cover(&folder.path().join(name)).then_some(name));
+        }
+        assert_eq!(found, ["of-the-server", ".vscode/tasks.json"]);
+    }
+}

@@ -2,10 +2,8 @@
 //! how the server describes the tool, and what has changed. No text of a server can pass for our own.
 //! Pure.
 
-use rmcp::model::{JsonObject, Tool};
-
 use super::tool_pins::server_location;
-use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
+use turnwright_mcp::{JsonObject, ServerSource, ServerSpec, ServerTransport, Tool};
 use turnwright_policy::permission::{escape_markdown, markdown_code};
 use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::redact;

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rmcp::model::{CallToolRequestParams, JsonObject};
 use serde_json::Value;
 
 use super::tool_pins::{PinCheck, PinnedTool};
@@ -14,6 +13,7 @@ use crate::tools::{
     AnyTool, OfferContext, PreparedCall, RemoteCallGuard, ToolCtx, ToolEnv, ToolOutcome,
     repair_arguments,
 };
+use turnwright_mcp::JsonObject;
 use turnwright_mcp::ListedTool;
 use turnwright_mcp::Server;
 use turnwright_mcp::WaitingCall;
@@ -201,7 +201,7 @@ impl PreparedCall for RemoteToolCall {
     fn effects(&self) -> Vec<Effect> {
         vec![Effect::Remote(Box::new(RemoteCall {
             server: self.tool.server.spec.name.clone(),
-            tool: self.tool.listed.tool.name.clone().into_owned(),
+            tool: self.tool.listed.tool.name.clone(),
             server_digest: self.pin_check.server_digest.clone(),
             tool_digest: self.pin_check.tool_digest.clone(),
             claims_read_only: self.pin_check.claims_read_only,
@@ -322,8 +322,8 @@ impl RemoteToolCall {
             resources::call(&peer, &self.arguments, timeouts.call, &context).await
         } else {
             let name = listed.tool.name.clone();
-            let params = CallToolRequestParams::new(name).with_arguments(self.arguments);
-            call(&peer, progress, params, timeouts, input_context, &context).await
+            let tool = (name.as_str(), self.arguments);
+            call(&peer, progress, tool, timeouts, input_context, &context).await
         };
         let result = match result {
             Ok(result) => result,

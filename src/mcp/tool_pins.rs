@@ -5,12 +5,11 @@ use std::io;
 use std::path::Path;
 
 use ring::digest::{SHA256, digest};
-use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 
 use crate::tools::ToolEnv;
 use crate::trust::{Pin, PinLookup, PinStore};
-use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
+use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport, Tool};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::hex;
 use turnwright_types::line_diff;

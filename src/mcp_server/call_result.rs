@@ -1,7 +1,7 @@
 //! Converts the outcome of a call to an MCP result: bounded, and without control characters that a
 //! terminal would interpret.
 
-use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Value, json};
 
 use crate::tools::ToolOutcome;
 use turnwright_types::effect;
@@ -10,16 +10,17 @@ use turnwright_types::effect;
 /// this is the limit for anything that is not bounded otherwise.
 const MAX_TEXT_BYTES: usize = 512 * 1024;
 
-pub(super) fn call_result(outcome: ToolOutcome) -> CallToolResult {
-    let mut content = vec![ContentBlock::text(to_safe_text(&outcome.text))];
+pub(super) fn call_result(outcome: ToolOutcome) -> Value {
+    let mut content = vec![json!({ "type": "text", "text": to_safe_text(&outcome.text) })];
     let images = outcome.images.into_iter();
-    content.extend(images.map(|it| ContentBlock::image(it.data, it.mime)));
-    if outcome.ok { CallToolResult::success(content) } else { CallToolResult::error(content) }
+    content
+        .extend(images.map(|it| json!({ "type": "image", "data": it.data, "mimeType": it.mime })));
+    json!({ "content": content, "isError": !outcome.ok })
 }
 
 /// The result of a call that was not made.
-pub(super) fn error_result(why: &str) -> CallToolResult {
-    CallToolResult::error(vec![ContentBlock::text(to_safe_text(why))])
+pub(super) fn error_result(why: &str) -> Value {
+    call_result(ToolOutcome::failed(why))
 }
 
 /// Truncates a text and replaces its control characters with control pictures.

@@ -9,14 +9,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rmcp::RoleServer;
-use rmcp::model::{ElicitRequest, ElicitRequestParams, ProgressToken, ServerRequest};
-use rmcp::service::{Peer, PeerRequestOptions};
 use serde_json::{Value, json};
 
 use super::call_result::to_safe_text;
 use crate::undo::{DiffLimits, DiffSide, unified_diff};
-use turnwright_rpc::Outbox;
+use turnwright_rpc::{Outbox, Peer};
 use turnwright_types::client::{
     ChoiceKind, Client, PermissionAnswer, PermissionChoice, PermissionRequest, UserQuestion,
     UserReply,
@@ -33,6 +30,8 @@ const MAX_QUESTION_CHARS: usize = 8_000;
 const DIFF_BOUNDS: DiffLimits = DiffLimits { file: 1024 * 1024, all: MAX_QUESTION_CHARS };
 /// Maximum length of a progress message.
 const MAX_PROGRESS_CHARS: usize = 2_000;
+/// The method of a question.
+pub(super) const ELICITATION: &str = "elicitation/create";
 /// The field of the form that holds the decision.
 const DECISION_FIELD: &str = "decision";
 /// The reason given to the model if the client does not support elicitation.
@@ -51,7 +50,7 @@ pub(super) struct ClientCalls {
 #[derive(Debug)]
 pub(super) struct ClientCall {
     /// The client's progress token, if it wants progress notifications.
-    pub(super) token: Option<ProgressToken>,
+    pub(super) token: Option<Value>,
     pub(super) ask_method: AskMethod,
     /// The number of progress notifications sent.
     pub(super) progress_count: AtomicU64,
@@ -62,7 +61,7 @@ pub(super) struct ClientCall {
 pub(super) enum AskMethod {
     Unsupported,
     /// With an elicitation request to the client.
-    Request(Peer<RoleServer>),
+    Request(Peer),
     /// By returning the question as the result of the call; the client calls again with the answer.
     // Held only to replace one field.
     MultiRoundTrip(Box<Mutex<QuestionRound>>),
@@ -190,32 +189,28 @@ fn normalized(mut question: PermissionRequest) -> PermissionRequest {
     question
 }
 
-async fn elicit(peer: &Peer<RoleServer>, question: &PermissionRequest) -> PermissionAnswer {
+async fn elicit(peer: &Peer, question: &PermissionRequest) -> PermissionAnswer {
     let unclear = |why: String| PermissionAnswer::Unclear(why);
-    let Some(request) = elicitation(question).await else {
+    let Some(form) = elicitation(question).await else {
         return unclear("the question could not be shown".to_owned());
     };
-    let request = ServerRequest::ElicitRequest(request);
-    let options = PeerRequestOptions::with_timeout(ANSWER_TIMEOUT);
-    let handle = match peer.send_request_with_option(request, options).await {
-        Ok(handle) => handle,
-        Err(error) => return unclear(format!("the client could not be asked: {error}")),
-    };
-    match handle.await_response().await {
-        Ok(result) => parse_answer(&serde_json::to_value(&result).unwrap_or_default(), question),
+    match peer.request(ELICITATION, &form, ANSWER_TIMEOUT).await {
+        Ok(result) => {
+            parse_answer(&serde_json::from_str(result.get()).unwrap_or_default(), question)
+        }
         Err(error) => unclear(format!("the client did not answer: {error}")),
     }
 }
 
-/// Makes the elicitation request, on a blocking thread because the diff may be long.
-pub(super) async fn elicitation(question: &PermissionRequest) -> Option<ElicitRequest> {
+/// Makes the parameters of the elicitation request, on a blocking thread because the diff may be long.
+pub(super) async fn elicitation(question: &PermissionRequest) -> Option<Value> {
     let question = question.clone();
-    tokio::task::spawn_blocking(move || form(&question)).await.ok()?
+    tokio::task::spawn_blocking(move || form(&question)).await.ok()
 }
 
-fn form(question: &PermissionRequest) -> Option<ElicitRequest> {
+fn form(question: &PermissionRequest) -> Value {
     let names: Vec<_> = question.choices.iter().map(|it| it.name.as_str()).collect();
-    let params = json!({
+    json!({
         "mode": "form",
         "message": question_text(question),
         "requestedSchema": {
@@ -225,9 +220,7 @@ fn form(question: &PermissionRequest) -> Option<ElicitRequest> {
             },
             "required": [DECISION_FIELD],
         },
-    });
-    let params: ElicitRequestParams = serde_json::from_value(params).ok()?;
-    Some(ElicitRequest::new(params))
+    })
 }
 
 /// Reads the user's decision. Only an offered choice with the action "accept" can be a permission.
@@ -337,8 +330,7 @@ mod tests {
 
     #[test]
     fn the_form_describes_the_call_and_offers_the_choices() {
-        let form = serde_json::to_value(form(&question()).unwrap()).unwrap();
-        let params = &form["params"];
+        let params = form(&question());
         assert_eq!(params["message"], "Allow this call of write_file?\n\nWrite a\n\nwhy");
         let field = &params["requestedSchema"]["properties"]["decision"];
         assert_eq!(field["enum"], json!(["Allow once", "Reject"]));

@@ -1,35 +1,31 @@
-//! Handles the MCP requests of the client. A malformed request is a protocol error; a failed call is a
-//! result, because a model reads it.
+//! Runs the calls of the client. A malformed call is a protocol error; a failed one is a result, because a model
+//! reads it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, CustomRequest, CustomResult,
-    ErrorCode, Implementation, InputRequest, InputRequiredResult, JsonObject, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, SubscriptionFilter,
-    Tool,
-};
-use rmcp::service::{NotificationContext, Peer, RequestContext};
-use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use super::McpServerOptions;
 use super::call_limits::{CallLimits, LimitExceeded};
 use super::call_result::{call_result, error_result};
 use super::client_calls::{
-    AskMethod, ClientCall, ClientCalls, QuestionRound, elicitation, parse_answer,
+    AskMethod, ClientCall, ClientCalls, ELICITATION, QuestionRound, elicitation, parse_answer,
 };
 use super::offered_tools::{OfferedTools, PAGE_SIZE};
+use super::requests::{Answer, ClientRequest};
 use crate::session::SessionHost;
 use crate::turn::StandaloneCalls;
-use turnwright_rpc::Outbox;
+use turnwright_rpc::{Outbox, Peer, RpcError};
 use turnwright_types::client::PermissionRequest;
 use turnwright_types::ids::SessionId;
 use turnwright_workspace::files::Roots;
 
+/// The error code of a call that may be made again later.
+const BUSY: i32 = -32_000;
 /// How long a client may take to list its roots.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of roots of a client; further ones are ignored.
@@ -38,10 +34,6 @@ const MAX_ROOTS: usize = 64;
 const MAX_PENDING_QUESTIONS: usize = 16;
 /// The key of our question among the input requests of a result.
 const PERMISSION_KEY: &str = "permission";
-/// Methods that we implement: if one arrives as a custom request, its parameters are malformed.
-const KNOWN_METHODS: &[&str] =
-    &["initialize", "server/discover", "ping", "tools/list", "tools/call"];
-
 /// The MCP server. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct McpHandler(Arc<HandlerInner>);
@@ -60,12 +52,38 @@ struct HandlerInner {
     /// Questions that wait for the next round of their call, by `requestState`.
     // Held only to search a short list.
     pending_questions: parking_lot::Mutex<Vec<(String, PendingQuestion)>>,
+    /// True if the client has said in its handshake that it has roots.
+    has_roots: AtomicBool,
+}
+
+/// The parameters of a call.
+struct ToolCall {
+    name: String,
+    arguments: Map<String, Value>,
+    /// The answers to our questions, and our state that came with them.
+    responses: Value,
+    state: Option<String>,
+}
+
+impl ToolCall {
+    fn read(params: &mut Value) -> Result<ToolCall, RpcError> {
+        let Value::String(name) = params["name"].take() else {
+            return Err(RpcError::invalid_params("`name` must be a string"));
+        };
+        let arguments = match params["arguments"].take() {
+            Value::Object(arguments) => arguments,
+            Value::Null => Map::new(),
+            _ => return Err(RpcError::invalid_params("`arguments` must be an object")),
+        };
+        let state = params["requestState"].as_str().map(str::to_owned);
+        Ok(ToolCall { name, arguments, responses: params["inputResponses"].take(), state })
+    }
 }
 
 /// A question that waits for the next round of its call.
 struct PendingQuestion {
     name: String,
-    arguments: Option<JsonObject>,
+    arguments: Map<String, Value>,
     question: PermissionRequest,
 }
 
@@ -84,7 +102,13 @@ impl McpHandler {
             runner: parking_lot::Mutex::default(),
             creating_runner: Semaphore::new(1),
             pending_questions: parking_lot::Mutex::default(),
+            has_roots: AtomicBool::new(false),
         }))
+    }
+
+    /// Keeps what the client has said in its handshake.
+    pub(super) fn set_client_capabilities(&self, capabilities: &Value) {
+        self.0.has_roots.store(capabilities["roots"].is_object(), Ordering::Relaxed);
     }
 
     /// Ends all running commands and waits for their end.
@@ -96,13 +120,13 @@ impl McpHandler {
     }
 
     /// Returns the runner of calls, and creates it if there is none.
-    async fn runner(&self, peer: &Peer<RoleServer>) -> Result<Arc<StandaloneCalls>, String> {
+    async fn runner(&self, peer: &Peer) -> Result<Arc<StandaloneCalls>, String> {
         let _permit = self.0.creating_runner.acquire().await;
         if let Some(runner) = self.lock_runner().clone() {
             return Ok(runner);
         }
         let folders = match self.0.options.roots.as_slice() {
-            [] => client_roots(peer).await,
+            [] if self.0.has_roots.load(Ordering::Relaxed) => client_roots(peer).await,
             roots => roots.to_vec(),
         };
         let inner = Arc::clone(&self.0);
@@ -129,58 +153,88 @@ impl McpHandler {
     /// call is the next one.
     fn ask_method(
         &self,
-        request: &CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<AskMethod, ErrorData> {
-        let supports_forms = context.client_capabilities().is_some_and(|it| supports_forms(&it));
-        let has_multi_round_trip = context
-            .protocol_version()
-            .is_some_and(|it| it.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
-        Ok(match (supports_forms, has_multi_round_trip) {
+        call: &ToolCall,
+        request: &ClientRequest,
+        peer: Peer,
+    ) -> Result<AskMethod, RpcError> {
+        Ok(match (supports_forms(&request.capabilities), request.has_rounds()) {
             (false, _) => AskMethod::Unsupported,
-            (true, false) => AskMethod::Request(context.peer.clone()),
+            (true, false) => AskMethod::Request(peer),
             (true, true) => {
-                AskMethod::MultiRoundTrip(Box::new(parking_lot::Mutex::new(self.round(request)?)))
+                AskMethod::MultiRoundTrip(Box::new(parking_lot::Mutex::new(self.round(call)?)))
             }
         })
     }
 
     /// Returns the question and answer of the previous round, if this call is the next one.
-    fn round(&self, request: &CallToolRequestParams) -> Result<QuestionRound, ErrorData> {
-        let Some(state) = &request.request_state else { return Ok(QuestionRound::default()) };
+    fn round(&self, call: &ToolCall) -> Result<QuestionRound, RpcError> {
+        let Some(state) = &call.state else { return Ok(QuestionRound::default()) };
         let unknown = || {
             let text = "Unknown requestState: it was used, or is too old. Call again without it";
-            ErrorData::invalid_params(text, None)
+            RpcError::invalid_params(text)
         };
         let mut pending = self.lock_pending_questions();
         let index = pending.iter().position(|(it, _)| it == state).ok_or_else(unknown)?;
         let (_, previous) = pending.remove(index);
-        if previous.name != request.name || previous.arguments != request.arguments {
+        if previous.name != call.name || previous.arguments != call.arguments {
             return Err(unknown());
         }
-        let responses = request.input_responses.as_ref();
-        let response = responses.and_then(|it| it.get(PERMISSION_KEY)).cloned().unwrap_or_default();
-        let answer = parse_answer(&response, &previous.question);
+        let answer = parse_answer(&call.responses[PERMISSION_KEY], &previous.question);
         Ok(QuestionRound { previous: Some((previous.question, answer)), pending: None })
     }
 
     /// Makes the result that lets the client ask its user and call again.
-    async fn input_required(
-        &self,
-        name: &str,
-        arguments: Option<JsonObject>,
-        question: PermissionRequest,
-    ) -> Option<InputRequiredResult> {
-        let request = InputRequest::Elicitation(elicitation(&question).await?);
+    async fn input_required(&self, call: ToolCall, question: PermissionRequest) -> Option<Value> {
+        let form = elicitation(&question).await?;
         let state = SessionId::random().as_str().to_owned();
+        let ToolCall { name, arguments, .. } = call;
         let mut pending = self.lock_pending_questions();
         if pending.len() >= MAX_PENDING_QUESTIONS {
             pending.remove(0);
         }
-        pending
-            .push((state.clone(), PendingQuestion { name: name.to_owned(), arguments, question }));
-        let requests = [(PERMISSION_KEY.to_owned(), request)].into_iter().collect();
-        Some(InputRequiredResult::new(Some(requests), Some(state)))
+        pending.push((state.clone(), PendingQuestion { name, arguments, question }));
+        Some(json!({
+            "resultType": "input_required",
+            "inputRequests": { PERMISSION_KEY: { "method": ELICITATION, "params": form } },
+            "requestState": state,
+        }))
+    }
+
+    pub(super) fn list_tools(&self, cursor: Option<&str>) -> Answer {
+        self.0.tools.page(cursor, PAGE_SIZE)
+    }
+
+    pub(super) async fn call_tool(&self, mut request: ClientRequest, peer: Peer) -> Answer {
+        let call = ToolCall::read(&mut request.params)?;
+        let Some(tool) = self.0.tools.find(&call.name) else {
+            let text = format!("Unknown tool. There are: {}", self.0.tools.names());
+            return Err(RpcError::invalid_params(&text));
+        };
+        let _slot = self.0.limits.acquire().map_err(|it| limit_error(&it))?;
+        let ask_method = self.ask_method(&call, &request, peer.clone())?;
+        let runner = match self.runner(&peer).await {
+            Ok(runner) => runner,
+            Err(why) => return Ok(error_result(&why)),
+        };
+        let token = request.params["_meta"]["progressToken"].take();
+        let token = Some(token).filter(|it| it.is_string() || it.is_number());
+        let guard =
+            self.0.calls.register(ClientCall { token, ask_method, progress_count: 0.into() });
+        let arguments = Value::Object(call.arguments.clone());
+        let outcome = runner.run(guard.id.clone(), tool, arguments, request.cancel).await;
+        if let Some(question) = guard.call.take_pending_question()
+            && let Some(input_required) = self.input_required(call, question).await
+        {
+            return Ok(input_required);
+        }
+        Ok(call_result(outcome))
+    }
+
+    /// Ends all commands, which were started under the old roots. The next call lists the roots again.
+    pub(super) async fn forget_roots(&self) {
+        if self.0.options.roots.is_empty() {
+            self.close().await;
+        }
     }
 
     fn lock_pending_questions(
@@ -192,21 +246,19 @@ impl McpHandler {
 
 /// True if the client can show a form to its user. An empty capability is that of older protocol
 /// versions, which had nothing but forms.
-fn supports_forms(capabilities: &ClientCapabilities) -> bool {
-    capabilities.elicitation.as_ref().is_some_and(|it| it.form.is_some() || it.url.is_none())
+fn supports_forms(capabilities: &Value) -> bool {
+    let elicitation = &capabilities["elicitation"];
+    elicitation.is_object() && (elicitation["form"].is_object() || elicitation["url"].is_null())
 }
 
-/// Requests the client's roots. Returns none if the client has no roots or does not answer in time.
-#[expect(deprecated, reason = "roots are deprecated, but all older clients use them")]
-async fn client_roots(peer: &Peer<RoleServer>) -> Vec<PathBuf> {
-    if peer.peer_info().is_none_or(|it| it.capabilities.roots.is_none()) {
-        return Vec::new();
-    }
-    let Ok(Ok(listed)) = tokio::time::timeout(ROOTS_TIMEOUT, peer.list_roots()).await else {
+/// Requests the client's roots. Returns none if the client does not answer in time.
+async fn client_roots(peer: &Peer) -> Vec<PathBuf> {
+    let Ok(listed) = peer.request("roots/list", &json!({}), ROOTS_TIMEOUT).await else {
         return Vec::new();
     };
-    let path = |it: &str| url::Url::parse(it).ok()?.to_file_path().ok();
-    listed.roots.iter().filter_map(|it| path(&it.uri)).take(MAX_ROOTS).collect()
+    let listed: Value = serde_json::from_str(listed.get()).unwrap_or_default();
+    let path = |it: &Value| url::Url::parse(it["uri"].as_str()?).ok()?.to_file_path().ok();
+    listed["roots"].as_array().into_iter().flatten().filter_map(path).take(MAX_ROOTS).collect()
 }
 
 fn checked_roots(folders: &[PathBuf], cwd: &Path) -> Result<Roots, String> {
@@ -229,92 +281,7 @@ fn checked_roots(folders: &[PathBuf], cwd: &Path) -> Result<Roots, String> {
     Ok(roots)
 }
 
-fn limit_error(why: &LimitExceeded) -> ErrorData {
+fn limit_error(why: &LimitExceeded) -> RpcError {
     let wait = u64::try_from(why.retry_after().as_millis()).unwrap_or(u64::MAX).max(1);
-    ErrorData::new(ErrorCode(-32_000), why.to_string(), Some(json!({ "retryAfterMs": wait })))
-}
-
-impl ServerHandler for McpHandler {
-    fn get_info(&self) -> ServerConfig {
-        let capabilities =
-            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
-        let mut info = ServerConfig::new(capabilities);
-        info.server_info = Implementation::new("turnwright", env!("CARGO_PKG_VERSION"));
-        info.with_instructions(
-            "Tools for the files of a project and for commands. What they may do is decided by the \
-             user's settings; a call that is refused says why. Paths may be relative to the first \
-             folder. There is no undo.",
-        )
-    }
-
-    async fn list_tools(
-        &self,
-        request: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, ErrorData> {
-        self.0.tools.page(request.and_then(|it| it.cursor).as_deref(), PAGE_SIZE)
-    }
-
-    fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.0.tools.definition(name).cloned()
-    }
-
-    async fn call_tool(
-        &self,
-        request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = self.0.tools.find(&request.name) else {
-            let text = format!("Unknown tool. There are: {}", self.0.tools.names());
-            return Err(ErrorData::invalid_params(text, None));
-        };
-        let _slot = self.0.limits.acquire().map_err(|it| limit_error(&it))?;
-        let ask_method = self.ask_method(&request, &context)?;
-        let runner = match self.runner(&context.peer).await {
-            Ok(runner) => runner,
-            Err(why) => return Ok(error_result(&why).into()),
-        };
-        let token = context.meta.get_progress_token();
-        let guard =
-            self.0.calls.register(ClientCall { token, ask_method, progress_count: 0.into() });
-        let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
-        let cancel = context.ct.clone();
-        let outcome = runner.run(guard.id.clone(), tool, arguments, cancel).await;
-        if let Some(question) = guard.call.take_pending_question()
-            && let Some(input_required) =
-                self.input_required(&request.name, request.arguments, question).await
-        {
-            return Ok(input_required.into());
-        }
-        Ok(call_result(outcome).into())
-    }
-
-    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(SubscriptionFilter::builder().tools_list_changed().build())
-    }
-
-    async fn on_custom_request(
-        &self,
-        request: CustomRequest,
-        _: RequestContext<RoleServer>,
-    ) -> Result<CustomResult, ErrorData> {
-        if KNOWN_METHODS.contains(&request.method.as_str()) {
-            let text = format!("Invalid parameters for {}", request.method);
-            return Err(ErrorData::invalid_params(text, None));
-        }
-        let name: String = request.method.chars().take(100).collect();
-        Err(ErrorData::new(
-            ErrorCode::METHOD_NOT_FOUND,
-            format!("Method not found: {}", name.escape_debug()),
-            None,
-        ))
-    }
-
-    async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
-        if self.0.options.roots.is_empty() {
-            // The next call lists the roots again. Running commands were started under the old ones,
-            // so they are ended.
-            self.close().await;
-        }
-    }
+    RpcError::application(BUSY, why.to_string(), json!({ "retryAfterMs": wait }))
 }

@@ -1,26 +1,25 @@
-//! `turnwright mcp-server`: serves our tools to other MCP clients. `rmcp` implements the protocol. Calls
-//! are judged by the same policy as in a session, and permission is asked of the client's user.
+//! `turnwright mcp-server`: serves our tools to other MCP clients. Calls are judged by the same policy as in
+//! a session, and permission is asked of the client's user.
 
 mod client_calls;
 mod handler;
 mod call_limits;
 mod offered_tools;
 mod call_result;
-mod transport;
+mod requests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::ServiceExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::session::SessionHost;
 use handler::McpHandler;
-use transport::StdioTransport;
+use requests::RequestLoop;
 use turnwright_policy::permission::Mode;
-use turnwright_rpc::{LineReader, Outbox, Stdio, stop_signal};
+use turnwright_rpc::{LineReader, Outbox, Peer, Stdio, stop_signal};
 use turnwright_types::redact;
 
 /// How long running calls may take to end after the client has gone.
@@ -53,22 +52,20 @@ pub(crate) async fn serve(
     let stop = CancellationToken::new();
     let host = Arc::new(SessionHost::new(config, stop.clone()));
     let handler = McpHandler::new(Arc::clone(&host), options, outbox.clone());
-    let closing_handler = handler.clone();
-    let transport = StdioTransport::new(input, outbox.clone(), stop.clone());
-    let serving = async {
-        match handler.serve_with_ct(transport, stop.clone()).await {
-            Ok(service) => drop(service.waiting().await),
-            Err(error) => tracing::info!(%error, "the client did not complete the handshake"),
-        }
+    let peer = Peer::with_withdrawal(outbox.clone(), "notifications/cancelled");
+    let requests = RequestLoop::new(handler.clone(), outbox.clone(), peer);
+    let mut serving = std::pin::pin!(requests.run(input, stop.clone()));
+    let has_ended = tokio::select! {
+        () = &mut serving => true,
+        () = stop_signal() => false,
+        () = outbox.closed() => false,
     };
-    tokio::select! {
-        () = serving => {}
-        () = stop_signal() => {}
-        () = outbox.closed() => {}
-    }
     stop.cancel();
     let ended = async {
-        closing_handler.close().await;
+        if !has_ended {
+            serving.await;
+        }
+        handler.close().await;
         host.wait_for_sessions().await;
     };
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {

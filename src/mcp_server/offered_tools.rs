@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use rmcp::ErrorData;
-use rmcp::model::{ListToolsResult, Tool, ToolAnnotations};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::tools::{AnyTool, OfferContext, built_in};
+use turnwright_rpc::RpcError;
 
 /// Tools of one page. Many clients request only the first page, so all of ours fit on it.
 pub(super) const PAGE_SIZE: usize = 50;
@@ -68,7 +67,7 @@ struct ToolBehavior {
 
 /// The offered tools with their MCP definitions, in the order in which they are listed.
 #[derive(Debug)]
-pub(super) struct OfferedTools(Vec<(Arc<dyn AnyTool>, Tool)>);
+pub(super) struct OfferedTools(Vec<(Arc<dyn AnyTool>, Value)>);
 
 impl OfferedTools {
     pub(super) fn new() -> OfferedTools {
@@ -86,32 +85,31 @@ impl OfferedTools {
         self.0.iter().find(|(it, _)| it.name() == name).map(|(it, _)| Arc::clone(it))
     }
 
-    pub(super) fn definition(&self, name: &str) -> Option<&Tool> {
-        self.0.iter().find(|(it, _)| it.name() == name).map(|(_, it)| it)
-    }
-
     /// All names, for the error about an unknown tool.
     pub(super) fn names(&self) -> String {
         let names: Vec<_> = self.0.iter().map(|(it, _)| it.name()).collect();
         names.join(", ")
     }
 
-    /// Returns the page of `size` tools after `cursor`.
-    pub(super) fn page(
-        &self,
-        cursor: Option<&str>,
-        size: usize,
-    ) -> Result<ListToolsResult, ErrorData> {
+    /// Returns the page of `size` tools after `cursor`, as the result of `tools/list`.
+    ///
+    /// # Errors
+    /// If there is no such cursor.
+    pub(super) fn page(&self, cursor: Option<&str>, size: usize) -> Result<Value, RpcError> {
         let start = match cursor {
             None => 0,
             Some(cursor) => self.index_after(cursor).ok_or_else(|| {
-                ErrorData::invalid_params("Unknown cursor: start again without one", None)
+                RpcError::invalid_params("Unknown cursor: start again without one")
             })?,
         };
-        let page: Vec<_> = self.0.iter().skip(start).take(size).map(|(_, it)| it.clone()).collect();
-        let last = page.last().filter(|_| start + page.len() < self.0.len());
-        let next_cursor = last.map(|it| format!("{CURSOR_PREFIX}{}", it.name));
-        Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(page) })
+        let page: Vec<_> = self.0.iter().skip(start).take(size).collect();
+        let mut result = json!({ "tools": page.iter().map(|(_, it)| it).collect::<Vec<_>>() });
+        if start + page.len() < self.0.len()
+            && let Some((last, _)) = page.last()
+        {
+            result["nextCursor"] = format!("{CURSOR_PREFIX}{}", last.name()).into();
+        }
+        Ok(result)
     }
 
     fn index_after(&self, cursor: &str) -> Option<usize> {
@@ -121,18 +119,23 @@ impl OfferedTools {
     }
 }
 
-fn definition(tool: &dyn AnyTool, behavior: ToolBehavior, context: &OfferContext) -> Option<Tool> {
+fn definition(tool: &dyn AnyTool, behavior: ToolBehavior, context: &OfferContext) -> Option<Value> {
     let spec = tool.spec(context)?;
-    let Value::Object(schema) = spec.parameters.clone() else { return None };
     let title = tool.pending_view().map_or_else(|| tool.name().to_owned(), |it| it.title);
     let is_read_only = tool.is_read_only();
-    let annotations = ToolAnnotations::with_title(title.clone())
-        .read_only(is_read_only)
-        .destructive(behavior.is_destructive && !is_read_only)
-        .idempotent(behavior.is_idempotent)
-        .open_world(behavior.is_open_world);
-    let definition = Tool::new(spec.name.clone(), spec.description.clone(), Arc::new(schema));
-    Some(definition.with_title(title).with_annotations(annotations))
+    Some(json!({
+        "name": spec.name,
+        "title": title,
+        "description": spec.description,
+        "inputSchema": spec.parameters,
+        "annotations": {
+            "title": title,
+            "readOnlyHint": is_read_only,
+            "destructiveHint": behavior.is_destructive && !is_read_only,
+            "idempotentHint": behavior.is_idempotent,
+            "openWorldHint": behavior.is_open_world,
+        },
+    }))
 }
 
 #[cfg(test)]
@@ -141,12 +144,17 @@ mod tests {
 
     #[test]
     fn each_tool_is_on_exactly_one_page() {
+        let names_of = |page: &Value| -> Vec<String> {
+            let tools = page["tools"].as_array().unwrap();
+            tools.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+        };
         let (tools, mut names, mut cursor) = (OfferedTools::new(), Vec::new(), None);
         loop {
             let page = tools.page(cursor.as_deref(), 5).unwrap();
-            assert!(page.tools.len() <= 5 && !page.tools.is_empty());
-            names.extend(page.tools.into_iter().map(|it| it.name));
-            cursor = page.next_cursor;
+            let found = names_of(&page);
+            assert!(found.len() <= 5 && !found.is_empty());
+            names.extend(found);
+            cursor = page["nextCursor"].as_str().map(str::to_owned);
             if cursor.is_none() {
                 break;
             }
@@ -154,7 +162,7 @@ mod tests {
         let offered: Vec<_> = OFFERED_TOOLS.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, offered);
         let first = tools.page(None, PAGE_SIZE).unwrap();
-        assert_eq!((first.tools.len(), first.next_cursor), (offered.len(), None));
+        assert_eq!((names_of(&first).len(), first.get("nextCursor")), (offered.len(), None));
         for bad in ["", "after:", "after:plan", "after:web_fetch", "5"] {
             assert!(tools.page(Some(bad), 5).is_err(), "{bad}");
         }
@@ -163,16 +171,12 @@ mod tests {
     #[test]
     fn read_only_tools_are_annotated_as_such_and_not_as_destructive() {
         for (tool, definition) in &OfferedTools::new().0 {
-            let hints = definition.annotations.clone().unwrap();
-            assert_eq!(hints.read_only_hint, Some(tool.is_read_only()), "{}", tool.name());
+            let hints = &definition["annotations"];
+            assert_eq!(hints["readOnlyHint"], tool.is_read_only(), "{}", tool.name());
+            assert_eq!(hints["destructiveHint"] == true, !tool.is_read_only(), "{}", tool.name());
             assert!(
-                !(tool.is_read_only() && hints.destructive_hint == Some(true)),
-                "{}",
-                tool.name()
-            );
-            assert!(tool.is_read_only() || hints.destructive_hint == Some(true), "{}", tool.name());
-            assert!(
-                definition.title.is_some() && definition.input_schema.contains_key("properties")
+                definition["title"].is_string()
+                    && definition["inputSchema"]["properties"].is_object()
             );
         }
     }

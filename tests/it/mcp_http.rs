@@ -42,7 +42,7 @@ fn r_mcp_8_the_value_of_a_header_is_in_no_log_and_no_answer() {
     assert!(first_result(&agent).contains("is not good enough"), "{}", first_result(&agent));
     let log: Vec<_> = agent.log.iter().map(Value::to_string).collect();
     let (_, stderr) = agent.close();
-    assert!(stderr.contains("rmcp"), "the log is empty");
+    assert!(stderr.contains("turnwright_mcp"), "the log is empty");
     for text in log.iter().chain([&stderr]) {
         assert!(!text.contains(KEY), "{text}");
         assert!(!text.contains("the-blue-team"), "{text}");

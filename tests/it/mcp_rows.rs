@@ -77,7 +77,7 @@ fn r_mcp_8_the_value_of_a_variable_is_in_no_log() {
     agent.turn("go");
     assert!(call_result(&agent).contains("[key]"), "{}", call_result(&agent));
     let (_, stderr) = agent.close();
-    assert!(stderr.contains("rmcp"), "the log is empty");
+    assert!(stderr.contains("turnwright_mcp"), "the log is empty");
     assert!(!stderr.contains("mellon"), "{stderr}");
 }
 

@@ -49,7 +49,13 @@ const CRATES: &[(&str, &[&str])] = &[
     ("turnwright-workspace", &["turnwright-http", "turnwright-sandbox", "turnwright-types"]),
     (
         "turnwright-mcp",
-        &["turnwright-http", "turnwright-sandbox", "turnwright-types", "turnwright-workspace"],
+        &[
+            "turnwright-http",
+            "turnwright-rpc",
+            "turnwright-sandbox",
+            "turnwright-types",
+            "turnwright-workspace",
+        ],
     ),
     ("turnwright-remote", &["turnwright-http", "turnwright-rpc"]),
     // It needs the root package, for the definition of the command line.

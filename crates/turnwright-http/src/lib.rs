@@ -1,7 +1,8 @@
-//! The shared setup of HTTP clients: the TLS provider, the proxies of the environment, the user agent, and
-//! why a connection failed.
+//! What HTTP clients share: the TLS provider, the proxies of the environment, the user agent, why a connection
+//! failed, and the decoder of server-sent events.
 
 mod connection_fault;
+pub mod sse;
 
 pub use connection_fault::ConnectionFault;
 

@@ -28,7 +28,7 @@ mod repeated_calls;
 mod repetition;
 pub mod responses;
 mod schema;
-pub mod sse;
+pub use turnwright_http::sse;
 mod http_stream;
 mod think_tags;
 mod traffic;

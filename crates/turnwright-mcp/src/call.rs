@@ -4,18 +4,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::model::JsonObject;
 use futures_util::FutureExt;
-use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, ElicitResult, ElicitationAction,
-    ErrorData, InputRequest, InputRequiredResult, InputResponses, ServerResult,
-};
-use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::elicitation::{self, WaitingCall};
 use super::handler;
 use super::model_schema::bounded_text;
+use super::peer::{Peer, PeerError};
 use super::progress::{CallProgress, ProgressRouter};
 use super::spec::ServerTimeouts;
 use super::tool_result::ToolResult;
@@ -24,8 +22,6 @@ use turnwright_types::effect::{CallContent, escape_hidden};
 use turnwright_types::ids::CallId;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
-/// How long it may take to tell a server that a call is cancelled.
-const CANCEL_TIMEOUT: Duration = Duration::from_millis(500);
 /// The delay between two progress updates: at first, later, and the number of updates until then.
 const PROGRESS_INTERVAL: (Duration, Duration, u32) =
     (Duration::from_millis(500), Duration::from_secs(2), 20);
@@ -74,33 +70,37 @@ pub struct InputRequestContext<'a> {
 
 /// Calls a tool and waits for its result.
 pub async fn call(
-    peer: &Peer<RoleClient>,
+    peer: &Peer,
     progress: &ProgressRouter,
-    mut params: CallToolRequestParams,
+    (tool, arguments): (&str, JsonObject),
     timeouts: ServerTimeouts,
     input_context: InputRequestContext<'_>,
     ctx: &CallContext<'_>,
 ) -> Result<ToolResult, CallError> {
     let deadline = Instant::now() + timeouts.call_total;
+    let mut params = JsonObject::from_iter([
+        ("name".to_owned(), tool.into()),
+        ("arguments".to_owned(), Value::Object(arguments)),
+    ]);
     for _ in 0..MAX_ROUNDS {
         let result = send_once(peer, progress, params.clone(), (timeouts, deadline), ctx).await?;
-        match result {
-            ServerResult::CallToolResult(result) => return Ok(result.into()),
-            ServerResult::CustomResult(result) => {
-                return ToolResult::parse_lenient(result.0)
-                    .ok_or_else(|| unusable("it is not a tool result").into());
+        match result["resultType"].as_str() {
+            Some("input_required") => {
+                let (responses, state) = answer_input_requests(result, input_context, ctx).await?;
+                for (name, value) in [("inputResponses", responses), ("requestState", state)] {
+                    params.shift_remove(name);
+                    params.extend(value.map(|it| (name.to_owned(), it)));
+                }
             }
-            ServerResult::EmptyResult(_) => return Ok(ToolResult::default()),
-            ServerResult::InputRequiredResult(required) => {
-                (params.input_responses, params.request_state) =
-                    answer_input_requests(required, input_context, ctx).await?;
-            }
-            ServerResult::CreateTaskResult(_) => {
+            Some("task") => {
                 return Err(
                     unusable("it made a task of the call, and tasks are not supported").into()
                 );
             }
-            _ => return Err(unusable("it is the result of another method").into()),
+            _ => {
+                return ToolResult::parse(result)
+                    .ok_or_else(|| unusable("it is not a tool result").into());
+            }
         }
     }
     Err(unusable("it kept asking for more input").into())
@@ -110,73 +110,69 @@ fn unusable(why: &str) -> String {
     format!("The server has answered, but {why}. What it has done is not known.")
 }
 
-/// Answers the server's input requests. Returns the answers and the server's own state.
+/// Answers the server's input requests. Returns the answers and the server's own state, for the next round.
 async fn answer_input_requests(
-    required: InputRequiredResult,
+    mut required: Value,
     input_context: InputRequestContext<'_>,
     ctx: &CallContext<'_>,
-) -> Result<(Option<InputResponses>, Option<String>), String> {
-    let requests = required.input_requests.unwrap_or_default();
-    if requests.is_empty() && required.request_state.is_none() {
+) -> Result<(Option<Value>, Option<Value>), String> {
+    let requests = match required.get_mut("inputRequests").map(Value::take) {
+        Some(Value::Object(requests)) => requests,
+        _ => JsonObject::new(),
+    };
+    let state = required.get_mut("requestState").map(Value::take).filter(Value::is_string);
+    if requests.is_empty() && state.is_none() {
         return Err(unusable("it wants more input and does not say what"));
     }
     if requests.is_empty() {
         let pause = tokio::time::sleep(ROUND_DELAY);
         ctx.cancel.run_until_cancelled(pause).await.ok_or_else(cancelled)?;
-        return Ok((None, required.request_state));
+        return Ok((None, state));
     }
-    let mut responses = InputResponses::new();
-    for (key, request) in requests {
-        let response = match request {
-            InputRequest::Elicitation(request) => {
-                let answer = match input_context.caller {
-                    Some(caller) => {
-                        elicitation::ask_user_of(input_context.server, caller, request.params).await
-                    }
-                    None => ElicitResult::new(ElicitationAction::Decline),
-                };
-                serde_json::to_value(answer)
+    let mut responses = JsonObject::new();
+    for (key, mut request) in requests {
+        let params = request.get_mut("params").map(Value::take).unwrap_or_default();
+        let response = match (request["method"].as_str(), input_context.caller) {
+            (Some("elicitation/create"), Some(caller)) => {
+                elicitation::ask_user_of(input_context.server, caller, params).await
             }
-            InputRequest::ListRoots(_) => {
-                serde_json::to_value(handler::list_roots_result(input_context.roots))
-            }
+            (Some("elicitation/create"), None) => elicitation::declined(),
+            (Some("roots/list"), _) => handler::list_roots_result(input_context.roots),
             _ => return Err(unusable("it asks for something that is not supported")),
         };
-        responses.insert(key, response.map_err(|error| unusable(&error.to_string()))?);
+        responses.insert(key, response);
     }
-    Ok((Some(responses), required.request_state))
+    Ok((Some(Value::Object(responses)), state))
 }
 
 /// Sends the call once and waits for the response.
 async fn send_once(
-    peer: &Peer<RoleClient>,
+    peer: &Peer,
     progress: &ProgressRouter,
-    params: CallToolRequestParams,
+    params: JsonObject,
     (timeouts, deadline): (ServerTimeouts, Instant),
     ctx: &CallContext<'_>,
-) -> Result<ServerResult, CallError> {
-    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-    let sending = peer.send_request_with_option(request, PeerRequestOptions::no_options());
-    let sending = timeout(timeouts.call, sending);
-    let mut handle = match ctx.cancel.run_until_cancelled(sending).await {
-        Some(Ok(Ok(handle))) => handle,
-        Some(Ok(Err(error))) => return Err(call_error(&error)),
+) -> Result<Value, CallError> {
+    let waiting = timeout(timeouts.call, peer.wait_for_capacity());
+    match ctx.cancel.run_until_cancelled(waiting).await {
+        Some(Ok(())) => {}
         Some(Err(_)) => {
             return Err("The server does not read calls. Nothing was done.".to_owned().into());
         }
         None => return Err(cancelled().into()),
-    };
-    let mut progress = progress.subscribe(handle.progress_token.clone());
+    }
+    let mut running = peer.start("tools/call", params);
+    let mut progress = progress.subscribe(running.progress_token());
     let mut idle_deadline = Instant::now() + timeouts.call;
     let mut card = ProgressCard::new(ctx);
     let why = loop {
         tokio::select! {
             biased;
-            answer = &mut handle.rx => return match answer {
-                Ok(Ok(result)) => Ok(result),
-                Ok(Err(error)) => Err(call_error(&error)),
-                Err(_) => Err(CallError::ConnectionLost),
-            },
+            response = running.response() => {
+                let result = response.map_err(|error| call_error(&error))?;
+                let malformed = |_| call_error(&PeerError::Malformed);
+                return serde_json::from_str(result.get()).map_err(malformed);
+            }
             () = ctx.cancel.cancelled() => break cancelled(),
             () = sleep_until(deadline) => break timed_out(timeouts.call_total, "it ran for"),
             () = sleep_until(idle_deadline) => {
@@ -189,15 +185,8 @@ async fn send_once(
             () = card.show() => {}
         }
     };
-    cancel_call(handle, &why).await;
+    running.cancel(&why);
     Err(why.into())
-}
-
-async fn cancel_call(handle: RequestHandle<RoleClient>, why: &str) {
-    let sent = timeout(CANCEL_TIMEOUT, handle.cancel(Some(why.to_owned()))).await;
-    if !matches!(sent, Ok(Ok(()))) {
-        tracing::debug!("could not tell a server that a call is cancelled");
-    }
 }
 
 pub(crate) fn cancelled() -> String {
@@ -216,10 +205,11 @@ fn timed_out(limit: Duration, what: &str) -> String {
 }
 
 /// Converts a protocol error, which is not the same as the failure of a tool.
-pub(crate) fn call_error(error: &ServiceError) -> CallError {
+pub(crate) fn call_error(error: &PeerError) -> CallError {
     let message = match error {
-        ServiceError::McpError(ErrorData { code, message, data, .. }) => {
-            let data = data.as_ref().map(|it| match it.as_str() {
+        PeerError::ErrorResponse(error) => {
+            let (code, message) = (error.code, &error.message);
+            let data = error.data.as_ref().map(|it| match it.as_str() {
                 Some(text) => format!(" {text}"),
                 None => format!(" {it}"),
             });
@@ -227,19 +217,14 @@ pub(crate) fn call_error(error: &ServiceError) -> CallError {
                 &escape_hidden(&format!("{message}{}", data.unwrap_or_default())),
                 MAX_ERROR_CHARS,
             );
-            format!("The server refused the call (error {}): {text}", code.0)
+            format!("The server refused the call (error {code}): {text}")
         }
-        ServiceError::TransportClosed | ServiceError::Cancelled { .. } => {
-            return CallError::ConnectionLost;
-        }
-        ServiceError::TransportSend(error) => {
-            // The text before it names types of the client library.
-            let why = error.to_string();
-            let why = why.split_once(" error: ").map_or(why.as_str(), |it| it.1);
+        PeerError::Closed => return CallError::ConnectionLost,
+        PeerError::Transport(why) => {
             let why = bounded_text(&escape_hidden(why), MAX_ERROR_CHARS);
             format!("The call failed in transport: {why}\nIt may have been partly executed.")
         }
-        error => format!("The call failed: {}", bounded_text(&error.to_string(), MAX_ERROR_CHARS)),
+        PeerError::Malformed => format!("The call failed: {error}"),
     };
     CallError::Failed(message)
 }

@@ -1,26 +1,23 @@
-//! One connection to a server: a process with pipes, an HTTP client or a link, and `rmcp`'s service on top.
+//! One connection to a server: a process with pipes, HTTP or a link.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rmcp::Peer;
-use rmcp::model::ProtocolVersion;
-use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService,
-};
-use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::any_transport::AnyTransport;
 use super::elicitation::WaitingCalls;
 use super::handler::ServerMessageHandler;
-use super::http::{self, HttpConnection};
+use super::handshake::{self, HandshakeError, NEWEST_VERSION};
+use super::http::{self, DELETE_TIMEOUT, HttpConnection};
+use super::http_channel::HttpChannel;
 use super::link::LinkedServer;
-use super::link_transport::LinkTransport;
-use super::message_io;
+use super::link_channel::LinkChannel;
+use super::peer::{Channel, Peer, PeerError};
+use super::pipes;
 use super::pool::ServerEnv;
 use super::process::ServerProcess;
 use super::program_setup::ProgramRequest;
@@ -30,7 +27,7 @@ use turnwright_types::effect::{escape_hidden_line, shorten_title};
 use turnwright_types::redact;
 use turnwright_workspace::exec::{Environment, ProgramActivity};
 
-/// How long `rmcp` may take to close a connection.
+/// How long it may take to write what is queued when a connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// What is needed to connect, and until when.
@@ -120,15 +117,17 @@ impl From<String> for ConnectFailure {
 /// An open connection to a server.
 #[derive(Debug)]
 pub(super) struct Connection {
-    service: RunningService<RoleClient, ServerMessageHandler>,
-    channel: Channel,
+    peer: Peer,
+    way: Way,
+    /// What carries the messages. Dropping it ends the connection.
+    tasks: JoinSet<()>,
 }
 
-/// What is below `rmcp`'s service.
+/// What the connection depends on.
 #[derive(Debug)]
-enum Channel {
+enum Way {
     Process(Box<ServerProcess>),
-    Http(HttpConnection),
+    Http(Arc<HttpChannel>),
     /// Receives the reason when the link has no more answers.
     Link(watch::Receiver<Option<String>>),
 }
@@ -148,9 +147,12 @@ impl Connection {
         match &request.spec.transport {
             ServerTransport::Stdio { .. } => Connection::to_process(request, handler).await,
             ServerTransport::Http { url, headers } => {
-                let opening = http::open(url, headers, &request.env.logins, handler);
-                let (service, http) = request.until_deadline(opening).await??;
-                Ok(Connection { service, channel: Channel::Http(http) })
+                let opening = async {
+                    let logins = &request.env.logins;
+                    Connection::over_http(HttpConnection::new(url, headers, logins).await?, handler)
+                        .await
+                };
+                Ok(request.until_deadline(opening).await??)
             }
             ServerTransport::Linked(link) => {
                 Connection::through_link(request, link.clone(), handler).await
@@ -167,27 +169,56 @@ impl Connection {
     ) -> Result<Connection, ConnectFailure> {
         let mut first = None;
         if !request.is_modern.load(Ordering::Relaxed) {
-            match connect(request, handler.clone(), ClientLifecycleMode::Initialize).await {
+            match connect(request, handler.clone(), true).await {
                 Ok(connection) => return Ok(connection),
-                Err(LifecycleError::Refused(why)) => first = Some(why),
-                Err(LifecycleError::Other(failure)) => return Err(failure),
+                Err(BeginError::Refused(why)) => first = Some(why),
+                Err(BeginError::Other(failure)) => return Err(failure),
             }
         }
-        let failure = match connect(request, handler, without_handshake()).await {
+        let failure = match connect(request, handler, false).await {
             Ok(connection) => {
                 request.is_modern.store(true, Ordering::Relaxed);
                 return Ok(connection);
             }
-            Err(LifecycleError::Refused(why)) => {
+            Err(BeginError::Refused(why)) => {
                 ConnectFailure { why, is_final: true, needs_login: false }
             }
-            Err(LifecycleError::Other(failure)) => failure,
+            Err(BeginError::Other(failure)) => failure,
         };
         let why = match first {
             Some(first) => format!("{first}; without a handshake: {}", failure.why),
             None => failure.why,
         };
         Err(ConnectFailure { why, ..failure })
+    }
+
+    /// Connects over HTTP: first with a handshake, which all servers knew until 2025, and without one if
+    /// that fails.
+    async fn over_http(
+        connection: HttpConnection,
+        handler: ServerMessageHandler,
+    ) -> Result<Connection, HttpFailure> {
+        let channel = |version| {
+            let changed = Arc::clone(&handler.changed);
+            let (http, answers) = HttpChannel::new(connection.clone(), version, changed);
+            let http = Arc::new(http);
+            (Peer::new(Channel::Http(Arc::clone(&http)), handler.clone()), http, answers)
+        };
+        let (mut peer, mut http, mut answers) = channel(None);
+        if let Err(error) = handshake::initialize(&peer).await {
+            match connection.last_failure() {
+                Some(failure) if failure.is_conclusive => return Err(failure.reason),
+                _ => tracing::debug!(%error, "the handshake failed"),
+            }
+            (peer, http, answers) = channel(Some(NEWEST_VERSION));
+            if let Err(error) = handshake::discover(&peer).await {
+                let failure = connection.last_failure();
+                let unexpected = || http::unexpected(&error.to_string());
+                return Err(failure.map_or_else(unexpected, |it| it.reason));
+            }
+        }
+        let tasks = http.start_tasks(&peer, answers);
+        Ok(Connection { peer, way: Way::Http(http), tasks })
     }
 
     /// Connects to a server that the client runs. A link has no handshake. If the server does not answer now,
@@ -197,12 +228,12 @@ impl Connection {
         link: LinkedServer,
         handler: ServerMessageHandler,
     ) -> Result<Connection, ConnectFailure> {
-        let (transport, reason) = LinkTransport::new(link);
-        let opening =
-            handler.serve_with_lifecycle(AnyTransport::new(transport), without_handshake());
-        let why = match request.until_deadline(opening).await {
-            Ok(Ok(service)) => {
-                return Ok(Connection { service, channel: Channel::Link(reason) });
+        let link = LinkChannel::new(link);
+        let reason = link.lost();
+        let peer = Peer::new(Channel::Link(link), handler);
+        let why = match request.until_deadline(handshake::discover(&peer)).await {
+            Ok(Ok(())) => {
+                return Ok(Connection { peer, way: Way::Link(reason), tasks: JoinSet::new() });
             }
             Ok(Err(error)) => {
                 let lost = reason.borrow().as_deref().map(|it| brief(&it));
@@ -212,40 +243,36 @@ impl Connection {
             }
             Err(why) => why,
         };
+        peer.close();
         Err(ConnectFailure { why, is_final: true, needs_login: false })
     }
 
     pub(super) fn progress(&self) -> ProgressRouter {
-        self.service.service().progress.clone()
+        self.peer.handler().progress.clone()
     }
 
-    pub(super) fn peer(&self) -> &Peer<RoleClient> {
-        self.service.peer()
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     /// The server's name and version, and the protocol version.
     pub(super) fn server_info(&self) -> (String, String) {
-        let Some(info) = self.peer().peer_info() else { return Default::default() };
-        let title = info.server_info.as_ref().map(|it| format!("{} {}", it.name, it.version));
-        let title = shorten_title(escape_hidden_line(&title.unwrap_or_default()));
-        (title, info.protocol_version.to_string())
+        let Some(info) = self.peer.info() else { return Default::default() };
+        (shorten_title(escape_hidden_line(&info.title)), info.version.clone())
     }
 
     /// True if the server sends change notifications only to subscribers.
     pub(super) fn needs_subscription(&self) -> bool {
-        self.peer().peer_info().is_some_and(|it| {
-            let list_changed = it.capabilities.tools.as_ref().and_then(|it| it.list_changed);
-            !it.protocol_version.has_initialize() && list_changed == Some(true)
-        })
+        self.peer.info().is_some_and(|it| !it.has_handshake() && it.announces_tools())
     }
 
     /// Waits for the connection to end, and describes how it ended.
     pub(super) async fn ended(&mut self) -> String {
-        match &mut self.channel {
-            Channel::Process(process) => process.ended().await,
-            Channel::Http(http) => http.lost().await,
-            Channel::Link(reason) => {
-                // Not known if the sender is gone: `rmcp` has ended by itself.
+        match &mut self.way {
+            Way::Process(process) => process.ended().await,
+            Way::Http(http) => http.lost().await,
+            Way::Link(reason) => {
+                // Not known if the peer is gone.
                 let lost = reason.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
                 lost.map_or_else(|| "the connection was closed".to_owned(), |it| brief(&it))
             }
@@ -254,107 +281,106 @@ impl Connection {
 
     /// Adds the end of a process's stderr to a message.
     pub(super) fn with_stderr(&self, message: String) -> String {
-        match &self.channel {
-            Channel::Process(process) => process.with_stderr(message),
-            Channel::Http(_) | Channel::Link(_) => message,
+        match &self.way {
+            Way::Process(process) => process.with_stderr(message),
+            Way::Http(_) | Way::Link(_) => message,
         }
     }
 
     /// Ends the connection. The stdin of a process is closed first, as the protocol requires.
-    pub(super) async fn close(self) {
-        // Dropping the service closes the pipes, and cancels the requests of a link.
-        let is_http = matches!(self.channel, Channel::Http(_));
-        let limit = if is_http { http::DELETE_TIMEOUT } else { CLOSE_TIMEOUT };
-        drop(timeout(limit, self.service.cancel()).await);
-        if let Channel::Process(process) = self.channel {
-            process.stop().await;
+    pub(super) async fn close(mut self) {
+        self.peer.close();
+        drop(timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await);
+        match self.way {
+            Way::Process(process) => {
+                close_pipes(self.tasks).await;
+                process.stop().await;
+            }
+            Way::Http(http) => {
+                self.tasks.shutdown().await;
+                drop(timeout(DELETE_TIMEOUT, http.close()).await);
+            }
+            Way::Link(_) => {}
         }
     }
 }
 
-/// The lifecycle of the protocol's newest version.
-fn without_handshake() -> ClientLifecycleMode {
-    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+/// Waits until what is queued is written, and closes the pipes.
+async fn close_pipes(mut tasks: JoinSet<()>) {
+    drop(timeout(CLOSE_TIMEOUT, tasks.join_next()).await);
+    tasks.shutdown().await;
 }
 
-/// Why a lifecycle mode did not work.
-enum LifecycleError {
-    /// The server refuses this mode, but may accept another.
+/// Why a connection did not begin.
+enum BeginError {
+    /// The server refuses this way to begin, but may accept the other.
     Refused(String),
     Other(ConnectFailure),
 }
 
-/// Starts the process and connects to it in the given mode.
+/// Starts the process and connects to it, with the handshake or without.
 async fn connect(
     request: &ConnectRequest<'_>,
     handler: ServerMessageHandler,
-    mode: ClientLifecycleMode,
-) -> Result<Connection, LifecycleError> {
+    has_handshake: bool,
+) -> Result<Connection, BeginError> {
     let Some(program_request) = ProgramRequest::new(request.spec, request.env, request.environment)
     else {
-        return Err(LifecycleError::Other("it is not a local program".to_owned().into()));
+        return Err(BeginError::Other("it is not a local program".to_owned().into()));
     };
     let started = ServerProcess::start(program_request, request.activity).await;
     let (mut process, output, input) = started.map_err(|why| {
-        LifecycleError::Other(ConnectFailure { why, is_final: true, needs_login: false })
+        BeginError::Other(ConnectFailure { why, is_final: true, needs_login: false })
     })?;
-    let transport = AsyncRwTransport::new_client(output, input);
-    let transport =
-        transport.with_max_line_length(message_io::MAX_MESSAGE_BYTES + message_io::RETAINED_BYTES);
-    let opening = handler.serve_with_lifecycle(AnyTransport::new(transport), mode);
-    let error = match request.until_deadline(opening).await {
-        Ok(Ok(service)) => match check_version(&service) {
+    let (peer, tasks) = pipes::connect(output, input, handler);
+    let beginning = async {
+        if has_handshake {
+            handshake::initialize(&peer).await
+        } else {
+            handshake::discover(&peer).await
+        }
+    };
+    let error = match request.until_deadline(beginning).await {
+        Ok(Ok(())) => match peer.info().filter(|it| !it.has_known_version()) {
             None => {
-                return Ok(Connection { service, channel: Channel::Process(Box::new(process)) });
+                return Ok(Connection { peer, way: Way::Process(Box::new(process)), tasks });
             }
-            Some(why) => {
-                drop(timeout(CLOSE_TIMEOUT, service.cancel()).await);
-                LifecycleError::Refused(why)
+            Some(info) => {
+                BeginError::Refused(unsupported_version(std::slice::from_ref(&info.version)))
             }
         },
+        Ok(Err(HandshakeError::Lost(_))) => BeginError::Other(process.ended().await.into()),
         Ok(Err(error)) => match refusal(&error) {
-            Some(why) => LifecycleError::Refused(why),
-            None if matches!(
-                error,
-                ClientInitializeError::ConnectionClosed(_)
-                    | ClientInitializeError::TransportError { .. }
-            ) =>
-            {
-                LifecycleError::Other(process.ended().await.into())
-            }
+            Some(why) => BeginError::Refused(why),
             None => {
                 let why = format!("it does not answer like an MCP server: {}", brief(&error));
-                LifecycleError::Other(process.with_stderr(why).into())
+                BeginError::Other(process.with_stderr(why).into())
             }
         },
-        Err(why) => LifecycleError::Other(process.with_stderr(why).into()),
+        Err(why) => BeginError::Other(process.with_stderr(why).into()),
     };
+    peer.close();
+    close_pipes(tasks).await;
     process.stop_starting(request.spec.downloader().is_some()).await;
     Err(error)
 }
 
-fn check_version(service: &RunningService<RoleClient, ServerMessageHandler>) -> Option<String> {
-    let revision = service.peer().peer_info()?.protocol_version.clone();
-    let is_known = ProtocolVersion::KNOWN_VERSIONS.contains(&revision);
-    (!is_known).then(|| unsupported_version(&[revision]))
-}
-
-fn unsupported_version(theirs: &[ProtocolVersion]) -> String {
-    let names: Vec<_> = theirs.iter().take(5).map(ToString::to_string).collect();
-    let theirs = if names.is_empty() { "another one".to_owned() } else { names.join(", ") };
+fn unsupported_version(theirs: &[String]) -> String {
+    let theirs = match theirs {
+        [] => "another one".to_owned(),
+        names => names[..names.len().min(5)].join(", "),
+    };
     let theirs = shorten_title(escape_hidden_line(&theirs));
     format!("it uses protocol version {theirs}; supported are 2024-11-05 to 2026-07-28")
 }
 
-/// The reason, if the server answered and refused the lifecycle mode.
-fn refusal(error: &ClientInitializeError) -> Option<String> {
+/// The reason, if the server answered and refused the way to begin.
+fn refusal(error: &HandshakeError) -> Option<String> {
     match error {
-        ClientInitializeError::JsonRpcError(error) => {
+        HandshakeError::Refused(PeerError::ErrorResponse(error)) => {
             Some(format!("it refused the connection: {}", brief(&error.message)))
         }
-        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
-            Some(unsupported_version(server_supported))
-        }
+        HandshakeError::UnsupportedVersion(theirs) => Some(unsupported_version(theirs)),
         _ => None,
     }
 }
@@ -366,22 +392,20 @@ fn brief(said: &impl std::fmt::Display) -> String {
 
 #[cfg(test)]
 mod tests {
+    use turnwright_rpc::RpcError;
+
     use super::*;
 
     #[test]
-    fn a_refused_lifecycle_is_told_apart_from_a_broken_server() {
-        let error = rmcp::ErrorData::method_not_found::<rmcp::model::PingRequestMethod>();
-        let refused = refusal(&ClientInitializeError::JsonRpcError(error));
+    fn a_refused_handshake_is_told_apart_from_a_broken_server() {
+        let error = PeerError::ErrorResponse(RpcError::method_not_found("initialize"));
+        let refused = refusal(&HandshakeError::Refused(error));
         assert!(refused.unwrap().starts_with("it refused the connection: "));
-        let versions = serde_json::from_value(serde_json::json!(["2031-01-01"])).unwrap();
-        let strange = ClientInitializeError::NoCompatibleProtocolVersion {
-            client_supported: Vec::new(),
-            server_supported: versions,
-        };
+        let strange = HandshakeError::UnsupportedVersion(vec!["2031-01-01".to_owned()]);
         assert_eq!(
             refusal(&strange).unwrap(),
             "it uses protocol version 2031-01-01; supported are 2024-11-05 to 2026-07-28"
         );
-        assert_eq!(refusal(&ClientInitializeError::Cancelled), None);
+        assert_eq!(refusal(&HandshakeError::Lost(PeerError::Closed)), None);
     }
 }

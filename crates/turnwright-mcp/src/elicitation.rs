@@ -5,8 +5,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::json_schema;
@@ -88,38 +87,38 @@ impl WaitingCalls {
     }
 }
 
-/// Asks the user whose call is waiting. Declines if calls of several clients are waiting.
-pub(crate) async fn ask_user(
-    server: &str,
-    calls: &WaitingCalls,
-    params: ElicitRequestParams,
-) -> ElicitResult {
+/// Asks the user whose call is waiting, with the parameters of `elicitation/create`. Returns the result of
+/// that request. Declines if calls of several clients are waiting.
+pub(crate) async fn ask_user(server: &str, calls: &WaitingCalls, params: Value) -> Value {
     match calls.of_only_client() {
         Some(call) => ask_user_of(server, &call, params).await,
-        None => ElicitResult::new(ElicitationAction::Decline),
+        None => declined(),
     }
+}
+
+/// The result of a question that was not answered.
+pub(crate) fn declined() -> Value {
+    json!({ "action": "decline" })
 }
 
 /// How the forms of servers begin, so that nobody takes them for the agent's own.
 pub const SERVER_ASKS: &str = "The MCP server ";
 
 /// Asks the user of one call.
-pub(crate) async fn ask_user_of(
-    server: &str,
-    call: &WaitingCall,
-    params: ElicitRequestParams,
-) -> ElicitResult {
-    let declined = ElicitResult::new(ElicitationAction::Decline);
+pub(crate) async fn ask_user_of(server: &str, call: &WaitingCall, mut params: Value) -> Value {
     // Requests to open a page are declined: the user must not be sent to a server's URL.
-    let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = params
+    let is_form = params["mode"].as_str().is_none_or(|it| it == "form");
+    let schema = params.get_mut("requestedSchema").map(Value::take);
+    let (true, Some(schema @ Value::Object(_)), Some(message)) =
+        (is_form, schema, params["message"].as_str())
     else {
-        return declined;
+        return declined();
     };
     if call.question_count.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
-        return declined;
+        return declined();
     }
-    let Ok(schema) = serde_json::to_value(&requested_schema) else { return declined };
-    let message: String = terminal_safe(message).chars().take(MAX_QUESTION_CHARS).collect();
+    let message: String =
+        terminal_safe(message.to_owned()).chars().take(MAX_QUESTION_CHARS).collect();
     let message = format!("{SERVER_ASKS}{} asks: {message}", escape_hidden_line(server));
     let mut shown = schema.clone();
     escape_texts(&mut shown);
@@ -132,10 +131,10 @@ pub(crate) async fn ask_user_of(
     };
     match outcome {
         FormOutcome::Accepted(content) if is_valid(&schema, &content) => {
-            ElicitResult::new(ElicitationAction::Accept).with_content(content)
+            json!({ "action": "accept", "content": content })
         }
-        FormOutcome::Accepted(_) | FormOutcome::Declined => declined,
-        FormOutcome::Cancelled => ElicitResult::new(ElicitationAction::Cancel),
+        FormOutcome::Accepted(_) | FormOutcome::Declined => declined(),
+        FormOutcome::Cancelled => json!({ "action": "cancel" }),
     }
 }
 

@@ -1,18 +1,12 @@
-//! Handles the requests and notifications of a server.
+//! Answers the requests of a server and handles its notifications.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rmcp::ClientHandler;
-use rmcp::model::{
-    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationCapability, FormElicitationCapability, Implementation, ProgressNotificationParam,
-    ProtocolVersion,
-};
-#[expect(deprecated, reason = "older servers use them")]
-use rmcp::model::{ListRootsResult, LoggingMessageNotificationParam, Root};
-use rmcp::service::{NotificationContext, RequestContext, RoleClient};
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
+use turnwright_rpc::RpcError;
 
 use super::elicitation::{self, WaitingCalls};
 use super::progress::ProgressRouter;
@@ -36,67 +30,60 @@ pub(super) struct ServerMessageHandler {
     pub(super) progress: ProgressRouter,
 }
 
-#[expect(deprecated, reason = "roots are deprecated, but older servers request them")]
-impl ClientHandler for ServerMessageHandler {
-    async fn list_roots(
-        &self,
-        _: RequestContext<RoleClient>,
-    ) -> Result<ListRootsResult, rmcp::ErrorData> {
-        Ok(list_roots_result(&self.roots))
-    }
+/// How a request of a server is answered.
+pub(super) enum Reply {
+    Now(Result<Value, RpcError>),
+    /// The user is asked.
+    FromUser(BoxFuture<'static, Value>),
+}
 
-    async fn create_elicitation(
-        &self,
-        params: ElicitRequestParams,
-        context: RequestContext<RoleClient>,
-    ) -> Result<ElicitResult, rmcp::ErrorData> {
-        // The server may withdraw the question.
-        let asking = elicitation::ask_user(&self.server, &self.callers, params);
-        let asked = context.ct.run_until_cancelled(asking).await;
-        Ok(asked.unwrap_or_else(|| ElicitResult::new(ElicitationAction::Cancel)))
-    }
-
-    async fn on_logging_message(
-        &self,
-        params: LoggingMessageNotificationParam,
-        _: NotificationContext<RoleClient>,
-    ) {
-        let text: String = params.data.to_string().chars().take(MAX_LOG_CHARS).collect();
-        tracing::debug!(server = self.server, text = escape_hidden_line(&text), "a server says");
-    }
-
-    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
-    }
-
-    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
-    }
-
-    async fn on_progress(
-        &self,
-        notification: ProgressNotificationParam,
-        _: NotificationContext<RoleClient>,
-    ) {
-        self.progress.deliver(notification);
-    }
-
-    fn get_info(&self) -> ClientConfig {
-        let mut capabilities = ClientCapabilities::builder().enable_roots().build();
-        if self.forms {
-            let form = Some(FormElicitationCapability::default());
-            let mut elicitation = ElicitationCapability::default();
-            elicitation.form = form;
-            capabilities.elicitation = Some(elicitation);
+impl ServerMessageHandler {
+    pub(super) fn answer(&self, method: &str, params: Value) -> Reply {
+        match method {
+            "ping" => Reply::Now(Ok(json!({}))),
+            "roots/list" => Reply::Now(Ok(list_roots_result(&self.roots))),
+            "elicitation/create" => {
+                let (server, callers) = (self.server.clone(), self.callers.clone());
+                Reply::FromUser(Box::pin(async move {
+                    elicitation::ask_user(&server, &callers, params).await
+                }))
+            }
+            method => Reply::Now(Err(RpcError::method_not_found(method))),
         }
-        let about = Implementation::new("turnwright", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(capabilities, about).with_protocol_version(ProtocolVersion::V_2025_11_25)
+    }
+
+    pub(super) fn notify(&self, method: &str, params: &Value) {
+        match method {
+            "notifications/progress" => self.progress.deliver(params),
+            "notifications/tools/list_changed" | "notifications/prompts/list_changed" => {
+                self.changed.notify_one();
+            }
+            "notifications/message" => {
+                let text: String = params["data"].to_string().chars().take(MAX_LOG_CHARS).collect();
+                let text = escape_hidden_line(&text);
+                tracing::debug!(server = self.server, text, "a server says");
+            }
+            method => tracing::debug!(server = self.server, method, "an unknown notification"),
+        }
+    }
+
+    /// A handler that nobody listens to.
+    #[cfg(test)]
+    pub(super) fn silent() -> ServerMessageHandler {
+        ServerMessageHandler {
+            roots: Arc::default(),
+            changed: Arc::default(),
+            server: "s".to_owned(),
+            forms: false,
+            callers: WaitingCalls::default(),
+            progress: ProgressRouter::default(),
+        }
     }
 }
 
-/// Converts folders to the roots that a server is told.
-#[expect(deprecated, reason = "older servers use them")]
-pub(super) fn list_roots_result(folders: &[PathBuf]) -> ListRootsResult {
-    let root = |it: &PathBuf| Some(Root::new(url::Url::from_file_path(it).ok()?.to_string()));
-    ListRootsResult::new(folders.iter().filter_map(root).collect())
+/// The folders as the roots that a server is told.
+pub(super) fn list_roots_result(folders: &[PathBuf]) -> Value {
+    let uri = |it: &PathBuf| Some(url::Url::from_file_path(it).ok()?.to_string());
+    let roots: Value = folders.iter().filter_map(uri).map(|it| json!({ "uri": it })).collect();
+    json!({ "roots": roots })
 }

@@ -1,46 +1,39 @@
-//! The HTTP client below `rmcp`'s streamable HTTP transport. It sends the configured headers or a login's
-//! token, follows no redirect to another origin, and interprets failures.
+//! The HTTP client of one server. It sends the configured headers or a login's token, follows no redirect to
+//! another origin, bounds what it reads, and interprets failures. `http_channel` uses it.
 
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{HeaderName, HeaderValue};
-use reqwest::{Client, StatusCode, redirect};
-use rmcp::model::{ClientJsonRpcMessage, ProtocolVersion};
-use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
-use rmcp::transport::StreamableHttpClientTransport;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
 use rmcp::transport::auth::AuthError;
-use rmcp::transport::common::client_side_sse::BoxedSseResponse;
-use rmcp::transport::streamable_http_client::{
-    StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
-    StreamableHttpPostResponse,
-};
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::any_transport::AnyTransport;
 use super::connection::HttpFailure;
-use super::event_pacer::EventPacer;
-use super::handler::ServerMessageHandler;
+use super::event_stream::EventStream;
+use super::http_reply::{
+    EVENT_STREAM, JSON, PostReply, content_type, is_trouble, read_reply, status_error,
+    unexpected_type,
+};
 use super::login_store::{LoginStore, ServerLogin};
 use super::spec::{SecretValue, ServerTransport};
 use turnwright_http::{ConnectionFault, Tls};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a connection may take to be opened, and a session to be renewed.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// The TCP keep-alive interval.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// Maximum size of an event. A response that is not a stream has the same limit, set by `rmcp`.
-const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 const MAX_REDIRECTS: usize = 3;
 /// How long the request that deletes a session may take.
 pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum length of a server's text in an error message.
 const MAX_TEXT_CHARS: usize = 300;
+/// The header that names the session.
+pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 /// Headers that belong to the transport or the protocol and cannot be configured.
 const RESERVED_HEADERS: &[&str] = &[
     "accept",
@@ -56,8 +49,23 @@ const RESERVED_HEADERS: &[&str] = &[
     "transfer-encoding",
 ];
 
-/// `rmcp`'s error of a request.
-type TransportError = StreamableHttpError<reqwest::Error>;
+/// Why a request has failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HttpError {
+    /// The status, and what the server said about it.
+    #[error("HTTP {status}{}", if .body.is_empty() { String::new() } else { format!(": {body}") })]
+    Status { status: StatusCode, scope: Option<String>, body: String },
+    /// The server does not know the session any more.
+    #[error("the session has expired (HTTP 404)")]
+    SessionExpired,
+    #[error("{0}")]
+    Request(reqwest::Error),
+    /// The response is none of this protocol.
+    #[error("{0}")]
+    Unexpected(String),
+    #[error("{0}")]
+    Auth(#[from] AuthError),
+}
 
 impl ServerTransport {
     /// Creates an HTTP transport that sends these headers with each request.
@@ -87,9 +95,7 @@ impl ServerTransport {
 }
 
 /// Validates and converts headers.
-fn header_map(
-    headers: &[(String, SecretValue)],
-) -> Result<HashMap<HeaderName, HeaderValue>, String> {
+fn header_map(headers: &[(String, SecretValue)]) -> Result<HeaderMap, String> {
     let convert = |(name, value): &(String, SecretValue)| {
         let shown = escape_hidden_line(name);
         let invalid = || format!("the header `{shown}` contains invalid characters");
@@ -104,50 +110,7 @@ fn header_map(
     headers.iter().map(convert).collect()
 }
 
-/// A running service, and the HTTP connection below it.
-pub(super) type HttpService = (RunningService<RoleClient, ServerMessageHandler>, HttpConnection);
-
-/// Connects to a server: first with a handshake, which all servers knew until 2025, and without one if
-/// that fails.
-///
-/// # Errors
-/// If the server cannot be used.
-pub(super) async fn open(
-    url: &Url,
-    headers: &[(String, SecretValue)],
-    logins: &LoginStore,
-    handler: ServerMessageHandler,
-) -> Result<HttpService, HttpFailure> {
-    let connection =
-        HttpConnection::new(url, headers, logins, Arc::clone(&handler.changed)).await?;
-    let headers = header_map(headers)?;
-    let transport = || {
-        let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-            .custom_headers(headers.clone())
-            .max_sse_event_size(MAX_EVENT_BYTES);
-        config.session_recovery_timeout = CONNECT_TIMEOUT;
-        AnyTransport::new(StreamableHttpClientTransport::with_client(connection.clone(), config))
-    };
-    let handshake = ClientLifecycleMode::Initialize;
-    match handler.clone().serve_with_lifecycle(transport(), handshake).await {
-        Ok(service) => return Ok((service, connection)),
-        Err(error) => match connection.last_failure() {
-            Some(failure) if failure.is_conclusive => return Err(failure.reason),
-            _ => tracing::debug!(%error, "the handshake failed"),
-        },
-    }
-    let modern =
-        ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
-    match handler.serve_with_lifecycle(transport(), modern).await {
-        Ok(service) => Ok((service, connection)),
-        Err(error) => {
-            let failure = connection.last_failure();
-            Err(failure.map_or_else(|| unexpected(&error.to_string()), |it| it.reason))
-        }
-    }
-}
-
-fn unexpected(response: &str) -> HttpFailure {
+pub(super) fn unexpected(response: &str) -> HttpFailure {
     let response = display_line(response);
     HttpFailure::Failed(format!("it did not answer like an MCP server: {response}"))
 }
@@ -165,6 +128,9 @@ pub(super) fn display_line(text: &str) -> String {
 #[derive(Clone, Debug)]
 pub(super) struct HttpConnection {
     client: Client,
+    url: Url,
+    /// The configured headers.
+    headers: HeaderMap,
     /// The login whose token is sent; `None` if the user has configured an `Authorization` header, or
     /// if a token must not be sent.
     login: Option<ServerLogin>,
@@ -172,26 +138,23 @@ pub(super) struct HttpConnection {
     // Held only to copy a short text.
     last: Arc<Mutex<Option<RequestFailure>>>,
     lost: CancellationToken,
-    changed: Arc<Notify>,
-    pacer: EventPacer,
 }
 
 /// Why a request failed.
 #[derive(Clone, Debug)]
-struct RequestFailure {
-    reason: HttpFailure,
+pub(super) struct RequestFailure {
+    pub(super) reason: HttpFailure,
     /// The failure would be the same with another version of the protocol.
-    is_conclusive: bool,
+    pub(super) is_conclusive: bool,
     /// The connection cannot be used any more.
     ends_connection: bool,
 }
 
 impl HttpConnection {
-    async fn new(
+    pub(super) async fn new(
         url: &Url,
         headers: &[(String, SecretValue)],
         logins: &LoginStore,
-        changed: Arc<Notify>,
     ) -> Result<HttpConnection, String> {
         redact::register_keys(headers.iter().filter_map(|(_, value)| credential(value)))
             .map_err(|error| error.to_string())?;
@@ -203,15 +166,14 @@ impl HttpConnection {
         let client = client.map_err(|error| error.to_string())?;
         let client =
             client.map_err(|error| format!("the HTTP client could not be created: {error}"))?;
-        let lost = CancellationToken::new();
         Ok(HttpConnection {
             client,
+            url: url.clone(),
+            headers: header_map(headers)?,
             login,
             has_key,
             last: Arc::default(),
-            lost,
-            changed,
-            pacer: EventPacer::default(),
+            lost: CancellationToken::new(),
         })
     }
 
@@ -224,17 +186,12 @@ impl HttpConnection {
         }
     }
 
-    fn last_failure(&self) -> Option<RequestFailure> {
+    pub(super) fn last_failure(&self) -> Option<RequestFailure> {
         self.last.lock().clone()
     }
 
     /// Records what an error means, and removes the URL from it, which may contain a key.
-    fn record(&self, error: TransportError) -> TransportError {
-        if matches!(error, StreamableHttpError::SessionExpired) {
-            // `rmcp` opens a new session, which may offer other tools.
-            self.changed.notify_one();
-            return error;
-        }
+    fn record(&self, error: HttpError) -> HttpError {
         if let Some(failure) = self.interpret(&error) {
             if failure.ends_connection {
                 self.lost.cancel();
@@ -242,41 +199,39 @@ impl HttpConnection {
             *self.last.lock() = Some(failure);
         }
         match error {
-            StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
+            HttpError::Request(error) => HttpError::Request(error.without_url()),
             error => error,
         }
     }
 
-    fn interpret(&self, error: &TransportError) -> Option<RequestFailure> {
+    fn interpret(&self, error: &HttpError) -> Option<RequestFailure> {
         let conclusive = |reason: HttpFailure, ends_connection| {
             Some(RequestFailure { reason, is_conclusive: true, ends_connection })
         };
         let failed = |why: String| conclusive(HttpFailure::Failed(why), false);
-        match (status(error), error) {
-            (Some(StatusCode::UNAUTHORIZED), _)
-            | (
-                _,
-                StreamableHttpError::Auth(
-                    AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_),
-                ),
+        match error {
+            HttpError::Status { status: StatusCode::UNAUTHORIZED, .. }
+            | HttpError::Auth(
+                AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_),
             ) => conclusive(self.unauthorized(), true),
-            (Some(StatusCode::FORBIDDEN), _) => failed(format!(
+            HttpError::Status { status: StatusCode::FORBIDDEN, scope, body } => failed(format!(
                 "it denies access (HTTP 403): your login, or the key in its headers, is not \
                  permitted to use it{}",
-                server_explanation(error)
+                server_explanation(scope.as_deref(), body)
             )),
-            (Some(it), _) if it.is_server_error() || it == StatusCode::TOO_MANY_REQUESTS => {
-                failed(format!("it has a problem of its own (HTTP {})", it.as_u16()))
+            HttpError::Status { status, .. } if is_trouble(*status) => {
+                failed(format!("it has a problem of its own (HTTP {})", status.as_u16()))
             }
-            (_, StreamableHttpError::Auth(error)) => {
+            HttpError::Auth(error) => {
                 let why = display_line(&error.to_string());
                 failed(format!("its login could not be renewed: {why}"))
             }
-            (_, StreamableHttpError::Client(error)) if error.is_connect() => {
+            HttpError::Request(error) if error.is_connect() => {
                 let why = format!("it cannot be reached: {}", connection_fault(error));
                 conclusive(HttpFailure::Failed(why), true)
             }
-            (_, StreamableHttpError::ServerDoesNotSupportSse) => None,
+            HttpError::SessionExpired
+            | HttpError::Status { status: StatusCode::METHOD_NOT_ALLOWED, .. } => None,
             _ => Some(RequestFailure {
                 reason: unexpected(&error.to_string()),
                 is_conclusive: false,
@@ -294,9 +249,9 @@ impl HttpConnection {
         HttpFailure::NeedsLogin
     }
 
-    async fn token(&self) -> Result<Option<String>, TransportError> {
+    async fn token(&self) -> Result<Option<String>, HttpError> {
         let Some(login) = &self.login else { return Ok(None) };
-        login.token().await.map_err(|error| self.record(error.into()))
+        Ok(login.token().await?)
     }
 
     /// Returns a new token in place of one that was refused, if there is one.
@@ -309,34 +264,12 @@ impl HttpConnection {
     }
 }
 
-/// The HTTP status of an error, if it has one.
-fn status(error: &TransportError) -> Option<StatusCode> {
-    match error {
-        StreamableHttpError::AuthRequired(_) => Some(StatusCode::UNAUTHORIZED),
-        StreamableHttpError::InsufficientScope(_) => Some(StatusCode::FORBIDDEN),
-        StreamableHttpError::HttpStatus(it) => StatusCode::from_u16(it.status).ok(),
-        StreamableHttpError::Client(error) => error.status(),
-        StreamableHttpError::UnexpectedServerResponse(text) => {
-            StatusCode::from_bytes(text.strip_prefix("HTTP ")?.get(..3)?.as_bytes()).ok()
-        }
-        _ => None,
-    }
-}
-
 /// The server's explanation of a refusal, as a sentence to append.
-fn server_explanation(error: &TransportError) -> String {
-    match error {
-        StreamableHttpError::InsufficientScope(it) => match &it.required_scope {
-            Some(scope) => format!(". It requires the scope `{}`", display_line(scope)),
-            None => String::new(),
-        },
-        StreamableHttpError::UnexpectedServerResponse(text) => match text.split_once(": ") {
-            Some((_, text)) if !text.trim().is_empty() => {
-                format!(". It said: {}", display_line(text))
-            }
-            _ => String::new(),
-        },
-        _ => String::new(),
+fn server_explanation(scope: Option<&str>, body: &str) -> String {
+    match scope {
+        Some(scope) => format!(". It requires the scope `{}`", display_line(scope)),
+        None if body.trim().is_empty() => String::new(),
+        None => format!(". It said: {}", display_line(body)),
     }
 }
 
@@ -376,123 +309,90 @@ fn redirect_policy(attempt: redirect::Attempt<'_>) -> redirect::Action {
     attempt.stop()
 }
 
-impl StreamableHttpClient for HttpConnection {
-    type Error = reqwest::Error;
-
-    async fn post_message(
+impl HttpConnection {
+    /// Posts a message with these headers. Renews the login once if its token is refused.
+    pub(super) async fn post(
         &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session_id: Option<Arc<str>>,
-        auth: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, TransportError> {
-        self.post_message_with_max_sse_event_size(
-            uri,
-            message,
-            session_id,
-            auth,
-            headers,
-            MAX_EVENT_BYTES,
-        )
-        .await
-    }
-
-    async fn post_message_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        _: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-        max_event_bytes: usize,
-    ) -> Result<StreamableHttpPostResponse, TransportError> {
-        let post = |token: Option<String>| {
-            let (uri, message, session) = (uri.clone(), message.clone(), session.clone());
-            let headers = headers.clone();
-            self.client.post_message_with_max_sse_event_size(
-                uri,
-                message,
-                session,
+        message: &[u8],
+        headers: HeaderMap,
+        is_request: bool,
+    ) -> Result<PostReply, HttpError> {
+        let has_session = headers.contains_key(SESSION_HEADER);
+        let post = |token| {
+            let request = self.client.post(self.url.clone()).body(message.to_vec());
+            let request = request.header(CONTENT_TYPE, JSON);
+            self.send(
+                request.header(ACCEPT, "application/json, text/event-stream"),
+                &headers,
                 token,
-                headers,
-                max_event_bytes,
             )
         };
-        let _sending = self.pacer.sending(&message);
-        let token = self.token().await?;
-        let mut result = post(token.clone()).await;
-        let is_refused =
-            result.as_ref().is_err_and(|it| status(it) == Some(StatusCode::UNAUTHORIZED));
-        if is_refused
-            && let Some(refused) = token
-            && let Some(token) = self.renew(&refused).await
-        {
-            result = post(Some(token)).await;
-        }
-        match result {
-            Ok(StreamableHttpPostResponse::Sse(stream, session)) => {
-                Ok(StreamableHttpPostResponse::Sse(self.pacer.events(stream), session))
+        let posting = async {
+            let token = self.token().await?;
+            let mut response = post(token.clone()).await?;
+            if response.status() == StatusCode::UNAUTHORIZED
+                && let Some(refused) = token
+                && let Some(token) = self.renew(&refused).await
+            {
+                response = post(Some(token)).await?;
             }
-            result => result.map_err(|error| self.record(error)),
-        }
+            read_reply(response, has_session, is_request).await
+        };
+        posting.await.map_err(|error| self.record(error))
     }
 
-    async fn delete_session(
+    /// Opens a stream of events, or continues one after the event of that id.
+    pub(super) async fn get(
         &self,
-        uri: Arc<str>,
-        session: Arc<str>,
-        _: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), TransportError> {
+        mut headers: HeaderMap,
+        last_id: Option<&str>,
+    ) -> Result<EventStream, HttpError> {
+        if let Some(id) = last_id.and_then(|it| HeaderValue::from_str(it).ok()) {
+            headers.insert("last-event-id", id);
+        }
+        let getting = async {
+            let token = self.token().await?;
+            let request = self.client.get(self.url.clone()).header(ACCEPT, EVENT_STREAM);
+            let response = self.send(request, &headers, token).await?;
+            if !response.status().is_success() {
+                return Err(status_error(response).await);
+            }
+            match content_type(&response) {
+                Some(it) if it.starts_with(EVENT_STREAM) => Ok(EventStream::new(response)),
+                other => Err(unexpected_type(other)),
+            }
+        };
+        getting.await.map_err(|error| self.record(error))
+    }
+
+    /// Ends the session.
+    pub(super) async fn delete(&self, headers: HeaderMap) {
         let deletion = async {
             let token = self.token().await?;
-            self.client.delete_session(uri, session, token, headers).await
+            let request = self.client.delete(self.url.clone());
+            self.send(request, &headers, token).await
         };
-        let result = tokio::time::timeout(DELETE_TIMEOUT, deletion).await.unwrap_or(Ok(()));
-        result.map_err(|error| self.record(error))
+        match tokio::time::timeout(DELETE_TIMEOUT, deletion).await {
+            Ok(Ok(response)) => tracing::debug!(status = %response.status(), "ended a session"),
+            Ok(Err(error)) => {
+                let error = self.record(error);
+                tracing::debug!(%error, "a session could not be ended");
+            }
+            Err(_) => tracing::debug!("a session was not ended in time"),
+        }
     }
 
-    async fn get_stream(
+    async fn send(
         &self,
-        uri: Arc<str>,
-        session: Option<Arc<str>>,
-        last_event: Option<String>,
-        auth: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<BoxedSseResponse, TransportError> {
-        self.get_stream_with_max_sse_event_size(
-            uri,
-            session,
-            last_event,
-            auth,
-            headers,
-            MAX_EVENT_BYTES,
-        )
-        .await
-    }
-
-    async fn get_stream_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        session: Option<Arc<str>>,
-        last_event: Option<String>,
-        _: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-        max_event_bytes: usize,
-    ) -> Result<BoxedSseResponse, TransportError> {
-        let token = self.token().await?;
-        let stream = self
-            .client
-            .get_stream_with_max_sse_event_size(
-                uri,
-                session,
-                last_event,
-                token,
-                headers,
-                max_event_bytes,
-            )
-            .await;
-        stream.map(|it| self.pacer.events(it)).map_err(|error| self.record(error))
+        request: RequestBuilder,
+        headers: &HeaderMap,
+        token: Option<String>,
+    ) -> Result<Response, HttpError> {
+        let request = request.headers(headers.clone());
+        let request = match token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        request.headers(self.headers.clone()).send().await.map_err(HttpError::Request)
     }
 }

@@ -1,11 +1,12 @@
-//! Classifies one line of a server before `rmcp` parses it. A response that `rmcp` could not read is
-//! replaced with an error response, so that its request does not wait for ever.
+//! Classifies one line of a server before it is parsed. A response that cannot be read is replaced with an
+//! error response, so that its request does not wait for ever.
 
 use memchr::memmem;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use turnwright_rpc::RpcError;
 
 use super::model_schema::bounded_text;
 
@@ -52,14 +53,9 @@ fn some_even_if_null<'de, D: serde::Deserializer<'de>>(
     <&RawValue>::deserialize(from).map(Some)
 }
 
-/// A well-formed error object.
-#[derive(Deserialize)]
-struct ErrorObject {
-    #[serde(rename = "code")]
-    _code: i32,
-    #[serde(rename = "message")]
-    _message: String,
-}
+/// What is said about a response that would take too much memory.
+pub(super) const TOO_COMPLEX: &str =
+    "The response has too many values or nests too deeply, and was dropped";
 
 pub(super) fn classify(line: &[u8]) -> LineKind {
     let Ok(head) = serde_json::from_slice::<Envelope<'_>>(line) else {
@@ -68,7 +64,7 @@ pub(super) fn classify(line: &[u8]) -> LineKind {
     };
     let (None, Some(id)) = (&head.method, head.id) else { return LineKind::Other };
     if !is_within_limits(line) {
-        return error(id, "The response has too many values or nests too deeply, and was dropped");
+        return error(id, TOO_COMPLEX);
     }
     match (head.error.map(RawValue::get), head.result.map(RawValue::get)) {
         (None, Some(_)) => LineKind::Response,
@@ -78,9 +74,15 @@ pub(super) fn classify(line: &[u8]) -> LineKind {
             LineKind::Malformed { replacement: (answer + "\n").into_bytes() }
         }
         (None | Some("null"), _) => error(id, "The response has neither a result nor an error"),
-        (Some(it), _) if serde_json::from_str::<ErrorObject>(it).is_ok() => LineKind::Response,
+        (Some(it), _) if serde_json::from_str::<RpcError>(it).is_ok() => LineKind::Response,
         (Some(it), _) => error(id, &bounded_text(it, MAX_ERROR_CHARS)),
     }
+}
+
+/// Reads an error object. One that is malformed becomes the message of an error.
+pub(super) fn error_object(object: &RawValue) -> RpcError {
+    let malformed = |_| RpcError::internal_error(bounded_text(object.get(), MAX_ERROR_CHARS));
+    serde_json::from_str(object.get()).unwrap_or_else(malformed)
 }
 
 fn error(id: &RawValue, message: &str) -> LineKind {
@@ -93,7 +95,7 @@ fn error_response(id: &Value, message: &str) -> Vec<u8> {
 }
 
 /// True if the line can be parsed without much memory. Counts separators instead of parsing.
-fn is_within_limits(line: &[u8]) -> bool {
+pub(super) fn is_within_limits(line: &[u8]) -> bool {
     let (mut depth, mut values, mut place) = (0_usize, 0_usize, 0);
     while let Some(byte) = line.get(place) {
         match byte {

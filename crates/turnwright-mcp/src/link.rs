@@ -5,8 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::model::JsonObject;
 use futures_util::stream::BoxStream;
-use rmcp::model::JsonObject;
 use serde_json::value::RawValue;
 
 /// The way to a server that someone else runs. A request brings its own notifications, and nothing is said

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use rmcp::model::{JsonObject, Tool};
+use super::model::{JsonObject, Tool};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::model_schema::{IsFit, bounded_text, model_schema};
@@ -61,8 +62,6 @@ impl ListedTool {
         }
         let parameters = model_schema(&tool.input_schema);
         remarks.extend(parameters.omission.map(str::to_owned));
-        // These are never shown.
-        (tool.icons, tool.meta) = (None, None);
         let hint = tool.annotations.as_ref().and_then(|it| it.title.as_ref());
         size += tool.title.iter().chain(hint).map(String::len).sum::<usize>();
         size += original.len() + tool.output_schema.as_ref().map_or(0, |it| object_size(it));
@@ -120,8 +119,8 @@ fn value_size(value: &Value) -> usize {
     }
 }
 
-/// Reads a malformed page of a list, so that one invalid tool does not hide the others. Returns its
-/// tools and the next cursor.
+/// Reads a page of a list. One invalid tool does not hide the others. Returns the tools and the next
+/// cursor.
 pub(crate) fn parse_page(mut page: Value) -> Option<(Vec<Tool>, Option<String>)> {
     let Value::Array(tools) = page.get_mut("tools")?.take() else { return None };
     let cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
@@ -133,7 +132,7 @@ fn parse_tool(mut value: Value) -> Option<Tool> {
     if !value.get("inputSchema").is_some_and(Value::is_object) {
         value.as_object_mut()?.insert("inputSchema".to_owned(), json!({ "type": "object" }));
     }
-    if let Ok(tool) = serde_json::from_value(value.clone()) {
+    if let Ok(tool) = Tool::deserialize(&value) {
         return Some(tool);
     }
     let mut kept = Map::new();
@@ -178,7 +177,7 @@ mod tests {
             "nextCursor": 9,
         }))
         .unwrap();
-        let names: Vec<_> = tools.iter().map(|it| it.name.as_ref()).collect();
+        let names: Vec<_> = tools.iter().map(|it| it.name.as_str()).collect();
         assert_eq!((names.as_slice(), cursor), (&["a", "b", "c", "d"][..], None));
         assert_eq!(tools[3].title.as_deref(), Some("D"));
         assert!(parse_page(json!({ "tools": {} })).is_none() && parse_page(json!([])).is_none());
@@ -211,12 +210,9 @@ mod tests {
     #[test]
     fn the_size_covers_everything_that_is_kept() {
         let (long, hint) = ("x".repeat(500_000), json!({ "title": "x".repeat(500_000) }));
-        let icons = json!([{ "src": long }]);
-        let tool = json!({ "name": "a", "title": long, "annotations": hint, "icons": icons,
-            "_meta": { "a": long }, "inputSchema": {} });
+        let tool = json!({ "name": "a", "title": long, "annotations": hint, "inputSchema": {} });
         let listed = listed(tool);
-        assert!(listed.size > 1_000_000 && listed.tool.icons.is_none());
-        assert!(listed.tool.meta.is_none());
+        assert!(listed.size > 1_000_000);
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use memchr::{memchr, memmem};
-use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
+use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::line::{self, LineKind, SCAN_BYTES};
@@ -31,11 +31,9 @@ pub(super) struct MessageReader<R> {
     line: Vec<u8>,
     /// The line exceeds [`MAX_MESSAGE_BYTES`]; only its beginning and end are kept.
     is_long: bool,
-    /// How much of the complete line has been handed out; `None` while the line is incomplete.
-    position: Option<usize>,
     /// Lines since the last pause that are not responses.
     other_lines: usize,
-    pause: Option<Pin<Box<Sleep>>>,
+    is_paused: bool,
     stdin_is_blocked: Arc<AtomicBool>,
     _drop_guard: DropGuard,
 }
@@ -47,9 +45,8 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             input: BufReader::new(input),
             line: Vec::new(),
             is_long: false,
-            position: None,
             other_lines: 0,
-            pause: None,
+            is_paused: false,
             stdin_is_blocked: Arc::default(),
             _drop_guard: on_drop.drop_guard(),
         }
@@ -60,8 +57,8 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
         Arc::clone(&self.stdin_is_blocked)
     }
 
-    fn append(&mut self, bytes: &[u8]) {
-        self.line.extend_from_slice(bytes);
+    /// Keeps the beginning and the end of a line that is too long.
+    fn limit_line(&mut self) {
         if self.line.len() > MAX_MESSAGE_BYTES || self.is_long && self.line.len() > 4 * SCAN_BYTES {
             self.is_long = true;
             // Its beginning and end suffice to find the id.
@@ -70,8 +67,8 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
         }
     }
 
-    /// Handles a complete line.
-    fn finish_line(&mut self) {
+    /// Handles a complete line. Returns true if it is a message.
+    fn finish_line(&mut self) -> bool {
         if std::mem::take(&mut self.is_long) {
             let why = format!(
                 "The response is longer than {} MiB and was dropped",
@@ -88,59 +85,40 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
                 LineKind::Malformed { replacement } => self.line = replacement,
             }
         }
-        self.position = (!self.line.is_empty()).then_some(0);
+        !self.line.is_empty()
     }
 
     fn count_non_response(&mut self) {
         self.other_lines += 1;
         if self.other_lines == MAX_BURST {
             self.other_lines = 0;
-            self.pause = Some(Box::pin(sleep(BURST_PAUSE)));
+            self.is_paused = true;
         }
     }
 
-    fn copy_to(&mut self, position: usize, buffer: &mut ReadBuf<'_>) {
-        let rest = &self.line[position..];
-        let count = rest.len().min(buffer.remaining());
-        buffer.put_slice(&rest[..count]);
-        self.position = Some(position + count);
-        if position + count == self.line.len() {
-            self.position = None;
-            self.line.clear();
-            self.line.shrink_to(RETAINED_BYTES);
-        }
-    }
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for MessageReader<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    /// Reads the next message. Returns `None` when the process has closed its output.
+    ///
+    /// # Errors
+    /// If its output cannot be read.
+    pub(super) async fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        self.line.clear();
+        self.line.shrink_to(RETAINED_BYTES);
         loop {
-            if let Some(position) = self.position {
-                self.copy_to(position, buffer);
-                return Poll::Ready(Ok(()));
+            while self.is_paused {
+                sleep(BURST_PAUSE).await;
+                self.is_paused = self.stdin_is_blocked.load(Ordering::Relaxed);
             }
-            let this = &mut *self;
-            if let Some(pause) = &mut this.pause {
-                ready!(pause.as_mut().poll(context));
-                let stdin_is_blocked = this.stdin_is_blocked.load(Ordering::Relaxed);
-                this.pause = stdin_is_blocked.then(|| Box::pin(sleep(BURST_PAUSE)));
-                continue;
-            }
-            let bytes = ready!(Pin::new(&mut this.input).poll_fill_buf(context))?;
+            let bytes = self.input.fill_buf().await?;
             if bytes.is_empty() {
-                return Poll::Ready(Ok(()));
+                return Ok(None);
             }
             let end = memchr(b'\n', bytes).map(|it| it + 1);
             let count = end.unwrap_or(bytes.len());
-            let bytes = bytes[..count].to_vec();
-            Pin::new(&mut this.input).consume(count);
-            this.append(&bytes);
-            if end.is_some() {
-                this.finish_line();
+            self.line.extend_from_slice(&bytes[..count]);
+            self.input.consume(count);
+            self.limit_line();
+            if end.is_some() && self.finish_line() {
+                return Ok(Some(&self.line));
             }
         }
     }
@@ -182,16 +160,21 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for MessageWriter<W> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tokio::io::AsyncReadExt;
     use tokio::time::timeout;
 
     use super::*;
 
+    async fn read_into(reader: &mut MessageReader<&[u8]>, read: &mut Vec<u8>) {
+        while let Some(line) = reader.next().await.unwrap() {
+            read.extend_from_slice(line);
+        }
+    }
+
     async fn read_all(printed: &[u8]) -> String {
         let mut reader = MessageReader::new(printed, CancellationToken::new());
-        let mut read = String::new();
-        reader.read_to_string(&mut read).await.unwrap();
-        read
+        let mut read = Vec::new();
+        read_into(&mut reader, &mut read).await;
+        String::from_utf8(read).unwrap()
     }
 
     #[tokio::test]
@@ -234,10 +217,10 @@ mod tests {
         let mut reader = MessageReader::new(printed.as_bytes(), CancellationToken::new());
         reader.stdin_is_blocked().store(true, Ordering::Relaxed);
         let mut read = Vec::new();
-        let reading = timeout(3 * BURST_PAUSE, reader.read_to_end(&mut read)).await;
+        let reading = timeout(3 * BURST_PAUSE, read_into(&mut reader, &mut read)).await;
         assert!(reading.is_err() && read.len() == printed.len() / 3, "{}", read.len());
         reader.stdin_is_blocked().store(false, Ordering::Relaxed);
-        reader.read_to_end(&mut read).await.unwrap();
+        read_into(&mut reader, &mut read).await;
         assert_eq!(read, printed.as_bytes());
     }
 }

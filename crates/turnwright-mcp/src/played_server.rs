@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rmcp::model::Tool;
+use super::model::Tool;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -26,13 +26,13 @@ const DOWNLOAD_KILL_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct ServerProcess {
     program: PipedProcess,
     stderr: StderrTail,
-    /// Cancelled when its stdout is no longer read, because the process closed it or `rmcp` gave up.
+    /// Cancelled when its stdout is no longer read, because the process closed it or its connection was closed.
     gone: CancellationToken,
     temp: Option<PrivateTempFolder>,
 }
 
 impl ServerProcess {
-    /// Starts the process, and returns it with the pipes for `rmcp`.
+    /// Starts the process, and returns it with its pipes.
     ///
     /// # Errors
     /// If it cannot be started; the text is for the user.

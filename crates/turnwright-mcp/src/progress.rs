@@ -4,7 +4,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::model_schema::bounded_text;
@@ -18,7 +18,7 @@ const MAX_MESSAGE_CHARS: usize = 300;
 pub struct ProgressRouter(Arc<Mutex<ProgressSenders>>);
 
 // Held only for one map operation.
-type ProgressSenders = HashMap<ProgressToken, watch::Sender<CallProgress>>;
+type ProgressSenders = HashMap<i64, watch::Sender<CallProgress>>;
 
 /// The progress of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,18 +29,19 @@ pub(super) struct CallProgress {
 }
 
 impl ProgressRouter {
-    /// Delivers a notification.
-    pub(super) fn deliver(&self, notification: ProgressNotificationParam) {
-        let ProgressNotificationParam { progress_token, progress, total, message, .. } =
-            notification;
-        if let Some(sender) = self.lock().get(&progress_token) {
-            let message =
-                bounded_text(&escape_hidden_line(&message.unwrap_or_default()), MAX_MESSAGE_CHARS);
-            // Each notification is handled in a task of its own, so they may arrive out of order.
+    /// Delivers the parameters of a notification.
+    pub(super) fn deliver(&self, params: &Value) {
+        let token = &params["progressToken"];
+        // Some servers turn a number into a text.
+        let token = token.as_i64().or_else(|| token.as_str()?.parse().ok());
+        let (Some(token), Some(done)) = (token, params["progress"].as_f64()) else { return };
+        if let Some(sender) = self.lock().get(&token) {
+            let message = params["message"].as_str().unwrap_or_default();
+            let message = bounded_text(&escape_hidden_line(message), MAX_MESSAGE_CHARS);
             sender.send_if_modified(|it| {
-                let is_new = progress >= it.done;
+                let is_new = done >= it.done;
                 if is_new {
-                    *it = CallProgress { done: progress, total, message };
+                    *it = CallProgress { done, total: params["total"].as_f64(), message };
                 }
                 is_new
             });
@@ -48,9 +49,9 @@ impl ProgressRouter {
     }
 
     /// Subscribes to the progress of one call.
-    pub(super) fn subscribe(&self, token: ProgressToken) -> ProgressSubscription {
+    pub(super) fn subscribe(&self, token: i64) -> ProgressSubscription {
         let (sender, receiver) = watch::channel(CallProgress::default());
-        self.lock().insert(token.clone(), sender);
+        self.lock().insert(token, sender);
         ProgressSubscription { router: self.clone(), token, receiver }
     }
 
@@ -63,7 +64,7 @@ impl ProgressRouter {
 #[derive(Debug)]
 pub(super) struct ProgressSubscription {
     router: ProgressRouter,
-    token: ProgressToken,
+    token: i64,
     receiver: watch::Receiver<CallProgress>,
 }
 

@@ -5,14 +5,16 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{
-    ContentBlock, GetPromptRequestParams, JsonObject, PaginatedRequestParams, Prompt,
-    PromptArgument, PromptMessage, ResourceContents, Role,
+use super::model::{
+    ContentBlock, JsonObject, Prompt, PromptArgument, PromptMessage, ResourceContents, Role,
 };
-use rmcp::{Peer, RoleClient};
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::timeout;
 
+use super::peer::Peer;
 use super::server::{Server, ServerPhase};
+use super::tool_list::page_params;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::message::{Media, PromptPart};
 
@@ -46,19 +48,26 @@ pub struct PromptCommand {
 
 /// Lists all prompts. Returns none if the server has none or takes too long, because its tools must not
 /// wait for its prompts: at most half of `start_timeout`.
-pub(crate) async fn list_prompts(peer: &Peer<RoleClient>, start_timeout: Duration) -> Vec<Prompt> {
-    if peer.peer_info().is_none_or(|it| it.capabilities.prompts.is_none()) {
+pub(crate) async fn list_prompts(peer: &Peer, start_timeout: Duration) -> Vec<Prompt> {
+    if peer.info().is_none_or(|it| !it.has("prompts")) {
         return Vec::new();
     }
     let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), list_pages(peer)).await;
     listed.unwrap_or_default()
 }
 
-async fn list_pages(peer: &Peer<RoleClient>) -> Vec<Prompt> {
+/// A page of a list of prompts.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptPage {
+    prompts: Vec<Prompt>,
+    next_cursor: Option<String>,
+}
+
+async fn list_pages(peer: &Peer) -> Vec<Prompt> {
     let (mut prompts, mut cursor) = (Vec::new(), None);
     for _ in 0..MAX_PAGES {
-        let params = PaginatedRequestParams::default().with_cursor(cursor.take());
-        match peer.list_prompts(Some(params)).await {
+        match peer.request::<PromptPage>("prompts/list", page_params(cursor.take())).await {
             Ok(page) => {
                 prompts.extend(page.prompts.into_iter().filter_map(compact));
                 cursor = page.next_cursor;
@@ -73,9 +82,8 @@ async fn list_pages(peer: &Peer<RoleClient>) -> Vec<Prompt> {
     prompts
 }
 
-/// Removes what is never shown. Returns `None` if the prompt is still too large.
+/// Shortens what is shown in a line. Returns `None` if the prompt is still too large.
 fn compact(mut prompt: Prompt) -> Option<Prompt> {
-    (prompt.icons, prompt.meta) = (None, None);
     for text in [&mut prompt.title, &mut prompt.description].into_iter().flatten() {
         *text = line(text);
     }
@@ -152,10 +160,13 @@ impl PromptRequest {
         let Some(prompt) = index.and_then(|it| state.prompts.get(it)) else {
             return Err(format!("The MCP server {server} has no prompt of that name."));
         };
-        let mut params = GetPromptRequestParams::new(prompt.name.clone());
-        params.arguments = Some(parse_arguments(arguments(prompt), &self.arguments)?);
+        let assigned = parse_arguments(arguments(prompt), &self.arguments)?;
+        let params = JsonObject::from_iter([
+            ("name".to_owned(), prompt.name.clone().into()),
+            ("arguments".to_owned(), Value::Object(assigned)),
+        ]);
         let limit = self.server.spec.timeouts.call;
-        match timeout(limit, peer.get_prompt(params)).await {
+        match timeout(limit, peer.request::<PromptResult>("prompts/get", params)).await {
             Ok(Ok(result)) => match prompt_parts(result.messages) {
                 parts if parts.is_empty() => {
                     Err(format!("The MCP server {server} returned an empty prompt."))
@@ -171,6 +182,12 @@ impl PromptRequest {
             }
         }
     }
+}
+
+/// The result of `prompts/get`.
+#[derive(Deserialize)]
+struct PromptResult {
+    messages: Vec<PromptMessage>,
 }
 
 fn arguments(prompt: &Prompt) -> &[PromptArgument] {
@@ -290,31 +307,36 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
     for message in messages.into_iter().take(MAX_MESSAGES) {
         let is_quoted = message.role == Role::Assistant;
         parts.push(match message.content {
-            ContentBlock::Text(text) if is_quoted => {
-                PromptPart::Text(quoted(&bounded(&text.text, &mut text_left)))
+            ContentBlock::Text { text } if is_quoted => {
+                PromptPart::Text(quoted(&bounded(&text, &mut text_left)))
             }
-            ContentBlock::Text(text) => PromptPart::Text(bounded(&text.text, &mut text_left)),
-            ContentBlock::Image(it) => match media(&it.mime_type, it.data, &mut media_left) {
-                Some(media) => PromptPart::Image(media),
-                None => PromptPart::Text("[an image was left out: it is too large]".to_owned()),
-            },
-            ContentBlock::Audio(it) => match media(&it.mime_type, it.data, &mut media_left) {
-                Some(media) => PromptPart::Audio(media),
-                None => PromptPart::Text("[audio was left out: it is too large]".to_owned()),
-            },
-            ContentBlock::Resource(it) => match it.resource {
-                ResourceContents::TextResourceContents { uri, text, .. } => {
+            ContentBlock::Text { text } => PromptPart::Text(bounded(&text, &mut text_left)),
+            ContentBlock::Image { data, mime_type } => {
+                match media(&mime_type, data, &mut media_left) {
+                    Some(media) => PromptPart::Image(media),
+                    None => PromptPart::Text("[an image was left out: it is too large]".to_owned()),
+                }
+            }
+            ContentBlock::Audio { data, mime_type } => {
+                match media(&mime_type, data, &mut media_left) {
+                    Some(media) => PromptPart::Audio(media),
+                    None => PromptPart::Text("[audio was left out: it is too large]".to_owned()),
+                }
+            }
+            ContentBlock::Resource { resource } => match resource {
+                ResourceContents { uri, text: Some(text), .. } => {
                     PromptPart::Resource { uri: line(&uri), text: bounded(&text, &mut text_left) }
                 }
-                ResourceContents::BlobResourceContents { uri, .. } => {
+                ResourceContents { uri, .. } => {
                     PromptPart::Text(format!("[{} is not text and was left out]", line(&uri)))
                 }
-                _ => PromptPart::Text("[a resource of an unknown kind was left out]".to_owned()),
             },
             ContentBlock::ResourceLink(it) => {
                 PromptPart::Link { name: line(&it.name), uri: line(&it.uri) }
             }
-            _ => PromptPart::Text("[content of an unknown kind was left out]".to_owned()),
+            ContentBlock::Unknown => {
+                PromptPart::Text("[content of an unknown kind was left out]".to_owned())
+            }
         });
     }
     if is_cut {
@@ -368,8 +390,8 @@ mod tests {
             ("what=is this", r#"{"how":"this","who":"what=is"}"#),
             ("who= how=", r#"{"how":"","who":""}"#),
         ] {
-            let given = parse_arguments(&two, words).map(serde_json::Value::Object);
-            let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
+            let given = parse_arguments(&two, words).map(Value::Object);
+            let expected: Value = serde_json::from_str(expected).unwrap();
             assert_eq!(given, Ok(expected), "{words}");
         }
         assert!(parse_arguments(&two, "").unwrap_err().contains("Missing arguments: who"));

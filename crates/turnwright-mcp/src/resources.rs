@@ -1,17 +1,17 @@
 //! A tool of ours, beside those of a server, with which the model lists and reads the server's resources.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{
-    JsonObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, Resource,
-    Tool, ToolAnnotations,
-};
-use rmcp::{Peer, RoleClient, ServiceError};
+use super::model::{JsonObject, Resource, ResourceContents, Tool, ToolAnnotations};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::call::{CallContext, CallError, call_error, cancelled};
 use super::model_schema::bounded_text;
+use super::peer::{Peer, PeerError};
+use super::tool_list::page_params;
 use super::tool_result::{ResultBlock, ToolResult};
 use turnwright_types::effect::escape_hidden_line;
 
@@ -26,20 +26,29 @@ const MAX_LINE_CHARS: usize = 300;
 const TOOL_NAMES: [&str; 2] = ["read_resource", "read_mcp_resource"];
 
 /// Makes the definition of the tool, if the server has resources.
-pub fn tool(peer: &Peer<RoleClient>, is_taken: impl Fn(&str) -> bool) -> Option<Tool> {
-    peer.peer_info()?.capabilities.resources.as_ref()?;
+pub fn tool(peer: &Peer, is_taken: impl Fn(&str) -> bool) -> Option<Tool> {
+    peer.info().filter(|it| it.has("resources"))?;
     let name = TOOL_NAMES.into_iter().find(|it| !is_taken(it))?;
     let description = "Reads a resource of this server. Without a uri, lists what there is.";
     let uri = json!({ "type": "string", "description": "As listed, linked or mentioned" });
     let schema = json!({ "type": "object", "properties": { "uri": uri } });
     let Value::Object(schema) = schema else { return None };
-    let hints = ToolAnnotations::default().read_only(true);
-    Some(Tool::new(name, description, schema).with_annotations(hints))
+    Some(Tool {
+        name: name.to_owned(),
+        title: None,
+        description: Some(description.to_owned()),
+        input_schema: Arc::new(schema),
+        output_schema: None,
+        annotations: Some(ToolAnnotations {
+            read_only_hint: Some(true),
+            ..ToolAnnotations::default()
+        }),
+    })
 }
 
 /// Runs the tool.
 pub async fn call(
-    peer: &Peer<RoleClient>,
+    peer: &Peer,
     arguments: &JsonObject,
     limit: Duration,
     ctx: &CallContext<'_>,
@@ -59,22 +68,35 @@ pub async fn call(
     }
 }
 
-async fn read(peer: &Peer<RoleClient>, uri: &str) -> Result<Vec<ResultBlock>, CallError> {
-    let params = ReadResourceRequestParams::new(uri);
-    let response = peer.read_resource_once(params).await.map_err(|error| call_error(&error))?;
-    let ReadResourceResponse::Complete(result) = response else {
+async fn read(peer: &Peer, uri: &str) -> Result<Vec<ResultBlock>, CallError> {
+    let params = JsonObject::from_iter([("uri".to_owned(), uri.into())]);
+    let mut result: Value =
+        peer.request("resources/read", params).await.map_err(|error| call_error(&error))?;
+    if result["resultType"] == "input_required" {
         let why =
             "The server asks for input before it shows this, which is not supported for resources.";
         return Err(why.to_owned().into());
+    }
+    let Some(Value::Array(contents)) = result.get_mut("contents").map(Value::take) else {
+        return Err(call_error(&PeerError::Malformed));
     };
-    Ok(result.contents.into_iter().map(ResultBlock::from).collect())
+    let block = |it| serde_json::from_value::<ResourceContents>(it).map(ResultBlock::from);
+    let unknown = |_| ResultBlock::Unknown("resource".to_owned());
+    Ok(contents.into_iter().map(|it| block(it).unwrap_or_else(unknown)).collect())
 }
 
-async fn list(peer: &Peer<RoleClient>) -> Result<String, CallError> {
+/// A page of a list of resources.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourcePage {
+    resources: Vec<Resource>,
+    next_cursor: Option<String>,
+}
+
+async fn list(peer: &Peer) -> Result<String, CallError> {
     let (mut lines, mut cursor) = (Vec::new(), None);
     for number in 0..MAX_PAGES {
-        let params = PaginatedRequestParams::default().with_cursor(cursor.take());
-        match peer.list_resources(Some(params)).await {
+        match peer.request::<ResourcePage>("resources/list", page_params(cursor.take())).await {
             Ok(page) => {
                 lines.extend(page.resources.iter().take(MAX_RESOURCES + 1).map(resource_line));
                 cursor = page.next_cursor;
@@ -96,13 +118,15 @@ async fn list(peer: &Peer<RoleClient>) -> Result<String, CallError> {
 }
 
 /// Lists the URI templates. A server that does not support the request has none.
-async fn list_templates(peer: &Peer<RoleClient>) -> Vec<String> {
-    let page: Result<_, ServiceError> = peer.list_resource_templates(None).await;
-    let templates = page.map(|it| it.resource_templates).unwrap_or_default();
-    let line = |uri: &str, name: &str| {
-        bounded_text(&escape_hidden_line(&format!("{uri} – {name}")), MAX_LINE_CHARS)
+async fn list_templates(peer: &Peer) -> Vec<String> {
+    let page = peer.request::<Value>("resources/templates/list", JsonObject::new()).await;
+    let page = page.unwrap_or_default();
+    let templates = page["resourceTemplates"].as_array().into_iter().flatten();
+    let line = |template: &Value| {
+        let (uri, name) = (template["uriTemplate"].as_str()?, template["name"].as_str()?);
+        Some(bounded_text(&escape_hidden_line(&format!("{uri} – {name}")), MAX_LINE_CHARS))
     };
-    templates.iter().take(MAX_RESOURCES).map(|it| line(&it.uri_template, &it.name)).collect()
+    templates.take(MAX_RESOURCES).filter_map(line).collect()
 }
 
 fn resource_line(resource: &Resource) -> String {

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rmcp::model::JsonObject;
+use super::model::JsonObject;
 use serde_json::Value;
 
 use super::{json_schema, model_schema};

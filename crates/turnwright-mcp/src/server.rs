@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use rmcp::model::{Prompt, SubscriptionFilter};
-use rmcp::{Peer, RoleClient, ServiceError};
+use super::model::{JsonObject, Prompt};
+use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::connection::{ConnectFailure, ConnectRequest, Connection};
 use super::elicitation::WaitingCalls;
 use super::listed_tool::ListedTool;
+use super::peer::Peer;
 use super::pool::ServerEnv;
 use super::progress::ProgressRouter;
 use super::prompts;
@@ -74,7 +75,7 @@ pub struct ServerState {
     /// How the previous connection ended.
     pub last_end: Option<String>,
     /// `None` unless connected.
-    pub peer: Option<Peer<RoleClient>>,
+    pub peer: Option<Peer>,
     /// Routes progress notifications to calls.
     pub progress: ProgressRouter,
 }
@@ -177,7 +178,7 @@ impl Server {
     ///
     /// # Errors
     /// If there is no connection; the text is for the model.
-    pub async fn peer(&self) -> Result<(Peer<RoleClient>, u64), String> {
+    pub async fn peer(&self) -> Result<(Peer, u64), String> {
         let mut watch = self.watch();
         drop(timeout(RESTART_WAIT, watch.wait_for(|it| !it.is_about_to_connect())).await);
         let state = self.state();
@@ -424,13 +425,15 @@ impl ServerTask {
         Err(ConnectFailure { is_final, ..why.into() })
     }
 
-    async fn list(&self, peer: &Peer<RoleClient>) -> Result<Lists, String> {
+    async fn list(&self, peer: &Peer) -> Result<Lists, String> {
         let prompts = Box::pin(prompts::list_prompts(peer, self.spec.start_timeout())).await;
         Ok((list_tools(peer).await?, prompts))
     }
 
     fn publish_ready(&self, connection: &Connection, (tools, prompts): Lists) {
         let (peer, (title, revision)) = (connection.peer().clone(), connection.server_info());
+        let (server, tool_count) = (&self.spec.name, tools.len());
+        tracing::debug!(server, title, revision, tool_count, "connected to a server");
         self.publish(|it| {
             *it = ServerState {
                 phase: ServerPhase::Ready,
@@ -470,15 +473,14 @@ impl ServerTask {
     /// Lists tools and prompts again whenever they change. Returns how the connection ended.
     async fn serve(&self, connection: &mut Connection) -> String {
         let peer = connection.peer().clone();
-        let subscription = subscribe_to_changes(peer.clone(), Arc::clone(&self.changed));
-        let mut next = Instant::now();
         let needs_subscription = connection.needs_subscription();
         let mut subscription = std::pin::pin!(async {
-            if !needs_subscription {
-                std::future::pending::<()>().await;
+            if needs_subscription {
+                subscribe_to_changes(&peer).await;
             }
-            subscription.await;
+            std::future::pending::<()>().await;
         });
+        let mut next = Instant::now();
         loop {
             tokio::select! {
                 why = connection.ended() => return why,
@@ -517,22 +519,11 @@ impl ServerTask {
     }
 }
 
-/// Subscribes to change notifications and forwards them to `changed`. Never returns: if the server
-/// refuses or ends the subscription, its lists are used as they are.
-async fn subscribe_to_changes(peer: Peer<RoleClient>, changed: Arc<Notify>) {
-    let filter = SubscriptionFilter::builder().tools_list_changed().prompts_list_changed().build();
-    while let Ok(mut subscription) = peer.listen(filter.clone()).await {
-        loop {
-            match subscription.next().await {
-                Ok(Some(_)) => changed.notify_one(),
-                // Notifications were lost, but a new list contains what they announced.
-                Err(ServiceError::SubscriptionLagged { .. }) => {
-                    changed.notify_one();
-                    break;
-                }
-                Ok(None) | Err(_) => return std::future::pending().await,
-            }
-        }
-    }
-    std::future::pending::<()>().await;
+/// Subscribes to change notifications, which come like those to everyone. If the server refuses or ends the
+/// subscription, its lists are used as they are.
+async fn subscribe_to_changes(peer: &Peer) {
+    let changes = json!({ "toolsListChanged": true, "promptsListChanged": true });
+    let params = JsonObject::from_iter([("notifications".to_owned(), changes)]);
+    let ended = peer.request::<Value>("subscriptions/listen", params).await;
+    tracing::debug!(?ended, "the subscription to changes has ended");
 }

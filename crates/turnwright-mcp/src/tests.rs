@@ -4,20 +4,18 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::model::JsonObject;
 use futures_util::future::BoxFuture;
-use rmcp::model::CallToolRequestParams;
-use rmcp::service::ServiceExt;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallContext, CallError, InputRequestContext, call};
-use super::elicitation::WaitingCalls;
 use super::handler::ServerMessageHandler;
-use super::progress::ProgressRouter;
+use super::handshake;
+use super::message_io::{MessageReader, MessageWriter};
+use super::pipes;
 use super::spec::ServerTimeouts;
 use super::tool_result::ToolResult;
 use turnwright_types::client::{
@@ -94,27 +92,21 @@ async fn outcome(steps: u64, answers: bool) -> (Result<ToolResult, String>, bool
     let heard = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = JoinSet::new();
     tasks.spawn(play_server(its, steps, answers, Arc::clone(&heard)));
-    let progress = ProgressRouter::default();
-    let changed = Arc::new(Notify::new());
-    let handler = ServerMessageHandler {
-        roots: Arc::default(),
-        changed,
-        server: "s".to_owned(),
-        forms: false,
-        callers: WaitingCalls::default(),
-        progress: progress.clone(),
-    };
+    let handler = ServerMessageHandler::silent();
+    let progress = handler.progress.clone();
     let (reader, writer) = tokio::io::split(ours);
-    let service = handler.serve(AsyncRwTransport::new_client(reader, writer)).await.unwrap();
+    let reader = MessageReader::new(reader, CancellationToken::new());
+    let writer = MessageWriter::new(writer, reader.stdin_is_blocked());
+    let (peer, _connection) = pipes::connect(reader, writer, handler);
+    handshake::initialize(&peer).await.unwrap();
     let (call_id, cancel) = (CallId::from("c1"), CancellationToken::new());
     let context = CallContext { client: &SilentClient, call: &call_id, cancel: &cancel };
     let (call_limit, most) = (Duration::from_secs(5), Duration::from_secs(20));
     let timeouts =
         ServerTimeouts { call: call_limit, call_total: most, ..ServerTimeouts::default() };
-    let params = CallToolRequestParams::new("t");
+    let tool = ("t", JsonObject::new());
     let result =
-        call(service.peer(), &progress, params, timeouts, InputRequestContext::default(), &context)
-            .await;
+        call(&peer, &progress, tool, timeouts, InputRequestContext::default(), &context).await;
     let result = result.map_err(|it| match it {
         CallError::Failed(message) => message,
         CallError::ConnectionLost => "lost".to_owned(),

@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use rmcp::model::{
-    ClientRequest, ErrorCode, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool,
-};
-use rmcp::{Peer, RoleClient, ServiceError};
+use super::model::{JsonObject, Tool};
+use serde_json::Value;
 
+use super::handshake::ServerInfo;
 use super::listed_tool::{self, ListedTool};
 use super::model_schema::bounded_text;
+use super::peer::{Channel, Peer, PeerError};
 use super::resources;
+use super::standard_headers::{HeaderArguments, header_arguments};
 use turnwright_types::effect::escape_hidden_line;
 
 /// Maximum number of pages. The rest of the list is ignored.
@@ -24,16 +25,17 @@ const MAX_NAME_CHARS: usize = 100;
 /// A longer cursor ends the list.
 const MAX_CURSOR_BYTES: usize = 64 * 1024;
 
-const METHOD_NOT_FOUND: ErrorCode = ErrorCode::METHOD_NOT_FOUND;
+const METHOD_NOT_FOUND: i32 = -32601;
 
 /// Lists and prepares all tools of a server.
-pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Vec<Arc<ListedTool>>, String> {
+pub(super) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, String> {
     let (mut tools, mut names, mut size) = (Vec::new(), HashSet::new(), 0);
     let (mut cursor, mut cursors) = (None, HashSet::new());
+    let mut marked = HeaderArguments::default();
     for page_index in 0..MAX_PAGES {
-        let (page, next) = match request_page(peer, cursor.take()).await {
+        let (mut page, next) = match request_page(peer, cursor.take()).await {
             Ok(page) => page,
-            Err(ServiceError::McpError(it)) if page_index == 0 && it.code == METHOD_NOT_FOUND => {
+            Err(PeerError::ErrorResponse(it)) if page_index == 0 && it.code == METHOD_NOT_FOUND => {
                 break;
             }
             Err(error) if page_index == 0 => {
@@ -44,6 +46,7 @@ pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Vec<Arc<Listed
                 break;
             }
         };
+        keep_header_arguments(peer, &mut page, &mut marked);
         // If several tools have the same name, the first wins. A list that repeats itself adds
         // nothing.
         let is_new = |it: &Tool| listed_tool::has_valid_name(it) && names.insert(it.name.clone());
@@ -68,6 +71,9 @@ pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Vec<Arc<Listed
             break;
         }
     }
+    if let Channel::Http(http) = peer.channel() {
+        http.set_header_arguments(marked);
+    }
     let is_taken = |name: &str| names.contains(name);
     if let Some(tool) = resources::tool(peer, is_taken) {
         tools.push(Arc::new(ListedTool { reads_resources: true, ..ListedTool::new(tool) }));
@@ -77,17 +83,36 @@ pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Vec<Arc<Listed
 
 /// Requests one page of the list. Returns its tools and the next cursor.
 async fn request_page(
-    peer: &Peer<RoleClient>,
+    peer: &Peer,
     cursor: Option<String>,
-) -> Result<(Vec<Tool>, Option<String>), ServiceError> {
-    let params = PaginatedRequestParams::default().with_cursor(cursor);
-    let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
-    match peer.send_request(request).await? {
-        ServerResult::ListToolsResult(page) => Ok((page.tools, page.next_cursor)),
-        // The page does not match the protocol's schema.
-        ServerResult::CustomResult(page) => {
-            listed_tool::parse_page(page.0).ok_or(ServiceError::UnexpectedResponse)
-        }
-        _ => Err(ServiceError::UnexpectedResponse),
+) -> Result<(Vec<Tool>, Option<String>), PeerError> {
+    let page: Value = peer.request("tools/list", page_params(cursor)).await?;
+    listed_tool::parse_page(page).ok_or(PeerError::Malformed)
+}
+
+/// The parameters that ask for a page of a list.
+pub(super) fn page_params(cursor: Option<String>) -> JsonObject {
+    cursor.map(|it| ("cursor".to_owned(), it.into())).into_iter().collect()
+}
+
+/// Over HTTP, some arguments are sent as headers too. Removes the tools whose definition of those is invalid.
+fn keep_header_arguments(peer: &Peer, page: &mut Vec<Tool>, all: &mut HeaderArguments) {
+    if !matches!(peer.channel(), Channel::Http(_))
+        || peer.info().is_none_or(ServerInfo::has_handshake)
+    {
+        return;
     }
+    page.retain(|tool| match header_arguments(&tool.input_schema) {
+        Ok(arguments) => {
+            if !arguments.is_empty() {
+                all.insert(tool.name.clone(), arguments);
+            }
+            true
+        }
+        Err(why) => {
+            let name = bounded_text(&escape_hidden_line(&tool.name), MAX_NAME_CHARS);
+            tracing::warn!(name, why, "a tool is ignored");
+            false
+        }
+    });
 }

@@ -1,6 +1,6 @@
 //! The result of a tool call, as typed blocks.
 
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use super::model::{ContentBlock, ResourceContents};
 use serde_json::Value;
 
 /// The result of a tool call.
@@ -47,22 +47,16 @@ pub enum ResultBlock {
     Unknown(String),
 }
 
-impl From<CallToolResult> for ToolResult {
-    fn from(result: CallToolResult) -> ToolResult {
-        ToolResult {
-            blocks: result.content.into_iter().map(ResultBlock::from).collect(),
-            structured: result.structured_content,
-            is_error: result.is_error == Some(true),
-        }
-    }
-}
-
 impl ToolResult {
-    /// Reads a malformed result, block by block. Returns `None` if it is not a result at all.
-    pub(crate) fn parse_lenient(mut result: Value) -> Option<ToolResult> {
+    /// Reads a result, block by block, however malformed it is. Returns `None` if it is not a result at all.
+    pub(crate) fn parse(mut result: Value) -> Option<ToolResult> {
         let fields = result.as_object_mut()?;
+        fields.retain(|name, _| !matches!(name.as_str(), "_meta" | "resultType"));
+        if fields.is_empty() {
+            return Some(ToolResult::default());
+        }
         let is_error = fields.get("isError") == Some(&Value::Bool(true));
-        let structured = fields.remove("structuredContent");
+        let structured = fields.remove("structuredContent").filter(|it| !it.is_null());
         let blocks = match fields.remove("content") {
             Some(Value::Array(blocks)) => blocks.into_iter().map(parse_block).collect(),
             // Some servers send this instead of a list.
@@ -77,19 +71,18 @@ impl ToolResult {
 
 fn parse_block(value: Value) -> ResultBlock {
     let kind = value.get("type").and_then(Value::as_str).map(str::to_owned);
-    match (serde_json::from_value::<ContentBlock>(value), kind) {
-        (Ok(block), _) => block.into(),
-        (Err(_), kind) => ResultBlock::Unknown(kind.unwrap_or_default()),
-    }
+    let block = serde_json::from_value(value).ok().and_then(ResultBlock::of);
+    block.unwrap_or_else(|| ResultBlock::Unknown(kind.unwrap_or_default()))
 }
 
-impl From<ContentBlock> for ResultBlock {
-    fn from(block: ContentBlock) -> ResultBlock {
-        match block {
-            ContentBlock::Text(it) => ResultBlock::Text(it.text),
-            ContentBlock::Image(it) => ResultBlock::Image { mime: it.mime_type, data: it.data },
-            ContentBlock::Audio(it) => ResultBlock::Audio { mime: it.mime_type, data: it.data },
-            ContentBlock::Resource(it) => it.resource.into(),
+impl ResultBlock {
+    /// Converts a block; `None` if its type is unknown.
+    fn of(block: ContentBlock) -> Option<ResultBlock> {
+        Some(match block {
+            ContentBlock::Text { text } => ResultBlock::Text(text),
+            ContentBlock::Image { data, mime_type } => ResultBlock::Image { mime: mime_type, data },
+            ContentBlock::Audio { data, mime_type } => ResultBlock::Audio { mime: mime_type, data },
+            ContentBlock::Resource { resource } => resource.into(),
             ContentBlock::ResourceLink(it) => ResultBlock::Link {
                 uri: it.uri,
                 name: it.title.unwrap_or(it.name),
@@ -97,45 +90,29 @@ impl From<ContentBlock> for ResultBlock {
                 description: it.description.unwrap_or_default(),
                 size: it.size,
             },
-            _ => ResultBlock::Unknown(String::new()),
-        }
+            ContentBlock::Unknown => return None,
+        })
     }
 }
 
 impl From<ResourceContents> for ResultBlock {
     fn from(contents: ResourceContents) -> ResultBlock {
-        match contents {
-            ResourceContents::TextResourceContents { uri, text, .. } => {
-                ResultBlock::Embedded { uri, text }
-            }
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                let mime = mime_type.unwrap_or_default();
-                if mime.starts_with("image/") {
-                    ResultBlock::Image { mime, data: blob }
-                } else {
-                    ResultBlock::Blob { uri, mime, data: blob }
-                }
-            }
-            _ => ResultBlock::Unknown("resource".to_owned()),
+        let ResourceContents { uri, mime_type, text, blob } = contents;
+        let mime = mime_type.unwrap_or_default();
+        match (text, blob) {
+            (Some(text), _) => ResultBlock::Embedded { uri, text },
+            (None, Some(data)) if mime.starts_with("image/") => ResultBlock::Image { mime, data },
+            (None, Some(data)) => ResultBlock::Blob { uri, mime, data },
+            (None, None) => ResultBlock::Unknown("resource".to_owned()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::ServerResult;
     use serde_json::json;
 
     use super::*;
-
-    /// Parses a result as `rmcp` does.
-    fn parse(result: Value) -> Option<ToolResult> {
-        match serde_json::from_value(result).unwrap() {
-            ServerResult::CallToolResult(result) => Some(result.into()),
-            ServerResult::CustomResult(result) => ToolResult::parse_lenient(result.0),
-            other => panic!("{other:?}"),
-        }
-    }
 
     #[test]
     fn one_malformed_block_does_not_hide_the_others() {
@@ -158,10 +135,11 @@ mod tests {
             (json!({ "content": { "type": "text", "text": "a" } }), vec![text()]),
         ];
         for (result, blocks) in table {
-            assert_eq!(parse(result.clone()).unwrap().blocks, blocks, "{result}");
+            assert_eq!(ToolResult::parse(result.clone()).unwrap().blocks, blocks, "{result}");
         }
-        assert_eq!(parse(json!({ "something": 1 })), None);
-        let failed = parse(json!({ "isError": true, "content": null })).unwrap();
+        assert_eq!(ToolResult::parse(json!({ "something": 1 })), None);
+        assert_eq!(ToolResult::parse(json!({ "_meta": {} })), Some(ToolResult::default()));
+        let failed = ToolResult::parse(json!({ "isError": true, "content": null })).unwrap();
         assert!(failed.is_error && failed.blocks.is_empty());
     }
 }

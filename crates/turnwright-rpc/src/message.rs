@@ -81,6 +81,21 @@ impl RpcError {
         RpcError { code: -32600, message: format!("Invalid request: {why}"), data: None }
     }
 
+    /// The parameters are not those of the method. The message says why.
+    pub fn invalid_params(message: &str) -> RpcError {
+        RpcError { code: -32602, message: message.to_owned(), data: None }
+    }
+
+    /// The request was valid, but there is no result. The message says why.
+    pub fn internal_error(message: String) -> RpcError {
+        RpcError { code: -32603, message, data: None }
+    }
+
+    /// An error with a code of the application.
+    pub fn application(code: i32, message: String, data: Value) -> RpcError {
+        RpcError { code, message, data: Some(data) }
+    }
+
     pub fn method_not_found(method: &str) -> RpcError {
         // The peer chose the name: it may be long or contain line breaks, but an error message
         // must be one short line (R-ERR-8).

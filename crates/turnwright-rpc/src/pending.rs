@@ -30,6 +30,8 @@ struct PendingRequest {
 pub struct Peer {
     outbox: Outbox,
     pending: Arc<PendingRequests>,
+    /// The notification that withdraws a request.
+    withdrawal: &'static str,
 }
 
 #[derive(Default)]
@@ -61,11 +63,16 @@ pub enum RequestError {
 }
 
 impl Peer {
-    /// Creates a peer to which `outbox` leads.
+    /// Creates a peer to which `outbox` leads. It is told with `$/cancel_request` that a request is withdrawn.
     pub fn new(outbox: Outbox) -> Peer {
+        Peer::with_withdrawal(outbox, "$/cancel_request")
+    }
+
+    /// Like [`Peer::new`], with another notification for withdrawn requests. Its parameters are the same.
+    pub fn with_withdrawal(outbox: Outbox, withdrawal: &'static str) -> Peer {
         let pending = PendingRequests::default();
         *pending.lock() = Some(HashMap::new());
-        Peer { outbox, pending: Arc::new(pending) }
+        Peer { outbox, pending: Arc::new(pending), withdrawal }
     }
 
     /// The queue of outgoing messages, for messages that need no response.
@@ -74,8 +81,7 @@ impl Peer {
     }
 
     /// Sends a request and waits at most `timeout` for the response. If the request is given up,
-    /// by the timeout or by dropping the future, the peer is told with `$/cancel_request`
-    /// (R-CXL-6).
+    /// by the timeout or by dropping the future, the peer is told (R-CXL-6).
     ///
     /// # Errors
     /// If no result arrives.
@@ -191,7 +197,7 @@ impl Drop for ResponseWaiter<'_> {
             }
         };
         if is_pending {
-            self.peer.outbox.notify("$/cancel_request", &json!({ "requestId": self.id }));
+            self.peer.outbox.notify(self.peer.withdrawal, &json!({ "requestId": self.id }));
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::tools::{ConfinementGuard, PreparedCall, ToolCtx, ToolOutcome};
 use crate::turn::TurnServices;
 use turnwright_policy::permission::{Confinement, Pass};
-use turnwright_store::{Durability, SessionLog};
+use turnwright_store::{Durability, PendingWrite, SessionLog};
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallContent, Effect};
 use turnwright_types::file_change::ChangeIntent;
@@ -26,7 +26,11 @@ const CANCEL_GRACE: Duration = Duration::from_millis(20);
 
 /// Records the file changes of one call.
 #[derive(Default)]
-pub(super) struct FileChangeRecorder(RecordedCall);
+pub(super) struct FileChangeRecorder {
+    call: RecordedCall,
+    /// The note that the call has begun, if it is written while the call runs.
+    begun: Option<PendingWrite>,
+}
 
 #[derive(Default)]
 enum RecordedCall {
@@ -66,6 +70,13 @@ impl FileChangeRecorder {
             drop(note(ChangeIntent::default()));
             return Some((prepared, FileChangeRecorder::default()));
         }
+        if pass.effects().iter().all(|it| matches!(it, Effect::Remote(_))) {
+            // The server is called while this is written. What it has answered is shown only afterwards; for a
+            // tool that reads by the user's word, nobody waits.
+            let begun = note(ChangeIntent::default());
+            let begun = (durability == Durability::PowerLoss).then_some(begun);
+            return Some((prepared, FileChangeRecorder { begun, ..FileChangeRecorder::default() }));
+        }
         let is_command = |it: &Effect| matches!(it, Effect::Exec(_) | Effect::Input { .. });
         let runs_command = pass.effects().iter().any(is_command);
         // Without a log nothing can be undone, but what a command leaves behind is checked all the same.
@@ -93,7 +104,7 @@ impl FileChangeRecorder {
                 Confinement::Unconfined => None,
             };
             let call = RecordedCall::Command { before, jobs, check };
-            return Some((prepared, FileChangeRecorder(call)));
+            return Some((prepared, FileChangeRecorder { call, begun: None }));
         }
         let (written, deleted) = written_and_deleted(pass.effects());
         if written.is_empty() && deleted.is_empty() {
@@ -107,14 +118,18 @@ impl FileChangeRecorder {
         });
         let (intent, edit, prepared) = looking.await.ok()?;
         note(intent).written().await;
-        Some((prepared, FileChangeRecorder(RecordedCall::Edit(Box::new(edit)))))
+        let call = RecordedCall::Edit(Box::new(edit));
+        Some((prepared, FileChangeRecorder { call, begun: None }))
     }
 
     /// Finds out what has changed, and adds a warning to the outcome about changes that cannot be
     /// undone.
     pub(super) async fn end(self, ctx: &ToolCtx, outcome: &mut ToolOutcome) -> CallChanges {
         let (env, checkpoint) = (&ctx.env, ctx.env.checkpoint.clone());
-        let changes = match self.0 {
+        if let Some(begun) = self.begun {
+            begun.written().await;
+        }
+        let changes = match self.call {
             RecordedCall::Nothing => CallChanges::default(),
             RecordedCall::Edit(edit) => {
                 let written = env.files.take_written(edit.targets());

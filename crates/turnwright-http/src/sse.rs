@@ -2,7 +2,9 @@
 //! extension that some servers require: a field named `error` is an event of that name. Does no
 //! I/O, incremental and bounded.
 
-/// The limit for one event. A whole file in one tool call fits; a line that never ends does not.
+use std::time::Duration;
+
+/// The usual limit for one event. A whole file in one tool call fits; a line that never ends does not.
 const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -13,14 +15,15 @@ pub struct Event<'a> {
     pub data: &'a str,
 }
 
-/// An event exceeded the size limit.
+/// An event exceeded the size limit, which is in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a server-sent event exceeds 32 MiB")]
-pub struct EventTooLarge;
+#[error("a server-sent event exceeds {} MiB", .0 / 1024 / 1024)]
+pub struct EventTooLarge(usize);
 
 /// Decodes a stream, however it is cut into chunks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Decoder {
+    max_event_bytes: usize,
     /// The start of an incomplete line.
     partial: Vec<u8>,
     /// The last byte was a CR: an LF right after it belongs to the same line end.
@@ -30,9 +33,44 @@ pub struct Decoder {
     name: String,
     data: Vec<u8>,
     has_data: bool,
+    /// The last `id` field.
+    id: Option<String>,
+    /// The last `retry` field.
+    retry: Option<Duration>,
+}
+
+impl Default for Decoder {
+    fn default() -> Decoder {
+        Decoder::with_limit(MAX_EVENT_BYTES)
+    }
 }
 
 impl Decoder {
+    /// Creates a decoder of events that have at most so many bytes.
+    pub fn with_limit(max_event_bytes: usize) -> Decoder {
+        Decoder {
+            max_event_bytes,
+            partial: Vec::new(),
+            after_cr: false,
+            is_started: false,
+            name: String::new(),
+            data: Vec::new(),
+            has_data: false,
+            id: None,
+            retry: None,
+        }
+    }
+
+    /// The id with which the stream can be resumed after the last event, if the server has sent one.
+    pub fn last_id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// How long the server asks to wait before the stream is opened again.
+    pub fn retry(&self) -> Option<Duration> {
+        self.retry
+    }
+
     /// Processes bytes and passes on each event that they complete.
     ///
     /// # Errors
@@ -85,8 +123,8 @@ impl Decoder {
     }
 
     fn check(&self) -> Result<(), EventTooLarge> {
-        if self.partial.len() + self.data.len() > MAX_EVENT_BYTES {
-            Err(EventTooLarge)
+        if self.partial.len() + self.data.len() > self.max_event_bytes {
+            Err(EventTooLarge(self.max_event_bytes))
         } else {
             Ok(())
         }
@@ -112,7 +150,15 @@ impl Decoder {
                 "error".clone_into(&mut self.name);
                 self.append(value);
             }
-            // Comments (an empty field name), `id`, `retry` and unknown fields.
+            b"id" if !value.contains(&0) => {
+                self.id = Some(String::from_utf8_lossy(value).into_owned());
+            }
+            b"retry" => {
+                let digits = std::str::from_utf8(value).ok().filter(|it| !it.starts_with('+'));
+                let millis = digits.and_then(|it| it.parse().ok());
+                self.retry = millis.map(Duration::from_millis).or(self.retry);
+            }
+            // Comments (an empty field name) and unknown fields.
             _ => {}
         }
     }
@@ -180,6 +226,15 @@ mod tests {
     }
 
     #[test]
+    fn the_last_id_and_the_last_valid_retry_are_kept() {
+        let mut decoder = Decoder::default();
+        assert_eq!((decoder.last_id(), decoder.retry()), (None, None));
+        decoder.push(b"id: 1\nretry: 5\ndata:\n\nid: a b\nretry: x\n\n", |_| {}).unwrap();
+        assert_eq!(decoder.last_id(), Some("a b"));
+        assert_eq!(decoder.retry(), Some(Duration::from_millis(5)));
+    }
+
+    #[test]
     fn an_event_has_a_name() {
         check("event: error\ndata: {}\n\ndata: x\n\n", &[("error", "{}"), ("", "x")]);
     }
@@ -209,7 +264,7 @@ mod tests {
         let mut decoder = Decoder::default();
         let chunk = vec![b'x'; 1024 * 1024];
         let results: Vec<_> = (0..40).map(|_| decoder.push(&chunk, |_| {})).collect();
-        assert_eq!(results.last(), Some(&Err(EventTooLarge)));
+        assert_eq!(results.last(), Some(&Err(EventTooLarge(MAX_EVENT_BYTES))));
     }
 
     proptest! {

@@ -1,0 +1,171 @@
+//! How a connection begins: with a handshake, `initialize`, which every version of the protocol until
+//! 2025-11-25 has, or with `server/discover` of the newest version, which has none.
+
+use super::model::JsonObject;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use turnwright_rpc::RpcError;
+
+use super::handler::ServerMessageHandler;
+use super::peer::{Channel, Peer, PeerError};
+
+/// The version that a handshake proposes.
+const HANDSHAKE_VERSION: &str = "2025-11-25";
+/// The version without a handshake.
+pub(super) const NEWEST_VERSION: &str = "2026-07-28";
+const KNOWN_VERSIONS: [&str; 5] =
+    ["2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE_VERSION, NEWEST_VERSION];
+/// The error code of a server that does not know the version.
+const UNSUPPORTED_VERSION: i32 = -32022;
+const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
+
+/// What a server says about itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ServerInfo {
+    /// The protocol version of the connection.
+    pub(super) version: String,
+    /// The server's name and its own version.
+    pub(super) title: String,
+    capabilities: Map<String, Value>,
+}
+
+impl ServerInfo {
+    fn new(version: String, about: &Value, capabilities: Value) -> ServerInfo {
+        let text = |name: &str| about[name].as_str().unwrap_or_default();
+        let title = format!("{} {}", text("name"), text("version")).trim().to_owned();
+        let capabilities = match capabilities {
+            Value::Object(capabilities) => capabilities,
+            _ => Map::new(),
+        };
+        ServerInfo { version, title, capabilities }
+    }
+
+    /// True if the protocol version has a handshake. Otherwise each request says what it would say.
+    pub(super) fn has_handshake(&self) -> bool {
+        self.version.as_str() < NEWEST_VERSION
+    }
+
+    pub(super) fn has_known_version(&self) -> bool {
+        KNOWN_VERSIONS.contains(&self.version.as_str())
+    }
+
+    /// True if the server has this capability.
+    pub(super) fn has(&self, capability: &str) -> bool {
+        self.capabilities.get(capability).is_some_and(Value::is_object)
+    }
+
+    /// True if the server announces changes of its tools.
+    pub(super) fn announces_tools(&self) -> bool {
+        let tools = self.capabilities.get("tools");
+        tools.is_some_and(|it| it["listChanged"] == true)
+    }
+}
+
+/// Why a connection did not begin.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(super) enum HandshakeError {
+    /// The server refuses this way to begin.
+    #[error("{0}")]
+    Refused(PeerError),
+    /// It knows only these versions of the protocol.
+    #[error("it knows only other versions of the protocol")]
+    UnsupportedVersion(Vec<String>),
+    /// The connection has ended, or cannot be used.
+    #[error("{0}")]
+    Lost(PeerError),
+    /// The answer is none of this protocol.
+    #[error("the result of `{0}` is malformed")]
+    Malformed(&'static str),
+}
+
+impl From<PeerError> for HandshakeError {
+    fn from(error: PeerError) -> HandshakeError {
+        match error {
+            error @ PeerError::ErrorResponse(_) => HandshakeError::Refused(error),
+            error => HandshakeError::Lost(error),
+        }
+    }
+}
+
+fn capabilities(handler: &ServerMessageHandler) -> Value {
+    if handler.forms {
+        json!({ "roots": {}, "elicitation": { "form": {} } })
+    } else {
+        json!({ "roots": {} })
+    }
+}
+
+fn about_us() -> Value {
+    json!({ "name": "turnwright", "version": env!("CARGO_PKG_VERSION") })
+}
+
+/// What each request says if there was no handshake, for its `_meta`.
+pub(super) fn client_context(handler: &ServerMessageHandler) -> JsonObject {
+    let prefix = |name: &str| format!("io.modelcontextprotocol/{name}");
+    JsonObject::from_iter([
+        (VERSION_KEY.to_owned(), NEWEST_VERSION.into()),
+        (prefix("clientInfo"), about_us()),
+        (prefix("clientCapabilities"), capabilities(handler)),
+    ])
+}
+
+/// Begins with the handshake.
+pub(super) async fn initialize(peer: &Peer) -> Result<(), HandshakeError> {
+    let params = JsonObject::from_iter([
+        ("protocolVersion".to_owned(), HANDSHAKE_VERSION.into()),
+        ("capabilities".to_owned(), capabilities(peer.handler())),
+        ("clientInfo".to_owned(), about_us()),
+    ]);
+    let result = match peer.channel() {
+        Channel::Http(http) => http.initialize(&params).await?,
+        Channel::Pipes(_) | Channel::Link(_) => peer.start("initialize", params).response().await?,
+    };
+    let info = initialize_result(&result).ok_or(HandshakeError::Malformed("initialize"))?;
+    peer.set_info(info);
+    Ok(peer.notify("notifications/initialized").await?)
+}
+
+/// Reads the result of `initialize`.
+pub(super) fn initialize_result(result: &RawValue) -> Option<ServerInfo> {
+    let mut result: Value = serde_json::from_str(result.get()).ok()?;
+    let version = result["protocolVersion"].as_str()?.to_owned();
+    let capabilities = result.get_mut("capabilities").map(Value::take).unwrap_or_default();
+    Some(ServerInfo::new(version, &result["serverInfo"], capabilities))
+}
+
+/// Begins without a handshake.
+pub(super) async fn discover(peer: &Peer) -> Result<(), HandshakeError> {
+    let mut attempts = 0;
+    let result = loop {
+        attempts += 1;
+        match peer.start("server/discover", JsonObject::new()).response().await {
+            Err(PeerError::ErrorResponse(error)) if error.code == UNSUPPORTED_VERSION => {
+                let theirs = supported_versions(&error);
+                if attempts > 1 || !theirs.iter().any(|it| it == NEWEST_VERSION) {
+                    return Err(HandshakeError::UnsupportedVersion(theirs));
+                }
+            }
+            result => break result?,
+        }
+    };
+    let malformed = HandshakeError::Malformed("server/discover");
+    let Ok(mut result) = serde_json::from_str::<Value>(result.get()) else { return Err(malformed) };
+    let Some(versions) = result["supportedVersions"].as_array() else { return Err(malformed) };
+    if !versions.iter().any(|it| it == NEWEST_VERSION) {
+        return Err(HandshakeError::UnsupportedVersion(texts(versions)));
+    }
+    let capabilities = result.get_mut("capabilities").map(Value::take).unwrap_or_default();
+    let about = &result["_meta"][SERVER_INFO_KEY];
+    peer.set_info(ServerInfo::new(NEWEST_VERSION.to_owned(), about, capabilities));
+    Ok(())
+}
+
+fn supported_versions(error: &RpcError) -> Vec<String> {
+    let versions = error.data.as_ref().and_then(|it| it["supported"].as_array());
+    versions.map(|it| texts(it)).unwrap_or_default()
+}
+
+fn texts(values: &[Value]) -> Vec<String> {
+    values.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}

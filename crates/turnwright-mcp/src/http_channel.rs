@@ -1,0 +1,440 @@
+//! Streamable HTTP: each message is posted, and the response to a request comes as JSON, as a stream of events
+//! or on the stream of the session. A session that the server has forgotten is opened again, and a stream that
+//! breaks off is continued where it ended.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::model::JsonObject;
+use parking_lot::Mutex;
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use turnwright_rpc::{ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
+
+use super::event_stream::EventStream;
+use super::handshake::{self, NEWEST_VERSION};
+use super::http::{CONNECT_TIMEOUT, HttpConnection, HttpError, SESSION_HEADER};
+use super::http_reply::{PostReply, ReplyBody};
+use super::line::{self, LineKind};
+use super::peer::{Peer, PeerError, Response, request_message};
+use super::standard_headers::{self, HeaderArguments};
+
+/// How many requests may be posted at the same time. A stream that has begun does not count.
+const MAX_POSTS: usize = 16;
+/// How many responses and withdrawals may wait to be posted. They are posted one by one. While there is no
+/// room, the stream that brings the requests is not read.
+const MAX_WAITING_ANSWERS: usize = 64;
+/// How long one of them may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// After this many events that are not responses, reading a stream pauses.
+const MAX_BURST: usize = 4096;
+const BURST_PAUSE: Duration = Duration::from_millis(100);
+/// The delay before a stream is opened again, which doubles with each failure, and its maximum.
+const RETRY_DELAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
+
+/// The client's end of a connection over HTTP.
+#[derive(Debug)]
+pub(super) struct HttpChannel {
+    connection: HttpConnection,
+    session: watch::Sender<HttpSession>,
+    /// The handshake, as posted.
+    handshake: OnceLock<Vec<u8>>,
+    /// One permit: a session is opened once.
+    renewing: Semaphore,
+    posts: Semaphore,
+    answers: mpsc::Sender<Vec<u8>>,
+    /// The arguments of tools that are sent as headers too.
+    // Held only to look up one tool.
+    header_arguments: Mutex<HeaderArguments>,
+    changed: Arc<Notify>,
+}
+
+/// What each request of a session names.
+#[derive(Clone, Debug, Default)]
+struct HttpSession {
+    id: Option<HeaderValue>,
+    /// The protocol version, once it is agreed upon.
+    version: Option<HeaderValue>,
+}
+
+impl HttpSession {
+    fn headers(&self) -> HeaderMap {
+        let named = [(SESSION_HEADER, &self.id), (VERSION_HEADER, &self.version)];
+        named.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+    }
+
+    fn has_standard_headers(&self) -> bool {
+        self.version.as_ref().is_some_and(|it| it.as_bytes() >= NEWEST_VERSION.as_bytes())
+    }
+}
+
+/// The messages that wait to be posted.
+pub(super) type WaitingAnswers = mpsc::Receiver<Vec<u8>>;
+
+impl HttpChannel {
+    /// Creates a channel. With a handshake, `version` is `None`.
+    pub(super) fn new(
+        connection: HttpConnection,
+        version: Option<&'static str>,
+        changed: Arc<Notify>,
+    ) -> (HttpChannel, WaitingAnswers) {
+        let version = version.map(HeaderValue::from_static);
+        let (session, _) = watch::channel(HttpSession { id: None, version });
+        let (answers, waiting) = mpsc::channel(MAX_WAITING_ANSWERS);
+        let channel = HttpChannel {
+            connection,
+            session,
+            handshake: OnceLock::new(),
+            renewing: Semaphore::new(1),
+            posts: Semaphore::new(MAX_POSTS),
+            answers,
+            header_arguments: Mutex::default(),
+            changed,
+        };
+        (channel, waiting)
+    }
+
+    /// Starts the tasks of a connection that has begun.
+    pub(super) fn start_tasks(
+        self: &Arc<HttpChannel>,
+        peer: &Peer,
+        mut waiting: WaitingAnswers,
+    ) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let channel = Arc::clone(self);
+        tasks.spawn(async move {
+            let no_params = JsonObject::new();
+            while let Some(answer) = waiting.recv().await {
+                let posting = channel.post(&answer, "", &no_params, false);
+                match timeout(ANSWER_TIMEOUT, posting).await {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => tracing::debug!(%error, "a message could not be posted"),
+                    Err(_) => tracing::debug!("a message was not posted in time"),
+                }
+            }
+        });
+        let (channel, peer) = (Arc::clone(self), peer.clone());
+        tasks.spawn(async move { channel.listen(&peer).await });
+        tasks
+    }
+
+    /// Waits until the connection cannot be used any more, and returns the reason.
+    pub(super) async fn lost(&self) -> String {
+        self.connection.lost().await
+    }
+
+    /// Ends the session.
+    pub(super) async fn close(&self) {
+        let session = self.session.borrow().clone();
+        if session.id.is_some() {
+            self.connection.delete(session.headers()).await;
+        }
+    }
+
+    /// Keeps which arguments of a tool are sent as headers.
+    pub(super) fn set_header_arguments(&self, arguments: HeaderArguments) {
+        if self.session.borrow().has_standard_headers() {
+            *self.header_arguments.lock() = arguments;
+        }
+    }
+
+    /// Posts the handshake and returns its result.
+    pub(super) async fn initialize(&self, params: &JsonObject) -> Response {
+        let message = request_message(0, "initialize", params);
+        let message = serde_json::to_vec(&message).map_err(transport_error)?;
+        let message = self.handshake.get_or_init(|| message);
+        self.open_session(message).await
+    }
+
+    async fn open_session(&self, handshake: &[u8]) -> Response {
+        let reply = self.connection.post(handshake, HeaderMap::new(), true).await;
+        let PostReply { body, session } = reply.map_err(transport_error)?;
+        let response = match body {
+            ReplyBody::Json(body) => read_response(&body),
+            ReplyBody::Events(mut events) => loop {
+                match events.next().await.map_err(transport_error)? {
+                    Some(data) => {
+                        if let Some(response) = read_response(data.as_bytes()) {
+                            break Some(response);
+                        }
+                    }
+                    None => break None,
+                }
+            },
+            ReplyBody::Accepted => None,
+        };
+        let result = response.unwrap_or_else(|| {
+            Err(PeerError::Transport("there is no response to `initialize`".to_owned()))
+        })?;
+        let info = handshake::initialize_result(&result);
+        let version = info.and_then(|it| HeaderValue::from_str(&it.version).ok());
+        self.session.send_replace(HttpSession { id: session, version });
+        Ok(result)
+    }
+
+    /// Opens the session again, unless another request has done so.
+    async fn renew_session(&self, expired: &HttpSession) -> Result<(), PeerError> {
+        // The server may offer other tools now.
+        self.changed.notify_one();
+        let renewal = async {
+            let _permit = self.renewing.acquire().await;
+            if self.session.borrow().id != expired.id {
+                return Ok(());
+            }
+            let Some(handshake) = self.handshake.get() else { return Err(PeerError::Closed) };
+            self.open_session(handshake).await?;
+            self.notify("notifications/initialized").await
+        };
+        let timed_out =
+            || Err(PeerError::Transport("the session could not be opened again".to_owned()));
+        timeout(CONNECT_TIMEOUT, renewal).await.unwrap_or_else(|_| timed_out())
+    }
+
+    /// Posts a notification.
+    pub(super) async fn notify(&self, method: &str) -> Result<(), PeerError> {
+        let message = json!({ "jsonrpc": "2.0", "method": method });
+        let message = message.to_string().into_bytes();
+        let posted = self.post(&message, method, &JsonObject::new(), false).await;
+        posted.map(drop).map_err(transport_error)
+    }
+
+    /// Queues a notification, unless too many messages wait.
+    pub(super) fn try_send(&self, method: &str, params: &Value) {
+        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        if self.answers.try_send(message.to_string().into_bytes()).is_err() {
+            tracing::debug!(method, "too many messages wait to be posted");
+        }
+    }
+
+    /// Queues a response. Waits for room.
+    pub(super) async fn respond(&self, id: &RequestId, result: Result<&Value, &RpcError>) {
+        #[derive(Serialize)]
+        struct Answer<'a> {
+            jsonrpc: &'static str,
+            id: &'a RequestId,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            result: Option<&'a Value>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            error: Option<&'a RpcError>,
+        }
+        let answer = Answer { jsonrpc: "2.0", id, result: result.ok(), error: result.err() };
+        if let Ok(message) = serde_json::to_vec(&answer) {
+            drop(self.answers.send(message).await);
+        }
+    }
+
+    async fn post(
+        &self,
+        message: &[u8],
+        method: &str,
+        params: &JsonObject,
+        is_request: bool,
+    ) -> Result<PostReply, HttpError> {
+        let session = self.session.borrow().clone();
+        let mut headers = session.headers();
+        if session.has_standard_headers() && !method.is_empty() {
+            let arguments = self.header_arguments.lock();
+            headers.extend(standard_headers::of(method, params, &arguments));
+        }
+        self.connection.post(message, headers, is_request).await
+    }
+
+    /// Posts a request and hands what the server answers to the peer. Returns only when there will be no
+    /// response, with the reason. Dropping this gives up the request.
+    pub(super) async fn exchange(
+        self: Arc<HttpChannel>,
+        peer: Peer,
+        id: i64,
+        method: &'static str,
+        params: JsonObject,
+    ) -> PeerError {
+        match self.try_exchange(&peer, id, method, &params).await {
+            Ok(()) => PeerError::Closed,
+            Err(error) => error,
+        }
+    }
+
+    async fn try_exchange(
+        &self,
+        peer: &Peer,
+        id: i64,
+        method: &'static str,
+        params: &JsonObject,
+    ) -> Result<(), PeerError> {
+        let message = request_message(id, method, params);
+        let message = serde_json::to_vec(&message).map_err(transport_error)?;
+        let permit = self.posts.acquire().await.map_err(|_| PeerError::Closed)?;
+        let mut sessions = self.session.subscribe();
+        let session = sessions.borrow_and_update().clone();
+        let reply = match self.post(&message, method, params, true).await {
+            Err(HttpError::SessionExpired) => {
+                self.renew_session(&session).await?;
+                sessions.mark_unchanged();
+                self.post(&message, method, params, true).await
+            }
+            reply => reply,
+        };
+        match reply.map_err(transport_error)?.body {
+            ReplyBody::Json(body) => {
+                let malformed =
+                    || PeerError::Transport("the server did not send a response".to_owned());
+                peer.complete(id, read_response(&body).ok_or_else(malformed)?);
+            }
+            // The response comes on the stream of the session.
+            ReplyBody::Accepted => {
+                drop(permit);
+                drop(sessions.changed().await);
+                return Err(PeerError::Transport(
+                    "the session was opened again before the response arrived".to_owned(),
+                ));
+            }
+            ReplyBody::Events(events) => {
+                drop(permit);
+                self.follow(peer, *events, Some(id)).await.map_err(transport_error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the stream of the session, for each session. Never returns.
+    async fn listen(&self, peer: &Peer) {
+        let mut sessions = self.session.subscribe();
+        loop {
+            let session = sessions.borrow_and_update().clone();
+            let reading = async {
+                let opened = self.connection.get(session.headers(), None).await;
+                let read = match opened {
+                    Ok(events) => self.follow(peer, events, None).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = read {
+                    tracing::debug!(%error, "the stream of a session has ended");
+                }
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                changed = sessions.changed() => if changed.is_err() { return },
+                () = reading, if session.id.is_some() => {}
+            }
+        }
+    }
+
+    /// Reads a stream of events and those that continue it. That of a request ends with its response, and can
+    /// be continued only if its events have ids; that of a session is always opened again.
+    async fn follow(
+        &self,
+        peer: &Peer,
+        mut events: EventStream,
+        request: Option<i64>,
+    ) -> Result<(), HttpError> {
+        let mut others = 0;
+        loop {
+            let end = loop {
+                let data = match events.next().await {
+                    Ok(Some(data)) => data,
+                    Ok(None) => break Ok(()),
+                    Err(error) => break Err(error),
+                };
+                if deliver(peer, &data).await {
+                    others += 1;
+                    if others % MAX_BURST == 0 {
+                        sleep(BURST_PAUSE).await;
+                    }
+                }
+                if request.is_some_and(|id| peer.is_answered(id)) {
+                    peer.tasks().spawn(events.drain());
+                    return Ok(());
+                }
+            };
+            if events.is_broken() || request.is_some() && events.last_id().is_none() {
+                return end;
+            }
+            events = self.reopen(&events, end.is_err()).await?;
+        }
+    }
+
+    /// Continues a stream. One that broke off is opened again at once.
+    async fn reopen(&self, ended: &EventStream, at_once: bool) -> Result<EventStream, HttpError> {
+        let (mut delay, max) = RETRY_DELAY;
+        if !at_once {
+            sleep(ended.retry().unwrap_or(delay)).await;
+        }
+        loop {
+            let headers = self.session.borrow().headers();
+            match self.connection.get(headers, ended.last_id()).await {
+                Err(error) if is_temporary(&error) => {
+                    tracing::debug!(%error, "a stream could not be opened again");
+                    delay = (delay * 2).min(max);
+                    sleep(delay.max(ended.retry().unwrap_or_default())).await;
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+/// True if a stream may be opened later.
+fn is_temporary(error: &HttpError) -> bool {
+    !matches!(
+        error,
+        HttpError::Auth(_)
+            | HttpError::Status {
+                status: StatusCode::METHOD_NOT_ALLOWED
+                    | StatusCode::UNAUTHORIZED
+                    | StatusCode::FORBIDDEN,
+                ..
+            }
+    )
+}
+
+/// Hands an event to the peer. Returns true if it is not a response.
+async fn deliver(peer: &Peer, data: &str) -> bool {
+    match line::classify(data.as_bytes()) {
+        LineKind::Response => peer.receive(data.as_bytes()).await,
+        LineKind::Malformed { replacement } => peer.receive(&replacement).await,
+        LineKind::Other => {
+            peer.receive(data.as_bytes()).await;
+            return true;
+        }
+    }
+    false
+}
+
+/// Reads a response, whatever its id.
+fn read_response(message: &[u8]) -> Option<Response> {
+    let parsed = match line::classify(message) {
+        LineKind::Response => parse_line(message),
+        LineKind::Malformed { replacement } => parse_line(&replacement),
+        // An error may have no id, because the server could not read the request.
+        LineKind::Other => {
+            return error_without_id(message).map(|it| Err(PeerError::ErrorResponse(it)));
+        }
+    };
+    match parsed {
+        ParsedLine::Message(RpcMessage::Response { result, .. }) => {
+            Some(result.map_err(PeerError::ErrorResponse))
+        }
+        _ => None,
+    }
+}
+
+fn error_without_id(message: &[u8]) -> Option<RpcError> {
+    let mut message: Value = serde_json::from_slice(message).ok()?;
+    if !message["method"].is_null() {
+        return None;
+    }
+    let error = message.get_mut("error").filter(|it| it.is_object())?.take();
+    let error = serde_json::value::to_raw_value::<Value>(&error).ok()?;
+    Some(line::error_object(&RawValue::from_string(error.get().to_owned()).ok()?))
+}
+
+fn transport_error(error: impl std::fmt::Display) -> PeerError {
+    PeerError::Transport(error.to_string())
+}

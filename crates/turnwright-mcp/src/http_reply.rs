@@ -1,0 +1,136 @@
+//! Reads the responses to HTTP requests, bounded.
+
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::{Response, StatusCode};
+
+use super::event_stream::EventStream;
+use super::http::{HttpError, SESSION_HEADER};
+
+/// Maximum size of a response that is not a stream.
+const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
+/// Maximum size of the body of an error that is read.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
+pub(super) const JSON: &str = "application/json";
+
+/// What a server answers to a message.
+pub(super) struct PostReply {
+    pub(super) body: ReplyBody,
+    /// The session that it has opened.
+    pub(super) session: Option<HeaderValue>,
+}
+
+pub(super) enum ReplyBody {
+    /// There will be no answer in this response.
+    Accepted,
+    Json(Vec<u8>),
+    Events(Box<EventStream>),
+}
+
+/// True for the statuses with which a server says that the trouble is on its side.
+pub(super) fn is_trouble(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
+}
+
+/// The content type of a response.
+pub(super) fn content_type(response: &Response) -> Option<String> {
+    let value = response.headers().get(CONTENT_TYPE)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+/// The error of a response with another content type.
+pub(super) fn unexpected_type(content_type: Option<String>) -> HttpError {
+    let content_type = content_type.unwrap_or_else(|| "no content type".to_owned());
+    HttpError::Unexpected(format!("it sent {content_type} and not JSON or events"))
+}
+
+/// Reads what a server answers to a message. A `404` means that it does not know the session, if there is one.
+pub(super) async fn read_reply(
+    response: Response,
+    has_session: bool,
+    is_request: bool,
+) -> Result<PostReply, HttpError> {
+    let status = response.status();
+    let session = response.headers().get(SESSION_HEADER).cloned();
+    let reply = |body| Ok(PostReply { body, session });
+    if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+        return reply(ReplyBody::Accepted);
+    }
+    if status == StatusCode::NOT_FOUND && has_session {
+        return Err(HttpError::SessionExpired);
+    }
+    let content_type = content_type(&response);
+    let is_json = content_type.as_deref().is_some_and(|it| it.starts_with(JSON));
+    if !status.is_success() {
+        let is_refusal = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        return match status_error(response).await {
+            // An error of the protocol says more than the status.
+            HttpError::Status { body, .. }
+                if is_json && !is_refusal && is_error_response(&body) =>
+            {
+                reply(ReplyBody::Json(body.into_bytes()))
+            }
+            error => Err(error),
+        };
+    }
+    match content_type {
+        Some(it) if it.starts_with(EVENT_STREAM) => {
+            reply(ReplyBody::Events(Box::new(EventStream::new(response))))
+        }
+        // Some servers answer to what needs no answer.
+        _ if !is_request
+            && (is_json || response.headers().get(CONTENT_LENGTH).is_some_and(|it| it == "0")) =>
+        {
+            reply(ReplyBody::Accepted)
+        }
+        _ if is_json => {
+            let body = read_body(response, MAX_BODY_BYTES).await?.ok_or_else(|| {
+                HttpError::Unexpected("its response is longer than 16 MiB".to_owned())
+            })?;
+            reply(ReplyBody::Json(body))
+        }
+        content_type => Err(unexpected_type(content_type)),
+    }
+}
+
+/// The error of a response that is no success, with what it says.
+pub(super) async fn status_error(response: Response) -> HttpError {
+    let status = response.status();
+    let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|it| it.to_str().ok());
+    let scope = challenge.and_then(required_scope);
+    let is_json = content_type(&response).is_some_and(|it| it.starts_with(JSON));
+    let body = if is_trouble(status) && !is_json || status == StatusCode::TOO_MANY_REQUESTS {
+        Vec::new()
+    } else {
+        read_body(response, MAX_ERROR_BYTES).await.ok().flatten().unwrap_or_default()
+    };
+    HttpError::Status { status, scope, body: String::from_utf8_lossy(&body).into_owned() }
+}
+
+/// The scope that a challenge requires.
+fn required_scope(challenge: &str) -> Option<String> {
+    let start = challenge.to_ascii_lowercase().find("scope=")? + "scope=".len();
+    let value = &challenge[start..];
+    let scope = match value.strip_prefix('"') {
+        Some(quoted) => quoted.split_once('"')?.0,
+        None => value.split([',', ';', ' ']).next()?,
+    };
+    (!scope.is_empty()).then(|| scope.to_owned())
+}
+
+fn is_error_response(body: &str) -> bool {
+    let body: Result<serde_json::Value, _> = serde_json::from_str(body);
+    body.is_ok_and(|it| it["jsonrpc"] == "2.0" && it["error"].is_object())
+}
+
+/// Reads a body; `None` if it is longer than the limit.
+async fn read_body(mut response: Response, limit: usize) -> Result<Option<Vec<u8>>, HttpError> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(HttpError::Request)? {
+        if body.len() + piece.len() > limit {
+            return Ok(None);
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(Some(body))
+}

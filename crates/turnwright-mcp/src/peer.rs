@@ -1,0 +1,381 @@
+//! The client's end of a connection to a server: sends requests, matches the responses with them, and hands
+//! what the server requests or notifies to its handler. `pipes`, `http_channel` and `link_channel` carry the
+//! messages.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::model::JsonObject;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use turnwright_rpc::{Outbox, ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
+
+use super::handler::{Reply, ServerMessageHandler};
+use super::handshake::{self, ServerInfo};
+use super::http_channel::HttpChannel;
+use super::link_channel::LinkChannel;
+
+/// How many questions of a server may wait for the user. Another one is declined.
+const MAX_WAITING_QUESTIONS: usize = 16;
+
+/// Why a request has no result.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PeerError {
+    /// The server answered with an error.
+    #[error("error {}: {}{}", .0.code, .0.message, .0.data.as_ref().map(|it| format!(" ({it})")).unwrap_or_default())]
+    ErrorResponse(RpcError),
+    /// The connection has ended.
+    #[error("the connection was closed")]
+    Closed,
+    /// The request was not transferred, or its response was not.
+    #[error("{0}")]
+    Transport(String),
+    /// The result is not one of the method.
+    #[error("the result is malformed")]
+    Malformed,
+}
+
+pub(super) type Response = Result<Box<RawValue>, PeerError>;
+
+/// What carries the messages.
+#[derive(Debug)]
+pub(super) enum Channel {
+    Pipes(Outbox),
+    Http(Arc<HttpChannel>),
+    Link(LinkChannel),
+}
+
+/// The client's end of a connection. Cheap to clone.
+#[derive(Clone)]
+pub struct Peer(Arc<PeerInner>);
+
+struct PeerInner {
+    channel: Channel,
+    handler: ServerMessageHandler,
+    last_id: AtomicI64,
+    /// The requests without a response; `None` once the connection has ended.
+    // Held only for one map operation.
+    pending: Mutex<Option<HashMap<i64, oneshot::Sender<Response>>>>,
+    /// The server's questions that wait for the user, by their ids.
+    // Held only for one map operation.
+    questions: Mutex<HashMap<RequestId, CancellationToken>>,
+    info: OnceLock<ServerInfo>,
+    /// What goes on beside the requests. All of it ends soon after the connection.
+    tasks: TaskTracker,
+    ended: CancellationToken,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Peer")
+    }
+}
+
+impl Peer {
+    pub(super) fn new(channel: Channel, handler: ServerMessageHandler) -> Peer {
+        Peer(Arc::new(PeerInner {
+            channel,
+            handler,
+            last_id: AtomicI64::new(0),
+            pending: Mutex::new(Some(HashMap::new())),
+            questions: Mutex::default(),
+            info: OnceLock::new(),
+            tasks: TaskTracker::new(),
+            ended: CancellationToken::new(),
+        }))
+    }
+
+    pub(super) fn channel(&self) -> &Channel {
+        &self.0.channel
+    }
+
+    pub(super) fn handler(&self) -> &ServerMessageHandler {
+        &self.0.handler
+    }
+
+    /// What the server said about itself, once it has.
+    pub(super) fn info(&self) -> Option<&ServerInfo> {
+        self.0.info.get()
+    }
+
+    /// Keeps what the server said about itself. The first time counts.
+    pub(super) fn set_info(&self, info: ServerInfo) {
+        drop(self.0.info.set(info));
+    }
+
+    /// Fails all requests, now and later, and withdraws the server's questions.
+    pub(super) fn close(&self) {
+        drop(self.0.pending.lock().take());
+        self.0.ended.cancel();
+        if let Channel::Pipes(outbox) = &self.0.channel {
+            outbox.stop_accepting();
+        }
+    }
+
+    /// What goes on beside the requests.
+    pub(super) fn tasks(&self) -> &TaskTracker {
+        &self.0.tasks
+    }
+
+    /// Waits, after the end of the connection, until nothing goes on beside the requests.
+    pub(super) async fn tasks_ended(&self) {
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    /// Waits for the end of the connection.
+    pub(super) async fn closed(&self) {
+        self.0.ended.cancelled().await;
+    }
+
+    /// Waits while the server does not read what was sent.
+    pub(super) async fn wait_for_capacity(&self) {
+        if let Channel::Pipes(outbox) = &self.0.channel {
+            outbox.wait_for_capacity().await;
+        }
+    }
+
+    /// Sends a request and waits for its result.
+    pub(super) async fn request<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        params: JsonObject,
+    ) -> Result<T, PeerError> {
+        let result = self.start(method, params).response().await?;
+        serde_json::from_str(result.get()).map_err(|_| PeerError::Malformed)
+    }
+
+    /// Starts a request. It is sent now, or when its response is first waited for.
+    pub(super) fn start(&self, method: &'static str, mut params: JsonObject) -> RunningRequest {
+        let id = self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        tracing::trace!(id, method, "a request to a server");
+        let mut meta = match params.remove("_meta") {
+            Some(Value::Object(meta)) => meta,
+            _ => JsonObject::new(),
+        };
+        if method != "initialize" {
+            meta.insert("progressToken".to_owned(), id.into());
+        }
+        if self.info().is_some_and(|it| !it.has_handshake()) || method == "server/discover" {
+            meta.extend(handshake::client_context(self.handler()));
+        }
+        if !meta.is_empty() {
+            params.insert("_meta".to_owned(), Value::Object(meta));
+        }
+        let response = self.send(id, method, params);
+        // An abandoned handshake ends the connection, and must not be withdrawn.
+        let is_withdrawable = !matches!(method, "initialize" | "server/discover");
+        RunningRequest { peer: self.clone(), id, response, is_withdrawable }
+    }
+
+    fn send(
+        &self,
+        id: i64,
+        method: &'static str,
+        params: JsonObject,
+    ) -> BoxFuture<'static, Response> {
+        let (sender, mut receiver) = oneshot::channel();
+        match self.0.pending.lock().as_mut() {
+            Some(pending) => drop(pending.insert(id, sender)),
+            None => return Box::pin(std::future::ready(Err(PeerError::Closed))),
+        }
+        match &self.0.channel {
+            Channel::Http(http) => {
+                let exchange = Arc::clone(http).exchange(self.clone(), id, method, params);
+                Box::pin(async move {
+                    tokio::select! {
+                        biased;
+                        response = &mut receiver => response.unwrap_or(Err(PeerError::Closed)),
+                        // The exchange itself may have brought the response.
+                        error = exchange => receiver.try_recv().unwrap_or(Err(error)),
+                    }
+                })
+            }
+            Channel::Pipes(outbox) => {
+                outbox.send(&request_message(id, method, &params));
+                Box::pin(async { receiver.await.unwrap_or(Err(PeerError::Closed)) })
+            }
+            Channel::Link(link) => Box::pin(link.clone().exchange(self.clone(), method, params)),
+        }
+    }
+
+    /// Sends a notification without parameters.
+    pub(super) async fn notify(&self, method: &'static str) -> Result<(), PeerError> {
+        match &self.0.channel {
+            Channel::Pipes(outbox) => {
+                outbox.send(&json!({ "jsonrpc": "2.0", "method": method }));
+                Ok(())
+            }
+            Channel::Http(http) => http.notify(method).await,
+            Channel::Link(_) => Ok(()),
+        }
+    }
+
+    /// True if no response to this request is waited for.
+    pub(super) fn is_answered(&self, id: i64) -> bool {
+        self.0.pending.lock().as_ref().is_none_or(|it| !it.contains_key(&id))
+    }
+
+    /// Hands a response to the request that waits for it.
+    pub(super) fn complete(&self, id: i64, response: Response) {
+        let sender = self.0.pending.lock().as_mut().and_then(|it| it.remove(&id));
+        match sender {
+            // The caller may just have been dropped.
+            Some(sender) => drop(sender.send(response)),
+            None => tracing::debug!(id, "a response without a pending request"),
+        }
+    }
+
+    /// Gives up a request, and tells the server.
+    fn withdraw(&self, id: i64, why: &str) {
+        if self.0.pending.lock().as_mut().and_then(|it| it.remove(&id)).is_none() {
+            return;
+        }
+        let params = json!({ "requestId": id, "reason": why });
+        match &self.0.channel {
+            Channel::Pipes(outbox) => outbox.notify("notifications/cancelled", &params),
+            // Without a handshake, the end of its stream says it.
+            Channel::Http(http) if self.info().is_none_or(ServerInfo::has_handshake) => {
+                http.try_send("notifications/cancelled", &params);
+            }
+            Channel::Http(_) | Channel::Link(_) => {}
+        }
+    }
+
+    /// Handles a message of the server.
+    pub(super) async fn receive(&self, line: &[u8]) {
+        match parse_line(line) {
+            ParsedLine::Message(RpcMessage::Response { id, result }) => {
+                // Some servers turn a number into a text.
+                match id.to_string().trim_matches('"').parse() {
+                    Ok(id) => self.complete(id, result.map_err(PeerError::ErrorResponse)),
+                    Err(_) => tracing::debug!(%id, "a response with an unknown id"),
+                }
+            }
+            ParsedLine::Message(RpcMessage::Request { id, method, params }) => {
+                self.handle_request(id, &method, params.read().unwrap_or_default()).await;
+            }
+            ParsedLine::Message(RpcMessage::Notification { method, params }) => {
+                self.handle_notification(&method, &params.read().unwrap_or_default());
+            }
+            ParsedLine::Rejected { id, error } if id != RequestId::null() => {
+                self.respond(&id, Err(&error)).await;
+            }
+            ParsedLine::Rejected { .. } | ParsedLine::Ignored => {
+                tracing::debug!("a server sent something that is not a message");
+            }
+        }
+    }
+
+    pub(super) fn handle_notification(&self, method: &str, params: &Value) {
+        if method == "notifications/cancelled" {
+            let id = serde_json::value::to_raw_value(&params["requestId"]).ok();
+            let id = id.and_then(|it| RequestId::parse(&it));
+            if let Some(question) = id.and_then(|it| self.0.questions.lock().remove(&it)) {
+                question.cancel();
+            }
+            return;
+        }
+        self.0.handler.notify(method, params);
+    }
+
+    async fn handle_request(&self, id: RequestId, method: &str, params: Value) {
+        tracing::debug!(%id, method, "a request of a server");
+        // Without a handshake, a server may only ask for something during a request.
+        let is_strict = self.info().is_some_and(|it| !it.has_handshake());
+        let is_idle = self.0.pending.lock().as_ref().is_none_or(HashMap::is_empty);
+        if is_strict && is_idle && method != "ping" {
+            let why = "A request of the server must belong to one of the client";
+            return self.respond(&id, Err(&RpcError::invalid_params(why))).await;
+        }
+        let asking = match self.0.handler.answer(method, params) {
+            Reply::Now(result) => return self.respond(&id, result.as_ref()).await,
+            Reply::FromUser(asking) => asking,
+        };
+        let withdrawn = self.0.ended.child_token();
+        {
+            let mut questions = self.0.questions.lock();
+            if questions.len() < MAX_WAITING_QUESTIONS {
+                questions.insert(id.clone(), withdrawn.clone());
+            } else {
+                withdrawn.cancel();
+            }
+        }
+        let peer = self.clone();
+        self.0.tasks.spawn(async move {
+            let answer = withdrawn.run_until_cancelled(asking).await;
+            peer.0.questions.lock().remove(&id);
+            let answer = answer.unwrap_or_else(|| json!({ "action": "cancel" }));
+            peer.respond(&id, Ok(&answer)).await;
+        });
+    }
+
+    async fn respond(&self, id: &RequestId, result: Result<&Value, &RpcError>) {
+        match &self.0.channel {
+            Channel::Pipes(outbox) => outbox.respond(id, result),
+            Channel::Http(http) => http.respond(id, result).await,
+            // A server behind a link has no requests.
+            Channel::Link(_) => {}
+        }
+    }
+}
+
+/// A request as a message.
+pub(super) fn request_message<'a>(
+    id: i64,
+    method: &'a str,
+    params: &'a JsonObject,
+) -> impl Serialize + 'a {
+    #[derive(Serialize)]
+    struct Request<'a> {
+        jsonrpc: &'static str,
+        id: i64,
+        method: &'a str,
+        params: &'a JsonObject,
+    }
+    Request { jsonrpc: "2.0", id, method, params }
+}
+
+/// A request that was started. Dropping it withdraws it.
+pub(super) struct RunningRequest {
+    peer: Peer,
+    id: i64,
+    response: BoxFuture<'static, Response>,
+    is_withdrawable: bool,
+}
+
+impl RunningRequest {
+    /// The token of the progress notifications that belong to this request.
+    pub(super) fn progress_token(&self) -> i64 {
+        self.id
+    }
+
+    /// Waits for the response. Cancel safe, but not to be called after it has returned.
+    pub(super) async fn response(&mut self) -> Response {
+        (&mut self.response).await
+    }
+
+    /// Withdraws the request, with a reason for the server's log.
+    pub(super) fn cancel(self, why: &str) {
+        if self.is_withdrawable {
+            self.peer.withdraw(self.id, why);
+        }
+    }
+}
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        if self.is_withdrawable {
+            self.peer.withdraw(self.id, "the request was given up");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The headers that repeat what a message says, which the newest version of the protocol requires over HTTP:
+//! the method, the name, and the arguments that a tool's schema marks with `x-mcp-header`.
+
+use std::collections::{HashMap, HashSet};
+
+use super::model::JsonObject;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+/// The keyword in the schema of an argument.
+const KEYWORD: &str = "x-mcp-header";
+/// What surrounds a value that is no text for a header.
+const ENCODED: (&str, &str) = ("=?base64?", "?=");
+
+/// The marked arguments of tools, by the tool's name.
+pub(super) type HeaderArguments = HashMap<String, Vec<HeaderArgument>>;
+
+/// An argument of a tool that is sent as a header too.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct HeaderArgument {
+    /// The names of the properties that lead to it.
+    path: Vec<String>,
+    /// The end of the header's name.
+    header: String,
+}
+
+/// The headers of a message.
+pub(super) fn of(method: &str, params: &JsonObject, tools: &HeaderArguments) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut add = |name: &str, value: &str| {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&encoded(value))) {
+            headers.insert(name, value);
+        }
+    };
+    add("mcp-method", method);
+    let key = match method {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" => "uri",
+        _ => return headers,
+    };
+    let Some(name) = params.get(key).and_then(Value::as_str) else { return headers };
+    add("mcp-name", name);
+    if method == "tools/call"
+        && let (Some(marked), Some(arguments)) = (tools.get(name), params.get("arguments"))
+    {
+        for HeaderArgument { path, header } in marked {
+            let value = path.iter().try_fold(arguments, |value, key| value.get(key));
+            let value = match value {
+                Some(Value::String(text)) => text.clone(),
+                Some(it @ (Value::Bool(_) | Value::Number(_))) => it.to_string(),
+                _ => continue,
+            };
+            add(&format!("mcp-param-{header}"), &value);
+        }
+    }
+    headers
+}
+
+/// The value, encoded if a header could not carry it as it is.
+fn encoded(value: &str) -> String {
+    let is_plain = value.bytes().all(|it| (0x20..=0x7e).contains(&it))
+        && value.trim_matches([' ', '\t']).len() == value.len()
+        && !(value.starts_with(ENCODED.0) && value.ends_with(ENCODED.1));
+    if is_plain {
+        return value.to_owned();
+    }
+    format!("{}{}{}", ENCODED.0, STANDARD.encode(value), ENCODED.1)
+}
+
+/// Finds the marked arguments in the schema of a tool. A tool with an invalid mark must not be used.
+///
+/// # Errors
+/// If a mark is invalid.
+pub(super) fn header_arguments(schema: &JsonObject) -> Result<Vec<HeaderArgument>, &'static str> {
+    let mut marked = Vec::new();
+    find_marks(schema, Some(&mut Vec::new()), &mut marked)?;
+    let mut names = HashSet::new();
+    if marked.iter().all(|it| names.insert(it.header.to_ascii_lowercase())) {
+        Ok(marked)
+    } else {
+        Err("two arguments have the same header")
+    }
+}
+
+/// Looks for marks in a schema. `path` leads to it through properties alone, if that is how it is reached.
+fn find_marks(
+    schema: &JsonObject,
+    mut path: Option<&mut Vec<String>>,
+    marked: &mut Vec<HeaderArgument>,
+) -> Result<(), &'static str> {
+    for (key, value) in schema {
+        match (key.as_str(), value) {
+            (KEYWORD, mark) => {
+                let path = path.as_deref().filter(|it| !it.is_empty());
+                let path = path.ok_or("a header belongs to no argument")?.clone();
+                let is_token = |it: &&str| {
+                    let is_valid =
+                        |it: u8| it.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&it);
+                    !it.is_empty() && it.bytes().all(is_valid)
+                };
+                let header =
+                    mark.as_str().filter(is_token).ok_or("the name of a header is invalid")?;
+                let kind = schema.get("type").and_then(Value::as_str);
+                if !matches!(kind, Some("string" | "integer" | "boolean")) {
+                    return Err("a header needs a text, an integer or a boolean");
+                }
+                marked.push(HeaderArgument { path, header: header.to_owned() });
+            }
+            ("properties", Value::Object(properties)) => {
+                for (name, schema) in properties {
+                    let Value::Object(schema) = schema else { continue };
+                    match path.as_deref_mut() {
+                        Some(path) => {
+                            path.push(name.clone());
+                            find_marks(schema, Some(path), marked)?;
+                            path.pop();
+                        }
+                        None => find_marks(schema, None, marked)?,
+                    }
+                }
+            }
+            (
+                "$defs" | "definitions" | "dependentSchemas" | "patternProperties",
+                Value::Object(all),
+            ) => {
+                for schema in all.values().filter_map(Value::as_object) {
+                    find_marks(schema, None, marked)?;
+                }
+            }
+            // Values, not schemas.
+            ("default" | "const" | "enum" | "examples", _) => {}
+            (_, Value::Object(schema)) => find_marks(schema, None, marked)?,
+            (_, Value::Array(items)) => {
+                for schema in items.iter().filter_map(Value::as_object) {
+                    find_marks(schema, None, marked)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: &Value) -> JsonObject {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn the_marked_arguments_of_a_call_are_sent_as_headers() {
+        let schema = json!({ "properties": {
+            "place": { "type": "string", KEYWORD: "Place" },
+            "more": { "properties": { "count": { "type": "integer", KEYWORD: "Count" } } },
+        } });
+        let marked = header_arguments(&object(&schema)).unwrap();
+        let tools = HeaderArguments::from([("look".to_owned(), marked)]);
+        let params =
+            json!({ "name": "look", "arguments": { "place": " ñ", "more": { "count": 3 } } });
+        let headers = of("tools/call", &object(&params), &tools);
+        let expected = [
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "look"),
+            ("mcp-param-place", "=?base64?IMOx?="),
+            ("mcp-param-count", "3"),
+        ];
+        assert_eq!(headers.len(), expected.len());
+        for (name, value) in expected {
+            assert_eq!(headers[name], value);
+        }
+    }
+
+    #[test]
+    fn an_invalid_mark_is_an_error() {
+        let argument = |it: Value| json!({ "properties": { "a": it } });
+        let table = [
+            (json!({ KEYWORD: "A" }), false),
+            (argument(json!({ "type": "string", KEYWORD: "A" })), true),
+            (argument(json!({ "type": "string", KEYWORD: "A b" })), false),
+            (argument(json!({ "type": "string", KEYWORD: "" })), false),
+            (argument(json!({ "type": "object", KEYWORD: "A" })), false),
+            (json!({ "items": argument(json!({ "type": "string", KEYWORD: "A" })) }), false),
+            (argument(json!({ "default": { KEYWORD: "A" } })), true),
+            (
+                json!({ "properties": { "a": { "type": "string", KEYWORD: "A" },
+                    "b": { "type": "string", KEYWORD: "a" } } }),
+                false,
+            ),
+        ];
+        for (schema, is_valid) in table {
+            assert_eq!(header_arguments(&object(&schema)).is_ok(), is_valid, "{schema}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The requests of the client: which version of the protocol they belong to, which of them are running, and
+//! what is answered to those that have no effect.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::handler::McpHandler;
+use turnwright_rpc::{
+    LineReader, Outbox, Params, ParsedLine, Peer, RequestId, RpcError, RpcMessage,
+};
+
+/// Maximum size of the parameters of one message.
+const MAX_PARAMS_BYTES: usize = 8 * 1024 * 1024;
+/// How many requests may run at the same time. Calls have a lower limit of their own.
+const MAX_RUNNING: usize = 256;
+/// The versions of the protocol, oldest first. All but the newest begin with a handshake.
+const VERSIONS: [&str; 5] =
+    ["2024-11-05", "2025-03-26", "2025-06-18", LAST_HANDSHAKE_VERSION, NEWEST_VERSION];
+const LAST_HANDSHAKE_VERSION: &str = "2025-11-25";
+const NEWEST_VERSION: &str = "2026-07-28";
+/// The `_meta` keys in which a request without a handshake says what the handshake would say.
+const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+/// The error code of a version that is not supported.
+const UNSUPPORTED_VERSION: i32 = -32_022;
+const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
+const INSTRUCTIONS: &str = "Tools for the files of a project and for commands. What they may do is decided by the \
+     user's settings; a call that is refused says why. Paths may be relative to the first \
+     folder. There is no undo.";
+
+/// What a request is answered.
+pub(super) type Answer = Result<Value, RpcError>;
+
+/// A request of the client.
+pub(super) struct ClientRequest {
+    pub(super) params: Value,
+    /// The protocol version that it follows.
+    pub(super) version: String,
+    /// What the client can do.
+    pub(super) capabilities: Value,
+    /// Cancelled when the client withdraws the request, or at the end.
+    pub(super) cancel: CancellationToken,
+}
+
+impl ClientRequest {
+    /// True if the answer to a question comes with another request.
+    pub(super) fn has_rounds(&self) -> bool {
+        self.version.as_str() >= NEWEST_VERSION
+    }
+}
+
+/// How the client has begun.
+#[derive(Clone, Debug, PartialEq)]
+enum Beginning {
+    None,
+    Handshake {
+        version: String,
+        capabilities: Value,
+    },
+    /// With a request that says by itself what a handshake would say.
+    Request,
+}
+
+/// Reads and answers the requests of the client.
+pub(super) struct RequestLoop {
+    handler: McpHandler,
+    outbox: Outbox,
+    peer: Peer,
+    beginning: Beginning,
+    running: RequestTokens,
+    tasks: JoinSet<()>,
+}
+
+/// The requests without an answer.
+#[derive(Clone, Default)]
+struct RequestTokens(Arc<Mutex<HashMap<RequestId, CancellationToken>>>);
+
+impl RequestLoop {
+    pub(super) fn new(handler: McpHandler, outbox: Outbox, peer: Peer) -> RequestLoop {
+        let (running, tasks) = (RequestTokens::default(), JoinSet::new());
+        RequestLoop { handler, outbox, peer, beginning: Beginning::None, running, tasks }
+    }
+
+    /// Runs until the end of the input or until `stop` is cancelled, and then until the running requests have
+    /// ended, which `stop` cancels.
+    pub(super) async fn run(mut self, mut input: LineReader, stop: CancellationToken) {
+        loop {
+            let line = tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                Some(_) = self.tasks.join_next() => continue,
+                line = next_line(&mut input, &self.outbox) => line,
+            };
+            match line {
+                Some(ParsedLine::Message(message)) => self.handle(message, &stop),
+                Some(ParsedLine::Rejected { id, error }) => {
+                    self.outbox.respond::<()>(&id, Err(&error));
+                }
+                Some(ParsedLine::Ignored) => {}
+                None => break,
+            }
+        }
+        stop.cancel();
+        self.peer.fail_all();
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    fn handle(&mut self, message: RpcMessage, stop: &CancellationToken) {
+        match message {
+            RpcMessage::Response { id, result } => self.peer.complete(&id, result),
+            RpcMessage::Notification { method, params } => {
+                // Only requests have a meaning before the beginning.
+                if self.beginning != Beginning::None {
+                    self.handle_notification(&method, &params);
+                }
+            }
+            RpcMessage::Request { id, .. } if id == RequestId::null() => {
+                let error = RpcError::invalid_request("an id must be a string or a number");
+                self.outbox.respond::<()>(&id, Err(&error));
+            }
+            RpcMessage::Request { id, method, params } => {
+                let started =
+                    read_params(&params).and_then(|it| self.start(&id, &method, it, stop));
+                match started {
+                    Ok(Some(result)) => self.outbox.respond(&id, Ok(&result)),
+                    Ok(None) => {}
+                    Err(error) => self.outbox.respond::<()>(&id, Err(&error)),
+                }
+            }
+        }
+    }
+
+    fn handle_notification(&mut self, method: &str, params: &Params) {
+        match method {
+            "notifications/cancelled" => {
+                let params: Value = params.read().unwrap_or_default();
+                let id = serde_json::value::to_raw_value(&params["requestId"]).ok();
+                let id = id.and_then(|it| RequestId::parse(&it));
+                if let Some(cancel) = id.and_then(|it| self.running.0.lock().remove(&it)) {
+                    cancel.cancel();
+                }
+            }
+            "notifications/roots/list_changed" => {
+                let handler = self.handler.clone();
+                self.tasks.spawn(async move { handler.forget_roots().await });
+            }
+            _ => {}
+        }
+    }
+
+    /// Starts a request. Returns the answer if there is one already.
+    fn start(
+        &mut self,
+        id: &RequestId,
+        method: &str,
+        params: Map<String, Value>,
+        stop: &CancellationToken,
+    ) -> Result<Option<Value>, RpcError> {
+        if method == "initialize" {
+            return self.initialize(&params).map(Some);
+        }
+        if method == "ping" && self.beginning == Beginning::None {
+            return Ok(Some(json!({})));
+        }
+        let meta = params.get("_meta").cloned().unwrap_or_default();
+        let (version, capabilities, has_handshake) = self.context(method, &meta)?;
+        let request = ClientRequest {
+            params: Value::Object(params),
+            version,
+            capabilities,
+            cancel: stop.child_token(),
+        };
+        let is_new = request.has_rounds();
+        match method {
+            "server/discover" => Ok(Some(discovery())),
+            "ping" if has_handshake => Ok(Some(json!({}))),
+            "tools/list" => {
+                let cursor = &request.params["cursor"];
+                if !cursor.is_null() && !cursor.is_string() {
+                    return Err(RpcError::invalid_params("A cursor is a string"));
+                }
+                let page = self.handler.list_tools(cursor.as_str())?;
+                Ok(Some(if is_new { cacheable(page) } else { page }))
+            }
+            "tools/call" => {
+                let (handler, peer) = (self.handler.clone(), self.peer.clone());
+                self.spawn(id, request.cancel.clone(), async move {
+                    let result = handler.call_tool(request, peer).await?;
+                    Ok(Some(if is_new { complete(result) } else { result }))
+                })
+            }
+            "subscriptions/listen" if !has_handshake => {
+                let requested = &request.params["notifications"]["toolsListChanged"];
+                let accepted =
+                    if requested == true { json!({ "toolsListChanged": true }) } else { json!({}) };
+                let meta = json!({ SUBSCRIPTION_KEY: id });
+                let acknowledged = json!({ "notifications": accepted, "_meta": meta });
+                self.outbox.notify("notifications/subscriptions/acknowledged", &acknowledged);
+                let cancel = request.cancel.clone();
+                // The tools never change, so there is nothing to tell.
+                self.spawn(id, request.cancel, async move {
+                    cancel.cancelled().await;
+                    Ok(None)
+                })
+            }
+            method => Err(RpcError::method_not_found(method)),
+        }
+    }
+
+    /// Runs a request in a task, which answers it unless it was withdrawn.
+    fn spawn(
+        &mut self,
+        id: &RequestId,
+        cancel: CancellationToken,
+        work: impl Future<Output = Result<Option<Value>, RpcError>> + Send + 'static,
+    ) -> Result<Option<Value>, RpcError> {
+        {
+            let mut running = self.running.0.lock();
+            if running.len() >= MAX_RUNNING {
+                return Err(RpcError::internal_error("too many requests are running".to_owned()));
+            }
+            running.insert(id.clone(), cancel);
+        }
+        let (running, outbox, id) = (self.running.clone(), self.outbox.clone(), id.clone());
+        self.tasks.spawn(async move {
+            let answer = work.await;
+            let was_withdrawn = running.0.lock().remove(&id).is_none();
+            match answer {
+                Ok(Some(result)) if !was_withdrawn => outbox.respond(&id, Ok(&result)),
+                Err(error) if !was_withdrawn => outbox.respond::<()>(&id, Err(&error)),
+                _ => {}
+            }
+        });
+        Ok(None)
+    }
+
+    fn initialize(&mut self, params: &Map<String, Value>) -> Answer {
+        let requested = params.get("protocolVersion").and_then(Value::as_str);
+        let requested = requested
+            .ok_or_else(|| RpcError::invalid_params("`protocolVersion` must be a string"))?;
+        let is_known = VERSIONS.contains(&requested) && requested < NEWEST_VERSION;
+        let version = if is_known { requested } else { LAST_HANDSHAKE_VERSION }.to_owned();
+        let capabilities = params.get("capabilities").cloned().unwrap_or_default();
+        self.handler.set_client_capabilities(&capabilities);
+        let result = json!({
+            "protocolVersion": version,
+            "capabilities": { "tools": { "listChanged": true } },
+            "serverInfo": about_us(),
+            "instructions": INSTRUCTIONS,
+        });
+        self.beginning = Beginning::Handshake { version, capabilities };
+        Ok(result)
+    }
+
+    /// The version of a request, what its client can do, and whether it relies on the handshake.
+    fn context(&mut self, method: &str, meta: &Value) -> Result<(String, Value, bool), RpcError> {
+        let stated = meta[VERSION_KEY].as_str();
+        if let Some(stated) = stated.filter(|it| !VERSIONS.contains(it)) {
+            let versions = json!({ "requested": stated, "supported": VERSIONS });
+            let message = "Unsupported protocol version".to_owned();
+            return Err(RpcError::application(UNSUPPORTED_VERSION, message, versions));
+        }
+        let is_self_contained = method == "server/discover"
+            || !matches!(self.beginning, Beginning::Handshake { .. })
+            || stated.is_some_and(|it| it >= NEWEST_VERSION);
+        match (&self.beginning, stated) {
+            (Beginning::Handshake { version, capabilities }, _) if !is_self_contained => {
+                let version = stated.unwrap_or(version).to_owned();
+                let stated = meta.get(CAPABILITIES_KEY).filter(|it| it.is_object());
+                Ok((version, stated.unwrap_or(capabilities).clone(), true))
+            }
+            (beginning, Some(stated)) if meta[CAPABILITIES_KEY].is_object() => {
+                if *beginning == Beginning::None && method != "server/discover" {
+                    self.beginning = Beginning::Request;
+                }
+                Ok((stated.to_owned(), meta[CAPABILITIES_KEY].clone(), false))
+            }
+            _ => Err(RpcError::invalid_params(&format!(
+                "Without a handshake, `_meta` must have `{VERSION_KEY}` and `{CAPABILITIES_KEY}`"
+            ))),
+        }
+    }
+}
+
+/// Reads the next line. No more requests are read from a client that does not read the responses.
+async fn next_line(input: &mut LineReader, outbox: &Outbox) -> Option<ParsedLine> {
+    tokio::select! {
+        biased;
+        () = outbox.wait_for_read_capacity() => {}
+        () = input.ended() => return None,
+    }
+    input.next().await
+}
+
+fn read_params(params: &Params) -> Result<Map<String, Value>, RpcError> {
+    if params.text().len() > MAX_PARAMS_BYTES {
+        return Err(RpcError::invalid_request("the parameters may have at most 8 MiB"));
+    }
+    params.read().map_err(|error| RpcError::invalid_params(&format!("Invalid parameters: {error}")))
+}
+
+fn about_us() -> Value {
+    json!({ "name": "turnwright", "version": env!("CARGO_PKG_VERSION") })
+}
+
+fn discovery() -> Value {
+    cacheable(json!({
+        "supportedVersions": VERSIONS,
+        "capabilities": { "tools": { "listChanged": true } },
+        "instructions": INSTRUCTIONS,
+        "_meta": { SERVER_INFO_KEY: about_us() },
+    }))
+}
+
+/// Marks a result as complete, as the newest version does, unless it says what it is.
+fn complete(mut result: Value) -> Value {
+    if result.get("resultType").is_none() {
+        result["resultType"] = "complete".into();
+    }
+    result
+}
+
+/// Marks a result that a client may keep, but must ask for again.
+fn cacheable(result: Value) -> Value {
+    let mut result = complete(result);
+    result["ttlMs"] = 0.into();
+    result["cacheScope"] = "private".into();
+    result
+}

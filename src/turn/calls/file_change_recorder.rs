@@ -73,8 +73,8 @@ impl FileChangeRecorder {
         if pass.effects().iter().all(|it| matches!(it, Effect::Remote(_))) {
             // The server is called while this is written. What it has answered is shown only afterwards; for a
             // tool that reads by the user's word, nobody waits.
-            let begun = note(ChangeIntent::default());
-            let begun = (durability == Durability::PowerLoss).then_some(begun);
+            let begun = Some(note(ChangeIntent::default()));
+            let begun = begun.filter(|_| durability == Durability::PowerLoss);
             return Some((prepared, FileChangeRecorder { begun, ..FileChangeRecorder::default() }));
         }
         let is_command = |it: &Effect| matches!(it, Effect::Exec(_) | Effect::Input { .. });
@@ -94,15 +94,7 @@ impl FileChangeRecorder {
             let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
             let before = before(env.checkpoint.clone(), &ctx.cancel).await;
             ticket.written().await;
-            let check = match pass.confinement() {
-                Confinement::Sandboxed { extra_writable, .. } => Some(RepositoryCheck {
-                    allowed: extra_writable.clone(),
-                    quarantine: env.quarantine_folder(),
-                    guard: Arc::clone(&env.guard),
-                    client: Arc::clone(&env.client),
-                }),
-                Confinement::Unconfined => None,
-            };
+            let check = RepositoryCheck::of(pass, ctx);
             let call = RecordedCall::Command { before, jobs, check };
             return Some((prepared, FileChangeRecorder { call, begun: None }));
         }
@@ -111,12 +103,7 @@ impl FileChangeRecorder {
             note(ChangeIntent::default()).written().await;
             return Some((prepared, FileChangeRecorder::default()));
         }
-        drop(env.files.take_written(&written));
-        let looking = tokio::task::spawn_blocking(move || {
-            let edit = TrackedEdit::begin(&written, deleted, &prepared.expected_changes());
-            (edit.intent(), edit, prepared)
-        });
-        let (intent, edit, prepared) = looking.await.ok()?;
+        let (intent, edit, prepared) = begin_edit(prepared, written, deleted, ctx).await?;
         note(intent).written().await;
         let call = RecordedCall::Edit(Box::new(edit));
         Some((prepared, FileChangeRecorder { call, begun: None }))
@@ -161,6 +148,21 @@ impl FileChangeRecorder {
     }
 }
 
+/// Looks at the files that a call is going to write and delete. Returns `None` if its tool panicked.
+async fn begin_edit(
+    prepared: Box<dyn PreparedCall>,
+    written: Vec<PathBuf>,
+    deleted: Vec<PathBuf>,
+    ctx: &ToolCtx,
+) -> Option<(ChangeIntent, TrackedEdit, Box<dyn PreparedCall>)> {
+    drop(ctx.env.files.take_written(&written));
+    let looking = tokio::task::spawn_blocking(move || {
+        let edit = TrackedEdit::begin(&written, deleted, &prepared.expected_changes());
+        (edit.intent(), edit, prepared)
+    });
+    looking.await.ok()
+}
+
 /// The check of the repositories that a confined command has made.
 struct RepositoryCheck {
     /// Where the command may write beyond its sandbox.
@@ -171,6 +173,17 @@ struct RepositoryCheck {
 }
 
 impl RepositoryCheck {
+    /// The check after a command of this pass; `None` if it is not confined.
+    fn of(pass: &Pass, ctx: &ToolCtx) -> Option<RepositoryCheck> {
+        let Confinement::Sandboxed { extra_writable, .. } = pass.confinement() else { return None };
+        Some(RepositoryCheck {
+            allowed: extra_writable.clone(),
+            quarantine: ctx.env.quarantine_folder(),
+            guard: Arc::clone(&ctx.env.guard),
+            client: Arc::clone(&ctx.env.client),
+        })
+    }
+
     /// Takes away what git would run in them. Returns the report for the model and the user. Blocks.
     fn run(&self, changes: &CallChanges) -> Option<String> {
         let new = (changes.new_repositories.clone(), changes.may_have_more_repositories);

@@ -19,6 +19,7 @@ use crate::config::with_one_reading;
 use crate::error::Error;
 use crate::tools::ServerWatch;
 use crate::turn::SharedModelSelection;
+use turnwright_mcp::ServerEnv;
 use turnwright_store::SessionLog;
 use turnwright_types::update::ConfigOption;
 
@@ -92,6 +93,35 @@ pub(super) async fn open_and_run(
     Box::pin(opening.start_and_run(actor, origin, options, servers, opened)).await;
 }
 
+/// Looks for commands, and prepares the environment of MCP servers and the watch over what they write.
+fn prepare_servers(
+    actor: &SessionActor,
+    servers: &ServerLaunch,
+    is_stored: bool,
+) -> impl Future<Output = Result<(ServerEnv, Option<ServerWatch>), Error>> + use<> {
+    let (host, services) = (Arc::clone(&actor.host), actor.services.clone());
+    let has_servers = !servers.specs.is_empty();
+    let has_programs = turnwright_sandbox::can_confine()
+        && servers.specs.iter().any(turnwright_mcp::ServerSpec::is_confined_program);
+    let commands = actor.commands.clone();
+    async move {
+        // A stored session has announced its commands already.
+        if !is_stored {
+            commands.rescan(&services.env).await;
+        }
+        // The servers must not read the database, which is only hidden once it exists.
+        if has_servers {
+            services.log().flush().written().await;
+        }
+        let prepare = move || {
+            let watch = has_programs.then(|| ServerWatch::begin(&services.env));
+            (host.server_env(&services, has_servers), watch)
+        };
+        let prepared = tokio::task::spawn_blocking(prepare).await;
+        prepared.map_err(|_| Error::Internal { place: "starting MCP servers" })
+    }
+}
+
 impl Opening {
     pub(super) fn new(
         inbox: mpsc::Receiver<SessionMessage>,
@@ -134,27 +164,7 @@ impl Opening {
         opened.complete(Ok(actor.announcements.settings()));
         // The servers start after the answer, so that none delays it.
         actor.announcements.delay_commands();
-        let (host, services) = (Arc::clone(&actor.host), actor.services.clone());
-        let has_servers = !servers.specs.is_empty();
-        let has_programs = turnwright_sandbox::can_confine()
-            && servers.specs.iter().any(turnwright_mcp::ServerSpec::is_confined_program);
-        let commands = actor.commands.clone();
-        let preparing = async {
-            // A stored session has announced its commands already.
-            if !is_stored {
-                commands.rescan(&services.env).await;
-            }
-            // The servers must not read the database, which is only hidden once it exists.
-            if has_servers {
-                services.log().flush().written().await;
-            }
-            let prepare = move || {
-                let watch = has_programs.then(|| ServerWatch::begin(&services.env));
-                (host.server_env(&services, has_servers), watch)
-            };
-            let prepared = tokio::task::spawn_blocking(prepare).await;
-            prepared.map_err(|_| Error::Internal { place: "starting MCP servers" })
-        };
+        let preparing = prepare_servers(&actor, &servers, is_stored);
         // A prompt that is cancelled here gets its answer after the commands, like every other prompt.
         let prepared = self.wait_while(preparing, || actor.announce_commands()).await;
         match prepared {

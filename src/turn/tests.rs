@@ -141,7 +141,7 @@ async fn a_cancel_while_a_question_is_open_settles_every_call() {
     let (done, ()) = tokio::join!(fixture.turn(History::default()).run(), later);
     assert!(matches!(done.result, Ok(StopReason::Cancelled)));
     assert_eq!(shape(&done.history), ["assistant", "failed", "failed", "stopped"]);
-    assert_eq!(fixture.client.finals(), ["call-3 Failed", "call-4 Failed"]);
+    assert_eq!(fixture.client.finals(), ["call-3 Cancelled", "call-4 Cancelled"]);
 }
 
 #[tokio::test]

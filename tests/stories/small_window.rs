@@ -1,5 +1,7 @@
 //! Stories about models with a window of 4 096 tokens, as Ollama gives them unless it is told otherwise.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::agent::TestAgent;
@@ -70,7 +72,10 @@ fn read_named_file(body: &Value) -> Answer {
     } else if last["role"] == "tool" {
         says("It is read.")
     } else {
-        let path = last_text(body).split_whitespace().find(|it| it.contains(".txt")).unwrap();
+        let path = last_text(body)
+            .split_whitespace()
+            .find(|it| Path::new(it).extension().is_some_and(|it| it == "txt"))
+            .unwrap();
         crate::provider::calls("read_file", &json!({ "path": path }))
     }
 }

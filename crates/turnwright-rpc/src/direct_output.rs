@@ -6,18 +6,23 @@ use std::fs::File;
 #[cfg(target_os = "linux")]
 const MAX_BYTES: usize = 16 * 1024;
 
-/// An output to which a write never waits.
-#[cfg(target_os = "linux")]
-pub(super) struct DirectOutput(File);
+/// An output to which a write never waits. Only Linux has such writes.
+pub(super) struct DirectOutput(#[cfg(target_os = "linux")] File);
 
-#[cfg(target_os = "linux")]
 impl DirectOutput {
+    #[cfg(target_os = "linux")]
     pub(super) fn new(output: &File) -> Option<DirectOutput> {
         Some(DirectOutput(output.try_clone().ok()?))
     }
 
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn new(_: &File) -> Option<DirectOutput> {
+        None
+    }
+
     /// Writes as much as fits without waiting, and returns how much. Everything else, and every error,
     /// is left to the writer thread. Linux has such writes to sockets, and since 6.4 to pipes.
+    #[cfg(target_os = "linux")]
     pub(super) fn write(&self, bytes: &[u8]) -> usize {
         use rustix::io::{ReadWriteFlags, pwritev2};
         if bytes.len() > MAX_BYTES {
@@ -27,19 +32,8 @@ impl DirectOutput {
         let slices = [std::io::IoSlice::new(bytes)];
         pwritev2(&self.0, &slices, u64::MAX, ReadWriteFlags::NOWAIT).unwrap_or(0)
     }
-}
-
-/// Other systems have no such writes.
-#[cfg(not(target_os = "linux"))]
-pub(super) enum DirectOutput {}
-
-#[cfg(not(target_os = "linux"))]
-impl DirectOutput {
-    pub(super) fn new(_: &File) -> Option<DirectOutput> {
-        None
-    }
-
+    #[cfg(not(target_os = "linux"))]
     pub(super) fn write(&self, _: &[u8]) -> usize {
-        match *self {}
+        0
     }
 }

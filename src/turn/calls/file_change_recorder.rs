@@ -48,6 +48,17 @@ enum RecordedCall {
     },
 }
 
+/// Records the state of the files before a command.
+async fn begin_command(pass: &Pass, ctx: &ToolCtx, begun: PendingWrite) -> RecordedCall {
+    let env = &ctx.env;
+    // A running job that gets input causes its changes because of that.
+    let is_input = pass.effects().iter().any(|it| matches!(it, Effect::Input { .. }));
+    let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
+    let before = before(env.checkpoint.clone(), &ctx.cancel).await;
+    begun.written().await;
+    RecordedCall::Command { before, jobs, check: RepositoryCheck::of(pass, ctx) }
+}
+
 impl FileChangeRecorder {
     /// Records the state of the files and the intent, before a call that does more than read.
     /// Returns `None` if a tool panicked.
@@ -88,14 +99,7 @@ impl FileChangeRecorder {
         // This wait is bounded.
         ctx.cancel.run_until_cancelled(env.checkpoint.wait_for_late_tasks()).await;
         if runs_command {
-            let ticket = note(ChangeIntent::default());
-            // A running job that gets input causes its changes because of that.
-            let is_input = pass.effects().iter().any(|it| matches!(it, Effect::Input { .. }));
-            let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
-            let before = before(env.checkpoint.clone(), &ctx.cancel).await;
-            ticket.written().await;
-            let check = RepositoryCheck::of(pass, ctx);
-            let call = RecordedCall::Command { before, jobs, check };
+            let call = begin_command(pass, ctx, note(ChangeIntent::default())).await;
             return Some((prepared, FileChangeRecorder { call, begun: None }));
         }
         let (written, deleted) = written_and_deleted(pass.effects());

@@ -58,6 +58,18 @@ pub(super) struct FolderListing {
 }
 
 impl FolderListing {
+    /// Adds an entry that is not ignored, if its kind is tracked.
+    #[cfg(unix)]
+    fn add_tracked(&mut self, name: &OsStr, stat: &rustix::fs::Stat, is_folder: bool) {
+        let has_other_names = !is_folder && stat.st_nlink > 1;
+        if let Some(stat) = FileStat::tracked(stat) {
+            self.has_linked_rules |=
+                stat_kind(&stat) == StatKind::Link && IGNORE_FILES.iter().any(|it| name == *it);
+            self.hard_linked.extend(has_other_names.then_some(stat.ino));
+            self.entries.push(ListedEntry { name: name.into(), stat });
+        }
+    }
+
     pub(super) fn get(&self, name: &OsStr) -> Option<FileStat> {
         let found = self.entries.binary_search_by(|it| (*it.name).cmp(name)).ok()?;
         self.entries.get(found).map(|it| it.stat)
@@ -221,13 +233,7 @@ impl<'a> FolderLister<'a> {
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
                 self.stop.stop_early();
             }
-            let has_other_names = !is_folder && stat.st_nlink > 1;
-            if let Some(stat) = FileStat::tracked(&stat) {
-                listing.has_linked_rules |=
-                    stat_kind(&stat) == StatKind::Link && IGNORE_FILES.iter().any(|it| name == *it);
-                listing.hard_linked.extend(has_other_names.then_some(stat.ino));
-                listing.entries.push(ListedEntry { name: name.into(), stat });
-            }
+            listing.add_tracked(name, &stat, is_folder);
         }
         if layout == BARE_LAYOUT.len() {
             listing.repositories.push(folder.to_path_buf());

@@ -2,6 +2,7 @@
 //! command changed is restored, and what it wrote is kept in a quarantine folder where no program
 //! picks it up.
 
+mod folder_names;
 mod scan;
 mod restore;
 

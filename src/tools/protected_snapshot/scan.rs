@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::super::repository;
 use super::ProtectedSnapshot;
+use super::folder_names::FolderNames;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_workspace::nofollow;
 use turnwright_workspace::real_path;
@@ -61,6 +62,7 @@ pub(super) struct ProtectedScan<'a> {
     pub(super) copies: usize,
     pub(super) bytes: u64,
     pub(super) overfull: Vec<PathBuf>,
+    pub(super) names: FolderNames,
 }
 
 impl ProtectedScan<'_> {
@@ -69,6 +71,11 @@ impl ProtectedScan<'_> {
         protected: &ProtectedPaths,
         repositories: &BTreeSet<PathBuf>,
     ) {
+        let mut workspaces = Vec::new();
+        for root in &protected.roots {
+            let paths = self.names.list(root).into_iter().map(|it| root.join(it));
+            workspaces.extend(paths.filter(|it| ProtectedPaths::is_workspace_file(it)));
+        }
         // git's own paths come first, because the number of copies is limited.
         let git_first = |mut places: Vec<PathBuf>| {
             places.sort_by_key(|it| !it.iter().any(|part| part == ".git"));
@@ -77,12 +84,8 @@ impl ProtectedScan<'_> {
         for place in git_first(protected.paths()) {
             self.scan_path(&place);
         }
-        for root in &protected.roots {
-            let entries = fs::read_dir(root).into_iter().flatten().flatten();
-            let names = entries.map(|it| it.path());
-            for path in names.filter(|it| ProtectedPaths::is_workspace_file(it)) {
-                self.scan_path(&path);
-            }
+        for path in workspaces {
+            self.scan_existing(&path);
         }
         let roots = protected.roots.iter().map(|it| it.join(".git"));
         let repositories: BTreeSet<_> = repositories.iter().cloned().chain(roots).collect();
@@ -130,11 +133,15 @@ impl ProtectedScan<'_> {
 
     /// Records the entry at one path. Returns whether it is a folder.
     pub(super) fn scan_path(&mut self, path: &Path) -> bool {
+        self.names.may_exist(path) && self.scan_existing(path)
+    }
+
+    fn scan_existing(&mut self, path: &Path) -> bool {
+        if let Some(entry) = self.entries.get(path) {
+            return matches!(entry, SnapshotEntry::Folder);
+        }
         let Ok(metadata) = fs::symlink_metadata(path) else { return false };
         let kind = metadata.file_type();
-        if self.entries.contains_key(path) {
-            return kind.is_dir();
-        }
         let entry = if kind.is_dir() {
             SnapshotEntry::Folder
         } else if kind.is_symlink() {
@@ -151,7 +158,9 @@ impl ProtectedScan<'_> {
     }
 
     fn below(&mut self, folder: &Path, left: &mut usize) {
-        if !fs::symlink_metadata(folder).is_ok_and(|it| it.is_dir()) {
+        if !self.names.may_exist(folder)
+            || !fs::symlink_metadata(folder).is_ok_and(|it| it.is_dir())
+        {
             return;
         }
         let Ok(entries) = fs::read_dir(folder) else { return };
@@ -160,7 +169,7 @@ impl ProtectedScan<'_> {
         let paths: Vec<_> = entries.flatten().take(*left).map(|it| it.path()).collect();
         *left -= paths.len();
         for path in paths {
-            if self.scan_path(&path) {
+            if self.scan_existing(&path) {
                 self.below(&path, left);
             }
         }

@@ -35,6 +35,14 @@ LAST = (
 )
 
 
+def refusal(request):
+    """The answer to a request of the agent: the user allows nothing but reading, and goes on."""
+    for option in request["params"].get("options", []):
+        if option["kind"] == "reject_once":
+            return {"result": {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}}
+    return {"error": {"code": -32601, "message": "not supported"}}
+
+
 class Failed(Exception):
     """What went wrong."""
 
@@ -92,8 +100,7 @@ class Agent:
             if message.get("method") == "session/update":
                 updates.append(message["params"]["update"])
             elif "method" in message and "id" in message:
-                outcome = {"outcome": {"outcome": "cancelled"}}
-                self.send({"id": message["id"], "result": outcome})
+                self.send({"id": message["id"], **refusal(message)})
             elif message.get("id") == wanted:
                 if "error" in message:
                     raise Failed(f"{method} was refused: {json.dumps(message['error'])}")

@@ -70,6 +70,8 @@ fn v2_cancel_call_is_in_the_history_once_after_a_kill() {
     let params = json!({ "sessionId": agent.session, "toolCallId": call });
     result(agent.call("tool_call/cancel", &params));
     agent.wait_for_status("cancelled");
+    // The answer that hangs is for this turn.
+    agent.model().wait_for_requests(2, crate::agent::LIMIT).unwrap();
     agent.kill();
     agent.restart();
     let params = json!({

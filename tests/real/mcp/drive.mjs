@@ -81,7 +81,11 @@ async function reach() {
   if (which === "everything") {
     return { name: "real", command: process.execPath, args: [server("server-everything"), "stdio"], env: [] };
   }
-  const port = 20_000 + (process.pid % 20_000);
+  // The server takes no port from the system, so it gets one that was free just now.
+  const probe = createServer();
+  await new Promise((ready) => probe.listen(0, "127.0.0.1", ready));
+  const { port } = probe.address();
+  await new Promise((closed) => probe.close(closed));
   const child = spawn(process.execPath, [server("server-everything"), "streamableHttp"], {
     env: { ...process.env, PORT: String(port) },
     stdio: ["ignore", "inherit", "inherit"],

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 use uuid::Uuid;
 
-use crate::silence::{IncompleteMessages, LastRead, WatchedSocket};
+use crate::silence::{LastRead, WatchedSocket};
 use crate::websocket::{PING_INTERVAL, accept_key, config};
 use turnwright_http::{ConnectionFault, Tls, build_client, client_builder};
 use turnwright_rpc::{MAX_LINE_BYTES, Stdio};
@@ -75,7 +75,7 @@ pub async fn bridge(
     let Some(socket) = stop.run_until_cancelled(connect(url, &host, token)).await else {
         return Ok(());
     };
-    let (socket, last_read) = WatchedSocket::new(socket?, IncompleteMessages::default().part());
+    let (socket, last_read) = WatchedSocket::new(socket?, None);
     let socket = WebSocketStream::from_raw_socket(socket, Role::Client, Some(config())).await;
     let Stdio { input, output } = stdio;
     let (mut sink, source) = socket.split();

@@ -97,11 +97,15 @@ impl Drop for PartInner {
 pub(crate) struct WatchedSocket<S> {
     socket: S,
     last_read: LastRead,
-    incomplete: IncompletePart,
+    /// `None` if only one message at a time can be incomplete, whose size has a limit of its own.
+    incomplete: Option<IncompletePart>,
 }
 
 impl<S> WatchedSocket<S> {
-    pub(crate) fn new(socket: S, incomplete: IncompletePart) -> (WatchedSocket<S>, LastRead) {
+    pub(crate) fn new(
+        socket: S,
+        incomplete: Option<IncompletePart>,
+    ) -> (WatchedSocket<S>, LastRead) {
         let last_read = LastRead(Arc::new(Mutex::new(Instant::now())));
         (WatchedSocket { socket, last_read: last_read.clone(), incomplete }, last_read)
     }
@@ -116,7 +120,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedSocket<S> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.socket).poll_read(context, buffer))?;
         *self.last_read.0.lock() = Instant::now();
-        let has_room = self.incomplete.add(buffer.filled().len() - before);
+        let read = buffer.filled().len() - before;
+        let has_room = self.incomplete.as_ref().is_none_or(|it| it.add(read));
         Poll::Ready(if has_room { Ok(()) } else { Err(ErrorKind::OutOfMemory.into()) })
     }
 }
@@ -141,7 +146,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedSocket<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::sleep;
     use tokio_tungstenite::WebSocketStream;
     use tokio_tungstenite::tungstenite::Message;
@@ -152,7 +157,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_may_take_long_and_a_peer_may_not_be_silent() {
         let (socket, mut peer) = tokio::io::duplex(64);
-        let (socket, last_read) = WatchedSocket::new(socket, IncompleteMessages::default().part());
+        let (socket, last_read) = WatchedSocket::new(socket, None);
         let mut messages = WebSocketStream::from_raw_socket(socket, Role::Client, None).await;
         let sending = async {
             // A text frame of five bytes.
@@ -166,6 +171,18 @@ mod tests {
         let begin = Instant::now();
         assert!(last_read.next_message(&mut messages).await.is_none());
         assert_eq!(begin.elapsed().as_secs(), SILENCE_LIMIT.as_secs());
+    }
+
+    #[tokio::test]
+    async fn a_socket_without_others_may_receive_any_number_of_messages() {
+        let (socket, mut peer) = tokio::io::duplex(1024 * 1024);
+        let (mut socket, _) = WatchedSocket::new(socket, None);
+        let piece = vec![b'x'; 1024 * 1024];
+        for _ in 0..=MAX_INCOMPLETE / piece.len() {
+            peer.write_all(&piece).await.unwrap();
+            let mut read = vec![0; piece.len()];
+            socket.read_exact(&mut read).await.unwrap();
+        }
     }
 
     #[test]

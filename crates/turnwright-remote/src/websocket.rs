@@ -99,7 +99,7 @@ pub(crate) fn accept(
 /// Runs a connection to its end.
 async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     let incomplete = server.incomplete.part();
-    let (socket, last_read) = WatchedSocket::new(socket, incomplete.clone());
+    let (socket, last_read) = WatchedSocket::new(socket, Some(incomplete.clone()));
     let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config())).await;
     let (sink, source) = socket.split();
     let (lines, input) = line_queue();

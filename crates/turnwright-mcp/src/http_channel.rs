@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use turnwright_rpc::{ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
 
 use super::event_stream::EventStream;
@@ -335,7 +335,9 @@ impl HttpChannel {
         request: Option<i64>,
     ) -> Result<(), HttpError> {
         let mut others = 0;
+        let mut was_reopened_at_once = false;
         loop {
+            let opened = Instant::now();
             let end = loop {
                 let data = match events.next().await {
                     Ok(Some(data)) => data,
@@ -356,11 +358,15 @@ impl HttpChannel {
             if events.is_broken() || request.is_some() && events.last_id().is_none() {
                 return end;
             }
-            events = self.reopen(&events, end.is_err()).await?;
+            // A stream that breaks off again and again is not opened without a delay.
+            let at_once =
+                end.is_err() && (!was_reopened_at_once || opened.elapsed() >= RETRY_DELAY.0);
+            was_reopened_at_once |= at_once;
+            events = self.reopen(&events, at_once).await?;
         }
     }
 
-    /// Continues a stream. One that broke off is opened again at once.
+    /// Continues a stream, at once or after a delay.
     async fn reopen(&self, ended: &EventStream, at_once: bool) -> Result<EventStream, HttpError> {
         let (mut delay, max) = RETRY_DELAY;
         if !at_once {

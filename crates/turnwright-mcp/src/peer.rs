@@ -302,13 +302,14 @@ impl Peer {
             Reply::FromUser(asking) => asking,
         };
         let withdrawn = self.0.ended.child_token();
-        {
+        let is_asked = {
             let mut questions = self.0.questions.lock();
-            if questions.len() < MAX_WAITING_QUESTIONS {
-                questions.insert(id.clone(), withdrawn.clone());
-            } else {
-                withdrawn.cancel();
-            }
+            // An id that is in use could not be withdrawn.
+            let has_room = questions.len() < MAX_WAITING_QUESTIONS && !questions.contains_key(&id);
+            has_room && questions.insert(id.clone(), withdrawn.clone()).is_none()
+        };
+        if !is_asked {
+            return self.respond(&id, Ok(&json!({ "action": "cancel" }))).await;
         }
         let peer = self.clone();
         self.0.tasks.spawn(async move {

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -17,8 +17,16 @@ use crate::model::Model;
 /// The version of the protocol that is spoken with agents that start from now on.
 static VERSION: AtomicU16 = AtomicU16::new(1);
 
+/// Whether the client draws the terminals of commands, which is optional in version 1.
+static DRAWS_TERMINALS: AtomicBool = AtomicBool::new(false);
+
 pub(crate) fn speak_version(version: u16) {
     VERSION.store(version, Ordering::Relaxed);
+}
+
+/// Agents that start from now on have a client that draws the terminals of commands.
+pub(crate) fn draw_terminals() {
+    DRAWS_TERMINALS.store(true, Ordering::Relaxed);
 }
 
 /// The path of the measured agent: that of `TURNWRIGHT_BENCH_BINARY`, or the one that was built with
@@ -104,7 +112,9 @@ impl Agent {
     pub(crate) fn initialize(&mut self) -> io::Result<()> {
         let info = json!({ "name": "bench", "version": "1" });
         let params = if self.version == 1 {
-            json!({ "protocolVersion": 1, "clientCapabilities": {} })
+            let draws_terminals = DRAWS_TERMINALS.load(Ordering::Relaxed);
+            let meta = json!({ "terminal_output": draws_terminals });
+            json!({ "protocolVersion": 1, "clientCapabilities": { "_meta": meta } })
         } else {
             json!({ "protocolVersion": self.version, "info": info, "capabilities": {} })
         };

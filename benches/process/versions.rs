@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::agent::speak_version;
+use crate::agent::{draw_terminals, speak_version};
 use crate::model::Model;
 use crate::table::{Figure, Table};
 use crate::{Measurement, Rounds};
@@ -15,6 +15,8 @@ pub(crate) fn compare(
     rounds: Rounds,
 ) -> io::Result<()> {
     let model = Model::start()?;
+    // All clients of version 2 do.
+    draw_terminals();
     println!("{:<50} {:>14} {:>14} {:>8}", "benchmark", "version 1", "version 2", "ratio");
     let (mut rows, mut over) = (0, 0);
     for (_, measure) in measurements {

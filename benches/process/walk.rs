@@ -1,14 +1,30 @@
-//! One session that uses what most sessions use, for a profiler: start, prompts, a read, an edit and a
-//! command with permission, a cancellation, and the end of stdin. See `release/record-order`.
+//! One session in each version of the protocol that uses what most sessions use, for a profiler: start,
+//! prompts, a read, an edit and a command with permission, a cancellation, and the end of stdin. See
+//! `release/record-order`.
 
 use std::fs;
 use std::io;
 
-use crate::agent::{Agent, pause};
+use crate::agent::{Agent, pause, speak_version};
 use crate::model::Model;
 
 /// A session that is opened and not used. The pause is long enough for what runs in the background.
 pub(crate) fn start() -> io::Result<()> {
+    in_both_versions(start_once)
+}
+
+pub(crate) fn run() -> io::Result<()> {
+    in_both_versions(run_once)
+}
+
+fn in_both_versions(walk: fn() -> io::Result<()>) -> io::Result<()> {
+    [1, 2].into_iter().try_for_each(|version| {
+        speak_version(version);
+        walk()
+    })
+}
+
+fn start_once() -> io::Result<()> {
     let model = Model::start()?;
     let mut agent = Agent::start(&model)?;
     agent.new_session()?;
@@ -17,7 +33,7 @@ pub(crate) fn start() -> io::Result<()> {
     agent.end()
 }
 
-pub(crate) fn run() -> io::Result<()> {
+fn run_once() -> io::Result<()> {
     let model = Model::start()?;
     let mut agent = Agent::start(&model)?;
     let line = |it| format!("    let value_{it} = compute({it});\n");

@@ -339,6 +339,9 @@ fn v2_permission_has_a_title_and_a_subject_and_only_a_known_yes_counts() {
         (selected("allow_once"), true),
         (selected("reject_once"), false),
         (selected("allow_everything"), false),
+        // The question was dismissed; only `session/cancel` ends the turn.
+        (json!({ "outcome": { "outcome": "cancelled" } }), false),
+        (json!({ "outcome": { "outcome": "cancelled", "optionId": "allow_once" } }), false),
         (json!({ "outcome": { "outcome": "_postponed" } }), false),
         (json!({ "outcome": { "outcome": "allowed", "optionId": "allow_once" } }), false),
     ];

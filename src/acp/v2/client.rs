@@ -53,6 +53,9 @@ pub(super) struct AcpClientV2 {
     question_slot: Semaphore,
 }
 
+/// Why a call without an answer is not executed.
+const DISMISSED: &str = "the question was dismissed";
+
 /// What the client has been told about a command's terminal.
 #[derive(Debug, Default)]
 struct ShownCommand {
@@ -207,6 +210,15 @@ impl AcpClientV2 {
     }
 }
 
+/// In version 2 the outcome `cancelled` also says that the user dismissed the question, or that the client
+/// declined it. What ends the turn is `session/cancel` (R-TWO-13).
+fn not_cancelled(answer: PermissionAnswer) -> PermissionAnswer {
+    match answer {
+        PermissionAnswer::Cancelled => PermissionAnswer::Unclear(DISMISSED.to_owned()),
+        other => other,
+    }
+}
+
 /// What a terminal shows is not repeated in the result.
 fn leave_out_shown_output(update: &mut CallUpdate) {
     let is_terminal = |it: &CallContent| matches!(it, CallContent::Terminal(_));
@@ -280,7 +292,7 @@ impl Client for AcpClientV2 {
             let params = encode::permission_request(self.session_id(), request);
             let _waiting = self.wait_for_user();
             match self.peer.request("session/request_permission", &params, QUESTION_TIMEOUT).await {
-                Ok(result) => permission_answer(&result, &offered),
+                Ok(result) => not_cancelled(permission_answer(&result, &offered)),
                 Err(error) => PermissionAnswer::Unclear(error.to_string()),
             }
         })

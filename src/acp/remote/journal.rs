@@ -9,9 +9,12 @@ use turnwright_types::update::{CallUpdate, PromptKey, Update};
 /// The most bytes that are kept, about. What is not finished is kept in any case.
 const MAX_BYTES: usize = 512 * 1024;
 /// Above this a turn without a client waits for one: only what is not finished, and so not stored, takes so much.
-const MAX_UNFINISHED: usize = 4 * 1024 * 1024;
+const MAX_UNFINISHED: usize = 1024 * 1024;
 /// What an entry takes besides its text, about.
 const ENTRY_BYTES: usize = 200;
+/// What a client is told first that wants no replay, if it does not get everything that it has missed.
+const MISSING: &str =
+    "Some of what happened without this client is not shown. Load the session to see all of it.";
 
 /// The updates of a turn, one entry for each message and each call.
 #[derive(Debug, Default)]
@@ -22,6 +25,8 @@ pub(super) struct Journal {
     has_prompt: bool,
     entries: Vec<JournalEntry>,
     bytes: usize,
+    /// Whether something was dropped that no client was told.
+    has_dropped_untold: bool,
 }
 
 #[derive(Debug)]
@@ -109,7 +114,7 @@ impl Journal {
                 self.push(Merged::Latest(latest.clone()), 0);
             }
         }
-        self.shorten();
+        self.shorten(has_client);
     }
 
     /// Whether too much is kept for a turn to go on without a client.
@@ -138,6 +143,9 @@ impl Journal {
     /// sent what the client before it was not told. With a turn's own prompt comes the key of that prompt.
     pub(super) fn updates(&self, replayed: Option<&Replayed>) -> Vec<(Option<PromptKey>, Update)> {
         let mut all = Vec::new();
+        if replayed.is_none() && self.has_dropped_untold {
+            all.push((None, Update::Notice(MISSING.to_owned())));
+        }
         for entry in &self.entries {
             let updates = match replayed {
                 Some(replayed) => entry.update.updates_unless(replayed),
@@ -191,13 +199,26 @@ impl Journal {
         self.entries.push(JournalEntry { update, bytes, told: Told::Nothing });
     }
 
-    /// Drops the oldest entries that are finished, and so in the store.
-    fn shorten(&mut self) {
+    /// Drops the oldest entries that are in the store.
+    fn shorten(&mut self, has_client: bool) {
         while self.bytes > MAX_BYTES {
-            let newest = self.entries.len().saturating_sub(1);
-            let oldest = self.entries[..newest].iter().position(|it| it.update.is_finished());
-            let Some(oldest) = oldest else { return };
-            self.bytes -= self.entries.remove(oldest).bytes;
+            let Some(oldest) = (0..self.entries.len()).find(|it| self.is_stored(*it)) else {
+                return;
+            };
+            let entry = self.entries.remove(oldest);
+            self.bytes -= entry.bytes;
+            self.has_dropped_untold |= !has_client && !entry.untold().is_empty();
+        }
+    }
+
+    /// Whether an entry is in the store. A message is when something follows that only comes after it.
+    fn is_stored(&self, index: usize) -> bool {
+        let Some((entry, later)) = self.entries[index..].split_first() else { return false };
+        match &entry.update {
+            Merged::Text { message, .. } => later.iter().any(|it| it.update.comes_after(message)),
+            Merged::Call { .. } => !later.is_empty() && entry.update.is_final_call(),
+            Merged::Latest(_) => false,
+            Merged::User { .. } | Merged::Single(_) => !later.is_empty(),
         }
     }
 }
@@ -223,13 +244,20 @@ impl Merged {
         }
     }
 
-    fn is_finished(&self) -> bool {
+    fn is_final_call(&self) -> bool {
         match self {
             Merged::Call { changes, .. } => {
                 changes.as_deref().is_some_and(|it| it.status.is_final())
             }
-            Merged::Latest(_) => false,
-            _ => true,
+            _ => false,
+        }
+    }
+
+    /// Whether this is told only when the message is complete, and so stored.
+    fn comes_after(&self, message: &MessageId) -> bool {
+        match self {
+            Merged::Text { message: of, .. } | Merged::User { message: of, .. } => of != message,
+            call => call.is_final_call(),
         }
     }
 
@@ -381,6 +409,35 @@ mod tests {
         journal.note(&text("2", "b"), false);
         journal.note(&Update::TurnBegan(2), false);
         assert_eq!(updates(&journal, None), [text("2", "b")], "nobody has got it");
+    }
+
+    #[test]
+    fn an_answer_that_is_not_stored_is_kept_whatever_is_told_beside_it() {
+        let long = "x".repeat(MAX_BYTES);
+        let thought = Update::AgentThought { message: "1".into(), text: long.clone() };
+        let (mode, call) = (Update::Mode("plan"), call("c"));
+        let mut journal = journal(&[thought.clone(), text("1", &long), mode.clone(), call.clone()]);
+        journal.note(&text("1", &long), true);
+        let answer = text("1", &long.repeat(2));
+        let told = [thought, answer, mode.clone(), call.clone()];
+        assert_eq!(updates(&journal, Some(&Replayed::default())), told);
+        // The call has run when its message is stored.
+        let done = change("c", ToolCallStatus::Completed);
+        journal.note(&done, true);
+        assert_eq!(updates(&journal, Some(&Replayed::default())), [mode, call, done]);
+    }
+
+    #[test]
+    fn a_client_that_wants_no_replay_is_told_that_something_is_missing() {
+        let long = "x".repeat(MAX_BYTES);
+        let mut journal = journal(&[text("1", "a")]);
+        journal.mark_told();
+        for message in ["1", "2", "3"] {
+            journal.note(&text(message, &long), false);
+        }
+        let missing = Update::Notice(MISSING.to_owned());
+        assert_eq!(updates(&journal, None), [missing, text("3", &long)]);
+        assert_eq!(updates(&journal, Some(&Replayed::default())), [text("3", &long)]);
     }
 
     #[test]

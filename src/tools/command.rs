@@ -93,13 +93,11 @@ pub(super) fn kept_secrets(
         let Some(shown) = shell::classify(simple).shows_kept else { continue };
         let folder = simple.folder.as_ref().map(|it| real_path(workdir.join(it)));
         let Some(Ok(folder)) = folder else { continue };
-        let paths = limiting_paths(&shown, &folder);
+        let (paths, is_search_of_files) = limits(&shown, &folder);
         let is_shown =
             |it: &PathBuf| paths.is_empty() || paths.iter().any(|path| it.starts_with(path));
         found.extend(
-            repository::tracked_secrets(&folder, shown.only_assumed_unchanged)
-                .into_iter()
-                .filter(is_shown),
+            repository::tracked_secrets(&folder, is_search_of_files).into_iter().filter(is_shown),
         );
     }
     found.sort();
@@ -110,16 +108,21 @@ pub(super) fn kept_secrets(
     found.into_iter().map(|path| ResolvedPath { scope: scope(&path), path }).collect()
 }
 
-/// The paths to which a command limits what git shows; none if it shows everything. In front of `--`, git
-/// takes a word for a path only if there is such a file, and refuses one that may be a revision, too.
-fn limiting_paths(shown: &KeptFiles, folder: &Path) -> Vec<PathBuf> {
+/// The paths to which a command limits what git shows, none if it shows everything, and whether it only searches
+/// the files of the working tree. In front of `--`, git takes a word for a path only if there is such a file, and
+/// refuses one that may be a revision, too.
+fn limits(shown: &KeptFiles, folder: &Path) -> (Vec<PathBuf>, bool) {
     let is_pattern = |it: &&String| it.starts_with(':') || it.contains(['*', '?', '[', '\\']);
-    if shown.paths.iter().any(|it| is_pattern(&it)) {
-        return Vec::new();
-    }
     let exists = |it: &&String| !is_pattern(it) && folder.join(it).symlink_metadata().is_ok();
+    let is_revision = |it: &String| !is_pattern(&it) && !exists(&it);
+    let is_search_of_files =
+        shown.only_assumed_unchanged && !shown.operands.iter().any(is_revision);
+    if shown.paths.iter().any(|it| is_pattern(&it)) {
+        return (Vec::new(), is_search_of_files);
+    }
     let named = shown.operands.iter().filter(exists).chain(&shown.paths);
-    named.map(|it| repository::normalize_lexically(&folder.join(it))).collect()
+    let named = named.map(|it| repository::normalize_lexically(&folder.join(it)));
+    (named.collect(), is_search_of_files)
 }
 
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.

@@ -204,6 +204,14 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
         format!("grep -q '{SECRET}' {hidden}/secret 2>/dev/null"),
     );
     add(
+        "disk",
+        "read the device of a disk, past all hidden files",
+        Requirement::AnySandbox,
+        "{ for d in /dev/* /dev/*/*; do [ -b \"$d\" ] && head -c 1 \"$d\" && break; done; } \
+         > /dev/null 2>&1"
+            .to_owned(),
+    );
+    add(
         "protected",
         "write a protected file in the project, .git/hooks/pre-commit",
         Requirement::Mounts,

@@ -244,7 +244,8 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
     let what = "connect to another program's socket that was renamed";
     let renamed = probe("socket", &quoted(&scene.renamed_socket));
     add("renamed-socket", what, Requirement::SocketRules, renamed);
-    let what = "connect to another program's socket that was moved to another folder";
+    let what =
+        "connect to another program's socket that was moved to another folder, or made meanwhile";
     let moved = probe("socket", &quoted(&scene.moved_socket));
     add("moved-socket", what, Requirement::Landlock(9), moved);
     add(

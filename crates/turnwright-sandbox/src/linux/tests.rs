@@ -511,6 +511,39 @@ fn listeners_that_were_renamed_or_named_by_a_relative_path_are_not_reached() {
 }
 
 #[test]
+fn a_listener_of_a_daemon_that_starts_meanwhile_is_not_reached() {
+    let socket = PathBuf::from(format!("/run/turnwright-test-{}", std::process::id()));
+    let can_listen = std::os::unix::net::UnixListener::bind(&socket).is_ok();
+    drop(fs::remove_file(&socket));
+    if !can_listen || !has("python3") || !namespace_support().mounts {
+        eprintln!(
+            "NOT TESTED: there are no mount namespaces here, or this user may not write to /run"
+        );
+        return;
+    }
+    let folders = TestFolders::new();
+    let (started, listening) = (folders.inside.join("started"), folders.outside.join("listening"));
+    let script = format!(
+        "touch started; until [ -e $OUT/listening ]; do sleep 0.01; done; \
+         python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{}\")'",
+        socket.display()
+    );
+    let said = std::thread::scope(|scope| {
+        let command = scope.spawn(|| folders.run(&folders.profile(), namespace_support(), &script));
+        while !started.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        fs::write(&listening, "").unwrap();
+        let said = command.join().unwrap();
+        drop(listener);
+        said
+    });
+    drop(fs::remove_file(&socket));
+    assert!(!said.1 && said.0.contains("Error"), "{}", said.0);
+}
+
+#[test]
 fn what_programs_share_by_number_is_its_own() {
     if !namespace_support().mounts {
         eprintln!("NOT TESTED: there are no mount namespaces here");

@@ -343,7 +343,7 @@ async fn connect(
     let within_memory = async {
         tokio::select! {
             () = process.memory_exceeded() => None,
-            result = beginning => Some(result),
+            result = Box::pin(beginning) => Some(result),
         }
     };
     let error = match request.until_deadline(within_memory).await {

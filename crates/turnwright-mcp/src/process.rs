@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 use turnwright_types::byte_size::format_bytes;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
@@ -39,22 +40,19 @@ pub(super) struct ServerProcess {
 struct MemoryWatch {
     /// How many bytes they hold once that is more than they may.
     excess: watch::Receiver<Option<u64>>,
-    _stop: DropGuard,
+    /// Ends with the watch.
+    _task: JoinSet<()>,
 }
 
 impl MemoryWatch {
     fn start(program: &PipedProcess, limit: Option<u64>) -> MemoryWatch {
         let (tell, excess) = watch::channel(None);
-        let (stop, above) = (CancellationToken::new(), program.memory_above(limit));
-        let stopped = stop.clone();
-        tokio::spawn(async move {
-            if let Some(bytes) = stopped.run_until_cancelled(above).await {
-                tell.send_replace(Some(bytes));
-                // The receiver tells a lost sender from a process that holds too much.
-                stopped.cancelled().await;
-            }
+        let above = program.memory_above(limit);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            tell.send_replace(Some(above.await));
         });
-        MemoryWatch { excess, _stop: stop.drop_guard() }
+        MemoryWatch { excess, _task: task }
     }
 
     /// Waits until they hold too much.

@@ -362,6 +362,28 @@ fn shared_memory_is_its_own() {
         let script = format!("ls -A /dev/shm; echo x > {name} && cat {name}");
         assert_eq!(folders.run(&folders.profile(), namespaces, &script), ("x\n".to_owned(), true));
         assert!(!Path::new(&name).exists());
+        let script = "df -Pk /dev/shm | awk 'NR == 2 { print $2 }'; \
+                      awk '/^MemTotal/ { print $2 }' /proc/meminfo";
+        let (text, _) = folders.run(&folders.profile(), namespaces, script);
+        let sizes: Vec<u64> = text.lines().map(|it| it.parse().unwrap()).collect();
+        assert!(sizes[0] <= sizes[1] / 4 + 4, "{text}");
+    }
+}
+
+#[test]
+fn devices_of_disks_and_memory_cannot_be_read() {
+    let devices = super::raw_devices::find();
+    if devices.is_empty() {
+        eprintln!("NOT TESTED: this user may not read such devices");
+    }
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        for device in &devices {
+            // An empty file may be there in its place.
+            let script = format!("head -c 1 {} 2> /dev/null | wc -c", device.display());
+            let (text, _) = folders.run(&folders.profile(), namespaces, &script);
+            assert_eq!(text, "0\n", "{script} with {namespaces:?}");
+        }
     }
 }
 

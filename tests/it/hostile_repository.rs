@@ -212,6 +212,33 @@ fn git_shows_the_content_of_a_tracked_secret_only_after_a_question() {
     }
 }
 
+#[test]
+fn git_does_not_show_a_file_that_a_rule_denies() {
+    let lines = [
+        "git show HEAD:src/main.rs",
+        "git show HEAD:private/x",
+        "cd private && git show HEAD:./x",
+        "cd private && git show HEAD:private/x",
+        "git cat-file -p HEAD:private/x",
+        "git log -p -- private/x",
+        "git blame private/x",
+        "git diff HEAD private/x",
+    ];
+    let calls: Vec<_> = lines.iter().map(|it| call("exec", &json!({ "command": it }))).collect();
+    let mut agent = repository_with_secret()
+        .own_file("config/config.toml", "[permissions]\ndeny = ['read(private/**)']")
+        .file("private/x", "canary-private\n")
+        .model(json!([calls, says("Done.")]))
+        .permission("reject_once")
+        .start();
+    keep_secret(agent.workspace());
+    std::fs::write(agent.path("private/x"), "canary-changed\n").unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(cards::questions(&agent), 0);
+    let log: String = agent.log.iter().map(Value::to_string).collect();
+    assert!(log.contains("fn main()") && !log.contains("canary-"), "git has shown a denied file");
+}
+
 /// Git searches what it keeps of a file that it assumes to be unchanged.
 #[test]
 fn git_searches_a_kept_secret_only_after_a_question() {

@@ -372,13 +372,10 @@ fn shared_memory_is_its_own() {
 
 #[test]
 fn devices_of_disks_and_memory_cannot_be_read() {
-    let devices = super::raw_devices::find();
-    if devices.is_empty() {
-        eprintln!("NOT TESTED: this user may not read such devices");
-    }
-    for namespaces in variants() {
-        let folders = TestFolders::new();
-        for device in &devices {
+    // Only root and some groups may read any.
+    for device in super::raw_devices::find() {
+        for namespaces in variants() {
+            let folders = TestFolders::new();
             // An empty file may be there in its place.
             let script = format!("head -c 1 {} 2> /dev/null | wc -c", device.display());
             let (text, _) = folders.run(&folders.profile(), namespaces, &script);
@@ -555,11 +552,9 @@ fn a_listener_of_a_daemon_that_starts_meanwhile_is_not_reached() {
         while !started.exists() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         fs::write(&listening, "").unwrap();
-        let said = command.join().unwrap();
-        drop(listener);
-        said
+        command.join().unwrap()
     });
     drop(fs::remove_file(&socket));
     assert!(!said.1 && said.0.contains("Error"), "{}", said.0);

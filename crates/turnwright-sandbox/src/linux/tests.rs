@@ -373,7 +373,7 @@ fn shared_memory_is_its_own() {
 #[test]
 fn devices_of_disks_and_memory_cannot_be_read() {
     // Only root and some groups may read any.
-    for device in super::raw_devices::find() {
+    for device in raw_devices::find() {
         for namespaces in variants() {
             let folders = TestFolders::new();
             // An empty file may be there in its place.
@@ -475,8 +475,7 @@ fn dangerous_system_calls_are_denied() {
 #[test]
 fn listeners_outside_are_not_reached_and_those_inside_are() {
     if !has("python3") || !namespace_support().mounts {
-        eprintln!("NOT TESTED: there are no mount namespaces here");
-        return;
+        return eprintln!("NOT TESTED: there are no mount namespaces here");
     }
     let folders = TestFolders::new();
     let places = [folders.inside.join("line"), folders.outside.join("line")];
@@ -501,8 +500,7 @@ fn listeners_outside_are_not_reached_and_those_inside_are() {
 #[test]
 fn listeners_that_were_renamed_or_named_by_a_relative_path_are_not_reached() {
     if !has("python3") || !namespace_support().mounts {
-        eprintln!("NOT TESTED: there are no mount namespaces here");
-        return;
+        return eprintln!("NOT TESTED: there are no mount namespaces here");
     }
     let folders = TestFolders::new();
     let listen = "import os, socket, sys\nall = []\nfor name in ['relative', 'first']:\n \
@@ -556,15 +554,14 @@ fn a_listener_of_a_daemon_that_starts_meanwhile_is_not_reached() {
         fs::write(&listening, "").unwrap();
         command.join().unwrap()
     });
-    drop(fs::remove_file(&socket));
+    fs::remove_file(&socket).unwrap();
     assert!(!said.1 && said.0.contains("Error"), "{}", said.0);
 }
 
 #[test]
 fn what_programs_share_by_number_is_its_own() {
     if !namespace_support().mounts {
-        eprintln!("NOT TESTED: there are no mount namespaces here");
-        return;
+        return eprintln!("NOT TESTED: there are no mount namespaces here");
     }
     let sandbox =
         LinuxSandbox::with_namespaces(&TestFolders::new().profile(), namespace_support()).unwrap();

@@ -30,6 +30,7 @@ impl ServerSite<'_> {
             supports_forms: self.supports_forms,
             profile: turnwright_sandbox::can_confine().then(|| self.sandbox_profile()),
             logins,
+            memory: self.confinement.memory,
             package_caches: self.confinement.download_caches.clone(),
             private_caches: self.confinement.private_caches.join("servers"),
         }

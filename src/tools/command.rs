@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{repository, toolchain};
-use turnwright_policy::shell::{self, KeptFiles, NamedFile};
+use turnwright_policy::shell::{self, KeptFiles, NamedFile, SimpleCommand};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 use turnwright_workspace::exec::{Environment, dialect};
 use turnwright_workspace::files::Roots;
@@ -82,44 +82,66 @@ pub(super) fn uncertainty_of(
 }
 
 /// The files with secrets whose content git would show although the line does not name them, because they are
-/// tracked: `git diff`, `git log -p`. Reads the disk.
+/// tracked: `git diff`, `git log -p`; and the files that the line asks git to show. Reads the disk.
 pub(super) fn kept_secrets(
     script: &shell::Script,
     workdir: &Path,
     roots: &Roots,
 ) -> Vec<ResolvedPath> {
+    let is_inside = |it: &Path| roots.folders().any(|root| it.starts_with(root));
     let mut found = Vec::new();
     for simple in script.commands.iter().filter(|_| script.ambiguity.is_none()) {
-        let Some(shown) = shell::classify(simple).shows_kept else { continue };
+        let nature = shell::classify(simple);
         let folder = simple.folder.as_ref().map(|it| real_path(workdir.join(it)));
-        let Some(Ok(folder)) = folder else { continue };
-        let paths = limiting_paths(&shown, &folder);
+        let Some(Ok(folder)) = folder.filter(|_| nature.is_git) else { continue };
+        if nature.is_read_only {
+            found.extend(files_named_for_git(simple, &folder).filter(|it| is_inside(it)));
+        }
+        let Some(shown) = nature.shows_kept else { continue };
+        let (paths, is_search_of_files) = limits(&shown, &folder);
         let is_shown =
             |it: &PathBuf| paths.is_empty() || paths.iter().any(|path| it.starts_with(path));
         found.extend(
-            repository::tracked_secrets(&folder, shown.only_assumed_unchanged)
-                .into_iter()
-                .filter(is_shown),
+            repository::tracked_secrets(&folder, is_search_of_files).into_iter().filter(is_shown),
         );
     }
     found.sort();
     found.dedup();
-    let is_inside = |it: &Path| roots.folders().any(|root| it.starts_with(root));
     let scope = |it: &Path| if is_inside(it) { PathScope::Workspace } else { PathScope::Outside };
     // What git keeps under a name is shown whatever the name leads to now.
     found.into_iter().map(|path| ResolvedPath { scope: scope(&path), path }).collect()
 }
 
-/// The paths to which a command limits what git shows; none if it shows everything. In front of `--`, git
-/// takes a word for a path only if there is such a file, and refuses one that may be a revision, too.
-fn limiting_paths(shown: &KeptFiles, folder: &Path) -> Vec<PathBuf> {
+/// The files that git may show because its words name them, as they are or as a revision has them (`HEAD:a`): a rule may
+/// deny to read them. The words of a search are left out, which finds nothing in such files.
+fn files_named_for_git(simple: &SimpleCommand, folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let top = repository::working_tree_top(folder);
+    let bases: Vec<_> = [Some(folder.to_path_buf()), top].into_iter().flatten().collect();
+    let is_search = simple.words.iter().any(|it| it.text == "grep");
+    let named = simple.words.iter().skip(2).filter(|it| !is_search && !it.text.starts_with('-'));
+    let named = named.map(|it| it.text.rsplit_once(':').map_or(it.text.as_str(), |it| it.1));
+    let named: Vec<_> = named.filter(|it| !it.is_empty()).map(PathBuf::from).collect();
+    named.into_iter().flat_map(move |name| {
+        let in_base = |base: &PathBuf| repository::normalize_lexically(&base.join(&name));
+        bases.iter().map(in_base).collect::<Vec<_>>()
+    })
+}
+
+/// The paths to which a command limits what git shows, none if it shows everything, and whether it only searches
+/// the files of the working tree. In front of `--`, git takes a word for a path only if there is such a file, and
+/// refuses one that may be a revision, too.
+fn limits(shown: &KeptFiles, folder: &Path) -> (Vec<PathBuf>, bool) {
     let is_pattern = |it: &&String| it.starts_with(':') || it.contains(['*', '?', '[', '\\']);
-    if shown.paths.iter().any(|it| is_pattern(&it)) {
-        return Vec::new();
-    }
     let exists = |it: &&String| !is_pattern(it) && folder.join(it).symlink_metadata().is_ok();
+    let is_revision = |it: &String| !is_pattern(&it) && !exists(&it);
+    let is_search_of_files =
+        shown.only_assumed_unchanged && !shown.operands.iter().any(is_revision);
+    if shown.paths.iter().any(|it| is_pattern(&it)) {
+        return (Vec::new(), is_search_of_files);
+    }
     let named = shown.operands.iter().filter(exists).chain(&shown.paths);
-    named.map(|it| repository::normalize_lexically(&folder.join(it))).collect()
+    let named = named.map(|it| repository::normalize_lexically(&folder.join(it)));
+    (named.collect(), is_search_of_files)
 }
 
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.

@@ -148,6 +148,7 @@ fn keep_secret(folder: &Path) {
     git(folder, &["init", "-q"]);
     git(folder, &["add", "."]);
     git(folder, &[&author[..], &["commit", "-q", "-m", "first"]].concat());
+    git(folder, &["tag", "v1.x"]);
     change("stashed");
     git(folder, &[&author[..], &["stash", "-q"]].concat());
     change("staged");
@@ -170,6 +171,19 @@ fn git_shows_the_content_of_a_tracked_secret_only_after_a_question() {
         "git log --cc -2",
         "git stash show -p",
         "git diff-index -p HEAD",
+        "git diff -q",
+        "git status -v",
+        "git log -p --full-diff -- src",
+        "git log -p --follow src/lib.rs",
+        // The secret by the name of its content, which no path limits.
+        "git show 675996a80c -- src",
+        "git show -s 675996a80c",
+        "git diff 675996a80c -- src/lib.rs",
+        "git cat-file -p 675996a80c^{}",
+        "git cat-file -p x-1-g675996a80c",
+        "echo 675996a80c | git show --stdin",
+        // A revision with a name like that of a file.
+        "git grep SECRET v1.x",
     ];
     let silent = [
         "git diff --stat",
@@ -183,6 +197,7 @@ fn git_shows_the_content_of_a_tracked_secret_only_after_a_question() {
         "git show HEAD:src/main.rs",
         "git stash list",
         "git blame src/lib.rs",
+        "git grep SECRET src/lib.rs",
     ];
     for (lines, questions) in [(&asked[..], asked.len()), (&silent[..], 0)] {
         let calls: Vec<_> =
@@ -195,6 +210,33 @@ fn git_shows_the_content_of_a_tracked_secret_only_after_a_question() {
         let log: String = agent.log.iter().map(Value::to_string).collect();
         assert!(!log.contains("canary-"), "git has disclosed a secret");
     }
+}
+
+#[test]
+fn git_does_not_show_a_file_that_a_rule_denies() {
+    let lines = [
+        "git show HEAD:src/main.rs",
+        "git show HEAD:private/x",
+        "cd private && git show HEAD:./x",
+        "cd private && git show HEAD:private/x",
+        "git cat-file -p HEAD:private/x",
+        "git log -p -- private/x",
+        "git blame private/x",
+        "git diff HEAD private/x",
+    ];
+    let calls: Vec<_> = lines.iter().map(|it| call("exec", &json!({ "command": it }))).collect();
+    let mut agent = repository_with_secret()
+        .own_file("config/config.toml", "[permissions]\ndeny = ['read(private/**)']")
+        .file("private/x", "canary-private\n")
+        .model(json!([calls, says("Done.")]))
+        .permission("reject_once")
+        .start();
+    keep_secret(agent.workspace());
+    std::fs::write(agent.path("private/x"), "canary-changed\n").unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(cards::questions(&agent), 0);
+    let log: String = agent.log.iter().map(Value::to_string).collect();
+    assert!(log.contains("fn main()") && !log.contains("canary-"), "git has shown a denied file");
 }
 
 /// Git searches what it keeps of a file that it assumes to be unchanged.

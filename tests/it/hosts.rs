@@ -21,7 +21,9 @@ type TracedAgent = turnwright_testing::TestAgent<ChildAgent<UnderStrace>>;
 type Builder = turnwright_testing::TestAgentBuilder<ChildAgent<UnderStrace>>;
 
 fn can_trace() -> bool {
-    let traced = Command::new("strace").args(["-qq", "-e", "trace=none", "true"]).status();
+    let inject = "inject=prctl:retval=0:when=1";
+    let traced =
+        Command::new("strace").args(["-qq", "-e", "trace=prctl", "-e", inject, "true"]).status();
     let can = traced.is_ok_and(|it| it.success());
     if !can {
         eprintln!("SKIPPED: strace is not installed, or may not trace here");
@@ -43,6 +45,8 @@ fn addresses(trace: &Path) -> BTreeSet<String> {
     let between = |line: &str, start: &str, end: char| {
         line.split_once(start).map(|it| it.1.split(end).next().unwrap_or_default().to_owned())
     };
+    let is_unread = |it: &&str| between(it, "connect(", ')').is_some_and(|it| it.contains(", 0x"));
+    assert_eq!(text.lines().find(is_unread), None, "the tracer may not read the addresses");
     let mut found = BTreeSet::new();
     for line in text.lines().filter(|it| it.contains("sa_family=AF_INET")) {
         let port = between(line, "_port=htons(", ')').unwrap();

@@ -144,6 +144,34 @@ fn m_17_a_call_fails_when_its_server_dies_and_the_next_one_restarts_it() {
     assert!(call_result(&agent, 1).contains("still there"), "{}", call_result(&agent, 1));
 }
 
+/// The server waits with what takes the memory until it is called, and is not the process that takes it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_holds_too_much_memory_is_stopped() {
+    if !turnwright_sandbox::can_confine() {
+        eprintln!("SKIPPED: there is no sandbox");
+        return;
+    }
+    let scenario = json!({
+        "tools": [{ "name": "grow" }],
+        "answers": { "grow": [{ "write": ["grow", ""] }, { "never": true }] },
+    });
+    let child = "import os, time\nwhile not os.path.exists('grow'): time.sleep(0.01)\n\
+                 x = bytearray(600 << 20); time.sleep(600)";
+    let line = format!("python3 -c \"{child}\" > /dev/null & exec \"$0\" \"$1\"");
+    let mut agent = TestAgent::builder()
+        .own_file("config/config.toml", "[sandbox]\nmemory_mb = 300")
+        .model(json!([calls("mcp__big__grow", &json!({})), says("done")]))
+        .permission("allow_once")
+        .server_as(behind("big", &line, &scenario))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let lost = call_result(&agent, 0);
+    for words in ["big was lost during the call", "MiB of memory, more than it may", "memory_mb"] {
+        assert!(lost.contains(words), "{words}: {lost}");
+    }
+}
+
 #[test]
 fn m_17_a_server_that_always_dies_is_not_restarted_any_more() {
     let scenario = json!({

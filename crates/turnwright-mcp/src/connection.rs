@@ -340,8 +340,14 @@ async fn connect(
             handshake::discover(&peer).await
         }
     };
-    let error = match request.until_deadline(beginning).await {
-        Ok(Ok(())) => match peer.info().filter(|it| !it.has_known_version()) {
+    let within_memory = async {
+        tokio::select! {
+            () = process.memory_exceeded() => None,
+            result = Box::pin(beginning) => Some(result),
+        }
+    };
+    let error = match request.until_deadline(within_memory).await {
+        Ok(Some(Ok(()))) => match peer.info().filter(|it| !it.has_known_version()) {
             None => {
                 return Ok(Connection { peer, way: Way::Process(Box::new(process)), tasks });
             }
@@ -349,8 +355,10 @@ async fn connect(
                 BeginError::Refused(unsupported_version(std::slice::from_ref(&info.version)))
             }
         },
-        Ok(Err(HandshakeError::Lost(_))) => BeginError::Other(process.ended().await.into()),
-        Ok(Err(error)) => match refusal(&error) {
+        Ok(None | Some(Err(HandshakeError::Lost(_)))) => {
+            BeginError::Other(process.ended().await.into())
+        }
+        Ok(Some(Err(error))) => match refusal(&error) {
             Some(why) => BeginError::Refused(why),
             None => {
                 let why = format!("it does not answer like an MCP server: {}", brief(&error));

@@ -207,6 +207,7 @@ mod tests {
             roots: Vec::new(),
             profile: None,
             supports_forms: false,
+            memory: None,
             logins: LoginStore::new(&nowhere),
             package_caches: Vec::new(),
             private_caches: nowhere,

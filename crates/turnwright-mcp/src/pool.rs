@@ -27,6 +27,8 @@ pub struct ServerEnv {
     /// True if the session's client can show forms.
     pub supports_forms: bool,
     pub logins: LoginStore,
+    /// How many bytes of memory a server in the sandbox may hold, with all that it has started.
+    pub memory: Option<u64>,
     /// The caches of package runners such as `npx`, created when one is used.
     pub package_caches: Vec<PathBuf>,
     /// Where servers keep what they write into caches.

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use turnwright_types::byte_size::format_bytes;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 use super::message_io::{MessageReader, MessageWriter};
@@ -29,6 +32,37 @@ pub(super) struct ServerProcess {
     /// Cancelled when its stdout is no longer read, because the process closed it or its connection was closed.
     gone: CancellationToken,
     temp: Option<PrivateTempFolder>,
+    memory: MemoryWatch,
+}
+
+/// Measures the memory of a process and of all that it has started, for as long as it runs.
+#[derive(Debug)]
+struct MemoryWatch {
+    /// How many bytes they hold once that is more than they may.
+    excess: watch::Receiver<Option<u64>>,
+    /// Ends with the watch.
+    _task: JoinSet<()>,
+}
+
+impl MemoryWatch {
+    fn start(program: &PipedProcess, limit: Option<u64>) -> MemoryWatch {
+        let (tell, excess) = watch::channel(None);
+        let above = program.memory_above(limit);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            tell.send_replace(Some(above.await));
+        });
+        MemoryWatch { excess, _task: task }
+    }
+
+    /// Waits until they hold too much.
+    async fn exceeded(&self) -> u64 {
+        let mut excess = self.excess.clone();
+        match excess.wait_for(Option::is_some).await.ok().and_then(|it| *it) {
+            Some(bytes) => bytes,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl ServerProcess {
@@ -41,6 +75,7 @@ impl ServerProcess {
         activity: &ProgramActivity,
     ) -> Result<(ServerProcess, MessageReader<ChildStdout>, MessageWriter<ChildStdin>), String>
     {
+        let limit = request.env.memory;
         let prepared = tokio::task::spawn_blocking(move || {
             // Probed here because the first call blocks.
             turnwright_sandbox::namespace_support();
@@ -48,11 +83,14 @@ impl ServerProcess {
         });
         let prepared = prepared.await.map_err(|_| "it could not be prepared".to_owned())?;
         let PreparedProgram { program, temp } = prepared?;
+        let is_confined = program.sandbox.is_some();
         let (program, pipes) = PipedProcess::start(&program)
             .await
             .map_err(|error| format!("it could not be started: {}", io_error_text(&error)))?;
         program.observe(activity);
+        let limit = limit.filter(|_| is_confined);
         let running = ServerProcess {
+            memory: MemoryWatch::start(&program, limit),
             program,
             stderr: StderrTail::default(),
             gone: CancellationToken::new(),
@@ -67,10 +105,21 @@ impl ServerProcess {
     /// Waits for the process to end, and describes how it ended.
     pub(super) async fn ended(&mut self) -> String {
         let exit = tokio::select! {
+            bytes = self.memory.exceeded() => {
+                let held = format_bytes(bytes);
+                return format!(
+                    "it held {held} of memory, more than it may (`memory_mb` of the sandbox)"
+                );
+            }
             exit = self.program.wait_for_end() => Some(exit),
             () = self.gone.cancelled() => timeout(EXIT_TIMEOUT, self.program.wait_for_end()).await.ok(),
         };
         self.stderr.append_final_to(describe_exit(exit.as_ref())).await
+    }
+
+    /// Waits until it holds more memory than it may. Then [`ended`](Self::ended) says so, and it must be stopped.
+    pub(super) async fn memory_exceeded(&self) {
+        self.memory.exceeded().await;
     }
 
     /// Adds the end of its stderr to a message.

@@ -295,6 +295,7 @@ mod tests {
             private_caches: base.join("private"),
             logins: crate::LoginStore::new(Path::new("/none")),
             supports_forms: false,
+            memory: None,
         };
         let environment = [("SSH_AUTH_SOCK", "/tmp/a"), ("DISPLAY", ":0"), ("LANG", "C")];
         let environment = environment

@@ -204,6 +204,14 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
         format!("grep -q '{SECRET}' {hidden}/secret 2>/dev/null"),
     );
     add(
+        "disk",
+        "read the device of a disk, past all hidden files",
+        Requirement::AnySandbox,
+        "{ for d in /dev/* /dev/*/*; do [ -b \"$d\" ] && head -c 1 \"$d\" && break; done; } \
+         > /dev/null 2>&1"
+            .to_owned(),
+    );
+    add(
         "protected",
         "write a protected file in the project, .git/hooks/pre-commit",
         Requirement::Mounts,
@@ -236,7 +244,8 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
     let what = "connect to another program's socket that was renamed";
     let renamed = probe("socket", &quoted(&scene.renamed_socket));
     add("renamed-socket", what, Requirement::SocketRules, renamed);
-    let what = "connect to another program's socket that was moved to another folder";
+    let what =
+        "connect to another program's socket that was moved to another folder, or made meanwhile";
     let moved = probe("socket", &quoted(&scene.moved_socket));
     add("moved-socket", what, Requirement::Landlock(9), moved);
     add(

@@ -1,6 +1,7 @@
 //! Files of a project that other programs run or obey outside of any sandbox: hooks, editor tasks,
 //! shell startup files. Changing one changes what the user's own programs do.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// The protected paths of a session.
@@ -27,16 +28,23 @@ const USER: &str = "the settings name it as protected";
 const PROTECTED: &[(&str, &str)] = &[
     (".turnwright", OWN),
     (".agents", AGENTS),
+    (".aider.conf.yml", AGENTS),
     (".amazonq", AGENTS),
     (".claude", AGENTS),
     (".codex", AGENTS),
+    (".continue", AGENTS),
+    (".crush.json", AGENTS),
     (".cursor", AGENTS),
+    (".factory", AGENTS),
     (".gemini", AGENTS),
     (".kiro", AGENTS),
     (".mcp.json", AGENTS),
     (".opencode", AGENTS),
+    (".qwen", AGENTS),
     (".roo", AGENTS),
     (".windsurf", AGENTS),
+    ("opencode.json", AGENTS),
+    ("opencode.jsonc", AGENTS),
     (".vscode/launch.json", EDITORS),
     (".vscode/mcp.json", EDITORS),
     (".vscode/settings.json", EDITORS),
@@ -107,9 +115,12 @@ const PROTECTED: &[(&str, &str)] = &[
     (".gdbearlyinit", SHELLS),
     (".gdbinit", SHELLS),
     (".gitconfig", SHELLS),
+    (".irbrc", SHELLS),
     (".kshrc", SHELLS),
     (".lldbinit", SHELLS),
+    (".pdbrc", SHELLS),
     (".profile", SHELLS),
+    (".pryrc", SHELLS),
     (".ssh", SHELLS),
     (".tcshrc", SHELLS),
     (".xinitrc", SHELLS),
@@ -161,13 +172,7 @@ impl ProtectedPaths {
     /// the protected files, or a link that may lead to one. CI servers do not look into subfolders, and
     /// what packages bring along for their own development is obeyed by nobody.
     pub fn is_obeyed_in_subfolder(path: &Path, is_link: bool) -> bool {
-        let may_be = |it: &std::ffi::OsStr| {
-            let name = it.as_encoded_bytes();
-            name.first().is_some_and(|it| b".mMlL".contains(it) || !it.is_ascii())
-                || name.len() > WORKSPACE_FILE.len()
-                    && name.to_ascii_lowercase().ends_with(b"workspace")
-        };
-        if !path.iter().skip(1).any(may_be) {
+        if !path.iter().skip(1).any(may_begin_obeyed) {
             return false;
         }
         let parts = parts(path);
@@ -239,6 +244,26 @@ impl ProtectedPaths {
     }
 }
 
+/// Whether a name may be that of a workspace file, or the first part of a protected path. Most names are not, and
+/// this tells so without allocating.
+fn may_begin_obeyed(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    if name.len() > WORKSPACE_FILE.len() && name.to_ascii_lowercase().ends_with(b"workspace") {
+        return true;
+    }
+    if !name.first().is_some_and(|it| b".mMlLoO".contains(it)) {
+        return !name.is_ascii();
+    }
+    let is_ignored = |it: &&u8| matches!(it, b'.' | b' ');
+    let end = name.len() - name.iter().rev().take_while(is_ignored).count();
+    let begins = |path: &str| {
+        let first = path.as_bytes().get(..end);
+        first.is_some_and(|it| it.eq_ignore_ascii_case(&name[..end]))
+            && path.as_bytes().get(end).is_none_or(|it| *it == b'/')
+    };
+    !name.is_ascii() || PROTECTED.iter().any(|it| begins(it.0))
+}
+
 /// The usual spelling of a path that the table has in lower case.
 fn usual_spelling(path: &'static str) -> &'static str {
     match path {
@@ -253,7 +278,7 @@ fn usual_spelling(path: &'static str) -> &'static str {
 /// characters, and dots and blanks at the end.
 fn parts(path: &Path) -> Vec<String> {
     let is_visible = |it: &char| !matches!(it, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let part = |it: &std::ffi::OsStr| {
+    let part = |it: &OsStr| {
         let text: String = it.to_string_lossy().chars().filter(is_visible).collect();
         let text = text.to_lowercase();
         match text.trim_end_matches(['.', ' ']) {
@@ -326,6 +351,10 @@ mod tests {
             "sub/.cargo/Config",
             "lefthook.yaml",
             ".roo/mcp.json",
+            ".aider.conf.yml",
+            "sub/OpenCode.json",
+            ".continue/config.yaml",
+            "sub/.pdbrc",
             ".kiro",
             ".amazonq/rules/x.md",
             ".idea/workspace.xml",
@@ -406,6 +435,12 @@ mod tests {
         ] {
             let found = ProtectedPaths::is_obeyed_in_subfolder(Path::new(path), is_link);
             assert_eq!(found, expected, "{path}");
+        }
+        for (name, _) in PROTECTED.iter().filter(|it| it.1 != CI) {
+            for spelling in [name.to_string(), name.to_uppercase(), format!("{name}. ")] {
+                let path = Path::new("sub").join(&spelling);
+                assert!(ProtectedPaths::is_obeyed_in_subfolder(&path, false), "{spelling}");
+            }
         }
         assert!(ProtectedPaths::may_hold_obeyed(Path::new("a/.config")));
         assert!(!ProtectedPaths::may_hold_obeyed(Path::new("a/target")));

@@ -23,6 +23,22 @@ const DAEMONS: &[&str] = &[
 /// The folder where the user's own programs listen: buses, editors, containers.
 const USER_RUNTIME_FOLDER: &str = "/run/user/UID";
 
+/// Where daemons make their sockets, at any time. Nothing is seen of it but [`OPEN_FOLDERS`].
+const RUNTIME_FOLDER: &str = "/run";
+/// What programs need of it: how names are looked up, devices, drives, and where some systems have their programs.
+const OPEN_FOLDERS: &[&str] = &[
+    "/run/NetworkManager",
+    "/run/booted-system",
+    "/run/current-system",
+    "/run/host",
+    "/run/media",
+    "/run/opengl-driver",
+    "/run/opengl-driver-32",
+    "/run/resolvconf",
+    "/run/udev",
+    "/run/wrappers",
+];
+
 /// Daemons that only look up the names of users, groups and hosts.
 pub(super) const NAME_SERVICES: &[&str] =
     &["/run/systemd/userdb", "/run/systemd/resolve", "/run/nscd", "/var/lib/sss/pipes"];
@@ -46,9 +62,24 @@ pub(super) fn find(profile: &SandboxProfile) -> Vec<PathBuf> {
             found.push(folder);
         }
     }
+    found.extend(open_runtime_folders(profile).and_then(|_| path(RUNTIME_FOLDER)));
     found.retain(|it| !is_open(profile, it));
     found.extend(listening_sockets(profile));
     found
+}
+
+/// What stays open of the folder where daemons make their sockets; `None` if all of it has to.
+pub(super) fn open_runtime_folders(profile: &SandboxProfile) -> Option<Vec<PathBuf>> {
+    let runtime = fs::canonicalize(RUNTIME_FOLDER).ok()?;
+    let known = OPEN_FOLDERS.iter().chain(NAME_SERVICES).filter_map(|it| fs::canonicalize(it).ok());
+    let mut open: Vec<_> = known.filter(|it| it.starts_with(&runtime)).collect();
+    let allowed = profile.writable.iter().chain(&profile.sockets);
+    for path in allowed.filter(|it| it.starts_with(&runtime)) {
+        // The folder of a socket, in which the others are hidden one by one.
+        let folder = if path.is_dir() { path } else { path.parent()? };
+        open.push(folder.to_path_buf());
+    }
+    (!open.contains(&runtime)).then_some(open)
 }
 
 /// Whether the program may connect to what is at a path.

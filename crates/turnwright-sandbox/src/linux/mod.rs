@@ -7,6 +7,7 @@ mod hidden_sockets;
 mod landlock_ruleset;
 mod mount_namespace;
 mod process_namespace;
+mod raw_devices;
 mod seccomp_filter;
 mod syscalls;
 
@@ -73,8 +74,12 @@ impl LinuxSandbox {
         }
         let abi = sandbox_support().landlock_abi.unwrap_or_default();
         // Symlinks are resolved. A path that cannot be resolved cannot be read either.
-        let hidden: Vec<_> =
-            profile.hidden.iter().filter_map(|it| fs::canonicalize(it).ok()).collect();
+        let hidden = profile
+            .hidden
+            .iter()
+            .filter_map(|it| fs::canonicalize(it).ok())
+            .chain(raw_devices::find());
+        let hidden: Vec<_> = hidden.collect();
         let network = match profile.network {
             Network::Loopback if !(namespaces.mounts && namespaces.network) => Network::Off,
             other => other,

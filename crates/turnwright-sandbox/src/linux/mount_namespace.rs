@@ -30,7 +30,7 @@ const EMPTY_FOLDER: &CStr = c"/dev/shm/folder";
 /// With more writable paths than this the rest is not made read-only.
 const MAX_WRITABLE: usize = 64;
 /// At most this many folders below a hidden one stay open.
-const MAX_OPEN: usize = 8;
+const MAX_OPEN: usize = 24;
 /// At most this many caches get a private layer.
 const MAX_CACHES: usize = 16;
 
@@ -124,8 +124,10 @@ impl MountNamespace {
         let mut steps = read_only_steps(profile);
         let sockets = hidden_sockets::find(profile);
         let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
-        let is_seen = |it: &&PathBuf| !profile.is_below_hidden(it, hidden.iter());
-        steps.extend(hidden.iter().filter(is_seen).filter_map(|it| hide_step(profile, it)));
+        let mut open = profile.clone();
+        open.unhidden.extend(hidden_sockets::open_runtime_folders(profile).unwrap_or_default());
+        let is_seen = |it: &&PathBuf| !open.is_below_hidden(it, hidden.iter());
+        steps.extend(hidden.iter().filter(is_seen).filter_map(|it| hide_step(&open, it)));
         MountNamespace {
             clone_flags,
             id_maps,

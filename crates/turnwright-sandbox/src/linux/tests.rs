@@ -362,6 +362,25 @@ fn shared_memory_is_its_own() {
         let script = format!("ls -A /dev/shm; echo x > {name} && cat {name}");
         assert_eq!(folders.run(&folders.profile(), namespaces, &script), ("x\n".to_owned(), true));
         assert!(!Path::new(&name).exists());
+        let script = "df -Pk /dev/shm | awk 'NR == 2 { print $2 }'; \
+                      awk '/^MemTotal/ { print $2 }' /proc/meminfo";
+        let (text, _) = folders.run(&folders.profile(), namespaces, script);
+        let sizes: Vec<u64> = text.lines().map(|it| it.parse().unwrap()).collect();
+        assert!(sizes[0] <= sizes[1] / 4 + 4, "{text}");
+    }
+}
+
+#[test]
+fn devices_of_disks_and_memory_cannot_be_read() {
+    // Only root and some groups may read any.
+    for device in raw_devices::find() {
+        for namespaces in variants() {
+            let folders = TestFolders::new();
+            // An empty file may be there in its place.
+            let script = format!("head -c 1 {} 2> /dev/null | wc -c", device.display());
+            let (text, _) = folders.run(&folders.profile(), namespaces, &script);
+            assert_eq!(text, "0\n", "{script} with {namespaces:?}");
+        }
     }
 }
 
@@ -456,8 +475,7 @@ fn dangerous_system_calls_are_denied() {
 #[test]
 fn listeners_outside_are_not_reached_and_those_inside_are() {
     if !has("python3") || !namespace_support().mounts {
-        eprintln!("NOT TESTED: there are no mount namespaces here");
-        return;
+        return eprintln!("NOT TESTED: there are no mount namespaces here");
     }
     let folders = TestFolders::new();
     let places = [folders.inside.join("line"), folders.outside.join("line")];
@@ -482,8 +500,7 @@ fn listeners_outside_are_not_reached_and_those_inside_are() {
 #[test]
 fn listeners_that_were_renamed_or_named_by_a_relative_path_are_not_reached() {
     if !has("python3") || !namespace_support().mounts {
-        eprintln!("NOT TESTED: there are no mount namespaces here");
-        return;
+        return eprintln!("NOT TESTED: there are no mount namespaces here");
     }
     let folders = TestFolders::new();
     let listen = "import os, socket, sys\nall = []\nfor name in ['relative', 'first']:\n \
@@ -511,10 +528,40 @@ fn listeners_that_were_renamed_or_named_by_a_relative_path_are_not_reached() {
 }
 
 #[test]
+fn a_listener_of_a_daemon_that_starts_meanwhile_is_not_reached() {
+    let socket = PathBuf::from(format!("/run/turnwright-test-{}", std::process::id()));
+    let can_listen = std::os::unix::net::UnixListener::bind(&socket).is_ok();
+    drop(fs::remove_file(&socket));
+    if !can_listen || !has("python3") || !namespace_support().mounts {
+        eprintln!(
+            "NOT TESTED: there are no mount namespaces here, or this user may not write to /run"
+        );
+        return;
+    }
+    let folders = TestFolders::new();
+    let (started, listening) = (folders.inside.join("started"), folders.outside.join("listening"));
+    let script = format!(
+        "touch started; until [ -e $OUT/listening ]; do sleep 0.01; done; \
+         python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{}\")'",
+        socket.display()
+    );
+    let said = std::thread::scope(|scope| {
+        let command = scope.spawn(|| folders.run(&folders.profile(), namespace_support(), &script));
+        while !started.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        fs::write(&listening, "").unwrap();
+        command.join().unwrap()
+    });
+    fs::remove_file(&socket).unwrap();
+    assert!(!said.1 && said.0.contains("Error"), "{}", said.0);
+}
+
+#[test]
 fn what_programs_share_by_number_is_its_own() {
     if !namespace_support().mounts {
-        eprintln!("NOT TESTED: there are no mount namespaces here");
-        return;
+        return eprintln!("NOT TESTED: there are no mount namespaces here");
     }
     let sandbox =
         LinuxSandbox::with_namespaces(&TestFolders::new().profile(), namespace_support()).unwrap();

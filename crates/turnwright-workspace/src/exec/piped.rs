@@ -11,6 +11,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use super::Environment;
 use super::activity::{ProgramActivity, ProgramRoots};
 use super::group::ProcessGroup;
+use super::memory_limit::wait_until_above;
 use super::running::{CommandExit, RunningCommand};
 use turnwright_sandbox::SandboxProfile;
 
@@ -61,6 +62,18 @@ impl PipedProcess {
             return activity.set(ProgramRoots::Namespace(namespace.children().collect()));
         }
         activity.set(ProgramRoots::Everything);
+    }
+
+    /// Waits until it and all that it has started hold more than `limit` bytes of memory, and returns how many
+    /// they hold. Waits for ever without a limit, or if the system does not tell.
+    pub fn memory_above(&self, limit: Option<u64>) -> impl Future<Output = u64> + Send + use<> {
+        let meter = self.0.memory();
+        async move {
+            match meter.zip(limit) {
+                Some((meter, limit)) => wait_until_above(meter, limit).await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Waits for its end.

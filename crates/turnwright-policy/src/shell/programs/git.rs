@@ -30,6 +30,7 @@ const PATCH: &str = "-p -u -s -U: -z -a -b -w -R -W -M? -C? -B? -D -l: -S: -G: -
     --ignore-submodules? --src-prefix: --dst-prefix: --no-prefix --default-prefix --line-prefix: \
     --ita-invisible-in-index --merge-base -q -c -m --cc --combined-all-paths --diff-merges: --no-diff-merges";
 
+/// Without `--stdin`: what it names is not known.
 const WALK: &str = "-# -n: -i -E -F -P -g -r -t --max-count: --skip: --since: --after: --until: --before: \
     --author: --committer: --grep: --grep-reflog: --all-match --invert-grep --regexp-ignore-case \
     --basic-regexp --extended-regexp --fixed-strings --perl-regexp --remove-empty --merges \
@@ -43,7 +44,7 @@ const WALK: &str = "-# -n: -i -E -F -P -g -r -t --max-count: --skip: --since: --
     --abbrev-commit --no-abbrev-commit --oneline --encoding: --expand-tabs? --no-expand-tabs \
     --notes? --no-notes --follow --decorate? --no-decorate --decorate-refs: --decorate-refs-exclude: \
     --source --mailmap --no-mailmap --use-mailmap --log-size --full-diff --root -L: --count \
-    --in-commit-order --objects --objects-edge --no-commit-id --always --stdin --header --timestamp";
+    --in-commit-order --objects --objects-edge --no-commit-id --always --header --timestamp";
 
 const LIST: &str = "--contains? --no-contains? --merged? --no-merged? --points-at: --sort: --format: \
     --color? --no-color --column? --no-column -i --ignore-case --omit-empty";
@@ -352,8 +353,8 @@ fn may_show_kept_secret(sub: &str, options: OptionTable, words: &[Word]) -> bool
         // The sandbox hides the secrets among the files of the working tree.
         return is_kept || operands.iter().any(is_revision);
     }
-    let is_name = |it: &&Word| it.text.bytes().all(|it| it.is_ascii_hexdigit());
-    let shows_object = sub == "cat-file" && !tells_kind && operands.iter().any(is_name);
+    let is_object = |it: &&Word| may_name_object(&it.text);
+    let shows_object = sub == "cat-file" && !tells_kind && operands.iter().any(is_object);
     let named = operands.into_iter().chain(after);
     shows_object || !is_in(NAMES_ONLY, sub) && named.into_iter().any(may_be_secret)
 }
@@ -374,7 +375,7 @@ pub struct KeptFiles {
 pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<KeptFiles> {
     const PATCH_OPTIONS: &str = "p u U W c m S G --patch --unified --patch-with-raw --patch-with-stat --word-diff \
         --word-diff-regex --color-words --function-context --check --binary --cc --diff-merges --ignore-matching-lines";
-    const SUMMARIES: &str = "s q --stat --shortstat --numstat --dirstat --cumulative --name-only --name-status --raw \
+    const SUMMARIES: &str = "s --stat --shortstat --numstat --dirstat --cumulative --name-only --name-status --raw \
         --summary --compact-summary --quiet --no-patch";
     let (program, words) = command.words.split_first()?;
     let words = (crate::shell::args::name(&program.text) == "git").then_some(words)?;
@@ -386,7 +387,7 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<KeptFiles
         "diff" | "show" | "range-diff" => true,
         "stash" => words.first().is_some_and(|it| it.text == "show"),
         "grep" => true,
-        "log" | "reflog" | "diff-tree" | "diff-index" | "diff-files" => false,
+        "log" | "reflog" | "diff-tree" | "diff-index" | "diff-files" | "status" => false,
         _ => return None,
     };
     let Reads::Options(options, _) = subcommand(sub).reads else { return None };
@@ -394,11 +395,14 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<KeptFiles
     let (before, after) = words.split_at(end);
     let mut operands = Vec::new();
     let (mut has_patch, mut has_summary, mut has_pattern) = (false, false, sub != "grep");
+    let mut is_limited = true;
     for argument in arguments(options, before) {
         match argument? {
             Argument::Option(option) => {
                 has_patch |= is_in(PATCH_OPTIONS, option);
-                has_summary |= is_in(SUMMARIES, option);
+                has_patch |= sub == "status" && is_in("v --verbose", option);
+                has_summary |= is_in(SUMMARIES, option) && sub != "status";
+                is_limited &= !is_in("--follow --full-diff", option);
                 has_pattern |= is_in("e f", option);
             }
             Argument::Operand(word) => operands.push(word.text.clone()),
@@ -411,8 +415,29 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<KeptFiles
     let is_one_file = |it: &String| it.contains(':') && !it.starts_with(':');
     let names_files = sub == "show" && !operands.is_empty() && operands.iter().all(is_one_file);
     let only_assumed_unchanged = sub == "grep";
+    let names_object = operands.iter().any(|it| may_name_object(it));
+    // `git show` prints such an object whatever the options say.
+    has_patch |= sub == "show" && names_object;
     let shows = has_patch || shows_patch && !has_summary || only_assumed_unchanged;
+    is_limited &= !(names_object && ["diff", "show"].contains(&sub));
+    let (operands, paths) = if is_limited { (operands, paths) } else { Default::default() };
     (shows && !names_files).then_some(KeptFiles { operands, paths, only_assumed_unchanged })
+}
+
+/// True for a revision that may be the name of an object, such as `1a2b3c` and `v1-2-g1a2b3c`: it may be the
+/// content of a file. With `~` or `^` it must be a commit.
+fn may_name_object(revision: &str) -> bool {
+    let may = |it: &str| {
+        let (name, suffix) = it.split_at(it.find(['^', '~', ':']).unwrap_or(it.len()));
+        let is_parent = |(at, _)| !suffix[at + 1..].starts_with('{');
+        let is_commit_or_tree = suffix.contains(['~', ':'])
+            || suffix.match_indices('^').any(is_parent)
+            || suffix.contains("^{commit}")
+            || suffix.contains("^{tree}");
+        let digits = name.rsplit_once("-g").map_or(name, |it| it.1);
+        !is_commit_or_tree && digits.len() >= 4 && digits.bytes().all(|it| it.is_ascii_hexdigit())
+    };
+    revision.split("..").any(|it| may(it.trim_start_matches(['.', '^'])))
 }
 
 /// True for a pattern or for magic that could name a secret file: git looks such words up by itself, in
@@ -644,6 +669,29 @@ mod tests {
             ("git grep -q x src -- docs", Some("src|docs")),
             ("git grep -e x src", Some("src|")),
             ("git status", None),
+            ("git status -sb", None),
+            ("git status -v", Some("|")),
+            ("git status -svv -- src", Some("|src")),
+            ("git status --verbose", Some("|")),
+            ("git diff -q", Some("|")),
+            ("git diff-files -q", None),
+            // The content of a file may have the name of an object, which no path limits.
+            ("git show 1a2b3c4 -- src", Some("|")),
+            ("git show -s 1a2b3c4", Some("|")),
+            ("git show --stat x-1-g1A2b3c4", Some("|")),
+            ("git show 1a2b3c4^{} -- src", Some("|")),
+            ("git show 1a2b3c4^{blob} -- src", Some("|")),
+            ("git diff 1a2b3c4 -- src", Some("|")),
+            ("git diff 1a2b3c4..5d6e7f8 -- src", Some("|")),
+            ("git diff --stat 1a2b3c4", None),
+            ("git show --stat 1a2b3c4~2", None),
+            ("git show 1a2b3c4^ -- src", Some("1a2b3c4^|src")),
+            ("git show 1a2b3c4^{commit} -- src", Some("1a2b3c4^{commit}|src")),
+            ("git show 1a2b3c4:src/a.rs", None),
+            ("git log -p 1a2b3c4 -- src", Some("1a2b3c4|src")),
+            ("git log -p --follow src/a.rs", Some("|")),
+            ("git log -p --full-diff -- src", Some("|")),
+            ("git log --follow src/a.rs", None),
             ("git blame a", None),
             ("ls diff", None),
         ] {

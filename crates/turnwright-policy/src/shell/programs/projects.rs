@@ -101,7 +101,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("rails artisan").dangers(DATABASE_TASKS),
     program("prisma").dangers(&[Danger::InOrder("migrate reset", DATA)]),
     CHECKER.with_names("pytest py.test").options_outside_grant(
-        "cpo --config-file --rootdir --confcutdir --override-ini --pastebin --tx --rsyncdir --cov-config \
+        "cpoW --config-file --pythonwarnings --rootdir --confcutdir --override-ini --pastebin --tx --rsyncdir --cov-config \
          --pdbcls --ds --basetemp< \
          --junitxml< --junit-xml< --log-file<",
     ),

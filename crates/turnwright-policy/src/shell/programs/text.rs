@@ -327,9 +327,14 @@ fn only_replaces(text: &str) -> bool {
         }
     }
     let [from, _, flags] = parts.as_slice() else { return false };
-    // Some versions take a delimiter between brackets for a part of the expression.
-    let is_open = from.rfind('[').is_some_and(|at| !from[at..].contains(']'));
-    !is_open && flags.bytes().all(|it| b"gpiI0123456789".contains(&it))
+    // Some versions take a delimiter between brackets for a part of the expression. A bracket that is the first
+    // in there does not close.
+    let is_closed = |it: &str| {
+        let inside = it.strip_prefix('^').unwrap_or(it);
+        inside.strip_prefix(']').unwrap_or(inside).contains(']')
+    };
+    from.split('[').skip(1).last().is_none_or(is_closed)
+        && flags.bytes().all(|it| b"gpiI0123456789".contains(&it))
 }
 
 fn skip_address(text: &str) -> Option<&str> {

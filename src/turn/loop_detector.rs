@@ -199,28 +199,44 @@ const TIME_UNITS: [&str; 14] = [
 const PROCESS_WORDS: [&str; 4] = ["pid", "process", "thread", "tid"];
 
 /// Masks what differs between two runs with the same result: durations, times of day, dates, addresses and
-/// identifiers of processes.
+/// identifiers of processes. All of them are words that begin with a digit.
 fn mask_volatile(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
-    let mut rest = text;
-    let mut last_word = "";
-    while let Some(first) = rest.chars().next() {
-        if !first.is_alphanumeric() {
-            masked.push(first);
-            rest = &rest[first.len_utf8()..];
-            continue;
-        }
+    let (mut copied, mut from) = (0, 0);
+    while let Some(found) = text.as_bytes()[from..].iter().position(u8::is_ascii_digit) {
+        let start = from + found;
+        let (before, rest) = text.split_at(start);
         let (word, after) = rest.split_at(word_length(rest));
-        let is_volatile = first.is_ascii_digit()
-            && (is_time(word) && !masked.ends_with(':')
-                || is_duration(word, after)
-                || word.strip_prefix("0x").is_some_and(|it| !it.is_empty())
-                || PROCESS_WORDS.iter().any(|it| last_word.eq_ignore_ascii_case(it)));
-        masked.push_str(if is_volatile { "#" } else { word });
-        last_word = word;
-        rest = after;
+        from = start + word.len();
+        let is_word = !before.ends_with(char::is_alphanumeric);
+        if is_word && is_volatile(before, word, after) {
+            masked.push_str(&text[copied..start]);
+            masked.push('#');
+            copied = from;
+        }
     }
+    masked.push_str(&text[copied..]);
     masked
+}
+
+/// Whether a word that begins with a digit differs between two runs.
+fn is_volatile(before: &str, word: &str, after: &str) -> bool {
+    is_time(word) && !before.ends_with(':')
+        || is_duration(word, after)
+        || word.strip_prefix("0x").is_some_and(|it| !it.is_empty())
+        || follows_process_word(before)
+}
+
+/// Whether the last word of the text is one of [`PROCESS_WORDS`].
+fn follows_process_word(text: &str) -> bool {
+    let text = text.trim_end_matches(|it: char| !it.is_alphanumeric());
+    let is_last = |word: &&str| {
+        let rest = text.len().checked_sub(word.len()).filter(|it| text.is_char_boundary(*it));
+        rest.is_some_and(|at| {
+            text[at..].eq_ignore_ascii_case(word) && !text[..at].ends_with(char::is_alphanumeric)
+        })
+    };
+    PROCESS_WORDS.iter().any(|it| is_last(&it))
 }
 
 /// The length of the first word. A dot, a colon or a dash between digits belongs to it.

@@ -242,7 +242,7 @@ fn follows_process_word(text: &str) -> bool {
             text[at..].eq_ignore_ascii_case(word) && !text[..at].ends_with(char::is_alphanumeric)
         })
     };
-    PROCESS_WORDS.iter().any(|it| is_last(&it))
+    PROCESS_WORDS.iter().any(is_last)
 }
 
 /// The length of the first word. A dot, a colon or a dash between digits belongs to it.

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use super::{Config, EnvironmentVariables, Secret, presets};
 
@@ -132,7 +133,8 @@ pub(super) fn read_variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|it| !it.is_empty())
 }
 
-/// The user's home folder.
+/// The user's home folder. Looked up once: without `HOME` it is read from the system's list of users.
 pub(super) fn home() -> Option<PathBuf> {
-    etcetera::home_dir().ok()
+    static HOME: OnceLock<Option<PathBuf>> = OnceLock::new();
+    HOME.get_or_init(|| etcetera::home_dir().ok()).clone()
 }

@@ -75,7 +75,7 @@ impl RemoteTool {
         if validator.first_error(&given).is_none() {
             return Ok(());
         }
-        let given = repair_arguments(given, &self.listed.parameters);
+        let given = repair_arguments(given, &Value::Object(self.listed.parameters.parse()));
         let error = validator.first_error(&given);
         if let (None, Value::Object(repaired)) = (&error, given) {
             *arguments = repaired;
@@ -92,9 +92,10 @@ impl RemoteTool {
 
     /// Names the tool's arguments, for an error message.
     fn argument_names(&self) -> String {
-        let parameters = &self.listed.parameters;
-        let Some(properties) = parameters["properties"].as_object() else { return String::new() };
-        let required = parameters["required"].as_array();
+        let parameters = self.listed.parameters.parse();
+        let properties = parameters.get("properties").and_then(Value::as_object);
+        let Some(properties) = properties else { return String::new() };
+        let required = parameters.get("required").and_then(Value::as_array);
         let is_required =
             |name: &String| required.is_some_and(|it| it.iter().any(|it| it == name.as_str()));
         let name =
@@ -134,7 +135,7 @@ impl AnyTool for RemoteTool {
         Some(Arc::new(ToolSpec {
             name: self.name.clone().into(),
             description: self.listed.description.clone(),
-            parameters: self.listed.parameters.clone(),
+            parameters: Value::Object(self.listed.parameters.parse()),
         }))
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::tools::ToolEnv;
 use crate::trust::{Pin, PinLookup, PinStore};
-use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport, Tool};
+use turnwright_mcp::{SchemaText, ServerSource, ServerSpec, ServerTransport, Tool};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::hex;
 use turnwright_types::line_diff;
@@ -196,8 +196,8 @@ fn definition(tool: &Tool) -> Value {
         "title": tool.title,
         "description": tool.description,
         "annotations": annotations,
-        "input": tool.input_schema.as_ref(),
-        "output": tool.output_schema.as_deref(),
+        "input": tool.input_schema.parse(),
+        "output": tool.output_schema.as_ref().map(SchemaText::parse),
     }))
 }
 

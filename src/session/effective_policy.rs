@@ -10,7 +10,7 @@ use crate::config::{
     CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
     ProjectSettings, RuleEntry, SandboxSettings, usable_checks,
 };
-use crate::tools::{ConfinementSettings, git_folders, git_obeyed_paths};
+use crate::tools::{ConfinementSettings, obeyed_by_git};
 use crate::trust::{self, TrustStore};
 use crate::turn::Check;
 use turnwright_mcp::ServerSpec;
@@ -203,16 +203,16 @@ fn merged_checks(
 /// The files and folders of these folders that other programs obey, and those that the settings add.
 fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
     let folders = &bases.roots;
-    let git = folders.iter().flat_map(|it| git_folders(it));
     let user_files: Vec<_> = bases
         .home
         .iter()
         .flat_map(|it| [it.join(".gitconfig"), it.join(".config/git/config")])
         .collect();
-    let obeyed = folders.iter().flat_map(|it| git_obeyed_paths(it, &user_files));
+    let (git, obeyed): (Vec<_>, Vec<_>) =
+        folders.iter().map(|it| obeyed_by_git(it, &user_files)).unzip();
     ProtectedPaths {
-        roots: folders.iter().cloned().chain(git).collect(),
-        extra: added.iter().cloned().chain(obeyed).collect(),
+        roots: folders.iter().cloned().chain(git.into_iter().flatten()).collect(),
+        extra: added.iter().cloned().chain(obeyed.into_iter().flatten()).collect(),
     }
 }
 

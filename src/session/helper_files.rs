@@ -67,6 +67,9 @@ impl HelperFiles {
                 Err(why) => self.add_problem(&path, &why),
             }
         }
+        if texts.is_empty() {
+            return;
+        }
         let is_trusted = trust.is_trusted(project, name, text.as_bytes());
         let mut requests = Vec::new();
         for (path, file, content) in texts {

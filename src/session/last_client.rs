@@ -38,15 +38,18 @@ impl SessionHost {
         *self.new_client.lock() = (text.len() < MAX_FILE_SIZE).then_some(text);
     }
 
-    /// Stores it, unless it is the one that is stored. Blocks.
+    /// Stores it, unless it is the one that is stored. Nobody waits until it is on the disk, except the end
+    /// of the process.
     pub(super) fn store_client(&self) {
         let Some(text) = self.new_client.lock().take() else { return };
         let path = path(&self.config().paths.state);
-        if private_file::read(&path, MAX_FILE_SIZE as u64).is_ok_and(|it| it == text) {
-            return;
-        }
-        if let Err(error) = private_file::write(&path, text.as_bytes()) {
-            tracing::debug!("{}: {error}", path.display());
-        }
+        self.tracker().spawn_blocking(move || {
+            if private_file::read(&path, MAX_FILE_SIZE as u64).is_ok_and(|it| it == text) {
+                return;
+            }
+            if let Err(error) = private_file::write(&path, text.as_bytes()) {
+                tracing::debug!("{}: {error}", path.display());
+            }
+        });
     }
 }

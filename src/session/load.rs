@@ -88,7 +88,6 @@ impl SessionHost {
     /// If a folder cannot be used, no model is configured, or the session is locked.
     pub(super) fn load_session(&self, request: LoadRequest) -> Result<LoadedSession, Error> {
         let LoadRequest { id, cwd, folders, servers, is_new } = request;
-        self.store_client();
         let roots = match self.recording().playback() {
             Some(_) => Roots::recorded(&cwd),
             None => roots(&cwd, &folders)?,

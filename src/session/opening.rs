@@ -162,6 +162,7 @@ impl Opening {
             return actor.close(self.inbox, self.early).await;
         }
         opened.complete(Ok(actor.announcements.settings()));
+        actor.host.store_client();
         // The servers start after the answer, so that none delays it.
         actor.announcements.delay_commands();
         let preparing = prepare_servers(&actor, &servers, is_stored);

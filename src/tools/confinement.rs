@@ -267,7 +267,7 @@ impl ConfinementBuilder<'_> {
     /// The folders that every command of the session may write.
     fn writable_folders(&self) -> Vec<PathBuf> {
         let roots = self.env.files.roots().folders();
-        let git_folders = roots.flat_map(repository::git_folders);
+        let git_folders = roots.filter_map(repository::git_folder);
         self.session_access().writable_folders().into_iter().chain(git_folders).collect()
     }
 

@@ -97,7 +97,7 @@ pub(crate) use project_context::{
 pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::RemoteTools;
 pub(crate) use remote_tools::ServerStatus;
-pub(crate) use repository::{git_folders, git_obeyed_paths};
+pub(crate) use repository::obeyed_by_git;
 pub(crate) use sandbox_profile::{ProgramAccess, SessionAccess};
 pub(crate) use server_watch::ServerWatch;
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};

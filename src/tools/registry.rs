@@ -12,6 +12,7 @@ use super::{AllowedTools, AnyTool, RemoteTools, ToolIndex, tool_search};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::ToolSpecs;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::token_meter::specs_weight;
 
 /// Cached lists of specs. There are as many different contexts as sets of skills and kinds of
 /// models in use.
@@ -128,6 +129,8 @@ struct AdvertisedSpecs {
     budget: usize,
     revision: u64,
     specs: ToolSpecs,
+    /// What they weigh, once that was asked for.
+    weight: Option<u64>,
 }
 
 impl Toolbox {
@@ -199,9 +202,19 @@ impl Toolbox {
             let remote = remote.iter().filter_map(|it| it.spec(offer));
             Arc::new(built_in.iter().cloned().chain(remote).collect())
         };
-        let offer = offer.clone();
-        *advertised = Some(AdvertisedSpecs { offer, budget, revision, specs: Arc::clone(&specs) });
+        let (offer, shared) = (offer.clone(), Arc::clone(&specs));
+        *advertised =
+            Some(AdvertisedSpecs { offer, budget, revision, specs: shared, weight: None });
         specs
+    }
+
+    /// The weight of these specs. It is counted once for those that were advertised last.
+    pub fn weight(&self, specs: &ToolSpecs) -> u64 {
+        let mut advertised = self.advertised.lock();
+        match advertised.as_mut().filter(|it| Arc::ptr_eq(&it.specs, specs)) {
+            Some(known) => *known.weight.get_or_insert_with(|| specs_weight(specs)),
+            None => specs_weight(specs),
+        }
     }
 
     /// The names of the built-in tools that may be used, and the number of MCP tools.

@@ -80,8 +80,7 @@ fn foreign_content_risk(found: &GitRepository) -> Option<String> {
 /// The files with secrets that the index of the repository around this real folder lists, or only those that git
 /// assumes to be unchanged. Reads the disk.
 pub(super) fn tracked_secrets(folder: &Path, only_assumed_unchanged: bool) -> Vec<PathBuf> {
-    let found = folder.ancestors().map(GitRepository::at).find_map(Result::transpose);
-    let Some(Ok(found)) = found else { return Vec::new() };
+    let Some(found) = repository_of(folder) else { return Vec::new() };
     // An index that is not understood is a reason to ask, which `untrusted_config` gives.
     let read = if only_assumed_unchanged { index::unchanged_secrets } else { index::secrets };
     let secrets = read_index(&found, read).unwrap_or_default();
@@ -121,28 +120,36 @@ fn common_folder(found: &GitRepository) -> Option<PathBuf> {
     Some(found.git.join(named.trim_end()))
 }
 
-/// The folders outside of `root` (a real path) in which its repository keeps its state. Only those
-/// that refer back to the root: a `.git` file in the root may be forged.
-pub(crate) fn git_folders(root: &Path) -> Vec<PathBuf> {
-    let mut at = Some(root);
-    while let Some(folder) = at {
-        match GitRepository::at(folder) {
-            Ok(Some(found)) => {
-                let folder =
-                    if found.is_elsewhere { verified_git_folder(&found) } else { Some(found.git) };
-                return folder.into_iter().filter(|it| !it.starts_with(root)).collect();
-            }
-            Ok(None) => at = folder.parent(),
-            Err(_) => return Vec::new(),
-        }
-    }
-    Vec::new()
+/// The repository around a folder, if its `.git` is understood.
+fn repository_of(folder: &Path) -> Option<GitRepository> {
+    folder.ancestors().map(GitRepository::at).find_map(Result::transpose)?.ok()
+}
+
+/// The folder outside of `root` (a real path) in which its repository keeps its state. Only one
+/// that refers back to the root: a `.git` file in the root may be forged.
+pub(super) fn git_folder(root: &Path) -> Option<PathBuf> {
+    state_folder(&repository_of(root)?, root)
+}
+
+fn state_folder(found: &GitRepository, root: &Path) -> Option<PathBuf> {
+    let git = if found.is_elsewhere { verified_git_folder(found)? } else { found.git.clone() };
+    (!git.starts_with(root)).then_some(git)
+}
+
+/// What git obeys in a session's folder: the folder that [`git_folder`] finds, and the paths in the session's
+/// folder from which git takes hooks or settings, because the settings of its repository or those in
+/// `user_files` say so, relative to the folder.
+pub(crate) fn obeyed_by_git(
+    folder: &Path,
+    user_files: &[PathBuf],
+) -> (Option<PathBuf>, Vec<String>) {
+    let Some(found) = repository_of(folder) else { return (None, Vec::new()) };
+    (state_folder(&found, folder), obeyed_paths(&found, folder, user_files))
 }
 
 /// The top of the working tree that a folder belongs to.
 pub(super) fn working_tree_top(folder: &Path) -> Option<PathBuf> {
-    let mut folders = folder.ancestors().map(GitRepository::at);
-    folders.find_map(Result::transpose)?.ok().map(|it| it.top)
+    repository_of(folder).map(|it| it.top)
 }
 
 /// The settings of the repository that git uses in a folder; `None` if another repository's hooks may
@@ -226,14 +233,8 @@ pub(super) fn new_repository_risk(git: &Path) -> Option<String> {
     })
 }
 
-/// The paths in a session's folder from which git takes hooks or settings, because the settings of its
-/// repository or those in `user_files` say so, relative to the folder.
-pub(crate) fn git_obeyed_paths(folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
-    let Some(Ok(found)) = folder.ancestors().map(GitRepository::at).find_map(Result::transpose)
-    else {
-        return Vec::new();
-    };
-    let own = common_folder(&found).map(|it| it.join("config"));
+fn obeyed_paths(found: &GitRepository, folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
+    let own = common_folder(found).map(|it| it.join("config"));
     let files = own.into_iter().chain([found.git.join("config.worktree")]);
     let mut pending: Vec<_> = files.chain(user_files.iter().cloned()).collect();
     let (mut read, mut obeyed) = (0, Vec::new());
@@ -361,7 +362,7 @@ mod tests {
 
         fn folders(&self, root: &str) -> Vec<PathBuf> {
             fs::create_dir_all(self.base.join(root)).unwrap();
-            git_folders(&self.base.join(root))
+            git_folder(&self.base.join(root)).into_iter().collect()
         }
     }
 
@@ -377,7 +378,7 @@ mod tests {
         disk.file("a/cfg/team.inc", "[include]\npath = more.inc\n");
         disk.file("user", "[core]\nhooksPath = mine\n[include]\npath = ~/b\n");
         let obeyed = |folder: &str| {
-            let mut all = git_obeyed_paths(&disk.base.join(folder), &[disk.base.join("user")]);
+            let mut all = obeyed_by_git(&disk.base.join(folder), &[disk.base.join("user")]).1;
             for path in &mut all {
                 *path = path.replace(std::path::MAIN_SEPARATOR, "/");
             }

@@ -27,7 +27,7 @@ const TOOLCHAIN_VARIABLES: [&str; 6] =
 pub(super) fn readable(roots: &Roots, environment: &Environment) -> Vec<PathBuf> {
     let home = environment.get("HOME").map(Path::new);
     let mut all = project_folders(roots, environment);
-    all.extend(roots.folders().flat_map(repository::git_folders));
+    all.extend(roots.folders().filter_map(repository::git_folder));
     if let Some(home) = home {
         let config = environment.get("XDG_CONFIG_HOME");
         let config = config.map_or_else(|| home.join(".config"), PathBuf::from);

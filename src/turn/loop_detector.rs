@@ -195,32 +195,54 @@ const TIME_UNITS: [&str; 14] = [
     "ns", "us", "µs", "ms", "s", "sec", "secs", "second", "seconds", "m", "min", "mins", "minutes",
     "h",
 ];
+/// The length of the shortest time of day.
+const MIN_TIME_LEN: usize = "0:00".len();
 /// Words after which a number names a process or a thread.
 const PROCESS_WORDS: [&str; 4] = ["pid", "process", "thread", "tid"];
 
 /// Masks what differs between two runs with the same result: durations, times of day, dates, addresses and
-/// identifiers of processes.
+/// identifiers of processes. All of them are words that begin with a digit.
 fn mask_volatile(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
-    let mut rest = text;
-    let mut last_word = "";
-    while let Some(first) = rest.chars().next() {
-        if !first.is_alphanumeric() {
-            masked.push(first);
-            rest = &rest[first.len_utf8()..];
-            continue;
-        }
+    let (mut copied, mut from) = (0, 0);
+    while let Some(found) = text.as_bytes()[from..].iter().position(u8::is_ascii_digit) {
+        let start = from + found;
+        let (before, rest) = text.split_at(start);
         let (word, after) = rest.split_at(word_length(rest));
-        let is_volatile = first.is_ascii_digit()
-            && (is_time(word) && !masked.ends_with(':')
-                || is_duration(word, after)
-                || word.strip_prefix("0x").is_some_and(|it| !it.is_empty())
-                || PROCESS_WORDS.iter().any(|it| last_word.eq_ignore_ascii_case(it)));
-        masked.push_str(if is_volatile { "#" } else { word });
-        last_word = word;
-        rest = after;
+        from = start + word.len();
+        let is_word = !before.ends_with(char::is_alphanumeric);
+        if is_word && is_volatile(before, word, after) {
+            masked.push_str(&text[copied..start]);
+            masked.push('#');
+            copied = from;
+        }
     }
+    masked.push_str(&text[copied..]);
     masked
+}
+
+/// Whether a word that begins with a digit differs between two runs.
+fn is_volatile(before: &str, word: &str, after: &str) -> bool {
+    word.len() >= MIN_TIME_LEN && is_time(word) && !before.ends_with(':')
+        || is_duration(word, after)
+        || word.len() > 2 && word.starts_with("0x")
+        || follows_process_word(before)
+}
+
+/// Whether the last word of the text is one of [`PROCESS_WORDS`].
+fn follows_process_word(text: &str) -> bool {
+    let text = text.trim_end_matches(|it: char| !it.is_alphanumeric());
+    // Long results have thousands of numbers, and few of them follow a word that ends so.
+    if !matches!(text.as_bytes().last(), Some(b'd' | b's' | b'D' | b'S')) {
+        return false;
+    }
+    let is_last = |word: &&str| {
+        let rest = text.len().checked_sub(word.len()).filter(|it| text.is_char_boundary(*it));
+        rest.is_some_and(|at| {
+            text[at..].eq_ignore_ascii_case(word) && !text[..at].ends_with(char::is_alphanumeric)
+        })
+    };
+    PROCESS_WORDS.iter().any(is_last)
 }
 
 /// The length of the first word. A dot, a colon or a dash between digits belongs to it.
@@ -249,15 +271,19 @@ fn is_time(word: &str) -> bool {
 
 /// A number with a unit of time, which may be the next word.
 fn is_duration(word: &str, after: &str) -> bool {
-    let unit = word.trim_start_matches(|it: char| it.is_ascii_digit() || it == '.');
+    let number = word.bytes().take_while(|it| it.is_ascii_digit() || *it == b'.').count();
+    let unit = &word[number..];
     if !unit.is_empty() {
         // `1m30.5s` has several.
         let is_part = |it: &str| it.is_empty() || TIME_UNITS.contains(&it);
         return unit.split(|it: char| it.is_ascii_digit() || it == '.').all(is_part);
     }
-    let next = after.strip_prefix(' ').unwrap_or_default();
+    if after.as_bytes().first() != Some(&b' ') {
+        return false;
+    }
+    let next = &after[1..];
     let next = &next[..word_length(next)];
-    TIME_UNITS.contains(&next)
+    !next.is_empty() && TIME_UNITS.contains(&next)
 }
 
 #[cfg(test)]

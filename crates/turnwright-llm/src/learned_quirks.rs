@@ -149,7 +149,7 @@ impl LearnedQuirks {
 
     /// Records a patch if it changes anything.
     pub(super) fn record_if_new(&self, patch: QuirkPatch) {
-        if self.quirks_with(patch) != self.quirks() {
+        if patch != QuirkPatch::NONE && self.quirks_with(patch) != self.quirks() {
             tracing::info!(?patch, "learned a quirk from the server");
             self.change(|it| it.quirks = it.quirks.merge(patch));
         }

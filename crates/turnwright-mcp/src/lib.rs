@@ -74,7 +74,7 @@ pub use link::{LinkError, LinkEvent, LinkedServer, ServerLink};
 pub use listed_tool::ListedTool;
 pub use login::{LoginOptions, log_in};
 pub use login_store::{LoginStore, ServerLogin};
-pub use model::{JsonObject, Prompt, PromptArgument, Tool, ToolAnnotations};
+pub use model::{JsonObject, Prompt, PromptArgument, SchemaText, Tool, ToolAnnotations};
 pub use model_schema::bounded_text;
 pub use peer::{Peer, PeerError};
 pub use played_server::{played_server, server_json};

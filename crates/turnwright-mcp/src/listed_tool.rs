@@ -1,8 +1,6 @@
 //! A tool as a server lists it, prepared once for all sessions that use the server.
 
-use std::sync::Arc;
-
-use super::model::{JsonObject, Tool};
+use super::model::{SchemaText, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -26,7 +24,7 @@ pub struct ListedTool {
     /// The description, safe to show to the model and the user.
     pub description: String,
     /// The schema of its arguments, as the model is shown it.
-    pub parameters: Value,
+    pub parameters: SchemaText,
     /// Problems of the definition, for the user.
     pub remarks: Vec<String>,
     /// The tool is ours, not the server's: it reads the server's resources.
@@ -41,13 +39,13 @@ impl ListedTool {
     /// Prepares a tool. May take long, so it must run on a blocking thread.
     pub fn new(mut tool: Tool) -> ListedTool {
         let mut remarks = Vec::new();
-        let mut size = object_size(&tool.input_schema);
+        let mut size = tool.input_schema.size();
         if size > MAX_SCHEMA_BYTES {
             tool.input_schema = open_object();
             remarks.push("its schema is too large and was left out".to_owned());
             size = 0;
         }
-        if let Some(schema) = tool.output_schema.take_if(|it| object_size(it) > MAX_SCHEMA_BYTES) {
+        if let Some(schema) = tool.output_schema.take_if(|it| it.size() > MAX_SCHEMA_BYTES) {
             remarks.push("the schema of its results is too large and was left out".to_owned());
             drop(schema);
         }
@@ -60,16 +58,21 @@ impl ListedTool {
             remarks
                 .push("its description has hidden characters, which are shown escaped".to_owned());
         }
-        let parameters = model_schema(&tool.input_schema);
-        remarks.extend(parameters.omission.map(str::to_owned));
+        let shown = model_schema(&tool.input_schema.parse());
+        remarks.extend(shown.omission.map(str::to_owned));
+        let mut parameters = shown.schema.as_object().map_or_else(open_object, SchemaText::new);
+        if parameters == tool.input_schema {
+            // One copy for both.
+            parameters = tool.input_schema.clone();
+        }
         let hint = tool.annotations.as_ref().and_then(|it| it.title.as_ref());
         size += tool.title.iter().chain(hint).map(String::len).sum::<usize>();
-        size += original.len() + tool.output_schema.as_ref().map_or(0, |it| object_size(it));
+        size += original.len() + tool.output_schema.as_ref().map_or(0, SchemaText::size);
         ListedTool {
             reads_resources: false,
-            arguments: SchemaValidator::new(Arc::clone(&tool.input_schema)),
+            arguments: SchemaValidator::new(tool.input_schema.clone()),
             results: tool.output_schema.clone().map(SchemaValidator::new),
-            parameters: parameters.schema,
+            parameters,
             description,
             remarks,
             size,
@@ -101,22 +104,8 @@ impl ListedTool {
     }
 }
 
-fn open_object() -> Arc<JsonObject> {
-    Arc::new(Map::from_iter([("type".to_owned(), json!("object"))]))
-}
-
-/// The approximate size of an object as JSON text.
-fn object_size(fields: &Map<String, Value>) -> usize {
-    fields.iter().map(|(key, it)| key.len() + 4 + value_size(it)).sum::<usize>() + 2
-}
-
-fn value_size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len() + 3,
-        Value::Object(fields) => object_size(fields),
-        Value::Array(items) => items.iter().map(value_size).sum::<usize>() + 2,
-        _ => 5,
-    }
+fn open_object() -> SchemaText {
+    SchemaText::new(&Map::from_iter([("type".to_owned(), json!("object"))]))
 }
 
 /// Reads a page of a list. One invalid tool does not hide the others. Returns the tools and the next
@@ -219,7 +208,8 @@ mod tests {
     fn a_huge_schema_is_not_kept() {
         let schema = json!({ "type": "object", "$comment": "x".repeat(300_000) });
         let listed = listed(json!({ "name": "a", "inputSchema": schema }));
-        assert_eq!(listed.parameters, json!({ "type": "object", "properties": {} }));
+        let empty = json!({ "type": "object", "properties": {} });
+        assert_eq!(Value::Object(listed.parameters.parse()), empty);
         assert!(listed.size < 1_000 && !listed.remarks.is_empty());
     }
 }

@@ -2,11 +2,44 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// An object of JSON.
 pub type JsonObject = Map<String, Value>;
+
+/// A JSON Schema, kept as text. As values it takes eight times the memory, and of many tools most are
+/// never called.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SchemaText(Arc<str>);
+
+impl SchemaText {
+    pub fn new(schema: &JsonObject) -> SchemaText {
+        SchemaText(serde_json::to_string(schema).unwrap_or_default().into())
+    }
+
+    /// The schema.
+    pub fn parse(&self) -> JsonObject {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+
+    /// The length of the text in bytes.
+    pub fn size(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Serialize for SchemaText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.parse().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for SchemaText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SchemaText, D::Error> {
+        JsonObject::deserialize(deserializer).map(|it| SchemaText::new(&it))
+    }
+}
 
 /// A tool as a server defines it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,9 +50,9 @@ pub struct Tool {
     pub title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    pub input_schema: Arc<JsonObject>,
+    pub input_schema: SchemaText,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Arc<JsonObject>>,
+    pub output_schema: Option<SchemaText>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<ToolAnnotations>,
 }

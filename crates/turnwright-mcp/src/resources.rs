@@ -1,9 +1,8 @@
 //! A tool of ours, beside those of a server, with which the model lists and reads the server's resources.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::model::{JsonObject, Resource, ResourceContents, Tool, ToolAnnotations};
+use super::model::{JsonObject, Resource, ResourceContents, SchemaText, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -37,7 +36,7 @@ pub fn tool(peer: &Peer, is_taken: impl Fn(&str) -> bool) -> Option<Tool> {
         name: name.to_owned(),
         title: None,
         description: Some(description.to_owned()),
-        input_schema: Arc::new(schema),
+        input_schema: SchemaText::new(&schema),
         output_schema: None,
         annotations: Some(ToolAnnotations {
             read_only_hint: Some(true),

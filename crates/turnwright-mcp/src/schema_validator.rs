@@ -1,9 +1,9 @@
 //! Validates values against a server's own schemas: arguments before a call, results after it. A schema
 //! that is unusable, or could take too long, accepts everything.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use super::model::JsonObject;
+use super::model::SchemaText;
 use serde_json::Value;
 
 use super::{json_schema, model_schema};
@@ -15,25 +15,26 @@ const MAX_ERROR_CHARS: usize = 300;
 /// A validator for one schema.
 #[derive(Debug)]
 pub struct SchemaValidator {
-    schema: Arc<JsonObject>,
+    schema: SchemaText,
     /// False if the schema is too large, recursive, or refers to another document. Known after the first
     /// use.
     is_usable: OnceLock<bool>,
 }
 
 impl SchemaValidator {
-    pub fn new(schema: Arc<JsonObject>) -> SchemaValidator {
+    pub fn new(schema: SchemaText) -> SchemaValidator {
         SchemaValidator { schema, is_usable: OnceLock::new() }
     }
 
     /// Returns the first error of a value: where it is, and what is expected. May take long, so it must
     /// run on a blocking thread.
     pub fn first_error(&self, value: &Value) -> Option<String> {
-        let is_usable = || model_schema::model_schema(&self.schema).omission.is_none();
+        let schema = self.schema.parse();
+        let is_usable = || model_schema::model_schema(&schema).omission.is_none();
         if !self.is_usable.get_or_init(is_usable) {
             return None;
         }
-        let error = json_schema::first_mismatch(&self.schema, value)?;
+        let error = json_schema::first_mismatch(&schema, value)?;
         let place = match error.place.as_str() {
             "" => String::new(),
             place => format!("`{place}`: "),
@@ -51,7 +52,7 @@ mod tests {
 
     fn first_error(schema: Value, value: &Value) -> Option<String> {
         let Value::Object(schema) = schema else { panic!("no object") };
-        SchemaValidator::new(Arc::new(schema)).first_error(value)
+        SchemaValidator::new(SchemaText::new(&schema)).first_error(value)
     }
 
     #[test]

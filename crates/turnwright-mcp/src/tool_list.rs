@@ -102,7 +102,7 @@ fn keep_header_arguments(peer: &Peer, page: &mut Vec<Tool>, all: &mut HeaderArgu
     {
         return;
     }
-    page.retain(|tool| match header_arguments(&tool.input_schema) {
+    page.retain(|tool| match header_arguments(&tool.input_schema.parse()) {
         Ok(arguments) => {
             if !arguments.is_empty() {
                 all.insert(tool.name.clone(), arguments);

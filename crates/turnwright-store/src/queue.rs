@@ -47,6 +47,9 @@ impl JobSender {
             return Vec::new();
         }
         let dropped = state.jobs.push(job);
+        // While the lock is held, waking the thread would pass the lock on to it. The next job would then
+        // wait until the thread has run.
+        drop(state);
         self.0.changed.notify_one();
         dropped
     }

@@ -137,7 +137,6 @@ impl SessionLock {
 #[cfg(unix)]
 fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
     use rustix::fs::{FlockOperation, flock};
-    use std::io::Seek;
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     loop {
         let mut options = File::options();
@@ -153,8 +152,9 @@ fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
         let ours = file.metadata()?;
         // The previous holder may have removed the file between opening and locking it.
         if fs::metadata(path).is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino())) {
-            file.set_len(0)?;
-            file.rewind()?;
+            if ours.len() > 0 {
+                file.set_len(0)?;
+            }
             file.write_all(holder_text(client).as_bytes())?;
             return Ok(file);
         }

@@ -71,11 +71,8 @@ impl SessionId {
 
 /// Formats bytes, such as a hash, as lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
+    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
+    bytes.iter().flat_map(|it| [digit(it >> 4), digit(it & 15)]).collect()
 }
 
 /// The length in bytes of the longest slug.

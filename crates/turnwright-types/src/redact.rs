@@ -13,6 +13,8 @@ use base64::prelude::{
 use parking_lot::RwLock;
 use secrecy::{ExposeSecret, SecretString};
 
+use super::ids::hex;
+
 /// Replaces a key.
 const PLACEHOLDER: &str = "[key]";
 /// Shorter keys are not searched for.
@@ -81,6 +83,8 @@ pub fn bytes(bytes: &[u8]) -> Option<Vec<u8>> {
 /// The keys to redact, in every form in which they may appear.
 #[derive(Clone, Default)]
 struct KeySet {
+    /// The keys as they are loaded. Each session loads them again, and their forms are known then.
+    keys: Vec<SecretString>,
     /// Sorted and without duplicates.
     forms: Vec<SecretString>,
     /// The length of the longest form.
@@ -96,7 +100,9 @@ impl KeySet {
             let place = self.forms.binary_search_by(|it| it.expose_secret().cmp(form));
             is_key(form) && place.is_err()
         };
-        let new = keys.iter().flat_map(|it| forms(it)).filter(is_new).map(SecretString::from);
+        let is_loaded = |key: &str| self.keys.iter().any(|it| it.expose_secret() == key);
+        let unknown: Vec<_> = keys.iter().filter(|it| !is_loaded(it)).collect();
+        let new = unknown.iter().flat_map(|it| forms(it)).filter(is_new).map(SecretString::from);
         let mut all: Vec<_> = new.collect();
         if all.is_empty() {
             return Ok(None);
@@ -115,7 +121,10 @@ impl KeySet {
         let mut beginnings: Vec<_> = all.iter().map(beginning).collect();
         beginnings.dedup();
         let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(beginnings);
-        Ok(Some(KeySet { longest, finder: Some(finder.map_err(|_| TooManyKeys)?), forms: all }))
+        let finder = Some(finder.map_err(|_| TooManyKeys)?);
+        let added = unknown.into_iter().map(|it| SecretString::from(it.clone()));
+        let keys = self.keys.iter().cloned().chain(added).collect();
+        Ok(Some(KeySet { keys, forms: all, longest, finder }))
     }
 
     fn partial_key_len(&self, text: &[u8]) -> usize {
@@ -202,7 +211,7 @@ fn forms(key: &str) -> Vec<String> {
     }
     if key.len() >= MIN_ENCODED_KEY_BYTES {
         forms.extend(base64_forms(key.as_bytes()));
-        let hex = hex(key);
+        let hex = hex(key.as_bytes());
         forms.extend([hex.to_uppercase(), hex, percent_encoded(key)]);
     }
     forms
@@ -218,14 +227,6 @@ fn base64_forms(key: &[u8]) -> impl Iterator<Item = String> {
             engine.encode(all)[start..end].to_owned()
         })
     })
-}
-
-fn hex(key: &str) -> String {
-    let mut text = String::new();
-    for byte in key.bytes() {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
 }
 
 fn percent_encoded(key: &str) -> String {
@@ -456,9 +457,11 @@ mod tests {
                 assert!(left.0.len() <= before.len() * 8 / 6 + 1, "{clean}");
             }
         }
-        for text in
-            [hex(key).to_uppercase(), hex(key), "sk-proj%2B12345678%3Fabc%2Fdef%3D".to_owned()]
-        {
+        for text in [
+            hex(key.as_bytes()).to_uppercase(),
+            hex(key.as_bytes()),
+            "sk-proj%2B12345678%3Fabc%2Fdef%3D".to_owned(),
+        ] {
             assert_eq!(hidden(&keys, &format!("a={text}&b")), "a=[key]&b");
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::message::{Arguments, Message, PromptPart, TokenUsage};
+use crate::message::{Arguments, Message, PromptPart, TokenUsage, ToolSpec};
 
 /// The bytes of a token until the server has counted some.
 const USUAL_BYTES_PER_TOKEN: f64 = 4.0;
@@ -103,9 +103,17 @@ pub fn weight_of(messages: &[Arc<Message>]) -> u64 {
 /// The bytes of a text, where each character outside ASCII counts for about a token, because that
 /// is what tokenizers make of Chinese or Japanese.
 pub fn text_weight(text: &str) -> u64 {
-    // Most texts are ASCII, which is found out much faster than it is counted.
-    let others = if text.is_ascii() { 0 } else { text.bytes().filter(|it| !it.is_ascii()).count() };
-    (text.len() + others / 3) as u64
+    let (words, rest) = text.as_bytes().as_chunks::<8>();
+    // The highest bit of each byte. Most words have none, and no bits to count.
+    let high_bits = |it: &[u8; 8]| u64::from_ne_bytes(*it) & 0x8080_8080_8080_8080;
+    let mut others = rest.iter().filter(|it| !it.is_ascii()).count() as u64;
+    for word in words {
+        let bits = high_bits(word);
+        if bits != 0 {
+            others += u64::from(bits.count_ones());
+        }
+    }
+    text.len() as u64 + others / 3
 }
 
 /// The weight of a JSON value.
@@ -119,6 +127,14 @@ pub fn json_weight(value: &Value) -> u64 {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 4,
     }
+}
+
+/// The weight of the descriptions of tools.
+pub fn specs_weight(specs: &[Arc<ToolSpec>]) -> u64 {
+    let weight = |it: &Arc<ToolSpec>| {
+        text_weight(&it.name) + text_weight(&it.description) + json_weight(&it.parameters)
+    };
+    specs.iter().map(weight).sum()
 }
 
 /// The weight of a message.

@@ -1,5 +1,7 @@
 //! Renders text, outlines and binary files for the model.
 
+use std::fmt::Write;
+
 use super::outline::outline;
 use turnwright_types::byte_size::format_bytes;
 use turnwright_workspace::files::{BinaryFile, Excerpt, LineWindow, ReadContent};
@@ -88,7 +90,7 @@ pub(super) fn show_lines(
             break;
         }
         if numbered {
-            text.push_str(&format!("{number:>5}| "));
+            write!(text, "{number:>5}| ").unwrap_or_default();
         }
         text.push_str(&line.text);
         if line.omitted_chars > 0 {

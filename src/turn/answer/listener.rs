@@ -107,7 +107,6 @@ impl AnswerListener<'_> {
             if reply.is_none() {
                 self.show_due_cards(Instant::now());
             }
-            self.draft_writer.write_due(&self.text, &self.thought, Instant::now());
             if self.coalescer.due().is_some_and(|it| it <= Instant::now()) {
                 // While the client does not read, neither do we read the model's stream. The
                 // pending text is taken only after the wait: a cancel during the wait must not lose
@@ -118,6 +117,8 @@ impl AnswerListener<'_> {
                     self.client.update(update);
                 }
             }
+            // After the words are on their way: it wakes the store's thread.
+            self.draft_writer.write_due(&self.text, &self.thought, Instant::now());
             if let Some(reply) = reply {
                 return Ok(reply);
             }

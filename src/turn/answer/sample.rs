@@ -302,7 +302,8 @@ impl Turn {
         let counted = usage.filter(|it| it.input + it.output > 0);
         if let Some(usage) = counted {
             let messages = self.history.messages.len();
-            self.history.meter.record(&usage, request_weight(request), messages);
+            let weight = request_weight(&self.services, request);
+            self.history.meter.record(&usage, weight, messages);
             self.services.env.helpers.count_tokens(usage);
             let cost = model.price().map(|it| it.cost(&usage));
             if let Some(cost) = cost {
@@ -314,7 +315,7 @@ impl Turn {
             let none = TokenUsage::default();
             self.services.log().record_usage(model.name(), none, None, None);
         }
-        let fixed = || fixed_weight(&request.system, &request.tools);
+        let fixed = || fixed_weight(&self.services, &request.tools);
         let used = self.history.meter.estimate(&self.history.messages, fixed).min(size);
         let (cached, cost) = (counted.map_or(0, |it| it.cached), self.history.cost);
         self.services.client().update(Update::ContextUsage { used, size, cached, cost });

@@ -20,7 +20,7 @@ use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Reque
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage};
-use turnwright_types::token_meter::{json_weight, message_weight, text_weight, weight_of};
+use turnwright_types::token_meter::{message_weight, text_weight, weight_of};
 use turnwright_types::update::{CompactionState, Update};
 
 /// The request for a summary. It comes after the conversation, so that the provider has that in its
@@ -53,7 +53,7 @@ pub(crate) fn window(model: &dyn Model, history: &History) -> u64 {
 pub(crate) fn estimated_size(services: &TurnServices, history: &History) -> u64 {
     let window = window(services.selection.get().model.as_ref(), history);
     let tools = || services.tools.specs(&services.offer(), Some(window));
-    let fixed = || fixed_weight(&services.system_prompt, &tools());
+    let fixed = || fixed_weight(services, &tools());
     history.meter.estimate(&history.messages, fixed).min(window)
 }
 
@@ -64,11 +64,8 @@ pub(crate) fn is_window_assumed(model: &dyn Model, history: &History) -> bool {
 }
 
 /// The weight of the system prompt and the tools.
-pub(in crate::turn) fn fixed_weight(system: &str, tools: &ToolSpecs) -> u64 {
-    let spec = tools.iter().map(|it| {
-        text_weight(&it.name) + text_weight(&it.description) + json_weight(&it.parameters)
-    });
-    text_weight(system) + spec.sum::<u64>()
+pub(in crate::turn) fn fixed_weight(services: &TurnServices, tools: &ToolSpecs) -> u64 {
+    text_weight(&services.system_prompt) + services.tools.weight(tools)
 }
 
 /// Why a conversation is compacted.
@@ -109,7 +106,7 @@ impl Compactor<'_> {
     pub(in crate::turn) async fn run(mut self, reason: CompactionReason<'_>) -> CompactionOutcome {
         let id = MessageId::from(format!("sum-{}", self.history.mint()));
         let tools = self.tools();
-        let fixed = fixed_weight(&self.services.system_prompt, &tools);
+        let fixed = fixed_weight(self.services, &tools);
         let meter = self.history.meter;
         let budget = WindowBudget::new(
             window(self.selection.model.as_ref(), self.history),
@@ -362,8 +359,7 @@ pub(crate) async fn compact_on_request(
     })
 }
 
-/// The weight of a request.
-pub(in crate::turn) fn request_weight(request: &Request) -> u64 {
-    let messages: u64 = request.messages.iter().map(|it| message_weight(it)).sum();
-    fixed_weight(&request.system, &request.tools) + messages
+/// The weight of a request of this session.
+pub(in crate::turn) fn request_weight(services: &TurnServices, request: &Request) -> u64 {
+    fixed_weight(services, &request.tools) + weight_of(&request.messages)
 }

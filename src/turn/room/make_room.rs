@@ -52,7 +52,7 @@ impl Turn {
         let window = compaction::window(selection.model.as_ref(), &self.history);
         let services = self.services.clone();
         let tools = || services.tools.specs(&services.offer(), Some(window));
-        let fixed = || compaction::fixed_weight(&services.system_prompt, &tools());
+        let fixed = || compaction::fixed_weight(&services, &tools());
         let estimate = self.history.meter.estimate(&self.history.messages, fixed);
         // Far below each limit nothing has to be counted.
         if estimate < window / 10 * 4 && window >= SMALL_WINDOW {
@@ -87,7 +87,7 @@ impl Turn {
             return Vec::new();
         }
         let tools = self.services.tools.specs(&self.services.offer(), Some(window));
-        let fixed = compaction::fixed_weight(&self.services.system_prompt, &tools);
+        let fixed = compaction::fixed_weight(&self.services, &tools);
         let max_output = selection.model.max_output();
         let budget = WindowBudget::new(window, max_output, meter.tokens(fixed));
         let mut left = meter.weight(budget.results_room());
@@ -207,7 +207,7 @@ impl Turn {
         error: &LlmError,
         request: &Request,
     ) {
-        let weight = request_weight(request);
+        let weight = request_weight(&self.services, request);
         let meter = &mut self.history.meter;
         let fits = meter.last_count().unwrap_or_default();
         meter.forget_count();

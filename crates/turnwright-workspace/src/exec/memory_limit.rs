@@ -29,18 +29,24 @@ pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
 }
 
 /// The limit if the settings name none: three quarters of the machine's memory, or of what the container
-/// may use.
+/// may use. Read once: the kernel counts the free memory for each reader of it.
 pub fn default_memory_limit() -> Option<u64> {
     #[cfg(target_os = "linux")]
     {
-        let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-        let container = container.and_then(|it| it.trim().parse::<u64>().ok());
-        let machine = meminfo().map(|it| it.total);
-        let all = container.into_iter().chain(machine).min()?;
-        Some(all / 4 * 3)
+        static LIMIT: std::sync::OnceLock<Option<u64>> = std::sync::OnceLock::new();
+        *LIMIT.get_or_init(read_memory_limit)
     }
     #[cfg(not(target_os = "linux"))]
     None
+}
+
+#[cfg(target_os = "linux")]
+fn read_memory_limit() -> Option<u64> {
+    let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let container = container.and_then(|it| it.trim().parse::<u64>().ok());
+    let machine = meminfo().map(|it| it.total);
+    let all = container.into_iter().chain(machine).min()?;
+    Some(all / 4 * 3)
 }
 
 #[cfg(target_os = "linux")]

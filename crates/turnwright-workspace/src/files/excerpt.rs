@@ -55,6 +55,9 @@ impl LineWindow {
 impl ExcerptLine {
     /// Cuts a line to `width` characters. `missing` characters have been cut off before.
     pub(super) fn new(text: &str, width: usize, missing: usize) -> ExcerptLine {
+        if text.len() <= width {
+            return ExcerptLine { text: text.to_owned(), omitted_chars: missing };
+        }
         let end = text.char_indices().nth(width).map_or(text.len(), |it| it.0);
         ExcerptLine {
             text: text[..end].to_owned(),

@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn a_session_that_is_loaded_is_recorded_unless_it_cannot_be_opened() {
-        let load = |id: u64| json!({ "id": id, "method": "session/load", "params": { "sessionId": "s" } });
+        let load =
+            |id: u64| json!({ "id": id, "method": "session/load", "params": { "sessionId": "s" } });
         let lines = [
             ('a', load(1)),
             ('A', json!({ "id": 1, "error": {} })),

@@ -126,26 +126,30 @@ impl RecordingWriter {
         } else {
             ("session/set_mode", json!({ "sessionId": id, "modeId": session.mode }))
         };
-        let [open, opened] = match &session.stored {
-            None => [
-                call("record-1", "session/new", json!({ "cwd": cwd, "mcpServers": [] })),
-                answer("record-1", json!({ "sessionId": id })),
-            ],
-            Some(_) => {
-                let params = json!({ "sessionId": id, "cwd": cwd, "mcpServers": [] });
-                [call("record-1", "session/resume", params), answer("record-1", json!({}))]
+        let mut lines = vec![json!({ "in": first })];
+        if let Some(stored) = &session.stored {
+            let params = json!({ "sessionId": id, "cwd": cwd, "mcpServers": [] });
+            lines.push(json!({ "stored": stored }));
+            lines.push(call("record-1", "session/resume", params));
+            if session.is_v2 {
+                let update = json!({ "sessionUpdate": "state_update", "state": "idle" });
+                let params = json!({ "sessionId": id, "update": update });
+                let idle =
+                    json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
+                lines.push(json!({ "out": idle }));
             }
-        };
-        let mut lines = vec![
-            json!({ "in": first }),
-            open,
-            opened,
+            lines.push(answer("record-1", json!({})));
+        } else {
+            let params = json!({ "cwd": cwd, "mcpServers": [] });
+            lines.push(call("record-1", "session/new", params));
+            lines.push(answer("record-1", json!({ "sessionId": id })));
+        }
+        lines.extend([
             call("record-2", set_mode, mode),
             answer("record-2", json!({})),
             json!({ "servers": session.servers }),
             json!({ "project": session.project }),
-        ];
-        lines.extend(session.stored.as_ref().map(|it| json!({ "stored": it })));
+        ]);
         let first = FIRST_NUMBER - lines.len() as u64;
         (first..).zip(lines).try_for_each(|(number, line)| self.write_line(number, 0, line))
     }

@@ -34,9 +34,10 @@ pub(super) async fn run(
     message: MessageId,
 ) -> StopReason {
     let session = services.clone();
-    let stored = match begin.is_new || arguments == "stop" {
-        true => Ok(None),
-        false => stored_conversation(host.store(), &services.env.session).await.map(Some),
+    let stored = if begin.is_new || arguments == "stop" {
+        Ok(None)
+    } else {
+        stored_conversation(host.store(), &services.env.session).await.map(Some)
     };
     let working = move || match arguments.as_str() {
         "stop" => stop(&host),

@@ -410,7 +410,6 @@ fn a_session_of_the_store_is_recorded_with_its_conversation() {
     for method in ["session/load", "session/resume", "session/fork"] {
         let folder = tempfile::tempdir().unwrap();
         let path = record_stored(method, folder.path());
-        assert_same(&folder.path().join("stored.ndjson"));
         assert_same(&path);
         let text = std::fs::read_to_string(&path).unwrap();
         let [stored] = text.lines().filter(|it| it.contains("\"stored\":")).collect::<Vec<_>>()[..]
@@ -428,7 +427,7 @@ fn a_session_of_the_store_is_recorded_with_its_conversation() {
         // What the conversation is made of is needed, and checked.
         let without = text.replacen(stored, "", 1).replace("\n\n", "\n");
         std::fs::write(&other, without).unwrap();
-        let (report, is_same) = replay(&other).map_or_else(|it| (it, false), |it| it);
+        let (report, is_same) = replay(&other).unwrap_or_else(|it| (it, false));
         assert!(!is_same, "{report}");
         if method == "session/load" {
             let other_words = stored.replace("One.", "Once.");
@@ -437,6 +436,26 @@ fn a_session_of_the_store_is_recorded_with_its_conversation() {
             assert_differs(&other, "before the first prompt", line, &["Once."]);
         }
     }
+}
+
+#[test]
+fn record_in_a_conversation_keeps_what_was_before_and_forgets_what_was_allowed() {
+    let write = |path: &str| calls("write_file", &json!({ "path": path, "content": "x\n" }));
+    let replies = json!([write("a.txt"), says("First."), write("b.txt"), says("Second.")]);
+    let mut agent = model(replies).start();
+    answer_question(&mut agent, "allow_always");
+    command(&mut agent, "/record kept.ndjson");
+    // It is asked again, because a replay does not know the first answer.
+    answer_question(&mut agent, "reject_once");
+    command(&mut agent, "/record stop");
+    let path = agent.path("kept.ndjson");
+    assert_same(&path);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let request = line_of(&path, &[r#""request":"#]);
+    let request = text.lines().nth(request - 1).unwrap();
+    assert!(request.contains("First.") && request.contains("a.txt"), "{request}");
+    let other = changed(&path, "Second.", "Third.");
+    assert_differs(&other, "in turn 1", line_of(&path, &["agent_message_chunk"]), &["Second."]);
 }
 
 #[test]

@@ -71,11 +71,11 @@ pub fn read_conversation(connection: &Connection, id: &SessionId) -> Result<Valu
     for (table, columns) in TABLES {
         // A turn that still runs would be taken for one that was interrupted.
         let turn = if table == "turns" { "number" } else { "turn" };
+        let order = order_of(table);
         let query = format!(
             "SELECT * FROM {table} WHERE session = ?1 AND {turn} NOT IN \
-             (SELECT number FROM turns WHERE session = ?1 AND stop IS NULL) ORDER BY rowid_order"
+             (SELECT number FROM turns WHERE session = ?1 AND stop IS NULL) ORDER BY {order}"
         );
-        let query = query.replace("rowid_order", order_of(table));
         let mut find = connection.prepare(&query)?;
         let mut rows = find.query([key])?;
         let mut all = Vec::new();
@@ -194,4 +194,58 @@ fn insert_row(
     let insert = format!("INSERT INTO {table} ({}) VALUES ({places})", names.join(", "));
     connection.prepare_cached(&insert)?.execute(params_from_iter(values))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{schema, session_summaries};
+    use flate2::read::GzDecoder;
+
+    const DATABASE: &[u8] = include_bytes!("../../../tests/data/database-937d324/sessions.db.gz");
+
+    #[test]
+    fn a_conversation_is_the_same_in_another_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        let mut file = std::fs::File::create(&path).unwrap();
+        std::io::copy(&mut GzDecoder::new(DATABASE), &mut file).unwrap();
+        let old = schema::open_writer(Some(&path)).unwrap();
+        let new = schema::open_writer(None).unwrap();
+        let mut rows = 0;
+        for summary in session_summaries(&old).unwrap() {
+            let id = summary.row.id;
+            let stored = read_conversation(&old, &id).unwrap();
+            insert_conversation(&new, &stored).unwrap();
+            assert_eq!(read_conversation(&new, &id).unwrap(), stored);
+            rows += TABLES.iter().filter_map(|it| stored[it.0].as_array()).flatten().count();
+        }
+        assert!(rows > 50, "{rows}");
+    }
+
+    #[test]
+    fn a_turn_that_still_runs_is_left_out() {
+        let connection = schema::open_writer(None).unwrap();
+        connection
+            .execute_batch(
+                "INSERT INTO sessions (key, id, cwd, created_at, updated_at) VALUES (1, 's', '/', 0, 0); \
+                 INSERT INTO turns (session, number, kind, begun_at, stop) \
+                 VALUES (1, 1, 'prompt', 0, 'end_turn'), (1, 2, 'command', 0, NULL); \
+                 INSERT INTO entries (session, seq, turn, at, kind, body) \
+                 VALUES (1, 1, 1, 0, 'note', '{}'), (1, 2, 2, 0, 'note', '{}')",
+            )
+            .unwrap();
+        let stored = read_conversation(&connection, &SessionId::from("s")).unwrap();
+        let numbers = |table: &str, column: &str| -> Vec<_> {
+            stored[table].as_array().unwrap().iter().map(|it| it[column].clone()).collect()
+        };
+        assert_eq!(
+            (numbers("turns", "number"), numbers("entries", "seq")),
+            (vec![json!(1)], vec![json!(1)])
+        );
+        assert_eq!(
+            read_conversation(&connection, &SessionId::from("t")),
+            Err(StoreError::NoSuchSession)
+        );
+    }
 }

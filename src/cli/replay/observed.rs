@@ -103,8 +103,11 @@ impl Observer {
     pub(super) fn on_agent(&mut self, mut message: Value) -> Vec<Observation> {
         let id = message.get("id").cloned();
         self.folders.normalize(&mut message);
-        if let Some(call) = message.pointer_mut("/params/toolCall/toolCallId") {
-            *call = self.number_of_call(call.as_str().unwrap_or_default()).into();
+        // In the questions of either version of the protocol.
+        for place in ["/params/toolCall/toolCallId", "/params/subject/toolCall/toolCallId"] {
+            if let Some(call) = message.pointer_mut(place) {
+                *call = self.number_of_call(call.as_str().unwrap_or_default()).into();
+            }
         }
         // It depends on how many messages there were before the recording.
         for place in ["/params/update", "/result"] {

@@ -99,6 +99,9 @@ fn start(
         let path = path.display();
         return format!("A recording is running already, in `{path}`. `/record stop` ends it.");
     }
+    if file.contains('\n') {
+        return "Nothing is recorded: the name of a file is one line.".to_owned();
+    }
     let (id, roots) = (services.env.session.clone(), services.env.files.roots());
     let path = match file {
         "" => {

@@ -323,6 +323,8 @@ fn record_keeps_what_follows_in_this_session_only() {
     one_turn(&mut agent);
     set_mode(&mut agent, "auto-edit");
     command(&mut agent, "/clear");
+    let refused = command(&mut agent, "/record a\n/record stop");
+    assert!(refused.starts_with("Nothing is recorded: "), "{refused}");
     let started = command(&mut agent, "/record kept.ndjson");
     let path = agent.path("kept.ndjson");
     assert!(started.contains(path.to_str().unwrap()), "{started}");

@@ -63,6 +63,8 @@ pub(crate) enum EventKind {
     Servers(Vec<Value>),
     /// What the session's project says about questions.
     Project(Value),
+    /// The conversation that the session has from the store.
+    Stored(Value),
     /// A tool has said how its call is shown.
     View(RecordedAnswer),
     /// A tool has said what it would do.
@@ -133,7 +135,10 @@ pub(crate) fn load_recording(path: &Path) -> Result<(Value, Vec<RecordedEvent>),
             Err(why) => return Err(RecordingError::Damaged { line, why }),
         }
     }
-    let opens = |it: &RecordedEvent| matches!(&it.kind, EventKind::Out(it) if it["result"]["sessionId"].is_string());
+    let opens = |it: &RecordedEvent| match &it.kind {
+        EventKind::Out(it) => it["result"]["sessionId"].is_string(),
+        kind => matches!(kind, EventKind::Stored(_)),
+    };
     if !events.iter().any(opens) {
         return Err(RecordingError::NoSession);
     }
@@ -189,6 +194,7 @@ fn read_event(line: usize, mut event: Value) -> Option<RecordedEvent> {
         "result" => EventKind::Result(RecordedAnswer::deserialize(what).ok()?),
         "servers" => EventKind::Servers(what.as_array().cloned().unwrap_or_default()),
         "project" => EventKind::Project(what),
+        "stored" => EventKind::Stored(what),
         "end" => EventKind::End,
         _ => return None,
     };

@@ -77,8 +77,14 @@ impl LineFilter {
             "$/cancel_request" => {
                 return self.client_requests.contains(&message["params"]["requestId"].to_string());
             }
-            "session/new" if self.session.is_none() && self.opening_request.is_none() => {
+            "session/new" | "session/load" | "session/resume" | "session/fork"
+                if self.session.is_none() && self.opening_request.is_none() =>
+            {
                 self.opening_request = id.cloned();
+                // What a stored conversation shows precedes the answer.
+                if matches!(method, "session/load" | "session/resume") {
+                    self.session = message["params"]["sessionId"].as_str().map(str::to_owned);
+                }
                 return true;
             }
             "session/prompt" if self.is_of_session(message) => {
@@ -103,7 +109,11 @@ impl LineFilter {
         }
         if self.opening_request.as_ref() == Some(id) {
             self.opening_request = None;
-            self.session = message["result"]["sessionId"].as_str().map(str::to_owned);
+            let opened = message["result"]["sessionId"].as_str().map(str::to_owned);
+            self.session = match message.get("error") {
+                None => opened.or_else(|| self.session.take()),
+                Some(_) => None,
+            };
         }
         self.client_requests.remove(id)
     }
@@ -148,17 +158,37 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_new_session_is_recorded() {
+    fn a_session_that_is_loaded_is_recorded_unless_it_cannot_be_opened() {
+        let load =
+            |id: u64| json!({ "id": id, "method": "session/load", "params": { "sessionId": "s" } });
+        let lines = [
+            ('a', load(1)),
+            ('A', json!({ "id": 1, "error": {} })),
+            ('B', update("s")),
+            ('b', load(2)),
+            ('C', update("s")),
+            ('D', update("t")),
+            ('E', json!({ "id": 2, "result": {} })),
+            ('c', json!({ "id": 3, "method": "session/new", "params": {} })),
+            ('F', json!({ "id": 3, "result": { "sessionId": "t" } })),
+            ('d', prompt(4, "t", "hello")),
+            ('e', prompt(5, "s", "hello")),
+        ];
+        assert_eq!(kept(LineFilter::default(), &lines), "aAbCEe");
+    }
+
+    #[test]
+    fn only_the_first_session_is_recorded() {
         let lines = [
             ('a', json!({ "id": 1, "method": "initialize", "params": {} })),
             ('A', json!({ "id": 1, "result": {} })),
-            ('b', json!({ "id": 2, "method": "session/load", "params": { "sessionId": "old" } })),
-            ('B', update("old")),
-            ('C', json!({ "id": 2, "result": {} })),
             ('d', json!({ "id": 3, "method": "session/new", "params": {} })),
             ('D', json!({ "id": 3, "result": { "sessionId": "s" } })),
             ('e', json!({ "id": 4, "method": "session/new", "params": {} })),
             ('E', json!({ "id": 4, "result": { "sessionId": "t" } })),
+            ('b', json!({ "id": 2, "method": "session/load", "params": { "sessionId": "old" } })),
+            ('B', update("old")),
+            ('C', json!({ "id": 2, "result": {} })),
             ('f', prompt(5, "s", "hello")),
             ('g', prompt(6, "t", "hello")),
             ('F', update("s")),

@@ -57,8 +57,12 @@ pub(super) enum RawKind {
     },
     /// What is known of the session's MCP servers.
     Servers(Value),
-    /// What the session's project says about questions. It comes before the session is open.
-    Project(Value),
+    /// What the session begins with: `project` for what its project says about questions, `stored` for the
+    /// conversation from the store. It may come before the session is open.
+    Beginning {
+        what: &'static str,
+        value: Value,
+    },
     /// What a tool has answered: `what` it was asked for, with which arguments.
     Call {
         what: &'static str,
@@ -84,7 +88,7 @@ impl RawKind {
             | RawKind::Request { body: bytes, .. }
             | RawKind::Bytes { bytes, .. } => bytes.len(),
             RawKind::Call { arguments, answer, .. } => weight(arguments) + weight(answer),
-            RawKind::Servers(value) | RawKind::Project(value) => weight(value),
+            RawKind::Servers(value) | RawKind::Beginning { value, .. } => weight(value),
             RawKind::Head { .. } => 1024,
             RawKind::End { .. } | RawKind::Finish => 0,
         }
@@ -114,6 +118,8 @@ pub(crate) struct RecordedSession {
     pub(crate) servers: Value,
     /// What the project says about questions.
     pub(crate) project: Value,
+    /// The conversation so far; `None` if it is empty.
+    pub(crate) stored: Option<Value>,
 }
 
 /// Records one session of this process, if it is asked to.
@@ -167,8 +173,8 @@ impl Recorder {
     }
 
     /// Starts a recording in a new file, whose path is returned: another one than `path` if that exists.
-    /// `facts` are what the process was started with, and read files. Without a session, the next new
-    /// one is recorded. Blocks.
+    /// `facts` are what the process was started with, and read files. Without a session, the next one
+    /// that is opened is recorded. Blocks.
     ///
     /// # Errors
     /// If one is running, or the file cannot be created.
@@ -244,7 +250,31 @@ impl Recorder {
 
     /// Records what the project of a session says that is being opened.
     pub(crate) fn record_project(&self, session: &SessionId, project: Value) {
-        self.post(Some(session.clone()), || RawKind::Project(project));
+        self.post(Some(session.clone()), || RawKind::Beginning { what: "project", value: project });
+    }
+
+    /// Records the conversation of a session that is being opened. If it could not be read, the recording
+    /// ends, because it could not be played back.
+    pub(crate) fn record_stored(
+        &self,
+        session: &SessionId,
+        stored: Result<Value, impl std::fmt::Display>,
+    ) {
+        match stored {
+            Ok(value) => {
+                let beginning = || RawKind::Beginning { what: "stored", value };
+                self.post(Some(session.clone()), beginning);
+            }
+            Err(error) => self.give_up(&format!("the stored conversation cannot be read: {error}")),
+        }
+    }
+
+    fn give_up(&self, why: &str) {
+        self.is_on.store(false, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        if let Some(active) = state.active.take() {
+            state.notice = Some(ended_notice(&active.path, why));
+        }
     }
 
     /// Records what is known of the MCP servers of the session whose work runs now.
@@ -322,6 +352,9 @@ impl Recorder {
 impl ActiveRecording {
     fn post(&mut self, session: Option<SessionId>, kind: RawKind) -> Result<(), &'static str> {
         let size = kind.size();
+        if size > MAX_QUEUED_BYTES {
+            return Err("a part of it is too long");
+        }
         let milliseconds = self.started.elapsed().as_millis().try_into().unwrap_or(u64::MAX);
         let event = RawEvent { number: self.next, milliseconds, session, kind };
         if self.queued_bytes.fetch_add(size, Ordering::Relaxed) + size > MAX_QUEUED_BYTES {

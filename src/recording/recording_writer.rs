@@ -35,8 +35,8 @@ pub(super) struct RecordingWriter {
     replies: HashMap<u64, OpenReply>,
     sent: SentMessages,
     held: HeldText,
-    /// What the projects of sessions say that are being opened.
-    projects: HashMap<SessionId, Value>,
+    /// What sessions begin with that are being opened.
+    beginnings: HashMap<SessionId, Vec<Value>>,
 }
 
 /// A reply that has not ended.
@@ -72,7 +72,7 @@ impl RecordingWriter {
             replies: HashMap::new(),
             sent: SentMessages::default(),
             held: HeldText::default(),
-            projects: HashMap::new(),
+            beginnings: HashMap::new(),
         };
         let mut head = json!({
             FORMAT_FIELD: FORMAT,
@@ -112,7 +112,7 @@ impl RecordingWriter {
         }
     }
 
-    /// The lines that bring a new session to where the recorded one is.
+    /// The lines that bring a session to where the recorded one is.
     fn write_prelude(&mut self, session: &RecordedSession, first_line: &[u8]) -> io::Result<()> {
         let mut first: Value = serde_json::from_slice(first_line)?;
         scrub_message(&mut first);
@@ -126,23 +126,40 @@ impl RecordingWriter {
         } else {
             ("session/set_mode", json!({ "sessionId": id, "modeId": session.mode }))
         };
-        let lines = [
-            json!({ "in": first }),
-            call("record-1", "session/new", json!({ "cwd": cwd, "mcpServers": [] })),
-            answer("record-1", json!({ "sessionId": id })),
+        let mut lines = vec![json!({ "in": first })];
+        if let Some(stored) = &session.stored {
+            let params = json!({ "sessionId": id, "cwd": cwd, "mcpServers": [] });
+            lines.push(json!({ "stored": stored }));
+            lines.push(call("record-1", "session/resume", params));
+            if session.is_v2 {
+                let update = json!({ "sessionUpdate": "state_update", "state": "idle" });
+                let params = json!({ "sessionId": id, "update": update });
+                let idle =
+                    json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
+                lines.push(json!({ "out": idle }));
+            }
+            lines.push(answer("record-1", json!({})));
+        } else {
+            let params = json!({ "cwd": cwd, "mcpServers": [] });
+            lines.push(call("record-1", "session/new", params));
+            lines.push(answer("record-1", json!({ "sessionId": id })));
+        }
+        lines.extend([
             call("record-2", set_mode, mode),
             answer("record-2", json!({})),
             json!({ "servers": session.servers }),
             json!({ "project": session.project }),
-        ];
+        ]);
         let first = FIRST_NUMBER - lines.len() as u64;
         (first..).zip(lines).try_for_each(|(number, line)| self.write_line(number, 0, line))
     }
 
     fn write_event(&mut self, event: RawEvent) -> io::Result<()> {
         let RawEvent { number, milliseconds, session, kind } = event;
-        if let (RawKind::Project(project), Some(session)) = (&kind, &session) {
-            self.projects.insert(session.clone(), project.clone());
+        if self.filter.session().is_none()
+            && let (RawKind::Beginning { what, value }, Some(session)) = (&kind, &session)
+        {
+            self.beginnings.entry(session.clone()).or_default().push(json!({ *what: value }));
             return Ok(());
         }
         let is_line = matches!(kind, RawKind::Line(..));
@@ -181,11 +198,14 @@ impl RecordingWriter {
             RawKind::Servers(servers) => {
                 self.event(number, milliseconds, json!({ "servers": servers }))
             }
-            RawKind::Project(_) | RawKind::Finish => Ok(()),
+            RawKind::Beginning { what, value } => {
+                self.event(number, milliseconds, json!({ what: value }))
+            }
+            RawKind::Finish => Ok(()),
         }
     }
 
-    /// Writes a message, and after the one that opens the session what is known of its project.
+    /// Writes a message, and after the one that opens the session what it begins with.
     fn write_message(
         &mut self,
         number: u64,
@@ -208,14 +228,12 @@ impl RecordingWriter {
                 self.event(number, milliseconds, json!({ "out": message }))?;
             }
         }
-        let opened = self.filter.session().map(SessionId::from);
-        match opened.and_then(|it| self.projects.remove(&it)) {
-            Some(project) => {
-                self.projects.clear();
-                self.event(number, milliseconds, json!({ "project": project }))
-            }
-            None => Ok(()),
+        if self.beginnings.is_empty() {
+            return Ok(());
         }
+        let Some(opened) = self.filter.session().map(SessionId::from) else { return Ok(()) };
+        let beginning = std::mem::take(&mut self.beginnings).remove(&opened).unwrap_or_default();
+        beginning.into_iter().try_for_each(|it| self.event(number, milliseconds, it))
     }
 
     fn end_reply(

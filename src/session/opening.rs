@@ -36,10 +36,6 @@ pub(super) struct Opening {
     start_after: CancellationToken,
 }
 
-/// Why nothing of a session is in the recording that runs.
-const NOT_RECORDED: &str = "Nothing of this session is recorded. It has a conversation already, and a recording has \
-                            to begin with an empty one, so that it can be played back. Open a new session.";
-
 /// Opens the session and runs it to its end.
 pub(super) async fn open_and_run(
     host: Arc<SessionHost>,
@@ -74,10 +70,7 @@ pub(super) async fn open_and_run(
     let LoadedSession { mut project, model, effort, servers, lock, .. } = loaded;
     let (max_requests, limits) = (loaded.max_requests, loaded.limits);
     let system_prompt = loaded.system_prompt;
-    let (mut notices, policy) = (take(&mut project.notices), take(&mut project.policy));
-    if !matches!(origin, SessionOrigin::New) && host.recording().recorder().is_on() {
-        notices.push(NOT_RECORDED.to_owned());
-    }
+    let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
     let checks = take(&mut project.checks);
     let log = SessionLog::new(host.store().clone(), id.clone());
     let mut env = host.tool_env(id, project, client, buffers, display);

@@ -156,6 +156,9 @@ impl SessionActor {
                 })
             }
             other => {
+                // A replay does not know what the user has allowed before.
+                let forgets = matches!(other, CommandAction::Record) && arguments != "stop";
+                let grants = if forgets { Grants::default() } else { grants };
                 let answering = self.answer_command(other, arguments, message, cancel);
                 // The command may have changed it.
                 let history = self.history.clone();
@@ -204,7 +207,6 @@ impl SessionActor {
             CommandAction::Servers => Box::pin(self.mcp_command(arguments, message, cancel)),
             CommandAction::Record => {
                 let servers = self.servers.as_ref().map(SessionServers::recorded);
-                let servers = servers.filter(|_| self.history.messages.is_empty());
                 let is_new = self.history.messages.is_empty();
                 let start = RecordStart { is_new, servers: servers.unwrap_or_default() };
                 Box::pin(record_command::run(host, services, arguments, start, message))

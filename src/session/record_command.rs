@@ -9,7 +9,8 @@ use super::SessionHost;
 use super::recorded_project::recorded_project;
 use crate::recording::RecordedSession;
 use crate::turn::TurnServices;
-use turnwright_types::ids::MessageId;
+use turnwright_store::{Durability, Store, StoreError, read_conversation};
+use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::message::StopReason;
 
@@ -33,14 +34,36 @@ pub(super) async fn run(
     message: MessageId,
 ) -> StopReason {
     let session = services.clone();
+    let stored = if begin.is_new || arguments == "stop" {
+        Ok(None)
+    } else {
+        stored_conversation(host.store(), &services.env.session).await.map(Some)
+    };
     let working = move || match arguments.as_str() {
         "stop" => stop(&host),
-        file => start(&host, &session, file, begin),
+        file => match stored {
+            Ok(stored) => start(&host, &session, file, begin, stored),
+            Err(error) => {
+                format!("Nothing is recorded: the stored conversation cannot be read: {error}.")
+            }
+        },
     };
     // Both wait for the disk.
     let text = tokio::task::spawn_blocking(working).await;
     services.say(message, text.unwrap_or_else(|error| format!("Nothing is recorded: {error}.")));
     StopReason::EndTurn
+}
+
+/// What the store has of a session.
+pub(super) async fn stored_conversation(
+    store: &Store,
+    session: &SessionId,
+) -> Result<Value, StoreError> {
+    let id = session.clone();
+    // What was submitted before is written first.
+    store
+        .write(Durability::ProcessCrash, move |connection| read_conversation(connection, &id))
+        .await
 }
 
 fn stop(host: &SessionHost) -> String {
@@ -55,7 +78,13 @@ fn stop(host: &SessionHost) -> String {
     }
 }
 
-fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordStart) -> String {
+fn start(
+    host: &SessionHost,
+    services: &TurnServices,
+    file: &str,
+    begin: RecordStart,
+    stored: Option<Value>,
+) -> String {
     // The prompts of a replay are those of whoever has made the recording.
     if host.recording().playback().is_some() {
         return "Nothing is recorded in a replay.".to_owned();
@@ -70,10 +99,8 @@ fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordS
         let path = path.display();
         return format!("A recording is running already, in `{path}`. `/record stop` ends it.");
     }
-    if !begin.is_new {
-        return "A recording begins with the conversation, so that it can be played back. Open a new \
-                session or type `/clear`, and then `/record`."
-            .to_owned();
+    if file.contains('\n') {
+        return "Nothing is recorded: the name of a file is one line.".to_owned();
     }
     let (id, roots) = (services.env.session.clone(), services.env.files.roots());
     let path = match file {
@@ -88,7 +115,7 @@ fn start(host: &SessionHost, services: &TurnServices, file: &str, begin: RecordS
     let (mode, servers) = (services.mode.get().id(), begin.servers);
     let project = recorded_project(host.config(), &host.trust, roots.real_cwd());
     let is_v2 = services.client().follows_prompts();
-    let session = RecordedSession { id, cwd, is_v2, mode, servers, project };
+    let session = RecordedSession { id, cwd, is_v2, mode, servers, project, stored };
     match recorder.start(&path, move || facts, Some(session)) {
         Ok(path) => format!(
             "What follows in this session is recorded in `{}`, until `/record stop` or the end of the \

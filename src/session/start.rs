@@ -6,11 +6,13 @@ use std::sync::Arc;
 use super::SessionOrigin;
 use super::actor::SessionActor;
 use super::client_options::ClientOptions;
+use super::record_command::stored_conversation;
 use super::restore::{RestoredSession, restore_session};
 use crate::error::{Error, error_chain};
 use turnwright_llm::ReasoningEffort;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Durability, SessionRow, StoreError, sessions};
+use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
 
 impl SessionActor {
@@ -36,6 +38,7 @@ impl SessionActor {
             }
             SessionOrigin::Stored { replay } => {
                 self.restore(replay, options).await?;
+                self.record_stored(None).await;
                 self.commands.rescan(&self.services.env).await;
                 self.announce_commands();
                 Ok(())
@@ -45,7 +48,11 @@ impl SessionActor {
                 let from = source.clone();
                 let copy = move |connection: &_| sessions::fork(connection, &from, &to);
                 match host.store().write(Durability::ProcessCrash, copy).await {
-                    Ok(()) => self.restore(false, options).await,
+                    Ok(()) => {
+                        self.restore(false, options).await?;
+                        self.record_stored(Some(source)).await;
+                        Ok(())
+                    }
                     Err(StoreError::NoSuchSession) => {
                         Err(Error::SessionNotFound(source.to_string()))
                     }
@@ -73,6 +80,21 @@ impl SessionActor {
             effort: Some(selection.effort.id().to_owned()),
             ..SessionRow::new(id, cwd)
         }
+    }
+
+    /// Has the conversation recorded that the session begins with. That of a copy is recorded as its source's,
+    /// which a replay copies again.
+    async fn record_stored(&mut self, source: Option<SessionId>) {
+        let recorder = self.host.recording().recorder();
+        if !recorder.is_on() {
+            return;
+        }
+        let id = &self.services.env.session;
+        let mut stored = stored_conversation(self.host.store(), id).await;
+        if let (Ok(stored), Some(source)) = (&mut stored, source) {
+            stored["session"]["id"] = source.as_str().into();
+        }
+        recorder.record_stored(id, stored);
     }
 
     /// Deletes the copy that was made for a session that could not be opened.

@@ -82,6 +82,42 @@ fn commands_are_played_back_and_do_not_run_again() {
 }
 
 #[test]
+fn a_session_of_an_earlier_process_is_played_back_and_another_model_is_told_all_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stored.ndjson");
+    let mut agent = TestAgent::builder()
+        .model(json!([says("One."), says("Two."), says("Three.")]))
+        .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+        .start();
+    for words in ["first", "second"] {
+        assert_eq!(agent.turn(words), "end_turn");
+    }
+    agent.restart();
+    let session = agent.session.clone();
+    agent.load(&session);
+    assert_eq!(agent.turn("third"), "end_turn");
+    agent.close();
+    let path = folder.path().join("stored-2.ndjson");
+    let (report, errors, status) = replay(&path, &[]);
+    assert_eq!((status, errors.as_str()), (0, ""), "{report}");
+    assert!(report.ends_with(" turns: 1.\n"), "{report}");
+
+    let scenario = Scenario::from_value(json!({ "replies": [says("Drei.")] })).unwrap();
+    let other = Server::start(scenario, 0).unwrap();
+    let variables =
+        [("OPENAI_BASE_URL", other.base_url()), ("OPENAI_API_KEY", "sk-test-1234".into())];
+    let variables = variables.each_ref().map(|it| (it.0, it.1.as_str()));
+    let (report, errors, status) = replay_with(&path, &["--model", "other"], &variables);
+    assert_eq!((status, errors.as_str()), (0, ""), "{report}");
+    assert!(report.starts_with("> third\n") && report.contains("Drei."), "{report}");
+    let asked = other.request(0).body["messages"].to_string();
+    assert!(
+        asked.contains("first") && asked.contains("Two.") && asked.contains("third"),
+        "{asked}"
+    );
+}
+
+#[test]
 fn another_model_is_told_the_instructions_of_the_recorded_project() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("instructions.ndjson");

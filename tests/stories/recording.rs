@@ -9,7 +9,7 @@ use turnwright_testing::cancellation::{expect_cancelled, hangs};
 use turnwright_testing::cards;
 use turnwright_testing::hosted_server::{answer_well, hosted_server};
 use turnwright_testing::mcp_http_stub::McpHttpStub;
-use turnwright_testing::session_requests::set_mode;
+use turnwright_testing::session_requests::{open, set_mode};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
@@ -321,10 +321,10 @@ fn record_keeps_what_follows_in_this_session_only() {
         model(json!([says("First."), says("Second."), says("Third."), says("Last.")])).start();
     assert!(command(&mut agent, "/record stop").starts_with("Nothing is recorded here."));
     one_turn(&mut agent);
-    let refused = command(&mut agent, "/record");
-    assert!(refused.starts_with("A recording begins with the conversation"), "{refused}");
     set_mode(&mut agent, "auto-edit");
     command(&mut agent, "/clear");
+    let refused = command(&mut agent, "/record a\n/record stop");
+    assert!(refused.starts_with("Nothing is recorded: "), "{refused}");
     let started = command(&mut agent, "/record kept.ndjson");
     let path = agent.path("kept.ndjson");
     assert!(started.contains(path.to_str().unwrap()), "{started}");
@@ -373,28 +373,100 @@ fn what_a_project_says_about_questions_is_played_back() {
     assert_same(&agent.path("kept.ndjson"));
 }
 
-#[test]
-fn a_session_of_the_store_is_not_recorded_and_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("stored.ndjson");
-    let mut agent = model(json!([says("One."), says("Two."), says("Three.")]))
+/// A session of two turns that is opened again in another process, by `method`, and has one turn more there.
+/// Returns the recording of the second process.
+fn record_stored(method: &str, folder: &Path) -> PathBuf {
+    let path = folder.join("stored.ndjson");
+    let canary = "canary-of-an-earlier-turn";
+    let read = calls("read_file", &json!({ "path": "notes.txt" }));
+    let replies = json!([read, says("One."), says("Two."), says("Three.")]);
+    let mut agent = model(replies)
+        .file("notes.txt", "a line of the file\n")
+        .own_file("config/key", canary)
         .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
         .start();
     one_turn(&mut agent);
-    let session = agent.session.clone();
+    assert_eq!(agent.turn(&format!("Remember {canary}")), "end_turn");
+    // Until now nothing told that this is a key.
+    let settings = "[providers.p]\nbase_url = \"http://127.0.0.1:9/v1\"\nkey_file = \"key\"\n";
+    std::fs::write(agent.home().join("config/config.toml"), settings).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let only_the_owner = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(agent.home().join("config/key"), only_the_owner).unwrap();
+    }
     agent.restart();
-    agent.load(&session);
-    one_turn(&mut agent);
-    let told = serde_json::to_string(&agent.updates()).unwrap();
-    assert!(told.contains("Nothing of this session is recorded."), "{told}");
-    // The next new session is.
-    agent.session = agent.new_session();
+    let session = agent.session.clone();
+    let answer = open(&mut agent, method, &session);
+    if let Some(copy) = answer["result"]["sessionId"].as_str() {
+        copy.clone_into(&mut agent.session);
+    }
     one_turn(&mut agent);
     agent.close();
-    let second = std::fs::read_to_string(folder.path().join("stored-2.ndjson")).unwrap();
-    assert!(second.contains("Three.") && !second.contains("Two."), "{second}");
+    folder.join("stored-2.ndjson")
+}
+
+#[test]
+fn a_session_of_the_store_is_recorded_with_its_conversation() {
+    for method in ["session/load", "session/resume", "session/fork"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = record_stored(method, folder.path());
+        assert_same(&path);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let [stored] = text.lines().filter(|it| it.contains("\"stored\":")).collect::<Vec<_>>()[..]
+        else {
+            panic!("{text}");
+        };
+        assert!(stored.contains("a line of the file") && stored.contains("One."), "{stored}");
+        assert!(text.contains("Remember [key]") && !text.contains("canary"), "{text}");
+
+        // A change is found in the turn that was recorded.
+        let other = changed(&path, r#""text":"Three.""#, r#""text":"Four.""#);
+        let line = line_of(&other, &["agent_message_chunk", "Four."]);
+        assert_differs(&other, "in turn 1", line, &[r#"now:      "Three.""#]);
+
+        // What the conversation is made of is needed, and checked.
+        let without = text.replacen(stored, "", 1).replace("\n\n", "\n");
+        std::fs::write(&other, without).unwrap();
+        let (report, is_same) = replay(&other).unwrap_or_else(|it| (it, false));
+        assert!(!is_same, "{report}");
+        if method == "session/load" {
+            let other_words = stored.replace("One.", "Once.");
+            std::fs::write(&other, text.replacen(stored, &other_words, 1)).unwrap();
+            let line = line_of(&path, &["agent_message_chunk", "One."]);
+            assert_differs(&other, "before the first prompt", line, &["Once."]);
+        }
+    }
+}
+
+#[test]
+fn record_in_a_conversation_keeps_what_was_before_and_forgets_what_was_allowed() {
+    let write = |path: &str| calls("write_file", &json!({ "path": path, "content": "x\n" }));
+    let replies = json!([write("a.txt"), says("First."), write("b.txt"), says("Second.")]);
+    let mut agent = model(replies).start();
+    answer_question(&mut agent, "allow_always");
+    command(&mut agent, "/record kept.ndjson");
+    // It is asked again, because a replay does not know the first answer.
+    answer_question(&mut agent, "reject_once");
+    command(&mut agent, "/record stop");
+    let path = agent.path("kept.ndjson");
     assert_same(&path);
-    assert_same(&folder.path().join("stored-2.ndjson"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let request = line_of(&path, &[r#""request":"#]);
+    let request = text.lines().nth(request - 1).unwrap();
+    assert!(request.contains("First.") && request.contains("a.txt"), "{request}");
+    let other = changed(&path, "Second.", "Third.");
+    assert_differs(&other, "in turn 1", line_of(&path, &["agent_message_chunk"]), &["Second."]);
+}
+
+#[test]
+fn what_a_recording_cannot_store_is_an_error_and_not_a_difference() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = record_stored("session/load", folder.path());
+    let other = changed(&path, r#""created_at":"#, r#""created":"#);
+    let error = replay(&other).unwrap_err();
+    assert!(error.starts_with("its conversation is damaged: "), "{error}");
 }
 
 #[test]

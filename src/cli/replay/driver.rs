@@ -130,6 +130,7 @@ impl ReplayDriver {
                 EventKind::Reply(_)
                 | EventKind::Servers(_)
                 | EventKind::Project(_)
+                | EventKind::Stored(_)
                 | EventKind::View(_)
                 | EventKind::Preview(_)
                 | EventKind::Result(_)

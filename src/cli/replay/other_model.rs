@@ -88,8 +88,12 @@ struct TurnReport {
 impl OtherModelRun {
     /// Sends a request of the client and waits for its answer. Returns whether there is one.
     fn ask(&mut self, mut message: Value) -> bool {
-        if message["params"]["sessionId"].is_string() {
-            message["params"]["sessionId"] = self.session.clone();
+        if let Some(session) = message["params"].get_mut("sessionId") {
+            match &self.session {
+                // It has the id that it had in the store.
+                Value::Null => self.session = session.clone(),
+                known => *session = known.clone(),
+            }
         }
         if message["params"]["mcpServers"].is_array() {
             message["params"]["mcpServers"] = json!([]);

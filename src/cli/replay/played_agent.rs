@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 use crate::acp;
 use crate::cli::run::pipe_file;
 use crate::config::Config;
-use crate::recording::{Playback, PlaybackEvent, RecordedEvent, Recording};
+use crate::recording::{EventKind, Playback, PlaybackEvent, RecordedEvent, Recording};
 use turnwright_rpc::Stdio;
+use turnwright_store::{Store, insert_conversation};
 
 /// The stack of the agent's thread, which is a main thread elsewhere.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
@@ -38,6 +39,7 @@ impl PlayedAgent {
         events: &[RecordedEvent],
         asks_model: bool,
     ) -> io::Result<PlayedAgent> {
+        store_conversation(&config, events)?;
         let (sender, receiver) = sync_channel(MAX_WAITING_EVENTS);
         let playback = Arc::new(Playback::new(head, events, asks_model, sender.clone()));
         let recording = Recording::of(Arc::clone(&playback));
@@ -89,6 +91,18 @@ impl PlayedAgent {
             thread.join().ok();
         }
     }
+}
+
+/// Puts the conversation that the recording begins with where the agent looks for it.
+fn store_conversation(config: &Config, events: &[RecordedEvent]) -> io::Result<()> {
+    let stored = events.iter().find_map(|it| match &it.kind {
+        EventKind::Stored(stored) => Some(stored.clone()),
+        _ => None,
+    });
+    let Some(stored) = stored else { return Ok(()) };
+    let insert = move |connection: &_| insert_conversation(connection, &stored);
+    let stored = Store::new(&config.paths.state).write_blocking(insert);
+    stored.map_err(|error| io::Error::other(format!("its conversation is damaged: {error}")))
 }
 
 fn read_messages(output: File, sender: &SyncSender<PlaybackEvent>) {

@@ -135,7 +135,8 @@ impl<'a> CommandContext<'a> {
         let folder = command.folder.as_deref().and_then(Path::to_str);
         let folder = match folder {
             _ if command.is_in_home => NamedFolder::Known(HOME.to_owned()),
-            Some(folder) if folder.starts_with('/') => NamedFolder::Known(folder.to_owned()),
+            // On Windows its root is `\`, whatever the line has said.
+            Some(folder) if Path::new(folder).has_root() => NamedFolder::Known(folder.to_owned()),
             Some(folder) => NamedFolder::Relative(folder.to_owned()),
             None => NamedFolder::Unknown,
         };

@@ -28,7 +28,7 @@ fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<PathParts<'
     let mut path = PathParts { parts: [""; 3], count: 0 };
     if !text.starts_with('/') {
         let folder = folder.filter(|it| it.has_root())?;
-        path.push(folder.to_str()?);
+        path.push_folder(folder.to_str()?, cfg!(windows));
     }
     let text = without_process_root(text);
     let text =
@@ -39,16 +39,29 @@ fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<PathParts<'
 
 impl<'a> PathParts<'a> {
     fn push(&mut self, path: &'a str) {
-        for part in path.split('/') {
-            match part {
-                "" | "." => {}
-                ".." => self.count = self.count.saturating_sub(1),
-                part => {
-                    if let Some(slot) = self.parts.get_mut(self.count) {
-                        *slot = part;
-                    }
-                    self.count += 1;
+        path.split('/').for_each(|it| self.push_part(it));
+    }
+
+    /// Pushes a path of this system, which is written as the system writes it, and not as a shell does. On
+    /// Windows the drive is left out: what is below its root is judged like what is below `/`.
+    fn push_folder(&mut self, path: &'a str, is_windows: bool) {
+        if !is_windows {
+            return self.push(path);
+        }
+        let path = path.strip_prefix(r"\\?\").unwrap_or(path);
+        let path = path.split_once(':').filter(|it| it.0.len() == 1).map_or(path, |it| it.1);
+        path.split(['/', '\\']).for_each(|it| self.push_part(it));
+    }
+
+    fn push_part(&mut self, part: &'a str) {
+        match part {
+            "" | "." => {}
+            ".." => self.count = self.count.saturating_sub(1),
+            part => {
+                if let Some(slot) = self.parts.get_mut(self.count) {
+                    *slot = part;
                 }
+                self.count += 1;
             }
         }
     }
@@ -136,4 +149,30 @@ pub(super) fn is_device(text: &str) -> bool {
 pub(super) fn is_everything(text: &str) -> bool {
     let is_all = |it: &str| ["", "*", ".*", ".", "..", "**", "[!.]*", "?*"].contains(&it);
     text.split('/').all(is_all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_the_parts_that_the_system_sees() {
+        let parts = |path: &str, is_windows: bool| {
+            let mut parts = PathParts { parts: [""; 3], count: 0 };
+            parts.push_folder(path, is_windows);
+            (parts.count, parts.parts[..parts.count.min(3)].join(" "))
+        };
+        for (path, on_windows, elsewhere) in [
+            ("/home/u/project", (3, "home u project"), (3, "home u project")),
+            // What `Path::join` makes of a folder and `..` on Windows.
+            (r"/home/u/project\..", (2, "home u"), (3, r"home u project\..")),
+            (r"C:\Users\me\project\..", (2, "Users me"), (1, r"C:\Users\me\project\..")),
+            (r"\\?\C:\Users\me", (2, "Users me"), (1, r"\\?\C:\Users\me")),
+            (r"D:\", (0, ""), (1, r"D:\")),
+            (r"/home/u/a\b", (4, "home u a"), (3, r"home u a\b")),
+        ] {
+            assert_eq!(parts(path, true), (on_windows.0, on_windows.1.to_owned()), "{path}");
+            assert_eq!(parts(path, false), (elsewhere.0, elsewhere.1.to_owned()), "{path}");
+        }
+    }
 }

@@ -72,7 +72,7 @@ pub(super) fn take_out(card: &mut Value, result: &str) {
 
 /// Puts the result back into the card.
 pub(super) fn put_back(card: &mut Value, result: &str) {
-    let places = card.get_mut(FIELD).map(Value::take).unwrap_or_default();
+    let places = card.as_object_mut().and_then(|it| it.remove(FIELD)).unwrap_or_default();
     let places: BTreeMap<String, ResultPlace> = serde_json::from_value(places).unwrap_or_default();
     for (pointer, place) in places {
         let (at, part) = match place {
@@ -112,7 +112,6 @@ mod tests {
         take_out(&mut stored, result);
         assert_eq!(&stored, expected);
         put_back(&mut stored, result);
-        stored.as_object_mut().unwrap().remove(FIELD);
         assert_eq!(&stored, card);
     }
 

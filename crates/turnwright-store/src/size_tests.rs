@@ -100,6 +100,32 @@ fn a_result_is_stored_once_however_often_its_card_shows_it() {
 }
 
 #[test]
+fn a_card_stays_as_it_is_when_the_model_reads_another_result() {
+    for length in [200, 5_000] {
+        let (store, call) = (Store::in_memory(), CallId::from("call-1"));
+        let log = log(&store);
+        add_prompt(&log, "read it");
+        add_call(&log, &call);
+        let result = text(1, length);
+        let outcome = CallOutcome {
+            is_success: true,
+            tool: "read_file".to_owned(),
+            content: vec![CallContent::Text(format!("```\n{result}```"))],
+            raw_output: json!({ "result": result, "beginning": &result[..150] }),
+            text: result.clone(),
+            ..CallOutcome::default()
+        };
+        drop(log.finish_call(&call, outcome.clone()));
+        // News are added to a result, and a long one is cut in its middle.
+        for replaced in [format!("{result}[news for the model]"), result[..100].to_owned()] {
+            log.replace_result(&call, replaced.clone());
+            let expected = CallOutcome { text: replaced, ..outcome.clone() };
+            assert_eq!(entries(&store)[1].calls[0].outcome, expected);
+        }
+    }
+}
+
+#[test]
 fn compactions_repeat_no_words_of_the_user() {
     let store = Store::in_memory();
     let log = log(&store);

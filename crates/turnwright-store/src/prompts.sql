@@ -1,24 +1,34 @@
 -- The entry with the prompt, of which `words` is the beginning. A turn without entries has none.
 ALTER TABLE turns ADD COLUMN first_entry INTEGER;
 
--- What the user has typed in each turn: all of it, or the beginning if it is compressed or from an
--- older version.
+-- The texts that the user has typed, in the order of the parts of the prompt: each has a blob or is in
+-- the entry.
+CREATE VIEW typed_texts AS
+SELECT
+  entries.session AS session,
+  entries.turn AS turn,
+  entries.seq AS seq,
+  json_extract(part.value, '$.text') AS text,
+  json_extract(ref.value, '$[1]') AS blob
+FROM entries
+JOIN json_each(entries.body, '$.message.user.parts') AS part
+LEFT JOIN json_each(entries.refs) AS ref
+  ON json_extract(ref.value, '$[0]') = '$."message"."user"."parts"[' || part.key || ']."text"'
+WHERE json_type(part.value, '$.text') IS NOT NULL;
+
+-- What the user has typed in each turn: all of it, or the beginning if a part of it is compressed or
+-- from an older version.
 CREATE VIEW prompts AS
 SELECT
   turns.session AS session,
   turns.number AS number,
   coalesce((
-    SELECT CASE
-      WHEN json_extract(refs, '$[0][0]') = '$."message"."user"."parts"[0]."text"'
-        THEN (SELECT CAST(bytes AS TEXT) FROM blobs
-              WHERE id = json_extract(refs, '$[0][1]') AND is_zlib = 0)
-      -- Further parts may have been typed, too.
-      WHEN length(json_extract(body, '$.message.user.parts[0].text')) > length(words)
-        THEN json_extract(body, '$.message.user.parts[0].text')
+    SELECT CASE WHEN max(blobs.is_zlib) IS NOT 1
+      THEN nullif(group_concat(coalesce(CAST(blobs.bytes AS TEXT), typed_texts.text), ''), '')
     END
-    FROM entries
-    WHERE entries.session = turns.session AND entries.seq = turns.first_entry
-      AND entries.turn = turns.number
+    FROM typed_texts LEFT JOIN blobs ON blobs.id = typed_texts.blob
+    WHERE typed_texts.session = turns.session AND typed_texts.seq = turns.first_entry
+      AND typed_texts.turn = turns.number
   ), turns.words) AS words
 FROM turns;
 

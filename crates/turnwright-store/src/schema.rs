@@ -146,8 +146,8 @@ pub(super) fn has_helpers(connection: &Connection) -> Result<bool, StoreError> {
     Ok(version(connection)? > 3)
 }
 
-/// Whether the database has the view of the fifth migration.
-pub(super) fn has_prompts(connection: &Connection) -> Result<bool, StoreError> {
+/// Whether the database has the columns of the fifth migration.
+pub(super) fn has_first_entries(connection: &Connection) -> Result<bool, StoreError> {
     Ok(version(connection)? > 4)
 }
 

@@ -487,7 +487,7 @@ mod tests {
 
     use super::*;
     use crate::{CallOutcome, SessionLog, SessionRow, Store, TurnKind};
-    use turnwright_types::message::{Arguments, AssistantMessage, ProviderState, ToolCall};
+    use turnwright_types::message::{AssistantMessage, ToolCall};
 
     fn session(store: &Store, id: &str, cwd: &str) -> SessionLog {
         let log = SessionLog::new(store.clone(), id.into());
@@ -516,22 +516,10 @@ mod tests {
         let text = format!("Prompt {number}");
         let first = message(log, &format!("u-{number}"), Message::User(UserMessage::text(text)));
         let id = CallId::from(format!("call-{number}"));
-        let call = ToolCall {
-            id: id.clone(),
-            provider_id: "p".to_owned(),
-            name: call.0.to_owned(),
-            arguments: Arguments::Object(call.1),
-            extra: None,
-        };
+        let call = ToolCall::new(id.clone(), "p", call.0, call.1);
         let tool = call.name.clone();
-        let answer = AssistantMessage {
-            id: format!("a-{number}").into(),
-            text: format!("Answer {number}"),
-            thought: String::new(),
-            calls: vec![call],
-            interrupted: false,
-            provider_state: ProviderState::default(),
-        };
+        let answer =
+            AssistantMessage::new(format!("a-{number}"), format!("Answer {number}"), vec![call]);
         message(log, &format!("a-{number}"), Message::Assistant(answer));
         if let Some((ok, text)) = result {
             let length = Some(Duration::from_micros(1_500));

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, MessageId};
-use turnwright_types::message::{
-    Arguments, AssistantMessage, Message, PromptPart, ProviderState, ToolCall, UserMessage,
-};
+use turnwright_types::message::{AssistantMessage, Message, PromptPart, ToolCall, UserMessage};
 
 use super::*;
 
@@ -42,24 +40,8 @@ fn add_message(log: &SessionLog, message: Message) {
 }
 
 fn add_call(log: &SessionLog, id: &CallId) {
-    let call = ToolCall {
-        id: id.clone(),
-        provider_id: "p".to_owned(),
-        name: "read_file".to_owned(),
-        arguments: Arguments::Object(json!({})),
-        extra: None,
-    };
-    add_message(
-        log,
-        Message::Assistant(AssistantMessage {
-            id: "m".into(),
-            text: String::new(),
-            thought: String::new(),
-            calls: vec![call],
-            interrupted: false,
-            provider_state: ProviderState::default(),
-        }),
-    );
+    let call = ToolCall::new(id.clone(), "p", "read_file", json!({}));
+    add_message(log, Message::Assistant(AssistantMessage::new("m", "", vec![call])));
 }
 
 fn entries(store: &Store) -> Vec<StoredEntry> {

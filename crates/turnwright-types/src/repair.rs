@@ -72,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::message::{Arguments, AssistantMessage, ProviderState, ToolCall, UserMessage};
+    use crate::message::{AssistantMessage, ToolCall, UserMessage};
 
     fn user() -> Message {
         Message::User(UserMessage::text("hello"))

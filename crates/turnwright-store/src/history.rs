@@ -324,6 +324,14 @@ fn calls_of(
     Ok(all)
 }
 
+/// The texts that the user has typed in a prompt: each is in the entry or has a blob.
+const TYPED_TEXTS: &str = "SELECT json_extract(part.value, '$.text'), json_extract(ref.value, '$[1]') \
+                           FROM entries JOIN json_each(body, '$.message.user.parts') AS part \
+                           LEFT JOIN json_each(refs) AS ref ON json_extract(ref.value, '$[0]') = \
+                           '$.\"message\".\"user\".\"parts\"[' || part.key || '].\"text\"' \
+                           WHERE session = ? AND entries.turn = ? AND seq = ? \
+                           AND json_type(part.value, '$.text') IS NOT NULL";
+
 /// Reads what the user has typed in the turns of calls.
 struct PromptReader<'a> {
     connection: &'a Connection,
@@ -352,9 +360,7 @@ impl PromptReader<'_> {
 
     /// What the user has typed in a prompt; `None` if the entry is no prompt.
     fn typed_text(&self, entry: [i64; 3]) -> Result<Option<String>, StoreError> {
-        let mut find = self.connection.prepare_cached(
-            "SELECT text, blob FROM typed_texts WHERE session = ? AND turn = ? AND seq = ?",
-        )?;
+        let mut find = self.connection.prepare_cached(TYPED_TEXTS)?;
         let mut rows = find.query(entry)?;
         let mut typed = None;
         while let Some(row) = rows.next()? {
@@ -699,10 +705,7 @@ mod tests {
             let steps = steps(&format!("{query}{condition} ORDER BY {order} DESC, calls.id DESC"));
             assert!(steps.contains(index) && !steps.contains("B-TREE"), "{condition}: {steps}");
         }
-        for query in [
-            "SELECT text FROM typed_texts WHERE session = ? AND turn = ? AND seq = ?",
-            "SELECT user_message FROM tool_conversations WHERE id = ?",
-        ] {
+        for query in [TYPED_TEXTS, "SELECT user_message FROM tool_conversations WHERE id = ?"] {
             let steps = steps(query);
             let scans = steps.split("; ").filter(|it| it.starts_with("SCAN"));
             assert!(scans.clone().all(|it| it.contains("VIRTUAL TABLE")), "{steps}");

@@ -1,34 +1,23 @@
 -- The entry with the prompt, of which `words` is the beginning. A turn without entries has none.
 ALTER TABLE turns ADD COLUMN first_entry INTEGER;
 
--- The texts that the user has typed, in the order of the parts of the prompt: each has a blob or is in
--- the entry.
-CREATE VIEW typed_texts AS
-SELECT
-  entries.session AS session,
-  entries.turn AS turn,
-  entries.seq AS seq,
-  json_extract(part.value, '$.text') AS text,
-  json_extract(ref.value, '$[1]') AS blob
-FROM entries
-JOIN json_each(entries.body, '$.message.user.parts') AS part
-LEFT JOIN json_each(entries.refs) AS ref
-  ON json_extract(ref.value, '$[0]') = '$."message"."user"."parts"[' || part.key || ']."text"'
-WHERE json_type(part.value, '$.text') IS NOT NULL;
-
 -- What the user has typed in each turn: all of it, or the beginning if a part of it is compressed or
--- from an older version.
+-- from an older version. Each part has a blob or is in the entry.
 CREATE VIEW prompts AS
 SELECT
   turns.session AS session,
   turns.number AS number,
   coalesce((
-    SELECT CASE WHEN max(blobs.is_zlib) IS NOT 1
-      THEN nullif(group_concat(coalesce(CAST(blobs.bytes AS TEXT), typed_texts.text), ''), '')
+    SELECT CASE WHEN max(blobs.is_zlib) IS NOT 1 THEN nullif(group_concat(
+      coalesce(CAST(blobs.bytes AS TEXT), json_extract(part.value, '$.text')), ''), '')
     END
-    FROM typed_texts LEFT JOIN blobs ON blobs.id = typed_texts.blob
-    WHERE typed_texts.session = turns.session AND typed_texts.seq = turns.first_entry
-      AND typed_texts.turn = turns.number
+    FROM entries
+    JOIN json_each(entries.body, '$.message.user.parts') AS part
+    LEFT JOIN json_each(entries.refs) AS ref
+      ON json_extract(ref.value, '$[0]') = '$."message"."user"."parts"[' || part.key || ']."text"'
+    LEFT JOIN blobs ON blobs.id = json_extract(ref.value, '$[1]')
+    WHERE entries.session = turns.session AND entries.seq = turns.first_entry
+      AND entries.turn = turns.number AND json_type(part.value, '$.text') IS NOT NULL
   ), turns.words) AS words
 FROM turns;
 

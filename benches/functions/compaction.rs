@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use turnwright::internals::{compact_messages, prune_messages};
-use turnwright_types::message::{
-    AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage,
-};
+use turnwright_types::message::{AssistantMessage, Message, ToolCall, ToolMessage, UserMessage};
 
 use crate::table::{Table, ms};
 
@@ -40,14 +38,7 @@ fn conversation() -> Vec<Arc<Message>> {
             extra: None,
         };
         let answer = |text: &str, calls| {
-            Message::Assistant(AssistantMessage {
-                id: format!("msg-{number}").into(),
-                text: text.to_owned(),
-                thought: String::new(),
-                calls,
-                interrupted: false,
-                provider_state: ProviderState::default(),
-            })
+            Message::Assistant(AssistantMessage::new(format!("msg-{number}"), text, calls))
         };
         let result = ToolMessage {
             call: call.id.clone(),

@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use turnwright_store::{Audience, CallOutcome, Entry, SessionLog, SessionRow, Store, TurnKind};
 use turnwright_types::effect::{CallContent, CallView, ToolKind};
-use turnwright_types::ids::{CallId, SessionId};
+use turnwright_types::ids::SessionId;
 use turnwright_types::message::{
-    Arguments, AssistantMessage, Media, Message, PromptPart, ProviderState, ToolCall, UserMessage,
+    AssistantMessage, Media, Message, PromptPart, ToolCall, UserMessage,
 };
 
 /// The interval in turns at which a prompt has an image.
@@ -117,24 +117,11 @@ fn add_message(log: &SessionLog, number: usize, message: Message) {
 }
 
 fn call(number: usize, name: &str, arguments: Value) -> ToolCall {
-    ToolCall {
-        id: CallId::from(format!("call-{number}")),
-        provider_id: format!("call_{number}"),
-        name: name.to_owned(),
-        arguments: Arguments::Object(arguments),
-        extra: None,
-    }
+    ToolCall::new(format!("call-{number}"), format!("call_{number}"), name, arguments)
 }
 
 fn empty_message(number: usize) -> AssistantMessage {
-    AssistantMessage {
-        id: format!("msg-{number}").into(),
-        text: String::new(),
-        thought: String::new(),
-        calls: Vec::new(),
-        interrupted: false,
-        provider_state: ProviderState::default(),
-    }
+    AssistantMessage::new(format!("msg-{number}"), "", Vec::new())
 }
 
 fn view(title: &str, kind: ToolKind) -> CallView {

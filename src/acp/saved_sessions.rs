@@ -11,12 +11,13 @@ use super::wire::schema::{
     UnarchiveSessionResponse,
 };
 use super::wire::{
-    ArchiveSession, DeleteSession, GetSessionStatus, ListSessions, SetSessionTitle,
+    ArchiveSession, DeleteSession, GetSessionStatus, ListSessions, RequestMethod, SetSessionTitle,
     UnarchiveSession,
 };
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::stored_sessions::{self, ListRequest, SessionPage, SessionSummary};
+use tokio_util::sync::CancellationToken;
 use turnwright_rpc::RequestId;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
@@ -67,6 +68,27 @@ fn session_info(summary: SessionSummary) -> SessionInfo {
         .archived(summary.archived)
 }
 
+/// Closes a session, which stays blocked until the returned completion is used. Answers the request if the
+/// session is open on another connection.
+fn close<M: RequestMethod + 'static>(
+    connection: &mut Connection,
+    id: &SessionId,
+    reply: Responder<M>,
+    response: impl FnOnce() -> M::Result + Send + 'static,
+) -> Option<(CancellationToken, Completion<()>)> {
+    if let Err(error) = connection.check_not_elsewhere(id) {
+        reply.fail(&error);
+        return None;
+    }
+    let closed = connection.close_session(id);
+    let guard = connection.block_session(id.clone());
+    let done = reply.done(move |()| {
+        drop(guard);
+        response()
+    });
+    Some((closed, done))
+}
+
 pub(super) fn delete(
     connection: &mut Connection,
     _: &RequestId,
@@ -74,15 +96,9 @@ pub(super) fn delete(
     reply: Responder<DeleteSession>,
 ) {
     let id = self::session_id(&session_id);
-    if let Err(error) = connection.check_not_elsewhere(&id) {
-        return reply.fail(&error);
-    }
-    let closed = connection.close_session(&id);
-    let guard = connection.block_session(id.clone());
-    let done = reply.done(move |()| {
-        drop(guard);
-        DeleteSessionResponse::new()
-    });
+    let Some((closed, done)) = close(connection, &id, reply, DeleteSessionResponse::new) else {
+        return;
+    };
     stored_sessions::delete(&connection.host, id, closed, done);
 }
 
@@ -93,15 +109,9 @@ pub(super) fn archive(
     reply: Responder<ArchiveSession>,
 ) {
     let id = self::session_id(&session_id);
-    if let Err(error) = connection.check_not_elsewhere(&id) {
-        return reply.fail(&error);
-    }
-    let closed = connection.close_session(&id);
-    let guard = connection.block_session(id.clone());
-    let done = reply.done(move |()| {
-        drop(guard);
-        ArchiveSessionResponse::new()
-    });
+    let Some((closed, done)) = close(connection, &id, reply, ArchiveSessionResponse::new) else {
+        return;
+    };
     stored_sessions::archive(&connection.host, id, Some(closed), done);
 }
 

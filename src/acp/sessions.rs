@@ -14,9 +14,9 @@ use super::responder::Responder;
 use super::to_wire;
 use super::versions::Version;
 use super::wire::schema::{
-    self, CloseSessionRequest, CloseSessionResponse, ForkSessionRequest, ForkSessionResponse,
-    LoadSessionRequest, LoadSessionResponse, McpServer, Meta, NewSessionRequest,
-    NewSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
+    CloseSessionRequest, CloseSessionResponse, ForkSessionRequest, ForkSessionResponse,
+    LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
+    ResumeSessionRequest, ResumeSessionResponse,
 };
 use super::wire::{
     CloseSession, ForkSession, LoadSession, NewSession, RequestMethod, ResumeSession,
@@ -33,17 +33,6 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::message::PromptEnd;
 use turnwright_types::update::ConfigOption;
 
-/// The parameters that all methods that open a session have in common.
-struct OpenParams {
-    id: SessionId,
-    cwd: PathBuf,
-    folders: Vec<PathBuf>,
-    servers: Vec<McpServer>,
-    meta: Option<Meta>,
-    system_prompt: Option<schema::SystemPrompt>,
-    origin: SessionOrigin,
-}
-
 /// What a client wants opened, in the terms of a session.
 pub(super) struct WantedSession {
     pub(super) id: SessionId,
@@ -53,6 +42,42 @@ pub(super) struct WantedSession {
     pub(super) options: Option<ClientOptions>,
     pub(super) origin: SessionOrigin,
 }
+
+/// A request that opens a session.
+pub(super) trait OpeningRequest {
+    /// Checks the servers and options that the client names.
+    fn into_wanted(
+        self,
+        connection: &Connection,
+        id: SessionId,
+        origin: SessionOrigin,
+    ) -> Result<WantedSession, Error>;
+}
+
+/// The requests have these fields in common.
+macro_rules! opening_requests {
+    ($($request:ty),+) => {$(
+        impl OpeningRequest for $request {
+            fn into_wanted(
+                self,
+                connection: &Connection,
+                id: SessionId,
+                origin: SessionOrigin,
+            ) -> Result<WantedSession, Error> {
+                Ok(WantedSession {
+                    id,
+                    cwd: self.cwd,
+                    folders: self.additional_directories,
+                    servers: mcp_servers::server_specs(connection, self.mcp_servers)?,
+                    options: client_options::read(self.meta.as_ref(), self.system_prompt)?,
+                    origin,
+                })
+            }
+        }
+    )+};
+}
+
+opening_requests!(NewSessionRequest, LoadSessionRequest, ResumeSessionRequest, ForkSessionRequest);
 
 /// How a session reaches its client.
 pub(super) struct ClientSide {
@@ -67,21 +92,10 @@ pub(super) fn new(
     mut params: Value,
     reply: Responder<NewSession>,
 ) {
-    let params = match mcp_servers::read_with_servers(NewSession::NAME, &mut params) {
-        Ok(params) => params,
-        Err(error) => return reply.fail(&error),
-    };
     let id = SessionId::random();
-    let NewSessionRequest {
-        cwd,
-        additional_directories: folders,
-        mcp_servers: servers,
-        meta,
-        system_prompt,
-        ..
-    } = params;
-    let origin = SessionOrigin::New;
-    let wanted = OpenParams { id: id.clone(), cwd, folders, servers, meta, system_prompt, origin };
+    let wanted = mcp_servers::read_with_servers(NewSession::NAME, &mut params).and_then(
+        |it: NewSessionRequest| it.into_wanted(connection, id.clone(), SessionOrigin::New),
+    );
     open(connection, request, wanted, reply, move |settings| {
         let modes = to_wire::modes(&settings);
         NewSessionResponse::new(id.to_arc())
@@ -100,22 +114,12 @@ pub(super) fn load(
     if let Some(fields) = params.as_object_mut() {
         fields.entry("mcpServers").or_insert_with(|| json!([]));
     }
-    let params = match mcp_servers::read_with_servers(LoadSession::NAME, &mut params) {
-        Ok(params) => params,
-        Err(error) => return reply.fail(&error),
-    };
-    let LoadSessionRequest {
-        session_id,
-        cwd,
-        additional_directories: folders,
-        mcp_servers: servers,
-        meta,
-        system_prompt,
-        ..
-    } = params;
-    let id = SessionId::from(session_id.0.as_ref());
-    let origin = SessionOrigin::Stored { replay: true };
-    let wanted = OpenParams { id, cwd, folders, servers, meta, system_prompt, origin };
+    let wanted = mcp_servers::read_with_servers(LoadSession::NAME, &mut params).and_then(
+        |it: LoadSessionRequest| {
+            let id = SessionId::from(it.session_id.0.as_ref());
+            it.into_wanted(connection, id, SessionOrigin::Stored { replay: true })
+        },
+    );
     open(connection, request, wanted, reply, |settings| {
         let modes = to_wire::modes(&settings);
         LoadSessionResponse::new().modes(modes).config_options(to_wire::settings(settings))
@@ -128,22 +132,12 @@ pub(super) fn resume(
     mut params: Value,
     reply: Responder<ResumeSession>,
 ) {
-    let params = match mcp_servers::read_with_servers(ResumeSession::NAME, &mut params) {
-        Ok(params) => params,
-        Err(error) => return reply.fail(&error),
-    };
-    let ResumeSessionRequest {
-        session_id,
-        cwd,
-        additional_directories: folders,
-        mcp_servers: servers,
-        meta,
-        system_prompt,
-        ..
-    } = params;
-    let id = SessionId::from(session_id.0.as_ref());
-    let origin = SessionOrigin::Stored { replay: false };
-    let wanted = OpenParams { id, cwd, folders, servers, meta, system_prompt, origin };
+    let wanted = mcp_servers::read_with_servers(ResumeSession::NAME, &mut params).and_then(
+        |it: ResumeSessionRequest| {
+            let id = SessionId::from(it.session_id.0.as_ref());
+            it.into_wanted(connection, id, SessionOrigin::Stored { replay: false })
+        },
+    );
     open(connection, request, wanted, reply, |settings| {
         let modes = to_wire::modes(&settings);
         ResumeSessionResponse::new().modes(modes).config_options(to_wire::settings(settings))
@@ -156,23 +150,13 @@ pub(super) fn fork(
     mut params: Value,
     reply: Responder<ForkSession>,
 ) {
-    let params = match mcp_servers::read_with_servers(ForkSession::NAME, &mut params) {
-        Ok(params) => params,
-        Err(error) => return reply.fail(&error),
-    };
     let id = SessionId::random();
-    let ForkSessionRequest {
-        session_id,
-        cwd,
-        additional_directories: folders,
-        mcp_servers: servers,
-        meta,
-        system_prompt,
-        ..
-    } = params;
-    let source = SessionId::from(session_id.0.as_ref());
-    let origin = SessionOrigin::Fork { source };
-    let wanted = OpenParams { id: id.clone(), cwd, folders, servers, meta, system_prompt, origin };
+    let wanted = mcp_servers::read_with_servers(ForkSession::NAME, &mut params).and_then(
+        |it: ForkSessionRequest| {
+            let source = SessionId::from(it.session_id.0.as_ref());
+            it.into_wanted(connection, id.clone(), SessionOrigin::Fork { source })
+        },
+    );
     open(connection, request, wanted, reply, move |settings| {
         let modes = to_wire::modes(&settings);
         ForkSessionResponse::new(id.to_arc())
@@ -185,25 +169,19 @@ pub(super) fn fork(
 fn open<M: RequestMethod + 'static>(
     connection: &mut Connection,
     request: &RequestId,
-    wanted: OpenParams,
+    wanted: Result<WantedSession, Error>,
     reply: Responder<M>,
     convert: impl FnOnce(Vec<ConfigOption>) -> M::Result + Send + 'static,
 ) {
-    let OpenParams { id, cwd, folders, servers, meta, system_prompt, origin } = wanted;
-    let servers = match mcp_servers::server_specs(connection, servers) {
-        Ok(servers) => servers,
-        Err(error) => return reply.fail(&error),
-    };
-    let options = match client_options::read(meta.as_ref(), system_prompt) {
-        Ok(options) => options,
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
         Err(error) => return reply.fail(&error),
     };
     let caps = connection.client.unwrap_or_default();
     let (peer, silent_reads) = (connection.peer.clone(), connection.silent_reads.clone());
-    let client = Arc::new(AcpClient::new(peer, &id, caps, cwd.clone(), silent_reads));
+    let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, wanted.cwd.clone(), silent_reads));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
     let display = client.display();
-    let wanted = WantedSession { id, cwd, folders, servers, options, origin };
     let client = ClientSide { client, buffers, display };
     open_session(connection, request, wanted, client, reply.done(convert));
 }

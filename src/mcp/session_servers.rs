@@ -77,7 +77,7 @@ impl SessionServers {
     }
 
     /// What a recording that starts now must know of the servers.
-    pub(crate) fn recorded(&self) -> Value {
+    pub(crate) fn recording_json(&self) -> Value {
         servers_json(&self.servers)
     }
 
@@ -93,7 +93,7 @@ impl SessionServers {
     }
 
     /// Waits until each server is ready or has failed. Returns how long each took.
-    pub(crate) async fn settled(&self) -> Vec<Duration> {
+    pub(crate) async fn wait_until_settled(&self) -> Vec<Duration> {
         let started = Instant::now();
         let waits = self.servers.iter().map(|server| async move {
             // An error means that the task has ended, which its last state says already.

@@ -45,8 +45,8 @@ enum PinComparison {
     Changed(String),
 }
 
-/// A tool of a server in a project, with its pins.
-pub(super) struct PinnedTool<'a> {
+/// What the user has allowed of a tool of a server in a project.
+pub(super) struct ToolPins<'a> {
     spec: &'a ServerSpec,
     tool: &'a Tool,
     project: String,
@@ -54,12 +54,12 @@ pub(super) struct PinnedTool<'a> {
     server_digest: String,
 }
 
-impl PinnedTool<'_> {
-    /// The tool as called in a session.
-    pub(super) fn of<'a>(spec: &'a ServerSpec, tool: &'a Tool, env: &ToolEnv) -> PinnedTool<'a> {
+impl ToolPins<'_> {
+    /// The pins of a tool that is called in a session.
+    pub(super) fn of<'a>(spec: &'a ServerSpec, tool: &'a Tool, env: &ToolEnv) -> ToolPins<'a> {
         let state = &env.shared.folders.state;
         let pins = state.is_absolute().then(|| PinStore::new(state));
-        PinnedTool::new(spec, tool, env.files.roots().real_cwd(), pins)
+        ToolPins::new(spec, tool, env.files.roots().real_cwd(), pins)
     }
 
     fn new<'a>(
@@ -67,9 +67,9 @@ impl PinnedTool<'_> {
         tool: &'a Tool,
         project: &Path,
         pins: Option<PinStore>,
-    ) -> PinnedTool<'a> {
+    ) -> ToolPins<'a> {
         let server_digest = server_digest(spec, project);
-        PinnedTool {
+        ToolPins {
             spec,
             tool,
             project: project.to_string_lossy().into_owned(),
@@ -102,7 +102,7 @@ impl PinnedTool<'_> {
 
     fn compare(&self, definition: &Value, tool_digest: &str) -> PinComparison {
         let Some(pins) = &self.pins else { return PinComparison::NotPinned };
-        let (by_name, by_server) = (pins.get(&self.name_key()), pins.get(&self.server_key()));
+        let (by_name, by_server) = (pins.get(&self.name_key()), pins.get(&self.definition_key()));
         match (by_name, by_server) {
             (PinLookup::Damaged, _) | (_, PinLookup::Damaged) => {
                 PinComparison::Changed(DAMAGED.to_owned())
@@ -136,14 +136,14 @@ impl PinnedTool<'_> {
         };
         let tool_pin =
             Pin { fingerprint: sha256_hex(&definition.to_string()), summary: summary(&definition) };
-        put(&self.server_key(), tool_pin)?;
+        put(&self.definition_key(), tool_pin)?;
         let server_pin =
             Pin { fingerprint: self.server_digest.clone(), summary: server_location(self.spec) };
         put(&self.name_key(), server_pin)
     }
 
     /// The key of the tool's definition: the same in every project.
-    fn server_key(&self) -> [&str; 3] {
+    fn definition_key(&self) -> [&str; 3] {
         ["tool", &self.server_digest, &self.tool.name]
     }
 
@@ -305,10 +305,10 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let pins = || Some(PinStore::new(state.path()));
         let (spec, here) = (usual(), Path::new("/ws"));
-        let change = |tool: &Tool| PinnedTool::new(&spec, tool, here, pins()).check().change;
+        let change = |tool: &Tool| ToolPins::new(&spec, tool, here, pins()).check().change;
         let first = tool(READ);
         assert_eq!(change(&first), None);
-        PinnedTool::new(&spec, &first, here, pins()).pin().unwrap();
+        ToolPins::new(&spec, &first, here, pins()).pin().unwrap();
         assert_eq!(change(&first), None);
         let turned =
             READ.replace(r#""b":{"type":"string"},"a":{}"#, r#""a":{},"b":{"type":"string"}"#);
@@ -341,13 +341,13 @@ mod tests {
         let (read, write) = (tool(READ), tool(&READ.replace("\"read\"", "\"write\"")));
         let (here, there) = (Path::new("/ws"), Path::new("/else"));
         for it in [&read, &write] {
-            PinnedTool::new(&old, it, here, pins()).pin().unwrap();
+            ToolPins::new(&old, it, here, pins()).pin().unwrap();
         }
-        let change = |it, project| PinnedTool::new(&new, it, project, pins()).check().change;
+        let change = |it, project| ToolPins::new(&new, it, project, pins()).check().change;
         let said = change(&read, here).unwrap();
         assert!(said.ends_with("\n-/bin/notes\n+/tmp/evil"), "{said}");
         assert_eq!(change(&read, there), None);
-        PinnedTool::new(&new, &read, here, pins()).pin().unwrap();
+        ToolPins::new(&new, &read, here, pins()).pin().unwrap();
         assert_eq!(change(&read, here), None);
         assert!(change(&write, here).is_some());
     }
@@ -360,8 +360,8 @@ mod tests {
         let long = |end: &str| {
             tool(&READ.replace("Reads.", &format!("{}{end}", "words\\n".repeat(20_000))))
         };
-        PinnedTool::new(&spec, &long("a"), here, pins()).pin().unwrap();
-        let change = |it: &Tool| PinnedTool::new(&spec, it, here, pins()).check().change.unwrap();
+        ToolPins::new(&spec, &long("a"), here, pins()).pin().unwrap();
+        let change = |it: &Tool| ToolPins::new(&spec, it, here, pins()).check().change.unwrap();
         assert!(change(&long("b")).contains("too long to show"));
         let all = change(&tool(READ));
         assert!(all.lines().count() <= MAX_DIFF_LINES + 1 && all.ends_with("more lines"), "{all}");

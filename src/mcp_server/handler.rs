@@ -157,17 +157,17 @@ impl McpHandler {
         request: &ClientRequest,
         peer: Peer,
     ) -> Result<AskMethod, RpcError> {
-        Ok(match (supports_forms(&request.capabilities), request.has_rounds()) {
+        Ok(match (supports_forms(&request.capabilities), request.is_of_newest_version()) {
             (false, _) => AskMethod::Unsupported,
             (true, false) => AskMethod::Request(peer),
-            (true, true) => {
-                AskMethod::MultiRoundTrip(Box::new(parking_lot::Mutex::new(self.round(call)?)))
-            }
+            (true, true) => AskMethod::MultiRoundTrip(Box::new(parking_lot::Mutex::new(
+                self.take_previous_round(call)?,
+            ))),
         })
     }
 
-    /// Returns the question and answer of the previous round, if this call is the next one.
-    fn round(&self, call: &ToolCall) -> Result<QuestionRound, RpcError> {
+    /// Takes the question and answer of the previous round, if this call is the next one.
+    fn take_previous_round(&self, call: &ToolCall) -> Result<QuestionRound, RpcError> {
         let Some(state) = &call.state else { return Ok(QuestionRound::default()) };
         let unknown = || {
             let text = "Unknown requestState: it was used, or is too old. Call again without it";

@@ -50,21 +50,21 @@ pub(super) struct ClientRequest {
 
 impl ClientRequest {
     /// True if the answer to a question comes with another request.
-    pub(super) fn has_rounds(&self) -> bool {
+    pub(super) fn is_of_newest_version(&self) -> bool {
         self.version.as_str() >= NEWEST_VERSION
     }
 }
 
-/// How the client has begun.
+/// Whether the client has said who it is.
 #[derive(Clone, Debug, PartialEq)]
-enum Beginning {
-    None,
-    Handshake {
+enum HandshakeState {
+    Pending,
+    Done {
         version: String,
         capabilities: Value,
     },
     /// With a request that says by itself what a handshake would say.
-    Request,
+    NotNeeded,
 }
 
 /// Reads and answers the requests of the client.
@@ -72,7 +72,7 @@ pub(super) struct RequestLoop {
     handler: McpHandler,
     outbox: Outbox,
     peer: Peer,
-    beginning: Beginning,
+    handshake: HandshakeState,
     running: RequestTokens,
     tasks: JoinSet<()>,
 }
@@ -84,7 +84,7 @@ struct RequestTokens(Arc<Mutex<HashMap<RequestId, CancellationToken>>>);
 impl RequestLoop {
     pub(super) fn new(handler: McpHandler, outbox: Outbox, peer: Peer) -> RequestLoop {
         let (running, tasks) = (RequestTokens::default(), JoinSet::new());
-        RequestLoop { handler, outbox, peer, beginning: Beginning::None, running, tasks }
+        RequestLoop { handler, outbox, peer, handshake: HandshakeState::Pending, running, tasks }
     }
 
     /// Runs until the end of the input or until `stop` is cancelled, and then until the running requests have
@@ -115,8 +115,8 @@ impl RequestLoop {
         match message {
             RpcMessage::Response { id, result } => self.peer.complete(&id, result),
             RpcMessage::Notification { method, params } => {
-                // Only requests have a meaning before the beginning.
-                if self.beginning != Beginning::None {
+                // Only requests have a meaning before the handshake.
+                if self.handshake != HandshakeState::Pending {
                     self.handle_notification(&method, &params);
                 }
             }
@@ -165,20 +165,20 @@ impl RequestLoop {
         if method == "initialize" {
             return self.initialize(&params).map(Some);
         }
-        if method == "ping" && self.beginning == Beginning::None {
+        if method == "ping" && self.handshake == HandshakeState::Pending {
             return Ok(Some(json!({})));
         }
         let meta = params.get("_meta").cloned().unwrap_or_default();
-        let (version, capabilities, has_handshake) = self.context(method, &meta)?;
+        let (version, capabilities, has_handshake) = self.request_context(method, &meta)?;
         let request = ClientRequest {
             params: Value::Object(params),
             version,
             capabilities,
             cancel: stop.child_token(),
         };
-        let is_new = request.has_rounds();
+        let is_new = request.is_of_newest_version();
         match method {
-            "server/discover" => Ok(Some(discovery())),
+            "server/discover" => Ok(Some(discover_result())),
             "ping" if has_handshake => Ok(Some(json!({}))),
             "tools/list" => {
                 let cursor = &request.params["cursor"];
@@ -186,13 +186,13 @@ impl RequestLoop {
                     return Err(RpcError::invalid_params("A cursor is a string"));
                 }
                 let page = self.handler.list_tools(cursor.as_str())?;
-                Ok(Some(if is_new { cacheable(page) } else { page }))
+                Ok(Some(if is_new { mark_cacheable(page) } else { page }))
             }
             "tools/call" => {
                 let (handler, peer) = (self.handler.clone(), self.peer.clone());
                 self.spawn(id, request.cancel.clone(), async move {
                     let result = handler.call_tool(request, peer).await?;
-                    Ok(Some(if is_new { complete(result) } else { result }))
+                    Ok(Some(if is_new { mark_complete(result) } else { result }))
                 })
             }
             "subscriptions/listen" if !has_handshake => {
@@ -225,6 +225,9 @@ impl RequestLoop {
             if running.len() >= MAX_RUNNING {
                 return Err(RpcError::internal_error("too many requests are running".to_owned()));
             }
+            if running.contains_key(id) {
+                return Err(RpcError::invalid_request("a request with this id is running"));
+            }
             running.insert(id.clone(), cancel);
         }
         let (running, outbox, id) = (self.running.clone(), self.outbox.clone(), id.clone());
@@ -251,15 +254,19 @@ impl RequestLoop {
         let result = json!({
             "protocolVersion": version,
             "capabilities": { "tools": { "listChanged": true } },
-            "serverInfo": about_us(),
+            "serverInfo": server_info(),
             "instructions": INSTRUCTIONS,
         });
-        self.beginning = Beginning::Handshake { version, capabilities };
+        self.handshake = HandshakeState::Done { version, capabilities };
         Ok(result)
     }
 
     /// The version of a request, what its client can do, and whether it relies on the handshake.
-    fn context(&mut self, method: &str, meta: &Value) -> Result<(String, Value, bool), RpcError> {
+    fn request_context(
+        &mut self,
+        method: &str,
+        meta: &Value,
+    ) -> Result<(String, Value, bool), RpcError> {
         let stated = meta[VERSION_KEY].as_str();
         if let Some(stated) = stated.filter(|it| !VERSIONS.contains(it)) {
             let versions = json!({ "requested": stated, "supported": VERSIONS });
@@ -267,17 +274,17 @@ impl RequestLoop {
             return Err(RpcError::application(UNSUPPORTED_VERSION, message, versions));
         }
         let is_self_contained = method == "server/discover"
-            || !matches!(self.beginning, Beginning::Handshake { .. })
+            || !matches!(self.handshake, HandshakeState::Done { .. })
             || stated.is_some_and(|it| it >= NEWEST_VERSION);
-        match (&self.beginning, stated) {
-            (Beginning::Handshake { version, capabilities }, _) if !is_self_contained => {
+        match (&self.handshake, stated) {
+            (HandshakeState::Done { version, capabilities }, _) if !is_self_contained => {
                 let version = stated.unwrap_or(version).to_owned();
                 let stated = meta.get(CAPABILITIES_KEY).filter(|it| it.is_object());
                 Ok((version, stated.unwrap_or(capabilities).clone(), true))
             }
-            (beginning, Some(stated)) if meta[CAPABILITIES_KEY].is_object() => {
-                if *beginning == Beginning::None && method != "server/discover" {
-                    self.beginning = Beginning::Request;
+            (handshake, Some(stated)) if meta[CAPABILITIES_KEY].is_object() => {
+                if *handshake == HandshakeState::Pending && method != "server/discover" {
+                    self.handshake = HandshakeState::NotNeeded;
                 }
                 Ok((stated.to_owned(), meta[CAPABILITIES_KEY].clone(), false))
             }
@@ -305,21 +312,21 @@ fn read_params(params: &Params) -> Result<Map<String, Value>, RpcError> {
     params.read().map_err(|error| RpcError::invalid_params(&format!("Invalid parameters: {error}")))
 }
 
-fn about_us() -> Value {
+fn server_info() -> Value {
     json!({ "name": "turnwright", "version": env!("CARGO_PKG_VERSION") })
 }
 
-fn discovery() -> Value {
-    cacheable(json!({
+fn discover_result() -> Value {
+    mark_cacheable(json!({
         "supportedVersions": VERSIONS,
         "capabilities": { "tools": { "listChanged": true } },
         "instructions": INSTRUCTIONS,
-        "_meta": { SERVER_INFO_KEY: about_us() },
+        "_meta": { SERVER_INFO_KEY: server_info() },
     }))
 }
 
 /// Marks a result as complete, as the newest version does, unless it says what it is.
-fn complete(mut result: Value) -> Value {
+fn mark_complete(mut result: Value) -> Value {
     if result.get("resultType").is_none() {
         result["resultType"] = "complete".into();
     }
@@ -327,8 +334,8 @@ fn complete(mut result: Value) -> Value {
 }
 
 /// Marks a result that a client may keep, but must ask for again.
-fn cacheable(result: Value) -> Value {
-    let mut result = complete(result);
+fn mark_cacheable(result: Value) -> Value {
+    let mut result = mark_complete(result);
     result["ttlMs"] = 0.into();
     result["cacheScope"] = "private".into();
     result

@@ -1,4 +1,4 @@
-//! The messages of a request to a model, as a recording should_record them: those that earlier requests did not
+//! The messages of a request to a model, as a recording keeps them: those that earlier requests did not
 //! have, without the instructions, which every version of this program words in its own way.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};

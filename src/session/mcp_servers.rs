@@ -430,7 +430,7 @@ impl SessionHost {
         // No session: nobody records this.
         let nobody = SessionId::from("");
         let fleet = self.launch_servers(&launch, &env, RemoteTools::default(), nobody);
-        let times = fleet.settled().await;
+        let times = fleet.wait_until_settled().await;
         checks.extend(fleet.states().into_iter().zip(times).map(|((spec, state), took)| {
             ServerCheck { name: spec.name.clone(), outcome: server_info(spec, &state), took }
         }));

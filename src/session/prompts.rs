@@ -206,7 +206,7 @@ impl SessionActor {
             }
             CommandAction::Servers => Box::pin(self.mcp_command(arguments, message, cancel)),
             CommandAction::Record => {
-                let servers = self.servers.as_ref().map(SessionServers::recorded);
+                let servers = self.servers.as_ref().map(SessionServers::recording_json);
                 let is_new = self.history.messages.is_empty();
                 let start = RecordStart { is_new, servers: servers.unwrap_or_default() };
                 Box::pin(record_command::run(host, services, arguments, start, message))

@@ -26,7 +26,7 @@ use turnwright_types::effect::{
 };
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
-use turnwright_types::message::{Arguments, AssistantMessage, Message, ProviderState, ToolCall};
+use turnwright_types::message::{AssistantMessage, Message, ToolCall};
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 use turnwright_workspace::files::{Files, Roots};
 
@@ -318,21 +318,9 @@ impl UndoCard {
     /// The log entry of the card's call: an answer that the model does not get.
     fn entry(&self) -> Entry {
         let id = MessageId::from(self.id.as_str());
-        let call = ToolCall {
-            id: self.id.clone(),
-            provider_id: self.id.to_string(),
-            name: self.name.to_owned(),
-            arguments: Arguments::Object(self.arguments.clone()),
-            extra: None,
-        };
-        let message = AssistantMessage {
-            id: id.clone(),
-            text: String::new(),
-            thought: String::new(),
-            calls: vec![call],
-            interrupted: false,
-            provider_state: ProviderState::default(),
-        };
+        let call =
+            ToolCall::new(self.id.clone(), self.id.to_string(), self.name, self.arguments.clone());
+        let message = AssistantMessage::new(id.clone(), "", vec![call]);
         let message = Arc::new(Message::Assistant(message));
         Entry::Message { id, message, audience: Audience::User }
     }

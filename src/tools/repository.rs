@@ -37,7 +37,7 @@ pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
         match GitRepository::at(folder) {
             Ok(Some(found)) => return repository_risk(found),
             Ok(None) => at = folder.parent(),
-            Err(reason) => return Some(reason),
+            Err(reason) => return Some(reason.to_string()),
         }
     }
     None
@@ -61,7 +61,7 @@ fn repository_risk(found: GitRepository) -> Option<String> {
             match GitRepository::at(&repository.top.join(path)) {
                 Ok(Some(inner)) => pending.push(inner),
                 Ok(None) => {}
-                Err(reason) => return Some(reason),
+                Err(reason) => return Some(reason.to_string()),
             }
         }
     }

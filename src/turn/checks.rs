@@ -22,8 +22,7 @@ use turnwright_store::{Audience, Entry};
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden, fenced};
 use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::{
-    Arguments, AssistantMessage, Message, PromptPart, ProviderState, StopReason, ToolCall,
-    UserMessage,
+    Arguments, AssistantMessage, Message, PromptPart, StopReason, ToolCall, UserMessage,
 };
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{COMMAND_TOOL, Update};
@@ -258,22 +257,9 @@ impl Turn {
 
     /// Logs the call as one that only the user sees.
     fn log_check(&mut self, id: &CallId, arguments: &Value) {
-        let call = ToolCall {
-            id: id.clone(),
-            provider_id: id.to_string(),
-            name: COMMAND_TOOL.to_owned(),
-            arguments: Arguments::Object(arguments.clone()),
-            extra: None,
-        };
+        let call = ToolCall::new(id.clone(), id.to_string(), COMMAND_TOOL, arguments.clone());
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        let answer = AssistantMessage {
-            id: message.clone(),
-            text: String::new(),
-            thought: String::new(),
-            calls: vec![call],
-            interrupted: false,
-            provider_state: ProviderState::default(),
-        };
+        let answer = AssistantMessage::new(message.clone(), "", vec![call]);
         let answer = Arc::new(Message::Assistant(answer));
         let audience = Audience::User;
         self.services.log().add_entry(Entry::Message { id: message, message: answer, audience });

@@ -25,7 +25,7 @@ pub fn compact_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc
 /// Leaves the old results out of a conversation in a window of so many tokens.
 pub fn prune_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc<Message>> {
     let budget = WindowBudget::new(window, None, 0);
-    if let Some(kept) = prune::plan(&messages, &budget, &TokenMeter::default()) {
+    if let Some(kept) = prune::messages_to_keep(&messages, &budget, &TokenMeter::default()) {
         prune(&mut messages, kept);
     }
     messages

@@ -256,15 +256,15 @@ pub(super) fn next_countdown(left: Duration) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::message::Arguments;
 
     fn reply(end: EndReason, calls: usize) -> SampleOutcome {
-        let call = |number: usize| ToolCall {
-            id: format!("call-{number}").into(),
-            provider_id: String::new(),
-            name: "read_file".to_owned(),
-            arguments: Arguments::Object(serde_json::Value::Null),
-            extra: None,
+        let call = |number: usize| {
+            ToolCall::new(
+                format!("call-{number}"),
+                String::new(),
+                "read_file",
+                serde_json::Value::Null,
+            )
         };
         let calls = (0..calls).map(call).collect();
         SampleOutcome::Reply { end, calls, has_leaked_call: false, fills_window: false }

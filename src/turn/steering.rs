@@ -16,7 +16,7 @@ const MAX_WAITING: usize = 32;
 /// What the model is told about such a message.
 const CONTEXT: &str = "The user has sent this while you were working.";
 /// What the user is told if the model has not read it in this turn.
-const UNREAD: &str = "Your last words came too late for this turn. The model reads them with your next \
+const UNREAD_NOTICE: &str = "Your last words came too late for this turn. The model reads them with your next \
                       prompt.";
 
 /// The messages that wait for the next request of one turn. Clones share them.
@@ -151,7 +151,7 @@ impl Turn {
         let is_unread = !joined.is_empty();
         self.services.report_joined(joined);
         if is_unread {
-            self.services.client().update(Update::Notice(UNREAD.to_owned()));
+            self.services.client().update(Update::Notice(UNREAD_NOTICE.to_owned()));
         }
     }
 }

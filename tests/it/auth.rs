@@ -51,11 +51,6 @@ fn key_of(model: &Server, number: usize) -> String {
     header.map(|it| it.1.clone()).unwrap_or_default()
 }
 
-fn new_session(agent: &mut TestAgent) -> Value {
-    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-    agent.call("session/new", &params)
-}
-
 fn terminal() -> Value {
     json!({ "auth": { "terminal": true } })
 }
@@ -100,7 +95,7 @@ fn r_auth_2_and_9_the_terminal_method_is_offered_only_to_clients_with_terminal_a
 #[test]
 fn r_auth_5_without_a_provider_a_session_is_refused_with_instructions() {
     let mut agent = TestAgent::unconfigured().initialize();
-    let answer = new_session(&mut agent);
+    let answer = agent.call_new_session();
     assert_eq!(code(&answer), -32000);
     let message = answer["error"]["message"].as_str().unwrap();
     for word in ["OPENAI_API_KEY", "turnwright login", "offline"] {
@@ -109,7 +104,7 @@ fn r_auth_5_without_a_provider_a_session_is_refused_with_instructions() {
     // An endpoint without the name of a model is not enough either, and the error says so.
     let mut agent =
         TestAgent::unconfigured().variable("OPENAI_BASE_URL", "http://127.0.0.1:9/v1").initialize();
-    let answer = new_session(&mut agent);
+    let answer = agent.call_new_session();
     assert_eq!(code(&answer), -32000);
     assert!(answer["error"]["message"].as_str().unwrap().contains("TURNWRIGHT_MODEL"), "{answer}");
 }
@@ -129,7 +124,7 @@ fn r_auth_6_logout_is_a_subcommand_that_deletes_the_key_and_not_a_method() {
     assert!(!agent.home().join("config/login.json").exists());
     let mut second =
         TestAgent::unconfigured().variable("TURNWRIGHT_HOME", &home(&agent)).initialize();
-    assert_eq!(code(&new_session(&mut second)), -32000);
+    assert_eq!(code(&second.call_new_session()), -32000);
     // A logout without a stored key succeeds, too.
     assert!(turnwright(&agent, &["logout"], "").status.success());
 }
@@ -143,7 +138,7 @@ fn r_auth_7_the_offered_login_stores_the_key_and_a_running_agent_then_works() {
     let server = model(&json!([says("Hello from there.")]));
     let mut agent = TestAgent::unconfigured().spawn();
     let offered = methods(&mut agent, &terminal());
-    assert_eq!(code(&new_session(&mut agent)), -32000);
+    assert_eq!(code(&agent.call_new_session()), -32000);
 
     let arguments: Vec<_> =
         offered[1]["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
@@ -174,7 +169,7 @@ fn r_auth_7_the_stored_key_is_private_and_a_new_process_is_authenticated() {
 
     let mut other =
         TestAgent::unconfigured().variable("TURNWRIGHT_HOME", &home(&agent)).initialize();
-    assert!(new_session(&mut other)["result"].is_object());
+    assert!(other.call_new_session()["result"].is_object());
 }
 
 #[test]
@@ -244,7 +239,7 @@ fn r_auth_6_after_a_logout_new_sessions_of_a_running_agent_need_a_login() {
     agent.session = agent.new_session();
     assert_eq!(agent.turn("hi"), "end_turn");
     assert!(turnwright(&agent, &["logout"], "").status.success());
-    assert_eq!(code(&new_session(&mut agent)), -32000);
+    assert_eq!(code(&agent.call_new_session()), -32000);
     // A session that is open keeps its key.
     assert_eq!(agent.turn("again"), "end_turn");
 }

@@ -182,9 +182,7 @@ fn a_project_s_own_checks_run_only_once_it_is_trusted() {
     assert_eq!(checks(&agent), [""; 0]);
     let told = agent.updates().iter().map(Value::to_string).collect::<String>();
     assert!(told.contains("checks.marks = \\\"sh check.sh\\\""), "{told}");
-    let before = agent.text().len();
-    assert_eq!(agent.turn("/trust"), "end_turn");
-    let shown = agent.text()[before..].to_owned();
+    let shown = agent.turn_text("/trust");
     let code = shown.split("`/trust ").nth(1).and_then(|it| it.split('`').next()).unwrap();
     assert_eq!(agent.turn(&format!("/trust {code}")), "end_turn");
     assert_eq!(agent.turn("go"), "end_turn");

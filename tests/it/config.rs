@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use turnwright_testing::process_waits;
 use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
 use turnwright_testing::scripted_model::{Scenario, Server};
+use turnwright_testing::session_requests::opening_refusal;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
@@ -19,18 +20,6 @@ fn greeter() -> RawServer {
 
 fn unconfigured(file: &str) -> TestAgentBuilder {
     TestAgent::unconfigured().own_file(FILE, file)
-}
-
-fn new_session(agent: &mut TestAgent) -> Value {
-    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-    agent.call("session/new", &params)
-}
-
-/// The message of the error with which `session/new` must fail.
-fn refusal(agent: &mut TestAgent) -> String {
-    let answer = new_session(agent);
-    assert_eq!(answer["error"]["code"], -32000, "{answer}");
-    answer["error"]["message"].as_str().unwrap().to_owned()
 }
 
 /// Replaces the settings of a running agent.
@@ -83,7 +72,7 @@ fn the_environment_and_flags_override_the_file() {
     let replies = json!([says("From the variables.")]);
     let file = "model = 'in-the-file'\nmode = 'plan'\n[providers.x]\nmodels = ['y']";
     let mut agent = TestAgent::builder().model(replies).own_file(FILE, file).initialize();
-    let answer = new_session(&mut agent);
+    let answer = agent.call_new_session();
     assert_eq!(answer["result"]["modes"]["currentModeId"], "plan", "{answer}");
     agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
     assert_eq!(agent.turn("hi"), "end_turn");
@@ -109,7 +98,7 @@ fn a_flag_or_a_variable_selects_another_file() {
         assert_eq!(agent.turn("hi"), "end_turn");
     }
     let mut agent = TestAgent::unconfigured().argument("--config=/nowhere/c.toml").initialize();
-    let message = refusal(&mut agent);
+    let message = opening_refusal(&mut agent);
     assert!(message.contains("/nowhere/c.toml") && message.contains("--config"), "{message}");
 }
 
@@ -248,7 +237,7 @@ fn config_set_changes_one_value_and_a_running_agent_obeys_it() {
         text,
         "mode: not set → \"auto-edit\" (TURNWRIGHT_MODE is set and takes precedence)\n"
     );
-    let answer = new_session(&mut agent);
+    let answer = agent.call_new_session();
     assert_eq!(answer["result"]["modes"]["currentModeId"], "auto-edit", "{answer}");
 
     let file = "# Mine\r\nmode = 'ask' # as usual\r\n\r\n[web] # the web\r\n";

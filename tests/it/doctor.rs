@@ -172,8 +172,7 @@ fn the_editor_that_has_opened_a_session_last_is_told() {
     let info = json!({ "name": "zed", "title": "Zed", "version": "0.999" });
     let params = json!({ "protocolVersion": 1, "clientInfo": info, "clientCapabilities": able });
     agent.call("initialize", &params);
-    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-    agent.call("session/new", &params);
+    agent.call_new_session();
     let shown = setup.doctor(&[]).text;
     assert!(shown.contains("editor     Zed 0.999: fs.readTextFile, terminal\n"), "{shown}");
     let json = setup.json();

@@ -5,18 +5,11 @@ use serde_json::json;
 use crate::agent::{TestAgent, calls, eventually, says};
 use crate::mcp_config::{section, with};
 
-/// Runs a slash command in a turn of its own and returns the agent's answer.
-fn answer(agent: &mut TestAgent, command: &str) -> String {
-    let before = agent.text().len();
-    assert_eq!(agent.turn(command), "end_turn");
-    agent.text()[before..].to_owned()
-}
-
 #[test]
 fn without_servers_the_command_says_so() {
     let mut agent = TestAgent::builder().start();
-    assert!(answer(&mut agent, "/mcp").contains("no MCP servers"));
-    assert!(answer(&mut agent, "/mcp notes").contains("no MCP server `notes`"));
+    assert!(agent.turn_text("/mcp").contains("no MCP servers"));
+    assert!(agent.turn_text("/mcp notes").contains("no MCP server `notes`"));
 }
 
 #[test]
@@ -32,7 +25,7 @@ fn each_server_is_listed_with_its_state_and_its_origin() {
         .model(json!([says("hi")]))
         .start();
     agent.turn("hi");
-    let text = answer(&mut agent, "/mcp");
+    let text = agent.turn_text("/mcp");
     for expected in [
         "* `good` (editor) – ready: nice\\u{202e} 1, revision 2025-11-25, 1 tool, 1 prompt\n",
         "* `dead` (settings) – failed: it was not ready within 1 s",
@@ -71,7 +64,7 @@ fn a_download_that_takes_too_long_can_clean_up_and_the_user_is_told_what_to_do()
                     once in a terminal, or set a higher `start_seconds` for the server";
     // It is started again a few times.
     eventually("the failure is told", || {
-        let text = answer(&mut agent, "/mcp");
+        let text = agent.turn_text("/mcp");
         assert!(!text.contains("sk-1"), "{text}");
         text.contains(expected)
     });
@@ -89,7 +82,7 @@ fn one_server_is_described_with_its_tools_and_their_annotations() {
         .model(json!([says("hi")]))
         .start();
     agent.turn("hi");
-    let text = answer(&mut agent, "/mcp notes");
+    let text = agent.turn_text("/mcp notes");
     for expected in [
         "2 tools of 3",
         "* `mcp(notes/look)` – Looks. (says that it only reads)\n",
@@ -110,12 +103,11 @@ fn a_server_is_restarted_on_request() {
         .model(json!([says("one"), calls("mcp__notes__echo", &json!({ "n": 1 })), says("two")]))
         .start();
     agent.turn("hi");
-    assert!(answer(&mut agent, "/mcp restart nobody").contains("no MCP server `nobody`"));
-    assert!(answer(&mut agent, "/mcp restart notes").contains("Restarting notes"));
+    assert!(agent.turn_text("/mcp restart nobody").contains("no MCP server `nobody`"));
+    assert!(agent.turn_text("/mcp restart notes").contains("Restarting notes"));
     eventually("the restarted server is initialized", || {
         agent.read("heard").matches("\"initialize\"").count() == 2
-            && answer(&mut agent, "/mcp")
-                .contains("ready: scripted 1, revision 2025-11-25, 2 tools")
+            && agent.turn_text("/mcp").contains("ready: scripted 1, revision 2025-11-25, 2 tools")
     });
     agent.turn("go");
     let result = agent.model_transcript(2).pop().unwrap();

@@ -20,13 +20,6 @@ fn project(file: &str) -> TestAgentBuilder {
     TestAgent::builder().file(FILE, file).permission("allow_once").model(json!([]))
 }
 
-/// Runs a slash command in a turn of its own and returns the agent's answer.
-fn run_command(agent: &mut TestAgent, text: &str) -> String {
-    let before = agent.text().len();
-    assert_eq!(agent.turn(text), "end_turn");
-    agent.text()[before..].to_owned()
-}
-
 /// Opens a session and returns the names of the server tools that its model is offered.
 fn offered(agent: &mut TestAgent) -> Vec<String> {
     agent.session = agent.new_session();
@@ -41,10 +34,10 @@ fn offered(agent: &mut TestAgent) -> Vec<String> {
 
 /// Trusts the files of the project with the code that `/trust` shows.
 fn trust(agent: &mut TestAgent) -> String {
-    let text = run_command(agent, "/trust");
+    let text = agent.turn_text("/trust");
     let start = text.find("`/trust ").unwrap_or_else(|| panic!("no code in {text}")) + 8;
     let code = text[start..].split('`').next().unwrap().to_owned();
-    run_command(agent, &format!("/trust {code}"))
+    agent.turn_text(&format!("/trust {code}"))
 }
 
 #[test]
@@ -59,11 +52,11 @@ fn d_3_a_server_of_a_project_starts_only_while_its_exact_file_is_trusted() {
     for part in [FILE, "the MCP server notes", "/trust"] {
         assert!(notice.contains(part), "{part}: {notice}");
     }
-    let text = run_command(&mut agent, "/trust");
+    let text = agent.turn_text("/trust");
     for part in ["notes runs [\"", "scripted_server", tool, &mine] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(run_command(&mut agent, "/trust 01234567").contains("not the code"));
+    assert!(agent.turn_text("/trust 01234567").contains("not the code"));
     assert_eq!(offered(&mut agent), no_tools);
 
     assert!(trust(&mut agent).contains(".mcp.json is trusted as it is now"));
@@ -75,7 +68,7 @@ fn d_3_a_server_of_a_project_starts_only_while_its_exact_file_is_trusted() {
     assert_eq!(offered(&mut agent), no_tools);
     std::fs::write(agent.path(FILE), &mine).unwrap();
     assert_eq!(offered(&mut agent).len(), 1);
-    assert!(run_command(&mut agent, "/trust forget").contains("not started"));
+    assert!(agent.turn_text("/trust forget").contains("not started"));
     assert_eq!(offered(&mut agent), no_tools);
 }
 
@@ -85,14 +78,12 @@ fn the_two_files_of_a_project_are_trusted_separately() {
     let mut agent = project(&mine)
         .file(".turnwright/config.toml", "[permissions]\nallow = ['mcp(notes)']\n")
         .start();
-    let text = run_command(&mut agent, "/trust");
+    let text = agent.turn_text("/trust");
     let codes: Vec<_> = text.split("`/trust ").skip(1).map(|it| &it[..8]).collect();
     assert_eq!(codes.len(), 2, "{text}");
-    assert!(
-        run_command(&mut agent, &format!("/trust {}", codes[1])).contains(".mcp.json is trusted")
-    );
+    assert!(agent.turn_text(&format!("/trust {}", codes[1])).contains(".mcp.json is trusted"));
     assert_eq!(offered(&mut agent), ["mcp__notes__echo"]);
-    assert!(run_command(&mut agent, "/trust").contains("1 allow rule"));
+    assert!(agent.turn_text("/trust").contains("1 allow rule"));
 }
 
 #[test]
@@ -152,6 +143,6 @@ fn an_invalid_file_is_reported_and_has_no_effect() {
         assert!(offered(&mut agent).is_empty());
         let notice = agent.thoughts();
         assert!(notice.contains(FILE) && notice.contains(expected), "{expected}: {notice}");
-        assert!(!run_command(&mut agent, "/trust").contains("`/trust "), "{expected}");
+        assert!(!agent.turn_text("/trust").contains("`/trust "), "{expected}");
     }
 }

@@ -286,6 +286,24 @@ fn a_call_asks_through_elicitation_and_runs_only_if_it_is_accepted() {
 }
 
 #[test]
+fn a_request_with_an_id_that_is_in_use_is_refused_and_the_first_one_is_answered() {
+    let mut server = Server::initialized(&[], &json!({ "elicitation": {} }), &[("a", "hello\n")]);
+    let call = json!({ "name": "write_file", "arguments": { "path": "new", "content": "x" } });
+    let id = server.request("tools/call", &call);
+    let question = server.wait_for("a question", |it| it["method"] == "elicitation/create");
+    server.last_id = id - 1;
+    let call = json!({ "name": "read_file", "arguments": { "path": "a" } });
+    let refused = server.ask("tools/call", &call);
+    assert_eq!(code(&refused), -32600, "{refused}");
+    let declined = json!({ "action": "decline" });
+    let reply = json!({ "jsonrpc": "2.0", "id": question["id"], "result": declined });
+    server.send(&reply.to_string());
+    let (_, failed) = text_and_failure(&server.answer(id));
+    assert!(failed && !server.path("new").exists());
+    server.close();
+}
+
+#[test]
 fn in_revision_2026_07_28_the_answer_to_a_question_is_bound_to_its_call_and_counts_once() {
     let mut server = Server::start(&[], &[]);
     let meta = meta(&json!({ "elicitation": { "form": {} } }));

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output, Stdio};
 
-use serde_json::{Value, json};
 use turnwright_testing::process_waits;
+use turnwright_testing::session_requests::{open_with_mode, questions_of_write};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder};
 
 const FILE: &str = ".turnwright/config.toml";
 
@@ -17,33 +17,6 @@ const LOOSE: &str = "mode = 'auto-edit'\n[permissions]\nallow = ['edit(/src/**)'
 
 fn project(file: &str) -> TestAgentBuilder {
     TestAgent::builder().file(FILE, file).permission("reject_once")
-}
-
-/// Opens a session and returns its initial mode.
-fn open(agent: &mut TestAgent) -> String {
-    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-    let answer = agent.call("session/new", &params);
-    agent.session =
-        answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).into();
-    answer["result"]["modes"]["currentModeId"].as_str().unwrap().to_owned()
-}
-
-/// Writes a file and returns the number of permission requests, which the client rejects.
-fn questions(agent: &mut TestAgent, path: &str) -> usize {
-    let arguments = json!({ "path": path, "content": "new\n" });
-    agent.model().push(calls("write_file", &arguments)).unwrap();
-    agent.model().push(says("Understood.")).unwrap();
-    let before = agent.log.len();
-    assert_eq!(agent.turn("go"), "end_turn");
-    let asks = |it: &&Value| it["method"] == "session/request_permission";
-    agent.log[before..].iter().filter(asks).count()
-}
-
-/// Runs a slash command in a turn of its own and returns the agent's answer.
-fn command(agent: &mut TestAgent, text: &str) -> String {
-    let before = agent.text().len();
-    assert_eq!(agent.turn(text), "end_turn");
-    agent.text()[before..].to_owned()
 }
 
 #[cfg(unix)]
@@ -67,12 +40,12 @@ fn an_invalid_file_is_reported_and_has_no_effect() {
     ];
     for (expected, create_file) in cases {
         create_file();
-        assert_eq!(open(&mut agent), "ask");
+        assert_eq!(open_with_mode(&mut agent), "ask");
         let before = agent.thoughts().len();
-        assert_eq!(questions(&mut agent, "src/a"), 1, "{expected}");
+        assert_eq!(questions_of_write(&mut agent, "src/a"), 1, "{expected}");
         let notice = agent.thoughts()[before..].to_owned();
         assert!(notice.contains(FILE) && notice.contains(expected), "{expected}: {notice}");
-        assert!(!command(&mut agent, "/trust").contains("`/trust "), "{expected}");
+        assert!(!agent.turn_text("/trust").contains("`/trust "), "{expected}");
         std::fs::remove_file(&file).or_else(|_| std::fs::remove_dir(&file)).unwrap();
     }
 }
@@ -106,14 +79,14 @@ fn the_subcommand_trusts_a_file_only_with_its_code_and_ignores_piped_input() {
     let code = shown.split("--yes ").nth(1).unwrap().split('`').next().unwrap().to_owned();
     assert_eq!(run(&agent, &["--list"]), (Some(0), String::new()));
     assert_eq!(run(&agent, &["--yes", &code[..8]]).0, Some(1));
-    assert_eq!(open(&mut agent), "ask");
+    assert_eq!(open_with_mode(&mut agent), "ask");
     assert_eq!(run(&agent, &["--yes", &code]).0, Some(0));
-    assert_eq!(open(&mut agent), "auto-edit");
+    assert_eq!(open_with_mode(&mut agent), "auto-edit");
     let (_, list) = run(&agent, &["--list"]);
     let real = std::fs::canonicalize(agent.workspace()).unwrap();
     assert!(list.contains(&*real.to_string_lossy()) && list.lines().count() == 1, "{list}");
     assert_eq!(run(&agent, &[]).0, Some(0));
     let folder = agent.workspace().to_string_lossy().into_owned();
     assert_eq!(run(&agent, &["--forget", &folder]).0, Some(0));
-    assert_eq!(open(&mut agent), "ask");
+    assert_eq!(open_with_mode(&mut agent), "ask");
 }

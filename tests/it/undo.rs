@@ -11,13 +11,6 @@ use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, calls, says};
 
-/// Runs a slash command in a turn of its own and returns the agent's answer.
-fn answer(agent: &mut TestAgent, command: &str) -> String {
-    let before = agent.text().len();
-    assert_eq!(agent.turn(command), "end_turn", "{command}");
-    agent.text()[before..].to_owned()
-}
-
 fn write(path: &str, content: &str) -> Value {
     calls("write_file", &json!({ "path": path, "content": content }))
 }
@@ -38,7 +31,7 @@ fn undo_restores_files_that_a_command_changed() {
     let mode_before = mode(&agent);
     assert_eq!(agent.turn("run it"), "end_turn");
     assert_eq!(mode(&agent), 0o755);
-    let answer_text = answer(&mut agent, "/undo");
+    let answer_text = agent.turn_text("/undo");
     assert!(answer_text.contains("Restored (3)"), "{answer_text}");
     assert!(answer_text.contains("Removed (1):\n\n* `d.txt`"), "{answer_text}");
     assert_eq!((agent.read("a.txt"), agent.read("b.txt")), ("1\n".into(), "1\n".into()));
@@ -127,7 +120,7 @@ fn undo_and_redo_handle_all_kinds_of_changes_and_keep_the_users_own() {
     assert_eq!((agent.read("sed"), agent.read("checked-out")), ("two\n".into(), "first\n".into()));
     let after = tree(&agent);
     by_hand(&agent, "echo 'my own' > users; echo mine > beside");
-    let text = answer(&mut agent, "/undo");
+    let text = agent.turn_text("/undo");
     assert!(text.contains("Conflicts, left untouched (1):\n\n* `users` – it was changed since"));
     let with_user_changes = |mut tree: BTreeMap<String, (u32, Vec<u8>)>| {
         tree.insert("users".into(), (0o100_644, b"my own\n".to_vec()));
@@ -135,9 +128,9 @@ fn undo_and_redo_handle_all_kinds_of_changes_and_keep_the_users_own() {
         tree
     };
     assert_eq!(tree(&agent), with_user_changes(before.clone()), "{text}");
-    let text = answer(&mut agent, "/redo");
+    let text = agent.turn_text("/redo");
     assert_eq!(tree(&agent), with_user_changes(after), "{text}");
-    let text = answer(&mut agent, "/undo");
+    let text = agent.turn_text("/undo");
     assert_eq!(tree(&agent), with_user_changes(before), "{text}");
 }
 
@@ -170,7 +163,7 @@ fn undo_never_destroys_the_only_copy_of_a_file() {
         let before = tree(&agent);
         assert_eq!(agent.turn("go"), "end_turn");
         let after = tree(&agent);
-        let text = answer(&mut agent, "/undo");
+        let text = agent.turn_text("/undo");
         let now = tree(&agent);
         if *is_restored {
             assert!(now == before, "{name}: {text}");

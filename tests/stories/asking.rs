@@ -18,13 +18,6 @@ fn write(path: &str) -> Value {
     calls("write_file", &json!({ "path": path, "content": "x\n", "mode": "append" }))
 }
 
-/// Sends a slash command, and returns the text of its answer.
-fn command_output(agent: &mut TestAgent, text: &str) -> String {
-    let before = agent.text().len();
-    assert_eq!(agent.turn(text), "end_turn");
-    agent.text()[before..].to_owned()
-}
-
 #[test]
 fn each_option_names_what_it_covers() {
     let mut agent = TestAgent::builder().start();
@@ -63,30 +56,28 @@ fn the_permissions_command_shows_revokes_and_adds_rules() {
     let mut agent = TestAgent::builder().start();
     ask_and_keep(&mut agent, write("a.txt"));
     ask_and_answer(&mut agent, write("b.txt"), "allow_always");
-    let text = command_output(&mut agent, "/permissions");
+    let text = agent.turn_text("/permissions");
     for part in ["Mode: Ask", "Sandbox:", "edit(/a.txt)", "change b.txt", "/permissions revoke"] {
         assert!(text.contains(part), "no {part} in {text}");
     }
     let id = project_rules(&agent)[0]["rules"][0]["id"].as_str().unwrap().to_owned();
     assert!(text.contains(&id), "{text}");
-    assert!(command_output(&mut agent, "/permissions revoke zzz").contains("no such rule"));
-    assert!(
-        command_output(&mut agent, &format!("/permissions revoke {id}")).contains("edit(/a.txt)")
-    );
+    assert!(agent.turn_text("/permissions revoke zzz").contains("no such rule"));
+    assert!(agent.turn_text(&format!("/permissions revoke {id}")).contains("edit(/a.txt)"));
     ask_and_answer(&mut agent, write("a.txt"), "reject_once");
     run_without_question(&mut agent, write("b.txt"));
-    command_output(&mut agent, "/permissions forget");
+    agent.turn_text("/permissions forget");
     ask_and_answer(&mut agent, write("b.txt"), "reject_once");
-    assert!(command_output(&mut agent, "/permissions allow edit(/c.txt)").contains("edit(/c.txt)"));
+    assert!(agent.turn_text("/permissions allow edit(/c.txt)").contains("edit(/c.txt)"));
     run_without_question(&mut agent, write("c.txt"));
-    command_output(&mut agent, "/permissions deny edit(/c.txt)");
+    agent.turn_text("/permissions deny edit(/c.txt)");
     agent.model().push(write("c.txt")).unwrap();
     agent.model().push(says("I may not.")).unwrap();
     assert_eq!(agent.turn("go"), "end_turn");
     let results = cards::results(&agent, agent.model().requests().len() - 1);
     assert!(results.last().unwrap().contains("A rule denies this"), "{results:?}");
-    assert!(command_output(&mut agent, "/permissions allow nonsense").contains("is no rule"));
-    assert!(command_output(&mut agent, "/permissions what").contains("/permissions forget"));
+    assert!(agent.turn_text("/permissions allow nonsense").contains("is no rule"));
+    assert!(agent.turn_text("/permissions what").contains("/permissions forget"));
 }
 
 #[test]
@@ -98,7 +89,7 @@ fn a_rule_file_that_is_broken_or_newer_is_ignored() {
         let file = folder.unwrap().unwrap().path().join("permissions.json");
         std::fs::write(&file, text).unwrap();
         agent.session = agent.new_session();
-        assert!(command_output(&mut agent, "/permissions").contains("its rules are ignored"));
+        assert!(agent.turn_text("/permissions").contains("its rules are ignored"));
         ask_and_keep(&mut agent, write("a.txt"));
         run_without_question(&mut agent, write("a.txt"));
         assert_eq!(std::fs::read_to_string(&file).unwrap() != text, is_kept, "{text}");

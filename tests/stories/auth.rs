@@ -18,11 +18,6 @@ fn ids(methods: &[Value]) -> Vec<&str> {
     methods.iter().map(|it| it["id"].as_str().unwrap()).collect()
 }
 
-fn new_session(agent: &mut TestAgent) -> Value {
-    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-    agent.call("session/new", &params)
-}
-
 fn terminal() -> Value {
     json!({ "auth": { "terminal": true } })
 }
@@ -48,7 +43,7 @@ fn r_auth_1_with_a_provider_the_only_method_changes_nothing() {
 #[test]
 fn r_auth_3_the_offline_method_permits_sessions() {
     let mut agent = TestAgent::unconfigured().initialize();
-    assert_eq!(code(&new_session(&mut agent)), -32000);
+    assert_eq!(code(&agent.call_new_session()), -32000);
     let answer = agent.call("authenticate", &json!({ "methodId": "offline" }));
     assert_eq!(answer["result"], json!({}), "{answer}");
     agent.session = agent.new_session();
@@ -65,7 +60,7 @@ fn r_auth_4_a_method_that_was_not_offered_is_refused() {
         assert_eq!(code(&answer), -32602, "{method}");
     }
     assert_eq!(
-        code(&new_session(&mut agent)),
+        code(&agent.call_new_session()),
         -32000,
         "a session was permitted without authentication"
     );

@@ -106,15 +106,14 @@ fn r_prov_1_a_disabled_provider_is_listed_and_not_used() {
     let update = agent.wait_for("the update", |it| it["method"] == "auth/status_update");
     assert_eq!(update["params"]["state"], "unauthenticated");
     assert_eq!(current(&mut agent), Value::Null);
-    let new = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-    let answer = agent.call("session/new", &new);
+    let answer = agent.call_new_session();
     assert_eq!(code(&answer), -32000);
     assert!(answer["error"]["message"].as_str().unwrap().contains("disabled"), "{answer}");
 
     let gateway =
         Server::start(Scenario::from_value(json!({ "replies": [] })).unwrap(), 0).unwrap();
     set(&mut agent, &gateway.base_url());
-    assert!(agent.call("session/new", &new)["result"].is_object());
+    assert!(agent.call_new_session()["result"].is_object());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
+use turnwright_testing::session_requests::opening_refusal;
 
 use crate::agent::{TestAgent, TestAgentBuilder};
 
@@ -17,17 +18,6 @@ fn unconfigured(file: &str) -> TestAgentBuilder {
     TestAgent::unconfigured().own_file(FILE, file)
 }
 
-fn new_session(agent: &mut TestAgent) -> Value {
-    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-    agent.call("session/new", &params)
-}
-
-fn refusal(agent: &mut TestAgent) -> String {
-    let answer = new_session(agent);
-    assert_eq!(answer["error"]["code"], -32000, "{answer}");
-    answer["error"]["message"].as_str().unwrap().to_owned()
-}
-
 /// Overwrites the configuration file while the agent runs.
 fn write(agent: &TestAgent, text: &str) {
     std::fs::write(agent.home().join(FILE), text).unwrap();
@@ -37,7 +27,7 @@ fn write(agent: &TestAgent, text: &str) {
 fn an_invalid_file_is_an_error_of_the_session_with_its_position_until_it_is_fixed() {
     let server = greeter();
     let mut agent = unconfigured("mode = 'ask'\nmodel = 7 # sk-secret\n").initialize();
-    let message = refusal(&mut agent);
+    let message = opening_refusal(&mut agent);
     for part in ["config.toml", "line 2", "column 9"] {
         assert!(message.contains(part), "{message}");
     }
@@ -57,7 +47,7 @@ fn a_key_that_is_missing_or_in_the_file_is_an_error_that_says_what_to_do() {
         ("model = 'ollama/m'\n[providers.ollama]\nheaders = { 'a b' = 'c' }", "`a b`"),
     ] {
         let mut agent = unconfigured(file).initialize();
-        let message = refusal(&mut agent);
+        let message = opening_refusal(&mut agent);
         assert!(message.contains(expected) && !message.contains("sk-inline"), "{file}: {message}");
     }
 }

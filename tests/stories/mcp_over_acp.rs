@@ -41,16 +41,9 @@ fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
     body["tools"].as_array().unwrap().iter().map(name).collect()
 }
 
-/// Runs a slash command in a turn of its own and returns the agent's answer.
-fn answer(agent: &mut TestAgent, command: &str) -> String {
-    let before = agent.text().len();
-    assert_eq!(agent.turn(command), "end_turn");
-    agent.text()[before..].to_owned()
-}
-
 /// Waits until the agent lists the server as one of which this is said.
 fn wait_until_listed(agent: &mut TestAgent, words: &str) {
-    eventually(words, || answer(agent, "/mcp").contains(words));
+    eventually(words, || agent.turn_text("/mcp").contains(words));
 }
 
 /// Waits for the call of the tool.
@@ -75,7 +68,7 @@ fn r_mcp_9_a_server_of_the_client_is_connected_after_the_answer_and_called_with_
     assert_eq!(ids.len(), requests.len(), "two requests have the same id: {requests:?}");
     assert!(requests.iter().all(|it| it["params"]["serverId"] == "id-of-near"));
     assert_eq!(agent.hosted_requests("initialize").len(), 0);
-    let text = answer(&mut agent, "/mcp");
+    let text = agent.turn_text("/mcp");
     let expected =
         format!("* `near` (within the editor) – ready: hosted 3, revision {VERSION}, 1 tool\n");
     assert!(text.contains(&expected), "{text}");
@@ -229,7 +222,7 @@ fn a_server_that_never_answers_delays_only_the_first_prompt_and_close_withdraws_
         .start();
     let request = agent.wait_for_hosted("server/discover");
     assert_eq!(agent.turn("go"), "end_turn");
-    let text = answer(&mut agent, "/mcp");
+    let text = agent.turn_text("/mcp");
     assert!(text.contains("* `near` (within the editor) – starting"), "{text}");
     let params = session_params(&agent.session);
     result(agent.call("session/close", &params));
@@ -345,7 +338,7 @@ fn a_server_that_has_gone_is_asked_for_once_more_and_comes_back_with_mcp_restart
     assert!(call_result(&agent).contains("the window was closed"), "{}", call_result(&agent));
     wait_until_listed(&mut agent, "failed: the editor no longer has it: the window was closed");
     is_there.set(true);
-    assert!(answer(&mut agent, "/mcp restart near").contains("Restarting near"));
+    assert!(agent.turn_text("/mcp restart near").contains("Restarting near"));
     wait_until_listed(&mut agent, "ready");
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(agent.hosted_requests("tools/call").len(), 2);

@@ -33,8 +33,7 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn every_mode_can_be_the_initial_one() {
     for mode in ["plan", "ask", "auto-edit", "auto", "full"] {
         let mut agent = TestAgent::builder().variable("TURNWRIGHT_MODE", mode).initialize();
-        let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-        let answer = agent.call("session/new", &params);
+        let answer = agent.call_new_session();
         assert_eq!(answer["result"]["modes"]["currentModeId"], mode);
         let options = answer["result"]["configOptions"].as_array().unwrap();
         let option = options.iter().find(|it| it["id"] == "mode").unwrap();

@@ -192,8 +192,7 @@ pub fn configured(settings: &str) -> TestAgentBuilder {
 
 /// Opens a session, and returns the whole answer.
 pub fn open(agent: &mut TestAgent) -> Value {
-    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-    let answer = agent.call("session/new", &params);
+    let answer = agent.call_new_session();
     answer["result"]["sessionId"].as_str().unwrap_or_default().clone_into(&mut agent.session);
     answer
 }

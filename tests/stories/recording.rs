@@ -308,27 +308,23 @@ fn a_recording_that_cannot_be_played_back_is_named_with_its_fault() {
     assert!(is_same && report.contains("The recording has no end"), "{report}");
 }
 
-/// Types a command and returns the answer.
-fn command(agent: &mut TestAgent, words: &str) -> String {
-    let before = agent.text().len();
-    assert_eq!(agent.turn(words), "end_turn");
-    agent.text()[before..].to_owned()
-}
-
 #[test]
 fn record_keeps_what_follows_in_this_session_only() {
     let mut agent =
         model(json!([says("First."), says("Second."), says("Third."), says("Last.")])).start();
-    assert!(command(&mut agent, "/record stop").starts_with("Nothing is recorded here."));
+    assert!(agent.turn_text("/record stop").starts_with("Nothing is recorded here."));
     one_turn(&mut agent);
     set_mode(&mut agent, "auto-edit");
-    command(&mut agent, "/clear");
-    let refused = command(&mut agent, "/record a\n/record stop");
+    agent.turn_text("/clear");
+    let refused = agent.turn_text(
+        "/record a
+/record stop",
+    );
     assert!(refused.starts_with("Nothing is recorded: "), "{refused}");
-    let started = command(&mut agent, "/record kept.ndjson");
+    let started = agent.turn_text("/record kept.ndjson");
     let path = agent.path("kept.ndjson");
     assert!(started.contains(path.to_str().unwrap()), "{started}");
-    assert!(command(&mut agent, "/record").starts_with("A recording is running already"));
+    assert!(agent.turn_text("/record").starts_with("A recording is running already"));
     one_turn(&mut agent);
     // Another session of the same client is not in it.
     let session = std::mem::take(&mut agent.session);
@@ -336,7 +332,7 @@ fn record_keeps_what_follows_in_this_session_only() {
     assert_eq!(agent.turn("canary of another session"), "end_turn");
     agent.session = session;
     one_turn(&mut agent);
-    let stopped = command(&mut agent, "/record stop");
+    let stopped = agent.turn_text("/record stop");
     assert!(stopped.contains("kept.ndjson"), "{stopped}");
     let text = std::fs::read_to_string(&path).unwrap();
     let has = |words: &str| text.contains(words);
@@ -344,8 +340,8 @@ fn record_keeps_what_follows_in_this_session_only() {
     assert!(!has("canary of another session") && !has("Third."), "{text}");
     assert_same(&path);
     // A second recording does not replace the first.
-    command(&mut agent, "/clear");
-    assert!(command(&mut agent, "/record kept.ndjson").contains("kept-2.ndjson"));
+    agent.turn_text("/clear");
+    assert!(agent.turn_text("/record kept.ndjson").contains("kept-2.ndjson"));
     assert!(agent.path("kept-2.ndjson").exists());
 }
 
@@ -363,13 +359,13 @@ fn what_a_project_says_about_questions_is_played_back() {
     assert_same(&path);
     // A rule that was saved before the recording began.
     let mut agent = writes().start();
-    command(&mut agent, "/permissions allow edit(new.txt)");
-    command(&mut agent, "/clear");
-    command(&mut agent, "/record kept.ndjson");
+    agent.turn_text("/permissions allow edit(new.txt)");
+    agent.turn_text("/clear");
+    agent.turn_text("/record kept.ndjson");
     one_turn(&mut agent);
     assert_eq!(agent.read("new.txt"), "one\ntwo\n");
     assert_eq!(cards::questions(&agent), 0);
-    command(&mut agent, "/record stop");
+    agent.turn_text("/record stop");
     assert_same(&agent.path("kept.ndjson"));
 }
 
@@ -446,10 +442,10 @@ fn record_in_a_conversation_keeps_what_was_before_and_forgets_what_was_allowed()
     let replies = json!([write("a.txt"), says("First."), write("b.txt"), says("Second.")]);
     let mut agent = model(replies).start();
     answer_question(&mut agent, "allow_always");
-    command(&mut agent, "/record kept.ndjson");
+    agent.turn_text("/record kept.ndjson");
     // It is asked again, because a replay does not know the first answer.
     answer_question(&mut agent, "reject_once");
-    command(&mut agent, "/record stop");
+    agent.turn_text("/record stop");
     let path = agent.path("kept.ndjson");
     assert_same(&path);
     let text = std::fs::read_to_string(&path).unwrap();

@@ -40,8 +40,7 @@ fn managed_settings_override_the_user_and_limit_the_mode() {
         .own_file(FILE, "mode = 'full'\n[permissions]\nallow = ['edit(/ci/**)']")
         .permission("reject_once")
         .initialize();
-    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-    let answer = agent.call("session/new", &params);
+    let answer = agent.call_new_session();
     agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
     let modes = &answer["result"]["modes"];
     assert_eq!(modes["currentModeId"], "auto-edit", "{modes}");

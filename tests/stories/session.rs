@@ -222,8 +222,7 @@ fn r_mcp_5_a_malformed_server_of_another_type_is_never_started_as_a_program() {
 #[test]
 fn r_sess_7_and_mode_1_modes_are_offered_and_an_unknown_mode_is_invalid() {
     let mut agent = TestAgent::builder().initialize();
-    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-    let answer = agent.call("session/new", &params);
+    let answer = agent.call_new_session();
     let modes = &answer["result"]["modes"];
     assert_eq!(modes["currentModeId"], "ask");
     let ids: Vec<_> =
@@ -244,8 +243,7 @@ fn r_sess_7_and_mode_1_modes_are_offered_and_an_unknown_mode_is_invalid() {
 fn r_mode_1_the_environment_selects_the_initial_mode() {
     for (set, expected) in [("plan", "plan"), ("ask", "ask"), ("everything", "ask")] {
         let mut agent = TestAgent::builder().variable("TURNWRIGHT_MODE", set).initialize();
-        let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-        let answer = agent.call("session/new", &params);
+        let answer = agent.call_new_session();
         assert_eq!(answer["result"]["modes"]["currentModeId"], expected, "{set}");
     }
 }

@@ -100,9 +100,7 @@ fn r_cmd_2_status_help_and_clear_are_answered_without_the_model() {
         ("/clear", vec!["Conversation cleared"]),
     ];
     for (text, expected) in table {
-        let before = agent.text().len();
-        assert_eq!(agent.turn(text), "end_turn", "{text}");
-        let output = agent.text()[before..].to_owned();
+        let output = agent.turn_text(text);
         for word in expected {
             assert!(output.contains(word), "{text}: no `{word}` in {output}");
         }
@@ -131,13 +129,6 @@ fn r_cmd_2_clear_discards_the_conversation_and_status_shows_it() {
     assert!(body.contains("Project folder"), "{body}");
 }
 
-/// Sends a command, and returns its answer.
-fn answer(agent: &mut TestAgent, command: &str) -> String {
-    let before = agent.text().len();
-    assert_eq!(agent.turn(command), "end_turn", "{command}");
-    agent.text()[before..].to_owned()
-}
-
 #[test]
 fn an_argument_that_a_command_does_not_take_is_not_ignored() {
     let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
@@ -145,9 +136,9 @@ fn an_argument_that_a_command_does_not_take_is_not_ignored() {
     for command in ["memory add x", "clear all", "status now", "models gpt"] {
         let name = command.split(' ').next().unwrap();
         let expected = format!("Nothing was done: `/{name}` takes no argument.");
-        assert_eq!(answer(&mut agent, &format!("/{command}")), expected);
+        assert_eq!(agent.turn_text(&format!("/{command}")), expected);
     }
-    assert!(answer(&mut agent, "/status").contains("Prompts so far: 1"));
+    assert!(agent.turn_text("/status").contains("Prompts so far: 1"));
 }
 
 #[test]
@@ -155,9 +146,9 @@ fn status_shows_the_session_its_tokens_its_cost_and_the_sandbox() {
     let counted = json!([{ "text": "One." },
         { "usage": { "prompt_tokens": 1200, "completion_tokens": 34 } }]);
     let mut agent = TestAgent::builder().model(json!([counted])).start();
-    assert!(answer(&mut agent, "/cost").contains("not counted yet"));
+    assert!(agent.turn_text("/cost").contains("not counted yet"));
     agent.turn("hi");
-    let status = answer(&mut agent, "/status");
+    let status = agent.turn_text("/status");
     let session = format!("* Session: `{}`", agent.session);
     for line in [session.as_str(), "* Sandbox: ", "* Context: 1234 ", "* Cost: not known"] {
         assert!(status.contains(line), "{line}: {status}");
@@ -167,20 +158,20 @@ fn status_shows_the_session_its_tokens_its_cost_and_the_sandbox() {
 #[test]
 fn mode_and_model_are_commands_for_clients_without_a_menu() {
     let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
-    let shown = answer(&mut agent, "/mode");
+    let shown = agent.turn_text("/mode");
     assert!(shown.starts_with("Mode: `ask`. `/mode NAME` changes it:"), "{shown}");
-    assert_eq!(answer(&mut agent, "/mode auto"), "Mode: `auto`");
+    assert_eq!(agent.turn_text("/mode auto"), "Mode: `auto`");
     let is_mode = |it: &Value| it["currentModeId"] == "auto";
     assert!(agent.updates().iter().any(is_mode), "the client was not told");
-    let full = answer(&mut agent, "/mode full");
+    let full = agent.turn_text("/mode full");
     assert!(full.starts_with("Nothing was changed: a message does not set"), "{full}");
     let params = json!({ "sessionId": agent.session, "modeId": "full" });
     agent.call("session/set_mode", &params);
-    assert!(answer(&mut agent, "/permissions").contains("* Sandbox: off in this mode"));
-    let wrong = answer(&mut agent, "/mode fast");
+    assert!(agent.turn_text("/permissions").contains("* Sandbox: off in this mode"));
+    let wrong = agent.turn_text("/mode fast");
     assert!(wrong.starts_with("Nothing was changed: Unknown mode `fast`"), "{wrong}");
-    assert!(answer(&mut agent, "/model").starts_with("Model: `scripted`"));
-    assert_eq!(answer(&mut agent, "/model scripted"), "Model: `scripted`");
+    assert!(agent.turn_text("/model").starts_with("Model: `scripted`"));
+    assert_eq!(agent.turn_text("/model scripted"), "Model: `scripted`");
 }
 
 #[test]

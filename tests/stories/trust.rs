@@ -1,9 +1,10 @@
 //! Trust: the settings of a project make permissions stricter at once, and looser only after the
 //! user has seen and trusted them.
 
-use serde_json::{Value, json};
+use serde_json::json;
+use turnwright_testing::session_requests::{open_with_mode, questions_of_write};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, says};
 
 const FILE: &str = ".turnwright/config.toml";
 
@@ -12,34 +13,6 @@ const LOOSE: &str = "mode = 'auto-edit'\n[permissions]\nallow = ['edit(/src/**)'
 
 fn project(file: &str) -> TestAgentBuilder {
     TestAgent::builder().file(FILE, file).permission("reject_once")
-}
-
-/// Opens a session, and returns its initial mode.
-fn open(agent: &mut TestAgent) -> String {
-    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
-    let answer = agent.call("session/new", &params);
-    agent.session =
-        answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).into();
-    answer["result"]["modes"]["currentModeId"].as_str().unwrap().to_owned()
-}
-
-/// Runs a turn that writes a file, and returns the number of permission requests. The client
-/// rejects each of them.
-fn questions(agent: &mut TestAgent, path: &str) -> usize {
-    let arguments = json!({ "path": path, "content": "new\n" });
-    agent.model().push(calls("write_file", &arguments)).unwrap();
-    agent.model().push(says("Understood.")).unwrap();
-    let before = agent.log.len();
-    assert_eq!(agent.turn("go"), "end_turn");
-    let is_permission_request = |it: &&Value| it["method"] == "session/request_permission";
-    agent.log[before..].iter().filter(is_permission_request).count()
-}
-
-/// Sends a slash command, and returns the text of its answer.
-fn command(agent: &mut TestAgent, text: &str) -> String {
-    let before = agent.text().len();
-    assert_eq!(agent.turn(text), "end_turn");
-    agent.text()[before..].to_owned()
 }
 
 /// Returns the code in the output of `/trust`.
@@ -51,8 +24,8 @@ fn code(output: &str) -> String {
 #[test]
 fn the_settings_of_a_project_loosen_nothing_before_their_exact_content_is_trusted() {
     let mut agent = project(LOOSE).initialize();
-    assert_eq!(open(&mut agent), "ask");
-    assert_eq!(questions(&mut agent, "src/a"), 1);
+    assert_eq!(open_with_mode(&mut agent), "ask");
+    assert_eq!(questions_of_write(&mut agent, "src/a"), 1);
     let notice = agent.thoughts();
     for part in
         ["1 allow rule", "mode = \"auto-edit\"", "sandbox.network", "sandbox.write", "/trust"]
@@ -60,29 +33,33 @@ fn the_settings_of_a_project_loosen_nothing_before_their_exact_content_is_truste
         assert!(notice.contains(part), "{part}: {notice}");
     }
 
-    assert!(command(&mut agent, "/trust 01234567").contains("Nothing was trusted"));
-    let output = command(&mut agent, "/trust");
+    assert!(agent.turn_text("/trust 01234567").contains("Nothing was trusted"));
+    let output = agent.turn_text("/trust");
     assert!(output.contains(LOOSE), "the literal content must be shown: {output}");
     let code = code(&output);
-    assert!(command(&mut agent, "/trust 01234567").contains("not the code"));
-    assert_eq!(questions(&mut agent, "src/a"), 1);
-    command(&mut agent, "/trust");
-    assert!(command(&mut agent, &format!("/trust {code}")).contains("is trusted as it is now"));
-    assert_eq!(questions(&mut agent, "src/a"), 0, "the rules of the running session must change");
-    assert_eq!(questions(&mut agent, "other"), 1);
+    assert!(agent.turn_text("/trust 01234567").contains("not the code"));
+    assert_eq!(questions_of_write(&mut agent, "src/a"), 1);
+    agent.turn_text("/trust");
+    assert!(agent.turn_text(&format!("/trust {code}")).contains("is trusted as it is now"));
+    assert_eq!(
+        questions_of_write(&mut agent, "src/a"),
+        0,
+        "the rules of the running session must change"
+    );
+    assert_eq!(questions_of_write(&mut agent, "other"), 1);
 
-    assert_eq!(open(&mut agent), "auto-edit");
+    assert_eq!(open_with_mode(&mut agent), "auto-edit");
     let before = agent.thoughts().len();
-    assert_eq!(questions(&mut agent, "other"), 0);
+    assert_eq!(questions_of_write(&mut agent, "other"), 0);
     assert_eq!(agent.thoughts().len(), before, "there must be no further notice");
     std::fs::write(agent.path(FILE), format!("{LOOSE}#\n")).unwrap();
-    assert_eq!(open(&mut agent), "ask");
-    assert_eq!(questions(&mut agent, "src/b"), 1);
+    assert_eq!(open_with_mode(&mut agent), "ask");
+    assert_eq!(questions_of_write(&mut agent, "src/b"), 1);
     std::fs::write(agent.path(FILE), LOOSE).unwrap();
-    assert_eq!(open(&mut agent), "auto-edit");
-    assert!(command(&mut agent, "/trust forget").contains("any more"));
-    assert_eq!(open(&mut agent), "ask");
-    assert_eq!(questions(&mut agent, "src/c"), 1);
+    assert_eq!(open_with_mode(&mut agent), "auto-edit");
+    assert!(agent.turn_text("/trust forget").contains("any more"));
+    assert_eq!(open_with_mode(&mut agent), "ask");
+    assert_eq!(questions_of_write(&mut agent, "src/c"), 1);
 }
 
 #[test]
@@ -90,29 +67,29 @@ fn the_settings_of_a_project_make_permissions_stricter_at_once() {
     let strict = "mode = 'plan'\n[permissions]\ndeny = ['edit(/ci)']\nask = ['edit(/src)']";
     let user = "mode = 'auto-edit'\n[permissions]\nallow = ['edit(/ci)', 'edit(/src)']";
     let mut agent = project(strict).own_file("config/config.toml", user).initialize();
-    assert_eq!(open(&mut agent), "plan");
+    assert_eq!(open_with_mode(&mut agent), "plan");
     let session = agent.session.clone();
     agent.call("session/set_mode", &json!({ "sessionId": session, "modeId": "auto-edit" }));
     for (path, expected) in [("ci/a", (0, false)), ("src/a", (1, false)), ("b", (0, true))] {
-        let requests = questions(&mut agent, path);
+        let requests = questions_of_write(&mut agent, path);
         assert_eq!((requests, agent.path(path).exists()), expected, "{path}");
     }
     assert!(!agent.thoughts().contains("/trust"), "{}", agent.thoughts());
-    let output = command(&mut agent, "/trust");
+    let output = agent.turn_text("/trust");
     assert!(output.contains("nothing that needs your trust"), "{output}");
 }
 
 #[test]
 fn settings_that_changed_after_they_were_shown_are_not_trusted() {
     let mut agent = project(LOOSE).start();
-    let code = code(&command(&mut agent, "/trust"));
+    let code = code(&agent.turn_text("/trust"));
     let worse = LOOSE.replace("/src/**", "/**");
     std::fs::write(agent.path(FILE), &worse).unwrap();
-    let output = command(&mut agent, &format!("/trust {code}"));
+    let output = agent.turn_text(&format!("/trust {code}"));
     assert!(output.contains("has changed since it was shown"), "{output}");
-    assert_eq!(questions(&mut agent, "src/a"), 1);
+    assert_eq!(questions_of_write(&mut agent, "src/a"), 1);
     std::fs::write(agent.path(FILE), LOOSE).unwrap();
-    let output = command(&mut agent, &format!("/trust {code}"));
+    let output = agent.turn_text(&format!("/trust {code}"));
     assert!(output.contains("Nothing was trusted"), "the settings must be shown again: {output}");
 }
 

@@ -9,13 +9,6 @@ use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, calls, says};
 
-/// Sends a command, and returns the text of its answer.
-fn answer(agent: &mut TestAgent, command: &str) -> String {
-    let before = agent.text().len();
-    assert_eq!(agent.turn(command), "end_turn", "{command}");
-    agent.text()[before..].to_owned()
-}
-
 fn write(path: &str, content: &str) -> Value {
     calls("write_file", &json!({ "path": path, "content": content }))
 }
@@ -34,7 +27,7 @@ fn commands_about_earlier_turns_say_when_there_are_none() {
         ("/rewind", "no prompts to go back to"),
         ("/rewind 1", "There is no such prompt"),
     ] {
-        let output = answer(&mut agent, command);
+        let output = agent.turn_text(command);
         assert!(output.contains(expected), "{command}: {output}");
     }
     assert_eq!(agent.model().requests().len(), 0);
@@ -48,9 +41,9 @@ fn s4_16_rewind_removes_prompts_from_the_history_of_the_model() {
     for prompt in ["the first", "the second", "the third"] {
         assert_eq!(agent.turn(prompt), "end_turn");
     }
-    let listed = answer(&mut agent, "/rewind");
+    let listed = agent.turn_text("/rewind");
     assert!(listed.contains("1. the third\n2. the second\n3. the first"), "{listed}");
-    let output = answer(&mut agent, "/rewind 2");
+    let output = agent.turn_text("/rewind 2");
     assert!(
         output.contains("before “the second”") && output.contains("Files were not changed"),
         "{output}"
@@ -59,7 +52,7 @@ fn s4_16_rewind_removes_prompts_from_the_history_of_the_model() {
     let history = agent.model_transcript(3).join("\n");
     assert!(history.contains("the first") && history.contains("One."), "{history}");
     assert!(!history.contains("the second") && !history.contains("Three."), "{history}");
-    let listed = answer(&mut agent, "/rewind");
+    let listed = agent.turn_text("/rewind");
     assert!(listed.contains("1. and now\n2. the first"), "{listed}");
 }
 
@@ -70,23 +63,23 @@ fn redo_brings_back_what_rewind_has_removed_until_the_next_prompt() {
         .start();
     assert_eq!(agent.turn("the first"), "end_turn");
     assert_eq!(agent.turn("the second"), "end_turn");
-    answer(&mut agent, "/rewind 1");
-    answer(&mut agent, "/rewind 1");
+    agent.turn_text("/rewind 1");
+    agent.turn_text("/rewind 1");
     for expected in ["as it was before `/rewind`", "Files were not changed"] {
-        let output = answer(&mut agent, "/redo");
+        let output = agent.turn_text("/redo");
         assert!(output.contains(expected), "{output}");
     }
-    assert!(answer(&mut agent, "/redo").contains("Nothing to redo"));
+    assert!(agent.turn_text("/redo").contains("Nothing to redo"));
     assert_eq!(agent.turn("the third"), "end_turn");
     let history = agent.model_transcript(2);
     let expected = ["the first", "One.", "the second", "Two.", "the third"];
     for (message, words) in history.iter().zip(expected) {
         assert!(message.contains(words), "{history:?}");
     }
-    answer(&mut agent, "/rewind 1");
+    agent.turn_text("/rewind 1");
     assert_eq!(agent.turn("the fourth"), "end_turn");
-    assert!(answer(&mut agent, "/redo").contains("Nothing to redo"));
-    let listed = answer(&mut agent, "/rewind");
+    assert!(agent.turn_text("/redo").contains("Nothing to redo"));
+    let listed = agent.turn_text("/rewind");
     assert!(listed.contains("1. the fourth\n2. the second"), "{listed}");
 }
 
@@ -99,9 +92,9 @@ fn rewind_with_files_takes_back_what_was_undone_and_redone() {
         .start();
     assert_eq!(agent.turn("first"), "end_turn");
     assert_eq!(agent.turn("second"), "end_turn");
-    answer(&mut agent, "/undo");
-    answer(&mut agent, "/redo");
-    let output = answer(&mut agent, "/rewind 2 files");
+    agent.turn_text("/undo");
+    agent.turn_text("/redo");
+    let output = agent.turn_text("/rewind 2 files");
     assert!(output.contains("Restored (1)"), "{output}");
     assert_eq!(agent.read("a.txt"), "0\n");
 }
@@ -113,7 +106,7 @@ fn undo_says_that_there_are_fewer_turns_than_asked_for() {
         .model(json!([write("a.txt", "1\n"), says("One.")]))
         .start();
     assert_eq!(agent.turn("first"), "end_turn");
-    let output = answer(&mut agent, "/undo 99");
+    let output = agent.turn_text("/undo 99");
     assert!(output.contains("No earlier turn has file changes to undo."), "{output}");
 }
 
@@ -126,15 +119,15 @@ fn redo_after_undo_and_rewind_redoes_the_later_one_first() {
         .start();
     assert_eq!(agent.turn("first"), "end_turn");
     assert_eq!(agent.turn("second"), "end_turn");
-    answer(&mut agent, "/undo");
-    answer(&mut agent, "/rewind 1");
-    answer(&mut agent, "/undo");
+    agent.turn_text("/undo");
+    agent.turn_text("/rewind 1");
+    agent.turn_text("/undo");
     assert_eq!(agent.read("a.txt"), "0\n");
-    assert!(answer(&mut agent, "/redo").starts_with("Redone"));
+    assert!(agent.turn_text("/redo").starts_with("Redone"));
     assert_eq!(agent.read("a.txt"), "1\n");
-    assert!(answer(&mut agent, "/redo").contains("as it was before `/rewind`. Files were not"));
+    assert!(agent.turn_text("/redo").contains("as it was before `/rewind`. Files were not"));
     assert_eq!(agent.read("a.txt"), "1\n");
-    assert!(answer(&mut agent, "/redo").starts_with("Redone"));
+    assert!(agent.turn_text("/redo").starts_with("Redone"));
     assert_eq!(agent.read("a.txt"), "2\n");
 }
 
@@ -158,9 +151,9 @@ fn undo_restores_files_shows_a_card_and_tells_the_model() {
         .start();
     assert_eq!(agent.turn("change things"), "end_turn");
     assert_eq!(agent.read("a.txt"), "new\n");
-    let diff = answer(&mut agent, "/diff");
+    let diff = agent.turn_text("/diff");
     assert!(diff.contains("-old\n+new\n") && diff.contains("+made\n"), "{diff}");
-    let output = answer(&mut agent, "/undo");
+    let output = agent.turn_text("/undo");
     assert!(output.contains("Undone: turn 1 (change things)"), "{output}");
     let restored = output.contains("Restored (2):\n\n* `a.txt`\n* `gone.txt`\n\nRemoved (2):\n");
     assert!(restored && output.contains("* `made/b.txt`"), "{output}");
@@ -171,7 +164,7 @@ fn undo_restores_files_shows_a_card_and_tells_the_model() {
     assert_eq!(agent.turn("what now?"), "end_turn");
     let request = agent.model_request(4).to_string();
     assert!(request.contains("The user undid turn 1 (change things)"), "{request}");
-    assert!(answer(&mut agent, "/redo").contains("Redone"));
+    assert!(agent.turn_text("/redo").contains("Redone"));
     assert_eq!(agent.read("a.txt"), "new\n");
     assert!(agent.path("made/b.txt").exists() && !agent.path("gone.txt").exists());
     cards::check(&agent);
@@ -187,7 +180,7 @@ fn a_change_by_the_user_is_a_conflict_and_is_kept() {
         .start();
     assert_eq!(agent.turn("change both"), "end_turn");
     fs::write(agent.path("a.txt"), "the user's\n").unwrap();
-    let output = answer(&mut agent, "/undo");
+    let output = agent.turn_text("/undo");
     assert!(output.contains("* `a.txt` – it was changed since"), "{output}");
     assert_eq!((agent.read("a.txt"), agent.read("b.txt")), ("the user's\n".into(), "1\n".into()));
 }
@@ -201,13 +194,13 @@ fn rewind_with_files_restores_the_files_and_the_conversation() {
         .start();
     assert_eq!(agent.turn("first"), "end_turn");
     assert_eq!(agent.turn("second"), "end_turn");
-    let output = answer(&mut agent, "/rewind 2 files");
+    let output = agent.turn_text("/rewind 2 files");
     assert!(output.contains("before “first”") && output.contains("Restored (1)"), "{output}");
     assert_eq!(agent.read("a.txt"), "0\n");
-    let output = answer(&mut agent, "/redo");
+    let output = agent.turn_text("/redo");
     assert!(output.contains("as it was before `/rewind`. Redone"), "{output}");
     assert_eq!(agent.read("a.txt"), "2\n");
-    assert!(answer(&mut agent, "/rewind").contains("1. second\n2. first"));
+    assert!(agent.turn_text("/rewind").contains("1. second\n2. first"));
 }
 
 /// Sends a prompt and answers file requests like an editor, which saves the files if `saves` is

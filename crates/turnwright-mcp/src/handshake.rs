@@ -96,7 +96,7 @@ fn capabilities(handler: &ServerMessageHandler) -> Value {
     }
 }
 
-fn about_us() -> Value {
+fn client_info() -> Value {
     json!({ "name": "turnwright", "version": env!("CARGO_PKG_VERSION") })
 }
 
@@ -105,7 +105,7 @@ pub(super) fn client_context(handler: &ServerMessageHandler) -> JsonObject {
     let prefix = |name: &str| format!("io.modelcontextprotocol/{name}");
     JsonObject::from_iter([
         (VERSION_KEY.to_owned(), NEWEST_VERSION.into()),
-        (prefix("clientInfo"), about_us()),
+        (prefix("clientInfo"), client_info()),
         (prefix("clientCapabilities"), capabilities(handler)),
     ])
 }
@@ -115,7 +115,7 @@ pub(super) async fn initialize(peer: &Peer) -> Result<(), HandshakeError> {
     let params = JsonObject::from_iter([
         ("protocolVersion".to_owned(), HANDSHAKE_VERSION.into()),
         ("capabilities".to_owned(), capabilities(peer.handler())),
-        ("clientInfo".to_owned(), about_us()),
+        ("clientInfo".to_owned(), client_info()),
     ]);
     let result = match peer.channel() {
         Channel::Http(http) => http.initialize(&params).await?,

@@ -335,7 +335,7 @@ impl HttpChannel {
         request: Option<i64>,
     ) -> Result<(), HttpError> {
         let mut others = 0;
-        let mut was_reopened_at_once = false;
+        let mut reopening = Reopening::default();
         loop {
             let opened = Instant::now();
             let end = loop {
@@ -358,10 +358,7 @@ impl HttpChannel {
             if events.is_broken() || request.is_some() && events.last_id().is_none() {
                 return end;
             }
-            // A stream that breaks off again and again is not opened without a delay.
-            let at_once =
-                end.is_err() && (!was_reopened_at_once || opened.elapsed() >= RETRY_DELAY.0);
-            was_reopened_at_once |= at_once;
+            let at_once = reopening.is_at_once(end.is_err(), opened.elapsed());
             events = self.reopen(&events, at_once).await?;
         }
     }
@@ -383,6 +380,21 @@ impl HttpChannel {
                 result => return result,
             }
         }
+    }
+}
+
+/// Decides whether a stream is opened again without a delay.
+#[derive(Default)]
+struct Reopening {
+    was_at_once: bool,
+}
+
+impl Reopening {
+    /// True for a stream that broke off, unless it does so again and again. `lasted` is how long it was open.
+    fn is_at_once(&mut self, broke_off: bool, lasted: Duration) -> bool {
+        let at_once = broke_off && (!self.was_at_once || lasted >= RETRY_DELAY.0);
+        self.was_at_once |= at_once;
+        at_once
     }
 }
 
@@ -443,4 +455,28 @@ fn error_without_id(message: &[u8]) -> Option<RpcError> {
 
 fn transport_error(error: impl std::fmt::Display) -> PeerError {
     PeerError::Transport(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_breaks_off_again_and_again_is_opened_with_a_delay() {
+        let mut reopening = Reopening::default();
+        // Whether it broke off, how long it was open, and whether it is opened again at once.
+        let table = [
+            (false, 0, false),
+            (true, 0, true),
+            (true, 0, false),
+            (true, 0, false),
+            (true, 1, true),
+            (true, 0, false),
+            (false, 60, false),
+        ];
+        for (row, (broke_off, seconds, expected)) in table.into_iter().enumerate() {
+            let at_once = reopening.is_at_once(broke_off, Duration::from_secs(seconds));
+            assert_eq!(at_once, expected, "row {row}");
+        }
+    }
 }

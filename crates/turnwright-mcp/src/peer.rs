@@ -280,7 +280,8 @@ impl Peer {
         if method == "notifications/cancelled" {
             let id = serde_json::value::to_raw_value(&params["requestId"]).ok();
             let id = id.and_then(|it| RequestId::parse(&it));
-            if let Some(question) = id.and_then(|it| self.0.questions.lock().remove(&it)) {
+            // The id is in use until the question is answered.
+            if let Some(question) = id.and_then(|it| self.0.questions.lock().get(&it).cloned()) {
                 question.cancel();
             }
             return;

@@ -31,7 +31,7 @@ pub(super) struct ServerProcess {
     stderr: StderrTail,
     /// Cancelled when its stdout is no longer read, because the process closed it or its connection was closed.
     gone: CancellationToken,
-    temp: Option<PrivateTempFolder>,
+    temp_folder: Option<PrivateTempFolder>,
     memory: MemoryWatch,
 }
 
@@ -82,7 +82,7 @@ impl ServerProcess {
             request.prepare()
         });
         let prepared = prepared.await.map_err(|_| "it could not be prepared".to_owned())?;
-        let PreparedProgram { program, temp } = prepared?;
+        let PreparedProgram { program, temp_folder } = prepared?;
         let is_confined = program.sandbox.is_some();
         let (program, pipes) = PipedProcess::start(&program)
             .await
@@ -94,7 +94,7 @@ impl ServerProcess {
             program,
             stderr: StderrTail::default(),
             gone: CancellationToken::new(),
-            temp,
+            temp_folder,
         };
         running.stderr.listen(pipes.stderr);
         let reader = MessageReader::new(pipes.stdout, running.gone.clone());
@@ -139,8 +139,8 @@ impl ServerProcess {
 
     async fn stop_within(self, kill_timeout: Duration) {
         self.program.stop(EXIT_TIMEOUT, kill_timeout).await;
-        if let Some(temp) = self.temp {
-            drop(tokio::task::spawn_blocking(move || drop(temp)).await);
+        if let Some(folder) = self.temp_folder {
+            drop(tokio::task::spawn_blocking(move || drop(folder)).await);
         }
     }
 }

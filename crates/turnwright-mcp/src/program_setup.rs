@@ -20,13 +20,13 @@ struct PackageRunner {
     /// Its cache, relative to the home folder.
     cache: &'static str,
     /// The variable that sets another cache.
-    variable: &'static str,
+    cache_variable: &'static str,
 }
 
 const NPX: PackageRunner =
-    PackageRunner { name: "npx", cache: ".npm", variable: "npm_config_cache" };
+    PackageRunner { name: "npx", cache: ".npm", cache_variable: "npm_config_cache" };
 const UVX: PackageRunner =
-    PackageRunner { name: "uvx", cache: ".cache/uv", variable: "UV_CACHE_DIR" };
+    PackageRunner { name: "uvx", cache: ".cache/uv", cache_variable: "UV_CACHE_DIR" };
 const PACKAGE_RUNNERS: [PackageRunner; 4] =
     [NPX, PackageRunner { name: "npm", ..NPX }, UVX, PackageRunner { name: "uv", ..UVX }];
 
@@ -40,7 +40,7 @@ const TOOL_FOLDER_VARIABLES: &[(&str, &str)] = &[("uvx", "UV_TOOL_DIR"), ("uv", 
 pub(super) struct PreparedProgram {
     pub(super) program: PipedProgram,
     /// Its temporary folder, removed on drop.
-    pub(super) temp: Option<PrivateTempFolder>,
+    pub(super) temp_folder: Option<PrivateTempFolder>,
 }
 
 /// What is needed to prepare a program.
@@ -87,7 +87,7 @@ impl ProgramRequest {
         let cwd = self.env.cwd.clone();
         let profile = self.env.profile.clone().filter(|_| self.sandbox.is_enabled);
         let mut environment = self.environment.clone();
-        let mut temp = None;
+        let mut temp_folder = None;
         let profile = match profile {
             None => None,
             Some(profile) => {
@@ -108,7 +108,7 @@ impl ProgramRequest {
                     environment = environment.with(variable, cache.clone());
                     profile.writable.push(cache);
                 }
-                temp = Some(folder);
+                temp_folder = Some(folder);
                 Some(profile)
             }
         };
@@ -126,7 +126,7 @@ impl ProgramRequest {
                 environment,
                 sandbox: profile,
             },
-            temp,
+            temp_folder,
         })
     }
 
@@ -177,7 +177,7 @@ impl ProgramRequest {
         let (runner, _) = self.package_runner().filter(|_| !self.can_layer_caches())?;
         let folder = self.private_caches().join("redirected");
         fs::create_dir_all(&folder).ok()?;
-        Some((runner.variable, real_path(folder).ok()?))
+        Some((runner.cache_variable, real_path(folder).ok()?))
     }
 
     fn can_layer_caches(&self) -> bool {
@@ -319,7 +319,7 @@ mod tests {
         };
         let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();
         let profile = prepared.program.sandbox.unwrap();
-        let temp = real_path(prepared.temp.as_ref().unwrap().path()).unwrap();
+        let temp = real_path(prepared.temp_folder.as_ref().unwrap().path()).unwrap();
         let mut write = vec![base.join("ws"), base.join("data"), temp.clone()];
         let mut caches = Vec::new();
         let redirected = base.join("private/s/redirected");
@@ -351,7 +351,7 @@ mod tests {
             let command = base.join("bin").join(name);
             program(&command, 0o755);
             let prepared = wanted(command, &base, ServerSandbox::default()).prepare().unwrap();
-            let temp = real_path(prepared.temp.as_ref().unwrap().path()).unwrap();
+            let temp = real_path(prepared.temp_folder.as_ref().unwrap().path()).unwrap();
             let folder = prepared.program.environment.get("UV_TOOL_DIR");
             assert_eq!(folder.is_some_and(|it| Path::new(it).starts_with(temp)), has_one, "{name}");
         }
@@ -365,7 +365,7 @@ mod tests {
         let sandbox = ServerSandbox { is_enabled: false, ..ServerSandbox::default() };
         let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();
         assert_eq!(prepared.program.sandbox, None);
-        assert!(prepared.temp.is_none() && !base.join("home").exists());
+        assert!(prepared.temp_folder.is_none() && !base.join("home").exists());
         assert!(prepared.program.environment.get("SSH_AUTH_SOCK").is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Tests the timeouts of a call with an in-memory server and a paused clock.
+//! Tests a connection with an in-memory server and a paused clock.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallContext, CallError, InputRequestContext, call};
+use super::elicitation::WaitingCall;
 use super::handler::ServerMessageHandler;
 use super::handshake;
 use super::message_io::{MessageReader, MessageWriter};
@@ -19,7 +20,8 @@ use super::pipes;
 use super::spec::ServerTimeouts;
 use super::tool_result::ToolResult;
 use turnwright_types::client::{
-    Client, PermissionAnswer as Permission, PermissionRequest, UserQuestion, UserReply,
+    Client, FormOutcome, PermissionAnswer as Permission, PermissionRequest, ServerForm,
+    UserQuestion, UserReply,
 };
 use turnwright_types::ids::CallId;
 use turnwright_types::update::Update;
@@ -39,6 +41,10 @@ impl Client for SilentClient {
     }
 
     fn ask_user(&self, _: UserQuestion) -> BoxFuture<'_, UserReply> {
+        Box::pin(std::future::pending())
+    }
+
+    fn show_form(&self, _: ServerForm) -> BoxFuture<'_, FormOutcome> {
         Box::pin(std::future::pending())
     }
 }
@@ -124,4 +130,33 @@ async fn m_9_progress_gives_a_call_more_time_but_not_for_ever() {
     assert!(result.unwrap_err().contains("it ran for 20 s") && is_cancelled);
     let (result, is_cancelled) = outcome(4, true).await;
     assert_eq!((result, is_cancelled), (Ok(ToolResult::default()), false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_with_an_id_that_is_in_use_is_refused_and_the_first_one_can_be_withdrawn() {
+    let (ours, its) = tokio::io::duplex(64 * 1024);
+    let handler = ServerMessageHandler::silent();
+    let cancel = CancellationToken::new();
+    let callers = handler.callers.clone();
+    let call = WaitingCall::new("c1".into(), Arc::new(SilentClient), &cancel);
+    let _waiting = callers.add(call);
+    let (reader, writer) = tokio::io::split(ours);
+    let reader = MessageReader::new(reader, CancellationToken::new());
+    let writer = MessageWriter::new(writer, reader.stdin_is_blocked());
+    let (_peer, _connection) = pipes::connect(reader, writer, handler);
+    let (reader, mut writer) = tokio::io::split(its);
+    let question = json!({ "jsonrpc": "2.0", "id": 7, "method": "elicitation/create",
+        "params": { "message": "?", "requestedSchema": { "type": "object", "properties": {} } } });
+    let withdrawal = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": { "requestId": 7 } });
+    // The third question comes before the first one has been answered.
+    let sent = format!("{question}\n{question}\n{withdrawal}\n{question}\n");
+    writer.write_all(sent.as_bytes()).await.unwrap();
+    let mut answers = BufReader::new(reader).lines();
+    for _ in 0..3 {
+        let answer = tokio::time::timeout(Duration::from_secs(60), answers.next_line()).await;
+        let answer = answer.expect("each question is answered").unwrap().unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!((&answer["id"], &answer["result"]["action"]), (&json!(7), &json!("cancel")));
+    }
 }

@@ -12,9 +12,7 @@ use tempfile::TempDir;
 use super::*;
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 use turnwright_types::ids::{CallId, MessageId};
-use turnwright_types::message::{
-    Arguments, AssistantMessage, Message, ProviderState, TokenUsage, ToolCall,
-};
+use turnwright_types::message::{Arguments, AssistantMessage, Message, TokenUsage, ToolCall};
 
 const SESSIONS: [&str; 4] = ["s0", "s1", "s2", "s3"];
 const PAGE_SIZE: usize = 4096;
@@ -54,20 +52,17 @@ fn add_turn(log: &SessionLog, seed: usize) {
     // A row that fills several pages without a long string.
     let lines: Vec<_> = (0..10).map(|it| text(seed + it, 600)).collect();
     let arguments = Arguments::Object(json!({ "path": "a", "lines": lines }));
-    let answer = AssistantMessage {
-        text: text(seed + 1, 500),
-        calls: vec![ToolCall {
+    let answer = AssistantMessage::new(
+        format!("msg-{seed}"),
+        text(seed + 1, 500),
+        vec![ToolCall {
             id: call.clone(),
             provider_id: "p".to_owned(),
             name: "write_file".to_owned(),
             arguments,
             extra: None,
         }],
-        id: MessageId::from(format!("msg-{seed}")),
-        thought: String::new(),
-        interrupted: false,
-        provider_state: ProviderState::default(),
-    };
+    );
     log.add_entry(Entry::Message {
         id: MessageId::from(format!("msg-{seed}")),
         message: Arc::new(Message::Assistant(answer)),

@@ -23,6 +23,8 @@ use turnwright_types::message::{Message, PromptPart, UserMessage, render_part};
 
 /// The limit for the texts of one page, since a few rows may be very long.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// The most characters of a prompt that a call's record has.
+const MAX_PROMPT_CHARS: usize = 1024;
 
 /// A query. The default matches everything but has a limit of no rows.
 #[derive(Clone, Debug, Default)]
@@ -135,9 +137,10 @@ pub struct MessageRecord {
 const CALL_QUERY: &str = "SELECT calls.id, {order}, sessions.id, sessions.title, calls.turn, \
                      calls.message_id, calls.call, calls.tool_name, calls.arguments, \
                      calls.arguments_refs, calls.status, calls.result, calls.result_blob, \
-                     calls.duration_ms, coalesce(calls.ended_at, calls.asked_at), turns.words, {spawn} \
-                     FROM calls CROSS JOIN sessions ON sessions.key = calls.session LEFT JOIN {turns} \
-                     AS turns ON turns.session = calls.session AND turns.number = calls.turn WHERE ";
+                     calls.duration_ms, coalesce(calls.ended_at, calls.asked_at), turns.words, {spawn}, \
+                     {first_entry}, calls.session FROM calls CROSS JOIN sessions ON sessions.key = \
+                     calls.session LEFT JOIN turns ON turns.session = calls.session AND turns.number = \
+                     calls.turn WHERE ";
 
 /// Finds calls. Calls of rewound turns are included, since they were made.
 ///
@@ -175,13 +178,18 @@ pub fn find_calls(
         conditions.sql()
     );
     let mut search = TextSearch::new(connection, &query.words);
+    let mut prompts = PromptReader::new(connection);
     collect_page(connection, (&sql, conditions.values), query.limit, |row| {
-        if !search.matches_row(row, &[7, 11, 15], (8, 9), Some(12))? {
+        let prompt = prompts.prompt_of_call(row)?;
+        if !search.matches_row(row, prompt, &[7, 11], (8, 9), Some(12))? {
             return Ok((None, search.is_truncated));
         }
-        let done = call_record(connection, row)?;
+        let done = call_record(connection, row, prompt)?;
         let length = |it: &Option<String>| it.as_ref().map_or(0, String::len);
-        let bytes = done.arguments.len() + length(&done.result) + length(&done.error);
+        let bytes = done.arguments.len()
+            + done.user_message.len()
+            + length(&done.result)
+            + length(&done.error);
         Ok((Some((done, bytes)), search.is_truncated))
     })
 }
@@ -212,7 +220,7 @@ pub fn find_messages(
     let mut search = TextSearch::new(connection, &query.words);
     let mut rewound_sessions: HashMap<i64, RewoundEntries> = HashMap::new();
     collect_page(connection, (&sql, conditions.values), query.limit, |row| {
-        if !search.matches_row(row, &[], (7, 8), None)? {
+        if !search.matches_row(row, "", &[], (7, 8), None)? {
             return Ok((None, search.is_truncated));
         }
         let (seq, session): (u64, i64) = (row.get(9)?, row.get(10)?);
@@ -292,9 +300,10 @@ pub fn visible_prompt_text(prompt: &UserMessage) -> String {
 fn call_query(connection: &Connection, order: &str) -> Result<String, StoreError> {
     // A reader may see the database before its migration.
     let spawn = if schema::has_helpers(connection)? { "calls.spawn_task" } else { "NULL" };
-    let turns = if schema::has_prompts(connection)? { "prompts" } else { "turns" };
+    let has_first_entries = schema::has_first_entries(connection)?;
+    let first_entry = if has_first_entries { "turns.first_entry" } else { "NULL" };
     let query = CALL_QUERY.replace("{order}", order).replace("{spawn}", spawn);
-    Ok(query.replace("{turns}", turns))
+    Ok(query.replace("{first_entry}", first_entry))
 }
 
 /// The calls of one answer.
@@ -307,15 +316,70 @@ fn calls_of(
         + "calls.session = ? AND calls.seq = ? ORDER BY calls.position";
     let mut find = connection.prepare_cached(&sql)?;
     let mut rows = find.query(rusqlite::params![session, seq])?;
+    let mut prompts = PromptReader::new(connection);
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
-        all.push(call_record(connection, row)?);
+        all.push(call_record(connection, row, prompts.prompt_of_call(row)?)?);
     }
     Ok(all)
 }
 
-/// Reads a row of [`CALL_QUERY`].
-fn call_record(connection: &Connection, row: &Row<'_>) -> Result<CallRecord, StoreError> {
+/// The texts that the user has typed in a prompt: each is in the entry or has a blob.
+const TYPED_TEXTS: &str = "SELECT json_extract(part.value, '$.text'), json_extract(ref.value, '$[1]') \
+                           FROM entries JOIN json_each(body, '$.message.user.parts') AS part \
+                           LEFT JOIN json_each(refs) AS ref ON json_extract(ref.value, '$[0]') = \
+                           '$.\"message\".\"user\".\"parts\"[' || part.key || '].\"text\"' \
+                           WHERE session = ? AND entries.turn = ? AND seq = ? \
+                           AND json_type(part.value, '$.text') IS NOT NULL";
+
+/// Reads what the user has typed in the turns of calls.
+struct PromptReader<'a> {
+    connection: &'a Connection,
+    /// The session and the turn of the last call, and their prompt. The next call is often of the same turn.
+    last: (i64, i64, String),
+}
+
+impl PromptReader<'_> {
+    fn new(connection: &Connection) -> PromptReader<'_> {
+        PromptReader { connection, last: (0, 0, String::new()) }
+    }
+
+    /// The prompt of a row of [`CALL_QUERY`]; of one from an older version only the beginning.
+    fn prompt_of_call(&mut self, row: &Row<'_>) -> Result<&str, StoreError> {
+        let (session, turn) = (row.get(18)?, row.get(4)?);
+        if (self.last.0, self.last.1) != (session, turn) {
+            let typed = match row.get(17)? {
+                Some(entry) => self.typed_text([session, turn, entry])?,
+                None => None,
+            };
+            let words = row.get::<_, Option<String>>(15)?.unwrap_or_default();
+            self.last = (session, turn, typed.unwrap_or(words));
+        }
+        Ok(&self.last.2)
+    }
+
+    /// What the user has typed in a prompt; `None` if the entry is no prompt.
+    fn typed_text(&self, entry: [i64; 3]) -> Result<Option<String>, StoreError> {
+        let mut find = self.connection.prepare_cached(TYPED_TEXTS)?;
+        let mut rows = find.query(entry)?;
+        let mut typed = None;
+        while let Some(row) = rows.next()? {
+            let text = match row.get(1)? {
+                Some(blob) => blobs::get_text(self.connection, blob)?,
+                None => row.get(0)?,
+            };
+            typed.get_or_insert_with(String::new).push_str(&text);
+        }
+        Ok(typed)
+    }
+}
+
+/// Reads a row of [`CALL_QUERY`], in whose turn the user has typed `prompt`.
+fn call_record(
+    connection: &Connection,
+    row: &Row<'_>,
+    prompt: &str,
+) -> Result<CallRecord, StoreError> {
     let body: String = row.get(8)?;
     let arguments = match row.get::<_, Option<String>>(9)? {
         Some(refs) => unpack(connection, &body, Some(&refs))?.to_string(),
@@ -338,7 +402,7 @@ fn call_record(connection: &Connection, row: &Row<'_>) -> Result<CallRecord, Sto
         status,
         duration_ms: row.get(13)?,
         at: time_from_millis(row.get(14)?),
-        user_message: row.get::<_, Option<String>>(15)?.unwrap_or_default(),
+        user_message: prompt.chars().take(MAX_PROMPT_CHARS).collect(),
         spawn_task: row.get(16)?,
     })
 }
@@ -429,7 +493,7 @@ mod tests {
 
     use super::*;
     use crate::{CallOutcome, SessionLog, SessionRow, Store, TurnKind};
-    use turnwright_types::message::{Arguments, AssistantMessage, ProviderState, ToolCall};
+    use turnwright_types::message::{AssistantMessage, ToolCall};
 
     fn session(store: &Store, id: &str, cwd: &str) -> SessionLog {
         let log = SessionLog::new(store.clone(), id.into());
@@ -458,22 +522,10 @@ mod tests {
         let text = format!("Prompt {number}");
         let first = message(log, &format!("u-{number}"), Message::User(UserMessage::text(text)));
         let id = CallId::from(format!("call-{number}"));
-        let call = ToolCall {
-            id: id.clone(),
-            provider_id: "p".to_owned(),
-            name: call.0.to_owned(),
-            arguments: Arguments::Object(call.1),
-            extra: None,
-        };
+        let call = ToolCall::new(id.clone(), "p", call.0, call.1);
         let tool = call.name.clone();
-        let answer = AssistantMessage {
-            id: format!("a-{number}").into(),
-            text: format!("Answer {number}"),
-            thought: String::new(),
-            calls: vec![call],
-            interrupted: false,
-            provider_state: ProviderState::default(),
-        };
+        let answer =
+            AssistantMessage::new(format!("a-{number}"), format!("Answer {number}"), vec![call]);
         message(log, &format!("a-{number}"), Message::Assistant(answer));
         if let Some((ok, text)) = result {
             let length = Some(Duration::from_micros(1_500));
@@ -652,6 +704,11 @@ mod tests {
             let query = store.write_blocking(move |it| call_query(it, order)).unwrap();
             let steps = steps(&format!("{query}{condition} ORDER BY {order} DESC, calls.id DESC"));
             assert!(steps.contains(index) && !steps.contains("B-TREE"), "{condition}: {steps}");
+        }
+        for query in [TYPED_TEXTS, "SELECT user_message FROM tool_conversations WHERE id = ?"] {
+            let steps = steps(query);
+            let scans = steps.split("; ").filter(|it| it.starts_with("SCAN"));
+            assert!(scans.clone().all(|it| it.contains("VIRTUAL TABLE")), "{steps}");
         }
     }
 }

@@ -1,24 +1,23 @@
 -- The entry with the prompt, of which `words` is the beginning. A turn without entries has none.
 ALTER TABLE turns ADD COLUMN first_entry INTEGER;
 
--- What the user has typed in each turn: all of it, or the beginning if it is compressed or from an
--- older version.
+-- What the user has typed in each turn: all of it, or the beginning if a part of it is compressed or
+-- from an older version. Each part has a blob or is in the entry.
 CREATE VIEW prompts AS
 SELECT
   turns.session AS session,
   turns.number AS number,
   coalesce((
-    SELECT CASE
-      WHEN json_extract(refs, '$[0][0]') = '$."message"."user"."parts"[0]."text"'
-        THEN (SELECT CAST(bytes AS TEXT) FROM blobs
-              WHERE id = json_extract(refs, '$[0][1]') AND is_zlib = 0)
-      -- Further parts may have been typed, too.
-      WHEN length(json_extract(body, '$.message.user.parts[0].text')) > length(words)
-        THEN json_extract(body, '$.message.user.parts[0].text')
+    SELECT CASE WHEN max(blobs.is_zlib) IS NOT 1 THEN nullif(group_concat(
+      coalesce(CAST(blobs.bytes AS TEXT), json_extract(part.value, '$.text')), ''), '')
     END
     FROM entries
+    JOIN json_each(entries.body, '$.message.user.parts') AS part
+    LEFT JOIN json_each(entries.refs) AS ref
+      ON json_extract(ref.value, '$[0]') = '$."message"."user"."parts"[' || part.key || ']."text"'
+    LEFT JOIN blobs ON blobs.id = json_extract(ref.value, '$[1]')
     WHERE entries.session = turns.session AND entries.seq = turns.first_entry
-      AND entries.turn = turns.number
+      AND entries.turn = turns.number AND json_type(part.value, '$.text') IS NOT NULL
   ), turns.words) AS words
 FROM turns;
 

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::blobs;
 use super::packed_json::unpack;
-use super::result_places;
 use super::rows::{self, CardJson};
 use super::{CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry};
 use turnwright_types::ids::{CallId, SessionId};
@@ -289,8 +288,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
     let card = match text(8)? {
         Some(card) => {
             let refs = text(9)?;
-            let mut card = unpack(connection, &card, refs.as_deref())?;
-            result_places::put_back(&mut card, &result);
+            let card = rows::unpack_card(connection, (&card, refs.as_deref()), &result)?;
             serde_json::from_value(card).unwrap_or_default()
         }
         None => CardJson::default(),

@@ -45,7 +45,7 @@ pub(super) fn open_writer_with_timeout(
     };
     connection.busy_timeout(timeout)?;
     connection.set_prepared_statement_cache_capacity(64);
-    check_owner(&connection)?;
+    check_application_id(&connection)?;
     prepare_database(&connection, MIGRATIONS)?;
     Ok(connection)
 }
@@ -61,7 +61,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     };
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -1024;")?;
-    check_owner(&connection)?;
+    check_application_id(&connection)?;
     match version(&connection)? {
         // Another process is about to create the schema.
         0 => open_writer(None),
@@ -117,9 +117,9 @@ pub(super) fn create_private_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Fails with [`StorageFault::Foreign`] if the database is of another program.
-fn check_owner(connection: &Connection) -> Result<(), StoreError> {
-    let owner: i32 = connection.pragma_query_value(None, "application_id", |it| it.get(0))?;
-    let is_foreign = match owner {
+fn check_application_id(connection: &Connection) -> Result<(), StoreError> {
+    let application: i32 = connection.pragma_query_value(None, "application_id", |it| it.get(0))?;
+    let is_foreign = match application {
         APPLICATION_ID => false,
         0 => connection.query_row("SELECT count(*) > 0 FROM sqlite_master", [], |it| it.get(0))?,
         _ => true,
@@ -146,8 +146,8 @@ pub(super) fn has_helpers(connection: &Connection) -> Result<bool, StoreError> {
     Ok(version(connection)? > 3)
 }
 
-/// Whether the database has the view of the fifth migration.
-pub(super) fn has_prompts(connection: &Connection) -> Result<bool, StoreError> {
+/// Whether the database has the columns of the fifth migration.
+pub(super) fn has_first_entries(connection: &Connection) -> Result<bool, StoreError> {
     Ok(version(connection)? > 4)
 }
 

@@ -16,7 +16,7 @@ use super::read::{session_key, to_millis};
 use super::retained_size::{entry_size, outcome_size};
 use super::rows::{
     delete_entry, finish_call, insert_entry, insert_session, put_file_contents, record_changes,
-    set_updated_at, store_result,
+    replace_result, set_updated_at,
 };
 use super::{CallOutcome, CallStatus, Durability, Entry, SessionRow, Store, StoreError, TurnKind};
 use turnwright_types::file_change::{ChangeIntent, FileChange};
@@ -383,21 +383,13 @@ impl SessionLog {
         self.0.is_some()
     }
 
-    /// Replaces the result text that the model reads.
+    /// Replaces the result text that the model reads. The card goes on showing the first one.
     pub fn replace_result(&self, call: &CallId, text: String) {
         let (call, retained_bytes) = (call.clone(), text.len());
         drop(self.submit_sized(
             Durability::ProcessCrash,
             retained_bytes,
-            move |connection, session| {
-                let (text, blob) = store_result(connection, session, &text)?;
-                connection
-                .prepare_cached(
-                    "UPDATE calls SET result = ?, result_blob = ? WHERE session = ? AND call = ?",
-                )?
-                .execute(params![text, blob, session, call.as_str()])?;
-                Ok(())
-            },
+            move |connection, session| replace_result(connection, session, &call, &text),
         ));
     }
 

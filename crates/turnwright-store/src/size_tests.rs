@@ -5,9 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, MessageId};
-use turnwright_types::message::{
-    Arguments, AssistantMessage, Message, PromptPart, ProviderState, ToolCall, UserMessage,
-};
+use turnwright_types::message::{AssistantMessage, Message, PromptPart, ToolCall, UserMessage};
 
 use super::*;
 
@@ -42,24 +40,8 @@ fn add_message(log: &SessionLog, message: Message) {
 }
 
 fn add_call(log: &SessionLog, id: &CallId) {
-    let call = ToolCall {
-        id: id.clone(),
-        provider_id: "p".to_owned(),
-        name: "read_file".to_owned(),
-        arguments: Arguments::Object(json!({})),
-        extra: None,
-    };
-    add_message(
-        log,
-        Message::Assistant(AssistantMessage {
-            id: "m".into(),
-            text: String::new(),
-            thought: String::new(),
-            calls: vec![call],
-            interrupted: false,
-            provider_state: ProviderState::default(),
-        }),
-    );
+    let call = ToolCall::new(id.clone(), "p", "read_file", json!({}));
+    add_message(log, Message::Assistant(AssistantMessage::new("m", "", vec![call])));
 }
 
 fn entries(store: &Store) -> Vec<StoredEntry> {
@@ -100,6 +82,32 @@ fn a_result_is_stored_once_however_often_its_card_shows_it() {
 }
 
 #[test]
+fn a_card_stays_as_it_is_when_the_model_reads_another_result() {
+    for length in [200, 5_000] {
+        let (store, call) = (Store::in_memory(), CallId::from("call-1"));
+        let log = log(&store);
+        add_prompt(&log, "read it");
+        add_call(&log, &call);
+        let result = text(1, length);
+        let outcome = CallOutcome {
+            is_success: true,
+            tool: "read_file".to_owned(),
+            content: vec![CallContent::Text(format!("```\n{result}```"))],
+            raw_output: json!({ "result": result, "beginning": &result[..150] }),
+            text: result.clone(),
+            ..CallOutcome::default()
+        };
+        drop(log.finish_call(&call, outcome.clone()));
+        // News are added to a result, and a long one is cut in its middle.
+        for replaced in [format!("{result}[news for the model]"), result[..100].to_owned()] {
+            log.replace_result(&call, replaced.clone());
+            let expected = CallOutcome { text: replaced, ..outcome.clone() };
+            assert_eq!(entries(&store)[1].calls[0].outcome, expected);
+        }
+    }
+}
+
+#[test]
 fn compactions_repeat_no_words_of_the_user() {
     let store = Store::in_memory();
     let log = log(&store);
@@ -121,23 +129,35 @@ fn compactions_repeat_no_words_of_the_user() {
 }
 
 #[test]
-fn the_view_shows_prompts_that_are_not_very_long_as_a_whole() {
+fn the_view_shows_prompts_that_are_not_very_long_as_a_whole_and_a_record_the_beginning_of_each() {
     let store = Store::in_memory();
     let log = log(&store);
-    for (number, length) in [50, 200, 1_000, 3_000].into_iter().enumerate() {
-        let (prompt, call) = (text(number, length), CallId::from(format!("call-{number}")));
-        add_prompt(&log, &prompt);
+    for (number, lengths) in
+        [[50, 0], [200, 0], [1_000, 0], [10, 90], [10, 900], [900, 10], [3_000, 0], [10, 3_000]]
+            .into_iter()
+            .enumerate()
+    {
+        let call = CallId::from(format!("call-{number}"));
+        let [first, second] = lengths.map(|it| text(number, it));
+        let prompt = format!("{first}{second}");
+        log.begin_turn(TurnKind::Prompt, prompt.chars().take(60).collect());
+        let link = PromptPart::Context("a file".to_owned());
+        let parts = vec![PromptPart::Text(first), link, PromptPart::Text(second)];
+        add_message(&log, Message::User(UserMessage { parts }));
         add_call(&log, &call);
-        let shown: String =
-            if length > 1_024 { prompt.chars().take(100).collect() } else { prompt };
+        let is_long = lengths.contains(&3_000);
+        let shown = prompt.chars().take(if is_long { 60 } else { usize::MAX }).collect();
         let view = store.write_blocking(move |connection| {
             let last = "SELECT user_message FROM tool_conversations ORDER BY id DESC LIMIT 1";
-            Ok(connection.query_row(last, [], |it| it.get(0))?)
+            Ok(connection.query_row(last, [], |it| it.get::<_, String>(0))?)
         });
-        assert_eq!(view, Ok(shown.clone()));
-        let query = history::HistoryQuery { limit: 1, ..history::HistoryQuery::default() };
+        assert_eq!(view, Ok(shown));
+        // A word from the end of the prompt is found, too.
+        let words = prompt.lines().last().unwrap().to_owned();
+        let query = history::HistoryQuery { limit: 9, words, ..history::HistoryQuery::default() };
         let found = store.write_blocking(move |it| history::find_calls(it, &query)).unwrap();
-        assert_eq!(found.rows[0].user_message, shown);
+        assert_eq!(found.rows[0].call, call);
+        assert_eq!(found.rows[0].user_message, prompt.chars().take(1_024).collect::<String>());
     }
     // A turn without entries does not get the prompt of the next one.
     log.begin_turn(TurnKind::Undo, "undo".to_owned());

@@ -56,17 +56,18 @@ impl<'a> TextSearch<'a> {
         }
     }
 
-    /// True if each word occurs in one of the columns `plain`, in the JSON of column `json.0`, in
-    /// the blobs that column `json.1` refers to, or in the blob whose id is in column `blob_id`.
+    /// True if each word occurs in `text`, in one of the columns `plain`, in the JSON of column `json.0`,
+    /// in the blobs that column `json.1` refers to, or in the blob whose id is in column `blob_id`.
     pub(super) fn matches_row(
         &mut self,
         row: &Row<'_>,
+        text: &str,
         plain: &[usize],
         json: (usize, usize),
         blob_id: Option<usize>,
     ) -> Result<bool, StoreError> {
         let all = self.all_words();
-        let mut found = 0;
+        let mut found = self.words_in(text.as_bytes(), false);
         for column in plain.iter().chain([&json.0]) {
             if let ValueRef::Text(text) = row.get_ref(*column)? {
                 found |= self.words_in(text, *column == json.0);

@@ -129,7 +129,7 @@ impl WriterThread {
         loop {
             match inbox.receive(MAX_BATCH, self.idle_timeout()) {
                 Ok(batch) => {
-                    self.accept(batch);
+                    self.write_batch(batch);
                     self.cleanup.postpone();
                 }
                 Err(RecvTimeoutError::Timeout) => self.run_idle_work(),
@@ -177,7 +177,7 @@ impl WriterThread {
     }
 
     /// Writes new jobs, after those that wait already.
-    fn accept(&mut self, batch: Vec<Box<dyn WriteJob>>) {
+    fn write_batch(&mut self, batch: Vec<Box<dyn WriteJob>>) {
         match self.drain_backlog() {
             Ok(()) => self.commit(batch),
             Err(error) => batch.into_iter().for_each(|it| self.defer(it, &error)),

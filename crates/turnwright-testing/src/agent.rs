@@ -209,10 +209,15 @@ impl<T: Transport> TestAgent<T> {
         self.send_line(&message.to_string());
     }
 
+    /// Requests another session in the workspace and returns the whole answer.
+    pub fn call_new_session(&mut self) -> Value {
+        let params = json!({ "cwd": self.workspace.path(), "mcpServers": self.servers });
+        self.call("session/new", &params)
+    }
+
     /// Opens another session in the workspace.
     pub fn new_session(&mut self) -> String {
-        let params = json!({ "cwd": self.workspace.path(), "mcpServers": self.servers });
-        let answer = self.call("session/new", &params);
+        let answer = self.call_new_session();
         answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
@@ -236,6 +241,14 @@ impl<T: Transport> TestAgent<T> {
     pub fn turn(&mut self, text: &str) -> String {
         let id = self.prompt(text);
         self.stop_reason(&id)
+    }
+
+    /// Runs a turn that must end by itself, and returns the text of its answer.
+    #[track_caller]
+    pub fn turn_text(&mut self, prompt: &str) -> String {
+        let before = self.text().len();
+        assert_eq!(self.turn(prompt), "end_turn", "{prompt}");
+        self.text()[before..].to_owned()
     }
 
     /// Waits for the stop reason of a prompt. In version 2 this is that of the next turn that ends.

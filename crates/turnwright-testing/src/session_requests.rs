@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{TestAgent, Transport};
+use crate::{TestAgent, Transport, calls, says};
 
 /// Returns the code of an error answer.
 pub fn code(answer: &Value) -> i64 {
@@ -30,6 +30,31 @@ pub fn opening_params<T: Transport>(agent: &TestAgent<T>, session: &str) -> Valu
 pub fn open<T: Transport>(agent: &mut TestAgent<T>, method: &str, session: &str) -> Value {
     let params = opening_params(agent, session);
     agent.call(method, &params)
+}
+
+/// Returns the message of the error with which `session/new` must fail.
+pub fn opening_refusal<T: Transport>(agent: &mut TestAgent<T>) -> String {
+    let answer = agent.call_new_session();
+    assert_eq!(answer["error"]["code"], -32000, "{answer}");
+    answer["error"]["message"].as_str().unwrap().to_owned()
+}
+
+/// Opens a session, makes it the current one and returns its initial mode.
+pub fn open_with_mode<T: Transport>(agent: &mut TestAgent<T>) -> String {
+    let result = result(agent.call_new_session());
+    result["sessionId"].as_str().unwrap().clone_into(&mut agent.session);
+    result["modes"]["currentModeId"].as_str().unwrap().to_owned()
+}
+
+/// Has the model write a file, and returns the number of permission requests.
+pub fn questions_of_write<T: Transport>(agent: &mut TestAgent<T>, path: &str) -> usize {
+    let arguments = json!({ "path": path, "content": "new\n" });
+    agent.model().push(calls("write_file", &arguments)).unwrap();
+    agent.model().push(says("Understood.")).unwrap();
+    let before = agent.log.len();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let is_question = |it: &&Value| it["method"] == "session/request_permission";
+    agent.log[before..].iter().filter(is_question).count()
 }
 
 /// Returns the status of a session, as `session/status` reports it.

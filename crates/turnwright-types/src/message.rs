@@ -92,6 +92,24 @@ pub struct AssistantMessage {
     pub provider_state: ProviderState,
 }
 
+impl AssistantMessage {
+    /// A complete answer without reasoning.
+    pub fn new(
+        id: impl Into<MessageId>,
+        text: impl Into<String>,
+        calls: Vec<ToolCall>,
+    ) -> AssistantMessage {
+        AssistantMessage {
+            id: id.into(),
+            text: text.into(),
+            thought: String::new(),
+            calls,
+            interrupted: false,
+            provider_state: ProviderState::default(),
+        }
+    }
+}
+
 /// A tool call as the model requested it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
@@ -104,6 +122,24 @@ pub struct ToolCall {
     pub arguments: Arguments,
     /// Data that the provider attached and expects back, such as a signature.
     pub extra: Option<Value>,
+}
+
+impl ToolCall {
+    /// A call with complete arguments.
+    pub fn new(
+        id: impl Into<CallId>,
+        provider_id: impl Into<String>,
+        name: impl Into<String>,
+        arguments: Value,
+    ) -> ToolCall {
+        ToolCall {
+            id: id.into(),
+            provider_id: provider_id.into(),
+            name: name.into(),
+            arguments: Arguments::Object(arguments),
+            extra: None,
+        }
+    }
 }
 
 /// The arguments of a tool call.

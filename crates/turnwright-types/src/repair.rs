@@ -72,28 +72,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::message::{Arguments, AssistantMessage, ProviderState, ToolCall, UserMessage};
+    use crate::message::{AssistantMessage, ToolCall, UserMessage};
 
     fn user() -> Message {
         Message::User(UserMessage::text("hello"))
     }
 
     fn assistant(calls: &[u32]) -> Message {
-        let call = |number: &u32| ToolCall {
-            id: number.to_string().into(),
-            provider_id: format!("p{number}"),
-            name: "read_file".to_owned(),
-            arguments: Arguments::Object(serde_json::json!({})),
-            extra: None,
+        let call = |number: &u32| {
+            ToolCall::new(
+                number.to_string(),
+                format!("p{number}"),
+                "read_file",
+                serde_json::json!({}),
+            )
         };
-        Message::Assistant(AssistantMessage {
-            id: "m".into(),
-            text: String::new(),
-            thought: String::new(),
-            calls: calls.iter().map(call).collect(),
-            interrupted: false,
-            provider_state: ProviderState::default(),
-        })
+        Message::Assistant(AssistantMessage::new("m", "", calls.iter().map(call).collect()))
     }
 
     fn tool(number: u32) -> Message {

@@ -20,15 +20,24 @@ pub struct GitRepository {
     pub is_elsewhere: bool,
 }
 
+/// Why a `.git` is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GitPointerError {
+    #[error("its .git leads nowhere")]
+    LeadsNowhere,
+    #[error("its .git is not understood")]
+    NotUnderstood,
+}
+
 impl GitRepository {
     /// The repository whose `.git` is in this folder. Blocks.
     ///
     /// # Errors
-    /// If there is a `.git` that is not understood; with the reason, for people.
-    pub fn at(top: &Path) -> Result<Option<GitRepository>, String> {
+    /// If there is a `.git` that is not understood.
+    pub fn at(top: &Path) -> Result<Option<GitRepository>, GitPointerError> {
         let dot = top.join(".git");
         let Ok(metadata) = fs::metadata(&dot) else { return Ok(None) };
-        let real = |it: &Path| real_path(it).map_err(|_| "its .git leads nowhere".to_owned());
+        let real = |it: &Path| real_path(it).map_err(|_| GitPointerError::LeadsNowhere);
         let top = top.to_path_buf();
         if metadata.is_dir() {
             let is_elsewhere = fs::symlink_metadata(&dot).is_ok_and(|it| it.is_symlink());
@@ -36,8 +45,9 @@ impl GitRepository {
         }
         let text = read_head(&dot, None, MAX_POINTER_BYTES)
             .filter(|it| it.is_complete && !it.text.contains('\0'));
-        let text = text.ok_or("its .git is not understood")?.text;
-        let named = text.trim_end().strip_prefix("gitdir:").ok_or("its .git is not understood")?;
+        let text = text.ok_or(GitPointerError::NotUnderstood)?.text;
+        let named = text.trim_end().strip_prefix("gitdir:");
+        let named = named.ok_or(GitPointerError::NotUnderstood)?;
         let git = real(&top.join(named.trim_start()))?;
         Ok(Some(GitRepository { top, git, is_elsewhere: true }))
     }

@@ -12,7 +12,7 @@ const MAX_TEXT: usize = 1024 * 1024;
 /// How long a patch may take; it is coarser after that. Everything else of the process waits so long.
 const PATCH_TIMEOUT: Duration = Duration::from_millis(5);
 /// The unchanged lines around a change.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 /// The content of a card that shows a change (R-TWO-12). `old` is `None` if the file is new.
 pub(super) fn diff(path: &Path, old: Option<&str>, new: &str) -> Value {
@@ -58,7 +58,7 @@ fn patch(path: &Path, old: Option<&str>, new: &str) -> Option<String> {
     }
     let path = quoted(path.to_str()?);
     let deadline = Instant::now() + PATCH_TIMEOUT;
-    let hunks = unified_diff(old.unwrap_or_default(), new, CONTEXT, Some(deadline));
+    let hunks = unified_diff(old.unwrap_or_default(), new, CONTEXT_LINES, Some(deadline));
     let mut text = format!("diff --git {path} {path}\n");
     if old.is_none() {
         text.push_str("new file mode 100644\n");

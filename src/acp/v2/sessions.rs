@@ -13,13 +13,13 @@ use super::wire::{
     CloseSessionV2, ForkSessionV2, NewSessionV2, ResumeSessionV2, SetConfigOptionV2,
 };
 use crate::acp::connection::Connection;
+use crate::acp::mcp_servers;
 use crate::acp::responder::Responder;
-use crate::acp::sessions::{ClientSide, WantedSession, open_session};
+use crate::acp::sessions::{ClientSide, OpeningRequest, WantedSession, open_session};
 use crate::acp::wire::RequestMethod;
 use crate::acp::wire::schema::{
     CloseSessionRequest, ForkSessionRequest, NewSessionRequest, ResumeSessionRequest,
 };
-use crate::acp::{client_options, mcp_servers};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::{SessionOrigin, stored_sessions};
@@ -37,20 +37,9 @@ pub(super) fn new(
     params: Value,
     reply: Responder<NewSessionV2>,
 ) {
-    let wanted = read::<NewSessionRequest>(NewSessionV2::NAME, params).and_then(|it| {
-        Ok(WantedSession {
-            id: SessionId::random(),
-            cwd: it.cwd,
-            folders: it.additional_directories,
-            servers: mcp_servers::server_specs(connection, it.mcp_servers)?,
-            options: client_options::read(it.meta.as_ref(), it.system_prompt)?,
-            origin: SessionOrigin::New,
-        })
-    });
-    match wanted {
-        Ok(wanted) => open_as_new(connection, request, wanted, reply),
-        Err(error) => reply.fail(&error),
-    }
+    let wanted = read::<NewSessionRequest>(NewSessionV2::NAME, params)
+        .and_then(|it| it.into_wanted(connection, SessionId::random(), SessionOrigin::New));
+    open_as_new(connection, request, wanted, reply);
 }
 
 pub(super) fn fork(
@@ -61,27 +50,21 @@ pub(super) fn fork(
 ) {
     let wanted = read::<ForkSessionRequest>(ForkSessionV2::NAME, params).and_then(|it| {
         let source = SessionId::from(it.session_id.0.as_ref());
-        Ok(WantedSession {
-            id: SessionId::random(),
-            cwd: it.cwd,
-            folders: it.additional_directories,
-            servers: mcp_servers::server_specs(connection, it.mcp_servers)?,
-            options: client_options::read(it.meta.as_ref(), it.system_prompt)?,
-            origin: SessionOrigin::Fork { source },
-        })
+        it.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source })
     });
-    match wanted {
-        Ok(wanted) => open_as_new(connection, request, wanted, reply),
-        Err(error) => reply.fail(&error),
-    }
+    open_as_new(connection, request, wanted, reply);
 }
 
 fn open_as_new<M: RequestMethod<Result = Value> + 'static>(
     connection: &mut Connection,
     request: &RequestId,
-    wanted: WantedSession,
+    wanted: Result<WantedSession, Error>,
     reply: Responder<M>,
 ) {
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
+        Err(error) => return reply.fail(&error),
+    };
     let id = wanted.id.clone();
     let done = reply.done(move |settings: Vec<ConfigOption>| {
         json!({ "sessionId": id.as_str(), "configOptions": encode::settings(settings) })
@@ -98,14 +81,8 @@ pub(super) fn resume(
 ) {
     let replay = replays(&params);
     let wanted = read::<ResumeSessionRequest>(ResumeSessionV2::NAME, params).and_then(|it| {
-        Ok(WantedSession {
-            id: SessionId::from(it.session_id.0.as_ref()),
-            cwd: it.cwd,
-            folders: it.additional_directories,
-            servers: mcp_servers::server_specs(connection, it.mcp_servers)?,
-            options: client_options::read(it.meta.as_ref(), it.system_prompt)?,
-            origin: SessionOrigin::Stored { replay: replay? },
-        })
+        let id = SessionId::from(it.session_id.0.as_ref());
+        it.into_wanted(connection, id, SessionOrigin::Stored { replay: replay? })
     });
     let wanted = match wanted {
         Ok(wanted) => wanted,

@@ -19,7 +19,7 @@ use turnwright_types::effect::{CallContent, CallView, ToolKind};
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{
-    Arguments, AssistantMessage, History, Message, ProviderState, StopReason, ToolCall, UserMessage,
+    AssistantMessage, History, Message, ProviderState, StopReason, ToolCall, UserMessage,
 };
 use turnwright_types::repair::{every_call_has_its_result, repair};
 use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus, Update};
@@ -270,12 +270,13 @@ impl LogWriter {
 
     fn answer(&mut self, log: &SessionLog, count: u8) {
         let calls: Vec<ToolCall> = (0..count)
-            .map(|number| ToolCall {
-                id: self.mint("call").into(),
-                provider_id: format!("p{}", self.minted),
-                name: if number == 2 { "exec" } else { "write_file" }.to_owned(),
-                arguments: Arguments::Object(json!({ "path": "a", "content": "x" })),
-                extra: None,
+            .map(|number| {
+                ToolCall::new(
+                    self.mint("call"),
+                    format!("p{}", self.minted),
+                    if number == 2 { "exec" } else { "write_file" },
+                    json!({ "path": "a", "content": "x" }),
+                )
             })
             .collect();
         self.open.extend(calls.iter().map(|it| it.id.clone()));

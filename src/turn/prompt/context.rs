@@ -77,7 +77,7 @@ pub(in crate::turn) fn unique_provider_id(history: &History, wanted: &str, ours:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::message::{Arguments, AssistantMessage, ProviderState, ToolCall};
+    use turnwright_types::message::{AssistantMessage, ToolCall};
 
     #[test]
     fn a_name_stands_in_place_of_ours_and_further_instructions_follow() {
@@ -90,21 +90,8 @@ mod tests {
     #[test]
     fn an_identifier_of_ours_is_not_one_of_the_model_s_either() {
         let mut history = History::default();
-        let call = ToolCall {
-            id: "1".into(),
-            provider_id: "call-7".to_owned(),
-            name: "read_file".to_owned(),
-            arguments: Arguments::Object(serde_json::json!({})),
-            extra: None,
-        };
-        history.push(Message::Assistant(AssistantMessage {
-            id: "m".into(),
-            text: String::new(),
-            thought: String::new(),
-            calls: vec![call],
-            interrupted: false,
-            provider_state: ProviderState::default(),
-        }));
+        let call = ToolCall::new("1", "call-7", "read_file", serde_json::json!({}));
+        history.push(Message::Assistant(AssistantMessage::new("m", "", vec![call])));
         assert_ne!(unique_provider_id(&history, "", "call-7"), "call-7");
     }
 }

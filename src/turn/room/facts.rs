@@ -164,24 +164,11 @@ fn open_errors(old: &[Arc<Message>]) -> Vec<&ToolMessage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::message::{AssistantMessage, ProviderState, ToolCall};
+    use turnwright_types::message::{AssistantMessage, ToolCall};
 
     fn read(arguments: serde_json::Value) -> Arc<Message> {
-        let call = ToolCall {
-            id: "c".into(),
-            provider_id: "p".to_owned(),
-            name: READ_TOOL.to_owned(),
-            arguments: Arguments::Object(arguments),
-            extra: None,
-        };
-        Arc::new(Message::Assistant(AssistantMessage {
-            id: "m".into(),
-            text: String::new(),
-            thought: String::new(),
-            calls: vec![call],
-            interrupted: false,
-            provider_state: ProviderState::default(),
-        }))
+        let call = ToolCall::new("c", "p", READ_TOOL, arguments);
+        Arc::new(Message::Assistant(AssistantMessage::new("m", "", vec![call])))
     }
 
     fn result(name: &str, ok: bool) -> Arc<Message> {

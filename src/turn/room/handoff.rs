@@ -232,7 +232,7 @@ pub(super) fn cut_middle(text: &str, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::message::{Arguments, AssistantMessage, ProviderState, ToolCall};
+    use turnwright_types::message::{Arguments, AssistantMessage, ToolCall};
 
     fn prompt(text: &str) -> Arc<Message> {
         Arc::new(Message::User(UserMessage::text(text)))
@@ -246,14 +246,11 @@ mod tests {
             arguments: Arguments::default(),
             extra: None,
         };
-        Arc::new(Message::Assistant(AssistantMessage {
-            id: "m".into(),
-            text: text.to_owned(),
-            thought: String::new(),
-            calls: (0..calls).map(call).collect(),
-            interrupted: false,
-            provider_state: ProviderState::default(),
-        }))
+        Arc::new(Message::Assistant(AssistantMessage::new(
+            "m",
+            text,
+            (0..calls).map(call).collect(),
+        )))
     }
 
     fn result(length: usize) -> Arc<Message> {

@@ -111,7 +111,9 @@ impl Turn {
 
     fn prune(&mut self, budget: &WindowBudget) {
         let history = &mut self.history;
-        let Some(kept) = prune::plan(&history.messages, budget, &history.meter) else { return };
+        let Some(kept) = prune::messages_to_keep(&history.messages, budget, &history.meter) else {
+            return;
+        };
         prune(&mut history.messages, kept);
         history.meter.forget_count();
         // They may have been part of a result.

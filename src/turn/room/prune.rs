@@ -20,7 +20,7 @@ const KEPT_TOOL: &str = "skill";
 
 /// The number of messages at the end that stay as they are if the conversation is pruned now; `None` if
 /// that would gain too little.
-pub(in crate::turn) fn plan(
+pub(in crate::turn) fn messages_to_keep(
     messages: &[Arc<Message>],
     budget: &WindowBudget,
     meter: &TokenMeter,
@@ -113,7 +113,7 @@ mod tests {
             prompt(),
         ];
         let budget = WindowBudget::new(200_000, None, 0);
-        let kept = plan(&messages, &budget, &TokenMeter::default()).unwrap();
+        let kept = messages_to_keep(&messages, &budget, &TokenMeter::default()).unwrap();
         assert_eq!(kept, 3);
         let before = messages.clone();
         prune(&mut messages, kept);
@@ -121,17 +121,17 @@ mod tests {
         assert_eq!(texts(&messages), [stub, 100_000, 400, stub, 100_000, 50_000, 0]);
         // A shared message would stand for what was rendered before it.
         assert!(messages.iter().zip(&before).all(|(one, other)| !Arc::ptr_eq(one, other)));
-        assert_eq!(plan(&messages, &budget, &TokenMeter::default()), None);
+        assert_eq!(messages_to_keep(&messages, &budget, &TokenMeter::default()), None);
     }
 
     #[test]
     fn a_small_gain_is_not_worth_it() {
         let messages = vec![result("exec", 30_000), result("exec", 130_000), prompt()];
         let budget = WindowBudget::new(200_000, None, 0);
-        assert_eq!(plan(&messages, &budget, &TokenMeter::default()), None);
+        assert_eq!(messages_to_keep(&messages, &budget, &TokenMeter::default()), None);
         // The model has not read this one yet.
         let messages = vec![result("exec", 400_000)];
-        assert_eq!(plan(&messages, &budget, &TokenMeter::default()), None);
-        assert_eq!(plan(&[], &budget, &TokenMeter::default()), None);
+        assert_eq!(messages_to_keep(&messages, &budget, &TokenMeter::default()), None);
+        assert_eq!(messages_to_keep(&[], &budget, &TokenMeter::default()), None);
     }
 }

@@ -176,10 +176,10 @@ impl ResponsesAssembler {
             "response.output_text.delta" => self.push_text(location, delta, batch),
             "response.output_text.done" => self.push_text(location, whole, batch),
             "response.function_call_arguments.delta" => {
-                self.push_arguments(location, &event.delta.text, batch)
+                self.add_arguments(location, &event.delta.text, false, batch)
             }
             "response.function_call_arguments.done" => {
-                self.set_arguments(location, &event.arguments(), batch)
+                self.add_arguments(location, &event.arguments(), true, batch)
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta" => {
                 self.push_thought(location, true, delta, batch)
@@ -352,10 +352,12 @@ impl ResponsesAssembler {
         Ok(())
     }
 
-    fn push_arguments(
+    /// Adds a piece of the arguments of a call, or sets all of them.
+    fn add_arguments(
         &mut self,
         location: ItemLocation<'_>,
         text: &str,
+        is_whole: bool,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
         if text.is_empty() || streamed_items::is_repeat(&self.items, ItemKind::Call, location) {
@@ -363,22 +365,12 @@ impl ResponsesAssembler {
         }
         let at = self.find_or_open_item(ItemKind::Call, location)?;
         let slot = self.items[at].slot;
-        let new = self.calls[slot].push_arguments(slot, text, batch);
-        self.account_for(new)
-    }
-
-    fn set_arguments(
-        &mut self,
-        location: ItemLocation<'_>,
-        text: &str,
-        batch: &mut DeltaBatch,
-    ) -> Result<(), LlmError> {
-        if text.is_empty() || streamed_items::is_repeat(&self.items, ItemKind::Call, location) {
-            return Ok(());
-        }
-        let at = self.find_or_open_item(ItemKind::Call, location)?;
-        let slot = self.items[at].slot;
-        let new = self.calls[slot].set_arguments(slot, text, batch);
+        let call = &mut self.calls[slot];
+        let new = if is_whole {
+            call.set_arguments(slot, text, batch)
+        } else {
+            call.push_arguments(slot, text, batch)
+        };
         self.account_for(new)
     }
 

@@ -15,7 +15,7 @@ use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
 use super::blobs::{self, BlobFormat};
-use super::packed_json::{Packing, pack};
+use super::packed_json::{PackedJson, Packing, pack, unpack};
 use super::read::{path_to_value, to_millis};
 use super::result_places;
 use super::sessions::folders_json;
@@ -191,8 +191,7 @@ pub(super) fn finish_call(
     };
     let mut card = serde_json::to_value(card)?;
     leave_out_unknown_lines(&mut card);
-    result_places::take_out(&mut card, &outcome.text);
-    let card = pack(connection, session, card, Packing::TEXTS)?;
+    let card = pack_card(connection, session, card, &outcome.text)?;
     let status = if outcome.is_success { CallStatus::Success } else { CallStatus::Error };
     let took = outcome.duration.map(|it| (it.as_secs_f64() * 1e6).round() / 1e3);
     connection
@@ -214,6 +213,55 @@ pub(super) fn finish_call(
         ])?;
     put_file_contents(connection, session, &outcome.file_contents)?;
     record_changes(connection, session, (turn, call), &outcome.file_changes)
+}
+
+/// Stores what a card has besides the result.
+fn pack_card(
+    connection: &Connection,
+    session: i64,
+    mut card: Value,
+    result: &str,
+) -> Result<PackedJson, StoreError> {
+    result_places::take_out(&mut card, result);
+    pack(connection, session, card, Packing::TEXTS)
+}
+
+/// Reads a card, which shows this result.
+pub(super) fn unpack_card(
+    connection: &Connection,
+    (body, refs): (&str, Option<&str>),
+    result: &str,
+) -> Result<Value, StoreError> {
+    let mut card = unpack(connection, body, refs)?;
+    result_places::put_back(&mut card, result);
+    Ok(card)
+}
+
+/// Replaces the result that the model reads. The card goes on showing the first one.
+pub(super) fn replace_result(
+    connection: &Connection,
+    session: i64,
+    call: &CallId,
+    new: &str,
+) -> Result<(), StoreError> {
+    let mut find = connection.prepare_cached(
+        "SELECT result, result_blob, card, card_refs FROM calls WHERE session = ? AND call = ?",
+    )?;
+    let mut rows = find.query(params![session, call.as_str()])?;
+    let Some(row) = rows.next()? else { return Ok(()) };
+    let old = blobs::text(connection, row.get(0)?, row.get(1)?)?.unwrap_or_default();
+    let (card, refs) = (row.get::<_, Option<String>>(2)?, row.get::<_, Option<String>>(3)?);
+    let card = card.map(|it| unpack_card(connection, (&it, refs.as_deref()), &old)).transpose()?;
+    let card = card.map(|it| pack_card(connection, session, it, new)).transpose()?;
+    let (card, refs) = card.map_or((None, None), |it| (Some(it.body), it.refs));
+    let (text, blob) = store_result(connection, session, new)?;
+    connection
+        .prepare_cached(
+            "UPDATE calls SET result = ?, result_blob = ?, card = ?, card_refs = ? \
+             WHERE session = ? AND call = ?",
+        )?
+        .execute(params![text, blob, card, refs, session, call.as_str()])?;
+    Ok(())
 }
 
 /// Redacts a result text and stores it as a blob if it is long. Returns the values of the columns

@@ -3,14 +3,15 @@
 //! editor that is the editor's text, which would be lost if undo restored the content of the disk.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::observe::{ObservedState, is_not_found, observe};
 use super::{CallChanges, ChangeTracker};
 use crate::files::{FileText, TextEncoding, TextSource};
 use turnwright_types::byte_size::format_bytes;
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
+use turnwright_types::io_error_text::io_error_text;
 
 /// The most entries recorded of folders that are deleted or moved.
 const MAX_ENTRIES: usize = 2_000;
@@ -178,7 +179,7 @@ fn observe_all(targets: &[PathBuf]) -> BTreeMap<PathBuf, ObservedState> {
             match observe_below(target) {
                 Ok(entries) => all.extend(entries),
                 Err(why) => {
-                    all.insert(target.clone(), ObservedState::unknown(why));
+                    all.insert(target.clone(), ObservedState::unknown(why.to_string()));
                     continue;
                 }
             }
@@ -188,22 +189,31 @@ fn observe_all(targets: &[PathBuf]) -> BTreeMap<PathBuf, ObservedState> {
     all
 }
 
-/// The states of everything below a folder, or why there is too much.
-fn observe_below(folder: &Path) -> Result<Vec<(PathBuf, ObservedState)>, String> {
+/// Why not everything below a folder is recorded.
+#[derive(Debug, thiserror::Error)]
+enum UnrecordedFolder {
+    #[error("{}", io_error_text(.0))]
+    Io(#[from] io::Error),
+    #[error("more than {MAX_ENTRIES} files")]
+    TooManyFiles,
+    #[error("more than {}", format_bytes(MAX_BYTES))]
+    TooLarge,
+}
+
+/// The states of everything below a folder.
+fn observe_below(folder: &Path) -> Result<Vec<(PathBuf, ObservedState)>, UnrecordedFolder> {
     let mut all = Vec::new();
     let mut open = vec![folder.to_path_buf()];
     let mut left = MAX_BYTES;
     while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(folder).map_err(|it| it.to_string())? {
-            let entry = entry.map_err(|it| it.to_string())?;
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
             if all.len() == MAX_ENTRIES {
-                return Err(format!("more than {MAX_ENTRIES} files"));
+                return Err(UnrecordedFolder::TooManyFiles);
             }
-            let metadata = entry.metadata().map_err(|it| it.to_string())?;
+            let metadata = entry.metadata()?;
             let size = if metadata.is_file() { metadata.len() } else { 0 };
-            left = left
-                .checked_sub(size)
-                .ok_or_else(|| format!("more than {}", format_bytes(MAX_BYTES)))?;
+            left = left.checked_sub(size).ok_or(UnrecordedFolder::TooLarge)?;
             if metadata.is_dir() {
                 open.push(entry.path());
             }

@@ -18,7 +18,7 @@ impl SchemaText {
         SchemaText(serde_json::to_string(schema).unwrap_or_default().into())
     }
 
-    /// The schema.
+    /// Parses the text. It was written from an object, so this does not fail.
     pub fn parse(&self) -> JsonObject {
         serde_json::from_str(&self.0).unwrap_or_default()
     }

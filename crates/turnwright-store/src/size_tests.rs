@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::{AssistantMessage, Message, PromptPart, ToolCall, UserMessage};
@@ -56,22 +56,34 @@ fn number(store: &Store, query: &'static str) -> usize {
     store.write_blocking(move |it| Ok(it.query_row(query, [], |it| it.get(0))?)).unwrap()
 }
 
+/// A store with a call that has no result yet.
+fn store_with_call() -> (Store, SessionLog, CallId) {
+    let (store, call) = (Store::in_memory(), CallId::from("call-1"));
+    let log = log(&store);
+    add_prompt(&log, "read it");
+    add_call(&log, &call);
+    (store, log, call)
+}
+
+/// The outcome of a read whose card shows the result.
+fn shown_result(result: String, raw_output: Value) -> CallOutcome {
+    CallOutcome {
+        is_success: true,
+        tool: "read_file".to_owned(),
+        content: vec![CallContent::Text(format!("```\n{result}```"))],
+        raw_output,
+        text: result,
+        ..CallOutcome::default()
+    }
+}
+
 #[test]
 fn a_result_is_stored_once_however_often_its_card_shows_it() {
     for length in [200, 5_000, 50_000] {
-        let (store, call) = (Store::in_memory(), CallId::from("call-1"));
-        let log = log(&store);
-        add_prompt(&log, "read it");
-        add_call(&log, &call);
+        let (store, log, call) = store_with_call();
         let result = text(1, length);
-        let outcome = CallOutcome {
-            is_success: true,
-            tool: "read_file".to_owned(),
-            content: vec![CallContent::Text(format!("```\n{result}```"))],
-            raw_output: json!({ "files": 1, "result": format!("{}\n[… more]", &result[..100]) }),
-            text: result,
-            ..CallOutcome::default()
-        };
+        let raw_output = json!({ "files": 1, "result": format!("{}\n[… more]", &result[..100]) });
+        let outcome = shown_result(result, raw_output);
         drop(log.finish_call(&call, outcome.clone()));
         assert_eq!(entries(&store)[1].calls[0].outcome, outcome);
         let stored = "SELECT length(card) + coalesce(length(result), 0) + \
@@ -84,19 +96,10 @@ fn a_result_is_stored_once_however_often_its_card_shows_it() {
 #[test]
 fn a_card_stays_as_it_is_when_the_model_reads_another_result() {
     for length in [200, 5_000] {
-        let (store, call) = (Store::in_memory(), CallId::from("call-1"));
-        let log = log(&store);
-        add_prompt(&log, "read it");
-        add_call(&log, &call);
+        let (store, log, call) = store_with_call();
         let result = text(1, length);
-        let outcome = CallOutcome {
-            is_success: true,
-            tool: "read_file".to_owned(),
-            content: vec![CallContent::Text(format!("```\n{result}```"))],
-            raw_output: json!({ "result": result, "beginning": &result[..150] }),
-            text: result.clone(),
-            ..CallOutcome::default()
-        };
+        let raw_output = json!({ "result": result, "beginning": &result[..150] });
+        let outcome = shown_result(result.clone(), raw_output);
         drop(log.finish_call(&call, outcome.clone()));
         // News are added to a result, and a long one is cut in its middle.
         for replaced in [format!("{result}[news for the model]"), result[..100].to_owned()] {

@@ -268,7 +268,7 @@ fn message_text(
     let kind: String = row.get(6)?;
     let refs: Option<String> = row.get(8)?;
     let body = unpack(connection, &row.get::<_, String>(7)?, refs.as_deref())?;
-    let entry = rows::from_value(serde_json::json!({ kind: body })).unwrap_or(Entry::Unknown);
+    let entry = rows::read_entry(&kind, body).unwrap_or(Entry::Unknown);
     Ok(match entry {
         Entry::Note { text, .. } => Some((false, text)),
         Entry::Message { message, audience, .. } if audience != Audience::Model => {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::blobs;
 use super::packed_json::unpack;
@@ -226,11 +226,7 @@ pub fn current_plan(connection: &Connection, session: i64) -> Result<Vec<PlanEnt
 /// An entry that cannot be interpreted is from a newer version or damaged; the other entries are
 /// still usable.
 fn parse_entry(kind: &str, body: Value, seq: u64) -> Entry {
-    let value = match body {
-        Value::Null => kind.into(),
-        body => json!({ kind: body }),
-    };
-    rows::from_value(value).unwrap_or_else(|error| {
+    rows::read_entry(kind, body).unwrap_or_else(|error| {
         tracing::warn!(%error, kind, seq, "an entry could not be interpreted");
         Entry::Unknown
     })

@@ -94,6 +94,30 @@ fn a_result_is_stored_once_however_often_its_card_shows_it() {
 }
 
 #[test]
+fn the_id_of_an_answer_is_in_its_body_once() {
+    let store = Store::in_memory();
+    let log = log(&store);
+    for id in ["m", "another-id"] {
+        add_message(&log, Message::Assistant(AssistantMessage::new(id, "Done.", Vec::new())));
+    }
+    let ids: Vec<_> = entries(&store)
+        .into_iter()
+        .map(|it| match it.entry {
+            Entry::Message { id, message, .. } => match message.as_ref() {
+                Message::Assistant(answer) => (id.to_string(), answer.id.to_string()),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = [("m", "m"), ("m", "another-id")];
+    assert_eq!(ids, expected.map(|(one, other)| (one.to_owned(), other.to_owned())));
+    let with_id =
+        "SELECT count(*) FROM entries WHERE json_extract(body, '$.message.assistant.id') NOT NULL";
+    assert_eq!(number(&store, with_id), 1);
+}
+
+#[test]
 fn a_card_stays_as_it_is_when_the_model_reads_another_result() {
     for length in [200, 5_000] {
         let (store, log, call) = store_with_call();

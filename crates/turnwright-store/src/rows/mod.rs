@@ -138,15 +138,32 @@ pub(super) fn insert_entry(
     Ok(())
 }
 
-/// Removes the fields of a message that say nothing. The origin of an answer matters only if something has to
+/// Reads an entry of this kind.
+///
+/// # Errors
+/// If it is from a newer version, or damaged.
+pub(super) fn read_entry(kind: &str, mut body: Value) -> serde_json::Result<Entry> {
+    let id = body.get("id").cloned();
+    let answer = body.pointer_mut("/message/assistant").and_then(Value::as_object_mut);
+    if let (Some(answer), Some(id)) = (answer, id) {
+        answer.entry("id").or_insert(id);
+    }
+    from_value(if body.is_null() { kind.into() } else { json!({ kind: body }) })
+}
+
+/// Removes the fields of a message that say nothing, and the id that the entry has as well. The origin of an answer matters only if something has to
 /// be sent back to it.
 fn leave_out_defaults(body: &mut Value) {
     let Value::Object(fields) = body else { return };
     if fields.get("audience").is_some_and(|it| it == "both") {
         fields.remove("audience");
     }
+    let id = fields.get("id").cloned();
     let answer = fields.get_mut("message").and_then(|it| it.get_mut("assistant"));
     let Some(Value::Object(answer)) = answer else { return };
+    if answer.get("id") == id.as_ref() {
+        answer.remove("id");
+    }
     if answer.get("interrupted").is_some_and(|it| *it == false) {
         answer.remove("interrupted");
     }

@@ -163,10 +163,10 @@ fn defaults_are_not_stored() {
         body.to_string()
     };
     let whole = r#"{"id":"m","message":{"assistant":{"id":"m","interrupted":false,"echo":{"origin":"o","field":null,"blobs":[]}}},"audience":"both"}"#;
-    assert_eq!(leave_out(whole), r#"{"id":"m","message":{"assistant":{"id":"m"}}}"#);
+    assert_eq!(leave_out(whole), r#"{"id":"m","message":{"assistant":{}}}"#);
     for entry in [
-        r#"{"id":"m","message":{"assistant":{"id":"m","interrupted":true,"echo":{"origin":"o","field":"f","blobs":[]}}},"audience":"user"}"#,
-        r#"{"id":"m","message":{"assistant":{"id":"m","echo":{"origin":"o","field":null,"blobs":[1]}}}}"#,
+        r#"{"id":"m","message":{"assistant":{"id":"other","interrupted":true,"echo":{"origin":"o","field":"f","blobs":[]}}},"audience":"user"}"#,
+        r#"{"id":"m","message":{"assistant":{"id":"other","echo":{"origin":"o","field":null,"blobs":[1]}}}}"#,
         r#"{"to":7}"#,
         "null",
     ] {

@@ -45,9 +45,10 @@ fn statuses(agent: &TestAgent, call: &Value) -> Vec<String> {
     statuses
 }
 
-/// Waits until this word is on the command line of a process.
-fn wait_for_command(word: &str) {
-    eventually("the command runs", || is_alive(word));
+/// Waits until `sleep` with this time runs. What the command did before it, has then happened: the time alone is on
+/// the command line of the shell too, which exists before the command begins.
+fn wait_for_sleep(time: &str) {
+    eventually("the command sleeps", || is_alive(&format!("sleep\0{time}")));
 }
 
 #[test]
@@ -56,7 +57,7 @@ fn v2_cancel_call_ends_a_command_and_the_turn_goes_on() {
     let mut agent = v2(json!([exec(command), says("Then not.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
-    wait_for_command("608.1");
+    wait_for_sleep("608.1");
     let offered = updates_of(&agent, &call);
     assert!(offered.iter().any(|it| it["capabilities"] == json!({ "cancel": {} })), "{offered:?}");
     assert_eq!(cancel_call(&mut agent, &call)["result"], json!({}));
@@ -101,7 +102,7 @@ fn v2_cancel_call_leaves_the_other_calls_of_the_answer_alone() {
     let mut agent = v2(json!([both, says("Done.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
-    wait_for_command("608.2");
+    wait_for_sleep("608.2");
     assert_eq!(cancel_call(&mut agent, &call)["result"], json!({}));
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert_eq!(agent.read("x"), "written\n");
@@ -183,7 +184,7 @@ fn v2_cancel_call_twice_is_accepted_twice_until_the_call_is_final() {
     let mut agent = v2(json!([exec(command), says("Done.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
-    wait_for_command("608.3");
+    wait_for_sleep("608.3");
     let params = json!({ "sessionId": agent.session, "toolCallId": call });
     let both = [(); 2].map(|()| agent.request("tool_call/cancel", &params));
     for request in both {
@@ -250,7 +251,7 @@ fn v2_cancel_call_is_replayed_once_as_cancelled() {
     let mut agent = v2(json!([exec(command), says("Then not.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
-    wait_for_command("608.4");
+    wait_for_sleep("608.4");
     result(cancel_call(&mut agent, &call));
     assert_eq!(agent.stop_reason(&id), "end_turn");
     agent.restart();
@@ -278,7 +279,7 @@ fn v2_cancel_terminal_stops_its_command_and_leaves_the_call_to_the_result() {
     let opened = agent.wait_for_update("terminal_update");
     assert_eq!(opened["capabilities"], json!({ "cancel": {} }));
     let terminal = opened["terminalId"].clone();
-    wait_for_command("608.5");
+    wait_for_sleep("608.5");
     assert_eq!(cancel_terminal(&mut agent, &terminal)["result"], json!({}));
     let is_ended = |it: &Value| {
         let update = &it["params"]["update"];

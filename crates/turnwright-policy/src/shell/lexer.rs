@@ -14,6 +14,7 @@ pub(super) type Ambiguity = &'static str;
 
 pub(super) const VARIABLE: Ambiguity = "it uses a variable";
 pub(super) const SUBSTITUTION: Ambiguity = "it contains a command substitution";
+const ARITHMETIC: Ambiguity = "it contains an arithmetic expansion";
 pub(super) const GROUP: Ambiguity = "it contains parentheses";
 const CONTINUATION: Ambiguity = "it contains an escaped line break";
 const UNCLOSED: Ambiguity = "it contains an unclosed quote";
@@ -358,10 +359,10 @@ impl<'a> Lexer<'a> {
     /// Reads the rest of a substitution and its bracket. Its commands run in the same folder, and what
     /// they set is lost.
     fn substitution(&mut self) -> Result<(), Ambiguity> {
-        self.expansion.get_or_insert(SUBSTITUTION);
         if self.peek() == Some(b'(') {
-            return Err(SUBSTITUTION);
+            return Err(ARITHMETIC);
         }
+        self.expansion.get_or_insert(SUBSTITUTION);
         let commands = parse_substitution(self)?;
         self.substituted.extend(commands);
         Ok(())

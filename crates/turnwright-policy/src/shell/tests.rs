@@ -182,6 +182,18 @@ fn long_lines_and_many_commands_are_ambiguous_and_bounded() {
 }
 
 #[test]
+fn what_is_not_understood_is_named() {
+    for (line, why) in [
+        ("echo $((6*7))", "it contains an arithmetic expansion"),
+        ("echo \"$((6*7))\"", "it contains an arithmetic expansion"),
+        ("echo `date`", "it contains a command substitution"),
+        ("echo $HOME", "it uses a variable"),
+    ] {
+        assert_eq!(parse(line, ShellDialect::Bash).ambiguity.as_deref(), Some(why), "{line}");
+    }
+}
+
+#[test]
 fn nested_lines_are_parsed_two_levels_deep() {
     let quote = |line: &str| format!("bash -c '{}'", line.replace('\'', r"'\''"));
     let two = quote(&quote("rm x"));

@@ -6,7 +6,9 @@ use std::fs;
 use serde_json::{Value, json};
 use turnwright_testing::mcp_http_stub::McpHttpStub;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says};
+#[cfg(target_os = "linux")]
+use crate::agent::eventually;
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 /// A scripted server that is started by a line of shell, in which its command is `"$0" "$1"`.
 fn behind(name: &str, line: &str, scenario: &Value) -> Value {
@@ -229,6 +231,7 @@ fn protected_files_that_a_call_creates_are_removed_and_changes_are_reported() {
 }
 
 /// A server with a process that works by itself, besides the server's calls.
+#[cfg(target_os = "linux")]
 fn with_worker(work: &str) -> Value {
     let scenario = json!({ "tools": [{ "name": "echo" }] });
     behind("notes", &format!("({work}) </dev/null >/dev/null 2>&1 & exec \"$0\" \"$1\""), &scenario)

@@ -203,6 +203,9 @@ pub struct NamespaceSupport {
     /// A PID namespace: whatever the program starts ends with it, and it cannot signal other processes,
     /// nor see them unless a container covers parts of `/proc`.
     pub processes: bool,
+    /// The sockets of other programs stay out of reach also if they are moved, or made while the program
+    /// runs: Landlock's ABI 9 sees to it, or each connection of a program with a PID namespace is looked at.
+    pub sockets: bool,
 }
 
 /// The numbers of two processes of a PID namespace, as the caller of the sandbox sees them.

@@ -9,9 +9,10 @@
 //!
 //! * What a program can create lies in folders that it may write to, so these and the sockets that the
 //!   profile names are all that is open. Whose socket it is need not be known.
-//! * Of abstract sockets, which Landlock scopes from ABI 6 on, but not for the first process, those of the
-//!   processes in the namespace are open. Addresses of other families are passed on.
-//! * It has the rights of the program on files: its user, and no capability but that to look at processes.
+//! * Of abstract sockets, those of processes in the namespace are open: Landlock's scope does not include the
+//!   first process. Addresses of other families are passed on.
+//! * The first process has the rights of the program on files: its user, and no capability besides but that
+//!   to look at processes.
 //! * A server sees the first process as its peer, with the user and group of the program.
 //! * A connection that has to wait is interrupted by an alarm and tried again, beside the others.
 //! * If a signal interrupts the program when the connection is made already, the next attempt of the program
@@ -48,6 +49,8 @@ const MAX_ADDRESS: usize = size_of::<libc::sockaddr_storage>();
 const UNIX: libc::sa_family_t = 1;
 /// Where the path begins in the address of a Unix socket.
 const PATH_OFFSET: usize = size_of::<libc::sa_family_t>();
+/// The longest name in the address of a Unix socket.
+const MAX_NAME: usize = size_of::<libc::sockaddr_un>() - PATH_OFFSET;
 /// How long one attempt may take. A server that has room answers at once.
 const ATTEMPT: Duration = Duration::from_millis(1);
 /// How often connections that wait are tried again.
@@ -127,9 +130,9 @@ impl SocketSupervisor {
     /// starts.
     pub(super) fn supervise(&self, is_root: bool) -> io::Result<()> {
         capabilities::keep_tracing(is_root)?;
-        syscalls::let_alarms_interrupt()?;
         let received = syscalls::receive_descriptor(self.channel.1.as_fd());
         let Ok(listener) = received.map(ManuallyDrop::new) else { return Ok(()) };
+        syscalls::let_alarms_interrupt()?;
         self.serve(listener.as_fd())
     }
 
@@ -154,7 +157,7 @@ impl SocketSupervisor {
                     match (blocked, free) {
                         (Some(connection), Some(place)) => *place = Some(connection),
                         (Some(connection), None) => {
-                            undelivered.answer(listener, &connection, libc::EAGAIN);
+                            undelivered.answer(listener, connection, libc::EAGAIN);
                         }
                         (None, _) => {}
                     }
@@ -256,7 +259,7 @@ impl Connection {
             Err(error) => error.raw_os_error().unwrap_or(libc::EACCES),
         };
         if number != libc::EINTR {
-            undelivered.answer(listener, &self, number);
+            undelivered.answer(listener, self, number);
             return None;
         }
         let timeout = || syscalls::connect_timeout(self.socket.as_fd()).unwrap_or(Duration::MAX);
@@ -267,7 +270,7 @@ impl Connection {
         if deadline.is_some_and(|it| it <= Instant::now()) {
             let is_unix = self.address.family() == Some(UNIX);
             let number = if is_unix { libc::EAGAIN } else { libc::EINPROGRESS };
-            undelivered.answer(listener, &self, number);
+            undelivered.answer(listener, self, number);
             return None;
         }
         self.deadline = deadline;
@@ -292,7 +295,9 @@ impl Address {
         let length = length.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
         let mut bytes = [0; MAX_ADDRESS];
         syscalls::read_memory(thread, pointer, &mut bytes[..length])?;
-        Ok(Address { bytes, length })
+        let address = Address { bytes, length };
+        let is_too_long = address.name().is_some_and(|it| it.len() > MAX_NAME);
+        if is_too_long { Err(io::Error::from_raw_os_error(libc::EINVAL)) } else { Ok(address) }
     }
 
     /// The address that leads to what a descriptor of this process refers to.
@@ -368,8 +373,11 @@ impl ThreadIdentity {
 impl Undelivered {
     /// Answers with an error number, or 0. If the thread is not there any more, because a signal has
     /// interrupted it, the result is kept for its next call.
-    fn answer(&mut self, listener: BorrowedFd<'_>, connection: &Connection, number: i32) {
-        let socket = rustix::fs::fstat(&connection.socket).map_or(0, |it| it.st_ino);
+    fn answer(&mut self, listener: BorrowedFd<'_>, connection: Connection, number: i32) {
+        let (id, socket) = (connection.id, rustix::fs::fstat(&connection.socket));
+        let socket = socket.map_or(0, |it| it.st_ino);
+        // If the program closes the socket next, nothing else keeps it open.
+        drop(connection);
         let kept = self.results.iter_mut().find(|it| it.0 == socket && socket != 0);
         let mut number = number;
         if let Some(kept) = kept {
@@ -380,7 +388,7 @@ impl Undelivered {
             *kept = (0, 0);
         }
         let is_done = [0, libc::EINPROGRESS].contains(&number);
-        if !syscalls::answer_notification(listener, connection.id, number) && is_done {
+        if !syscalls::answer_notification(listener, id, number) && is_done {
             self.results[self.next] = (socket, number);
             self.next = (self.next + 1) % MAX_UNDELIVERED;
         }
@@ -430,4 +438,36 @@ pub(super) fn try_out() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     let allow = sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
     syscalls::install_filter_with_listener(&[allow]).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_names_paths_or_neither() {
+        let unix = UNIX.to_ne_bytes();
+        let other = 2_u16.to_ne_bytes();
+        let long = [b'x'; MAX_NAME];
+        for (family, rest, path, name) in [
+            (unix, b"/run/a\0rest".as_slice(), Some(c"/run/a"), None),
+            (unix, b"a", Some(c"a"), None),
+            (unix, &long, Some(CString::new(long).unwrap().as_c_str()), None),
+            (unix, b"\0name\0", None, Some(b"\0name\0".as_slice())),
+            (unix, b"\0", None, Some(b"\0")),
+            (unix, b"", None, None),
+            (other, b"/run/a", None, None),
+        ] {
+            let mut bytes = [0; MAX_ADDRESS];
+            let length = PATH_OFFSET + rest.len();
+            bytes[..length].copy_from_slice(&[&family, rest].concat());
+            let address = Address { bytes, length };
+            assert_eq!(address.path(&mut [0; MAX_ADDRESS + 1]), path);
+            assert_eq!(address.abstract_name(), name);
+        }
+        let cut = Address { bytes: [1; MAX_ADDRESS], length: 1 };
+        assert_eq!((cut.family(), cut.path(&mut [0; MAX_ADDRESS + 1])), (None, None));
+    }
 }

@@ -148,6 +148,39 @@ fn what_the_profile_opens_is_reached() {
     assert_eq!(run(&folders, &profile, script), "reached reached\n");
 }
 
+/// Another process writes the address, and another thread replaces the socket, again and again.
+#[test]
+fn what_changes_during_a_call_does_not_count() {
+    if !can_test() {
+        return;
+    }
+    let folders = TestFolders::new();
+    let (bound, moved) = (folders.outside.join("bound"), folders.home.join("moved"));
+    let outside = UnixListener::bind(&bound).unwrap();
+    fs::rename(&bound, &moved).unwrap();
+    let script = "import mmap\nserve('x.moved', 9_999_999)\n\
+        memory = mmap.mmap(-1, 4096); libc = ctypes.CDLL(None, use_errno=True)\n\
+        own, other = b'.//////x.moved', b'../home/moved\\0'\n\
+        memory[:2] = (1).to_bytes(2, 'little')\n\
+        child = os.fork()\n\
+        while child == 0: memory[2:2 + len(own)] = own; memory[2:2 + len(own)] = other\n\
+        address = (ctypes.c_char * 4096).from_buffer(memory); results = {}\n\
+        spare = open_socket(socket.SOCK_SEQPACKET); number = 100; over = False\n\
+        def swap():\n  \
+        while not over:\n    \
+        try: os.dup2(spare.fileno(), number); os.dup2(client.fileno(), number)\n    \
+        except OSError: pass\n\
+        client = open_socket(); swapping = threading.Thread(target=swap); swapping.start()\n\
+        for _ in range(4000):\n  \
+        client = open_socket(); failed = libc.connect(number, address, 2 + len(own))\n  \
+        results[ctypes.get_errno() if failed else 0] = 1\n\
+        over = True; swapping.join(); os.kill(child, signal.SIGKILL)\n\
+        print(0 in results, 13 in results)";
+    assert_eq!(run(&folders, &folders.profile(), script), "True True\n");
+    outside.set_nonblocking(true).unwrap();
+    assert!(outside.accept().is_err());
+}
+
 /// Its own servers, wherever it can make a socket.
 #[test]
 fn a_program_reaches_its_own_servers() {

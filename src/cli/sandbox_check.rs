@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -168,22 +168,10 @@ struct AttemptFixture {
 }
 
 impl AttemptFixture {
-    #[expect(clippy::disallowed_methods, reason = "temporary test files need no atomic writes")]
     fn new() -> io::Result<AttemptFixture> {
         let folder = tempfile::Builder::new().prefix("turnwright-proof-").tempdir()?;
         let base = folder.path().canonicalize()?;
-        let [inside, outside, hidden, cache] =
-            ["inside", "outside", "hidden", "cache"].map(|it| base.join(it));
-        fs::create_dir_all(inside.join(".git/hooks"))?;
-        let files = [
-            (&outside, "file", UNTOUCHED),
-            (&hidden, "secret", SECRET),
-            (&cache, "file", UNTOUCHED),
-        ];
-        for (folder, name, text) in files {
-            fs::create_dir(folder)?;
-            fs::write(folder.join(name), text)?;
-        }
+        let [inside, outside, hidden, cache] = create_folders(&base)?;
         let tcp_listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         tcp_listener.set_nonblocking(true)?;
         let port = tcp_listener.local_addr()?.port();
@@ -282,6 +270,21 @@ impl AttemptFixture {
         );
         changes
     }
+}
+
+/// Creates the folders `inside`, `outside`, `hidden` and `cache`, with their files.
+#[expect(clippy::disallowed_methods, reason = "temporary test files need no atomic writes")]
+fn create_folders(base: &Path) -> io::Result<[PathBuf; 4]> {
+    let [inside, outside, hidden, cache] =
+        ["inside", "outside", "hidden", "cache"].map(|it| base.join(it));
+    fs::create_dir_all(inside.join(".git/hooks"))?;
+    let files =
+        [(&outside, "file", UNTOUCHED), (&hidden, "secret", SECRET), (&cache, "file", UNTOUCHED)];
+    for (folder, name, text) in files {
+        fs::create_dir(folder)?;
+        fs::write(folder.join(name), text)?;
+    }
+    Ok([inside, outside, hidden, cache])
 }
 
 impl Drop for AttemptFixture {

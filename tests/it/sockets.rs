@@ -47,10 +47,8 @@ fn a_job_reaches_no_socket_that_is_made_meanwhile() {
     }
     let outside = tempfile::tempdir().unwrap();
     let job = calls("exec", &json!({ "command": script(outside.path()), "background": true }));
-    let mut agent = TestAgent::builder()
-        .permission("allow_once")
-        .model(json!([job, says("Done.")]))
-        .start();
+    let mut agent =
+        TestAgent::builder().permission("allow_once").model(json!([job, says("Done.")])).start();
     let result = cards::turn(&mut agent);
     assert!(result.starts_with("[running in the background as p1]"), "{result}");
     assert_eq!(find(&agent, outside.path()), "own\nran\n");

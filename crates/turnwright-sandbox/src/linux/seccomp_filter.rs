@@ -301,8 +301,9 @@ fn supervised_rules() -> Vec<(c_long, Vec<ArgCondition>)> {
     rules
 }
 
-/// Denies calls of other architectures, x32 calls, `clone3` and `openat2` before all else. The flags of the latter two are behind a
-/// pointer, where a filter cannot look; programs that get `ENOSYS` fall back to `clone` and `openat`.
+/// Denies calls of other architectures, x32 calls, `clone3` and `openat2` before all else. The flags of the
+/// latter two are behind a pointer, where a filter cannot look; programs that get `ENOSYS` fall back to
+/// `clone` and `openat`.
 fn preamble(is_supervised: bool) -> BpfProgram {
     const BPF_LD_W_ABS: u16 = 0x20;
     const BPF_JMP_JGE: u16 = 0x35;

@@ -73,3 +73,29 @@ fn an_mcp_server_reaches_no_socket_that_is_made_meanwhile() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(find(&agent, outside.path()), "own\nran\n");
 }
+
+/// The kernel allows one supervisor of system calls only, and some containers have one.
+#[test]
+fn below_another_supervisor_the_check_says_what_is_open() {
+    if !has_closed_sockets() || turnwright_sandbox::sandbox_support().landlock_abi >= Some(9) {
+        return;
+    }
+    let script = "import ctypes, os, sys\n\
+        class Program(ctypes.Structure):\n  \
+        _fields_ = [('length', ctypes.c_ushort), ('filter', ctypes.c_void_p)]\n\
+        allow = (ctypes.c_uint64 * 1)(0x7fff_0000_0000_0006)\n\
+        program = Program(1, ctypes.addressof(allow)); libc = ctypes.CDLL(None)\n\
+        libc.prctl(38, 1, 0, 0, 0); seccomp = {'x86_64': 317, 'aarch64': 277}[os.uname().machine]\n\
+        assert libc.syscall(seccomp, 1, 8, ctypes.byref(program)) >= 0\n\
+        if os.fork() == 0: os.execv(sys.argv[1], sys.argv[1:])\n\
+        os.wait()";
+    let home = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_turnwright"), "doctor", "--sandbox"]);
+    let output =
+        turnwright_testing::process_waits::output(command.env("TURNWRIGHT_HOME", home.path()));
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert!(text.contains("The sandbox holds."), "{text}");
+    assert!(text.contains("those that are moved or made later are open"), "{text}");
+    assert!(text.contains("Connections cannot be supervised"), "{text}");
+}

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -122,7 +122,12 @@ fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttem
 fn expected_protection() -> ExpectedProtection {
     let landlock = turnwright_sandbox::sandbox_support().landlock_abi;
     let namespaces = turnwright_sandbox::namespace_support();
-    ExpectedProtection { landlock, mounts: namespaces.mounts, processes: namespaces.processes }
+    ExpectedProtection {
+        landlock,
+        mounts: namespaces.mounts,
+        processes: namespaces.processes,
+        sockets: namespaces.sockets,
+    }
 }
 
 /// Runs a command to its end and returns its output.
@@ -154,29 +159,19 @@ struct AttemptFixture {
     #[cfg(target_os = "linux")]
     abstract_listener: std::os::unix::net::UnixListener,
     #[cfg(unix)]
-    socket_listeners: [std::os::unix::net::UnixListener; 3],
+    socket_listeners: [std::os::unix::net::UnixListener; 4],
+    #[cfg(unix)]
+    datagram_receiver: std::os::unix::net::UnixDatagram,
     cache: PrivateCache,
     /// Removed on drop.
     _folder: tempfile::TempDir,
 }
 
 impl AttemptFixture {
-    #[expect(clippy::disallowed_methods, reason = "temporary test files need no atomic writes")]
     fn new() -> io::Result<AttemptFixture> {
         let folder = tempfile::Builder::new().prefix("turnwright-proof-").tempdir()?;
         let base = folder.path().canonicalize()?;
-        let [inside, outside, hidden, cache] =
-            ["inside", "outside", "hidden", "cache"].map(|it| base.join(it));
-        fs::create_dir_all(inside.join(".git/hooks"))?;
-        let files = [
-            (&outside, "file", UNTOUCHED),
-            (&hidden, "secret", SECRET),
-            (&cache, "file", UNTOUCHED),
-        ];
-        for (folder, name, text) in files {
-            fs::create_dir(folder)?;
-            fs::write(folder.join(name), text)?;
-        }
+        let [inside, outside, hidden, cache] = create_folders(&base)?;
         let tcp_listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         tcp_listener.set_nonblocking(true)?;
         let port = tcp_listener.local_addr()?.port();
@@ -185,7 +180,9 @@ impl AttemptFixture {
         let program = exec::launcher_program().ok_or(io::ErrorKind::NotFound)?;
         let bystander = BystanderProcess::start(program)?;
         let socket = base.join("socket");
-        let (renamed_socket, moved_socket) = (base.join("renamed"), base.join("elsewhere/socket"));
+        let [renamed_socket, moved_socket, linked_socket, datagram_socket] =
+            ["renamed", "elsewhere/socket", "elsewhere/linked", "elsewhere/datagrams"]
+                .map(|it| base.join(it));
         fs::create_dir(base.join("elsewhere"))?;
         let abstract_name = format!("turnwright-proof-{}-{port}", std::process::id());
         Ok(AttemptFixture {
@@ -196,7 +193,10 @@ impl AttemptFixture {
                 listen_at(&socket, &socket)?,
                 listen_at(&base.join("first"), &renamed_socket)?,
                 listen_at(&base.join("second"), &moved_socket)?,
+                listen_with_link(&base.join("third"), &linked_socket)?,
             ],
+            #[cfg(unix)]
+            datagram_receiver: receive_at(&base.join("fourth"), &datagram_socket)?,
             cache: PrivateCache::new(cache.clone(), &base.join("layers")),
             scene: TestScene {
                 inside,
@@ -210,6 +210,8 @@ impl AttemptFixture {
                 socket,
                 renamed_socket,
                 moved_socket,
+                linked_socket,
+                datagram_socket,
                 cache,
             },
             bystander,
@@ -261,8 +263,28 @@ impl AttemptFixture {
         for listener in &self.socket_listeners {
             note(listener.accept().is_ok(), "the program's socket got a connection");
         }
+        #[cfg(unix)]
+        note(
+            self.datagram_receiver.recv(&mut [0; 8]).is_ok(),
+            "the program's socket got a datagram",
+        );
         changes
     }
+}
+
+/// Creates the folders `inside`, `outside`, `hidden` and `cache`, with their files.
+#[expect(clippy::disallowed_methods, reason = "temporary test files need no atomic writes")]
+fn create_folders(base: &Path) -> io::Result<[PathBuf; 4]> {
+    let [inside, outside, hidden, cache] =
+        ["inside", "outside", "hidden", "cache"].map(|it| base.join(it));
+    fs::create_dir_all(inside.join(".git/hooks"))?;
+    let files =
+        [(&outside, "file", UNTOUCHED), (&hidden, "secret", SECRET), (&cache, "file", UNTOUCHED)];
+    for (folder, name, text) in files {
+        fs::create_dir(folder)?;
+        fs::write(folder.join(name), text)?;
+    }
+    Ok([inside, outside, hidden, cache])
 }
 
 impl Drop for AttemptFixture {
@@ -290,6 +312,21 @@ fn listen_at(path: &Path, renamed: &Path) -> io::Result<std::os::unix::net::Unix
     fs::rename(path, renamed)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+#[cfg(unix)]
+fn listen_with_link(path: &Path, link: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    let listener = listen_at(path, path)?;
+    fs::hard_link(path, link)?;
+    Ok(listener)
+}
+
+#[cfg(unix)]
+fn receive_at(path: &Path, renamed: &Path) -> io::Result<std::os::unix::net::UnixDatagram> {
+    let receiver = std::os::unix::net::UnixDatagram::bind(path)?;
+    fs::rename(path, renamed)?;
+    receiver.set_nonblocking(true)?;
+    Ok(receiver)
 }
 
 #[cfg(target_os = "linux")]
@@ -342,10 +379,22 @@ fn facts(missing: &[String]) -> Vec<(&'static str, String)> {
         facts.extend(text("/sys/kernel/security/lsm").map(|it| ("LSM", it)));
         facts.push(("seccomp", yes_or_no(support.seccomp)));
         facts.push(("userns", user_namespaces(text)));
+        facts.push(("sockets", sockets(support.landlock_abi).to_owned()));
     }
     facts.extend(container().map(|it| ("container", it.to_owned())));
     facts.extend(missing.iter().map(|it| ("", format!("! {it}"))));
     facts
+}
+
+/// What closes the sockets of other programs.
+fn sockets(landlock_abi: Option<i32>) -> &'static str {
+    let namespaces = turnwright_sandbox::namespace_support();
+    match (landlock_abi, namespaces) {
+        (Some(9..), _) => "closed by landlock",
+        (_, it) if it.sockets => "closed, each connection is supervised",
+        (_, it) if it.mounts => "closed, but those that are moved or made later are open",
+        _ => "open",
+    }
 }
 
 /// Whether commands can have a mount namespace of their own, and which kernel setting may forbid it.

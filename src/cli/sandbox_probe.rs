@@ -24,6 +24,8 @@ pub(super) enum SandboxProbe {
     Abstract { name: String },
     /// Connect to a Unix socket
     Socket { path: PathBuf },
+    /// Send a datagram to a Unix socket, from one of a pair or another one
+    UnixDatagram { path: PathBuf },
     /// Give a process the priority that it has
     Priority { pid: i32 },
     /// Change the priority of all processes of a user who has none
@@ -57,6 +59,7 @@ pub(super) fn run(probe: &SandboxProbe) -> ExitCode {
         SandboxProbe::Netlink => system::netlink(),
         SandboxProbe::Abstract { name } => system::connect_abstract(name),
         SandboxProbe::Socket { path } => connect(path),
+        SandboxProbe::UnixDatagram { path } => send_datagram(path),
         SandboxProbe::Priority { pid } => system::set_priority(*pid),
         SandboxProbe::UserPriority => system::set_user_priority(),
         SandboxProbe::Truncate { path } => system::truncate(path),
@@ -75,8 +78,20 @@ fn connect(socket: &Path) -> bool {
     std::os::unix::net::UnixStream::connect(socket).is_ok()
 }
 
+#[cfg(unix)]
+fn send_datagram(socket: &Path) -> bool {
+    use std::os::unix::net::UnixDatagram;
+    let sends = |it: UnixDatagram| it.send_to(b"x", socket).is_ok();
+    UnixDatagram::unbound().is_ok_and(sends) || UnixDatagram::pair().is_ok_and(|it| sends(it.0))
+}
+
 #[cfg(not(unix))]
 fn connect(_: &Path) -> bool {
+    false
+}
+
+#[cfg(not(unix))]
+fn send_datagram(_: &Path) -> bool {
     false
 }
 

@@ -105,6 +105,8 @@ mod shell_differential;
 mod shutdown;
 mod side_by_side;
 #[cfg(target_os = "linux")]
+mod sockets;
+#[cfg(target_os = "linux")]
 mod stalled_mount;
 mod steering;
 mod store;

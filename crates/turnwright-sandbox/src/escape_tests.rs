@@ -31,6 +31,10 @@ pub struct TestScene {
     pub renamed_socket: PathBuf,
     /// Another one, which was moved to another folder.
     pub moved_socket: PathBuf,
+    /// A second name, in another folder, of one.
+    pub linked_socket: PathBuf,
+    /// A Unix socket outside of `inside` that receives datagrams and was moved to another folder.
+    pub datagram_socket: PathBuf,
     /// A folder that is a cache of the profile, with a non-empty file `file`.
     pub cache: PathBuf,
 }
@@ -52,6 +56,8 @@ pub struct ExpectedProtection {
     pub mounts: bool,
     /// Whether commands get a PID namespace.
     pub processes: bool,
+    /// Whether sockets of other programs are closed wherever and whenever they are made.
+    pub sockets: bool,
 }
 
 /// The mechanism without which an attempt is expected to succeed.
@@ -65,6 +71,8 @@ enum Requirement {
     Mounts,
     /// A private mount namespace, or at least Landlock ABI 9.
     SocketRules,
+    /// Supervised connections, or at least Landlock ABI 9.
+    AllSockets,
     /// A PID namespace.
     Processes,
 }
@@ -247,7 +255,13 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
     let what =
         "connect to another program's socket that was moved to another folder, or made meanwhile";
     let moved = probe("socket", &quoted(&scene.moved_socket));
-    add("moved-socket", what, Requirement::Landlock(9), moved);
+    add("moved-socket", what, Requirement::AllSockets, moved);
+    let what = "connect to another program's socket by a second name";
+    let linked = probe("socket", &quoted(&scene.linked_socket));
+    add("linked-socket", what, Requirement::AllSockets, linked);
+    let what = "send a datagram to another program's socket that was moved to another folder";
+    let datagram = probe("unix-datagram", &quoted(&scene.datagram_socket));
+    add("unix-datagram", what, Requirement::AllSockets, datagram);
     add(
         "cache",
         "change a package manager's cache",
@@ -366,6 +380,10 @@ impl Requirement {
                 let lacks = expected.landlock.is_some() && !has;
                 lacks.then(|| "user namespaces are required".to_owned())
             }
+            Requirement::AllSockets => {
+                let text = "supervised connections or Landlock 9 are required";
+                (!expected.sockets).then(|| text.to_owned())
+            }
             Requirement::SocketRules => {
                 let lacks = !expected.mounts && expected.landlock.is_none_or(|it| it < 9);
                 lacks.then(|| "user namespaces or Landlock 9 are required".to_owned())
@@ -396,6 +414,8 @@ mod tests {
             socket: "/b/s".into(),
             renamed_socket: "/b/r".into(),
             moved_socket: "/b/m/s".into(),
+            linked_socket: "/b/m/l".into(),
+            datagram_socket: "/b/m/d".into(),
             cache: "/b/cache".into(),
         }
     }
@@ -417,8 +437,9 @@ mod tests {
 
     #[test]
     fn evidence_tells_what_held() {
-        let full = ExpectedProtection { landlock: Some(7), mounts: true, processes: true };
-        let old = ExpectedProtection { landlock: Some(2), mounts: false, processes: false };
+        let full =
+            ExpectedProtection { landlock: Some(7), mounts: true, processes: true, sockets: true };
+        let old = ExpectedProtection { landlock: Some(2), ..ExpectedProtection::default() };
         let change = ["a file outside".to_owned()];
         let success = format!("{STARTED}\n{SUCCEEDED}\n");
         let table: &[(&str, &str, &[String], ExpectedProtection, &str)] = &[
@@ -439,6 +460,8 @@ mod tests {
             ("internet", &success, &[], old, "not held"),
             ("socket-network", &success, &change, full, "not held"),
             ("socket-network", &success, &change, old, "open"),
+            ("moved-socket", &success, &change, full, "not held"),
+            ("moved-socket", &success, &change, old, "open"),
             ("cache", STARTED, &change, old, "not held"),
             ("priority", &success, &[], old, "open"),
             ("user-priority", &success, &[], old, "not held"),

@@ -106,7 +106,8 @@ pub struct SandboxProfile {
     pub caches: Vec<PrivateCache>,
     /// Sockets of other programs to which the program may connect, as real paths, besides those in
     /// `writable` and those of the services that look up names. All others are closed, with and without
-    /// a network. Without a mount namespace this needs Landlock's ABI 9.
+    /// a network, as far as [`NamespaceSupport::sockets`] says. Without a mount namespace this needs
+    /// Landlock's ABI 9.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<PathBuf>,
     /// What the program may do with the network.
@@ -203,6 +204,10 @@ pub struct NamespaceSupport {
     /// A PID namespace: whatever the program starts ends with it, and it cannot signal other processes,
     /// nor see them unless a container covers parts of `/proc`.
     pub processes: bool,
+    /// The sockets of other programs are out of reach also if they are moved, or made while the program runs:
+    /// Landlock's ABI 9 sees to it, or each connection of a program with a PID namespace is decided about.
+    /// In the latter case the program has no Unix sockets for datagrams.
+    pub sockets: bool,
 }
 
 /// The numbers of two processes of a PID namespace, as the caller of the sandbox sees them.
@@ -245,6 +250,8 @@ pub fn limitations() -> Vec<String> {
         all.push(NO_MOUNTS.to_owned());
     } else if can_confine() && cfg!(target_os = "linux") && !namespace_support().processes {
         all.push(NO_PROCESSES.to_owned());
+    } else if can_confine() && cfg!(target_os = "linux") && !namespace_support().sockets {
+        all.push(NO_SOCKETS.to_owned());
     }
     all
 }
@@ -258,6 +265,10 @@ const NO_MOUNTS: &str = "User namespaces are unavailable (kernel.apparmor_restri
 
 const NO_PROCESSES: &str = "PID namespaces are unavailable (user.max_pid_namespaces): a command may \
      outlive its end by starting new processes faster than they are found.";
+
+const NO_SOCKETS: &str = "Connections cannot be supervised (another supervisor of system calls, a covered \
+     /proc, or a container that forbids it) and Landlock is older than its ABI 9: a command can reach \
+     sockets of the user's programs that were moved to another folder, or are made while it runs.";
 
 /// The private namespaces that a sandboxed program can get. The first call tries them out in child
 /// processes, which takes some milliseconds.

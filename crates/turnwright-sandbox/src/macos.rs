@@ -78,7 +78,12 @@ pub(super) fn probe() -> SandboxSupport {
 /// interface from the rest of the network.
 pub(super) fn probe_namespaces() -> NamespaceSupport {
     let has_seatbelt = Path::new(seatbelt::SANDBOX_EXEC).exists();
-    NamespaceSupport { mounts: has_seatbelt, network: has_seatbelt, processes: false }
+    NamespaceSupport {
+        mounts: has_seatbelt,
+        network: has_seatbelt,
+        processes: false,
+        sockets: false,
+    }
 }
 
 /// There are no overlay file systems.

@@ -23,15 +23,34 @@ pub(super) fn drop_capabilities(is_root: bool) -> io::Result<()> {
     if before.permitted.contains(CapabilitySet::SETPCAP) {
         drop_from_bounding_set()?;
     }
-    // Without root, a process has capabilities only in its own user namespace.
-    let kept = if is_root { KEPT } else { CapabilitySet::empty() };
+    // With `no_new_privs`, no executed program gets more than is permitted here.
+    keep_only(before, kept_by_program(is_root))
+}
+
+/// What the program keeps. Without root, a process has capabilities only in its own user namespace.
+fn kept_by_program(is_root: bool) -> CapabilitySet {
+    if is_root { KEPT } else { CapabilitySet::empty() }
+}
+
+fn keep_only(before: CapabilitySets, kept: CapabilitySet) -> io::Result<()> {
     let sets = CapabilitySets {
         effective: before.effective & kept,
         permitted: before.permitted & kept,
         inheritable: CapabilitySet::empty(),
     };
-    // With `no_new_privs`, no executed program gets more than is permitted here.
     Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
+/// Drops all but those of the program and the one to look at its processes, which a process needs that
+/// acts for it. Makes system calls only.
+pub(super) fn keep_tracing(is_root: bool) -> io::Result<()> {
+    let kept = kept_by_program(is_root) | CapabilitySet::SYS_PTRACE;
+    keep_only(rustix::thread::capabilities(None)?, kept)
+}
+
+/// Whether this process may look at all processes of its namespace.
+pub(super) fn can_trace() -> io::Result<bool> {
+    Ok(rustix::thread::capabilities(None)?.effective.contains(CapabilitySet::SYS_PTRACE))
 }
 
 fn drop_from_bounding_set() -> io::Result<()> {

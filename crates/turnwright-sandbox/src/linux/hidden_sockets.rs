@@ -1,5 +1,6 @@
 //! The sockets in the file system that are hidden: other programs listen there and could act for the
-//! command. Landlock denies connecting to them only from ABI 9 on.
+//! command. Landlock denies connecting to them only from ABI 9 on, and without a PID namespace nobody
+//! supervises connections ([`super::socket_supervisor`]).
 
 use std::collections::BTreeSet;
 use std::fs;

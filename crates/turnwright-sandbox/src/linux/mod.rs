@@ -1,6 +1,7 @@
 //! The sandbox on Linux: Landlock, seccomp and namespaces. Everything is prepared in the parent, so
 //! that the child only makes system calls between `fork` and `exec`.
 
+mod abstract_sockets;
 mod cache_overlay;
 mod capabilities;
 mod hidden_sockets;
@@ -9,8 +10,11 @@ mod mount_namespace;
 mod process_namespace;
 mod raw_devices;
 mod seccomp_filter;
+mod socket_supervisor;
 mod syscalls;
 
+#[cfg(test)]
+mod socket_tests;
 #[cfg(test)]
 mod tests;
 
@@ -29,12 +33,16 @@ use super::{
 use cache_overlay::CacheOverlay;
 use mount_namespace::MountNamespace;
 use process_namespace::ProcessNamespace;
+use socket_supervisor::SocketSupervisor;
 
 /// A sandbox that is ready to be entered by a child process.
 #[derive(Debug)]
 pub struct LinuxSandbox {
     ruleset: OwnedFd,
     filter: &'static BpfProgram,
+    /// Where the profile lets the program connect to sockets.
+    open_sockets: Vec<PathBuf>,
+    network: Network,
     mount_namespace: Option<MountNamespace>,
     process_namespace: Option<ProcessNamespace>,
     is_root: bool,
@@ -55,7 +63,7 @@ const STEPS: &[SetupStep] = &[
     ("no_new_privs", |_| Ok(rustix::thread::set_no_new_privs(true)?)),
     ("Landlock", |it| syscalls::restrict_self(it.ruleset.as_fd())),
     // Last, because it denies the system calls of the other steps.
-    ("seccomp", |it| seccompiler::apply_filter(it.filter).map_err(|error| to_io_error(&error))),
+    ("seccomp", LinuxSandbox::install_filter),
 ];
 
 impl LinuxSandbox {
@@ -92,7 +100,9 @@ impl LinuxSandbox {
         let hidden: &[PathBuf] = if mount_namespace.is_some() { &[] } else { &hidden };
         Ok(Self {
             ruleset: landlock_ruleset::build(profile, hidden)?,
-            filter: seccomp_filter::program(network)?,
+            filter: seccomp_filter::program(network, false)?,
+            open_sockets: profile.writable.iter().chain(&profile.sockets).cloned().collect(),
+            network,
             mount_namespace,
             process_namespace: None,
             is_root: mount_namespace::is_root(),
@@ -111,7 +121,14 @@ impl LinuxSandbox {
             && namespace_support().processes
         {
             let locks = namespace.isolate_processes();
-            self.process_namespace = Some(ProcessNamespace::new(locks)?);
+            let supervisor = if needs_supervisor() {
+                self.filter = seccomp_filter::program(self.network, true)?;
+                let open = std::mem::take(&mut self.open_sockets);
+                Some(SocketSupervisor::new(open, namespace.layered_caches())?)
+            } else {
+                None
+            };
+            self.process_namespace = Some(ProcessNamespace::new(locks, supervisor)?);
         }
         Ok(self)
     }
@@ -157,12 +174,30 @@ impl LinuxSandbox {
     fn enter_process_namespace(&self) -> io::Result<()> {
         let Some(namespace) = &self.process_namespace else { return Ok(()) };
         namespace.enter()?;
-        process_namespace::mount_proc(self.ruleset.as_fd(), landlock_ruleset::read_rights())
+        let is_required = namespace.supervisor().is_some();
+        let rights = landlock_ruleset::read_rights();
+        process_namespace::mount_proc(self.ruleset.as_fd(), rights, is_required)
+    }
+
+    fn install_filter(&self) -> io::Result<()> {
+        match self.process_namespace.as_ref().and_then(ProcessNamespace::supervisor) {
+            Some(supervisor) => supervisor.install_filter(self.filter),
+            None => seccompiler::apply_filter(self.filter).map_err(|error| to_io_error(&error)),
+        }
     }
 
     fn enter_mount_namespace(&self) -> io::Result<()> {
         self.mount_namespace.as_ref().map_or(Ok(()), |it| it.enter(Some(self.ruleset.as_fd())))
     }
+}
+
+/// Whether connections have to be looked at one by one, and can be.
+fn needs_supervisor() -> bool {
+    !can_landlock_close_sockets() && namespace_support().sockets
+}
+
+fn can_landlock_close_sockets() -> bool {
+    sandbox_support().landlock_abi.is_some_and(|it| it >= 9)
 }
 
 fn setup_error(why: &str) -> io::Error {
@@ -224,19 +259,25 @@ pub(super) fn probe_namespaces() -> NamespaceSupport {
         if wanted.processes {
             drop(mount_namespace.isolate_processes());
         }
-        succeeds_in_child(move || mount_namespace.enter(None))
+        succeeds_in_child(move || {
+            mount_namespace.enter(None)?;
+            if wanted.sockets { socket_supervisor::try_out() } else { Ok(()) }
+        })
     };
-    let all = NamespaceSupport { mounts: true, network: true, processes: true };
+    let all = NamespaceSupport { mounts: true, network: true, processes: true, sockets: true };
     let mounts = NamespaceSupport { mounts: true, ..NamespaceSupport::default() };
-    if works(all) {
+    let needs_nothing = can_landlock_close_sockets();
+    if works(NamespaceSupport { sockets: !needs_nothing, ..all }) {
         return all;
     }
     if !works(mounts) {
-        return NamespaceSupport::default();
+        return NamespaceSupport { sockets: needs_nothing, ..NamespaceSupport::default() };
     }
+    let processes = NamespaceSupport { processes: true, ..mounts };
     NamespaceSupport {
         network: works(NamespaceSupport { network: true, ..mounts }),
-        processes: works(NamespaceSupport { processes: true, ..mounts }),
+        processes: works(processes),
+        sockets: needs_nothing || works(NamespaceSupport { sockets: true, ..processes }),
         ..mounts
     }
 }

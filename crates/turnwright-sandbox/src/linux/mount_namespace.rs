@@ -150,6 +150,11 @@ impl MountNamespace {
         self.overlays.iter().map(CacheOverlay::lock).collect()
     }
 
+    /// The caches that are to get a private layer.
+    pub(super) fn layered_caches(&self) -> Vec<PathBuf> {
+        self.caches.iter().map(|it| it.path.clone()).collect()
+    }
+
     /// Moves this process into the namespace, in which nothing is different yet.
     pub(super) fn join(&self) -> io::Result<()> {
         syscalls::unshare(self.clone_flags)?;

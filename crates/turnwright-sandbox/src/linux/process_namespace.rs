@@ -1,5 +1,6 @@
-//! A PID namespace for one program. Its first process does nothing but wait: when it is killed, the
-//! kernel kills all others, and no process can leave. The kernel kills it when the caller dies.
+//! A PID namespace for one program. Its first process waits, and makes the connections of the program if
+//! there is a [`SocketSupervisor`]: when it is killed, the kernel kills all others, and no process can
+//! leave. The kernel kills it when the caller dies.
 //!
 //! `unshare` moves only later children into the namespace. So the process that enters the sandbox
 //! starts two children, the first process and the program, and ends. Both are children of the caller,
@@ -15,6 +16,8 @@ use rustix::mount::MountFlags;
 use rustix::process::{PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 
 use super::super::NamespaceProcesses;
+use super::mount_namespace;
+use super::socket_supervisor::SocketSupervisor;
 use super::syscalls::{self, Cloned};
 
 /// The name that `ps` shows for the first process.
@@ -28,17 +31,27 @@ pub(super) struct ProcessNamespace {
     /// The numbers of the two processes, written by the process that starts them.
     numbers: (PipeReader, PipeWriter),
     /// The descriptors that the first process keeps open, sorted.
-    locks: Vec<RawFd>,
+    kept: Vec<RawFd>,
+    supervisor: Option<SocketSupervisor>,
 }
 
 impl ProcessNamespace {
     /// The first process keeps the descriptors `locks` open.
-    pub(super) fn new(mut locks: Vec<RawFd>) -> io::Result<ProcessNamespace> {
+    pub(super) fn new(
+        locks: Vec<RawFd>,
+        supervisor: Option<SocketSupervisor>,
+    ) -> io::Result<ProcessNamespace> {
         let caller = pidfd_open(getpid(), PidfdFlags::empty())?;
         let numbers = io::pipe()?;
         rustix::io::ioctl_fionbio(&numbers.0, true)?;
-        locks.sort_unstable();
-        Ok(ProcessNamespace { caller, numbers, locks })
+        let mut kept = locks;
+        kept.extend(supervisor.as_ref().map(SocketSupervisor::kept_descriptor));
+        kept.sort_unstable();
+        Ok(ProcessNamespace { caller, numbers, kept, supervisor })
+    }
+
+    pub(super) fn supervisor(&self) -> Option<&SocketSupervisor> {
+        self.supervisor.as_ref()
     }
 
     /// Starts the first process and a second one, in which this returns. The calling process ends.
@@ -66,7 +79,11 @@ impl ProcessNamespace {
 
     /// What the first process does. It inherits no confinement, but it runs nothing either.
     fn wait_for_ever(&self) -> ! {
-        if self.prepare_to_wait().is_err() {
+        let supervise = |it: &SocketSupervisor| it.supervise(mount_namespace::is_root());
+        let supervised = self
+            .prepare_to_wait()
+            .and_then(|()| self.supervisor.as_ref().map_or(Ok(()), supervise));
+        if supervised.is_err() {
             syscalls::exit_now(1);
         }
         loop {
@@ -84,7 +101,7 @@ impl ProcessNamespace {
         // Orphans vanish when they end.
         syscalls::ignore_ended_children()?;
         rustix::thread::set_name(INIT_NAME)?;
-        syscalls::close_all_but(&self.locks)
+        syscalls::close_all_but(&self.kept)
     }
 
     /// The processes, once the program was started.
@@ -97,11 +114,16 @@ impl ProcessNamespace {
 }
 
 /// Shows the processes of this namespace in `/proc`, and no others. Where a container covers parts of
-/// `/proc`, the kernel refuses this, and the old view stays.
-pub(super) fn mount_proc(ruleset: BorrowedFd<'_>, rights: u64) -> io::Result<()> {
+/// `/proc`, the kernel refuses this, and the old view stays, unless it is required.
+pub(super) fn mount_proc(
+    ruleset: BorrowedFd<'_>,
+    rights: u64,
+    is_required: bool,
+) -> io::Result<()> {
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    if rustix::mount::mount(c"proc", c"/proc", c"proc", flags, None).is_err() {
-        return Ok(());
+    match rustix::mount::mount(c"proc", c"/proc", c"proc", flags, None) {
+        Err(_) if !is_required => return Ok(()),
+        mounted => mounted?,
     }
     let mounted = rustix::fs::open(c"/proc", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     syscalls::add_rule(ruleset, mounted.as_fd(), rights)

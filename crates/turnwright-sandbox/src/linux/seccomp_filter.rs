@@ -135,6 +135,11 @@ const ALLOWED_PERSONALITIES: [u64; 4] = [0, 0x8, 0x0004_0000, 0xffff_ffff];
 /// `__X32_SYSCALL_BIT`: numbers from here on are system calls of the x32 ABI.
 const X32_SYSCALL_BIT: u32 = 0x4000_0000;
 
+/// The field `arch` of `seccomp_data`.
+const ARCHITECTURE_OFFSET: u32 = 4;
+/// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64`.
+const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
+
 /// A condition on the lower 32 bits of an argument.
 struct ArgCondition {
     index: u8,
@@ -151,22 +156,25 @@ fn argument(index: u8, comparison: SeccompCmpOp, value: u64) -> ArgCondition {
 /// evaluated several hundred times at each start of a command.
 const SEGMENT_COUNT: usize = 8;
 
-/// The BPF program for the kernel. There are two, with and without network, and each is built once.
-pub(super) fn program(network: Network) -> io::Result<&'static BpfProgram> {
-    static PROGRAMS: [OnceLock<BpfProgram>; 2] = [const { OnceLock::new() }; 2];
-    let built = &PROGRAMS[usize::from(network == Network::Off)];
+/// The BPF program for the kernel. There are four, with and without network and supervision, and each is
+/// built once. With supervision, each `connect` is a notification for the supervisor.
+pub(super) fn program(network: Network, is_supervised: bool) -> io::Result<&'static BpfProgram> {
+    static PROGRAMS: [OnceLock<BpfProgram>; 4] = [const { OnceLock::new() }; 4];
+    let number = usize::from(network == Network::Off) + 2 * usize::from(is_supervised);
+    let built = &PROGRAMS[number];
     if let Some(program) = built.get() {
         return Ok(program);
     }
-    let mut program = preamble();
-    program.append(&mut compile_rules(network).map_err(io::Error::other)?);
+    let mut program = preamble(is_supervised);
+    program.append(&mut compile_rules(network, is_supervised).map_err(io::Error::other)?);
     Ok(built.get_or_init(|| program))
 }
 
-fn compile_rules(network: Network) -> Result<BpfProgram, BackendError> {
+fn compile_rules(network: Network, is_supervised: bool) -> Result<BpfProgram, BackendError> {
     let mut rules: std::collections::BTreeMap<c_long, Vec<SeccompRule>> =
         DENIED_CALLS.iter().map(|number| (*number, Vec::new())).collect();
-    for (call, conditions) in conditional_rules(network) {
+    let supervised = if is_supervised { supervised_rules() } else { Vec::new() };
+    for (call, conditions) in conditional_rules(network).into_iter().chain(supervised) {
         let conditions = conditions.into_iter().map(|it| {
             SeccompCondition::new(it.index, SeccompCmpArgLen::Dword, it.comparison, it.value)
         });
@@ -272,9 +280,31 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
     rules
 }
 
-/// Denies x32 calls, `clone3` and `openat2` before all else. The flags of the latter two are behind a
-/// pointer, where a filter cannot look; programs that get `ENOSYS` fall back to `clone` and `openat`.
-fn preamble() -> BpfProgram {
+/// System calls that are denied where connections are supervised.
+fn supervised_rules() -> Vec<(c_long, Vec<ArgCondition>)> {
+    use SeccompCmpOp::{Eq, MaskedEq};
+    // Socket types without their flags. `SOCK_RAW` is another name of `SOCK_DGRAM` for Unix sockets.
+    const TYPE_MASK: u64 = 0xf;
+    let mut rules = Vec::new();
+    let unix = u64::from(libc::AF_UNIX.cast_unsigned());
+    for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|it| u64::from(it.cast_unsigned())) {
+        // Datagrams can be sent to any path, also from one of a pair. The path is behind pointers, and
+        // a notification for each `sendmsg` would make all sockets slow.
+        for call in [libc::SYS_socket, libc::SYS_socketpair] {
+            let conditions = vec![argument(0, Eq, unix), argument(1, MaskedEq(TYPE_MASK), kind)];
+            rules.push((call, conditions));
+        }
+    }
+    // The kernel allows one listener only, but for as long as it is open.
+    let listens = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    rules.push((libc::SYS_seccomp, vec![argument(1, MaskedEq(listens), listens)]));
+    rules
+}
+
+/// Denies calls of other architectures, x32 calls, `clone3` and `openat2` before all else. The flags of the
+/// latter two are behind a pointer, where a filter cannot look; programs that get `ENOSYS` fall back to
+/// `clone` and `openat`.
+fn preamble(is_supervised: bool) -> BpfProgram {
     const BPF_LD_W_ABS: u16 = 0x20;
     const BPF_JMP_JGE: u16 = 0x35;
     const BPF_JMP_JEQ: u16 = 0x15;
@@ -284,7 +314,10 @@ fn preamble() -> BpfProgram {
         instruction(BPF_RET, 0, libc::SECCOMP_RET_ERRNO | error.cast_unsigned())
     };
     let number = |call: c_long| u32::try_from(call).unwrap_or(u32::MAX);
-    vec![
+    let mut program = vec![
+        instruction(BPF_LD_W_ABS, 0, ARCHITECTURE_OFFSET),
+        sock_filter { code: BPF_JMP_JEQ, jt: 1, jf: 0, k: ARCHITECTURE },
+        instruction(BPF_RET, 0, libc::SECCOMP_RET_KILL_PROCESS),
         instruction(BPF_LD_W_ABS, 0, 0),
         instruction(BPF_JMP_JGE, 1, X32_SYSCALL_BIT),
         return_errno(libc::EPERM),
@@ -292,5 +325,10 @@ fn preamble() -> BpfProgram {
         return_errno(libc::ENOSYS),
         instruction(BPF_JMP_JEQ, 1, number(libc::SYS_openat2)),
         return_errno(libc::ENOSYS),
-    ]
+    ];
+    if is_supervised {
+        program.push(instruction(BPF_JMP_JEQ, 1, number(libc::SYS_connect)));
+        program.push(instruction(BPF_RET, 0, libc::SECCOMP_RET_USER_NOTIF));
+    }
+    program
 }

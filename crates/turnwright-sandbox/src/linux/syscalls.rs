@@ -4,10 +4,12 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use libc::{c_char, c_int, c_long, c_uint};
 use rustix::process::Pid;
+use seccompiler::sock_filter;
 
 /// A flag: return the ABI version instead of a ruleset.
 const LANDLOCK_CREATE_RULESET_VERSION: c_uint = 1;
@@ -208,4 +210,202 @@ pub(super) fn bring_up_loopback() -> io::Result<()> {
         libc::close(socket);
         result
     }
+}
+
+/// Installs a filter and returns the descriptor on which its notifications arrive.
+pub(super) fn install_filter_with_listener(program: &[sock_filter]) -> io::Result<OwnedFd> {
+    let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
+    let (operation, flags) =
+        (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
+    // SAFETY: reads the instructions, which have the kernel's layout.
+    owned(unsafe { libc::syscall(libc::SYS_seccomp, operation, flags, &raw const program) })
+}
+
+/// A descriptor that a system call has just made.
+fn owned(descriptor: c_long) -> io::Result<OwnedFd> {
+    check(descriptor)?;
+    let descriptor = RawFd::try_from(descriptor).map_err(|_| io::ErrorKind::InvalidData)?;
+    // SAFETY: it is new, so nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// The memory of a control message with one descriptor.
+#[repr(C)]
+struct DescriptorMessage {
+    header: libc::cmsghdr,
+    descriptor: c_int,
+}
+
+/// Calls `transfer` with a message of one byte and a descriptor.
+fn with_descriptor_message<T>(
+    descriptor: RawFd,
+    transfer: impl FnOnce(&mut libc::msghdr) -> T,
+) -> (T, DescriptorMessage) {
+    let mut byte = [0_u8];
+    let mut parts = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: byte.len() };
+    // SAFETY: all zeros is a valid value of both.
+    let (mut message, mut control): (libc::msghdr, DescriptorMessage) =
+        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    // SAFETY: takes a number.
+    let length = unsafe { libc::CMSG_LEN(c_uint::BITS / 8) };
+    control.header.cmsg_len = length as _;
+    control.header.cmsg_level = libc::SOL_SOCKET;
+    control.header.cmsg_type = libc::SCM_RIGHTS;
+    control.descriptor = descriptor;
+    message.msg_iov = &raw mut parts;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<DescriptorMessage>() as _;
+    (transfer(&mut message), control)
+}
+
+/// Sends a copy of a descriptor over a socket.
+pub(super) fn send_descriptor(socket: BorrowedFd<'_>, sent: BorrowedFd<'_>) -> io::Result<()> {
+    let send = |message: &mut libc::msghdr| {
+        // SAFETY: reads the message and what it points to.
+        check(unsafe { libc::sendmsg(socket.as_raw_fd(), message, libc::MSG_NOSIGNAL) } as c_long)
+    };
+    with_descriptor_message(sent.as_raw_fd(), send).0
+}
+
+/// Waits for a descriptor to arrive.
+pub(super) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let receive = |message: &mut libc::msghdr| {
+        // SAFETY: writes no more than the lengths in the message say.
+        check(
+            unsafe { libc::recvmsg(socket.as_raw_fd(), message, libc::MSG_CMSG_CLOEXEC) } as c_long
+        )
+    };
+    let (received, control) = with_descriptor_message(-1, receive);
+    received?;
+    owned(control.descriptor.into()).map_err(|_| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// The next notification of a filter. `None` if its thread is gone already.
+pub(super) fn receive_notification(
+    listener: BorrowedFd<'_>,
+) -> io::Result<Option<libc::seccomp_notif>> {
+    // SAFETY: all zeros is a valid value, and what the kernel asks for.
+    let mut notification: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    let request = libc::SECCOMP_IOCTL_NOTIF_RECV;
+    // SAFETY: writes the notification.
+    match check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw mut notification).into() })
+    {
+        Ok(()) => Ok(Some(notification)),
+        Err(error) if is_errno(&error, &[libc::ENOENT, libc::EINTR]) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the thread of a notification still waits for the answer.
+pub(super) fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
+    let request = libc::SECCOMP_IOCTL_NOTIF_ID_VALID;
+    // SAFETY: reads the number.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const id).into() }).is_ok()
+}
+
+/// Lets the system call of a notification return 0 or this error number. Whether it still waited.
+pub(super) fn answer_notification(listener: BorrowedFd<'_>, id: u64, errno: c_int) -> bool {
+    let mut answer = libc::seccomp_notif_resp { id, val: 0, error: -errno, flags: 0 };
+    let request = libc::SECCOMP_IOCTL_NOTIF_SEND;
+    // SAFETY: reads the answer.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw mut answer).into() }).is_ok()
+}
+
+pub(super) fn is_errno(error: &io::Error, numbers: &[c_int]) -> bool {
+    error.raw_os_error().is_some_and(|it| numbers.contains(&it))
+}
+
+/// Copies memory of another process. All of it must be readable.
+pub(super) fn read_memory(thread: Pid, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+    if buffer.is_empty() {
+        return Ok(());
+    }
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let address = usize::try_from(address).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let address = std::ptr::without_provenance_mut(address);
+    let remote = libc::iovec { iov_base: address, iov_len: buffer.len() };
+    // As wide as the registers, because the last argument is passed in memory.
+    let (thread, count, flags): (c_long, c_long, c_long) = (thread.as_raw_pid().into(), 1, 0);
+    let (local, remote) = (&raw const local, &raw const remote);
+    let call = libc::SYS_process_vm_readv;
+    // SAFETY: writes at most `buffer.len()` bytes to `buffer`.
+    let read = unsafe { libc::syscall(call, thread, local, count, remote, count, flags) };
+    check(read)?;
+    let is_all = usize::try_from(read) == Ok(buffer.len());
+    if is_all { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
+}
+
+/// Connects a socket to an address of any family.
+pub(super) fn connect(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
+    let length =
+        libc::socklen_t::try_from(address.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: reads the address, which the kernel copies byte by byte.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), length) };
+    check(result.into())
+}
+
+/// How long a socket waits when it connects; `None` if for ever.
+pub(super) fn connect_timeout(socket: BorrowedFd<'_>) -> Option<Duration> {
+    let mut value = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::timeval>()).ok()?;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_SNDTIMEO);
+    // SAFETY: writes at most `length` bytes to `value`.
+    let result = unsafe {
+        let value = (&raw mut value).cast();
+        libc::getsockopt(socket.as_raw_fd(), level, name, value, &raw mut length)
+    };
+    check(result.into()).ok()?;
+    let seconds = Duration::from_secs(value.tv_sec.try_into().ok()?);
+    let timeout = seconds + Duration::from_micros(value.tv_usec.try_into().ok()?);
+    (!timeout.is_zero()).then_some(timeout)
+}
+
+extern "C" fn do_nothing(_: c_int) {}
+
+/// Makes `SIGALRM` interrupt system calls, and blocks all other signals.
+pub(super) fn let_alarms_interrupt() -> io::Result<()> {
+    // SAFETY: all zeros is a valid value of both; the handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = do_nothing as extern "C" fn(c_int) as libc::sighandler_t;
+        check(libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()).into())?;
+        let mut others: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut others);
+        libc::sigdelset(&raw mut others, libc::SIGALRM);
+        set_signal_mask(&others)
+    }
+}
+
+/// Sends `SIGALRM` to this process every so often; never if the interval is zero.
+pub(super) fn set_alarm(interval: Duration) {
+    let interval = libc::timeval { tv_sec: 0, tv_usec: interval.subsec_micros().into() };
+    let timer = libc::itimerval { it_interval: interval, it_value: interval };
+    // SAFETY: reads the timer.
+    unsafe { libc::syscall(libc::SYS_setitimer, libc::ITIMER_REAL, &raw const timer, 0) };
+}
+
+/// Sets the effective user and group of this thread.
+pub(super) fn set_effective_ids(user: u32, group: u32) -> io::Result<()> {
+    // SAFETY: takes numbers. The order allows root to become another user and to come back.
+    let set = |call, id: u32| check(unsafe { libc::syscall(call, -1, id, -1) });
+    if user == 0 {
+        set(libc::SYS_setresuid, user)?;
+        return set(libc::SYS_setresgid, group);
+    }
+    set(libc::SYS_setresgid, group)?;
+    set(libc::SYS_setresuid, user)
+}
+
+/// Runs something in a child process, which ends with it, and says whether it worked.
+pub(super) fn succeeds_in_fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
+    // SAFETY: without `CLONE_VM` and with no stack given, the child goes on with a copy of this one.
+    let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    check(child)?;
+    let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) else {
+        exit_now(i32::from(work().is_err()));
+    };
+    let ended = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty())?;
+    Ok(ended.is_some_and(|(_, status)| status.exit_status() == Some(0)))
 }

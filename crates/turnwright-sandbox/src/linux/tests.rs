@@ -13,15 +13,15 @@ use std::sync::Arc;
 use super::*;
 
 /// A writable folder, a read-only one beside it, and a home with secrets.
-struct TestFolders {
-    inside: PathBuf,
-    outside: PathBuf,
-    home: PathBuf,
+pub(super) struct TestFolders {
+    pub(super) inside: PathBuf,
+    pub(super) outside: PathBuf,
+    pub(super) home: PathBuf,
     _folder: tempfile::TempDir,
 }
 
 impl TestFolders {
-    fn new() -> TestFolders {
+    pub(super) fn new() -> TestFolders {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().canonicalize().unwrap();
         let [inside, outside, home] = ["inside", "outside", "home"].map(|it| top.join(it));
@@ -45,7 +45,7 @@ impl TestFolders {
         TestFolders { inside, outside, home, _folder: folder }
     }
 
-    fn profile(&self) -> SandboxProfile {
+    pub(super) fn profile(&self) -> SandboxProfile {
         SandboxProfile {
             writable: vec![self.inside.clone()],
             hidden: [".ssh", ".netrc", ".config/gh"].map(|it| self.home.join(it)).to_vec(),

@@ -98,6 +98,17 @@ impl AcpClientV2 {
         send_state(self.peer.outbox(), &self.session, json!({ "state": state }));
     }
 
+    /// Tells the client that a turn runs, after the tasks that are ready now: one of them sends the turn's request
+    /// to the model, which need not wait for the client to read this.
+    fn report_running(&self) {
+        let batch = self.peer.outbox().batch();
+        self.send_state("running");
+        tokio::spawn(async move {
+            tokio::task::yield_now().await;
+            drop(batch);
+        });
+    }
+
     fn send(&self, update: &Value) {
         encode::send_changed(self.peer.outbox(), &self.session, update);
     }
@@ -249,10 +260,12 @@ impl Client for AcpClientV2 {
             Update::TurnBegan(prompt) => {
                 self.prompts.begin(prompt);
                 self.running_prompt.store(prompt, Ordering::Relaxed);
-                self.send_state("running");
+                self.report_running();
             }
             Update::UserMessage { prompt, message, parts } => {
                 let own = parts.into_iter().filter(|it| !matches!(it, PromptPart::Context(_)));
+                // One write has the message and the answer.
+                let _batch = self.peer.outbox().batch();
                 self.send(&encode::user_message(&message, own));
                 let prompt: PromptKey =
                     prompt.unwrap_or_else(|| self.running_prompt.load(Ordering::Relaxed));

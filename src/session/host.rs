@@ -248,7 +248,7 @@ impl SessionHost {
         let id = SessionId::random();
         let mut project = self.load_project(&id, roots);
         let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
-        let env = self.tool_env(id, project, client, None, CommandDisplay::Text);
+        let env = self.tool_env(id, project, client, None, CommandDisplay::default());
         let shared = env.mode.clone();
         if let Some(mode) = mode {
             shared.set(mode);

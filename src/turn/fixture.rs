@@ -240,7 +240,7 @@ pub(crate) fn turn_fixture(
         Files::new(Roots::new(workspace.path()).unwrap(), None),
         Environment::default(),
         Arc::clone(&client) as Arc<dyn Client>,
-        CommandDisplay::Text,
+        CommandDisplay::default(),
         Arc::new(SharedToolEnv::default()),
     );
     env.mode = mode.clone();

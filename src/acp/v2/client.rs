@@ -62,7 +62,16 @@ struct ShownCommand {
     line: Option<String>,
     /// Whether the command runs in the session's folder.
     is_in_cwd: bool,
-    has_terminal: bool,
+    terminal: ShownTerminal,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ShownTerminal {
+    #[default]
+    None,
+    Running,
+    /// The client knows the end of the command, or that it goes on after its card is final.
+    Settled,
 }
 
 impl AcpClientV2 {
@@ -149,7 +158,11 @@ impl AcpClientV2 {
         }
         let cancel = self.note_cancel(&update);
         if update.status.is_final() {
-            self.commands.lock().remove(&update.id);
+            let ended = self.commands.lock().remove(&update.id);
+            if ended.is_some_and(|it| it.terminal == ShownTerminal::Running) {
+                // Nothing has told the end, because the turn has crashed.
+                self.end_terminal(&update.id, &TerminalExit::default());
+            }
             leave_out_shown_output(&mut update);
         }
         if let Some(delta) = &update.terminal {
@@ -182,8 +195,9 @@ impl AcpClientV2 {
 
     fn announce_terminal(&self, call: &CallId, terminal: &TerminalId) {
         let mut commands = self.commands.lock();
-        let Some(command) = commands.get_mut(call).filter(|it| !it.has_terminal) else { return };
-        command.has_terminal = true;
+        let is_new = |it: &&mut ShownCommand| it.terminal == ShownTerminal::None;
+        let Some(command) = commands.get_mut(call).filter(is_new) else { return };
+        command.terminal = ShownTerminal::Running;
         let mut update = json!({
             "sessionUpdate": "terminal_update", "terminalId": terminal.to_arc().as_ref(),
             "capabilities": { "cancel": {} },
@@ -202,13 +216,21 @@ impl AcpClientV2 {
         if !delta.text.is_empty() {
             // Nobody can redact it once it is encoded.
             let bytes = BASE64.encode(redact::text(&delta.text).as_bytes());
-            let mut chunk = json!({
-                "sessionUpdate": "terminal_output_chunk", "terminalId": call.as_str(),
-            });
-            chunk["data"] = bytes.into();
-            self.send(&chunk);
+            let kind =
+                if delta.is_snapshot { "terminal_update" } else { "terminal_output_chunk" };
+            let mut update = json!({ "sessionUpdate": kind, "terminalId": call.as_str() });
+            if delta.is_snapshot {
+                update["output"]["data"] = bytes.into();
+            } else {
+                update["data"] = bytes.into();
+            }
+            self.send(&update);
         }
-        if let Some(exit) = delta.exit.as_ref().filter(|_| !delta.goes_on) {
+        let Some(exit) = &delta.exit else { return };
+        if let Some(command) = self.commands.lock().get_mut(call) {
+            command.terminal = ShownTerminal::Settled;
+        }
+        if !delta.goes_on {
             self.end_terminal(call, exit);
         }
     }
@@ -293,6 +315,10 @@ impl Client for AcpClientV2 {
     }
 
     fn follows_prompts(&self) -> bool {
+        true
+    }
+
+    fn draws_terminals(&self) -> bool {
         true
     }
 

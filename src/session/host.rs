@@ -229,7 +229,8 @@ impl SessionHost {
             cache_guard: CacheGuard::default(),
             limits,
             truncation_reported: Arc::default(),
-            window_told: Arc::default(),
+            small_window_told: Arc::default(),
+            assumed_window_told: Arc::default(),
             base_url_reported: Arc::default(),
             context_missing: Arc::default(),
         }

@@ -1,13 +1,15 @@
 //! Sessions that are served on a socket: what becomes of them when the connection is lost or closed, and
-//! that many clients do not disturb each other (R-REM-1 to R-REM-6).
+//! that many clients do not disturb each other (R-REM-1 to R-REM-6, R-REM-14).
 
 use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use turnwright_testing::session_requests::{open, opening_params, session_params};
 
-use crate::agent::{LIMIT, calls, prompt, says};
+use crate::agent::{LIMIT, calls, eventually, prompt, says};
 use crate::socket_agent::{KEEP, PlainClient, SocketAgent};
 use crate::socket_server::SocketServer;
 
@@ -229,6 +231,134 @@ fn r_rem_5_a_session_begun_over_a_pipe_in_version_1_goes_on_over_a_socket_in_ver
     client.until_idle();
     assert_eq!(pipe.read("a.txt"), "old\n");
     client.close();
+}
+
+/// A command that prints a line and another one when there is a file `go`, and the updates of its terminal.
+fn waiting_command() -> Value {
+    let command = "echo begun; until [ -e go ]; do sleep 0.02; done; echo ended";
+    calls("exec", &json!({ "command": command }))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command waits for this file")]
+fn end_command(agent: &TestAgent) {
+    std::fs::write(agent.path("go"), "").unwrap();
+}
+
+/// The bytes that a client of version 2 was shown of the one terminal: a snapshot replaces what was before.
+fn terminal_output(agent: &TestAgent) -> String {
+    let mut output = Vec::new();
+    let decode = |data: &Value| STANDARD.decode(data.as_str().unwrap()).unwrap();
+    for update in agent.updates() {
+        match update["sessionUpdate"].as_str().unwrap() {
+            "terminal_update" if update["output"].is_object() => {
+                output = decode(&update["output"]["data"]);
+            }
+            "terminal_output_chunk" => output.extend(decode(&update["data"])),
+            _ => {}
+        }
+    }
+    String::from_utf8(output).unwrap()
+}
+
+/// Waits until the terminal has shown something.
+fn wait_for_output(agent: &mut TestAgent) {
+    agent.wait_for("output", |it| {
+        let update = &it["params"]["update"];
+        update["sessionUpdate"] == "terminal_output_chunk"
+    });
+}
+
+fn resume_v2(agent: &mut TestAgent, session: &str, replay: bool) {
+    let mut params = opening_params(agent, session);
+    if replay {
+        params["replayFrom"] = json!({ "type": "start" });
+    }
+    // The agent may notice a moment later that the connection is lost.
+    eventually("the session has no connection", || {
+        agent.call("session/resume", &params)["error"].is_null()
+    });
+}
+
+#[test]
+fn r_rem_14_a_terminal_goes_on_in_the_client_that_takes_over() {
+    for replay in [true, false] {
+        let agent = TestAgent::builder().v2().model(json!([waiting_command(), says("Done.")]));
+        let mut agent = agent.permission("allow_once").start();
+        let session = agent.session.clone();
+        agent.prompt("go");
+        wait_for_output(&mut agent);
+        reconnect(&mut agent);
+        resume_v2(&mut agent, &session, replay);
+        let shown = if replay { "begun\n" } else { "" };
+        assert_eq!(terminal_output(&agent), shown);
+        end_command(&agent);
+        agent.wait_for_status("completed");
+        let shown = if replay { "begun\nended\n" } else { "ended\n" };
+        assert_eq!(terminal_output(&agent), shown);
+        let ended = agent.updates().into_iter().filter(|it| it["exitStatus"].is_object());
+        assert_eq!(ended.map(|it| it["exitStatus"]["exitCode"].clone()).collect::<Vec<_>>(), [0]);
+    }
+}
+
+#[test]
+fn r_rem_14_what_a_terminal_shows_without_a_client_is_shown_to_the_next_one() {
+    let agent = TestAgent::builder().v2().model(json!([waiting_command(), says("Done.")]));
+    let mut agent = agent.permission("allow_once").start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_output(&mut agent);
+    agent.break_off(SocketAgent::lose);
+    // The turn goes on with its second request when the command has ended.
+    end_command(&agent);
+    eventually("the command has ended", || agent.model().requests().len() == 2);
+    agent.restart();
+    resume_v2(&mut agent, &session, false);
+    if agent.updates().iter().any(|it| it["terminalId"].is_string()) {
+        // The turn has not ended before: it is told from the beginning, whatever the last client was told.
+        assert_eq!(terminal_output(&agent), "begun\nended\n");
+    }
+}
+
+#[test]
+fn r_rem_14_a_client_without_terminals_that_takes_over_gets_the_output_as_text() {
+    let agent = TestAgent::builder().v2().model(json!([waiting_command(), says("Done.")]));
+    let mut agent = agent.permission("allow_once").start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_output(&mut agent);
+    agent.break_off(SocketAgent::lose);
+    let url = agent.transport().url().to_owned();
+    let mut client = PlainClient::connect(&url, 1);
+    eventually("the session has no connection", || {
+        let id = client.request("session/load", &opening_params(&agent, &session));
+        client.until(|it| it["id"] == id && it["method"].is_null())["error"].is_null()
+    });
+    end_command(&agent);
+    client.until(|it| it["params"]["update"]["status"] == "completed");
+    let cards: Vec<_> =
+        client.updates.iter().filter(|it| it["sessionUpdate"] == "tool_call_update").collect();
+    assert!(cards.iter().all(|it| !it["content"].to_string().contains("terminal")), "{cards:?}");
+    let content = cards.last().unwrap()["content"].to_string();
+    assert!(content.contains("begun\\nended"), "{content}");
+}
+
+#[test]
+fn r_rem_14_who_resumes_a_session_can_cancel_the_call_that_runs() {
+    let agent = TestAgent::builder().v2().model(json!([waiting_command(), says("Done.")]));
+    let mut agent = agent.permission("allow_once").start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_output(&mut agent);
+    reconnect(&mut agent);
+    resume_v2(&mut agent, &session, false);
+    let offered = agent.updates().into_iter().find(|it| it["capabilities"].is_object());
+    let offered = offered.expect("the client is told that the call can be cancelled");
+    let call = offered["toolCallId"].clone();
+    let params = json!({ "sessionId": session, "toolCallId": call });
+    assert_eq!(agent.call("tool_call/cancel", &params)["result"], json!({}));
+    let last = agent.wait_for_status("cancelled");
+    assert_eq!((&last["toolCallId"], last.get("capabilities")), (&call, Some(&Value::Null)));
+    agent.wait_for("the end of the turn", |it| it["params"]["update"]["state"] == "idle");
 }
 
 #[test]

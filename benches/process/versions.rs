@@ -97,7 +97,8 @@ impl ComparedRow {
             one if one.total_cmp(two).is_eq() => Some(1.0),
             one => (*one > 0.0).then(|| two / one),
         };
-        let mut ratios: Vec<_> = self.one.iter().zip(&self.two).map(ratio).collect::<Option<_>>()?;
+        let mut ratios: Vec<_> =
+            self.one.iter().zip(&self.two).map(ratio).collect::<Option<_>>()?;
         ratios.sort_by(f64::total_cmp);
         Some(ratios)
     }

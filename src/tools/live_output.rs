@@ -70,8 +70,8 @@ pub(super) async fn start<'a>(
         let (fault, place) = (io_error_text(&error), spec.workdir.display());
         format!("The command could not be started: {fault} (in {place})")
     })?;
-    let is_drawn = matches!(ctx.env.display, CommandDisplay::Streamed)
-        && ctx.env.client.draws_terminals();
+    let is_drawn =
+        matches!(ctx.env.display, CommandDisplay::Streamed) && ctx.env.client.draws_terminals();
     let display =
         if is_drawn { OutputDisplay::Drawn(DrawnTerminal::default()) } else { OutputDisplay::Text };
     Ok((Box::new(group), LiveOutput::new(ctx, display)))

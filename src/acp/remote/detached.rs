@@ -95,7 +95,11 @@ impl RemoteSessions {
         let session = RemoteSession { client: Arc::clone(&client), cwd, folders };
         self.open.insert(id.clone(), session);
         let buffers = Some(Arc::clone(&client) as Arc<dyn EditorBuffers>);
-        ClientSide { client: client as Arc<dyn Client>, buffers, display: CommandDisplay::default() }
+        ClientSide {
+            client: client as Arc<dyn Client>,
+            buffers,
+            display: CommandDisplay::default(),
+        }
     }
 
     /// Tells the other connections that this one has the session.

@@ -395,8 +395,9 @@ fn call_bytes(call: &CallUpdate) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use turnwright_types::effect::{CallView, ToolKind};
     use super::*;
+    use turnwright_types::client::TerminalExit;
+    use turnwright_types::effect::{CallView, ToolKind};
 
     fn text(message: &str, text: &str) -> Update {
         Update::AgentText { message: message.into(), text: text.to_owned() }
@@ -502,5 +503,59 @@ mod tests {
         assert_eq!(kept[0], call("open"));
         assert_eq!(kept.last(), Some(&text("9", &long)));
         assert_eq!((kept.len(), journal.bytes <= MAX_BYTES), (4, true));
+    }
+
+    #[test]
+    fn the_output_of_a_terminal_is_kept_as_a_whole_and_shown_before_its_card_is_final() {
+        let output = |text: &str, exit: Option<TerminalExit>| {
+            let mut update = CallUpdate::new("c".into(), ToolCallStatus::InProgress);
+            update.terminal =
+                Some(TerminalDelta { text: text.to_owned(), exit, ..TerminalDelta::default() });
+            Update::CallUpdate(Box::new(update))
+        };
+        let exit = TerminalExit { code: Some(0), signal: None };
+        let mut journal = journal(&[call("c"), output("a\n", None)]);
+        journal.mark_told();
+        journal.note(&output("b\n", Some(exit.clone())), false);
+        journal.note(&change("c", ToolCallStatus::Completed), false);
+        let told = updates(&journal, None);
+        let shown = told.iter().skip(1).map(|it| match it {
+            Update::CallUpdate(it) => (it.status, it.content.clone(), it.terminal.clone()),
+            other => panic!("{other:?}"),
+        });
+        let shown = shown.collect::<Vec<_>>();
+        let running = ToolCallStatus::InProgress;
+        let (text, exit, is_snapshot) = ("a\nb\n".to_owned(), Some(exit), true);
+        let all = TerminalDelta { text, exit, is_snapshot, ..TerminalDelta::default() };
+        let expected = [
+            (running, Some(vec![CallContent::Terminal("c".into())]), None),
+            (running, None, Some(all)),
+            (ToolCallStatus::Completed, None, None),
+        ];
+        assert_eq!(shown, expected);
+
+        let mut long = TerminalDelta::default();
+        for number in 0..MAX_TERMINAL {
+            let text = format!("{number} ä\n");
+            append_output(&mut long, &TerminalDelta { text, ..TerminalDelta::default() });
+            assert!(long.text.len() <= MAX_TERMINAL);
+        }
+        assert!(
+            long.text.starts_with(CUT_OUTPUT)
+                && long.text.ends_with(&format!("{} ä\n", MAX_TERMINAL - 1))
+        );
+    }
+
+    #[test]
+    fn a_client_that_knows_an_open_call_is_told_again_that_it_can_be_cancelled() {
+        let mut offered = CallUpdate::new("c".into(), ToolCallStatus::InProgress);
+        offered.can_cancel = true;
+        let offered = Update::CallUpdate(Box::new(offered));
+        let mut journal = journal(&[call("c"), offered.clone(), call("other")]);
+        journal.mark_told();
+        assert_eq!(updates(&journal, None), [offered]);
+        journal.note(&change("c", ToolCallStatus::Completed), true);
+        journal.mark_told();
+        assert_eq!(updates(&journal, None), []);
     }
 }

@@ -216,8 +216,7 @@ impl AcpClientV2 {
         if !delta.text.is_empty() {
             // Nobody can redact it once it is encoded.
             let bytes = BASE64.encode(redact::text(&delta.text).as_bytes());
-            let kind =
-                if delta.is_snapshot { "terminal_update" } else { "terminal_output_chunk" };
+            let kind = if delta.is_snapshot { "terminal_update" } else { "terminal_output_chunk" };
             let mut update = json!({ "sessionUpdate": kind, "terminalId": call.as_str() });
             if delta.is_snapshot {
                 update["output"]["data"] = bytes.into();
@@ -361,5 +360,95 @@ impl Client for AcpClientV2 {
             let _waiting = self.wait_for_user();
             user_question::show_form(&self.peer, self.session_id(), form, QUESTION_TIMEOUT).await
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use turnwright_rpc::Outbox;
+    use turnwright_types::effect::{CallView, ToolKind};
+    use turnwright_types::update::ToolCallStatus;
+
+    use super::*;
+
+    /// What a client is sent for these updates, without their envelopes.
+    fn sent(updates: Vec<Update>) -> Vec<Value> {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let outbox = Outbox::start(writer).unwrap();
+        let (peer, cwd) = (Peer::new(outbox.clone()), PathBuf::from("/w"));
+        let client =
+            AcpClientV2::new(peer, &SessionId::random(), cwd, false, PromptLedger::default());
+        updates.into_iter().for_each(|it| client.update(it));
+        outbox.close(Duration::from_secs(5));
+        drop((client, outbox));
+        let lines = BufReader::new(reader).lines().map(Result::unwrap);
+        let parse = |it: String| serde_json::from_str::<Value>(&it).unwrap();
+        lines.map(|it| parse(it)["params"]["update"].take()).collect()
+    }
+
+    fn update(status: ToolCallStatus) -> CallUpdate {
+        CallUpdate::new("call-1".into(), status)
+    }
+
+    /// A command that has shown its terminal, and what follows.
+    fn command_with(terminal: Option<TerminalDelta>) -> Vec<Value> {
+        let (title, kind) = ("make".to_owned(), ToolKind::Execute);
+        let view = CallView { title, kind, locations: Vec::new() };
+        let raw_input = Some(json!({ "command": "make" }));
+        let (id, name, can_cancel) = ("call-1".into(), COMMAND_TOOL.to_owned(), true);
+        let first = Update::ToolCall { id, name, view, raw_input, can_cancel };
+        let mut shown = update(ToolCallStatus::InProgress);
+        shown.content = Some(vec![CallContent::Terminal("call-1".into())]);
+        let mut drawn = update(ToolCallStatus::InProgress);
+        drawn.terminal = terminal;
+        let failed = update(ToolCallStatus::Failed);
+        let changes = [shown, drawn, failed].map(|it| Update::CallUpdate(Box::new(it)));
+        sent(std::iter::once(first).chain(changes).collect())
+    }
+
+    #[test]
+    fn a_terminal_cannot_be_cancelled_once_its_command_is_gone_or_its_turn_has_crashed() {
+        let exit = Some(TerminalExit { code: Some(2), signal: None });
+        let goes_on = TerminalDelta { exit: exit.clone(), goes_on: true, ..Default::default() };
+        let table = [
+            (None, vec![json!({ "exitCode": null, "signal": null })]),
+            (
+                Some(TerminalDelta { exit, ..Default::default() }),
+                vec![json!({ "exitCode": 2, "signal": null })],
+            ),
+            // It is the command of a job, which the user can still stop.
+            (Some(goes_on), vec![]),
+        ];
+        for (terminal, expected) in table {
+            let sent = command_with(terminal.clone());
+            let ends: Vec<_> = sent.iter().filter(|it| it["exitStatus"].is_object()).collect();
+            let exits: Vec<_> = ends.iter().map(|it| it["exitStatus"].clone()).collect();
+            assert_eq!(exits, expected, "{terminal:?}");
+            assert!(ends.iter().all(|it| it.get("capabilities") == Some(&Value::Null)));
+            let last = sent.last().unwrap();
+            assert_eq!(
+                (&last["status"], last.get("capabilities")),
+                (&json!("failed"), Some(&Value::Null))
+            );
+        }
+    }
+
+    #[test]
+    fn a_snapshot_replaces_what_a_terminal_shows_and_other_output_is_appended() {
+        let delta = |is_snapshot| {
+            let mut update = update(ToolCallStatus::InProgress);
+            let text = "all\n".to_owned();
+            update.terminal = Some(TerminalDelta { text, is_snapshot, ..Default::default() });
+            sent(vec![Update::CallUpdate(Box::new(update))]).remove(0)
+        };
+        let (kind, data) = ("terminal_update", "YWxsCg==");
+        let snapshot = json!({
+            "sessionUpdate": kind, "terminalId": "call-1", "output": { "data": data },
+        });
+        assert_eq!(delta(true), snapshot);
+        let (kind, id) = ("terminal_output_chunk", "call-1");
+        assert_eq!(delta(false), json!({ "sessionUpdate": kind, "terminalId": id, "data": data }));
     }
 }

@@ -21,7 +21,7 @@ pub(super) enum ObservedPiece {
 }
 
 /// A piece with the stream that it belongs to.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Observation {
     pub(super) stream: ObservedStream,
     pub(super) piece: ObservedPiece,

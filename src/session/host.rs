@@ -193,7 +193,7 @@ impl SessionHost {
         self.tracker.spawn(task)
     }
 
-    pub(super) fn tracker(&self) -> TaskTracker {
+    pub(crate) fn tracker(&self) -> TaskTracker {
         self.tracker.clone()
     }
 

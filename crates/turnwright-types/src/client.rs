@@ -28,6 +28,11 @@ pub trait Client: Send + Sync + 'static {
         false
     }
 
+    /// The connection of the client; `None` if it is lost.
+    fn connection(&self) -> Option<ClientConnection> {
+        Some(ClientConnection { number: 0, is_v2: self.follows_prompts() })
+    }
+
     /// True if the client draws terminals from the output that we send.
     fn draws_terminals(&self) -> bool {
         false
@@ -54,6 +59,15 @@ pub trait Client: Send + Sync + 'static {
     fn show_form(&self, _form: ServerForm) -> BoxFuture<'_, FormOutcome> {
         Box::pin(std::future::ready(FormOutcome::Declined))
     }
+}
+
+/// A client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientConnection {
+    /// Identifies it among those of the process. Without a listener there is only 0.
+    pub number: u64,
+    /// Whether version 2 of the protocol is spoken.
+    pub is_v2: bool,
 }
 
 /// A helper whose conversation a client may show.

@@ -10,10 +10,11 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::journal::Journal;
+use super::server::PROMPT_KEYS_PER_CONNECTION;
 use crate::session::Replayed;
 use turnwright_types::client::{
-    BufferError, Client, EditorBuffers, FormOutcome, HelperSession, HelperView, PermissionAnswer,
-    PermissionRequest, ServerForm, UserQuestion, UserReply,
+    BufferError, Client, ClientConnection, EditorBuffers, FormOutcome, HelperSession, HelperView,
+    PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::message::PromptPart;
@@ -182,6 +183,12 @@ impl Client for RemoteClient {
     /// A client of version 2 may take over.
     fn follows_prompts(&self) -> bool {
         true
+    }
+
+    fn connection(&self) -> Option<ClientConnection> {
+        let current = self.current()?;
+        let number = current.own_prompts.start / PROMPT_KEYS_PER_CONNECTION;
+        Some(ClientConnection { number, is_v2: current.client.follows_prompts() })
     }
 
     /// A command that begins without a client is shown as text, which every client shows.

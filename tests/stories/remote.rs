@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use turnwright_testing::session_requests::{opening_params, session_params};
+use turnwright_testing::session_requests::{opening_params, result, session_params};
 
 use crate::agent::{LIMIT, calls, eventually, prompt, says};
 use crate::socket_agent::{KEEP, PlainClient, SocketAgent};
@@ -246,6 +246,25 @@ fn r_rem_5_a_session_begun_over_a_pipe_in_version_1_goes_on_over_a_socket_in_ver
     client.until_idle();
     assert_eq!(pipe.read("a.txt"), "old\n");
     client.close();
+}
+
+#[test]
+fn r_rem_6_a_connection_has_so_many_sessions_and_another_one_its_own() {
+    let mut agent = TestAgent::builder().model(json!([])).start();
+    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
+    let requests: Vec<_> = (1..=256).map(|_| agent.request("session/new", &params)).collect();
+    let answers: Vec<_> = requests.iter().map(|id| agent.answer_to(id)).collect();
+    // The agent of the story has one session already.
+    let (last, opened) = answers.split_last().unwrap();
+    assert!(opened.iter().all(|it| it["result"].is_object()));
+    let message = last["error"]["message"].as_str().unwrap();
+    assert!(message.contains("256 sessions"), "{message}");
+    let mut other = PlainClient::connect(agent.transport().url(), 2);
+    other.call("session/new", &params);
+    other.close();
+    let session = opened[0]["result"]["sessionId"].as_str().unwrap();
+    result(agent.call("session/close", &session_params(session)));
+    result(agent.call("session/new", &params));
 }
 
 /// A command that prints a line and another one when there is a file `go`, and the updates of its terminal.

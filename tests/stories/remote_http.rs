@@ -1,4 +1,4 @@
-//! The HTTP transport of an agent that is served on a socket, and what bad requests get (R-REM-7, R-REM-8).
+//! The HTTP transport of an agent that is served on a socket, and what bad requests get (R-REM-7, R-REM-8, R-REM-14).
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -175,6 +175,32 @@ fn r_rem_7_a_turn_with_a_question_goes_over_requests_and_streams() {
     let end = updates.until(|message| message["id"] == 3);
     assert_eq!(end["result"]["stopReason"], "end_turn");
     assert_eq!(std::fs::read_to_string(served.workspace.path().join("new.txt")).unwrap(), "new\n");
+}
+
+#[test]
+fn r_rem_14_a_command_has_a_terminal_over_requests_and_streams() {
+    let served = serve(&json!([calls("exec", &json!({ "command": "echo hi" })), says("Done.")]));
+    let info = json!({ "name": "test", "version": "1" });
+    let params = json!({ "protocolVersion": 2, "info": info, "capabilities": {} });
+    let answer = served.post(None, &request(1, "initialize", &params));
+    let connection = answer.header("acp-connection-id").unwrap();
+    let mut events = served.stream(connection, None);
+    let session = served.new_session(connection, &mut events);
+    let mut updates = served.stream(connection, Some(&session));
+    let prompt = request(3, "session/prompt", &prompt(&session, "go"));
+    assert_eq!(served.post(Some(connection), &prompt).status, 202);
+    let question = updates.until(|message| message["method"] == "session/request_permission");
+    let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "allow_once" } });
+    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": outcome });
+    assert_eq!(served.post(Some(connection), &answer).status, 202);
+    let of_terminal = |message: &Value| message["params"]["update"]["terminalId"].is_string();
+    let [opened, output, ended] = [(); 3].map(|()| updates.until(of_terminal));
+    let opened = &opened["params"]["update"];
+    assert_eq!(opened["command"], "echo hi");
+    assert_eq!(opened["capabilities"], json!({ "cancel": {} }));
+    assert_eq!(output["params"]["update"]["data"], "aGkK");
+    assert_eq!(ended["params"]["update"]["exitStatus"]["exitCode"], 0);
+    updates.until(|message| message["params"]["update"]["stopReason"] == "end_turn");
 }
 
 #[test]

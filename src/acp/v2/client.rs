@@ -109,6 +109,10 @@ impl AcpClientV2 {
 
     /// Tells the client that a turn runs, after the tasks that are ready now: one of them sends the turn's request
     /// to the model, which need not wait for the client to read this.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it ends when the runtime polls it next, and an outbox that is closed writes what is held back"
+    )]
     fn report_running(&self) {
         let batch = self.peer.outbox().batch();
         self.send_state("running");
@@ -380,7 +384,9 @@ mod tests {
         let (peer, cwd) = (Peer::new(outbox.clone()), PathBuf::from("/w"));
         let client =
             AcpClientV2::new(peer, &SessionId::random(), cwd, false, PromptLedger::default());
-        updates.into_iter().for_each(|it| client.update(it));
+        for update in updates {
+            client.update(update);
+        }
         outbox.close(Duration::from_secs(5));
         drop((client, outbox));
         let lines = BufReader::new(reader).lines().map(Result::unwrap);

@@ -46,7 +46,7 @@ pub(crate) fn compare(
             };
             rows.resize_with(one.len(), ComparedRow::default);
             for (row, (one, two)) in rows.iter_mut().zip(one.into_iter().zip(two)) {
-                row.add(one, two);
+                row.add(one, &two);
             }
         }
         verdicts.extend(rows.iter().map(ComparedRow::print));
@@ -85,7 +85,7 @@ enum Verdict {
 }
 
 impl ComparedRow {
-    fn add(&mut self, one: Figure, two: Figure) {
+    fn add(&mut self, one: Figure, two: &Figure) {
         (self.name, self.unit) = (one.name, one.unit);
         self.one.push(one.measured);
         self.two.push(two.measured);

@@ -42,7 +42,8 @@ pub fn serve_acp_remote(
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let config = config(home, variables)?;
-    acp::serve_remote(config, options, keep, announce, stop).map_err(io::Error::other)
+    let recording = crate::cli::started_recording(&config);
+    acp::serve_remote(config, recording, options, keep, announce, stop).map_err(io::Error::other)
 }
 
 fn config(home: &Path, variables: &[(String, String)]) -> io::Result<Config> {

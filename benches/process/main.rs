@@ -2,7 +2,8 @@
 //! missed budget is reported but is not an error, because the figures depend on the machine and on
 //! what else runs on it. Only figures of the same run can be compared. `TURNWRIGHT_BENCH_BINARY`
 //! names another agent to measure; `--only long_work` measures only that; `--walk` runs one session with it and measures nothing. `--peers`
-//! measures other ACP agents beside it, and `--acp 2` version 2 of the protocol beside version 1.
+//! measures other ACP agents beside it, and `--acp 2` version 2 of the protocol beside version 1, in so many pairs
+//! as `--pairs` says.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -76,6 +77,17 @@ const QUICK: Rounds = Rounds {
     long_turns: 200,
 };
 
+/// For one half of a pair, of which there are many.
+const PAIR: Rounds = Rounds {
+    starts: 10,
+    turns: 12,
+    bursts: 2,
+    sessions: 50,
+    streams: 100,
+    length: 25,
+    long_turns: 100,
+};
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -94,8 +106,11 @@ fn main() -> ExitCode {
             let only = value_of("--only");
             let chosen = MEASUREMENTS.into_iter().filter(|it| only.is_none_or(|only| it.0 == only));
             if value_of("--acp") == Some("2") {
-                abort_after(4 * LIMIT);
-                versions::compare(chosen, rounds)
+                abort_after(9 * LIMIT);
+                let is_quick = arguments.contains(&"--quick");
+                let pairs = value_of("--pairs").and_then(|it| it.parse().ok());
+                let pairs = pairs.unwrap_or(if is_quick { 5 } else { 11 });
+                versions::compare(chosen, pairs.max(1), PAIR)
             } else {
                 abort_after(LIMIT);
                 measure(chosen, rounds)

@@ -117,6 +117,10 @@ impl Client for AcpClient {
         Box::pin(self.peer.outbox().wait_for_capacity())
     }
 
+    fn draws_terminals(&self) -> bool {
+        self.caps.terminal_output && !self.caps.terminal
+    }
+
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
         Box::pin(async {
             let Ok(_slot) = self.question_slot.acquire().await else {

@@ -29,7 +29,7 @@ pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long the client may take to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long a recording may take to be written to its end.
-const RECORDING_TIMEOUT: Duration = Duration::from_millis(500);
+pub(super) const RECORDING_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the settings may take to be read before a version is chosen without them.
 const SETTINGS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long blocking calls may take to end after everything else has ended.
@@ -99,8 +99,10 @@ async fn serve(
     stop_requested: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let recorder = Arc::clone(recording.recorder());
-    let outbox = Outbox::start_observed(stdio.output, redact_outgoing, Some(recorder.clone()))?;
-    let mut input = LineReader::start_observed(stdio.input, Some(recorder.clone()))?;
+    let observer = recorder.observer(0);
+    let outbox =
+        Outbox::start_observed(stdio.output, redact_outgoing, Some(Arc::clone(&observer)))?;
+    let mut input = LineReader::start_observed(stdio.input, Some(observer))?;
     let stop = CancellationToken::new();
     let host = Arc::new(SessionHost::with_recording(config, recording, stop.clone()));
     let mut connection = Connection::new(host, outbox.clone());

@@ -34,9 +34,8 @@ pub(super) fn initialize(
         Err(error) => return reply.fail(&error),
     };
     if connection.remote.is_some() {
-        // A terminal of the client may be on another machine, and another client may take over.
+        // The client's own terminals may be on another machine. It can draw those of commands that run here.
         client.terminal = false;
-        client.terminal_output = false;
     }
     let info = |field: &str| params.get("clientInfo")?.get(field)?.as_str();
     if let Some(name) = info("title").or_else(|| info("name")) {

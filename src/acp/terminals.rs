@@ -42,10 +42,8 @@ impl AcpClient {
     pub(super) fn display(self: &Arc<Self>) -> CommandDisplay {
         if self.caps.terminal {
             CommandDisplay::ClientTerminal(Arc::clone(self) as Arc<dyn ClientTerminals>)
-        } else if self.caps.terminal_output {
-            CommandDisplay::StreamedTerminal
         } else {
-            CommandDisplay::Text
+            CommandDisplay::default()
         }
     }
 

@@ -91,7 +91,9 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
         drop(stderr().write_all(text.as_bytes()));
     };
     let keep = Duration::from_secs(args.keep.into());
-    acp::serve_remote(config, options, keep, announce, turnwright_rpc::stop_signal())
+    let recording = super::started_recording(&config);
+    let stop = turnwright_rpc::stop_signal();
+    acp::serve_remote(config, recording, options, keep, announce, stop)
         .map_err(|it| CliError::Other(it.to_string()))
 }
 

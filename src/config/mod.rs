@@ -66,6 +66,7 @@ pub(crate) use show::EffectiveSetting;
 pub(crate) use template::settings_template;
 pub(crate) use turnwright_types::message::ReasoningEffort;
 pub(crate) use user_file::UserFile;
+pub(crate) use wrong_values::EXPOSED_KEY;
 
 use file::ConfigFile;
 use resolve::ProviderSources;

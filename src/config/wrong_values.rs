@@ -139,6 +139,9 @@ fn wrong_quirks(place: &str, quirks: &Map<String, Value>) -> Vec<String> {
     wrong.map(|it| format!("`{place}.quirks`: {it}")).collect()
 }
 
+/// Words of the sentence about a file with a key that others can read or replace.
+pub(crate) const EXPOSED_KEY: &str = "holds a key, and other users can";
+
 /// Why a key in this file is not safe, if others can read or replace it.
 #[cfg(unix)]
 fn exposed(key_file: &Path) -> Option<String> {
@@ -150,7 +153,7 @@ fn exposed(key_file: &Path) -> Option<String> {
         _ => "read",
     };
     let place = key_file.display();
-    Some(format!("{place} holds a key, and other users can {others} it. Run `chmod 600 {place}`"))
+    Some(format!("{place} {EXPOSED_KEY} {others} it. Run `chmod 600 {place}`"))
 }
 
 #[cfg(not(unix))]

@@ -1,6 +1,7 @@
 //! Takes what a session gets from outside and hands it to a thread that writes it. Nothing here waits:
 //! when the thread cannot keep up, the recording ends and the session goes on.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use super::current_session;
 use super::recording_writer::RecordingWriter;
 use turnwright_llm::{ConnectionFault, Exchange, ExchangeObserver};
 use turnwright_rpc::{LineDirection, LineObserver};
+use turnwright_types::client::ClientConnection;
 use turnwright_types::ids::SessionId;
 use turnwright_types::io_error_text::io_error_text;
 
@@ -111,8 +113,8 @@ fn weight(value: &Value) -> usize {
 pub(crate) struct RecordedSession {
     pub(crate) id: SessionId,
     pub(crate) cwd: PathBuf,
-    /// Whether the client speaks version 2 of the protocol.
-    pub(crate) is_v2: bool,
+    /// The connection that has the session.
+    pub(crate) connection: ClientConnection,
     pub(crate) mode: &'static str,
     /// What is known of the MCP servers.
     pub(crate) servers: Value,
@@ -128,20 +130,21 @@ pub(crate) struct Recorder {
     is_on: AtomicBool,
     // Held only to take a number and to queue an event.
     state: Mutex<RecorderState>,
-    has_first_line: AtomicBool,
-    // Held only to move the line.
-    first_line: Mutex<Vec<u8>>,
 }
 
 #[derive(Default)]
 struct RecorderState {
     active: Option<ActiveRecording>,
+    /// What the client of each connection has said of itself, by the connection's number.
+    first_lines: HashMap<u64, Vec<u8>>,
     /// A sentence for the user.
     notice: Option<String>,
 }
 
 struct ActiveRecording {
     path: PathBuf,
+    /// The connection whose lines are recorded. Without one it will be the first that is initialized.
+    connection: Option<u64>,
     started: Instant,
     next: u64,
     queue: SyncSender<RawEvent>,
@@ -161,10 +164,22 @@ impl Recorder {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Whether the client of this process has said who it is, so that a recording can begin later. Those at a
-    /// socket are not observed.
-    pub(crate) fn knows_client(&self) -> bool {
-        self.has_first_line.load(Ordering::Relaxed)
+    /// Records the lines of the connection with this number, if they are those of the recorded session.
+    pub(crate) fn observer(self: &Arc<Self>, connection: u64) -> Arc<dyn LineObserver> {
+        let has_first_line = AtomicBool::new(false);
+        Arc::new(ConnectionObserver { recorder: Arc::clone(self), connection, has_first_line })
+    }
+
+    /// Forgets a connection. If its lines are recorded, the recording ends, and at most `timeout` is waited until
+    /// all of it is written. Blocks.
+    pub(crate) fn end_connection(&self, connection: u64, timeout: Duration) {
+        let mut state = self.state.lock();
+        state.first_lines.remove(&connection);
+        let is_recorded = state.active.as_ref().is_some_and(|it| it.connection == Some(connection));
+        drop(state);
+        if is_recorded {
+            self.stop(timeout);
+        }
     }
 
     /// The file of the running recording.
@@ -192,7 +207,11 @@ impl Recorder {
         let (end_sender, ended) = sync_channel(1);
         let queued_bytes = Arc::<AtomicUsize>::default();
         let counter = Arc::clone(&queued_bytes);
-        let prelude = session.map(|it| (it, self.first_line.lock().clone()));
+        let connection = session.as_ref().map(|it| it.connection.number);
+        let prelude = session.map(|it| {
+            let first_line = self.state.lock().first_lines.get(&it.connection.number).cloned();
+            (it, first_line.unwrap_or_default())
+        });
         let write = move || {
             let failure = RecordingWriter::write(file, facts, prelude, &events, &counter).err();
             end_sender.send(failure.map(|it| io_error_text(&it))).ok();
@@ -200,6 +219,7 @@ impl Recorder {
         std::thread::Builder::new().name("recorder".into()).spawn(write)?;
         let active = ActiveRecording {
             path: path.clone(),
+            connection,
             started: Instant::now(),
             next: 0,
             queue,
@@ -310,17 +330,6 @@ impl Recorder {
         })
     }
 
-    /// Each recording begins with what the client has said of itself. Anything else that comes first is an
-    /// error of the client.
-    fn keep_first_line(&self, line: &[u8]) {
-        let is_initialize =
-            line.len() <= MAX_FIRST_LINE && memchr::memmem::find(line, b"\"initialize\"").is_some();
-        if is_initialize {
-            line.clone_into(&mut self.first_line.lock());
-            self.has_first_line.store(true, Ordering::Relaxed);
-        }
-    }
-
     fn post(&self, session: Option<SessionId>, kind: impl FnOnce() -> RawKind) {
         self.post_numbered(session, |_| kind());
     }
@@ -369,13 +378,43 @@ impl ActiveRecording {
     }
 }
 
-impl LineObserver for Recorder {
+/// Sees the lines of a connection.
+struct ConnectionObserver {
+    recorder: Arc<Recorder>,
+    connection: u64,
+    has_first_line: AtomicBool,
+}
+
+impl ConnectionObserver {
+    /// Each recording begins with what the client has said of itself. Anything else that comes first is an
+    /// error of the client.
+    fn keep_first_line(&self, line: &[u8]) {
+        let beginning = &line[..line.len().min(MAX_FIRST_LINE)];
+        let is_initialize = memchr::memmem::find(beginning, b"\"initialize\"").is_some();
+        if is_initialize && !self.has_first_line.swap(true, Ordering::Relaxed) {
+            let mut state = self.recorder.state.lock();
+            if line.len() <= MAX_FIRST_LINE {
+                state.first_lines.insert(self.connection, line.to_vec());
+            }
+            if let Some(active) = &mut state.active {
+                active.connection.get_or_insert(self.connection);
+            }
+        }
+    }
+
+    fn is_recorded(&self) -> bool {
+        let state = self.recorder.state.lock();
+        state.active.as_ref().is_some_and(|it| it.connection == Some(self.connection))
+    }
+}
+
+impl LineObserver for ConnectionObserver {
     fn on_line(&self, direction: LineDirection, line: &[u8]) {
         if direction == LineDirection::In && !self.has_first_line.load(Ordering::Relaxed) {
             self.keep_first_line(line);
         }
-        if self.is_on() {
-            self.post(None, || RawKind::Line(direction, line.to_vec()));
+        if self.recorder.is_on() && self.is_recorded() {
+            self.recorder.post(None, || RawKind::Line(direction, line.to_vec()));
         }
     }
 }

@@ -119,7 +119,7 @@ impl RecordingWriter {
         let call = |id: &str, method: &str, params: Value| json!({ "in": { "jsonrpc": "2.0", "id": id, "method": method, "params": params } });
         let answer = |id: &str, result: Value| json!({ "out": { "jsonrpc": "2.0", "id": id, "result": result } });
         let (id, cwd) = (session.id.as_str(), &session.cwd);
-        let (set_mode, mode) = if session.is_v2 {
+        let (set_mode, mode) = if session.connection.is_v2 {
             let mode =
                 json!({ "sessionId": id, "configId": "mode", "type": "id", "value": session.mode });
             ("session/set_config_option", mode)
@@ -131,7 +131,7 @@ impl RecordingWriter {
             let params = json!({ "sessionId": id, "cwd": cwd, "mcpServers": [] });
             lines.push(json!({ "stored": stored }));
             lines.push(call("record-1", "session/resume", params));
-            if session.is_v2 {
+            if session.connection.is_v2 {
                 let update = json!({ "sessionUpdate": "state_update", "state": "idle" });
                 let params = json!({ "sessionId": id, "update": update });
                 let idle =

@@ -193,7 +193,7 @@ impl SessionHost {
         self.tracker.spawn(task)
     }
 
-    pub(super) fn tracker(&self) -> TaskTracker {
+    pub(crate) fn tracker(&self) -> TaskTracker {
         self.tracker.clone()
     }
 
@@ -229,7 +229,8 @@ impl SessionHost {
             cache_guard: CacheGuard::default(),
             limits,
             truncation_reported: Arc::default(),
-            window_told: Arc::default(),
+            small_window_told: Arc::default(),
+            assumed_window_told: Arc::default(),
             base_url_reported: Arc::default(),
             context_missing: Arc::default(),
         }
@@ -248,7 +249,7 @@ impl SessionHost {
         let id = SessionId::random();
         let mut project = self.load_project(&id, roots);
         let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
-        let env = self.tool_env(id, project, client, None, CommandDisplay::Text);
+        let env = self.tool_env(id, project, client, None, CommandDisplay::default());
         let shared = env.mode.clone();
         if let Some(mode) = mode {
             shared.set(mode);

@@ -90,11 +90,9 @@ fn start(
         return "Nothing is recorded in a replay.".to_owned();
     }
     let recorder = host.recording().recorder();
-    if !recorder.knows_client() {
-        return "Over a socket nothing can be recorded. Start the agent at a pipe, and type `/record` \
-                there."
-            .to_owned();
-    }
+    let Some(connection) = services.client().connection() else {
+        return "Nothing is recorded: the connection is lost.".to_owned();
+    };
     if let Some(path) = recorder.path() {
         let path = path.display();
         return format!("A recording is running already, in `{path}`. `/record stop` ends it.");
@@ -114,8 +112,7 @@ fn start(
     let cwd = roots.cwd().to_path_buf();
     let (mode, servers) = (services.mode.get().id(), begin.servers);
     let project = recorded_project(host.config(), &host.trust, roots.real_cwd());
-    let is_v2 = services.client().follows_prompts();
-    let session = RecordedSession { id, cwd, is_v2, mode, servers, project, stored };
+    let session = RecordedSession { id, cwd, connection, mode, servers, project, stored };
     match recorder.start(&path, move || facts, Some(session)) {
         Ok(path) => format!(
             "What follows in this session is recorded in `{}`, until `/record stop` or the end of the \

@@ -70,10 +70,10 @@ pub(super) async fn start<'a>(
         let (fault, place) = (io_error_text(&error), spec.workdir.display());
         format!("The command could not be started: {fault} (in {place})")
     })?;
-    let display = match ctx.env.display {
-        CommandDisplay::StreamedTerminal => OutputDisplay::Drawn(DrawnTerminal::default()),
-        CommandDisplay::Text | CommandDisplay::ClientTerminal(_) => OutputDisplay::Text,
-    };
+    let is_drawn =
+        matches!(ctx.env.display, CommandDisplay::Streamed) && ctx.env.client.draws_terminals();
+    let display =
+        if is_drawn { OutputDisplay::Drawn(DrawnTerminal::default()) } else { OutputDisplay::Text };
     Ok((Box::new(group), LiveOutput::new(ctx, display)))
 }
 
@@ -243,7 +243,8 @@ impl DrawnTerminal {
         if end.is_none() {
             text.push_str(&format!("\r\n\x1b[0m[goes on as {}]\n", job.id()));
         }
-        self.send_delta(TerminalDelta { text, exit: Some(exit), goes_on: end.is_none() }, ctx);
+        let (exit, goes_on) = (Some(exit), end.is_none());
+        self.send_delta(TerminalDelta { text, exit, goes_on, ..TerminalDelta::default() }, ctx);
     }
 
     /// The next output, with a note if bytes before it were skipped. An incomplete character at the

@@ -240,7 +240,7 @@ pub(crate) fn turn_fixture(
         Files::new(Roots::new(workspace.path()).unwrap(), None),
         Environment::default(),
         Arc::clone(&client) as Arc<dyn Client>,
-        CommandDisplay::Text,
+        CommandDisplay::default(),
         Arc::new(SharedToolEnv::default()),
     );
     env.mode = mode.clone();
@@ -265,7 +265,8 @@ pub(crate) fn turn_fixture(
         cancellable: CancellableCalls::default(),
         models: ModelFinder::new(|_| Err(Error::Cancelled)),
         truncation_reported: Arc::default(),
-        window_told: Arc::default(),
+        small_window_told: Arc::default(),
+        assumed_window_told: Arc::default(),
         base_url_reported: Arc::default(),
         context_missing: Arc::default(),
     };

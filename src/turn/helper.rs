@@ -342,7 +342,7 @@ fn helper_env(
     let files = session.files.unseen();
     let (environment, shared) = (session.command_environment.clone(), Arc::clone(&session.shared));
     let mut env =
-        ToolEnv::new(id.clone(), files, environment, client, CommandDisplay::Text, shared);
+        ToolEnv::new(id.clone(), files, environment, client, CommandDisplay::default(), shared);
     env.jobs = Jobs::new(outputs).with_prefix(format!("{}p", short_id(call)));
     env.mode = session.mode.clone();
     env.confinement = session.confinement.clone();

@@ -1,7 +1,7 @@
 //! What a turn works with: the services and settings that its session owns.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use crate::tools::{OfferContext, ToolEnv, Toolbox};
 use turnwright_policy::permission::{Mode, SharedMode};
@@ -55,8 +55,10 @@ pub(crate) struct TurnServices {
     pub models: ModelFinder,
     /// Whether the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
-    /// Whether the user was told that the window is small, or that its size is only assumed.
-    pub window_told: Arc<AtomicBool>,
+    /// Whether the user was told that the window is small.
+    pub small_window_told: Arc<AtomicBool>,
+    /// Whether the user was told that the size of the window is only assumed.
+    pub assumed_window_told: Arc<AtomicBool>,
     /// Whether the user was told that the base URL lacks its version.
     pub base_url_reported: Arc<AtomicBool>,
     /// Whether the user was told that instructions, notes and skills could not be read.
@@ -161,11 +163,6 @@ impl TurnServices {
         if lines.next() == Some(self.mode_line().trim_end()) {
             self.announced_mode.announce(self.mode.get());
         }
-    }
-
-    /// Returns true the first time, for the notice about an assumed window.
-    pub(super) fn mark_window_told(&self) -> bool {
-        !self.window_told.swap(true, Ordering::Relaxed)
     }
 
     /// The facts that decide which tools the model is offered.

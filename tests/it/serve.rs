@@ -223,3 +223,44 @@ fn r_rem_10_a_killed_bridge_leaves_its_session_to_the_next_one() {
     editor.respond(&again, &json!({ "outcome": { "outcome": "cancelled" } }));
     assert_eq!(editor.turn("hello"), "end_turn");
 }
+
+/// The resident memory of a process in bytes.
+#[cfg(target_os = "linux")]
+fn resident(process: &Child) -> u64 {
+    let path = format!("/proc/{}/status", process.id());
+    let status = std::fs::read_to_string(path).unwrap();
+    let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn r_rem_8_ten_thousand_attempts_to_connect_cost_no_memory_and_keep_nobody_out() {
+    use std::io::Write;
+    use std::net::TcpStream;
+
+    const ATTEMPTS: usize = 10_000;
+    let token = "a-token-of-the-tests";
+    let served = serve(&[], Some(token));
+    let mut agent = served.editor(token).start();
+    assert_eq!(agent.turn("before"), "end_turn");
+    let before = resident(&served.agent);
+    let host = served.url.trim_start_matches("ws://").trim_end_matches("/acp");
+    let wrong = "POST /acp HTTP/1.1\r\nhost: agent\r\nauthorization: Bearer wrong\r\n\r\n";
+    let bytes = ["", "GET /acp HTTP/1.1\r\nx: ", "\x16\x03\x01\x02\x00", wrong];
+    let mut open = std::collections::VecDeque::new();
+    for number in 0..ATTEMPTS {
+        let Ok(mut socket) = TcpStream::connect(host) else { continue };
+        // It may be refused before it has said anything.
+        drop(socket.write_all(bytes[number % bytes.len()].as_bytes()));
+        open.push_back(socket);
+        if open.len() > 300 {
+            open.pop_front();
+        }
+    }
+    assert_eq!(agent.turn("meanwhile"), "end_turn");
+    let mut other = served.editor(token).start();
+    assert_eq!(other.turn("afterwards"), "end_turn");
+    let grown = resident(&served.agent).saturating_sub(before);
+    assert!(grown < 32 << 20, "{grown} bytes");
+}

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use turnwright::internals::replay;
 use turnwright_testing::cancellation::{expect_cancelled, hangs};
-use turnwright_testing::cards;
 use turnwright_testing::hosted_server::{answer_well, hosted_server};
 use turnwright_testing::mcp_http_stub::McpHttpStub;
 use turnwright_testing::session_requests::{open, set_mode};
+use turnwright_testing::{Transport, cards};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, prompt, says};
+use crate::socket_agent::{PlainClient, SocketAgent};
 
 /// A session that is recorded: its name, and what happens in it.
 struct RecordedStory {
@@ -24,7 +25,7 @@ fn model(replies: Value) -> TestAgentBuilder {
     TestAgent::builder().model(replies)
 }
 
-fn one_turn(agent: &mut TestAgent) {
+fn one_turn<T: Transport>(agent: &mut turnwright_testing::TestAgent<T>) {
     assert_eq!(agent.turn("go"), "end_turn");
 }
 
@@ -463,6 +464,65 @@ fn what_a_recording_cannot_store_is_an_error_and_not_a_difference() {
     let other = changed(&path, r#""created_at":"#, r#""created":"#);
     let error = replay(&other).unwrap_err();
     assert!(error.starts_with("its conversation is damaged: "), "{error}");
+}
+
+/// Waits until a recording is written to its end.
+fn wait_for_the_end(path: &Path) {
+    eventually("the recording has ended", || {
+        std::fs::read_to_string(path).is_ok_and(|it| it.ends_with("\"end\":true}\n"))
+    });
+}
+
+#[test]
+fn what_is_recorded_over_a_socket_plays_back_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    for is_v2 in [false, true] {
+        let path = folder.path().join(format!("socket-{is_v2}.ndjson"));
+        let read = calls("read_file", &json!({ "path": "notes.txt" }));
+        let replies = json!([
+            { "when": "secret of another", "steps": says("Nobody records this.") },
+            read,
+            says("It says hello."),
+        ]);
+        let mut builder = turnwright_testing::TestAgent::<SocketAgent>::builder()
+            .model(replies)
+            .file("notes.txt", "hello\n")
+            .variable("TURNWRIGHT_RECORD", path.to_str().unwrap());
+        if is_v2 {
+            builder = builder.v2();
+        }
+        let mut agent = builder.start();
+        // Its requests have the same ids.
+        let mut other = PlainClient::connect(agent.transport().url(), 1);
+        let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
+        let session = other.call("session/new", &params)["sessionId"].clone();
+        let text = prompt(session.as_str().unwrap(), "the secret of another");
+        other.call("session/prompt", &text);
+        assert_eq!(agent.turn("go"), "end_turn");
+        other.close();
+        agent.close().unwrap();
+        wait_for_the_end(&path);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("It says hello.") && !text.contains("another"), "{text}");
+        assert_same(&path);
+    }
+}
+
+#[test]
+fn record_over_a_socket_keeps_the_session_until_its_connection_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("typed.ndjson");
+    let replies =
+        json!([says("Before."), says("Recorded."), [{ "text": "half" }, { "hold": true }]]);
+    let mut agent = turnwright_testing::TestAgent::<SocketAgent>::builder().model(replies).start();
+    one_turn(&mut agent);
+    assert_eq!(agent.turn(&format!("/record {}", path.display())), "end_turn");
+    one_turn(&mut agent);
+    agent.break_off(SocketAgent::lose);
+    wait_for_the_end(&path);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("Recorded.") && text.contains("Before."), "{text}");
+    assert_same(&path);
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! Sessions that are served on a socket: what becomes of them when the connection is lost or closed, and
-//! that many clients do not disturb each other (R-REM-1 to R-REM-6).
+//! that many clients do not disturb each other (R-REM-1 to R-REM-6, R-REM-14).
 
 use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use turnwright_testing::session_requests::{open, opening_params, session_params};
+use turnwright_testing::session_requests::{opening_params, result, session_params};
 
-use crate::agent::{LIMIT, calls, prompt, says};
+use crate::agent::{LIMIT, calls, eventually, prompt, says};
 use crate::socket_agent::{KEEP, PlainClient, SocketAgent};
 use crate::socket_server::SocketServer;
 
@@ -22,6 +24,21 @@ fn two_parts() -> Value {
 fn reconnect(agent: &mut TestAgent) {
     agent.break_off(SocketAgent::lose);
     agent.restart();
+}
+
+/// Opens the session of a lost connection. The agent may notice a moment later that it is lost.
+fn take_over(agent: &mut TestAgent, method: &str, params: &Value) {
+    eventually("the session is taken over", || {
+        let answer = agent.call(method, params);
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(answer["result"].is_object() || message.contains("Another"), "{answer}");
+        answer["result"].is_object()
+    });
+}
+
+fn load(agent: &mut TestAgent, session: &str) {
+    let params = opening_params(agent, session);
+    take_over(agent, "session/load", &params);
 }
 
 fn wait_for_text(agent: &mut TestAgent, text: &str) {
@@ -44,7 +61,7 @@ fn r_rem_1_a_turn_outlives_its_connection_and_who_loads_the_session_gets_all_of_
     agent.prompt("go");
     wait_for_text(&mut agent, "first");
     reconnect(&mut agent);
-    agent.load(&session);
+    load(&mut agent, &session);
     assert_eq!(agent.text(), "first half, ");
     assert_eq!(told(&agent, "user_message_chunk", "content")[0]["text"], "go");
     agent.model().release();
@@ -65,7 +82,7 @@ fn r_rem_1_a_prompt_that_waited_when_the_connection_was_lost_is_shown_to_the_nex
     // Once this is answered, the agent has the prompt.
     agent.call("session/list", &json!({}));
     reconnect(&mut agent);
-    agent.load(&session);
+    load(&mut agent, &session);
     agent.model().release();
     wait_for_text(&mut agent, "Next.");
     let words = |it: &Value| it["text"].as_str().unwrap().to_owned();
@@ -83,7 +100,7 @@ fn r_rem_1_what_a_turn_says_while_nobody_listens_is_stored() {
     agent.break_off(SocketAgent::lose);
     agent.model().release();
     agent.restart();
-    agent.load(&session);
+    load(&mut agent, &session);
     // Either the turn has ended, and the text comes from the store, or it is still running.
     if !agent.text().contains("second") {
         wait_for_text(&mut agent, "second");
@@ -98,7 +115,8 @@ fn r_rem_1_a_resumed_session_goes_on_with_what_was_not_told() {
     agent.prompt("go");
     wait_for_text(&mut agent, "first");
     reconnect(&mut agent);
-    open(&mut agent, "session/resume", &session);
+    let params = opening_params(&agent, &session);
+    take_over(&mut agent, "session/resume", &params);
     agent.model().release();
     wait_for_text(&mut agent, "second");
     assert_eq!(agent.text(), "second half");
@@ -113,8 +131,7 @@ fn r_rem_1_a_client_of_version_2_is_told_the_state_of_the_turn_that_it_takes_ove
     reconnect(&mut agent);
     let mut params = opening_params(&agent, &session);
     params["replayFrom"] = json!({ "type": "start" });
-    let answer = agent.call("session/resume", &params);
-    assert!(answer["error"].is_null(), "{answer}");
+    take_over(&mut agent, "session/resume", &params);
     assert_eq!(told(&agent, "state_update", "state"), ["running"]);
     agent.model().release();
     agent.wait_for("the end of the turn", |it| it["params"]["update"]["state"] == "idle");
@@ -135,7 +152,7 @@ fn r_rem_2_a_question_that_is_lost_with_its_connection_is_asked_again() {
     agent.prompt("go");
     let first = agent.wait_for_request("session/request_permission");
     reconnect(&mut agent);
-    agent.load(&session);
+    load(&mut agent, &session);
     let second = agent.wait_for_request("session/request_permission");
     assert_eq!(first["params"], second["params"]);
     assert!(!agent.path("new.txt").exists());
@@ -153,7 +170,7 @@ fn r_rem_2_who_takes_over_a_turn_can_cancel_it() {
     agent.prompt("go");
     wait_for_text(&mut agent, "first");
     reconnect(&mut agent);
-    agent.load(&session);
+    load(&mut agent, &session);
     agent.cancel();
     agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
     assert_eq!(agent.turn("and now"), "end_turn");
@@ -169,7 +186,7 @@ fn r_rem_3_a_session_without_a_connection_ends_when_its_time_is_over() {
     agent.break_off(SocketAgent::lose);
     agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
     agent.restart();
-    agent.load(&session);
+    load(&mut agent, &session);
     assert_eq!(agent.text(), "first half, ");
     assert_eq!(agent.turn("and now"), "end_turn");
 }
@@ -229,6 +246,150 @@ fn r_rem_5_a_session_begun_over_a_pipe_in_version_1_goes_on_over_a_socket_in_ver
     client.until_idle();
     assert_eq!(pipe.read("a.txt"), "old\n");
     client.close();
+}
+
+#[test]
+fn r_rem_6_a_connection_has_so_many_sessions_and_another_one_its_own() {
+    let mut agent = TestAgent::builder().model(json!([])).start();
+    let params = json!({ "cwd": agent.workspace(), "mcpServers": [] });
+    let requests: Vec<_> = (1..=256).map(|_| agent.request("session/new", &params)).collect();
+    let answers: Vec<_> = requests.iter().map(|id| agent.answer_to(id)).collect();
+    // The agent of the story has one session already.
+    let (last, opened) = answers.split_last().unwrap();
+    assert!(opened.iter().all(|it| it["result"].is_object()));
+    let message = last["error"]["message"].as_str().unwrap();
+    assert!(message.contains("256 sessions"), "{message}");
+    let mut other = PlainClient::connect(agent.transport().url(), 2);
+    other.call("session/new", &params);
+    other.close();
+    let session = opened[0]["result"]["sessionId"].as_str().unwrap();
+    result(agent.call("session/close", &session_params(session)));
+    result(agent.call("session/new", &params));
+}
+
+/// A command that prints a line and another one when there is a file `go`, and the updates of its terminal.
+fn waiting_command() -> Value {
+    let command = "echo begun; until [ -e go ]; do sleep 0.02; done; echo ended";
+    calls("exec", &json!({ "command": command }))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command waits for this file")]
+fn end_command(agent: &TestAgent) {
+    std::fs::write(agent.path("go"), "").unwrap();
+}
+
+/// The bytes that a client of version 2 was shown of the one terminal: a snapshot replaces what was before.
+fn terminal_output(agent: &TestAgent) -> String {
+    let mut output = Vec::new();
+    let decode = |data: &Value| STANDARD.decode(data.as_str().unwrap()).unwrap();
+    for update in agent.updates() {
+        match update["sessionUpdate"].as_str().unwrap() {
+            "terminal_update" if update["output"].is_object() => {
+                output = decode(&update["output"]["data"]);
+            }
+            "terminal_output_chunk" => output.extend(decode(&update["data"])),
+            _ => {}
+        }
+    }
+    String::from_utf8(output).unwrap()
+}
+
+/// Waits until the terminal has shown something.
+fn wait_for_output(agent: &mut TestAgent) {
+    agent.wait_for("output", |it| {
+        let update = &it["params"]["update"];
+        update["sessionUpdate"] == "terminal_output_chunk"
+    });
+}
+
+fn resume_v2(agent: &mut TestAgent, session: &str, replay: bool) {
+    let mut params = opening_params(agent, session);
+    if replay {
+        params["replayFrom"] = json!({ "type": "start" });
+    }
+    take_over(agent, "session/resume", &params);
+}
+
+#[test]
+fn r_rem_14_a_terminal_goes_on_in_the_client_that_takes_over() {
+    for replay in [true, false] {
+        let agent = TestAgent::builder().v2().model(json!([waiting_command(), says("Done.")]));
+        let mut agent = agent.permission("allow_once").start();
+        let session = agent.session.clone();
+        agent.prompt("go");
+        wait_for_output(&mut agent);
+        reconnect(&mut agent);
+        resume_v2(&mut agent, &session, replay);
+        let shown = if replay { "begun\n" } else { "" };
+        assert_eq!(terminal_output(&agent), shown);
+        end_command(&agent);
+        agent.wait_for_status("completed");
+        let shown = if replay { "begun\nended\n" } else { "ended\n" };
+        assert_eq!(terminal_output(&agent), shown);
+        let ended = agent.updates().into_iter().filter(|it| it["exitStatus"].is_object());
+        assert_eq!(ended.map(|it| it["exitStatus"]["exitCode"].clone()).collect::<Vec<_>>(), [0]);
+    }
+}
+
+#[test]
+fn r_rem_14_what_a_terminal_shows_without_a_client_is_shown_to_the_next_one() {
+    let agent = TestAgent::builder().v2().model(json!([waiting_command(), says("Done.")]));
+    let mut agent = agent.permission("allow_once").start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_output(&mut agent);
+    agent.break_off(SocketAgent::lose);
+    // The turn goes on with its second request when the command has ended.
+    end_command(&agent);
+    eventually("the command has ended", || agent.model().requests().len() == 2);
+    agent.restart();
+    resume_v2(&mut agent, &session, false);
+    if agent.updates().iter().any(|it| it["terminalId"].is_string()) {
+        // The turn has not ended before: it is told from the beginning, whatever the last client was told.
+        assert_eq!(terminal_output(&agent), "begun\nended\n");
+    }
+}
+
+#[test]
+fn r_rem_14_a_client_without_terminals_that_takes_over_gets_the_output_as_text() {
+    let agent = TestAgent::builder().v2().model(json!([waiting_command(), says("Done.")]));
+    let mut agent = agent.permission("allow_once").start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_output(&mut agent);
+    agent.break_off(SocketAgent::lose);
+    let url = agent.transport().url().to_owned();
+    let mut client = PlainClient::connect(&url, 1);
+    eventually("the session has no connection", || {
+        let id = client.request("session/load", &opening_params(&agent, &session));
+        client.until(|it| it["id"] == id && it["method"].is_null())["error"].is_null()
+    });
+    end_command(&agent);
+    client.until(|it| it["params"]["update"]["status"] == "completed");
+    let cards: Vec<_> =
+        client.updates.iter().filter(|it| it["sessionUpdate"] == "tool_call_update").collect();
+    assert!(cards.iter().all(|it| !it["content"].to_string().contains("terminal")), "{cards:?}");
+    let content = cards.last().unwrap()["content"].to_string();
+    assert!(content.contains("begun\\nended"), "{content}");
+}
+
+#[test]
+fn r_rem_14_who_resumes_a_session_can_cancel_the_call_that_runs() {
+    let agent = TestAgent::builder().v2().model(json!([waiting_command(), says("Done.")]));
+    let mut agent = agent.permission("allow_once").start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_output(&mut agent);
+    reconnect(&mut agent);
+    resume_v2(&mut agent, &session, false);
+    let offered = agent.updates().into_iter().find(|it| it["capabilities"].is_object());
+    let offered = offered.expect("the client is told that the call can be cancelled");
+    let call = offered["toolCallId"].clone();
+    let params = json!({ "sessionId": session, "toolCallId": call });
+    assert_eq!(agent.call("tool_call/cancel", &params)["result"], json!({}));
+    let last = agent.wait_for_status("cancelled");
+    assert_eq!((&last["toolCallId"], last.get("capabilities")), (&call, Some(&Value::Null)));
+    agent.wait_for("the end of the turn", |it| it["params"]["update"]["state"] == "idle");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The HTTP transport of an agent that is served on a socket, and what bad requests get (R-REM-7, R-REM-8).
+//! The HTTP transport of an agent that is served on a socket, and what bad requests get (R-REM-7, R-REM-8, R-REM-14).
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -175,6 +175,32 @@ fn r_rem_7_a_turn_with_a_question_goes_over_requests_and_streams() {
     let end = updates.until(|message| message["id"] == 3);
     assert_eq!(end["result"]["stopReason"], "end_turn");
     assert_eq!(std::fs::read_to_string(served.workspace.path().join("new.txt")).unwrap(), "new\n");
+}
+
+#[test]
+fn r_rem_14_a_command_has_a_terminal_over_requests_and_streams() {
+    let served = serve(&json!([calls("exec", &json!({ "command": "echo hi" })), says("Done.")]));
+    let info = json!({ "name": "test", "version": "1" });
+    let params = json!({ "protocolVersion": 2, "info": info, "capabilities": {} });
+    let answer = served.post(None, &request(1, "initialize", &params));
+    let connection = answer.header("acp-connection-id").unwrap();
+    let mut events = served.stream(connection, None);
+    let session = served.new_session(connection, &mut events);
+    let mut updates = served.stream(connection, Some(&session));
+    let prompt = request(3, "session/prompt", &prompt(&session, "go"));
+    assert_eq!(served.post(Some(connection), &prompt).status, 202);
+    let question = updates.until(|message| message["method"] == "session/request_permission");
+    let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "allow_once" } });
+    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": outcome });
+    assert_eq!(served.post(Some(connection), &answer).status, 202);
+    let of_terminal = |message: &Value| message["params"]["update"]["terminalId"].is_string();
+    let [opened, output, ended] = [(); 3].map(|()| updates.until(of_terminal));
+    let opened = &opened["params"]["update"];
+    assert_eq!(opened["command"], "echo hi");
+    assert_eq!(opened["capabilities"], json!({ "cancel": {} }));
+    assert_eq!(output["params"]["update"]["data"], "aGkK");
+    assert_eq!(ended["params"]["update"]["exitStatus"]["exitCode"], 0);
+    updates.until(|message| message["params"]["update"]["stopReason"] == "end_turn");
 }
 
 #[test]
@@ -408,4 +434,55 @@ fn r_rem_8_bytes_that_make_no_sense_close_only_their_own_socket_and_a_websocket_
         }
     }
     PlainClient::connect(&served.server.url, 2).close();
+}
+
+#[test]
+fn r_rem_8_a_websocket_gets_the_answers_of_a_pipe_to_what_makes_no_sense() {
+    let served = serve(&json!([says("Hello.")]));
+    for version in [1, 2] {
+        let mut client = PlainClient::connect(&served.server.url, version);
+        // The length is looked at before the version matters.
+        let length = if version == 1 { 64 << 20 } else { 0 };
+        let long = format!(r#"{{"jsonrpc":"1.0","method":"{}"}}"#, "x".repeat(length));
+        let no_params = r#"{"jsonrpc":"2.0","id":5,"method":"session/prompt","params":5}"#;
+        let table: [(&[u8], Value, i64); 8] = [
+            (b"{oops", Value::Null, -32700),
+            (b"{\"a\": \"\xff\"}", Value::Null, -32700),
+            (b"[]", Value::Null, -32600),
+            (br#"[{"jsonrpc":"2.0","id":1,"method":"session/list"}]"#, Value::Null, -32600),
+            (br#"{"jsonrpc":"1.0","id":3,"method":"session/list"}"#, json!(3), -32600),
+            (br#"{"jsonrpc":"2.0","id":4,"method":"session/unknown"}"#, json!(4), -32601),
+            (no_params.as_bytes(), json!(5), -32600),
+            (long.as_bytes(), Value::Null, -32600),
+        ];
+        for (line, id, code) in table {
+            let shown = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
+            client.send_line(line);
+            let answer = client.until(|it| it["error"].is_object());
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&id, &json!(code)), "{shown}");
+        }
+        // What needs no answer gets none, and the connection is as good as before.
+        for line in ["", r#"{"jsonrpc":"2.0","method":"unknown"}"#, r#"{"id":7,"result":1}"#] {
+            client.send_line(line.as_bytes());
+        }
+        client.call("session/list", &json!({}));
+        client.close();
+    }
+}
+
+#[test]
+fn r_rem_8_one_connection_too_many_is_refused_until_another_one_ends() {
+    let served = serve(&json!([]));
+    let open: Vec<_> = (0..256).map(|_| served.initialize()).collect();
+    let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
+    let refused = served.post(None, &request(1, "initialize", &params));
+    assert_eq!((refused.status, refused.body.as_str()), (503, "There are too many connections.\n"));
+    let answer = served.post(Some(&open[0]), &request(2, "session/list", &json!({})));
+    assert_eq!(answer.status, 202, "the others are served");
+    let bearer = format!("authorization: Bearer {TOKEN}");
+    let of_connection = format!("acp-connection-id: {}", open[1]);
+    assert_eq!(served.send(&["DELETE /acp HTTP/1.1", &bearer, &of_connection], "").status, 202);
+    eventually("there is room again", || {
+        served.post(None, &request(1, "initialize", &params)).status == 200
+    });
 }

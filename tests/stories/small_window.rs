@@ -139,3 +139,22 @@ fn twenty_calls_are_made_in_a_small_window_across_several_summaries() {
     let words = last_text(asked).split_once("At most ").unwrap().1.split_once(' ').unwrap().0;
     assert!((50..200).contains(&words.parse::<u64>().unwrap()), "{words} words");
 }
+
+#[test]
+fn who_was_told_of_a_small_window_is_told_of_an_assumed_one_too() {
+    let provider = Provider::answering(|_| says("Yes."));
+    let models =
+        format!("models = ['small', 'large']\n[providers.p.model.small]\nwindow = {WINDOW}");
+    let settings = format!("model = 'p/small'\n{}", provider.section("p", &models));
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.turn("/model p/large"), "end_turn");
+    let long = "word ".repeat(80_000);
+    for _ in 0..2 {
+        assert_eq!(agent.turn(&long), "end_turn");
+    }
+    let told = agent.thoughts();
+    for notice in ["has a window of only 4096 tokens", "can hold is not known"] {
+        assert_eq!(told.matches(notice).count(), 1, "{notice}: {told}");
+    }
+}

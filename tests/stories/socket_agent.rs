@@ -144,6 +144,12 @@ impl PlainClient {
         self.next_id
     }
 
+    /// Sends a line as it is.
+    pub fn send_line(&mut self, line: &[u8]) {
+        self.stdin.write_all(line).unwrap();
+        self.stdin.write_all(b"\n").unwrap();
+    }
+
     /// Reads messages until one fits. Updates are kept.
     pub fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         loop {

@@ -270,9 +270,6 @@ fn v2_cancel_call_is_replayed_once_as_cancelled() {
 
 #[test]
 fn v2_cancel_terminal_stops_its_command_and_leaves_the_call_to_the_result() {
-    if std::env::var_os("TURNWRIGHT_TEST_TRANSPORT").is_some() {
-        return; // Commands of a remote session have no terminals.
-    }
     let command = "echo begun; sleep 608.5";
     let mut agent = v2(json!([exec(command), says("Then not.")])).permission("allow_once").start();
     let id = agent.prompt("go");
@@ -297,9 +294,6 @@ fn v2_cancel_terminal_stops_its_command_and_leaves_the_call_to_the_result() {
 
 #[test]
 fn v2_cancel_terminal_stops_a_command_in_the_background_after_its_turn() {
-    if std::env::var_os("TURNWRIGHT_TEST_TRANSPORT").is_some() {
-        return; // Commands of a remote session have no terminals.
-    }
     let server = json!({ "command": "echo up; sleep 608.6", "background": true });
     let replies = json!([calls("exec", &server), says("It runs."), says("It has ended.")]);
     let mut agent = v2(replies).permission("allow_once").start();

@@ -19,7 +19,7 @@ where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let (outbox, drain) = message_queue(|_, _| None);
+    let (outbox, drain) = message_queue(|_, _| None, None);
     let peer = Peer::new(Channel::Pipes(outbox.clone()), handler);
     let mut tasks = JoinSet::new();
     let reader = peer.clone();

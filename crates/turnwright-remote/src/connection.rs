@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::BoxFuture;
 
-use turnwright_rpc::{LineReader, Outbox};
+use turnwright_rpc::{LineObserver, LineReader, Outbox};
 
 /// A client's connection, of whatever transport.
 #[derive(Debug)]
 pub struct RemoteConnection {
+    /// Identifies it among those of its listener.
+    pub number: u64,
     /// The client's messages, until the connection is closed or lost.
     pub input: LineReader,
     /// The messages to the client.
@@ -19,6 +21,9 @@ pub struct RemoteConnection {
 
 /// Serves a connection until its input ends, or its outbox is closed.
 pub type ServeConnection = Arc<dyn Fn(RemoteConnection) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Makes what sees the lines of the connection with a number.
+pub type ObserveConnection = Arc<dyn Fn(u64) -> Arc<dyn LineObserver> + Send + Sync>;
 
 /// How a connection has ended. Clones share it.
 #[derive(Clone, Debug, Default)]

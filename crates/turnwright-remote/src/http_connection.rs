@@ -82,7 +82,7 @@ pub(crate) enum StreamDenial {
 }
 
 impl HttpConnection {
-    pub(crate) fn new(lines: LineSender) -> HttpConnection {
+    pub(crate) fn new(lines: LineSender, end: ConnectionEnd) -> HttpConnection {
         let state = ConnectionState {
             streams: HashMap::new(),
             requests: HashMap::new(),
@@ -91,7 +91,7 @@ impl HttpConnection {
         };
         HttpConnection {
             lines: Mutex::new(Some(Arc::new(lines))),
-            end: ConnectionEnd::default(),
+            end,
             ended: CancellationToken::new(),
             room: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
             state: Mutex::new(state),
@@ -286,10 +286,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_nobody_reads_ends_the_connection() {
-        let (lines, _input) = line_queue();
-        let connection = HttpConnection::new(lines);
+        let (lines, _input) = line_queue(None);
+        let connection = HttpConnection::new(lines, ConnectionEnd::default());
         let _open = connection.open_stream(Some("unread")).unwrap();
-        let (outbox, messages) = message_queue(|_, _| None);
+        let (outbox, messages) = message_queue(|_, _| None, None);
         let text = "x".repeat(MAX_WAITING_BYTES);
         for session in ["unread", "other"] {
             outbox.notify("session/update", &json!({ "sessionId": session, "text": text }));

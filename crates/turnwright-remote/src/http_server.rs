@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -25,13 +26,15 @@ use uuid::Uuid;
 
 use crate::PATH;
 use crate::access::AccessRules;
-use crate::connection::{RemoteConnection, ServeConnection};
+use crate::connection::{ConnectionEnd, ObserveConnection, RemoteConnection, ServeConnection};
 use crate::event_stream::EventBody;
 use crate::http_connection::{FirstAnswer, HttpConnection, StreamDenial};
 use crate::routing::{Envelope, RoutedMessage, route};
 use crate::silence::IncompleteMessages;
 use crate::websocket;
-use turnwright_rpc::{MAX_LINE_BYTES, OutboxDrain, OutgoingFilter, line_queue, message_queue};
+use turnwright_rpc::{
+    LineSender, MAX_LINE_BYTES, OutboxDrain, OutgoingFilter, line_queue, message_queue,
+};
 
 const CONNECTION_ID: &str = "acp-connection-id";
 const SESSION_ID: &str = "acp-session-id";
@@ -51,7 +54,10 @@ pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
 pub(crate) struct HttpServer {
     pub(crate) access: AccessRules,
     pub(crate) serve: ServeConnection,
-    pub(crate) filter: OutgoingFilter,
+    filter: OutgoingFilter,
+    observe: ObserveConnection,
+    /// The number of the next connection.
+    next_number: AtomicU64,
     /// The tasks of connections.
     pub(crate) tasks: TaskTracker,
     pub(crate) connection_permits: Arc<Semaphore>,
@@ -79,18 +85,30 @@ impl HttpServer {
     pub(crate) fn new(
         access: AccessRules,
         filter: OutgoingFilter,
+        observe: ObserveConnection,
         serve: ServeConnection,
     ) -> HttpServer {
         HttpServer {
             access,
             serve,
             filter,
+            observe,
+            next_number: AtomicU64::new(0),
             tasks: TaskTracker::new(),
             connection_permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             incomplete: IncompleteMessages::default(),
             request_byte_permits: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
             connections: Mutex::default(),
         }
+    }
+
+    /// Makes the queues of a new connection: our ends, and those of the program.
+    pub(crate) fn open(&self, end: ConnectionEnd) -> (LineSender, OutboxDrain, RemoteConnection) {
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let observer = (self.observe)(number);
+        let (lines, input) = line_queue(Some(Arc::clone(&observer)));
+        let (outbox, messages) = message_queue(self.filter, Some(observer));
+        (lines, messages, RemoteConnection { number, input, outbox, end })
     }
 
     /// Answers a request. Calls `admit` when the client has shown the token.
@@ -294,14 +312,13 @@ impl HttpServer {
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
         let place = Arc::clone(&self.connection_permits).try_acquire_owned();
         let place = place.map_err(|_| TOO_MANY_CONNECTIONS)?;
-        let (lines, input) = line_queue();
-        let (outbox, messages) = message_queue(self.filter);
-        let connection = Arc::new(HttpConnection::new(lines));
+        let end = ConnectionEnd::default();
+        let (lines, messages, remote) = self.open(end.clone());
+        let connection = Arc::new(HttpConnection::new(lines, end));
         let answer = connection.expect_first_answer(id);
         let name = Uuid::new_v4().simple().to_string();
         self.connections.lock().insert(name.clone(), Arc::clone(&connection));
         let guard = ConnectionEntry { server: Arc::clone(self), name: name.clone() };
-        let remote = RemoteConnection { input, outbox, end: connection.end.clone() };
         self.tasks.spawn(run(Arc::clone(&connection), remote, messages, (guard, place)));
         // If the client goes away before the answer, this ends the connection.
         let end_on_drop = connection.ended.clone().drop_guard();

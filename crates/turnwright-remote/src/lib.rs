@@ -19,7 +19,7 @@ mod websocket;
 
 pub use access::{AccessRules, new_token};
 pub use bridge::{BridgeError, bridge};
-pub use connection::{ConnectionEnd, RemoteConnection, ServeConnection};
+pub use connection::{ConnectionEnd, ObserveConnection, RemoteConnection, ServeConnection};
 pub use listener::{ListenError, ListenOptions, Listener};
 pub use tls::TlsFiles;
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::PATH;
 use crate::access::AccessRules;
-use crate::connection::ServeConnection;
+use crate::connection::{ObserveConnection, ServeConnection};
 use crate::handshakes::{Handshake, Handshakes};
 use crate::http_server::HttpServer;
 #[cfg(target_os = "linux")]
@@ -95,15 +95,16 @@ impl Listener {
     }
 
     /// Accepts connections until `stop` is cancelled, and then waits until all have ended. Each is given to
-    /// `serve`; `filter` sees every message to a client.
+    /// `serve`; `filter` sees every message to a client, and what `observe` makes the lines of a connection.
     pub async fn run(
         self,
         serve: ServeConnection,
         filter: OutgoingFilter,
+        observe: ObserveConnection,
         stop: CancellationToken,
     ) {
         let Listener { socket, access, tls } = self;
-        let server = Arc::new(HttpServer::new(access, filter, serve));
+        let server = Arc::new(HttpServer::new(access, filter, observe, serve));
         let (handshakes, places) = (Handshakes::default(), Arc::new(Semaphore::new(MAX_SOCKETS)));
         while let Some(accepted) = stop.run_until_cancelled(socket.accept()).await {
             let (stream, _) = match accepted {

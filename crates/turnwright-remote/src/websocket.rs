@@ -23,10 +23,10 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{ConnectionEnd, RemoteConnection};
+use crate::connection::ConnectionEnd;
 use crate::http_server::{HttpRefusal, HttpServer, ResponseBody, TOO_MANY_CONNECTIONS, plain};
 use crate::silence::{IncompletePart, LastRead, WatchedSocket};
-use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain, line_queue, message_queue};
+use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain};
 
 /// The interval of pings, whose answers show that the client is still there.
 pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -102,10 +102,9 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     let (socket, last_read) = WatchedSocket::new(socket, Some(incomplete.clone()));
     let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config())).await;
     let (sink, source) = socket.split();
-    let (lines, input) = line_queue();
-    let (outbox, messages) = message_queue(server.filter);
     let end = ConnectionEnd::default();
-    let serving = (server.serve)(RemoteConnection { input, outbox, end: end.clone() });
+    let (lines, messages, remote) = server.open(end.clone());
+    let serving = (server.serve)(remote);
     let (written, read) = (CancellationToken::new(), CancellationToken::new());
     let served = CancellationToken::new();
     let close_code = OnceLock::new();

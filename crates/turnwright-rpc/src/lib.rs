@@ -16,7 +16,7 @@ mod stdio;
 mod tests;
 
 pub use message::{Params, ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
-pub use outbox::{Outbox, OutgoingFilter};
+pub use outbox::{Batch, Outbox, OutgoingFilter};
 pub use pending::{Peer, RequestError};
 pub use queues::{LineSender, OutboxDrain, line_queue, message_queue};
 pub use stdio::{

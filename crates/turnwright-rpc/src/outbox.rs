@@ -64,6 +64,22 @@ struct WriteQueue {
     is_closing: bool,
     /// The writer has stopped; messages are dropped from now on.
     is_closed: bool,
+    /// While there are any, nothing is written.
+    batches: usize,
+}
+
+/// Messages that are sent while this lives are written when it is dropped, with one write.
+#[must_use = "the messages are written when it is dropped"]
+pub struct Batch(Outbox);
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        queue.batches -= 1;
+        if !queue.buffer.is_empty() {
+            self.0.write(queue);
+        }
+    }
 }
 
 impl Outbox {
@@ -150,6 +166,12 @@ impl Outbox {
         self.enqueue(None, |buffer| serde_json::to_writer(buffer, message));
     }
 
+    /// Holds messages back, to write them together. Those of everybody wait for it, so it must not live long.
+    pub fn batch(&self) -> Batch {
+        self.lock().batches += 1;
+        Batch(self.clone())
+    }
+
     pub(super) fn request(&self, id: u64, method: &str, params: &impl Serialize) {
         self.enqueue(Some(method), |buffer| message::write_request(buffer, id, method, params));
     }
@@ -231,8 +253,18 @@ impl Outbox {
             observer.on_line(LineDirection::Out, &queue.buffer[start..]);
         }
         queue.buffer.push(b'\n');
-        if start == 0
-            && !queue.is_writing
+        // Otherwise the writer is awake already.
+        if start == 0 {
+            self.write(queue);
+        }
+    }
+
+    /// Writes what is queued, or wakes the writer for it.
+    fn write(&self, mut queue: MutexGuard<'_, WriteQueue>) {
+        if queue.batches > 0 {
+            return;
+        }
+        if !queue.is_writing
             && let Some(direct) = &self.0.direct
         {
             let written = direct.write(&queue.buffer);
@@ -244,9 +276,7 @@ impl Outbox {
         }
         // The lock is released first; a writer woken earlier would only wait for it.
         drop(queue);
-        if start == 0 {
-            self.0.wake_writer();
-        }
+        self.0.wake_writer();
     }
 
     fn lock(&self) -> MutexGuard<'_, WriteQueue> {

@@ -1,6 +1,7 @@
 //! The two queues of a connection that has no streams of its own: a task sends lines into one and takes
 //! messages out of the other, as the threads of stdin and stdout do for a pipe.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc};
@@ -9,29 +10,35 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::message;
 use super::outbox::{Outbox, OutboxInner, OutgoingFilter};
 use super::stdio::{
-    LineReader, MAX_LINE_BYTES, MAX_READ_AHEAD_BYTES, MAX_READ_AHEAD_LINES, QueuedLine,
-    ReservedRoom, too_long,
+    LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, MAX_READ_AHEAD_BYTES,
+    MAX_READ_AHEAD_LINES, QueuedLine, ReservedRoom, too_long,
 };
 
 /// The length above which a line is parsed on a blocking thread.
 const MAX_INLINE_PARSE_BYTES: usize = 128 * 1024;
 
 /// Sends lines to a [`LineReader`]. Dropping it ends the input.
-#[derive(Debug)]
 pub struct LineSender {
     lines: mpsc::Sender<QueuedLine>,
     /// One permit for each byte of the messages that are parsed ahead.
     room: Arc<Semaphore>,
+    observer: Option<Arc<dyn LineObserver>>,
     _ended: DropGuard,
 }
 
-/// Creates an input whose lines a task sends.
-pub fn line_queue() -> (LineSender, LineReader) {
+impl fmt::Debug for LineSender {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("LineSender")
+    }
+}
+
+/// Creates an input whose lines a task sends. An observer sees each of them before it is parsed.
+pub fn line_queue(observer: Option<Arc<dyn LineObserver>>) -> (LineSender, LineReader) {
     let (sender, lines) = mpsc::channel(MAX_READ_AHEAD_LINES);
     let input_ended = CancellationToken::new();
     let ended = input_ended.clone().drop_guard();
     let room = Arc::new(Semaphore::new(MAX_READ_AHEAD_BYTES));
-    (LineSender { lines: sender, room, _ended: ended }, LineReader { lines, input_ended })
+    (LineSender { lines: sender, room, observer, _ended: ended }, LineReader { lines, input_ended })
 }
 
 impl LineSender {
@@ -41,6 +48,9 @@ impl LineSender {
         let bytes = line.len().min(MAX_READ_AHEAD_BYTES);
         let room = u32::try_from(bytes).unwrap_or(u32::MAX);
         let Ok(room) = Arc::clone(&self.room).acquire_many_owned(room).await else { return false };
+        if let Some(observer) = &self.observer {
+            observer.on_line(LineDirection::In, &line);
+        }
         let line = match line.len() {
             0..=MAX_INLINE_PARSE_BYTES => message::parse_line(&line),
             MAX_LINE_BYTES.. => too_long(),
@@ -60,9 +70,12 @@ pub struct OutboxDrain {
     taken: Vec<u8>,
 }
 
-/// Creates an outbox whose messages a task takes, each after the filter has seen it.
-pub fn message_queue(filter: OutgoingFilter) -> (Outbox, OutboxDrain) {
-    let (outbox, shared) = Outbox::create(filter, None);
+/// Creates an outbox whose messages a task takes, each after the filter has seen it, and then an observer.
+pub fn message_queue(
+    filter: OutgoingFilter,
+    observer: Option<Arc<dyn LineObserver>>,
+) -> (Outbox, OutboxDrain) {
+    let (outbox, shared) = Outbox::create(filter, observer);
     (outbox, OutboxDrain { shared, taken: Vec::new() })
 }
 

@@ -146,6 +146,27 @@ async fn a_client_that_does_not_read_blocks_bulk_output_but_not_responses() {
     assert_eq!(all.split(|it| *it == b'\n').count(), sent + 2);
 }
 
+#[test]
+fn a_batch_is_one_write() {
+    let (sender, receiver) = mpsc::sync_channel(16);
+    let outbox = Outbox::start(ChannelWriter(sender)).unwrap();
+    let (outer, inner) = (outbox.batch(), outbox.batch());
+    for number in 0..3 {
+        outbox.send(&number);
+    }
+    drop(inner);
+    assert!(receiver.try_recv().is_err(), "another batch is open");
+    drop(outer);
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), b"0\n1\n2\n");
+    outbox.send(&3);
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), b"3\n");
+    // What is open when everything ends holds nothing back.
+    let _batch = outbox.batch();
+    outbox.send(&4);
+    outbox.close(Duration::from_secs(5));
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), b"4\n");
+}
+
 #[tokio::test]
 async fn a_client_that_has_hung_up_blocks_no_sender() {
     let (sender, receiver) = mpsc::sync_channel(0);

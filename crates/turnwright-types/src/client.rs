@@ -28,6 +28,16 @@ pub trait Client: Send + Sync + 'static {
         false
     }
 
+    /// The connection of the client; `None` if it is lost.
+    fn connection(&self) -> Option<ClientConnection> {
+        Some(ClientConnection { number: 0, is_v2: self.follows_prompts() })
+    }
+
+    /// True if the client draws terminals from the output that we send.
+    fn draws_terminals(&self) -> bool {
+        false
+    }
+
     /// Asks the user to permit a tool call. Dropping the future withdraws the question.
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer>;
 
@@ -49,6 +59,15 @@ pub trait Client: Send + Sync + 'static {
     fn show_form(&self, _form: ServerForm) -> BoxFuture<'_, FormOutcome> {
         Box::pin(std::future::ready(FormOutcome::Declined))
     }
+}
+
+/// A client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientConnection {
+    /// Identifies it among those of the process. Without a listener there is only 0.
+    pub number: u64,
+    /// Whether version 2 of the protocol is spoken.
+    pub is_v2: bool,
 }
 
 /// A helper whose conversation a client may show.
@@ -168,14 +187,13 @@ pub enum UserReply {
     Unsupported,
 }
 
-/// How the client shows the output of a running command.
+/// How a session shows the output of a running command.
 #[derive(Clone, Default)]
 pub enum CommandDisplay {
-    /// As text in the call's card, which is updated as output arrives.
+    /// In a terminal that the client draws from the output that we send, if it does so when the command starts, and
+    /// otherwise as text in the call's card, which is updated as output arrives.
     #[default]
-    Text,
-    /// In a terminal that the client draws from the output that we send.
-    StreamedTerminal,
+    Streamed,
     /// In one of the client's own terminals, in which the client runs the command.
     ClientTerminal(Arc<dyn ClientTerminals>),
 }
@@ -183,8 +201,7 @@ pub enum CommandDisplay {
 impl fmt::Debug for CommandDisplay {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            CommandDisplay::Text => "Text",
-            CommandDisplay::StreamedTerminal => "StreamedTerminal",
+            CommandDisplay::Streamed => "Streamed",
             CommandDisplay::ClientTerminal(_) => "ClientTerminal",
         })
     }

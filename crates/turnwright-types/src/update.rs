@@ -191,6 +191,8 @@ pub struct TerminalDelta {
     pub exit: Option<TerminalExit>,
     /// The output ends here, and the command goes on in the background.
     pub goes_on: bool,
+    /// The text is all of the output so far, for a client that may have a part of it.
+    pub is_snapshot: bool,
 }
 
 impl CallUpdate {

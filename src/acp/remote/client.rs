@@ -10,13 +10,15 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::journal::Journal;
+use super::server::PROMPT_KEYS_PER_CONNECTION;
 use crate::session::Replayed;
 use turnwright_types::client::{
-    BufferError, Client, EditorBuffers, FormOutcome, HelperSession, HelperView, PermissionAnswer,
-    PermissionRequest, ServerForm, UserQuestion, UserReply,
+    BufferError, Client, ClientConnection, EditorBuffers, FormOutcome, HelperSession, HelperView,
+    PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
 };
+use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::message::PromptPart;
-use turnwright_types::update::{PromptKey, Update};
+use turnwright_types::update::{CallUpdate, PromptKey, Update};
 
 /// The client that a session has now, with its buffers if it offers any.
 #[derive(Clone)]
@@ -41,9 +43,27 @@ impl CurrentClient {
                     self.client.update(Update::UserChunk { message: message.clone(), part });
                 }
             }
+            Update::CallUpdate(mut update) if !self.client.draws_terminals() => {
+                if update.terminal.is_none() {
+                    show_output_as_text(&mut update);
+                    self.client.update(Update::CallUpdate(update));
+                }
+            }
             update => self.client.update(update),
         }
     }
+}
+
+/// The client does not draw the terminal that the card shows. It was begun for the client before.
+fn show_output_as_text(update: &mut CallUpdate) {
+    let Some(content) = &mut update.content else { return };
+    let before = content.len();
+    content.retain(|it| !matches!(it, CallContent::Terminal(_)));
+    if content.len() == before {
+        return;
+    }
+    let output = update.raw_output.as_ref().and_then(|it| it["output"].as_str());
+    content.extend(output.map(|it| CallContent::Text(fenced(it))));
 }
 
 /// Passes everything to the client that the session has now. While it has none, updates are noted and
@@ -163,6 +183,17 @@ impl Client for RemoteClient {
     /// A client of version 2 may take over.
     fn follows_prompts(&self) -> bool {
         true
+    }
+
+    fn connection(&self) -> Option<ClientConnection> {
+        let current = self.current()?;
+        let number = current.own_prompts.start / PROMPT_KEYS_PER_CONNECTION;
+        Some(ClientConnection { number, is_v2: current.client.follows_prompts() })
+    }
+
+    /// A command that begins without a client is shown as text, which every client shows.
+    fn draws_terminals(&self) -> bool {
+        self.current().is_some_and(|it| it.client.draws_terminals())
     }
 
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {

@@ -80,8 +80,8 @@ impl RemoteSessions {
         self.prompts.clone()
     }
 
-    /// Makes the client of a session replaceable. Commands show their output as text, since the next client
-    /// may have no terminals, or other ones.
+    /// Makes the client of a session replaceable. Its own terminals are on another machine, and the next client
+    /// may have none.
     pub(in crate::acp) fn add(
         &mut self,
         id: &SessionId,
@@ -95,7 +95,11 @@ impl RemoteSessions {
         let session = RemoteSession { client: Arc::clone(&client), cwd, folders };
         self.open.insert(id.clone(), session);
         let buffers = Some(Arc::clone(&client) as Arc<dyn EditorBuffers>);
-        ClientSide { client: client as Arc<dyn Client>, buffers, display: CommandDisplay::Text }
+        ClientSide {
+            client: client as Arc<dyn Client>,
+            buffers,
+            display: CommandDisplay::default(),
+        }
     }
 
     /// Tells the other connections that this one has the session.

@@ -2,9 +2,11 @@
 //! the store as well need not be here for ever: of a long turn only the newest is kept.
 
 use crate::session::Replayed;
+use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::PromptPart;
-use turnwright_types::update::{CallUpdate, PromptKey, Update};
+use turnwright_types::update::{CallUpdate, PromptKey, TerminalDelta, ToolCallStatus, Update};
+use turnwright_workspace::web::floor_char_boundary;
 
 /// The most bytes that are kept, about. What is not finished is kept in any case.
 const MAX_BYTES: usize = 512 * 1024;
@@ -12,6 +14,11 @@ const MAX_BYTES: usize = 512 * 1024;
 const MAX_UNFINISHED: usize = 1024 * 1024;
 /// What an entry takes besides its text, about.
 const ENTRY_BYTES: usize = 200;
+/// The most bytes of a terminal's output that are kept. What a command shows while it runs is less, unless it
+/// runs for hours.
+const MAX_TERMINAL: usize = 256 * 1024;
+/// Stands for the output before what is kept.
+const CUT_OUTPUT: &str = "[… the output before this is not shown …]\n";
 /// What a client is told first that wants no replay, if it does not get everything that it has missed.
 const MISSING: &str =
     "Some of what happened without this client is not shown. Load the session to see all of it.";
@@ -104,8 +111,9 @@ impl Journal {
             }
             Update::CallUpdate(change) => self.change_call(change),
             Update::Notice(text) => self.push(Merged::Single(update.clone()), text.len()),
-            // Commands of a remote session have no terminals.
-            Update::UserChunk { .. } | Update::TerminalEnded { .. } => {}
+            // Of a command that an earlier call has left running.
+            Update::TerminalEnded { .. } => self.push(Merged::Single(update.clone()), 0),
+            Update::UserChunk { .. } => {}
             latest => {
                 self.entries.retain(|it| {
                     let Merged::Latest(old) = &it.update else { return true };
@@ -184,11 +192,10 @@ impl Journal {
             _ => None,
         });
         let Some((changes, bytes)) = known else { return };
-        match changes {
-            Some(changes) => merge(changes, change),
-            None => *changes = Some(Box::new(change.clone())),
-        }
-        let size = changes.as_deref().map_or(0, call_bytes);
+        let changes = changes
+            .get_or_insert_with(|| Box::new(CallUpdate::new(change.id.clone(), change.status)));
+        merge(changes, change);
+        let size = call_bytes(changes);
         self.bytes = self.bytes + size + ENTRY_BYTES - *bytes;
         *bytes = size + ENTRY_BYTES;
     }
@@ -230,7 +237,7 @@ impl JournalEntry {
             (Merged::Text { text, .. }, Told::Text(length)) if length < text.len() => {
                 self.update.updates(length)
             }
-            _ => Vec::new(),
+            (call, _) => call.cancel_reminder().into_iter().collect(),
         }
     }
 }
@@ -275,6 +282,18 @@ impl Merged {
         if is_known { Vec::new() } else { self.updates(0) }
     }
 
+    /// Tells a client that already knows an open call that it can cancel it: its connection is another one.
+    fn cancel_reminder(&self) -> Option<Update> {
+        let Merged::Call { first, changes } = self else { return None };
+        let Update::ToolCall { id, can_cancel, .. } = first.as_ref() else { return None };
+        let changes = changes.as_deref();
+        let status = changes.map_or(ToolCallStatus::Pending, |it| it.status);
+        let mut update = CallUpdate::new(id.clone(), status);
+        update.can_cancel = *can_cancel || changes.is_some_and(|it| it.can_cancel);
+        let is_needed = update.can_cancel && !status.is_final();
+        is_needed.then(|| Update::CallUpdate(Box::new(update)))
+    }
+
     /// The updates that say this, without the first bytes of a text.
     fn updates(&self, from: usize) -> Vec<Update> {
         match self {
@@ -291,7 +310,7 @@ impl Merged {
                 vec![Update::UserMessage { prompt, message, parts }]
             }
             Merged::Call { first, changes } => {
-                let changes = changes.iter().map(|it| Update::CallUpdate(it.clone()));
+                let changes = changes.iter().flat_map(|it| call_updates(it));
                 std::iter::once(first.as_ref().clone()).chain(changes).collect()
             }
             Merged::Latest(update) | Merged::Single(update) => vec![update.clone()],
@@ -306,7 +325,39 @@ fn call_id(first: &Update) -> Option<&CallId> {
     }
 }
 
-/// Applies a change to what is known of a call. It has no terminal: commands show their output as text here.
+/// The updates that say how a call has changed. The terminal comes before its card is final.
+fn call_updates(changes: &CallUpdate) -> Vec<Update> {
+    let mut last = changes.clone();
+    let mut updates = Vec::new();
+    if let Some(output) = last.terminal.take() {
+        let running = || CallUpdate::new(last.id.clone(), ToolCallStatus::InProgress);
+        let mut shown = running();
+        shown.raw_input.clone_from(&last.raw_input);
+        shown.content = Some(vec![CallContent::Terminal(last.id.as_str().into())]);
+        let mut drawn = running();
+        drawn.terminal = Some(output);
+        updates.extend([shown, drawn].map(|it| Update::CallUpdate(Box::new(it))));
+    }
+    updates.push(Update::CallUpdate(Box::new(last)));
+    updates
+}
+
+/// Appends output to what a terminal shows.
+fn append_output(known: &mut TerminalDelta, more: &TerminalDelta) {
+    known.is_snapshot = true;
+    known.text.push_str(&more.text);
+    if known.text.len() > MAX_TERMINAL {
+        let kept = floor_char_boundary(&known.text, known.text.len() - MAX_TERMINAL / 2);
+        known.text.drain(..kept);
+        known.text.insert_str(0, CUT_OUTPUT);
+    }
+    if more.exit.is_some() {
+        known.exit.clone_from(&more.exit);
+        known.goes_on = more.goes_on;
+    }
+}
+
+/// Applies a change to what is known of a call.
 fn merge(known: &mut CallUpdate, change: &CallUpdate) {
     fn replace<T: Clone>(old: &mut Option<T>, new: Option<&T>) {
         if new.is_some() {
@@ -320,6 +371,9 @@ fn merge(known: &mut CallUpdate, change: &CallUpdate) {
     replace(&mut known.locations, change.locations.as_ref());
     replace(&mut known.raw_input, change.raw_input.as_ref());
     replace(&mut known.raw_output, change.raw_output.as_ref());
+    if let Some(more) = &change.terminal {
+        append_output(known.terminal.get_or_insert_default(), more);
+    }
 }
 
 fn part_bytes(part: &PromptPart) -> usize {
@@ -335,15 +389,15 @@ fn part_bytes(part: &PromptPart) -> usize {
 fn call_bytes(call: &CallUpdate) -> usize {
     let json = |it: &Option<serde_json::Value>| it.as_ref().map_or(0, |it| it.to_string().len());
     let content = call.content.iter().flatten().map(|it| format!("{it:?}").len());
-    content.sum::<usize>() + json(&call.raw_input) + json(&call.raw_output)
+    let output = call.terminal.as_ref().map_or(0, |it| it.text.len());
+    content.sum::<usize>() + json(&call.raw_input) + json(&call.raw_output) + output
 }
 
 #[cfg(test)]
 mod tests {
-    use turnwright_types::effect::{CallView, ToolKind};
-    use turnwright_types::update::ToolCallStatus;
-
     use super::*;
+    use turnwright_types::client::TerminalExit;
+    use turnwright_types::effect::{CallView, ToolKind};
 
     fn text(message: &str, text: &str) -> Update {
         Update::AgentText { message: message.into(), text: text.to_owned() }
@@ -449,5 +503,59 @@ mod tests {
         assert_eq!(kept[0], call("open"));
         assert_eq!(kept.last(), Some(&text("9", &long)));
         assert_eq!((kept.len(), journal.bytes <= MAX_BYTES), (4, true));
+    }
+
+    #[test]
+    fn the_output_of_a_terminal_is_kept_as_a_whole_and_shown_before_its_card_is_final() {
+        let output = |text: &str, exit: Option<TerminalExit>| {
+            let mut update = CallUpdate::new("c".into(), ToolCallStatus::InProgress);
+            update.terminal =
+                Some(TerminalDelta { text: text.to_owned(), exit, ..TerminalDelta::default() });
+            Update::CallUpdate(Box::new(update))
+        };
+        let exit = TerminalExit { code: Some(0), signal: None };
+        let mut journal = journal(&[call("c"), output("a\n", None)]);
+        journal.mark_told();
+        journal.note(&output("b\n", Some(exit.clone())), false);
+        journal.note(&change("c", ToolCallStatus::Completed), false);
+        let told = updates(&journal, None);
+        let shown = told.iter().skip(1).map(|it| match it {
+            Update::CallUpdate(it) => (it.status, it.content.clone(), it.terminal.clone()),
+            other => panic!("{other:?}"),
+        });
+        let shown = shown.collect::<Vec<_>>();
+        let running = ToolCallStatus::InProgress;
+        let (text, exit, is_snapshot) = ("a\nb\n".to_owned(), Some(exit), true);
+        let all = TerminalDelta { text, exit, is_snapshot, ..TerminalDelta::default() };
+        let expected = [
+            (running, Some(vec![CallContent::Terminal("c".into())]), None),
+            (running, None, Some(all)),
+            (ToolCallStatus::Completed, None, None),
+        ];
+        assert_eq!(shown, expected);
+
+        let mut long = TerminalDelta::default();
+        for number in 0..MAX_TERMINAL {
+            let text = format!("{number} ä\n");
+            append_output(&mut long, &TerminalDelta { text, ..TerminalDelta::default() });
+            assert!(long.text.len() <= MAX_TERMINAL);
+        }
+        assert!(
+            long.text.starts_with(CUT_OUTPUT)
+                && long.text.ends_with(&format!("{} ä\n", MAX_TERMINAL - 1))
+        );
+    }
+
+    #[test]
+    fn a_client_that_knows_an_open_call_is_told_again_that_it_can_be_cancelled() {
+        let mut offered = CallUpdate::new("c".into(), ToolCallStatus::InProgress);
+        offered.can_cancel = true;
+        let offered = Update::CallUpdate(Box::new(offered));
+        let mut journal = journal(&[call("c"), offered.clone(), call("other")]);
+        journal.mark_told();
+        assert_eq!(updates(&journal, None), [offered]);
+        journal.note(&change("c", ToolCallStatus::Completed), true);
+        journal.mark_told();
+        assert_eq!(updates(&journal, None), []);
     }
 }

@@ -7,14 +7,19 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::detached::{RemoteSessions, SharedSessions};
-use crate::acp::connection::{BLOCKING_TIMEOUT, Connection, SHUTDOWN_TIMEOUT, redact_outgoing};
+use crate::acp::connection::{
+    BLOCKING_TIMEOUT, Connection, RECORDING_TIMEOUT, SHUTDOWN_TIMEOUT, redact_outgoing,
+};
 use crate::config::Config;
+use crate::recording::Recording;
 use crate::session::SessionHost;
-use turnwright_remote::{ListenError, ListenOptions, Listener, RemoteConnection, ServeConnection};
+use turnwright_remote::{
+    ListenError, ListenOptions, Listener, ObserveConnection, RemoteConnection, ServeConnection,
+};
 
 /// How far apart the keys of prompts of two connections are: they must not be equal, since one connection may
 /// take over the prompts of another.
-const PROMPT_KEYS_PER_CONNECTION: u64 = 1 << 32;
+pub(super) const PROMPT_KEYS_PER_CONNECTION: u64 = 1 << 32;
 
 /// Why nothing can be served.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +37,7 @@ pub(crate) enum ServeError {
 /// If the runtime cannot be created, or nothing can listen.
 pub(crate) fn serve_remote(
     config: Config,
+    recording: Recording,
     options: ListenOptions,
     keep: Duration,
     announce: impl FnOnce(&str),
@@ -41,7 +47,7 @@ pub(crate) fn serve_remote(
     let result = runtime.block_on(async {
         let listener = Listener::bind(options)?;
         announce(&listener.url()?);
-        serve(config, listener, keep, stop_requested).await;
+        serve(config, recording, listener, keep, stop_requested).await;
         Ok(())
     });
     // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
@@ -51,15 +57,19 @@ pub(crate) fn serve_remote(
 
 async fn serve(
     config: Config,
+    recording: Recording,
     listener: Listener,
     keep: Duration,
     stop_requested: impl Future<Output = ()>,
 ) {
     // The connections end first, and then the sessions.
     let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
-    let host = Arc::new(SessionHost::new(config, stop.clone()));
+    let recorder = Arc::clone(recording.recorder());
+    let host = Arc::new(SessionHost::with_recording(config, recording, stop.clone()));
     let serve = serve_connections(Arc::clone(&host), keep, closing.clone());
-    let listening = listener.run(serve, redact_outgoing, closing.clone());
+    let observed = Arc::clone(&recorder);
+    let observe: ObserveConnection = Arc::new(move |connection| observed.observer(connection));
+    let listening = listener.run(serve, redact_outgoing, observe, closing.clone());
     tokio::pin!(listening);
     tokio::select! {
         () = &mut listening => {}
@@ -75,6 +85,7 @@ async fn serve(
     if timeout(SHUTDOWN_TIMEOUT, host.wait_for_sessions()).await.is_err() {
         tracing::error!("a session did not end in time");
     }
+    recorder.stop(RECORDING_TIMEOUT);
 }
 
 fn serve_connections(
@@ -83,21 +94,23 @@ fn serve_connections(
     closing: CancellationToken,
 ) -> ServeConnection {
     let shared = Arc::new(SharedSessions::default());
-    let connections = std::sync::atomic::AtomicU64::new(0);
     Arc::new(move |remote: RemoteConnection| {
-        let RemoteConnection { mut input, outbox, end } = remote;
-        let number = connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let RemoteConnection { number, mut input, outbox, end } = remote;
         let first_key = number.wrapping_mul(PROMPT_KEYS_PER_CONNECTION);
         let prompts = first_key..first_key.saturating_add(PROMPT_KEYS_PER_CONNECTION);
         let sessions = RemoteSessions::new(Arc::clone(&shared), keep, prompts);
         let mut connection = Connection::new(Arc::clone(&host), outbox.clone());
         connection.make_remote(sessions);
-        let closing = closing.clone();
+        let (host, closing) = (Arc::clone(&host), closing.clone());
         Box::pin(async move {
             connection.run(&mut input, closing.cancelled()).await;
             connection.leave(end.is_intended());
             // What is queued still goes out.
             outbox.stop_accepting();
+            // A recording has the lines of one connection.
+            let recorder = Arc::clone(host.recording().recorder());
+            host.tracker()
+                .spawn_blocking(move || recorder.end_connection(number, RECORDING_TIMEOUT));
         })
     })
 }

@@ -62,7 +62,16 @@ struct ShownCommand {
     line: Option<String>,
     /// Whether the command runs in the session's folder.
     is_in_cwd: bool,
-    has_terminal: bool,
+    terminal: ShownTerminal,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ShownTerminal {
+    #[default]
+    None,
+    Running,
+    /// The client knows the end of the command, or that it goes on after its card is final.
+    Settled,
 }
 
 impl AcpClientV2 {
@@ -96,6 +105,21 @@ impl AcpClientV2 {
 
     fn send_state(&self, state: &str) {
         send_state(self.peer.outbox(), &self.session, json!({ "state": state }));
+    }
+
+    /// Tells the client that a turn runs, after the tasks that are ready now: one of them sends the turn's request
+    /// to the model, which need not wait for the client to read this.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it ends when the runtime polls it next, and an outbox that is closed writes what is held back"
+    )]
+    fn report_running(&self) {
+        let batch = self.peer.outbox().batch();
+        self.send_state("running");
+        tokio::spawn(async move {
+            tokio::task::yield_now().await;
+            drop(batch);
+        });
     }
 
     fn send(&self, update: &Value) {
@@ -138,7 +162,11 @@ impl AcpClientV2 {
         }
         let cancel = self.note_cancel(&update);
         if update.status.is_final() {
-            self.commands.lock().remove(&update.id);
+            let ended = self.commands.lock().remove(&update.id);
+            if ended.is_some_and(|it| it.terminal == ShownTerminal::Running) {
+                // Nothing has told the end, because the turn has crashed.
+                self.end_terminal(&update.id, &TerminalExit::default());
+            }
             leave_out_shown_output(&mut update);
         }
         if let Some(delta) = &update.terminal {
@@ -171,8 +199,9 @@ impl AcpClientV2 {
 
     fn announce_terminal(&self, call: &CallId, terminal: &TerminalId) {
         let mut commands = self.commands.lock();
-        let Some(command) = commands.get_mut(call).filter(|it| !it.has_terminal) else { return };
-        command.has_terminal = true;
+        let is_new = |it: &&mut ShownCommand| it.terminal == ShownTerminal::None;
+        let Some(command) = commands.get_mut(call).filter(is_new) else { return };
+        command.terminal = ShownTerminal::Running;
         let mut update = json!({
             "sessionUpdate": "terminal_update", "terminalId": terminal.to_arc().as_ref(),
             "capabilities": { "cancel": {} },
@@ -191,13 +220,20 @@ impl AcpClientV2 {
         if !delta.text.is_empty() {
             // Nobody can redact it once it is encoded.
             let bytes = BASE64.encode(redact::text(&delta.text).as_bytes());
-            let mut chunk = json!({
-                "sessionUpdate": "terminal_output_chunk", "terminalId": call.as_str(),
-            });
-            chunk["data"] = bytes.into();
-            self.send(&chunk);
+            let kind = if delta.is_snapshot { "terminal_update" } else { "terminal_output_chunk" };
+            let mut update = json!({ "sessionUpdate": kind, "terminalId": call.as_str() });
+            if delta.is_snapshot {
+                update["output"]["data"] = bytes.into();
+            } else {
+                update["data"] = bytes.into();
+            }
+            self.send(&update);
         }
-        if let Some(exit) = delta.exit.as_ref().filter(|_| !delta.goes_on) {
+        let Some(exit) = &delta.exit else { return };
+        if let Some(command) = self.commands.lock().get_mut(call) {
+            command.terminal = ShownTerminal::Settled;
+        }
+        if !delta.goes_on {
             self.end_terminal(call, exit);
         }
     }
@@ -249,10 +285,12 @@ impl Client for AcpClientV2 {
             Update::TurnBegan(prompt) => {
                 self.prompts.begin(prompt);
                 self.running_prompt.store(prompt, Ordering::Relaxed);
-                self.send_state("running");
+                self.report_running();
             }
             Update::UserMessage { prompt, message, parts } => {
                 let own = parts.into_iter().filter(|it| !matches!(it, PromptPart::Context(_)));
+                // One write has the message and the answer.
+                let _batch = self.peer.outbox().batch();
                 self.send(&encode::user_message(&message, own));
                 let prompt: PromptKey =
                     prompt.unwrap_or_else(|| self.running_prompt.load(Ordering::Relaxed));
@@ -280,6 +318,10 @@ impl Client for AcpClientV2 {
     }
 
     fn follows_prompts(&self) -> bool {
+        true
+    }
+
+    fn draws_terminals(&self) -> bool {
         true
     }
 
@@ -322,5 +364,97 @@ impl Client for AcpClientV2 {
             let _waiting = self.wait_for_user();
             user_question::show_form(&self.peer, self.session_id(), form, QUESTION_TIMEOUT).await
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use turnwright_rpc::Outbox;
+    use turnwright_types::effect::{CallView, ToolKind};
+    use turnwright_types::update::ToolCallStatus;
+
+    use super::*;
+
+    /// What a client is sent for these updates, without their envelopes.
+    fn sent(updates: Vec<Update>) -> Vec<Value> {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let outbox = Outbox::start(writer).unwrap();
+        let (peer, cwd) = (Peer::new(outbox.clone()), PathBuf::from("/w"));
+        let client =
+            AcpClientV2::new(peer, &SessionId::random(), cwd, false, PromptLedger::default());
+        for update in updates {
+            client.update(update);
+        }
+        outbox.close(Duration::from_secs(5));
+        drop((client, outbox));
+        let lines = BufReader::new(reader).lines().map(Result::unwrap);
+        let parse = |it: String| serde_json::from_str::<Value>(&it).unwrap();
+        lines.map(|it| parse(it)["params"]["update"].take()).collect()
+    }
+
+    fn update(status: ToolCallStatus) -> CallUpdate {
+        CallUpdate::new("call-1".into(), status)
+    }
+
+    /// A command that has shown its terminal, and what follows.
+    fn command_with(terminal: Option<TerminalDelta>) -> Vec<Value> {
+        let (title, kind) = ("make".to_owned(), ToolKind::Execute);
+        let view = CallView { title, kind, locations: Vec::new() };
+        let raw_input = Some(json!({ "command": "make" }));
+        let (id, name, can_cancel) = ("call-1".into(), COMMAND_TOOL.to_owned(), true);
+        let first = Update::ToolCall { id, name, view, raw_input, can_cancel };
+        let mut shown = update(ToolCallStatus::InProgress);
+        shown.content = Some(vec![CallContent::Terminal("call-1".into())]);
+        let mut drawn = update(ToolCallStatus::InProgress);
+        drawn.terminal = terminal;
+        let failed = update(ToolCallStatus::Failed);
+        let changes = [shown, drawn, failed].map(|it| Update::CallUpdate(Box::new(it)));
+        sent(std::iter::once(first).chain(changes).collect())
+    }
+
+    #[test]
+    fn a_terminal_cannot_be_cancelled_once_its_command_is_gone_or_its_turn_has_crashed() {
+        let exit = Some(TerminalExit { code: Some(2), signal: None });
+        let goes_on = TerminalDelta { exit: exit.clone(), goes_on: true, ..Default::default() };
+        let table = [
+            (None, vec![json!({ "exitCode": null, "signal": null })]),
+            (
+                Some(TerminalDelta { exit, ..Default::default() }),
+                vec![json!({ "exitCode": 2, "signal": null })],
+            ),
+            // It is the command of a job, which the user can still stop.
+            (Some(goes_on), vec![]),
+        ];
+        for (terminal, expected) in table {
+            let sent = command_with(terminal.clone());
+            let ends: Vec<_> = sent.iter().filter(|it| it["exitStatus"].is_object()).collect();
+            let exits: Vec<_> = ends.iter().map(|it| it["exitStatus"].clone()).collect();
+            assert_eq!(exits, expected, "{terminal:?}");
+            assert!(ends.iter().all(|it| it.get("capabilities") == Some(&Value::Null)));
+            let last = sent.last().unwrap();
+            assert_eq!(
+                (&last["status"], last.get("capabilities")),
+                (&json!("failed"), Some(&Value::Null))
+            );
+        }
+    }
+
+    #[test]
+    fn a_snapshot_replaces_what_a_terminal_shows_and_other_output_is_appended() {
+        let delta = |is_snapshot| {
+            let mut update = update(ToolCallStatus::InProgress);
+            let text = "all\n".to_owned();
+            update.terminal = Some(TerminalDelta { text, is_snapshot, ..Default::default() });
+            sent(vec![Update::CallUpdate(Box::new(update))]).remove(0)
+        };
+        let (kind, data) = ("terminal_update", "YWxsCg==");
+        let snapshot = json!({
+            "sessionUpdate": kind, "terminalId": "call-1", "output": { "data": data },
+        });
+        assert_eq!(delta(true), snapshot);
+        let (kind, id) = ("terminal_output_chunk", "call-1");
+        assert_eq!(delta(false), json!({ "sessionUpdate": kind, "terminalId": id, "data": data }));
     }
 }

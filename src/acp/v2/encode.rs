@@ -69,13 +69,13 @@ fn send_same(outbox: &Outbox, session: &SessionId, update: schema::SessionUpdate
 /// The parameters of `session/update`. Long texts are not copied, as they would be by `json!`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct UpdateParams<'a> {
+struct UpdateParams<'a, T: Serialize> {
     session_id: &'a str,
-    update: &'a Value,
+    update: &'a T,
 }
 
 /// Sends an update that has another shape than in version 1.
-pub(super) fn send_changed(outbox: &Outbox, session: &SessionId, update: &Value) {
+pub(super) fn send_changed(outbox: &Outbox, session: &SessionId, update: &impl Serialize) {
     let params = UpdateParams { session_id: session.as_str(), update };
     outbox.notify("session/update", &params);
 }
@@ -110,6 +110,25 @@ impl CancelNews {
     }
 }
 
+/// An update of a call, with what version 1 does not have.
+#[derive(Serialize)]
+struct ChangedCall {
+    #[serde(flatten)]
+    update: schema::SessionUpdate,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capabilities: Option<Value>,
+}
+
+impl ChangedCall {
+    fn send(self, outbox: &Outbox, session: &SessionId) {
+        send_changed(outbox, session, &self);
+    }
+}
+
 /// Sends the card of a new call. In version 2 it is an update like all others.
 pub(super) fn send_new_call(
     outbox: &Outbox,
@@ -123,15 +142,9 @@ pub(super) fn send_new_call(
     // It has none yet.
     card.fields.content = None;
     card.fields.locations = card.fields.locations.filter(|it| !it.is_empty());
-    let card = schema::SessionUpdate::ToolCallUpdate(card);
-    match cancel.capabilities() {
-        None => send_same(outbox, session, card),
-        Some(capabilities) => {
-            let mut card = value(&card);
-            card["capabilities"] = capabilities;
-            send_changed(outbox, session, &card);
-        }
-    }
+    let update = schema::SessionUpdate::ToolCallUpdate(card);
+    let capabilities = cancel.capabilities();
+    ChangedCall { update, content: None, status: None, capabilities }.send(outbox, session);
 }
 
 /// Sends new values for some fields of a call. Version 1 has other diffs, and neither the status of a call
@@ -146,23 +159,14 @@ pub(super) fn send_call_update(
     let changed =
         if update.content.iter().flatten().any(is_diff) { update.content.take() } else { None };
     let is_cancelled = update.status == ToolCallStatus::Cancelled;
-    let capabilities = cancel.capabilities();
     let update = Update::CallUpdate(Box::new(update));
-    let Some(update) = to_wire::update(update, BASELINE, Path::new("")) else { return };
-    if changed.is_none() && capabilities.is_none() && !is_cancelled {
-        return send_same(outbox, session, update);
+    let Some(mut update) = to_wire::update(update, BASELINE, Path::new("")) else { return };
+    if is_cancelled && let schema::SessionUpdate::ToolCallUpdate(card) = &mut update {
+        card.fields.status = None;
     }
-    let mut card = value(&update);
-    if let Some(content) = changed {
-        card["content"] = contents(content);
-    }
-    if let Some(capabilities) = capabilities {
-        card["capabilities"] = capabilities;
-    }
-    if is_cancelled {
-        card["status"] = "cancelled".into();
-    }
-    send_changed(outbox, session, &card);
+    let (content, status) = (changed.map(contents), is_cancelled.then_some("cancelled"));
+    let capabilities = cancel.capabilities();
+    ChangedCall { update, content, status, capabilities }.send(outbox, session);
 }
 
 fn contents(contents: Vec<CallContent>) -> Value {

@@ -146,7 +146,7 @@ fn client(connection: &Connection, wanted: &WantedSession) -> Arc<AcpClientV2> {
 /// The agent reads files and runs commands itself: this version has no requests for them.
 fn client_side(client: Arc<AcpClientV2>) -> ClientSide {
     let client: Arc<dyn Client> = client;
-    ClientSide { client, buffers: None, display: CommandDisplay::StreamedTerminal }
+    ClientSide { client, buffers: None, display: CommandDisplay::default() }
 }
 
 /// Closing a session that is not open succeeds.

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::run_normalizer::RunNormalizer;
+use crate::config::EXPOSED_KEY;
 use turnwright_mcp::SERVER_ASKS;
 
 /// A part of what the client sees.
@@ -20,7 +21,7 @@ pub(super) enum ObservedPiece {
 }
 
 /// A piece with the stream that it belongs to.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Observation {
     pub(super) stream: ObservedStream,
     pub(super) piece: ObservedPiece,
@@ -85,6 +86,21 @@ const STORE_NOTICES: [&str; 4] = [
 fn is_about_the_store(update: &Value) -> bool {
     let text = update["content"]["text"].as_str().or_else(|| update["title"].as_str());
     text.is_some_and(|text| STORE_NOTICES.iter().any(|it| text.starts_with(it)))
+}
+
+/// Leaves out the lines of a notice about files with keys, which a recording does not have. Returns false if
+/// nothing is left of it.
+fn forget_key_files(update: &mut Value) -> bool {
+    let place = if update["title"].is_string() { "/title" } else { "/content/text" };
+    let Some(Value::String(text)) = update.pointer_mut(place) else { return true };
+    if !text.contains(EXPOSED_KEY) {
+        return true;
+    }
+    let lines = text.split_inclusive('\n').filter(|it| !it.contains(EXPOSED_KEY));
+    let left: String = lines.collect();
+    // The title of a notice does not end with a line break, and a text does.
+    *text = if place == "/title" { left.trim_end().to_owned() } else { left };
+    !text.trim().is_empty()
 }
 
 impl Observer {
@@ -156,6 +172,7 @@ impl Observer {
             _ if IGNORED_UPDATES.contains(&kind.as_str()) || is_about_the_store(update) => {
                 Vec::new()
             }
+            "agent_thought_chunk" | "notice" if !forget_key_files(update) => Vec::new(),
             "agent_message_chunk" | "agent_thought_chunk"
                 if update["content"]["text"].is_string() =>
             {
@@ -240,6 +257,13 @@ mod tests {
             assert!(pieces(update).is_empty(), "{notice}");
         }
         assert_eq!(pieces(thought("This session is done.")).len(), 1);
+        let key = format!("/k {EXPOSED_KEY} read it. Run `chmod 600 /k`");
+        assert!(pieces(thought(&format!("{key}\n\n"))).is_empty());
+        assert_eq!(pieces(thought(&format!("One.\n{key}\n\n"))), pieces(thought("One.\n\n")));
+        let notice = |title: &str| pieces(json!({ "sessionUpdate": "notice", "title": title }));
+        assert!(notice(&key).is_empty());
+        assert_eq!(notice(&format!("{key}\nOne.")), notice("One."));
+        assert_eq!(notice(&format!("One.\n{key}")), notice("One."));
     }
 
     #[test]

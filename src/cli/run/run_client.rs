@@ -450,8 +450,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_agent_that_does_not_end_a_turn_holds_nobody_up() {
-        let (outbox, mut drain) = message_queue(|_, _| None);
-        let (_lines, incoming) = line_queue();
+        let (outbox, mut drain) = message_queue(|_, _| None, None);
+        let (_lines, incoming) = line_queue(None);
         let mut client = client(outbox, incoming);
         let began = Instant::now();
         let turn = client.prompt(Vec::new(), Some(Duration::from_secs(600)));

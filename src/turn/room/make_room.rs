@@ -1,6 +1,8 @@
 //! Sees to it that each request of a turn fits into the model's window, and recovers from requests
 //! that did not.
 
+use std::sync::atomic::Ordering;
+
 use super::budget::WindowBudget;
 use super::compaction::{self, CompactionOutcome, CompactionReason, Compactor, request_weight};
 use super::handoff;
@@ -242,21 +244,23 @@ impl Turn {
     fn tell_window(&self, model: &dyn Model, window: u64, estimate: u64) {
         let name = model.name();
         let is_assumed = compaction::is_window_assumed(model, &self.history);
-        let notice = if window < SMALL_WINDOW && !is_assumed {
-            format!(
+        let (told, notice) = if window < SMALL_WINDOW && !is_assumed {
+            let notice = format!(
                 "{name} has a window of only {window} tokens. It gets just the tools that are needed \
                  most, and the conversation is compacted often. If it can have a larger one, set that \
                  where the model is served: `num_ctx` of Ollama, `-c` of llama.cpp."
-            )
+            );
+            (&self.services.small_window_told, notice)
         } else if is_assumed && estimate >= window / 100 * TELL_ASSUMED_AT {
-            format!(
+            let notice = format!(
                 "How much {name} can hold is not known, so {window} tokens are assumed. If that is \
                  wrong, set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW."
-            )
+            );
+            (&self.services.assumed_window_told, notice)
         } else {
             return;
         };
-        if self.services.mark_window_told() {
+        if !told.swap(true, Ordering::Relaxed) {
             self.services.client().update(Update::Notice(notice));
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::{expect_cancelled, go_on, hangs, next_reply};
 
-use crate::agent::{TestAgent, calls, prompt, says};
+use crate::agent::{LIMIT, TestAgent, calls, prompt, says};
 
 fn withdraw(agent: &mut TestAgent, id: &Value) {
     agent.notify("$/cancel_request", &json!({ "requestId": id }));
@@ -25,7 +25,7 @@ fn r_cxl_2_a_running_prompt_is_answered_once_as_cancelled() {
     withdraw(&mut agent, &id);
     withdraw(&mut agent, &id);
     expect_cancelled(&mut agent, &id);
-    agent.model().wait_for_hang_ups(1, Duration::from_secs(1)).unwrap();
+    agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
     let answers = agent.log.iter().filter(|it| it.get("method").is_none() && it["id"] == id);
     assert_eq!(answers.count(), 1);
     go_on(&mut agent);

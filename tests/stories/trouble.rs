@@ -194,12 +194,13 @@ fn r_turn_12_a_busy_provider_is_asked_again_after_the_time_that_it_names() {
     let busy = json!([{ "status": 429, "headers": { "Retry-After": "1" },
         "body": { "error": { "message": "Rate limit reached." } } }]);
     let mut agent = TestAgent::builder().model(json!([busy, says("Now."), next_reply()])).start();
+    // Before the prompt: the pause may have begun long before the notice is read here.
+    let started = Instant::now();
     let id = agent.prompt("one");
     let notice = agent.wait_for_update("agent_thought_chunk")["content"]["text"].clone();
     let notice = notice.as_str().unwrap();
     assert!(notice.contains("Rate limit reached"), "{notice}");
     assert!(notice.contains("Trying again in 1 s"), "{notice}");
-    let started = Instant::now();
     assert_eq!(agent.stop_reason(&id), "end_turn");
     let elapsed = started.elapsed();
     assert!(elapsed > Duration::from_millis(800), "the request was repeated after {elapsed:?}");

@@ -19,8 +19,7 @@ use crate::transcript::{summarize_all, summarize_model_message};
 use crate::transport::{Launch, Transport};
 
 /// An agent with its client and its scripted model. Dropping this value closes the agent's stdin
-/// and requires that the agent ends successfully within four seconds and has written nothing to
-/// stderr.
+/// and requires that the agent ends soon and successfully, and has written nothing to stderr.
 pub struct TestAgent<T: Transport> {
     pub(crate) transport: T,
     pub(crate) stdin: Option<Input>,

@@ -563,7 +563,8 @@ fn r_term_5_a_job_keeps_its_terminal_until_it_ends() {
     let mut editor = Editor::start(
         Manner::Runs,
         json!([
-            calls("exec", &json!({ "command": "echo begun; sleep 607.97", "timeout": 1 })),
+            // Within this time the command has begun on a slow machine, too.
+            calls("exec", &json!({ "command": "echo begun; sleep 607.97", "timeout": 5 })),
             calls("exec_output", &json!({ "id": "p1", "signal": "term" })),
             says("Done."),
         ]),

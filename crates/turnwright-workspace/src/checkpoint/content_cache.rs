@@ -184,6 +184,6 @@ mod tests {
         let mut contents = ContentCache::default();
         contents.preload_within(Duration::ZERO, None, &snapshot, &[]);
         let copied = contents.get(&path, &stat).unwrap();
-        assert_eq!(copied.bytes.as_deref().map(|it| &it[..]), Some(&b"content"[..]));
+        assert_eq!(copied.bytes.as_deref(), Some(&b"content"[..]));
     }
 }

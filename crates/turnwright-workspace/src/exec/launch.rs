@@ -395,7 +395,7 @@ mod tests {
         }
         let targets = OutputTargets {
             display: None,
-            display_finished: tokio::spawn(async {}),
+            display_finished: tokio::task::spawn_blocking(|| {}),
             link: Some(link),
             redactor: None,
         };

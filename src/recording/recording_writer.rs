@@ -65,6 +65,7 @@ impl RecordingWriter {
             Some((session, _)) => LineFilter::of_session(session.id.as_str()),
             None => LineFilter::default(),
         };
+        let are_gaps_reported = prelude.as_ref().is_some_and(|it| it.0.are_gaps_reported);
         let mut writer = RecordingWriter {
             file: BufWriter::new(file),
             written: 0,
@@ -78,7 +79,7 @@ impl RecordingWriter {
             FORMAT_FIELD: FORMAT,
             "version": env!("CARGO_PKG_VERSION"),
             "os": std::env::consts::FAMILY,
-            "sandbox": sandbox_facts(),
+            "sandbox": sandbox_facts(are_gaps_reported),
         });
         if let (Value::Object(head), Value::Object(facts)) = (&mut head, facts()) {
             head.extend(facts);
@@ -300,14 +301,15 @@ impl RecordingWriter {
     }
 }
 
-/// What the sandbox can do here, which decides about questions.
-fn sandbox_facts() -> Value {
+/// What the sandbox can do here, which decides about questions, and what will be said about its gaps.
+fn sandbox_facts(are_gaps_reported: bool) -> Value {
     let confines = turnwright_sandbox::can_confine();
     let missing = (!confines).then(|| turnwright_sandbox::sandbox_support().missing.join("; "));
+    let limitation = turnwright_sandbox::known_limitation().filter(|_| !are_gaps_reported);
     json!({
         "confines": confines,
         "missing": missing,
-        "limitation": turnwright_sandbox::known_limitation(),
+        "limitation": limitation,
     })
 }
 

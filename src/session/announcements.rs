@@ -65,6 +65,10 @@ impl Announcements {
         std::mem::take(&mut self.notices)
     }
 
+    pub(super) fn are_gaps_reported(&self) -> bool {
+        self.are_gaps_reported
+    }
+
     /// When the commands are to be announced, if they are not yet.
     pub(super) fn commands_due(&self) -> Option<Instant> {
         self.announce_at

@@ -4,7 +4,6 @@
 //! types runs it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join};
 use parking_lot::Mutex;
@@ -20,9 +19,6 @@ use turnwright_types::message::{PromptPart, UserMessage};
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::CustomCommand;
 use turnwright_workspace::skills::Skill;
-
-/// How long the search for commands may take.
-const SCAN_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
 // Held only to copy a pointer.
@@ -52,7 +48,9 @@ impl CustomCommands {
             move || tools::custom_commands(&env, &stop)
         };
         let scanning = tokio::task::spawn_blocking(scan);
-        if let Ok(Ok((commands, skills))) = tokio::time::timeout(SCAN_TIMEOUT, scanning).await {
+        if let Ok(Ok((commands, skills))) =
+            tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, scanning).await
+        {
             *self.0.lock() = Arc::new(FileCommands { commands, skills });
         }
         // A search that is still going on stops at the next file.

@@ -208,7 +208,9 @@ impl SessionActor {
             CommandAction::Record => {
                 let servers = self.servers.as_ref().map(SessionServers::recording_json);
                 let is_new = self.history.messages.is_empty();
-                let start = RecordStart { is_new, servers: servers.unwrap_or_default() };
+                let servers = servers.unwrap_or_default();
+                let are_gaps_reported = self.announcements.are_gaps_reported();
+                let start = RecordStart { is_new, servers, are_gaps_reported };
                 Box::pin(record_command::run(host, services, arguments, start, message))
             }
             CommandAction::Models => {

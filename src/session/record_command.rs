@@ -23,6 +23,8 @@ pub(super) struct RecordStart {
     pub(super) is_new: bool,
     /// What is known of the MCP servers.
     pub(super) servers: Value,
+    /// Whether the user was told about the gaps of the sandbox.
+    pub(super) are_gaps_reported: bool,
 }
 
 /// Starts a recording in the named file, or ends it.
@@ -112,7 +114,9 @@ fn start(
     let cwd = roots.cwd().to_path_buf();
     let (mode, servers) = (services.mode.get().id(), begin.servers);
     let project = recorded_project(host.config(), &host.trust, roots.real_cwd());
-    let session = RecordedSession { id, cwd, connection, mode, servers, project, stored };
+    let are_gaps_reported = begin.are_gaps_reported;
+    let session =
+        RecordedSession { id, cwd, connection, mode, servers, project, stored, are_gaps_reported };
     match recorder.start(&path, move || facts, Some(session)) {
         Ok(path) => format!(
             "What follows in this session is recorded in `{}`, until `/record stop` or the end of the \

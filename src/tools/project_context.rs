@@ -2,6 +2,7 @@
 //! the index of notes, the catalogue of skills. Reads files: not for the runtime's thread.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +14,11 @@ use turnwright_workspace::memory::instructions::{self, Instructions};
 use turnwright_workspace::memory::{self, NoteFolder};
 use turnwright_workspace::real_path;
 use turnwright_workspace::skills::{self, Skill, SkillFolder};
+
+/// How long a prompt waits for instructions, skills and commands to be read. It takes some milliseconds; the
+/// bound is for file systems that hang, and leaves room for a slow disk or a busy machine: without the
+/// instructions the model does the wrong thing.
+pub(crate) const PROJECT_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The folders of skills below a project and, except for the first, below the home folder.
 const SKILL_FOLDERS: &[&str] = &[".turnwright/skills", ".agents/skills", ".claude/skills"];

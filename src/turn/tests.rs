@@ -267,7 +267,8 @@ async fn a_cancel_does_not_wait_for_a_disk_that_has_died() {
         hangs.notified().await;
         cancel.cancel();
     };
-    let turn = tokio::time::timeout(Duration::from_secs(5), fixture.turn(History::default()).run());
+    let turn =
+        tokio::time::timeout(Duration::from_secs(60), fixture.turn(History::default()).run());
     let (done, ()) = tokio::join!(turn, later);
     alive.store(true, Ordering::Relaxed);
     let done = done.expect("the cancel waits");

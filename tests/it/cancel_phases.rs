@@ -1,21 +1,20 @@
 //! Cancels before, during and after a command (R-CANCEL-1, R-CANCEL-2): all processes of the command end
 //! before the prompt is answered.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::{
     PROMPTLY, cancel_and_go_on, expect_cancelled, go_on, hangs, next_reply,
 };
 
-use crate::agent::{TestAgent, calls, eventually, is_alive};
+use crate::agent::{LIMIT, TestAgent, calls, eventually, is_alive};
 
-const AT_ONCE: Duration = Duration::from_secs(1);
-
-/// Cancels the turn during a reply stream, and checks that the agent closes the stream.
+/// Cancels the turn during a reply stream, and checks that the agent closes the stream, which it would
+/// otherwise keep for minutes.
 fn cancel_the_stream(agent: &mut TestAgent, id: &Value) {
     agent.cancel();
-    agent.model().wait_for_hang_ups(1, AT_ONCE).unwrap();
+    agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
     expect_cancelled(agent, id);
     go_on(agent);
 }

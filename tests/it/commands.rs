@@ -1,8 +1,6 @@
 //! `exec` (S4-6): how commands run and end, which part of their output the model gets, and which
 //! variables and file descriptors they inherit.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
@@ -76,10 +74,8 @@ const STOPPED_NOTE: &str =
 
 #[test]
 fn background_processes_of_a_command_are_stopped_when_it_ends() {
-    let start = Instant::now();
     let (_, result) = run(TestAgent::builder(), "sleep 606.2 & echo started");
     assert_eq!(output(&result), format!("started\n{STOPPED_NOTE}"));
-    assert!(start.elapsed() < Duration::from_secs(10));
     eventually("the background process is gone", || !is_alive("606.2"));
 }
 

@@ -128,16 +128,14 @@ impl ManualClient {
         });
     }
 
-    /// Checks that the agent ends by itself, soon and with status 0.
+    /// Checks that the agent ends by itself and with status 0.
     fn must_end(mut self) {
         let mut status = None;
-        let start = Instant::now();
         eventually("the agent ends", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
         assert!(status.unwrap().success(), "{status:?}");
-        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     }
 }
 

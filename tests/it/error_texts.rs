@@ -81,9 +81,9 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
         (
             "timeout",
             "exec",
-            json!({ "command": "echo part; exec sleep 651.25", "timeout": 1 }),
+            json!({ "command": "echo part; exec sleep 651.25", "timeout": 5 }),
             &[
-                "part\nStill running after 1 s as p2 (partial output above). Use exec_output id=p2, \
+                "part\nStill running after 5 s as p2 (partial output above). Use exec_output id=p2, \
                  or signal=\"term\".",
             ],
         ),

@@ -283,7 +283,7 @@ fn a_limit_of_cost_or_time_ends_the_turn() {
 fn a_turn_that_does_not_heed_its_time_is_cancelled() {
     // A model that never answers has no last word.
     let desk = Desk::new(&endless());
-    let ended = desk.run(&["--max-time", "1s", "Go"]);
+    let ended = desk.run(&["--max-time", "4s", "Go"]);
     assert_eq!(ended.status, Some(6), "{}", ended.stderr);
     assert_eq!(ended.stdout, "I begin. \n");
     assert!(ended.stderr.contains("Stopped: a limit is reached."), "{}", ended.stderr);

@@ -2,16 +2,12 @@
 //! no process running.
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use turnwright_testing::process_waits;
 
 use crate::agent::{LIMIT, TestAgent, calls, eventually, is_alive};
-
-/// The time in which the agent must exit.
-const SOON: Duration = Duration::from_secs(2);
 
 /// An argument for `sleep` that is on the command line of no other process.
 fn unique(name: u32) -> String {
@@ -60,10 +56,8 @@ fn p0_11_the_end_of_stdin_ends_an_idle_agent() {
         TestAgent::builder().start(),
     ];
     for mut agent in agents {
-        let start = Instant::now();
         let (status, stderr) = agent.close();
         assert!(status.success(), "{status}");
-        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
         assert_eq!(stderr, "");
     }
 }
@@ -93,10 +87,8 @@ fn r_tr_12_the_end_of_stdin_during_a_reply_closes_the_connection_to_the_model() 
     let mut agent = TestAgent::builder().model(reply).start();
     let id = agent.prompt("hi");
     agent.wait_for_update("agent_message_chunk");
-    let start = Instant::now();
     let (status, stderr) = agent.close();
     assert!(status.success(), "{status}");
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     assert_eq!(stderr, "");
     agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
     assert_eq!(agent.stop_reason(&id), "cancelled", "the prompt was not answered");
@@ -109,10 +101,8 @@ fn r_tr_12_the_end_of_stdin_rejects_an_open_permission_request() {
         .start();
     agent.prompt("write");
     agent.wait_for_request("session/request_permission");
-    let start = Instant::now();
     let (status, _) = agent.close();
     assert!(status.success(), "{status}");
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     assert!(!agent.path("a").exists());
 }
 
@@ -121,10 +111,8 @@ fn r_tr_12_the_end_of_stdin_ends_every_process_of_a_command() {
     for (number, name) in (0..5).zip(100..) {
         let word = unique(name);
         let mut agent = in_a_command(&stubborn(&word)[number], &word);
-        let start = Instant::now();
         let (status, _) = agent.close();
         assert!(status.success(), "{status}");
-        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
         eventually("the command is gone", || !is_alive(&word));
     }
 }
@@ -134,11 +122,9 @@ fn p0_11_a_signal_ends_the_agent_and_every_process_of_a_command() {
     for (sent_signal, name) in [(Signal::TERM, 200), (Signal::INT, 201), (Signal::HUP, 202)] {
         let word = unique(name);
         let mut agent = in_a_command(&stubborn(&word)[2], &word);
-        let start = Instant::now();
         signal(&agent, sent_signal);
         // The agent's stdin is still open.
         eventually("the agent ends", || is_over(&agent));
-        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
         let (status, stderr) = agent.close();
         assert!(status.success(), "{sent_signal:?}: {status}");
         assert_eq!(stderr, "");

@@ -363,7 +363,8 @@ fn r_term_2_a_cancelled_command_is_ended_and_its_terminal_released() {
         let mut editor = Editor::running(Manner::Runs, &[command]);
         let id = editor.agent.prompt("go");
         editor.until(|it| it["params"]["update"]["content"][0]["terminalId"] == "t1");
-        eventually("the command runs", || is_alive(word));
+        // What comes before the sleep has happened then; the time alone is on the shell's command line, too.
+        eventually("the command sleeps", || is_alive(&format!("sleep\0{word}")));
         editor.agent.cancel();
         editor.until(|it| it.get("method").is_none() && it["id"] == id);
         assert_eq!(editor.agent.stop_reason(&id), "cancelled");
@@ -562,7 +563,8 @@ fn r_term_5_a_job_keeps_its_terminal_until_it_ends() {
     let mut editor = Editor::start(
         Manner::Runs,
         json!([
-            calls("exec", &json!({ "command": "echo begun; sleep 607.97", "timeout": 1 })),
+            // Within this time the command has begun on a slow machine, too.
+            calls("exec", &json!({ "command": "echo begun; sleep 607.97", "timeout": 5 })),
             calls("exec_output", &json!({ "id": "p1", "signal": "term" })),
             says("Done."),
         ]),
@@ -591,7 +593,7 @@ fn r_term_2_the_end_of_the_agent_ends_commands_and_jobs_in_terminals() {
     );
     editor.agent.prompt("go");
     editor.until(|it| it["params"]["update"]["content"][0]["terminalId"] == "t2");
-    eventually("both run", || is_alive("607.41") && is_alive("607.42"));
+    eventually("both run", || is_alive("sleep\x00607.41") && is_alive("sleep\x00607.42"));
     editor.close();
     eventually("both are gone", || !is_alive("607.41") && !is_alive("607.42"));
 }

@@ -130,7 +130,9 @@ fn the_progress_of_a_long_content_is_limited_in_updates_and_bytes() {
     assert!(previews <= seconds + 1, "{previews} previews in {seconds} s");
     assert!(pending.len() <= 2 * (seconds + 1), "{} updates in {seconds} s", pending.len());
     let bytes: usize = pending.iter().map(|it| it.to_string().len()).sum();
-    assert!(bytes <= 10 * content.len(), "{bytes} bytes for {}", content.len());
+    // The stream takes three seconds, or longer on a slow machine, which then gets more previews.
+    let most = (2 * seconds + 4) * content.len();
+    assert!(bytes <= most, "{bytes} bytes for {} in {seconds} s", content.len());
     assert_eq!(agent.read("a.txt"), content);
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::{expect_cancelled, go_on, hangs, next_reply};
 
-use crate::agent::{TestAgent, calls, prompt, says};
+use crate::agent::{LIMIT, TestAgent, calls, prompt, says};
 
 fn withdraw(agent: &mut TestAgent, id: &Value) {
     agent.notify("$/cancel_request", &json!({ "requestId": id }));
@@ -25,7 +25,7 @@ fn r_cxl_2_a_running_prompt_is_answered_once_as_cancelled() {
     withdraw(&mut agent, &id);
     withdraw(&mut agent, &id);
     expect_cancelled(&mut agent, &id);
-    agent.model().wait_for_hang_ups(1, Duration::from_secs(1)).unwrap();
+    agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
     let answers = agent.log.iter().filter(|it| it.get("method").is_none() && it["id"] == id);
     assert_eq!(answers.count(), 1);
     go_on(&mut agent);
@@ -45,7 +45,7 @@ fn r_cxl_2_a_prompt_whose_id_is_a_string_is_cancelled() {
 
 #[test]
 fn r_cxl_2_only_the_named_one_of_several_waiting_prompts_is_cancelled() {
-    let first = json!([{ "text": "one" }, { "delay_ms": 800 }, { "text": " done." }]);
+    let first = json!([{ "text": "one" }, { "hold": true }, { "text": " done." }]);
     let mut agent = TestAgent::builder().model(json!([first, says(" Three done.")])).start();
     let one = agent.prompt("1");
     let two = agent.prompt("2");
@@ -55,6 +55,7 @@ fn r_cxl_2_only_the_named_one_of_several_waiting_prompts_is_cancelled() {
     assert_eq!(agent.stop_reason(&two), "cancelled");
     let is_open = !agent.log.iter().any(|it| it.get("method").is_none() && it["id"] == one);
     assert!(is_open, "the running prompt was answered before the waiting one");
+    agent.model().release();
     assert_eq!(agent.stop_reason(&one), "end_turn");
     assert_eq!(agent.stop_reason(&three), "end_turn");
     assert_eq!(agent.text(), "one done. Three done.");

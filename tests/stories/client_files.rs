@@ -227,7 +227,7 @@ fn r_fs_4_a_read_that_is_never_answered_is_served_by_the_disk_after_five_seconds
         "the agent has not waited long enough: {:?}",
         started.elapsed()
     );
-    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
     assert!(cards::results(&agent, 1)[0].ends_with("1| disk\n"));
     let withdrawn = agent.log.iter().find(|it| it["method"] == "$/cancel_request").unwrap();
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);

@@ -464,7 +464,8 @@ fn a_client_with_subagents_sees_each_helper_as_a_session_below_its_own() {
     ]);
     let capabilities = json!({ "subagents": {} });
     let mut agent = helpers(replies).file("a", "1\n").capabilities(capabilities).start();
-    cards::turn(&mut agent);
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
     // The one in the background may end after the turn.
     let end = json!({ "state": "idle", "stopReason": "end_turn" });
     while agent.updates().iter().filter(|it| it["state"] == end).count() < 2 {

@@ -18,9 +18,9 @@ fn nearly_full(text: &str) -> Value {
     json!([{ "text": text }, { "usage": { "prompt_tokens": 22_000, "completion_tokens": 9 } }])
 }
 
-/// A text that is still streamed when the test goes on.
-fn slow(text: &str) -> Value {
-    json!([{ "text": text, "chunks": 40, "every_ms": 20, "repeat": 4 }])
+/// A text that goes on when the test has released the model.
+fn held(text: &str) -> Value {
+    json!([{ "text": text }, { "hold": true }])
 }
 
 /// An answer that the server has counted.
@@ -76,13 +76,14 @@ fn assert_same_after_load(agent: &mut TestAgent) {
 
 #[test]
 fn words_during_a_compaction_are_in_the_request_after_it() {
-    let script = json!([nearly_full("One."), slow("# Goal "), says("Two."), says("Three.")]);
+    let script = json!([nearly_full("One."), held("# Goal "), says("Two."), says("Three.")]);
     let mut agent = agent(script).start();
     assert_eq!(agent.turn(&long_prompt("first words")), "end_turn");
     let id = agent.prompt("second words");
     agent.wait_for_update("compaction_summary_chunk");
     steer(&mut agent, "use tabs");
     steer(&mut agent, "and no spaces");
+    agent.model().release();
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert_eq!(agent.model().requests().len(), 3);
     let body = agent.model_request(2).to_string();
@@ -93,10 +94,11 @@ fn words_during_a_compaction_are_in_the_request_after_it() {
 
 #[test]
 fn a_turn_of_a_command_takes_words() {
-    let mut agent = agent(json!([slow("Looking "), says("With tabs.")])).start();
+    let mut agent = agent(json!([held("Looking "), says("With tabs.")])).start();
     let id = agent.prompt("/review");
     agent.wait_for_update("agent_message_chunk");
     steer(&mut agent, "use tabs");
+    agent.model().release();
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert!(agent.model_request(1).to_string().contains("use tabs"));
 }

@@ -33,18 +33,19 @@ fn last_message(agent: &TestAgent, request: usize) -> String {
     body["messages"].as_array().unwrap().last().unwrap()["content"].to_string()
 }
 
-/// A text that is still streamed when the test goes on.
-fn slow() -> Value {
-    json!([{ "text": "Working ", "chunks": 40, "every_ms": 20, "repeat": 4 }])
+/// A text that goes on when the test has released the model.
+fn held() -> Value {
+    json!([{ "text": "Working " }, { "hold": true }])
 }
 
 #[test]
 fn words_during_a_text_are_answered_in_the_same_turn() {
-    let mut agent = TestAgent::builder().model(json!([slow(), says("With tabs.")])).start();
+    let mut agent = TestAgent::builder().model(json!([held(), says("With tabs.")])).start();
     let id = agent.prompt("go");
     agent.wait_for_update("agent_message_chunk");
     assert_eq!(steer(&mut agent, "use tabs"), injected());
     assert_eq!(steer(&mut agent, "and no spaces"), injected());
+    agent.model().release();
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert!(agent.text().ends_with("With tabs."), "{}", agent.text());
     assert_eq!(agent.model().requests().len(), 2);
@@ -149,12 +150,12 @@ fn words_that_no_request_takes_any_more_reach_the_model_with_the_next_prompt() {
 
 #[test]
 fn words_of_a_refused_turn_stay() {
-    let refusal =
-        json!([{ "text": "No", "chunks": 2, "every_ms": 300 }, { "finish": "content_filter" }]);
+    let refusal = json!([{ "text": "No" }, { "hold": true }, { "finish": "content_filter" }]);
     let mut agent = TestAgent::builder().model(json!([refusal, says("Fine.")])).start();
     let id = agent.prompt("something bad");
     agent.wait_for_update("agent_message_chunk");
     steer(&mut agent, "something good");
+    agent.model().release();
     assert_eq!(agent.stop_reason(&id), "refusal");
     agent.restart();
     let session = agent.session.clone();
@@ -169,11 +170,12 @@ fn words_of_a_refused_turn_stay() {
 fn at_the_limit_of_requests_the_words_are_part_of_the_last_one() {
     let mut agent = TestAgent::builder()
         .variable("TURNWRIGHT_MAX_TURN_REQUESTS", "1")
-        .model(json!([slow(), says("Half done. ")]))
+        .model(json!([held(), says("Half done. ")]))
         .start();
     let id = agent.prompt("go");
     agent.wait_for_update("agent_message_chunk");
     steer(&mut agent, "use tabs");
+    agent.model().release();
     assert_eq!(agent.stop_reason(&id), "max_turn_requests");
     assert!(last_message(&agent, 1).contains("use tabs"));
     assert!(agent.text().contains("Half done. The limit of 1 requests"), "{}", agent.text());

@@ -3,6 +3,8 @@
 //! within an answer are in `trouble_stream`, and unusual bytes are in `trouble_bytes`.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -11,7 +13,7 @@ use turnwright_testing::model_failures::{KEY, failure};
 use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
 use turnwright_testing::scripted_model::{Scenario, Server};
 
-use crate::agent::{TestAgent, says};
+use crate::agent::{TestAgent, eventually, says};
 
 /// Returns a reply that is a plain response.
 fn status(status: u16, body: &Value) -> Value {
@@ -194,12 +196,13 @@ fn r_turn_12_a_busy_provider_is_asked_again_after_the_time_that_it_names() {
     let busy = json!([{ "status": 429, "headers": { "Retry-After": "1" },
         "body": { "error": { "message": "Rate limit reached." } } }]);
     let mut agent = TestAgent::builder().model(json!([busy, says("Now."), next_reply()])).start();
+    // Before the prompt: the pause may have begun long before the notice is read here.
+    let started = Instant::now();
     let id = agent.prompt("one");
     let notice = agent.wait_for_update("agent_thought_chunk")["content"]["text"].clone();
     let notice = notice.as_str().unwrap();
     assert!(notice.contains("Rate limit reached"), "{notice}");
     assert!(notice.contains("Trying again in 1 s"), "{notice}");
-    let started = Instant::now();
     assert_eq!(agent.stop_reason(&id), "end_turn");
     let elapsed = started.elapsed();
     assert!(elapsed > Duration::from_millis(800), "the request was repeated after {elapsed:?}");
@@ -365,6 +368,34 @@ fn a_base_url_without_its_version_works_and_the_user_is_told_once() {
         let (bare, whole) = ("/chat/completions", "/v1/chat/completions");
         assert_eq!(paths, [bare, whole, whole], "the path that works is remembered");
     }
+}
+
+#[test]
+fn a_list_of_models_that_is_asked_for_at_the_same_time_does_not_change_where_the_api_is() {
+    let released = Arc::new(AtomicBool::new(false));
+    let server = RawServer::with_models({
+        let released = Arc::clone(&released);
+        move |_, request, stream| {
+            if request.starts_with("POST /v1/chat/completions ") {
+                return write_stream(stream, &text_stream("Hello."));
+            }
+            if request.starts_with("GET /v1/models ") {
+                eventually("the test to go on", || released.load(Ordering::Relaxed));
+            }
+            stream.write_all(b"HTTP/1.1 404 No\r\nconnection: close\r\n\r\n").unwrap();
+        }
+    });
+    let url = format!("http://{}/", server.host());
+    let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
+    server.wait_for_requests(2);
+    assert_eq!(agent.turn("one"), "end_turn");
+    released.store(true, Ordering::Relaxed);
+    eventually("all requests are answered", || server.has_finished(4));
+    assert_eq!(agent.turn("two"), "end_turn");
+    let requests = server.requests();
+    let paths: Vec<_> = requests.iter().map(|it| it.split(' ').nth(1).unwrap()).collect();
+    let (bare, whole) = ("/chat/completions", "/v1/chat/completions");
+    assert_eq!(paths, ["/models", "/v1/models", bare, whole, whole]);
 }
 
 #[test]

@@ -173,16 +173,12 @@ fn r_turn_12_comments_after_the_end_of_an_answer_do_not_keep_the_turn_alive() {
         write_head(stream);
         let whole = text_stream(WORDS).replace("data: [DONE]\n\n", "");
         stream.write_all(whole.as_bytes()).unwrap();
-        for _ in 0..50 {
+        // Until the agent closes the connection.
+        while stream.write_all(b": ping\n\n").is_ok() {
             std::thread::sleep(std::time::Duration::from_millis(300));
-            if stream.write_all(b": ping\n\n").is_err() {
-                return;
-            }
         }
     });
     let mut agent = start(&server);
-    let started = std::time::Instant::now();
     assert_eq!(agent.turn("hello"), "end_turn");
     assert_eq!(agent.text(), WORDS);
-    assert!(started.elapsed().as_secs() < 8, "{:?}", started.elapsed());
 }

@@ -286,14 +286,15 @@ fn v2_cancel_ends_the_turn_withdraws_the_question_and_refuses_what_waits() {
 
 #[test]
 fn v2_cancel_of_a_request_concerns_a_prompt_until_it_is_inserted() {
-    let slow = json!([{ "text": "Working ", "chunks": 10, "every_ms": 20 }]);
-    let mut agent = v2().model(json!([slow])).start();
+    let held = json!([{ "text": "Working " }, { "hold": true }]);
+    let mut agent = v2().model(json!([held])).start();
     let first = agent.prompt("first");
     agent.wait_for_update("agent_message_chunk");
     let second = agent.prompt("second");
     agent.notify("$/cancel_request", &json!({ "requestId": second }));
     agent.notify("$/cancel_request", &json!({ "requestId": first }));
     assert_eq!(code(&agent.answer_to(&second)), -32800);
+    agent.model().release();
     assert_eq!(agent.stop_reason(&first), "end_turn", "its request had been answered");
 }
 

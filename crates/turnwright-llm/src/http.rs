@@ -220,25 +220,31 @@ impl Endpoint {
     /// Posts a JSON body. Returns once the head of a successful response has been received. If a base
     /// URL without a path has no such API, tries the same host below `/v1`.
     pub(super) async fn post(&self, path: &str, body: RequestBody) -> Result<ReplyBody, LlmError> {
-        match self.post_once(path, body.clone()).await {
-            Err(error) if self.may_lack_version(&error) => {
-                self.has_version_path.store(true, Ordering::Relaxed);
-                let retried = self.post_once(path, body).await;
+        let version = self.version_path();
+        match self.post_once(version, path, body.clone()).await {
+            Err(error) if self.may_lack_version(version, &error) => {
+                let retried = self.post_once(VERSION_PATH, path, body).await;
                 self.keep_version_path(error, retried)
             }
             result => result,
         }
     }
 
-    /// True if this error may come from a base URL without its version.
-    fn may_lack_version(&self, error: &LlmError) -> bool {
+    /// What has turned out to be missing between the base URL and the paths of the API.
+    fn version_path(&self) -> &'static str {
+        if self.has_version_path.load(Ordering::Relaxed) { VERSION_PATH } else { "" }
+    }
+
+    /// True if this error of a request with this version may come from a base URL without its version.
+    fn may_lack_version(&self, version: &str, error: &LlmError) -> bool {
         error.kind() == ErrorKind::UrlNotFound
             && matches!(error.status(), Some(404 | 405))
             && matches!(self.base.path(), "" | "/")
-            && !self.has_version_path.load(Ordering::Relaxed)
+            && version.is_empty()
     }
 
-    /// Decides by the second answer whether the API is below `/v1`. If not, the first error counts.
+    /// Decides by the second answer whether the API is below `/v1`. If not, the first error counts. Other
+    /// requests are sent meanwhile, so only an answer changes where they go.
     fn keep_version_path<T>(
         &self,
         first: LlmError,
@@ -247,18 +253,23 @@ impl Endpoint {
         match second {
             Err(
                 LlmError::Status { kind: ErrorKind::UrlNotFound, .. } | LlmError::Connect { .. },
-            ) => {
-                self.has_version_path.store(false, Ordering::Relaxed);
-                Err(first)
+            ) => Err(first),
+            answered => {
+                self.has_version_path.store(true, Ordering::Relaxed);
+                answered
             }
-            answered => answered,
         }
     }
 
-    async fn post_once(&self, path: &str, body: RequestBody) -> Result<ReplyBody, LlmError> {
+    async fn post_once(
+        &self,
+        version: &str,
+        path: &str,
+        body: RequestBody,
+    ) -> Result<ReplyBody, LlmError> {
         let exchange = self.begin_exchange(path, &|| body.to_vec());
         let request = self
-            .request(Method::POST, path)
+            .request(Method::POST, version, path)
             .await?
             .header("content-type", "application/json")
             .header("accept", "text/event-stream, application/json");
@@ -276,18 +287,18 @@ impl Endpoint {
     }
 
     async fn read_models(&self) -> Result<Vec<ListedModel>, LlmError> {
-        match self.read_models_once().await {
-            Err(error) if self.may_lack_version(&error) => {
-                self.has_version_path.store(true, Ordering::Relaxed);
-                let retried = self.read_models_once().await;
+        let version = self.version_path();
+        match self.read_models_once(version).await {
+            Err(error) if self.may_lack_version(version, &error) => {
+                let retried = self.read_models_once(VERSION_PATH).await;
                 self.keep_version_path(error, retried)
             }
             result => result,
         }
     }
 
-    async fn read_models_once(&self) -> Result<Vec<ListedModel>, LlmError> {
-        let request = self.request(Method::GET, "/models").await?;
+    async fn read_models_once(&self, version: &str) -> Result<Vec<ListedModel>, LlmError> {
+        let request = self.request(Method::GET, version, "/models").await?;
         Ok(model_list::parse_model_list(&self.read_short(request, "/models").await?))
     }
 
@@ -321,9 +332,13 @@ impl Endpoint {
         Ok(bytes)
     }
 
-    async fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, LlmError> {
+    async fn request(
+        &self,
+        method: Method,
+        version: &str,
+        path: &str,
+    ) -> Result<RequestBuilder, LlmError> {
         let mut url = self.base.clone();
-        let version = if self.has_version_path.load(Ordering::Relaxed) { VERSION_PATH } else { "" };
         url.set_path(&format!("{}{version}{path}", self.base.path().trim_end_matches('/')));
         self.request_to(method, url).await
     }

@@ -140,7 +140,7 @@ async fn a_client_that_does_not_read_blocks_bulk_output_but_not_responses() {
 
     let mut all = Vec::new();
     while !all.ends_with(b"\"the answer\"}\n") {
-        all.extend(receiver.recv_timeout(Duration::from_secs(5)).unwrap());
+        all.extend(receiver.recv_timeout(Duration::from_secs(60)).unwrap());
     }
     outbox.wait_for_capacity().await;
     assert_eq!(all.split(|it| *it == b'\n').count(), sent + 2);
@@ -176,7 +176,7 @@ async fn a_client_that_has_hung_up_blocks_no_sender() {
         outbox.wait_for_capacity().await;
         outbox.notify("session/update", &"x".repeat(10_000));
     }
-    outbox.close(Duration::from_secs(5));
+    outbox.close(Duration::from_secs(60));
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn a_request_that_times_out_is_withdrawn_and_its_late_response_is_ignored(
     assert_eq!(failed, RequestError::TimedOut(limit));
     let mut text = String::new();
     while !text.contains("cancel_request") {
-        let bytes = receiver.recv_timeout(Duration::from_secs(5)).unwrap();
+        let bytes = receiver.recv_timeout(Duration::from_secs(60)).unwrap();
         text.push_str(std::str::from_utf8(&bytes).unwrap());
     }
     assert!(text.contains(r#""params":{"requestId":0}"#), "{text}");
@@ -244,7 +244,7 @@ fn messages_of_each_sender_stay_in_order_whether_or_not_the_peer_reads() {
         assert_eq!(received, expected[sender]);
         expected[sender] += 1;
     }
-    outbox.close(Duration::from_secs(5));
+    outbox.close(Duration::from_secs(60));
     drop(outbox);
     assert_eq!(lines.next(), None);
 }

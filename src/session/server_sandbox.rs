@@ -7,6 +7,7 @@ use turnwright_mcp::{LoginStore, ServerEnv};
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::build_credential_paths;
+use turnwright_workspace::RealPaths;
 use turnwright_workspace::files::Roots;
 
 /// The part of a session that decides where its servers run.
@@ -15,7 +16,7 @@ pub(super) struct ServerSite<'a> {
     pub(super) roots: &'a Roots,
     pub(super) policy: &'a PolicyRules,
     pub(super) home: Option<&'a Path>,
-    /// Without servers, secrets of the project are not looked for.
+    /// Without servers no file is looked up for a profile.
     pub(super) has_servers: bool,
     /// Whether the user can be shown forms.
     pub(super) supports_forms: bool,
@@ -41,21 +42,22 @@ impl ServerSite<'_> {
     /// nor to permission rules, pins, notes and other sessions. Unless its settings name them, it does
     /// not read secrets of the project, nor settings with credentials that builds need.
     fn sandbox_profile(&self) -> SandboxProfile {
+        if !self.has_servers {
+            return SandboxProfile::default();
+        }
         let denied_paths = DeniedPaths::from_rules(self.policy);
         let (confinement, roots) = (self.confinement, self.roots);
-        let session = SessionAccess { confinement, roots, denied_paths: &denied_paths };
+        let (denied_paths, real_paths) = (&denied_paths, &RealPaths::default());
+        let session = SessionAccess { confinement, roots, denied_paths, real_paths };
         let mut hidden = confinement.read_only.clone();
         hidden.extend(self.home.map(build_credential_paths).unwrap_or_default());
-        if self.has_servers {
-            let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
-            hidden
-                .extend(hidden_below(&folders, &denied_paths, &[], &KnownFolders::default()).paths);
-        }
+        let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
+        hidden.extend(hidden_below(&folders, denied_paths, &[], &KnownFolders::default()).paths);
         // Sessions share a server only if their profiles are equal.
         hidden.sort();
         session.profile(ProgramAccess {
             writable: session.writable_folders(),
-            has_caches: self.has_servers,
+            has_caches: true,
             network: confinement.network,
             sockets: Vec::new(),
             may_write_protected: &|_| false,

@@ -18,7 +18,7 @@ use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::nofollow;
-use turnwright_workspace::real_path;
+use turnwright_workspace::{RealPaths, real_path};
 
 /// The sandbox settings of a session, from its configuration and the machine.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +110,9 @@ pub(super) async fn confine(
         pass.confinement().clone()
     else {
         let env = Arc::clone(env);
-        let environment = tokio::task::spawn_blocking(move || base_environment(&env, is_silent));
+        let environment = tokio::task::spawn_blocking(move || {
+            base_environment(&env, is_silent, &RealPaths::default())
+        });
         let environment = environment.await.map_err(|_| "No thread could be started.")?;
         let (allowed, hint) = (Vec::new(), None);
         let read_only_inodes = Vec::new();
@@ -146,6 +148,7 @@ pub(super) async fn confine(
             network,
             write,
             denied_paths,
+            real_paths: RealPaths::default(),
         };
         builder.build(extra_variables, &redirects)
     });
@@ -154,13 +157,13 @@ pub(super) async fn confine(
 
 /// The variables of a command. If nobody is asked about it, no program is looked up in the session's own
 /// folders, whose content anybody may have written. Looks files up: not for the runtime's thread.
-fn base_environment(env: &ToolEnv, is_silent: bool) -> Environment {
+fn base_environment(env: &ToolEnv, is_silent: bool, real_paths: &RealPaths) -> Environment {
     if !is_silent {
         return env.command_environment.clone();
     }
     let is_foreign = |folder: &Path| {
-        let real = real_path(folder);
-        real.is_ok_and(|it| !env.files.roots().folders().any(|root| it.starts_with(root)))
+        let real = real_paths.get(folder);
+        real.is_some_and(|it| !env.files.roots().folders().any(|root| it.starts_with(root)))
     };
     env.command_environment.for_silent_command(is_foreign)
 }
@@ -174,6 +177,7 @@ struct ConfinementBuilder<'a> {
     network: bool,
     write: Vec<PathBuf>,
     denied_paths: DeniedPaths,
+    real_paths: RealPaths,
 }
 
 impl ConfinementSettings {
@@ -215,7 +219,7 @@ impl ConfinementBuilder<'_> {
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
         let uses_ssh = self.network && is_certain && only_connects(&self.command.script);
-        let environment = base_environment(self.env, self.is_silent);
+        let environment = base_environment(self.env, self.is_silent, &self.real_paths);
         let profile = self.profile(write, uses_ssh, &environment)?;
         let snapshot = self.may_write.then(|| {
             let repositories = self.env.checkpoint.repositories();
@@ -261,6 +265,7 @@ impl ConfinementBuilder<'_> {
             confinement: &self.env.confinement,
             roots: self.env.files.roots(),
             denied_paths: &self.denied_paths,
+            real_paths: &self.real_paths,
         }
     }
 
@@ -297,7 +302,8 @@ impl ConfinementBuilder<'_> {
         });
         if self.is_silent {
             let named = self.command.reads.iter().map(|it| it.path.clone());
-            let places = silent_reads::readable(self.env.files.roots(), environment);
+            let places =
+                silent_reads::readable(self.env.files.roots(), environment, &self.real_paths);
             let list = profile.readable.get_or_insert_default();
             list.extend(places.into_iter().chain(named));
         }

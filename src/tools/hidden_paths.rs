@@ -104,8 +104,8 @@ fn search(
     HiddenPaths { paths, is_complete }
 }
 
-/// Leaves out what is below another of the paths: it is hidden with that.
-fn outermost(paths: &mut Vec<PathBuf>) {
+/// Leaves out what is below another of the paths.
+pub(super) fn outermost(paths: &mut Vec<PathBuf>) {
     paths.sort();
     paths.dedup_by(|it, outer| it.starts_with(outer));
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
+use turnwright_workspace::RealPaths;
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::real_path;
 
 use super::ConfinementSettings;
 
@@ -16,6 +16,7 @@ pub(crate) struct SessionAccess<'a> {
     pub confinement: &'a ConfinementSettings,
     pub roots: &'a Roots,
     pub denied_paths: &'a DeniedPaths,
+    pub real_paths: &'a RealPaths,
 }
 
 /// What one program may do beyond, or less than, the session's other programs.
@@ -41,7 +42,7 @@ impl SessionAccess<'_> {
     /// session and those of the settings. Looks files up: not for the runtime's thread.
     pub(crate) fn writable_folders(&self) -> Vec<PathBuf> {
         let roots = self.roots.folders().map(Path::to_path_buf);
-        roots.chain(existing(self.confinement.writable.iter())).collect()
+        roots.chain(self.existing(self.confinement.writable.iter())).collect()
     }
 
     /// The caches, with the places of their private layers.
@@ -50,20 +51,19 @@ impl SessionAccess<'_> {
         if confinement.caches.is_empty() || !confinement.can_layer_caches() {
             return Vec::new();
         }
-        let caches = existing(confinement.caches.iter());
+        let caches = self.existing(confinement.caches.iter());
         caches.map(|it| PrivateCache::new(it, &confinement.private_caches)).collect()
     }
 
     /// Builds the profile of a program. Looks files up: not for the runtime's thread.
     pub(crate) fn profile(&self, program: ProgramAccess<'_>) -> SandboxProfile {
         let confinement = self.confinement;
-        let is_inside = |path: &PathBuf| self.roots.folders().any(|root| path.starts_with(root));
-        let unwritable = self.denied_paths.unwritable_paths();
-        let own_files = existing(confinement.read_only.iter().chain(&unwritable)).filter(is_inside);
-        let exists =
-            |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_file() || it.is_dir());
-        let protected = confinement.protected.leaf_paths().into_iter();
-        let protected = protected.filter(|it| exists(it) && !(program.may_write_protected)(it));
+        // Where nothing can be written, nothing has to be kept.
+        let read_only = if program.writable.is_empty() && !program.has_caches {
+            Vec::new()
+        } else {
+            self.read_only(program.may_write_protected)
+        };
         // A folder that the user has opened as a session folder stays readable.
         let is_opened = |path: &PathBuf| {
             self.roots.folders().any(|root| root.starts_with(path))
@@ -71,15 +71,15 @@ impl SessionAccess<'_> {
         };
         let hidden = confinement.hidden.iter().filter(|it| !(program.may_read_hidden)(it));
         let unreadable = self.denied_paths.unreadable_paths();
-        let hidden = existing(hidden.chain(&unreadable).chain(program.hidden));
+        let hidden = self.existing(hidden.chain(&unreadable).chain(program.hidden));
         let readable = confinement.readable.clone().map(|mut list| {
-            list.extend(existing(confinement.caches.iter()));
+            list.extend(self.existing(confinement.caches.iter()));
             list
         });
         SandboxProfile {
-            read_only: own_files.chain(protected).collect(),
+            read_only,
             hidden: hidden.filter(|it| !is_opened(it)).collect(),
-            unhidden: existing(program.unhidden.iter()).collect(),
+            unhidden: self.existing(program.unhidden.iter()).collect(),
             readable,
             caches: if program.has_caches { self.caches() } else { Vec::new() },
             sockets: program.sockets,
@@ -87,9 +87,24 @@ impl SessionAccess<'_> {
             writable: program.writable,
         }
     }
-}
 
-/// The paths that exist, with symbolic links resolved.
-fn existing<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> impl Iterator<Item = PathBuf> {
-    paths.filter_map(|it| real_path(it).ok())
+    /// What no program with write access may write: our own files, denied and protected paths.
+    fn read_only(&self, may_write_protected: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+        let is_inside = |path: &PathBuf| self.roots.folders().any(|root| path.starts_with(root));
+        let unwritable = self.denied_paths.unwritable_paths();
+        let own_files = self.existing(self.confinement.read_only.iter().chain(&unwritable));
+        let exists =
+            |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_file() || it.is_dir());
+        let protected = self.confinement.protected.leaf_paths().into_iter();
+        let protected = protected.filter(|it| exists(it) && !may_write_protected(it));
+        own_files.filter(is_inside).chain(protected).collect()
+    }
+
+    /// The paths that exist, with symbolic links resolved.
+    fn existing<'b>(
+        &self,
+        paths: impl Iterator<Item = &'b PathBuf>,
+    ) -> impl Iterator<Item = PathBuf> {
+        paths.filter_map(|it| self.real_paths.get(it))
+    }
 }

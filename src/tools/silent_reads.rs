@@ -3,10 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::hidden_paths::outermost;
 use super::repository;
+use turnwright_workspace::RealPaths;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::real_path;
 
 /// Folders of programs.
 const PROGRAM_FOLDERS: [&str; 2] = ["bin", "sbin"];
@@ -24,7 +25,11 @@ const TOOLCHAIN_VARIABLES: [&str; 6] =
 
 /// The places besides those of the system: the session's folders with their repositories, the user's git
 /// settings, and the programs that `environment` names. Looks files up: not for the runtime's thread.
-pub(super) fn readable(roots: &Roots, environment: &Environment) -> Vec<PathBuf> {
+pub(super) fn readable(
+    roots: &Roots,
+    environment: &Environment,
+    real_paths: &RealPaths,
+) -> Vec<PathBuf> {
     let home = environment.get("HOME").map(Path::new);
     let mut all = project_folders(roots, environment);
     all.extend(roots.folders().filter_map(repository::git_folder));
@@ -39,8 +44,10 @@ pub(super) fn readable(roots: &Roots, environment: &Environment) -> Vec<PathBuf>
     let programs = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
     all.extend(programs.flat_map(|it| installation(&it, home)));
     // Seatbelt knows a file only by its real path.
-    let real = all.iter().filter(|it| it.is_absolute()).map(real_path);
-    real.filter_map(Result::ok).collect()
+    let all = all.iter().filter(|it| it.is_absolute());
+    let mut real: Vec<_> = all.filter_map(|it| real_paths.get(it)).collect();
+    outermost(&mut real);
+    real
 }
 
 /// The folders among these that hold the user's own files: those of the session and of the repositories
@@ -51,12 +58,9 @@ pub(super) fn project_folders(roots: &Roots, environment: &Environment) -> Vec<P
     // The project may lie in a repository of the whole home folder.
     let tops = roots.folders().filter_map(repository::working_tree_top);
     let tops = tops.filter(|it| is_below_home(it, home));
-    let all: Vec<_> = folders.chain(roots.readable_folders()).chain(tops).collect();
-    let is_inner = |it: &PathBuf| all.iter().any(|other| it != other && it.starts_with(other));
-    let mut outer: Vec<_> = all.iter().filter(|it| !is_inner(it)).cloned().collect();
-    outer.sort();
-    outer.dedup();
-    outer
+    let mut all: Vec<_> = folders.chain(roots.readable_folders()).chain(tops).collect();
+    outermost(&mut all);
+    all
 }
 
 /// What belongs to a toolchain, given the folder of its programs.
@@ -84,6 +88,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use turnwright_workspace::real_path;
 
     #[test]
     fn programs_may_read_what_belongs_to_them_and_not_what_else_lies_beside_them() {
@@ -120,7 +125,7 @@ mod tests {
             fs::write(file, "").unwrap();
         }
         assert_eq!(project_folders(&session, &environment), std::slice::from_ref(&top));
-        let places = readable(&session, &environment);
+        let places = readable(&session, &environment, &RealPaths::default());
         assert!(places.contains(&top));
     }
 }

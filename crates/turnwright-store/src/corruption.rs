@@ -29,9 +29,11 @@ pub(super) struct OpenDatabase {
     pub(super) files: Option<DatabaseFiles>,
 }
 
-/// A database path and the identities of the files that were found there.
+/// A database path, with those of its log and of its shared memory, and the identities of the files that
+/// were found there.
 pub(super) struct DatabaseFiles {
     pub(super) path: PathBuf,
+    paths: [PathBuf; 3],
     files: [FileIdentity; 3],
 }
 
@@ -39,7 +41,8 @@ type FileIdentity = Option<(u64, u64)>;
 
 impl DatabaseFiles {
     fn of(path: &Path) -> DatabaseFiles {
-        DatabaseFiles { path: path.to_path_buf(), files: file_ids(path) }
+        let paths = ["", "-wal", "-shm"].map(|it| with_suffix(path, it));
+        DatabaseFiles { path: path.to_path_buf(), files: file_ids(&paths), paths }
     }
 
     /// True if the path leads to another database, or to none.
@@ -50,7 +53,7 @@ impl DatabaseFiles {
     /// True if the path still leads to the same files. What is written to a write-ahead log that
     /// was removed is in no file, and no other process sees it.
     pub(super) fn is_unchanged(&self) -> bool {
-        file_ids(&self.path) == self.files
+        file_ids(&self.paths) == self.files
     }
 }
 
@@ -252,8 +255,8 @@ pub(super) fn check_integrity(connection: &Connection) -> Result<(), StoreError>
     Err(StoreError::Unavailable { fault: StorageFault::Corrupt, reason })
 }
 
-fn file_ids(path: &Path) -> [FileIdentity; 3] {
-    ["", "-wal", "-shm"].map(|it| file_id(&with_suffix(path, it)))
+fn file_ids(paths: &[PathBuf; 3]) -> [FileIdentity; 3] {
+    paths.each_ref().map(|it| file_id(it))
 }
 
 #[cfg(unix)]

@@ -548,8 +548,11 @@ impl BegunTurn {
         let BegunTurn { number, kind, words, begun_at, first_entry } = self;
         connection
             .prepare_cached(
-                "INSERT OR REPLACE INTO turns (session, number, kind, words, begun_at, first_entry) \
-                 VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO turns (session, number, kind, words, begun_at, first_entry) \
+                 VALUES (?, ?, ?, ?, ?, ?) \
+                 ON CONFLICT (session, number) DO UPDATE SET kind = excluded.kind, \
+                 words = excluded.words, begun_at = excluded.begun_at, \
+                 first_entry = excluded.first_entry, ended_at = NULL, stop = NULL, about = NULL",
             )?
             .execute(params![
                 session,

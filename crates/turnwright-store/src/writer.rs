@@ -341,20 +341,21 @@ fn run_transaction(
     batch: &mut [Box<dyn WriteJob>],
 ) -> Result<bool, StoreError> {
     let connection = &database.connection;
-    let begun = connection.execute_batch("BEGIN IMMEDIATE");
+    let run = |words: &str| connection.prepare_cached(words)?.execute([]);
+    let begun = run("BEGIN IMMEDIATE");
     // Whoever replaces the database prevents writing meanwhile, so it is not replaced from now on.
     let is_unchanged = database.files.as_ref().is_none_or(DatabaseFiles::is_unchanged);
     if !is_unchanged {
         if begun.is_ok() {
-            connection.execute_batch("ROLLBACK")?;
+            run("ROLLBACK")?;
         }
         return Ok(false);
     }
     begun?;
     let done = batch.iter_mut().try_for_each(|it| it.run(connection));
-    let done = done.and_then(|()| Ok(connection.execute_batch("COMMIT")?));
+    let done = done.and_then(|()| Ok(run("COMMIT").map(drop)?));
     if done.is_err() && !connection.is_autocommit() {
-        connection.execute_batch("ROLLBACK")?;
+        run("ROLLBACK")?;
     }
     done.map(|()| true)
 }

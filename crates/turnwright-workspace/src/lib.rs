@@ -17,4 +17,4 @@ pub mod skills;
 pub mod helper_types;
 pub mod checkpoint;
 
-pub use real_path::real_path;
+pub use real_path::{RealPaths, real_path};

@@ -1,5 +1,7 @@
 //! Paths with every symbolic link resolved, in the form in which people and programs write them.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +23,41 @@ pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
         return Ok(plain.into());
     }
     Ok(real)
+}
+
+/// Resolves many paths that have their first folders in common, and looks at each of these once. It knows
+/// nothing of later changes, so it is made for one task that takes no time to speak of.
+#[derive(Debug, Default)]
+pub struct RealPaths {
+    known: RefCell<HashMap<PathBuf, Option<PathBuf>>>,
+}
+
+impl RealPaths {
+    /// The same as [`real_path`], without the error.
+    pub fn get(&self, path: &Path) -> Option<PathBuf> {
+        // Windows has further rules about what a path means.
+        if cfg!(windows) || path.is_relative() {
+            return real_path(path).ok();
+        }
+        if let Some(known) = self.known.borrow().get(path) {
+            return known.clone();
+        }
+        let real = match (path.parent(), path.file_name()) {
+            (Some(folder), Some(name)) => self.get(folder).and_then(|it| entry(it.join(name))),
+            _ => real_path(path).ok(),
+        };
+        self.known.borrow_mut().insert(path.to_path_buf(), real.clone());
+        real
+    }
+}
+
+/// The real path of an entry of a folder that is given by its real path.
+fn entry(path: PathBuf) -> Option<PathBuf> {
+    match std::fs::read_link(&path) {
+        Ok(_) => real_path(path).ok(),
+        // It exists and is no link.
+        Err(error) => (error.kind() == io::ErrorKind::InvalidInput).then_some(path),
+    }
 }
 
 /// The path without `\\?\`; `None` if it has none, or means something else without it.
@@ -46,6 +83,51 @@ fn is_plain_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn many_paths_are_resolved_like_each_alone() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let base = real_path(folder.path()).unwrap();
+        std::fs::create_dir_all(base.join("a/b")).unwrap();
+        std::fs::File::create(base.join("a/file")).unwrap();
+        symlink("a", base.join("link")).unwrap();
+        symlink("missing", base.join("dangling")).unwrap();
+        symlink("loop", base.join("loop")).unwrap();
+        symlink(base.join("link/b"), base.join("a/b/inner")).unwrap();
+        let names = [
+            "a",
+            "a/b",
+            "a/b/.",
+            "a/..",
+            "a/b/../file",
+            "a/missing/../file",
+            "a/file",
+            "a/file/x",
+            "a/file/..",
+            "link",
+            "link/b",
+            "link/..",
+            "link/b/inner/inner",
+            "link/missing",
+            "dangling",
+            "loop",
+            "loop/x",
+            "missing",
+            "missing/x",
+            "..",
+            "../..",
+        ];
+        let all = RealPaths::default();
+        let paths = names.iter().map(|it| base.join(it));
+        for path in paths.chain(["/".into(), "".into(), "src".into()]) {
+            for _ in 0..2 {
+                assert_eq!(all.get(&path), real_path(&path).ok(), "{}", path.display());
+            }
+        }
+    }
 
     #[test]
     fn the_long_form_of_windows_is_left_out_where_that_changes_nothing() {

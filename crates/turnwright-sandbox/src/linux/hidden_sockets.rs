@@ -8,6 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::super::SandboxProfile;
+use super::real_path::real_path;
 
 /// The sockets of daemons that would do for a command what it may not do itself, or type into the
 /// user's windows and terminals. `UID` stands for the user's number.
@@ -48,10 +49,11 @@ const MAX_SOCKETS: usize = 512;
 /// At most this many entries are looked at beside a socket that was renamed.
 const MAX_BESIDE: usize = 2_000;
 
-/// The sockets, and folders that hold them, as real paths.
-pub(super) fn find(profile: &SandboxProfile) -> Vec<PathBuf> {
+/// The sockets, and folders that hold them, as real paths. `hides_runtime_folder` tells whether
+/// [`open_runtime_folders`] has named what stays open.
+pub(super) fn find(profile: &SandboxProfile, hides_runtime_folder: bool) -> Vec<PathBuf> {
     let user = rustix::process::geteuid().as_raw().to_string();
-    let path = |it: &str| fs::canonicalize(it.replace("UID", &user)).ok();
+    let path = |it: &str| real_path(Path::new(&it.replace("UID", &user)));
     let mut found: Vec<_> = DAEMONS.iter().filter_map(|it| path(it)).collect();
     if let Some(folder) = path(USER_RUNTIME_FOLDER) {
         // Sockets in there that the profile allows stay visible, with the folders that lead to them.
@@ -63,7 +65,7 @@ pub(super) fn find(profile: &SandboxProfile) -> Vec<PathBuf> {
             found.push(folder);
         }
     }
-    found.extend(open_runtime_folders(profile).and_then(|_| path(RUNTIME_FOLDER)));
+    found.extend(hides_runtime_folder.then(|| path(RUNTIME_FOLDER)).flatten());
     found.retain(|it| !is_open(profile, it));
     found.extend(listening_sockets(profile));
     found
@@ -71,8 +73,8 @@ pub(super) fn find(profile: &SandboxProfile) -> Vec<PathBuf> {
 
 /// What stays open of the folder where daemons make their sockets; `None` if all of it has to.
 pub(super) fn open_runtime_folders(profile: &SandboxProfile) -> Option<Vec<PathBuf>> {
-    let runtime = fs::canonicalize(RUNTIME_FOLDER).ok()?;
-    let known = OPEN_FOLDERS.iter().chain(NAME_SERVICES).filter_map(|it| fs::canonicalize(it).ok());
+    let runtime = real_path(Path::new(RUNTIME_FOLDER))?;
+    let known = OPEN_FOLDERS.iter().chain(NAME_SERVICES).filter_map(|it| real_path(Path::new(it)));
     let mut open: Vec<_> = known.filter(|it| it.starts_with(&runtime)).collect();
     let allowed = profile.writable.iter().chain(&profile.sockets);
     for path in allowed.filter(|it| it.starts_with(&runtime)) {
@@ -108,7 +110,7 @@ fn listening_sockets(profile: &SandboxProfile) -> Vec<PathBuf> {
     let found = named.iter().filter(|it| it.is_absolute()).cloned().chain(relative);
     let found = found.filter(|it| !NAME_SERVICES.iter().any(|service| it.starts_with(service)));
     let found: BTreeSet<_> = found.flat_map(|it| existing(&it)).collect();
-    let found = found.into_iter().filter_map(|it| fs::canonicalize(it).ok());
+    let found = found.iter().filter_map(|it| real_path(it));
     found.filter(|it| !is_open(profile, it)).take(MAX_SOCKETS).collect()
 }
 

@@ -10,10 +10,11 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, Scope,
 };
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Mode, OFlags};
 
 use super::super::SandboxProfile;
 use super::hidden_sockets::NAME_SERVICES;
+use super::real_path::{open_without_symlinks, real_path};
 
 /// The newest ABI that this module handles. Rights that an older kernel does not know are left out.
 const NEWEST_ABI: ABI = ABI::V9;
@@ -130,14 +131,22 @@ impl RulesetBuilder {
             self.allow_if_accessible(Path::new("/"), traversal)?;
             return self.allow_all_but(Path::new("/"), hidden, AccessFs::ReadFile.into());
         };
+        let mut allowed: Vec<PathBuf> = Vec::new();
         for place in SYSTEM_PATHS.iter().map(Path::new).chain(list.iter().map(PathBuf::as_path)) {
-            // Resolve symlinks, because `hidden` are real paths.
-            if let Ok(place) = fs::canonicalize(place) {
+            // Symlinks are resolved, because `hidden` are real paths.
+            let Some(place) = real_path(place) else { continue };
+            // What is below a place is allowed with it.
+            if allowed.iter().any(|it| place.starts_with(it)) {
+                continue;
+            }
+            let holds_hidden = hidden.iter().any(|it| it.starts_with(&place) && *it != place);
+            if holds_hidden {
                 // The names beside what is hidden are no secret either.
-                if hidden.iter().any(|it| it.starts_with(&place) && *it != place) {
-                    self.allow_if_accessible(&place, traversal)?;
-                }
-                self.allow_all_but(&place, hidden, all)?;
+                self.allow_if_accessible(&place, traversal)?;
+            }
+            self.allow_all_but(&place, hidden, all)?;
+            if !holds_hidden {
+                allowed.push(place);
             }
         }
         Ok(())
@@ -176,13 +185,6 @@ impl RulesetBuilder {
 /// Opens a path as a reference for a rule, following symlinks.
 fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
-}
-
-/// Opens a path as a reference for a rule, and fails if it leads through a symlink: one may have
-/// been put there since the profile was made.
-fn open_without_symlinks(path: &Path) -> io::Result<OwnedFd> {
-    let how = OFlags::PATH | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat2(CWD, path, how, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
 }
 
 /// `None` if the path does not exist or is not accessible: then it is not accessible to the command

@@ -9,6 +9,7 @@ mod landlock_ruleset;
 mod mount_namespace;
 mod process_namespace;
 mod raw_devices;
+mod real_path;
 mod seccomp_filter;
 mod socket_supervisor;
 mod syscalls;
@@ -85,7 +86,7 @@ impl LinuxSandbox {
         let hidden = profile
             .hidden
             .iter()
-            .filter_map(|it| fs::canonicalize(it).ok())
+            .filter_map(|it| real_path::real_path(it))
             .chain(raw_devices::find());
         let hidden: Vec<_> = hidden.collect();
         let network = match profile.network {

@@ -122,10 +122,11 @@ impl MountNamespace {
             }
         };
         let mut steps = read_only_steps(profile);
-        let sockets = hidden_sockets::find(profile);
+        let open_folders = hidden_sockets::open_runtime_folders(profile);
+        let sockets = hidden_sockets::find(profile, open_folders.is_some());
         let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
         let mut open = profile.clone();
-        open.unhidden.extend(hidden_sockets::open_runtime_folders(profile).unwrap_or_default());
+        open.unhidden.extend(open_folders.unwrap_or_default());
         let is_seen = |it: &&PathBuf| !open.is_below_hidden(it, hidden.iter());
         steps.extend(hidden.iter().filter(is_seen).filter_map(|it| hide_step(&open, it)));
         MountNamespace {

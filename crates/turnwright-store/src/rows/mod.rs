@@ -99,8 +99,12 @@ pub(super) fn insert_entry(
     let packed = pack(connection, session, body, packing(entry))?;
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO entries (session, seq, turn, at, kind, message_id, body, refs) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            // `INSERT OR REPLACE` copies each page that it changes, to be able to undo half of it.
+            "INSERT INTO entries (session, seq, turn, at, kind, message_id, body, refs) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?) \
+             ON CONFLICT (session, seq) DO UPDATE SET turn = excluded.turn, at = excluded.at, \
+             kind = excluded.kind, message_id = excluded.message_id, body = excluded.body, \
+             refs = excluded.refs",
         )?
         .execute(params![session, seq, turn, now, kind, id, packed.body, packed.refs])?;
     connection
@@ -117,9 +121,16 @@ pub(super) fn insert_entry(
         let packed = pack(connection, session, arguments, Packing::ARGUMENTS)?;
         connection
             .prepare_cached(
-                "INSERT OR REPLACE INTO calls (session, call, seq, position, turn, message_id, \
+                "INSERT INTO calls (session, call, seq, position, turn, message_id, \
                  tool_name, arguments, arguments_refs, status, asked_at) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+                 ON CONFLICT (session, call) DO UPDATE SET seq = excluded.seq, \
+                 position = excluded.position, turn = excluded.turn, \
+                 message_id = excluded.message_id, tool_name = excluded.tool_name, \
+                 arguments = excluded.arguments, arguments_refs = excluded.arguments_refs, \
+                 status = excluded.status, asked_at = excluded.asked_at, result = NULL, \
+                 result_blob = NULL, card = NULL, card_refs = NULL, begun_at = NULL, \
+                 ended_at = NULL, duration_ms = NULL, spawn_task = NULL",
             )?
             .execute(params![
                 session,

@@ -10,10 +10,11 @@ use serde_json::json;
 use crate::rows::json::Stored;
 use crate::rows::{AsStored, CardJson};
 use crate::{
-    CallRow, Entry, RewoundEntries, StoredEntry, file_versions, read, rows, schema,
+    CallRow, Entry, RewoundEntries, SessionRow, StoredEntry, file_versions, read, rows, schema,
     session_summaries, turn_rows,
 };
 use turnwright_types::file_change::FileState;
+use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, Message};
 
 const OLD_DATABASE: &[u8] =
@@ -50,6 +51,37 @@ fn every_row_of_an_old_database_is_the_same_after_it_was_written_again() {
         assert!(old.len() > 4, "{query}");
         assert_eq!(new, old, "{query}");
     }
+}
+
+/// A column that a new version adds has to be reset as well.
+#[test]
+fn an_entry_that_is_written_again_has_nothing_of_the_one_before() {
+    let connection = schema::open_writer(None).unwrap();
+    let row = SessionRow::new(SessionId::from("a"), "/work".into());
+    let session = rows::insert_session(&connection, &row).unwrap();
+    let text = r#"{"message":{"id":"m","message":{"assistant":{"id":"m","calls":[{"id":"c","provider_id":"p","name":"n"}]}},"audience":"both"}}"#;
+    let entry = rows::from_str(text).unwrap();
+    let write = || rows::insert_entry(&connection, session, (1, 2, 3), &entry).unwrap();
+    let tables = ["entries", "calls"];
+    let stored = |table: &str| {
+        let all = columns(&connection, table, "pk = 0").join(", ");
+        texts(&connection, &format!("SELECT json_array({all}) FROM {table}"))
+    };
+    write();
+    let before = tables.map(stored);
+    assert_eq!(before.each_ref().map(Vec::len), [1, 1]);
+    for table in tables {
+        for column in columns(&connection, table, r#""notnull" = 0 AND pk = 0"#) {
+            connection.execute(&format!("UPDATE {table} SET {column} = 7"), []).unwrap();
+        }
+    }
+    assert_ne!(tables.map(stored), before);
+    write();
+    assert_eq!(tables.map(stored), before);
+}
+
+fn columns(connection: &Connection, table: &str, which: &str) -> Vec<String> {
+    texts(connection, &format!("SELECT name FROM pragma_table_info('{table}') WHERE {which}"))
 }
 
 fn copy_entries((old, from): (&Connection, i64), (new, to): (&Connection, i64)) {

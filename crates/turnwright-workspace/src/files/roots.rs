@@ -227,6 +227,10 @@ fn resolve_missing(path: &Path) -> PathBuf {
             continue;
         }
         real.push(&part);
+        // The root is no link.
+        if real.parent().is_none() {
+            continue;
+        }
         match fs::read_link(&real) {
             Ok(link) if links < MAX_LINKS => {
                 links += 1;

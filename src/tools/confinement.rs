@@ -114,16 +114,14 @@ pub(super) async fn confine(
             base_environment(&env, is_silent, &RealPaths::default())
         });
         let environment = environment.await.map_err(|_| "No thread could be started.")?;
-        let (allowed, hint) = (Vec::new(), None);
-        let read_only_inodes = Vec::new();
         return Ok(CommandConfinement {
             profile: None,
             environment,
             extra_variables,
             snapshot: None,
-            allowed,
-            read_only_inodes,
-            hint,
+            allowed: Vec::new(),
+            read_only_inodes: Vec::new(),
+            hint: None,
         });
     };
     let redirects = pass.effects().iter().filter_map(|it| match it {

@@ -22,7 +22,7 @@ use super::sessions::folders_json;
 use super::{CallOutcome, CallStatus, Entry, SessionRow, StoreError};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{Arguments, Message};
+use turnwright_types::message::{Arguments, Message, ToolCall};
 use turnwright_types::redact;
 
 pub(super) use card::CardJson;
@@ -112,40 +112,51 @@ pub(super) fn insert_entry(
         .execute(params![session, seq])?;
     let Entry::Message { id, message, .. } = entry else { return Ok(()) };
     let Message::Assistant(answer) = message.as_ref() else { return Ok(()) };
-    for (position, call) in answer.calls.iter().enumerate() {
-        let arguments = match &call.arguments {
-            Arguments::Object(value) => value.clone(),
-            unusable @ Arguments::Unusable { .. } => serde_json::to_value(AsStored(unusable))?,
-        };
-        let status = CallStatus::Pending.as_str();
-        let packed = pack(connection, session, arguments, Packing::ARGUMENTS)?;
-        connection
-            .prepare_cached(
-                "INSERT INTO calls (session, call, seq, position, turn, message_id, \
-                 tool_name, arguments, arguments_refs, status, asked_at) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
-                 ON CONFLICT (session, call) DO UPDATE SET seq = excluded.seq, \
-                 position = excluded.position, turn = excluded.turn, \
-                 message_id = excluded.message_id, tool_name = excluded.tool_name, \
-                 arguments = excluded.arguments, arguments_refs = excluded.arguments_refs, \
-                 status = excluded.status, asked_at = excluded.asked_at, result = NULL, \
-                 result_blob = NULL, card = NULL, card_refs = NULL, begun_at = NULL, \
-                 ended_at = NULL, duration_ms = NULL, spawn_task = NULL",
-            )?
-            .execute(params![
-                session,
-                call.id.as_str(),
-                seq,
-                position,
-                turn,
-                id.as_str(),
-                redact::text(&call.name),
-                packed.body,
-                packed.refs,
-                status,
-                now
-            ])?;
+    for call in answer.calls.iter().enumerate() {
+        insert_call(connection, (session, seq, turn, now), id.as_str(), call)?;
     }
+    Ok(())
+}
+
+/// Inserts a call of the answer `message`, with its position there.
+fn insert_call(
+    connection: &Connection,
+    (session, seq, turn, now): (i64, u64, u64, i64),
+    message: &str,
+    (position, call): (usize, &ToolCall),
+) -> Result<(), StoreError> {
+    let arguments = match &call.arguments {
+        Arguments::Object(value) => value.clone(),
+        unusable @ Arguments::Unusable { .. } => serde_json::to_value(AsStored(unusable))?,
+    };
+    let status = CallStatus::Pending.as_str();
+    let packed = pack(connection, session, arguments, Packing::ARGUMENTS)?;
+    connection
+        .prepare_cached(
+            "INSERT INTO calls (session, call, seq, position, turn, message_id, \
+             tool_name, arguments, arguments_refs, status, asked_at) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+             ON CONFLICT (session, call) DO UPDATE SET seq = excluded.seq, \
+             position = excluded.position, turn = excluded.turn, \
+             message_id = excluded.message_id, tool_name = excluded.tool_name, \
+             arguments = excluded.arguments, arguments_refs = excluded.arguments_refs, \
+             status = excluded.status, asked_at = excluded.asked_at, result = NULL, \
+             result_blob = NULL, card = NULL, card_refs = NULL, begun_at = NULL, \
+             ended_at = NULL, duration_ms = NULL, spawn_task = NULL",
+        )?
+        .execute(params![
+            session,
+            call.id.as_str(),
+            seq,
+            position,
+            turn,
+            message,
+            redact::text(&call.name),
+            packed.body,
+            packed.refs,
+            status,
+            now
+        ])?;
     Ok(())
 }
 

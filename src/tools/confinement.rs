@@ -114,8 +114,7 @@ pub(super) async fn confine(
             base_environment(&env, is_silent, &RealPaths::default())
         });
         let environment = environment.await.map_err(|_| "No thread could be started.")?;
-        let (allowed, hint) = (Vec::new(), None);
-        let read_only_inodes = Vec::new();
+        let (allowed, read_only_inodes, hint) = (Vec::new(), Vec::new(), None);
         return Ok(CommandConfinement {
             profile: None,
             environment,

@@ -21,8 +21,8 @@ use super::result_places;
 use super::sessions::folders_json;
 use super::{CallOutcome, CallStatus, Entry, SessionRow, StoreError};
 use turnwright_types::file_change::FileChange;
-use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{Arguments, Message};
+use turnwright_types::ids::{CallId, MessageId, SessionId};
+use turnwright_types::message::{Arguments, AssistantMessage, Message};
 use turnwright_types::redact;
 
 pub(super) use card::CardJson;
@@ -110,8 +110,24 @@ pub(super) fn insert_entry(
     connection
         .prepare_cached("DELETE FROM drafts WHERE session = ? AND seq = ?")?
         .execute(params![session, seq])?;
-    let Entry::Message { id, message, .. } = entry else { return Ok(()) };
-    let Message::Assistant(answer) = message.as_ref() else { return Ok(()) };
+    match entry {
+        Entry::Message { id, message, .. } => match message.as_ref() {
+            Message::Assistant(answer) => {
+                insert_calls(connection, session, (seq, turn, now), (id, answer))
+            }
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Inserts the calls of an answer, which have not begun.
+fn insert_calls(
+    connection: &Connection,
+    session: i64,
+    (seq, turn, now): (u64, u64, i64),
+    (id, answer): (&MessageId, &AssistantMessage),
+) -> Result<(), StoreError> {
     for (position, call) in answer.calls.iter().enumerate() {
         let arguments = match &call.arguments {
             Arguments::Object(value) => value.clone(),

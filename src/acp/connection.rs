@@ -107,6 +107,7 @@ async fn serve(
     let host = Arc::new(SessionHost::with_recording(config, recording, stop.clone()));
     let mut connection = Connection::new(host, outbox.clone());
     connection.run(&mut input, stop_requested).await;
+    recorder.leave_out_servers(0);
     connection.shut_down(&stop).await;
     outbox.close(FLUSH_TIMEOUT);
     recorder.stop(RECORDING_TIMEOUT);

@@ -147,6 +147,8 @@ struct ActiveRecording {
     path: PathBuf,
     /// The connection whose lines are recorded. Without one it will be the first that is initialized.
     connection: Option<u64>,
+    /// Whether that connection has ended, so that its MCP servers end, too.
+    has_connection_ended: bool,
     started: Instant,
     next: u64,
     queue: SyncSender<RawEvent>,
@@ -170,6 +172,15 @@ impl Recorder {
     pub(crate) fn observer(self: &Arc<Self>, connection: u64) -> Arc<dyn LineObserver> {
         let has_first_line = AtomicBool::new(false);
         Arc::new(ConnectionObserver { recorder: Arc::clone(self), connection, has_first_line })
+    }
+
+    /// Leaves out what happens to MCP servers from now on, if the lines of this connection are recorded: the
+    /// client has gone, and those that it hosts with it.
+    pub(crate) fn leave_out_servers(&self, connection: u64) {
+        let mut state = self.state.lock();
+        if let Some(active) = state.active.as_mut().filter(|it| it.connection == Some(connection)) {
+            active.has_connection_ended = true;
+        }
     }
 
     /// Forgets a connection. If its lines are recorded, the recording ends, and at most `timeout` is waited until
@@ -222,6 +233,7 @@ impl Recorder {
         let active = ActiveRecording {
             path: path.clone(),
             connection,
+            has_connection_ended: false,
             started: Instant::now(),
             next: 0,
             queue,
@@ -301,6 +313,9 @@ impl Recorder {
 
     /// Records what is known of the MCP servers of the session whose work runs now.
     pub(crate) fn record_servers(&self, servers: Value) {
+        if self.state.lock().active.as_ref().is_some_and(|it| it.has_connection_ended) {
+            return;
+        }
         self.post(current_session(), || RawKind::Servers(servers));
     }
 

@@ -662,6 +662,8 @@ fn a_replay_does_without_the_servers_of_the_client() {
     assert_same(&path);
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains("mcp__near__echo") && !text.contains("mcp/message"), "{text}");
+    // It ends with the client, which is nothing that happened to the session.
+    assert!(!text.contains("the connection has ended"), "{text}");
 }
 
 #[test]

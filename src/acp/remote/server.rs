@@ -104,11 +104,12 @@ fn serve_connections(
         let (host, closing) = (Arc::clone(&host), closing.clone());
         Box::pin(async move {
             connection.run(&mut input, closing.cancelled()).await;
+            let recorder = Arc::clone(host.recording().recorder());
+            recorder.leave_out_servers(number);
             connection.leave(end.is_intended());
             // What is queued still goes out.
             outbox.stop_accepting();
             // A recording has the lines of one connection.
-            let recorder = Arc::clone(host.recording().recorder());
             host.tracker()
                 .spawn_blocking(move || recorder.end_connection(number, RECORDING_TIMEOUT));
         })

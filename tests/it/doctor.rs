@@ -173,6 +173,8 @@ fn the_editor_that_has_opened_a_session_last_is_told() {
     let params = json!({ "protocolVersion": 1, "clientInfo": info, "clientCapabilities": able });
     agent.call("initialize", &params);
     agent.call_new_session();
+    // It is noted after the answer.
+    eventually("the editor is noted", || setup.json()["editor"] != Value::Null);
     let shown = setup.doctor(&[]).text;
     assert!(shown.contains("editor     Zed 0.999: fs.readTextFile, terminal\n"), "{shown}");
     let json = setup.json();

@@ -112,7 +112,8 @@ fn the_commands_of_a_helper_end_with_it_and_with_its_session() {
     let session = agent.session.clone();
     let answer = agent.call("session/close", &json!({ "sessionId": session }));
     assert!(answer["result"].is_object(), "{answer}");
-    assert!(!is_alive("7392"), "a command of a helper outlives its session");
+    // Killed it is by then, but on a busy machine the kernel may not be done with it.
+    eventually("the command of the helper is gone", || !is_alive("7392"));
 }
 
 #[test]

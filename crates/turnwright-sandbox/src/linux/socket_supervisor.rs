@@ -126,8 +126,8 @@ impl SocketSupervisor {
         syscalls::send_descriptor(self.channel.0.as_fd(), listener.as_fd())
     }
 
-    /// What the first process does until no process of the program is left, or if the program never
-    /// starts.
+    /// Makes the connections of the program, in the first process. Returns when no process of the program is left,
+    /// and at once if it does not start.
     pub(super) fn supervise(&self, is_root: bool) -> io::Result<()> {
         capabilities::keep_tracing(is_root)?;
         let received = syscalls::receive_descriptor(self.channel.1.as_fd());

@@ -124,15 +124,13 @@ impl CommandNamespace {
         let had_others = self.has_others();
         self.kill_init();
         let Some(mut init) = self.init.take() else { return had_others };
-        // If it was alone, nothing depends on its end: it is reaped before the next command.
-        if had_others || self.program.status.is_none() {
-            // The first process ends last: when all others are reaped, and this reaps the program.
-            let end = async {
-                drop(self.program.wait().await);
-                drop(init.wait().await);
-            };
-            drop(tokio::time::timeout(END_TIMEOUT, end).await);
-        }
+        // The first process ends last: when all others are reaped, and this reaps the program. Waited for even if no
+        // other was seen: one that starts the next and ends, again and again, is easily missed.
+        let end = async {
+            drop(self.program.wait().await);
+            drop(init.wait().await);
+        };
+        drop(tokio::time::timeout(END_TIMEOUT, end).await);
         had_others
     }
 

@@ -95,9 +95,10 @@ impl CommandNamespace {
         self.program.wait().await
     }
 
-    /// Whether anything is running besides the program.
-    fn has_others(&self) -> bool {
-        self.children().flat_map(descendants::of).any(|it| !descendants::is_zombie(it))
+    /// The children of the first process and of the program, zombies included. Whatever else runs is among them or
+    /// below one: who loses its parent becomes a child of the first process.
+    fn others(&self) -> Vec<Pid> {
+        self.children().flat_map(descendants::of).collect()
     }
 
     /// A look, for a blocking thread, at whether a process of the group is running.
@@ -115,22 +116,26 @@ impl CommandNamespace {
 
     /// Whether the program has ended and nothing else is running.
     pub(super) fn has_ended(&self) -> bool {
-        self.program.has_ended() && !self.has_others()
+        self.program.has_ended() && !is_any_running(&self.others())
     }
 
     /// Kills everything in the namespace and waits for the end of what has run in it. Returns whether
     /// anything was running besides the program.
     pub(super) async fn kill(&mut self) -> bool {
-        let had_others = self.has_others();
+        let others = self.others();
+        let had_others = is_any_running(&others);
         self.kill_init();
         let Some(mut init) = self.init.take() else { return had_others };
-        // The first process ends last: when all others are reaped, and this reaps the program. Waited for even if no
-        // other was seen: one that starts the next and ends, again and again, is easily missed.
-        let end = async {
-            drop(self.program.wait().await);
-            drop(init.wait().await);
-        };
-        drop(tokio::time::timeout(END_TIMEOUT, end).await);
+        // If it was alone, nothing depends on its end: it is reaped before the next command. Of processes that start
+        // the next one and end, one at least is seen, though it may have ended meanwhile.
+        if !others.is_empty() || self.program.status.is_none() {
+            // The first process ends last: when all others are reaped, and this reaps the program.
+            let end = async {
+                drop(self.program.wait().await);
+                drop(init.wait().await);
+            };
+            drop(tokio::time::timeout(END_TIMEOUT, end).await);
+        }
         had_others
     }
 
@@ -139,6 +144,10 @@ impl CommandNamespace {
             pidfd_send_signal(init.handle.get_ref(), Signal::KILL).ok();
         }
     }
+}
+
+fn is_any_running(processes: &[Pid]) -> bool {
+    processes.iter().any(|it| !descendants::is_zombie(*it))
 }
 
 impl Drop for CommandNamespace {

@@ -28,7 +28,8 @@ pub fn basic_variables() -> impl Iterator<Item = (&'static str, OsString)> {
 }
 
 /// Returns whether a process with this word on its command line is alive. Processes of other test
-/// runs and of other users are ignored.
+/// runs and of other users are ignored, and so are words of which this is only a part: `7391` is not in
+/// `sleep 73910391`.
 ///
 /// A word of a shell's script is on the command line of the shell as soon as that exists. To wait until
 /// the script has come to a command, name the command too: `sleep\x00600`.
@@ -51,7 +52,31 @@ pub fn is_alive(word: &str) -> bool {
         // The environment of another user's process cannot be read, and a zombie has none.
         let is_readable = std::fs::read(process.path().join("environ")).is_ok();
         is_readable
-            && read("cmdline").contains(word)
+            && has_word(&read("cmdline"), word)
             && !read("environ").split('\0').any(is_foreign)
     })
+}
+
+/// Whether the text has this word with neither a letter nor a part of a number beside it.
+fn has_word(text: &str, word: &str) -> bool {
+    let continues = |it: Option<char>| it.is_some_and(|it| it.is_alphanumeric() || it == '.');
+    text.match_indices(word).any(|(start, _)| {
+        let (before, after) = (&text[..start], &text[start + word.len()..]);
+        !continues(before.chars().next_back()) && !continues(after.chars().next())
+    })
+}
+
+#[test]
+fn a_word_is_not_found_in_a_longer_one() {
+    for (text, word, is_there) in [
+        ("sleep\x007391\0", "7391", true),
+        ("sh\0-c\0sleep 7391; true\0", "7391", true),
+        ("sleep\x0073910391\0", "7391", false),
+        ("sleep\x0027391\0", "7391", false),
+        ("sleep\x00607.41\0", "sleep\x00607.4", false),
+        ("sleep\x00613.1\0", "sleep\x00613", false),
+        ("sleep 73910391; sleep 7391", "7391", true),
+    ] {
+        assert_eq!(has_word(text, word), is_there, "{word} in {text:?}");
+    }
 }

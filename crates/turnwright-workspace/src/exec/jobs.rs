@@ -221,7 +221,7 @@ pub struct JobSlot<'a> {
 
 impl std::fmt::Debug for JobSlot<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("Berth").field(&self.job).finish()
+        formatter.debug_tuple("JobSlot").field(&self.job).finish()
     }
 }
 

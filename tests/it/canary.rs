@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
 use turnwright_testing::process_waits;
 
-use crate::agent::{TestAgent, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 const VARIABLE: &str = "sk-canary-1-of-the-variable";
 const SECOND: &str = "sk-canary-2-of-a-second-provider";
@@ -35,12 +35,16 @@ models = ["m"]
 const USER_FILES: [&str; 3] = ["config/config.toml", "config/key", "config/login.json"];
 
 fn agent(log: Option<&str>) -> TestAgent {
+    builder(log, VARIABLE).start()
+}
+
+fn builder(log: Option<&str>, key: &str) -> TestAgentBuilder {
     let login = json!({ "key": LOGIN }).to_string();
     let builder = TestAgent::builder()
         .own_file("config/config.toml", SETTINGS)
         .own_file("config/key", &format!("{FILE}\n"))
         .own_file("config/login.json", &login)
-        .variable("OPENAI_API_KEY", VARIABLE)
+        .variable("OPENAI_API_KEY", key)
         .variable("SECOND_VARIABLE", SECOND)
         .variable("HEADER_VARIABLE", HEADER)
         .variable("COPY_OF_ONE", &format!("Bearer {SECOND}"))
@@ -48,8 +52,8 @@ fn agent(log: Option<&str>) -> TestAgent {
         .permission("allow_once")
         .noisy();
     match log {
-        Some(filter) => builder.variable("TURNWRIGHT_LOG", filter).start(),
-        None => builder.start(),
+        Some(filter) => builder.variable("TURNWRIGHT_LOG", filter),
+        None => builder,
     }
 }
 

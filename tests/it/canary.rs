@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
 use turnwright_testing::process_waits;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, calls, says};
 
 const VARIABLE: &str = "sk-canary-1-of-the-variable";
 const SECOND: &str = "sk-canary-2-of-a-second-provider";
@@ -35,16 +35,12 @@ models = ["m"]
 const USER_FILES: [&str; 3] = ["config/config.toml", "config/key", "config/login.json"];
 
 fn agent(log: Option<&str>) -> TestAgent {
-    builder(log, VARIABLE).start()
-}
-
-fn builder(log: Option<&str>, key: &str) -> TestAgentBuilder {
     let login = json!({ "key": LOGIN }).to_string();
     let builder = TestAgent::builder()
         .own_file("config/config.toml", SETTINGS)
         .own_file("config/key", &format!("{FILE}\n"))
         .own_file("config/login.json", &login)
-        .variable("OPENAI_API_KEY", key)
+        .variable("OPENAI_API_KEY", VARIABLE)
         .variable("SECOND_VARIABLE", SECOND)
         .variable("HEADER_VARIABLE", HEADER)
         .variable("COPY_OF_ONE", &format!("Bearer {SECOND}"))
@@ -52,8 +48,8 @@ fn builder(log: Option<&str>, key: &str) -> TestAgentBuilder {
         .permission("allow_once")
         .noisy();
     match log {
-        Some(filter) => builder.variable("TURNWRIGHT_LOG", filter),
-        None => builder,
+        Some(filter) => builder.variable("TURNWRIGHT_LOG", filter).start(),
+        None => builder.start(),
     }
 }
 
@@ -214,12 +210,14 @@ fn has_key(headers: &[(String, String)]) -> bool {
 
 #[test]
 fn write_file_writes_a_key_that_the_model_puts_into_a_file() {
-    let arguments: Value =
-        json!({ "path": ".env.example", "content": format!("KEY={VARIABLE}\n") });
-    let mut agent = agent(None);
+    // Another key: the command of the other test may read the environment of this agent while it starts.
+    let key = "sk-canary-7-of-another-agent";
+    let arguments: Value = json!({ "path": ".env.example", "content": format!("KEY={key}\n") });
+    let builder = TestAgent::builder().variable("OPENAI_API_KEY", key).model(json!([]));
+    let mut agent = builder.permission("allow_once").start();
     agent.model().push(calls("write_file", &arguments)).unwrap();
     agent.model().push(says("Done.")).unwrap();
     cards::turn(&mut agent);
-    assert_eq!(agent.read(".env.example"), format!("KEY={VARIABLE}\n"));
+    assert_eq!(agent.read(".env.example"), format!("KEY={key}\n"));
     assert!(cards::card(&agent, 0).to_string().contains("[key]"));
 }

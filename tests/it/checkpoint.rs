@@ -109,8 +109,11 @@ fn changes_of_a_job_are_found_until_the_turn_ends() {
     let replies = json!([exec, wait, write, [{ "hold": true }, { "text": "Done." }]]);
     let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
     let id = agent.prompt("go");
-    let is_written = || std::fs::read(agent.path("c")).is_ok_and(|it| it == b"3\n");
-    eventually("the job has made its changes", is_written);
+    eventually("the job has made its changes", || {
+        // The client answers questions while it reads.
+        agent.sync();
+        std::fs::read(agent.path("c")).is_ok_and(|it| it == b"3\n")
+    });
     agent.model().release();
     assert_eq!(agent.stop_reason(&id), "end_turn");
     let expected = [

@@ -135,7 +135,9 @@ impl PseudoTerminal {
         // The thread reads the rest once no side of the program is open any more.
         drop(self.terminal.take());
         let reader = self.reader.take();
-        eventually("the end of the terminal", || reader.as_ref().is_none_or(|it| it.is_finished()));
+        eventually("the end of the terminal", || {
+            reader.as_ref().is_none_or(JoinHandle::is_finished)
+        });
         (status, self.text())
     }
 }

@@ -84,7 +84,7 @@ fn modules_depend_only_downwards() {
         let Some(module) = file.module() else { continue };
         // The setup of a test may use what its module must not use.
         if !may_use_anything(module) && !file.is_test() {
-            wrong.extend(forbidden_imports(&file, module));
+            wrong.extend(forbidden_imports(file, module));
         }
     }
     check("forbidden dependencies", &wrong);

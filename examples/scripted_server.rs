@@ -19,7 +19,7 @@
 //!   `{"text": "…"}`, `{"text": "…", "repeat": 9}` and `{"content": [BLOCK, …]}`: content of the result;
 //!   `{"result": {…}}`: more fields of the result, such as `isError` and `structuredContent`;
 //!   `{"error": {"code": -32000, "message": "…"}}`: an error instead of a result;
-//!   `{"wait_ms": 5}`; `{"progress": {"progress": 1, "total": 2, "message": "…"}}`;
+//!   `{"wait_ms": 5}`; `{"until": "path"}`: waits until there is a file; `{"progress": {"progress": 1, "total": 2, "message": "…"}}`;
 //!   `{"say": "…", "repeat": 2}`: a raw line on stdout, with `$ID` replaced by the id of the call and
 //!   `$N` by the number of the line; `{"shout": "…"}`: a line on stderr;
 //!   `{"ask": {"method": "…", "params": {…}}}`: a request to the client, whose answer becomes text;
@@ -32,7 +32,8 @@
 //!   `{"env": "NAME"}` and `{"pwd": true}` return a file, a variable and the working folder.
 //! - `"prompts"`, `"resources"`: as in the lists; `"got"`: by the name of a prompt or the URI of a
 //!   resource, the result of `prompts/get` and `resources/read`.
-//! - `"start_ms"`: a delay before it reads anything. `"first"`: lines on stdout before that.
+//! - `"start_ms"`: a delay before it reads anything. `"start_file"`: it reads nothing before there is this
+//!   file. `"first"`: lines on stdout before that.
 //!   `"shouts"`: bytes on stderr before that. `"exit"`: exits with this code at once. `"once"`: a file;
 //!   if it exists, `"exit"` is ignored, otherwise the file is created.
 //! - `"stays": true`: keeps running after the end of stdin.
@@ -112,6 +113,7 @@ struct ScriptedServer {
 impl ScriptedServer {
     fn run(mut self) -> ExitCode {
         pause(&self.scenario["start_ms"]);
+        wait_for_file(&self.scenario["start_file"]);
         for line in self.scenario["first"].as_array().into_iter().flatten() {
             write_line(line.as_str().unwrap_or_default());
         }
@@ -302,6 +304,7 @@ impl ScriptedServer {
     fn step(&mut self, step: &Value, params: &Value, result: &mut Value) -> Vec<Value> {
         let text = |it: String| vec![json!({ "type": "text", "text": it })];
         pause(&step["wait_ms"]);
+        wait_for_file(&step["until"]);
         if let Some(words) = step["text"].as_str() {
             return text(words.repeat(number(step["repeat"].as_u64().unwrap_or(1))));
         }
@@ -391,6 +394,12 @@ impl ScriptedServer {
             }
         }
         Value::Null
+    }
+}
+
+fn wait_for_file(path: &Value) {
+    while path.as_str().is_some_and(|it| !std::path::Path::new(it).exists()) {
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -2,7 +2,9 @@
 
 use turnwright_testing::{ChildAgent, Program};
 
-pub use turnwright_testing::{LIMIT, calls, eventually, is_alive, prompt, run_mark, says};
+pub use turnwright_testing::{
+    LIMIT, assert_gone, calls, eventually, is_alive, prompt, run_mark, says,
+};
 
 /// A client that talks with an agent process over its stdin and stdout.
 pub type TestAgent = turnwright_testing::TestAgent<AgentTransport>;

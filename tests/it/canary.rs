@@ -210,12 +210,14 @@ fn has_key(headers: &[(String, String)]) -> bool {
 
 #[test]
 fn write_file_writes_a_key_that_the_model_puts_into_a_file() {
-    let arguments: Value =
-        json!({ "path": ".env.example", "content": format!("KEY={VARIABLE}\n") });
-    let mut agent = agent(None);
+    // Another key: the command of the other test may read the environment of this agent while it starts.
+    let key = "sk-canary-7-of-another-agent";
+    let arguments: Value = json!({ "path": ".env.example", "content": format!("KEY={key}\n") });
+    let builder = TestAgent::builder().variable("OPENAI_API_KEY", key).model(json!([]));
+    let mut agent = builder.permission("allow_once").start();
     agent.model().push(calls("write_file", &arguments)).unwrap();
     agent.model().push(says("Done.")).unwrap();
     cards::turn(&mut agent);
-    assert_eq!(agent.read(".env.example"), format!("KEY={VARIABLE}\n"));
+    assert_eq!(agent.read(".env.example"), format!("KEY={key}\n"));
     assert!(cards::card(&agent, 0).to_string().contains("[key]"));
 }

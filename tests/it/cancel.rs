@@ -28,7 +28,13 @@ fn r_cancel_7_cards_and_history_are_complete_after_cancels_at_thirty_moments() {
         .model(json!([next_reply(), work]))
         .permission("allow_once")
         .start();
-    for (round, delay) in DELAYS.into_iter().enumerate() {
+    // On a slow machine the turn comes to its command later.
+    let later = (8..).map(|it| 1 << it);
+    let mut has_run = false;
+    for (round, delay) in DELAYS.into_iter().chain(later).enumerate() {
+        if round >= DELAYS.len() && has_run {
+            break;
+        }
         // The model calls its tools over and over, so the turn does not end by itself.
         let id = agent.prompt(&format!("work {round}"));
         let moment = Instant::now() + Duration::from_millis(delay);
@@ -44,7 +50,8 @@ fn r_cancel_7_cards_and_history_are_complete_after_cancels_at_thirty_moments() {
         assert_silence_after(&agent, &id);
         assert_eq!(agent.turn(NEXT), "end_turn", "round {round}");
         assert_valid(&agent.model().requests().last().unwrap().body);
+        let reached = |kind: &str| agent.updates().iter().any(|it| it["kind"] == kind);
+        has_run = reached("read") && reached("execute");
+        assert!(delay < 60_000, "all cancels came too early");
     }
-    let reached = |kind: &str| agent.updates().iter().any(|it| it["kind"] == kind);
-    assert!(reached("read") && reached("execute"), "all cancels came too early");
 }

@@ -106,11 +106,16 @@ fn changes_of_a_job_are_found_until_the_turn_ends() {
     let exec = calls("exec", &json!({ "command": command, "background": true }));
     let wait = calls("exec", &json!({ "command": "cat a" }));
     let write = calls("write_file", &json!({ "path": "go", "content": "" }));
-    let output = calls("exec_output", &json!({ "id": "p1", "wait": 1 }));
-    let replies = json!([exec, wait, write, output, says("Done.")]);
+    let replies = json!([exec, wait, write, [{ "hold": true }, { "text": "Done." }]]);
     let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
     let id = agent.prompt("go");
-    agent.stop_reason(&id);
+    eventually("the job has made its changes", || {
+        // The client answers questions while it reads.
+        agent.sync();
+        std::fs::read(agent.path("c")).is_ok_and(|it| it == b"3\n")
+    });
+    agent.model().release();
+    assert_eq!(agent.stop_reason(&id), "end_turn");
     let expected = [
         r#"a: absent → "1\n""#,
         r#"b: absent → "2\n""#,

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, says};
+use crate::agent::{TestAgent, TestAgentBuilder, assert_gone, calls, says};
 
 fn run(builder: TestAgentBuilder, command: &str) -> (TestAgent, String) {
     cards::run(builder, "exec", &json!({ "command": command }))
@@ -76,7 +76,7 @@ const STOPPED_NOTE: &str =
 fn background_processes_of_a_command_are_stopped_when_it_ends() {
     let (_, result) = run(TestAgent::builder(), "sleep 606.2 & echo started");
     assert_eq!(output(&result), format!("started\n{STOPPED_NOTE}"));
-    eventually("the background process is gone", || !is_alive("606.2"));
+    assert_gone("606.2");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_daemon_that_forks_twice_is_stopped_too() {
                    > /dev/null; echo started";
     let (_, result) = run(TestAgent::builder(), command);
     assert_eq!(output(&result), format!("started\n{STOPPED_NOTE}"));
-    eventually("the daemon is gone", || !is_alive("607.4"));
+    assert_gone("607.4");
 }
 
 #[test]

@@ -336,11 +336,9 @@ fn config_init_writes_a_file_once_and_the_schema_beside_it() {
 /// Runs `config edit` with an editor that is a shell script with an argument of its own.
 #[cfg(unix)]
 fn edit(agent: &TestAgent, script: &str) -> Output {
-    use std::os::unix::fs::PermissionsExt;
     let editor = agent.home().join("my editor");
-    std::fs::write(&editor, format!("#!/bin/sh\n[ \"$1\" = --wait ] || exit 3\n{script}\n"))
-        .unwrap();
-    std::fs::set_permissions(&editor, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = format!("#!/bin/sh\n[ \"$1\" = --wait ] || exit 3\n{script}\n");
+    turnwright_testing::write_program(&editor, &script);
     process_waits::output(
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .args(["config", "edit"])

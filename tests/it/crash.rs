@@ -15,7 +15,7 @@ use turnwright_testing::process_report;
 use turnwright_testing::process_waits::{self, Input};
 use turnwright_testing::scripted_model::{Scenario, Server};
 
-use crate::agent::{prompt, run_mark, says};
+use crate::agent::{eventually, prompt, run_mark, says};
 
 const PROMPT: &str = "Do all of it.";
 const INTERRUPTED: &str = "This turn was interrupted: the agent ended in the middle of it.";
@@ -416,7 +416,7 @@ fn kill_and_load(dice: &mut Dice, lines: usize) {
         let new = fold(&third.received[start..]);
         let is_known = |it: &Seen| live.iter().chain(&loaded).any(|old| old.key == it.key);
         assert!(!new.iter().any(is_known), "an identifier is used again: {new:?}");
-        let requests = model.wait_for_requests(1, Duration::from_secs(20)).unwrap();
+        let requests = model.wait_for_requests(1, process_waits::LIMIT).unwrap();
         check_request(&requests[0].body);
         assert_eq!(
             requests[0].body.to_string().contains("The last turn was interrupted"),
@@ -453,8 +453,16 @@ fn a_load_replays_what_the_client_had_received_before_a_kill() {
     }
 }
 
+/// The pieces of the answer that the store has.
+fn stored_draft(database: &Path) -> String {
+    let connection = rusqlite::Connection::open(database).unwrap();
+    let mut pieces = connection.prepare("SELECT words FROM drafts ORDER BY id").unwrap();
+    let pieces = pieces.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    pieces.map_while(Result::ok).collect()
+}
+
 #[test]
-fn text_that_was_shown_for_a_second_is_stored() {
+fn text_that_is_shown_is_stored_while_the_answer_goes_on() {
     let place = Place::new();
     let model = server(&json!([[
         { "thought": "Slowly, ", "chunks": 2, "every_ms": 10 },
@@ -466,7 +474,8 @@ fn text_that_was_shown_for_a_second_is_stored() {
     while !words(&victim.received) {
         victim.receive().expect("the agent is alive");
     }
-    std::thread::sleep(Duration::from_secs(1));
+    let database = place.home.path().join("state/sessions.db");
+    eventually("the text is stored", || stored_draft(&database).ends_with("one two three"));
     victim.kill();
     let mut second = Victim::start(place.home.path(), &model);
     let start = second.received.len();
@@ -488,12 +497,12 @@ fn a_kill_in_the_middle_of_a_compaction_leaves_the_conversation_as_it_was() {
     let (mut victim, session, id) = place.begin(&model);
     victim.answer(id);
     victim.send("session/prompt", &prompt(&session, "/compact"));
-    model.wait_for_requests(2, Duration::from_secs(20)).unwrap();
+    model.wait_for_requests(2, process_waits::LIMIT).unwrap();
     victim.kill();
     let mut next = Victim::start(place.home.path(), &model);
     next.call("session/load", &place.load(&session));
     next.call("session/prompt", &prompt(&session, "Go on."));
-    let requests = model.wait_for_requests(3, Duration::from_secs(20)).unwrap();
+    let requests = model.wait_for_requests(3, process_waits::LIMIT).unwrap();
     let body = &requests.last().unwrap().body;
     let texts: Vec<_> = body["messages"].as_array().unwrap()[1..]
         .iter()
@@ -508,7 +517,7 @@ fn a_prompt_that_a_kill_left_unanswered_is_not_joined_to_the_next_one() {
     let place = Place::new();
     let model = server(&json!([[{ "hang": true }], says("And on."), says("And on.")]));
     let (mut victim, session, _) = place.begin(&model);
-    model.wait_for_requests(1, Duration::from_secs(20)).unwrap();
+    model.wait_for_requests(1, process_waits::LIMIT).unwrap();
     // Its answer waits for what was written before.
     victim.call("session/set_mode", &json!({ "sessionId": session, "modeId": "ask" }));
     victim.kill();
@@ -521,7 +530,7 @@ fn a_prompt_that_a_kill_left_unanswered_is_not_joined_to_the_next_one() {
         let mut next = Victim::start(place.home.path(), &model);
         next.call("session/load", &place.load(&session));
         next.call("session/prompt", &prompt(&session, "Go on."));
-        let requests = model.wait_for_requests(round, Duration::from_secs(20)).unwrap();
+        let requests = model.wait_for_requests(round, process_waits::LIMIT).unwrap();
         expected.extend(["assistant", "user"]);
         let body = &requests.last().unwrap().body;
         assert_eq!(roles(body), expected, "{body}");

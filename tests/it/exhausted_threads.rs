@@ -120,7 +120,7 @@ fn an_agent_that_can_start_no_more_threads_goes_on() {
     std::fs::write(workspace.path().join("b"), "a needle\n").unwrap();
     // The folder with the built program may be closed to other users.
     let program = place.path().join("turnwright");
-    std::fs::copy(env!("CARGO_BIN_EXE_turnwright"), &program).unwrap();
+    turnwright_testing::copy_program(Path::new(env!("CARGO_BIN_EXE_turnwright")), &program);
     let mut agent = Agent::start(&program, home.path(), &model);
     agent.call("initialize", &json!({ "protocolVersion": 1, "clientCapabilities": {} }));
     let here = json!({ "cwd": workspace.path(), "mcpServers": [] });

@@ -9,7 +9,7 @@ use turnwright_testing::cancellation::assert_valid;
 use turnwright_testing::cards::{self, call};
 use turnwright_testing::process_waits;
 
-use crate::agent::{TestAgent, eventually, is_alive, says};
+use crate::agent::{TestAgent, assert_gone, eventually, is_alive, says};
 
 fn helper(task: &str) -> Value {
     call("agent", &json!({ "description": task, "prompt": task }))
@@ -106,14 +106,14 @@ fn the_commands_of_a_helper_end_with_it_and_with_its_session() {
     set_mode(&mut agent, "full");
     let result = cards::turn(&mut agent);
     assert_eq!(result, "It runs.");
-    assert!(!is_alive("7391"), "a background command of a helper outlives it");
+    assert_gone("7391");
     agent.prompt("again");
     eventually("the command", || is_alive("7392"));
     let session = agent.session.clone();
     let answer = agent.call("session/close", &json!({ "sessionId": session }));
     assert!(answer["result"].is_object(), "{answer}");
     // Killed it is by then, but on a busy machine the kernel may not be done with it.
-    eventually("the command of the helper is gone", || !is_alive("7392"));
+    assert_gone("7392");
 }
 
 #[test]

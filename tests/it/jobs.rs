@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, calls, eventually, is_alive, says};
+use crate::agent::{TestAgent, assert_gone, calls, eventually, is_alive, says};
 
 /// Runs one call in a turn of its own and returns the result that the model gets.
 fn call(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
@@ -19,6 +19,19 @@ fn agent() -> TestAgent {
 
 fn background(agent: &mut TestAgent, command: &str) -> String {
     call(agent, "exec", &json!({ "command": command, "background": true }))
+}
+
+/// Reads the output of p1 on until it has this word, since a command prints when it comes to it. `output` is
+/// what was read before.
+fn read_until(agent: &mut TestAgent, word: &str, mut output: String) -> String {
+    eventually(word, || {
+        let is_there = output.contains(word);
+        if !is_there {
+            output = call(agent, "exec_output", &json!({ "id": "p1", "wait": 20 }));
+        }
+        is_there
+    });
+    output
 }
 
 fn last_card(agent: &TestAgent) -> Value {
@@ -43,7 +56,8 @@ fn a_command_that_takes_too_long_goes_on_as_a_job() {
     assert_eq!(last_card(&agent)["title"], "Output of p1");
     std::fs::write(agent.path("go"), "").unwrap();
     let end = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 20 }));
-    assert!(end.starts_with("[exit 3 · ") && end.ends_with("]\nover\n"), "{end}");
+    assert!(end.ends_with("]\nover\n"), "{end}");
+    read_until(&mut agent, "[exit 3 · ", end);
     assert_eq!(last_card(&agent)["status"], "failed");
     assert_eq!(last_card(&agent)["rawOutput"]["exitCode"], 3);
 }
@@ -58,7 +72,7 @@ fn a_signal_ends_a_job_with_all_its_processes() {
     let card = last_card(&agent);
     assert_eq!((&card["title"], &card["status"]), (&json!("Stop p1"), &json!("completed")));
     assert_eq!(cards::questions(&agent), 1, "the agent asked before ending its own job");
-    eventually("all processes of the job are gone", || !is_alive("631.25"));
+    assert_gone("631.25");
 }
 
 #[test]
@@ -66,18 +80,19 @@ fn a_job_gets_input_after_a_permission_request() {
     let mut agent = agent();
     let command = "echo ready; while read -r line; do echo \"got $line\"; done; echo over";
     let result = background(&mut agent, command);
-    assert_eq!(
-        result,
-        "[running in the background as p1]\nready\nUse exec_output id=p1 for its output, input and \
-         signals."
-    );
+    assert!(result.starts_with("[running in the background as p1]\n"), "{result}");
+    let how = "Use exec_output id=p1 for its output, input and signals.";
+    assert!(result.ends_with(how), "{result}");
+    read_until(&mut agent, "\nready\n", result);
     let echo = call(&mut agent, "exec_output", &json!({ "id": "p1", "input": "one", "wait": 20 }));
     assert!(echo.starts_with("[p1 running for ") && echo.ends_with("]\ngot one\n"), "{echo}");
     assert_eq!(last_card(&agent)["title"], "Input to p1");
     assert_eq!(cards::questions(&agent), 2);
     let end = json!({ "id": "1", "input": "two\n\u{4}", "wait": 20 });
     let end = call(&mut agent, "exec_output", &end);
-    assert!(end.starts_with("[exit 0 · ") && end.ends_with("]\ngot two\nover\n"), "{end}");
+    assert!(end.contains("]\ngot two\n"), "{end}");
+    let end = read_until(&mut agent, "over\n", end);
+    read_until(&mut agent, "[exit 0 · ", end);
     let late = call(&mut agent, "exec_output", &json!({ "id": "p1", "input": "three" }));
     assert!(late.contains("p1 did not take the input: it has ended"), "{late}");
 }
@@ -104,10 +119,8 @@ fn input_that_is_refused_is_not_sent() {
 fn a_background_command_that_fails_at_once_reports_its_exit_code() {
     let mut agent = agent();
     let result = background(&mut agent, "echo 'address in use' >&2; exit 1");
-    assert!(
-        result.starts_with("[exit 1 · ") && result.ends_with("]\naddress in use\n"),
-        "{result}"
-    );
+    let result = read_until(&mut agent, "address in use\n", result);
+    read_until(&mut agent, "[exit 1 · ", result);
     assert_eq!(last_card(&agent)["status"], "failed");
 }
 
@@ -127,14 +140,15 @@ fn the_error_for_an_unknown_job_lists_the_known_jobs() {
 fn there_are_at_most_16_commands_at_a_time() {
     let mut agent = agent();
     let server = |number: usize| {
-        let command = format!("sleep 633.{number}");
+        // What has printed something is waited for no longer than that.
+        let command = format!("echo up; sleep 633.{number}");
         cards::call("exec", &json!({ "command": command, "background": true }))
     };
     agent.model().push((1..=17).map(server).collect()).unwrap();
     agent.model().push(says("Done.")).unwrap();
     let last = cards::turn(&mut agent);
     assert!(last.starts_with("16 commands are running, which is the maximum."), "{last}");
-    assert!(last.contains("p16 `sleep 633.16`"), "{last}");
+    assert!(last.contains("p16 `echo up; sleep 633.16`"), "{last}");
 }
 
 #[test]
@@ -148,12 +162,12 @@ fn a_cancel_ends_the_command_of_the_turn_but_no_job() {
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");
     cards::check(&agent);
-    eventually("the command is gone", || !is_alive("635.25"));
+    assert_gone("635.25");
     assert!(is_alive("634.25"), "the cancel ended the job");
     let (status, _) = agent.close();
     assert!(status.success());
     // On a slow machine the watcher process ends the job after the agent has exited.
-    eventually("the job is gone", || !is_alive("634.25"));
+    assert_gone("634.25");
 }
 
 #[test]
@@ -164,7 +178,8 @@ fn the_end_of_stdin_ends_the_jobs_of_all_sessions() {
     background(&mut agent, "exec sleep 637.25");
     let (status, _) = agent.close();
     assert!(status.success());
-    eventually("all jobs are gone", || !is_alive("636.25") && !is_alive("637.25"));
+    assert_gone("636.25");
+    assert_gone("637.25");
 }
 
 #[test]
@@ -172,7 +187,7 @@ fn no_job_survives_a_killed_agent() {
     let mut agent = agent();
     background(&mut agent, "sleep 638.25 & sleep 638.25; true");
     agent.kill();
-    eventually("the job is gone", || !is_alive("638.25"));
+    assert_gone("638.25");
 }
 
 #[test]

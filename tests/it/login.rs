@@ -2,7 +2,6 @@
 //! know the key. `tests/it/auth.rs` tests their effect on agents.
 
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -24,9 +23,9 @@ fn command(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// The URL of a port at which nobody listens.
+/// The URL of a port at which nobody listens. It is not ephemeral, so no other test can get it.
 fn closed_port() -> String {
-    format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
+    "http://127.0.0.1:9".to_owned()
 }
 
 /// Runs the command with `input` in a pipe.

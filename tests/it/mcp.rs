@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::{TestAgent, calls, is_alive, says};
+use crate::agent::{TestAgent, assert_gone, calls, eventually, is_alive, says};
 
 /// The names of the functions that a model request offers. Requests are numbered from 0.
 fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
@@ -36,11 +36,11 @@ fn a_server_process_ends_with_its_session_and_with_the_agent() {
     let mut agent =
         TestAgent::builder().model(json!([says("one")])).server("notes", &scenario).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(is_alive(tool));
+    eventually("the server runs", || is_alive(tool));
     let session = agent.session.clone();
     agent.call("session/close", &json!({ "sessionId": session }));
-    assert!(!is_alive(tool));
+    assert_gone(tool);
     agent.new_session();
     agent.close();
-    assert!(!is_alive(tool));
+    assert_gone(tool);
 }

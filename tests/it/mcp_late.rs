@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::{TestAgent, calls, says};
+use crate::agent::{TestAgent, calls, eventually, says};
 
 /// The tools in a model request. Requests are numbered from 0.
 fn tools(agent: &TestAgent, number: usize) -> Vec<Value> {
@@ -24,16 +24,21 @@ fn times(agent: &TestAgent, words: &str) -> usize {
 #[test]
 fn tools_of_a_server_that_connects_during_a_turn_are_appended_in_the_next_turn() {
     let file = json!({ "path": "a", "content": "a" });
+    let early =
+        json!({ "tools": [{ "name": "b" }, { "name": "a" }], "prompts": [{ "name": "greet" }] });
     let mut agent = TestAgent::builder()
         .model(json!([calls("write_file", &file), says("done"), says("more")]))
-        .server("early", &json!({ "tools": [{ "name": "b" }, { "name": "a" }] }))
-        .server("aaa", &json!({ "start_ms": 6_000, "tools": [{ "name": "late" }] }))
+        .own_file("config/config.toml", "[mcp]\nwait_seconds = 0\n")
+        .server("early", &early)
+        .server("aaa", &json!({ "start_file": "connect", "tools": [{ "name": "late" }] }))
         .variable("TURNWRIGHT_LOG", "turnwright=info")
         .noisy()
         .start();
+    agent.wait_for("the prompt of the first server", |it| it.to_string().contains("early:greet"));
     let turn = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
     // The user is told while the turn still waits for the permission.
+    std::fs::write(agent.path("connect"), "").unwrap();
     agent.wait_for("the message about the new server", |message| {
         message.to_string().contains("aaa is connected now")
     });
@@ -67,20 +72,32 @@ fn tools_that_stay_in_a_changed_list_keep_their_places() {
     ]);
     let scenario = json!({
         "tools": [{ "name": "one" }, { "name": "two" }, { "name": "three" }],
-        "answers": { "one": [{ "tools": other }], "three": [{ "wait_ms": 500 }, { "text": "ok" }] },
+        "answers": { "one": [{ "tools": other }] },
     });
     let call = |name: &str| calls(&format!("mcp__s__{name}"), &json!({}));
     let mut agent = TestAgent::builder()
-        .model(json!([call("one"), call("three"), call("two"), says("done")]))
+        .model(json!([call("one"), says("done")]))
         .permission("allow_once")
         .server("s", &scenario)
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(server_tools(&agent, 0), ["mcp__s__one", "mcp__s__two", "mcp__s__three"]);
-    assert_eq!(server_tools(&agent, 3), ["mcp__s__one", "mcp__s__three", "mcp__s__four"]);
-    let one = tools(&agent, 3).into_iter().find(|it| it["function"]["name"] == "mcp__s__one");
+    let mut last = 1;
+    eventually("the new list is known", || {
+        agent.model().push(says("Hello.")).unwrap();
+        assert_eq!(agent.turn("hello"), "end_turn");
+        last = agent.model().requests().len() - 1;
+        server_tools(&agent, last).len() == 3
+            && server_tools(&agent, last) != server_tools(&agent, 0)
+    });
+    assert_eq!(server_tools(&agent, last), ["mcp__s__one", "mcp__s__three", "mcp__s__four"]);
+    let one = tools(&agent, last).into_iter().find(|it| it["function"]["name"] == "mcp__s__one");
     assert_eq!(one.unwrap()["function"]["description"], "Otherwise.");
-    let result = agent.model_transcript(3).pop().unwrap();
+    for reply in [call("two"), says("done")] {
+        agent.model().push(reply).unwrap();
+    }
+    assert_eq!(agent.turn("and?"), "end_turn");
+    let result = agent.model_transcript(last + 2).pop().unwrap();
     assert!(result.contains("The tool \"mcp__s__two\" is gone"), "{result}");
 }
 

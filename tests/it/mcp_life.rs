@@ -2,8 +2,9 @@
 //! die and restart, what their sandbox allows, and that no process of theirs remains.
 
 use serde_json::{Value, json};
+use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, calls, eventually, is_alive, says};
+use crate::agent::{TestAgent, assert_gone, calls, eventually, is_alive, says};
 
 /// A name that is on the command line of no other process.
 fn unique(name: &str) -> String {
@@ -89,20 +90,36 @@ fn m_12_new_tools_are_offered_in_the_next_request_in_old_and_new_revisions() {
         let scenario = json!({
             "modern": modern,
             "tools": [{ "name": "grow" }],
-            "answers": { "grow": [{ "tools": [{ "name": "grow" }, { "name": "late" }] }, { "wait_ms": 200 }] },
+            "answers": { "grow": [{ "tools": [{ "name": "grow" }, { "name": "late" }] }] },
         });
         let mut agent = TestAgent::builder()
-            .model(json!([
-                calls("mcp__notes__grow", &json!({})),
-                calls("exec", &json!({ "command": "sleep 0.5" })),
-                says("done")
-            ]))
+            .model(json!([calls("mcp__notes__grow", &json!({}))]))
             .permission("allow_once")
             .server("notes", &scenario)
             .start();
-        assert_eq!(agent.turn("go"), "end_turn");
+        // The turn goes on until the list is known. Each answer waits for the next one to be there.
+        let mut last = 1;
+        let held = |step: Value| json!([{ "hold": true }, step]);
+        let step = |it: usize| cards::call("exec", &json!({ "command": format!("echo {it}") }));
+        agent.model().push(held(step(1))).unwrap();
+        let turn = agent.prompt("go");
+        eventually("the new tool is offered", || {
+            // The client answers questions while it reads.
+            agent.sync();
+            if agent.model().requests().len() <= last {
+                return false;
+            }
+            let is_offered = offered(&agent, last).len() == 2;
+            let next = if is_offered { json!({ "text": "done" }) } else { step(last + 1) };
+            agent.model().push(held(next)).unwrap();
+            agent.model().release();
+            last += usize::from(!is_offered);
+            is_offered
+        });
+        agent.model().release();
+        assert_eq!(agent.stop_reason(&turn), "end_turn");
         assert_eq!(offered(&agent, 0), ["mcp__notes__grow"]);
-        assert_eq!(offered(&agent, 2), ["mcp__notes__grow", "mcp__notes__late"], "{modern}");
+        assert_eq!(offered(&agent, last), ["mcp__notes__grow", "mcp__notes__late"], "{modern}");
     }
 }
 
@@ -194,16 +211,20 @@ fn a_server_that_fails_once_is_restarted() {
     // The server's sandbox lets it create the file `tried` only in the workspace.
     let scenario = json!({ "tools": [{ "name": "echo" }], "exit": 3, "once": "tried" });
     let mut agent = TestAgent::builder()
-        .model(json!([
-            calls("exec", &json!({ "command": "sleep 1.5" })),
-            calls("mcp__notes__echo", &json!({ "text": "second try" })),
-            says("done")
-        ]))
+        .model(json!([]))
         .permission("allow_once")
         .server("notes", &scenario)
         .start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert!(call_result(&agent, 1).contains("second try"), "{}", call_result(&agent, 1));
+    eventually("its tool is offered", || {
+        agent.model().push(says("Hello.")).unwrap();
+        assert_eq!(agent.turn("hello"), "end_turn");
+        offered(&agent, agent.model().requests().len() - 1) == ["mcp__notes__echo"]
+    });
+    for reply in [calls("mcp__notes__echo", &json!({ "text": "second try" })), says("done")] {
+        agent.model().push(reply).unwrap();
+    }
+    let result = cards::turn(&mut agent);
+    assert!(result.contains("second try"), "{result}");
 }
 
 #[test]
@@ -249,7 +270,11 @@ fn stubborn(word: &str) -> Vec<Value> {
 
 /// An agent with all of these servers, whose processes are running.
 fn with_stubborn(word: &str) -> TestAgent {
-    let mut agent = TestAgent::builder().model(json!([says("one")])).noisy().initialize();
+    let mut agent = TestAgent::builder()
+        .own_file("config/config.toml", "[mcp]\nwait_seconds = 1\n")
+        .model(json!([says("one")]))
+        .noisy()
+        .initialize();
     agent.servers = stubborn(word);
     agent.session = agent.new_session();
     eventually("the servers run", || is_alive(word));
@@ -268,32 +293,30 @@ fn m_16_all_processes_of_servers_end_with_the_session_and_the_agent() {
     assert_eq!(agent.turn("go"), "end_turn");
     let session = agent.session.clone();
     agent.call("session/close", &json!({ "sessionId": session }));
-    assert!(!is_alive(&word), "a process is alive after session/close");
+    assert_gone(&word);
     // This session is closed while its servers are starting.
     let session = agent.new_session();
     agent.call("session/close", &json!({ "sessionId": session }));
-    assert!(!is_alive(&word), "a process is alive after an immediate session/close");
+    assert_gone(&word);
 
     agent.session = agent.new_session();
     eventually("the servers run", || is_alive(&word));
     let (status, _) = agent.close();
-    assert!(
-        status.success() && !is_alive(&word),
-        "a process is alive after the end of stdin: {status}"
-    );
+    assert!(status.success(), "{status}");
+    assert_gone(&word);
 
     let word = unique("term");
     let mut agent = with_stubborn(&word);
     let pid = Pid::from_raw(i32::try_from(agent.pid()).unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     agent.close();
-    assert!(!is_alive(&word), "a process is alive after SIGTERM");
+    assert_gone(&word);
 
     let word = unique("kill");
     let mut agent = with_stubborn(&word);
     assert_eq!(agent.turn("go"), "end_turn");
     agent.kill();
-    eventually("all processes are gone after SIGKILL", || !is_alive(&word));
+    assert_gone(&word);
 }
 
 #[test]
@@ -392,7 +415,7 @@ fn a8_sessions_share_a_server_which_ends_with_the_last_of_them() {
     if cfg!(not(target_os = "linux")) {
         return;
     }
-    assert_eq!(count(), 1);
+    eventually("the server runs", || count() == 1);
     let second = agent.new_session();
     agent.session = second.clone();
     assert_eq!(agent.turn("go"), "end_turn");
@@ -408,6 +431,6 @@ fn a8_sessions_share_a_server_which_ends_with_the_last_of_them() {
         [(json!(first), 3), (json!(second), 2), (elsewhere, 1), (json!(other), 0)]
     {
         agent.call("session/close", &json!({ "sessionId": session }));
-        assert_eq!(count(), remaining, "{session}");
+        eventually(&format!("{remaining} remain after {session}"), || count() == remaining);
     }
 }

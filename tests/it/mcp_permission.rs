@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, calls, says};
+use crate::agent::{TestAgent, calls, eventually, says};
 
 const ECHO: &str = "mcp__notes__echo";
 
@@ -51,15 +51,12 @@ fn call(agent: &mut TestAgent, name: &str, answer: &str) -> Option<Value> {
 
 /// Sends prompts until a tool in the model request contains `words`.
 fn await_words(agent: &mut TestAgent, words: &str) {
-    for _ in 0..200 {
+    eventually(&format!("a tool contains: {words}"), || {
         agent.model().push(says("Hello.")).unwrap();
         assert_eq!(agent.turn("hello"), "end_turn");
         let last = agent.model().requests().len() - 1;
-        if agent.model_request(last)["tools"].to_string().contains(words) {
-            return;
-        }
-    }
-    panic!("no tool contains: {words}");
+        agent.model_request(last)["tools"].to_string().contains(words)
+    });
 }
 
 fn text(question: &Value) -> String {
@@ -275,7 +272,7 @@ fn the_policy_subcommand_supports_rules_for_tools() {
         let output = command.current_dir(&project).output().unwrap();
         (String::from_utf8(output.stdout).unwrap(), output.status.code())
     };
-    crate::agent::eventually("a rule is suggested", || {
+    eventually("a rule is suggested", || {
         policy(&["suggest"]).0.contains("when = \"mcp(notes/echo)\"")
     });
     assert_eq!(policy(&["check", "mcp(notes/echo)"]).1, Some(1));

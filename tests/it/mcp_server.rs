@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::agent::{LIMIT, eventually, is_alive};
+use crate::agent::{LIMIT, assert_gone, eventually, is_alive};
 
 /// The key of the model provider, which no message may contain.
 const KEY: &str = "sk-canary-of-the-mcp-server";
@@ -390,12 +390,12 @@ fn progress_is_reported_and_a_cancel_ends_the_command() {
         (&progress["params"]["progressToken"], &progress["params"]["message"]),
         (&json!("p"), &json!("begun"))
     );
-    assert!(is_alive("73910391"));
+    eventually("the command runs", || is_alive("73910391"));
     let cancel = json!({
         "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id },
     });
     server.send(&cancel.to_string());
-    eventually("the command has ended", || !is_alive("73910391"));
+    assert_gone("73910391");
     assert_eq!(server.ask("ping", &json!({}))["result"], json!({}));
     assert!(!server.log.iter().any(|it| it["id"] == id));
     server.close();
@@ -411,10 +411,10 @@ fn commands_end_when_the_client_disconnects_or_the_server_gets_a_signal() {
         if is_signal {
             let server = server.child.id().to_string();
             assert!(Command::new("kill").arg(server).status().unwrap().success());
-            eventually("the command has ended", || !is_alive(word));
+            assert_gone(word);
         }
         server.close();
-        assert!(!is_alive(word));
+        assert_gone(word);
     }
 }
 

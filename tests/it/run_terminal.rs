@@ -60,9 +60,7 @@ fn ctrl_c_cancels_the_turn_and_a_second_one_ends_the_program() {
     terminal.interrupt();
     let (status, shown) = terminal.wait_for_end("\n");
     assert_eq!(status.code(), Some(130), "{shown}");
-    turnwright_testing::eventually("the command to end", || {
-        !turnwright_testing::is_alive("sleep\x00611")
-    });
+    turnwright_testing::assert_gone("sleep\x00611");
 }
 
 #[test]
@@ -85,9 +83,7 @@ fn a_program_that_the_system_ends_takes_its_turn_with_it() {
     terminal.terminate();
     let (status, shown) = terminal.wait_for_end("\n");
     assert_eq!(status.code(), Some(143), "{shown}");
-    turnwright_testing::eventually("the command to end", || {
-        !turnwright_testing::is_alive("sleep\x00613")
-    });
+    turnwright_testing::assert_gone("sleep\x00613");
 }
 
 #[test]
@@ -106,9 +102,7 @@ fn neither_a_command_nor_a_question_outlives_the_time_of_a_turn() {
     assert_eq!(ended.status, Some(6), "{}", ended.stderr);
     let last: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(last["result"]["stopReason"], "cancelled");
-    turnwright_testing::eventually("the command to end", || {
-        !turnwright_testing::is_alive("sleep\x00617")
-    });
+    turnwright_testing::assert_gone("sleep\x00617");
 
     let desk = Desk::new(&json!([write_file(Path::new("new.txt"))]));
     let mut terminal = desk.on_terminal(&["--max-time", "4s", "Write"]);

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use turnwright_testing::process_waits;
 
-use crate::agent::{eventually, is_alive, run_mark};
+use crate::agent::{assert_gone, eventually, is_alive, run_mark};
 
 fn sandbox(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
@@ -84,7 +84,7 @@ fn signals_end_the_launcher_and_all_its_processes() {
         let mut child = started(&["--", "bash", "-c", &command], word);
         signal(&child, name);
         assert_eq!(process_waits::wait(&mut child).code(), Some(code), "{name}");
-        eventually("all processes are gone", || !is_alive(&format!("sleep\0{word}")));
+        assert_gone(&format!("sleep\0{word}"));
     }
 }
 
@@ -92,7 +92,7 @@ fn signals_end_the_launcher_and_all_its_processes() {
 fn no_process_survives_a_killed_launcher() {
     let mut child = started(&["--", "bash", "-c", "(sleep 608.4 &); sleep 608.4; true"], "608.4");
     process_waits::kill(&mut child);
-    eventually("all processes are gone", || !is_alive("sleep\x00608.4"));
+    assert_gone("sleep\x00608.4");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_closed_stdout_ends_the_command() {
     let stdout = child.stdout.take().unwrap();
     assert_eq!(process_waits::all_of(stdout.take(8), &child).len(), 8);
     process_waits::wait(&mut child);
-    eventually("the command is gone", || !is_alive("yes\x00608.5"));
+    assert_gone("yes\x00608.5");
 }
 
 /// A launcher in a terminal that has the name of this command.
@@ -164,7 +164,7 @@ fn the_end_of_the_agent_ends_the_command() {
     eventually("the command runs", || ran.exists());
     drop(agent);
     process_waits::wait(&mut child);
-    eventually("the command is gone", || !is_alive("sleep\x00608.6"));
+    assert_gone("sleep\x00608.6");
 }
 
 #[test]
@@ -187,5 +187,5 @@ fn output_of_a_background_process_does_not_delay_the_report_of_the_end() {
         report.len()
     );
     assert!(report.len() < 1024 * 1024, "{} bytes", report.len());
-    eventually("the background process is gone", || !is_alive("yes\x00608.7"));
+    assert_gone("yes\x00608.7");
 }

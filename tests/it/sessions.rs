@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use turnwright_testing::cancellation::hangs;
 use turnwright_testing::session_requests::{code, conversation, open, result, session_params};
 
-use crate::agent::{TestAgent, calls, eventually, is_alive, says};
+use crate::agent::{TestAgent, assert_gone, calls, eventually, is_alive, says};
 
 #[test]
 fn r_load_1_a_session_loads_before_its_first_prompt_and_after_a_kill() {
@@ -41,7 +41,7 @@ fn r_close_1_and_2_close_cancels_the_turn_and_an_unknown_session_is_not_found() 
     assert_eq!(agent.stop_reason(&id), "cancelled");
     let position = |id: &Value| agent.log.iter().position(|it| it["id"] == *id).unwrap();
     assert!(position(&id) < position(&close));
-    assert!(!is_alive("7331.5"));
+    assert_gone("7331.5");
     for name in [session.as_str(), "nobody"] {
         assert_eq!(code(&agent.call("session/close", &session_params(name))), -32002, "{name}");
         assert_eq!(code(&agent.call("session/prompt", &crate::agent::prompt(name, "x"))), -32002);

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use turnwright_testing::process_waits;
 
-use crate::agent::{LIMIT, TestAgent, calls, eventually, is_alive};
+use crate::agent::{LIMIT, TestAgent, assert_gone, calls, eventually, is_alive};
 
 /// An argument for `sleep` that is on the command line of no other process.
 fn unique(name: u32) -> String {
@@ -113,7 +113,7 @@ fn r_tr_12_the_end_of_stdin_ends_every_process_of_a_command() {
         let mut agent = in_a_command(&stubborn(&word)[number], &word);
         let (status, _) = agent.close();
         assert!(status.success(), "{status}");
-        eventually("the command is gone", || !is_alive(&word));
+        assert_gone(&word);
     }
 }
 
@@ -128,7 +128,7 @@ fn p0_11_a_signal_ends_the_agent_and_every_process_of_a_command() {
         let (status, stderr) = agent.close();
         assert!(status.success(), "{sent_signal:?}: {status}");
         assert_eq!(stderr, "");
-        eventually("the command is gone", || !is_alive(&word));
+        assert_gone(&word);
     }
 }
 
@@ -148,7 +148,7 @@ fn p0_11_a_killed_agent_leaves_no_process_of_a_command() {
         let word = unique(name);
         let mut agent = in_a_command(&stubborn(&word)[number], &word);
         agent.kill();
-        eventually(&format!("{} is gone", stubborn("…")[number]), || !is_alive(&word));
+        assert_gone(&word);
     }
 }
 

@@ -18,7 +18,7 @@ const STALL: &str = "exec 9<>/dev/fuse && mount -i -t fuse \
 /// A folder there.
 const STALLED: &str = "/mnt/project";
 /// How long anything else may take. It takes some milliseconds; the other folder would take for ever.
-const BOUND: Duration = Duration::from_secs(5);
+const BOUND: Duration = Duration::from_secs(30);
 
 fn can_stall() -> bool {
     let is_possible = can_mount()

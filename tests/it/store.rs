@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use turnwright_testing::process_waits;
 
-use crate::agent::{TestAgent, TestAgentBuilder, says};
+use crate::agent::{TestAgent, TestAgentBuilder, eventually, says};
 
 fn agent() -> TestAgentBuilder {
     TestAgent::builder().model(json!([says("one"), says("two"), says("three")]))
@@ -69,13 +69,14 @@ fn a_full_disk_is_reported_and_nothing_is_lost_once_there_is_space() {
     assert!(process_waits::status(&mut command).unwrap().success());
     assert_eq!(agent.turn("short"), "end_turn");
     // On a busy machine the delayed writes may take longer than the turn.
-    let mut attempts = 0;
-    while !agent.thoughts().contains("being saved again") && attempts < 30 {
+    eventually("the user is told that it is saved again", || {
+        if agent.thoughts().contains("being saved again") {
+            return true;
+        }
         agent.model().push(says("More.")).unwrap();
         assert_eq!(agent.turn("more"), "end_turn");
-        attempts += 1;
-    }
-    assert!(agent.thoughts().contains("being saved again"), "{}", agent.thoughts());
+        false
+    });
     let session = agent.session.clone();
     let answer = load(&mut agent, &session);
     assert!(answer["result"].is_object(), "{answer}");

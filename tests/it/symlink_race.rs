@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tokio_util::sync::CancellationToken;
@@ -43,6 +44,8 @@ impl Race {
             let (folder, link) = (ws.join("d"), ws.join("link"));
             while !is_over.load(Ordering::Relaxed) {
                 renameat_with(CWD, &folder, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                // Several times within a change, and the other tests have the processor too.
+                std::thread::sleep(Duration::from_micros(10));
             }
         });
         Race { base, files, over, swapper: Some(swapper) }

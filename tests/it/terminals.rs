@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use turnwright_testing::{cards, process_waits};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, is_alive, run_mark, says};
+use crate::agent::{
+    TestAgent, TestAgentBuilder, assert_gone, calls, eventually, is_alive, run_mark, says,
+};
 
 /// How the editor reacts to requests for terminals.
 #[derive(Clone)]
@@ -350,7 +352,7 @@ fn the_agent_has_the_full_output_even_if_the_editor_truncates_it() {
     let result = editor.result();
     assert!(result.contains("]\n1\n2\n3\n") && result.contains("\n200000\nend\n"), "{result}");
     assert!(result.contains("left running in the background and stopped"), "{result}");
-    assert!(!is_alive("sleep\x00607.3"));
+    assert_gone("sleep\x00607.3");
     editor.close();
 }
 
@@ -368,7 +370,7 @@ fn r_term_2_a_cancelled_command_is_ended_and_its_terminal_released() {
         editor.agent.cancel();
         editor.until(|it| it.get("method").is_none() && it["id"] == id);
         assert_eq!(editor.agent.stop_reason(&id), "cancelled");
-        assert!(!is_alive(&format!("sleep\0{word}")), "{command}");
+        assert_gone(&format!("sleep\0{word}"));
         editor.check();
         editor.close();
     }
@@ -553,7 +555,7 @@ fn the_result_says_that_the_user_closed_the_terminal() {
         let result = editor.result();
         assert!(result.contains("the user closed its terminal"), "{signal}: {result}");
         assert!(result.contains("\nbegun\n"), "{signal}: {result}");
-        eventually("the command is gone", || !is_alive(&word));
+        assert_gone(&word);
         editor.close();
     }
 }
@@ -574,7 +576,7 @@ fn r_term_5_a_job_keeps_its_terminal_until_it_ends() {
     assert!(results[0].contains("begun"), "{results:?}");
     let card = cards::card(&editor.agent, 0);
     assert_eq!(card["content"][0]["terminalId"], "t1");
-    eventually("the job is gone", || !is_alive("607.97"));
+    assert_gone("607.97");
     assert!(editor.result().contains("SIGTERM"), "{}", editor.result());
     cards::check(&editor.agent);
     editor.close();
@@ -595,7 +597,8 @@ fn r_term_2_the_end_of_the_agent_ends_commands_and_jobs_in_terminals() {
     editor.until(|it| it["params"]["update"]["content"][0]["terminalId"] == "t2");
     eventually("both run", || is_alive("sleep\x00607.41") && is_alive("sleep\x00607.42"));
     editor.close();
-    eventually("both are gone", || !is_alive("607.41") && !is_alive("607.42"));
+    assert_gone("607.41");
+    assert_gone("607.42");
 }
 
 #[test]
@@ -605,7 +608,7 @@ fn no_process_in_a_terminal_survives_a_killed_agent() {
     editor.until(|it| it["params"]["update"]["content"][0]["terminalId"] == "t1");
     eventually("the command runs", || editor.terminals["t1"].text() == "begun\n");
     editor.agent.kill();
-    eventually("all processes are gone", || !is_alive("607.51"));
+    assert_gone("607.51");
     editor.terminals.get_mut("t1").unwrap().wait();
 }
 

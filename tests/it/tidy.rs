@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
 
 /// The modules that each module of the root package may use. A row names only rows below it. Missing
 /// entries are deliberate: change this table in the same commit as `ARCHITECTURE.md`. The dependencies of
@@ -83,7 +84,7 @@ fn modules_depend_only_downwards() {
         let Some(module) = file.module() else { continue };
         // The setup of a test may use what its module must not use.
         if !may_use_anything(module) && !file.is_test() {
-            wrong.extend(forbidden_imports(&file, module));
+            wrong.extend(forbidden_imports(file, module));
         }
     }
     check("forbidden dependencies", &wrong);
@@ -138,7 +139,7 @@ fn no_two_types_of_a_crate_share_a_name() {
     for (name, files) in by_crate() {
         let mut seen: BTreeMap<String, String> = BTreeMap::new();
         for file in &files {
-            for (number, line) in file.code.iter().enumerate() {
+            for (number, line) in file.code().iter().enumerate() {
                 let Some(defined) = defined_type(line) else { continue };
                 let at = file.at(number, &defined);
                 if let Some(first) = seen.insert(defined, at.clone()) {
@@ -292,7 +293,7 @@ fn rpc_errors_are_made_in_two_places() {
         if file.is_in(&["crates/turnwright-rpc/src", "src/acp/error.rs"]) {
             continue;
         }
-        for (number, line) in file.code.iter().enumerate() {
+        for (number, line) in file.code().iter().enumerate() {
             let made = words(line, "RpcError {").any(|at| {
                 // After these words, it is an item, a signature or a pattern, not a value.
                 let path_start = line[..at].trim_end_matches(|it: char| in_name(it) || it == ':');
@@ -419,14 +420,17 @@ struct Source {
     /// The path from the repository's root, with `/`.
     name: String,
     text: String,
-    /// The lines of `text`, with comments and the contents of strings and characters blanked.
-    code: Vec<String>,
+    blanked: OnceLock<Vec<String>>,
 }
 
 impl Source {
     fn new(name: String, text: String) -> Source {
-        let code = blank(&text).lines().map(str::to_owned).collect();
-        Source { name, text, code }
+        Source { name, text, blanked: OnceLock::new() }
+    }
+
+    /// The lines of `text`, with comments and the contents of strings and characters blanked.
+    fn code(&self) -> &[String] {
+        self.blanked.get_or_init(|| blank(&self.text).lines().map(str::to_owned).collect())
     }
 
     /// The top-level module, or `None` for a crate root.
@@ -445,8 +449,8 @@ impl Source {
     /// For each line, the number of inline modules that contain it.
     fn inline_modules(&self) -> Vec<usize> {
         let mut open_braces = Vec::new();
-        let mut depths = Vec::with_capacity(self.code.len());
-        for line in &self.code {
+        let mut depths = Vec::with_capacity(self.code().len());
+        for line in self.code() {
             let modules = |open: &[bool]| open.iter().filter(|is_module| **is_module).count();
             let mut depth = modules(&open_braces);
             for (at, character) in line.char_indices() {
@@ -487,7 +491,7 @@ impl Source {
 
     fn uses_of(&self, banned: &[&str]) -> Vec<String> {
         let mut found = Vec::new();
-        for (number, line) in self.code.iter().enumerate() {
+        for (number, line) in self.code().iter().enumerate() {
             for what in banned.iter().filter(|what| words(line, what).next().is_some()) {
                 found.push(self.at(number, what));
             }
@@ -524,7 +528,7 @@ impl Source {
 
     /// `code` with each item under `#[cfg(test)]` blanked.
     fn code_without_tests(&self) -> Vec<String> {
-        let mut lines = self.code.clone();
+        let mut lines = self.code().to_vec();
         let mut number = 0;
         while number < lines.len() {
             let attributes = ["#[cfg(test)]", "#[cfg(all(test,"];
@@ -571,15 +575,15 @@ impl Source {
 }
 
 /// The source files of the root package and of the crates, without their examples.
-fn all_sources() -> Vec<Source> {
+fn all_sources() -> Vec<&'static Source> {
     let mut files = sources("src");
     files.extend(sources("crates").into_iter().filter(|file| file.name.contains("/src/")));
     files
 }
 
 /// The source files of each crate. The root package is called `turnwright`.
-fn by_crate() -> BTreeMap<String, Vec<Source>> {
-    let mut crates: BTreeMap<String, Vec<Source>> = BTreeMap::new();
+fn by_crate() -> BTreeMap<String, Vec<&'static Source>> {
+    let mut crates: BTreeMap<String, Vec<&'static Source>> = BTreeMap::new();
     for file in all_sources() {
         let name = file.name.strip_prefix("crates/").and_then(|rest| rest.split('/').next());
         crates.entry(name.unwrap_or("turnwright").to_owned()).or_default().push(file);
@@ -646,7 +650,7 @@ fn may_use(module: &str, used: &str) -> bool {
 fn forbidden_imports(file: &Source, module: &str) -> Vec<String> {
     let mut found = Vec::new();
     let inline_modules = file.inline_modules();
-    for (number, line) in file.code.iter().enumerate() {
+    for (number, line) in file.code().iter().enumerate() {
         for at in words(line, "crate::") {
             let rest = &line[at + "crate::".len()..];
             let used: String = rest.chars().take_while(|it| in_name(*it)).collect();
@@ -778,13 +782,19 @@ fn read(name: &str) -> String {
 }
 
 /// The `.rs` files at or below `place`, sorted by path. There are none if `place` does not exist.
-fn sources(place: &str) -> Vec<Source> {
+fn sources(place: &str) -> Vec<&'static Source> {
+    // The tests share what is read and blanked.
+    static FILES: OnceLock<Mutex<BTreeMap<PathBuf, &'static Source>>> = OnceLock::new();
     let mut paths = Vec::new();
     collect(&root().join(place), &mut paths);
     paths.sort();
-    let relative = paths.iter().filter_map(|path| path.strip_prefix(root()).ok());
-    let names = relative.map(|path| path.to_string_lossy().replace('\\', "/"));
-    names.map(|name| Source::new(name.clone(), read(&name))).collect()
+    let mut files = FILES.get_or_init(Mutex::default).lock().unwrap();
+    let file = |path: PathBuf| {
+        let name = path.strip_prefix(root()).ok()?.to_string_lossy().replace('\\', "/");
+        let new = || Box::leak(Box::new(Source::new(name.clone(), read(&name))));
+        Some(*files.entry(path).or_insert_with(|| new()))
+    };
+    paths.into_iter().filter_map(file).collect()
 }
 
 fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
 
-use crate::agent::{TestAgent, calls, says};
+use crate::agent::{TestAgent, assert_gone, calls, says};
 
 fn updates_of(agent: &TestAgent, id: &str) -> Vec<Value> {
     agent.updates().into_iter().filter(|it| it["toolCallId"] == id).collect()
@@ -132,7 +132,7 @@ fn r_tool_13_a_cancel_ends_all_cards_as_failed_before_the_answer() {
     for number in [0, 1] {
         assert_eq!(cards::card(&agent, number)["status"], "failed");
     }
-    crate::agent::eventually("the command is gone", || !crate::agent::is_alive("603.7"));
+    assert_gone("603.7");
     // Both calls need a result in the history: providers refuse a call without one.
     assert_eq!(agent.turn("what happened?"), "end_turn");
     assert_eq!(cards::results(&agent, 1).len(), 2);

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, calls, eventually, is_alive, says};
+use crate::agent::{TestAgent, assert_gone, calls, eventually, is_alive, says};
 
 fn agent() -> TestAgent {
     TestAgent::builder().permission("allow_once").start()
@@ -56,7 +56,7 @@ fn background_processes_that_hold_the_pipe_do_not_block_a_command() {
         let result = run(&mut agent, command);
         assert!(result.starts_with("[exit 0 · "), "{command}: {result}");
         assert!(result.ends_with(&format!("]\nok\n{STOPPED_NOTE}")), "{command}: {result}");
-        eventually("the background process is gone", || !is_alive(word));
+        assert_gone(word);
     }
 }
 
@@ -214,7 +214,7 @@ fn a_job_that_ignores_sigterm_can_be_killed() {
     assert!(running.starts_with("[p1 running for "), "{running}");
     let end = until("killed", json!({ "id": "p1", "signal": "kill", "wait": 20 }));
     assert!(end.starts_with("[killed by SIGKILL · "), "{end}");
-    eventually("the job is gone", || !is_alive("647.25"));
+    assert_gone("647.25");
 }
 
 #[test]
@@ -233,5 +233,5 @@ fn no_process_of_a_job_survives_the_agent() {
     eventually("the jobs run", || is_alive("648.25"));
     let (status, _) = agent.close();
     assert!(status.success());
-    eventually("the jobs are gone", || !is_alive("648.25"));
+    assert_gone("648.25");
 }

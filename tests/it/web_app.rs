@@ -93,12 +93,7 @@ fn sixty_commands_of_a_web_application_ask_at_most_twice_in_auto_mode() {
 
     let stubs = tempfile::tempdir().unwrap();
     for name in ["npm", "npx", "node"] {
-        use std::io::Write;
-        use std::os::unix::fs::OpenOptionsExt;
-        let path = stubs.path().join(name);
-        let mut options = std::fs::File::options();
-        let mut file = options.write(true).create(true).mode(0o755).open(path).unwrap();
-        file.write_all(STUB.as_bytes()).unwrap();
+        turnwright_testing::write_program(&stubs.path().join(name), STUB);
     }
     let path = format!("{}:{}", stubs.path().display(), std::env::var("PATH").unwrap());
     let mut agent = TestAgent::builder()

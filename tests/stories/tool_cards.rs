@@ -124,12 +124,24 @@ fn a_card_begins_with_everything_that_complete_arguments_tell() {
 
 #[test]
 fn a_card_does_not_wait_for_arguments_that_take_long() {
-    let arguments = r#"{"path": "b.txt", "content": "new\n"}"#;
-    let slow = json!([{ "call": {
-        "name": "write_file", "arguments": arguments, "pieces": 2, "every_ms": 400 } }]);
+    let delta = |call: Value| {
+        let choice = json!({ "index": 0, "delta": { "tool_calls": [call] } });
+        json!({ "data": { "choices": [choice] } })
+    };
+    let slow = json!([
+        delta(json!({ "index": 0, "id": "slow", "type": "function",
+            "function": { "name": "write_file", "arguments": r#"{"path": "b."# } })),
+        { "hold": true },
+        delta(json!({ "index": 0,
+            "function": { "arguments": r#"txt", "content": "new\n"}"# } })),
+        { "finish": "tool_calls" },
+    ]);
     let mut agent =
         TestAgent::builder().permission("allow_once").model(json!([slow, says("Done.")])).start();
-    assert_eq!(agent.turn("go"), "end_turn");
+    let id = agent.prompt("go");
+    agent.wait_for_update("tool_call");
+    agent.model().release();
+    assert_eq!(agent.stop_reason(&id), "end_turn");
     let first = first_update(&agent);
     assert_eq!((&first["title"], &first["rawInput"]), (&json!("Write file"), &Value::Null));
     let card = cards::card(&agent, 0);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::hangs;
 use turnwright_testing::cards;
-use turnwright_testing::is_alive;
 use turnwright_testing::mcp_http_stub::McpHttpStub;
 use turnwright_testing::raw_server::wait_for_the_end;
 use turnwright_testing::session_requests::{code, result};
+use turnwright_testing::{assert_gone, is_alive};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says};
 
@@ -65,7 +65,7 @@ fn v2_cancel_call_ends_a_command_and_the_turn_goes_on() {
     assert_eq!(last["capabilities"], Value::Null);
     assert!(last.as_object().unwrap().contains_key("capabilities"), "it is withdrawn");
     assert_eq!(agent.stop_reason(&id), "end_turn");
-    assert!(!is_alive("608.1"));
+    assert_gone("608.1");
     assert_eq!(statuses(&agent, &call), ["pending", "in_progress", "cancelled"]);
     let told = &cards::results(&agent, 1)[0];
     assert!(told.contains("begun") && told.contains("cancelled this call, and not your"), "{told}");
@@ -286,7 +286,7 @@ fn v2_cancel_terminal_stops_its_command_and_leaves_the_call_to_the_result() {
     assert_eq!(ended["capabilities"], Value::Null);
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert_eq!(code(&cancel_terminal(&mut agent, &terminal)), -32602);
-    assert!(!is_alive("608.5"));
+    assert_gone("608.5");
     assert_eq!(statuses(&agent, &terminal), ["pending", "in_progress", "failed"]);
     let told = &cards::results(&agent, 1)[0];
     assert!(told.contains("stopped by the user") && told.contains("begun"), "{told}");
@@ -300,14 +300,14 @@ fn v2_cancel_terminal_stops_a_command_in_the_background_after_its_turn() {
     assert_eq!(agent.turn("go"), "end_turn");
     let terminal = agent.updates().into_iter().find(|it| it["terminalId"].is_string()).unwrap();
     let terminal = terminal["terminalId"].clone();
-    assert!(is_alive("608.6"));
+    eventually("the command runs", || is_alive("608.6"));
     assert_eq!(cancel_terminal(&mut agent, &terminal)["result"], json!({}));
     let is_ended = |it: &Value| {
         let update = &it["params"]["update"];
         update["terminalId"] == terminal && update["exitStatus"].is_object()
     };
     agent.wait_for("the end", is_ended);
-    assert!(!is_alive("608.6"));
+    assert_gone("608.6");
     assert_eq!(agent.turn("and now?"), "end_turn");
     let body = agent.model_request(2).to_string();
     assert!(body.contains("ended: stopped by the user"), "{body}");

@@ -434,10 +434,36 @@ impl<T: Transport> TestAgent<T> {
     }
 }
 
+/// The number of messages that the report of a failure has.
+const REPORTED_MESSAGES: usize = 60;
+/// The number of characters of a message there, and of the agent's log.
+const REPORTED_CHARACTERS: usize = 400;
+
+impl<T: Transport> TestAgent<T> {
+    /// Prints what helps to understand why a test has failed: the last messages and the agent's log.
+    fn report(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            self.log.push(message);
+        }
+        let first = self.log.len().saturating_sub(REPORTED_MESSAGES);
+        let short =
+            |it: &Value| it.to_string().chars().take(REPORTED_CHARACTERS).collect::<String>();
+        let messages: Vec<_> = self.log[first..].iter().map(short).collect();
+        eprintln!("the last of {} messages of the agent:\n{}", self.log.len(), messages.join("\n"));
+        let log = std::fs::read_to_string(self.home.path().join("state/turnwright.log"));
+        let log: Vec<char> = log.unwrap_or_default().chars().collect();
+        let end = &log[log.len().saturating_sub(10 * REPORTED_CHARACTERS)..];
+        if !end.is_empty() {
+            eprintln!("the end of the agent's log:\n{}", end.iter().collect::<String>());
+        }
+    }
+}
+
 impl<T: Transport> Drop for TestAgent<T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             drop(self.stdin.take());
+            self.report();
             self.transport.abandon();
         } else if !self.has_ended {
             T::check_end(self.close(), self.allows_stderr);

@@ -43,8 +43,10 @@ pub use agent::TestAgent;
 pub use builder::TestAgentBuilder;
 pub use process_waits::LIMIT;
 pub use programs::example_program;
+#[cfg(unix)]
+pub use programs::{copy_program, write_program};
 pub use replies::{calls, prompt, says};
 pub use transport::child::{ChildAgent, Program};
 pub use transport::thread::{InProcessServer, ThreadAgent};
 pub use transport::{AgentPipes, Launch, Transport, read_messages};
-pub use waits::{basic_variables, eventually, is_alive, run_mark};
+pub use waits::{assert_gone, basic_variables, eventually, is_alive, run_mark};

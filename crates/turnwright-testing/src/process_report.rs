@@ -75,7 +75,7 @@ fn read(process: u32, file: &str) -> String {
     String::from_utf8_lossy(&bytes).replace('\0', " ")
 }
 
-fn all_processes() -> impl Iterator<Item = u32> {
+pub(crate) fn all_processes() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|it| it.file_name().to_str()?.parse().ok())
 }

@@ -1,4 +1,4 @@
-//! Finds the programs of `examples/`.
+//! Finds the programs of `examples/`, and makes programs for tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,4 +29,21 @@ pub fn example_program(example: &str) -> PathBuf {
 /// Returns the root of the repository.
 fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Writes a shell script that can be run at once. Where this process had written it, a child that another
+/// test is starting might still have the file open for writing, and to run it would fail (`ETXTBSY`). So
+/// another process writes it.
+#[cfg(unix)]
+pub fn write_program(path: &Path, script: &str) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""]).arg(path).arg(script);
+    assert!(process_waits::status(&mut shell).unwrap().success(), "{}", path.display());
+}
+
+/// Copies a program so that the copy can be run at once, like [`write_program`].
+#[cfg(unix)]
+pub fn copy_program(from: &Path, to: &Path) {
+    let status = process_waits::status(Command::new("cp").arg(from).arg(to));
+    assert!(status.unwrap().success(), "{}", to.display());
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -14,6 +14,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::process_waits::{self, LIMIT};
+use crate::waits::eventually;
 
 /// A running program whose stdin and stderr are a terminal.
 pub struct PseudoTerminal {
@@ -21,10 +22,12 @@ pub struct PseudoTerminal {
     /// The side of the test.
     controller: File,
     /// The side of the program.
-    terminal: File,
-    shown: Arc<Mutex<String>>,
+    terminal: Option<File>,
+    shown: Arc<Mutex<Vec<u8>>>,
     /// How much of `shown` has been waited for.
     waited_for: usize,
+    /// The thread that reads what the program shows.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl PseudoTerminal {
@@ -39,7 +42,11 @@ impl PseudoTerminal {
     }
 
     fn start_with(mut command: Command, columns: Option<u16>) -> PseudoTerminal {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        // Programs that other tests start do not inherit it.
+        #[cfg(target_os = "linux")]
+        let flags = flags | OpenptFlags::CLOEXEC;
+        let controller = openpt(flags).unwrap();
         grantpt(&controller).unwrap();
         unlockpt(&controller).unwrap();
         let name = ptsname(&controller, Vec::new()).unwrap().into_string().unwrap();
@@ -48,14 +55,14 @@ impl PseudoTerminal {
         options.read(true).write(true).custom_flags(no_controlling_terminal);
         let terminal = options.open(name).unwrap();
         let controller = File::from(controller);
-        let shown = Arc::<Mutex<String>>::default();
-        thread::spawn({
+        let shown = Arc::<Mutex<Vec<u8>>>::default();
+        let reader = thread::spawn({
             let (mut source, shown) = (controller.try_clone().unwrap(), Arc::clone(&shown));
             // Linux reports the end as an error.
             move || {
                 let mut bytes = [0; 1024];
                 while let Ok(count @ 1..) = source.read(&mut bytes) {
-                    shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+                    shown.lock().unwrap().extend_from_slice(&bytes[..count]);
                 }
             }
         });
@@ -66,14 +73,19 @@ impl PseudoTerminal {
             command.stdout(terminal.try_clone().unwrap());
         }
         let child = command.spawn().unwrap();
-        PseudoTerminal { child, controller, terminal, shown, waited_for: 0 }
+        let (terminal, reader) = (Some(terminal), Some(reader));
+        PseudoTerminal { child, controller, terminal, shown, waited_for: 0, reader }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
     /// Waits until the text is shown, after everything that was waited for before.
     pub fn wait_for(&mut self, text: &str) {
         let end = Instant::now() + LIMIT;
         loop {
-            let shown = self.shown.lock().unwrap().clone();
+            let shown = self.text();
             if let Some(at) = shown[self.waited_for..].find(text) {
                 self.waited_for += at + text.len();
                 return;
@@ -106,7 +118,7 @@ impl PseudoTerminal {
 
     /// Whether the terminal shows what is typed.
     pub fn echoes(&self) -> bool {
-        tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ECHO)
+        tcgetattr(self.terminal.as_ref().unwrap()).unwrap().local_modes.contains(LocalModes::ECHO)
     }
 
     /// Sends SIGTERM to the program.
@@ -120,8 +132,13 @@ impl PseudoTerminal {
         self.wait_for(text);
         let status = process_waits::wait(&mut self.child);
         assert!(self.echoes(), "the program has left the terminal without echo");
-        let shown = self.shown.lock().unwrap().clone();
-        (status, shown)
+        // The thread reads the rest once no side of the program is open any more.
+        drop(self.terminal.take());
+        let reader = self.reader.take();
+        eventually("the end of the terminal", || {
+            reader.as_ref().is_none_or(JoinHandle::is_finished)
+        });
+        (status, self.text())
     }
 }
 

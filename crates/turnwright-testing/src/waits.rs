@@ -3,16 +3,18 @@
 
 use std::ffi::OsString;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::process_report::{all_processes, describe};
 use crate::process_waits::{self, LIMIT};
 
 /// Waits until the condition holds.
+#[track_caller]
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !holds() {
         assert!(Instant::now() < end, "timed out waiting for {what}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -32,29 +34,62 @@ pub fn basic_variables() -> impl Iterator<Item = (&'static str, OsString)> {
 /// `sleep 73910391`.
 ///
 /// A word of a shell's script is on the command line of the shell as soon as that exists. To wait until
-/// the script has come to a command, name the command too: `sleep\x00600`.
+/// the script has come to a command, name the command too: `sleep\x00600`. While a process starts a program,
+/// its command line is empty for an instant, so a test waits for this rather than to assert it.
 pub fn is_alive(word: &str) -> bool {
+    !processes_with(word).is_empty()
+}
+
+/// Waits until no process with this word on its command line is alive, as [`is_alive`] finds them. If one
+/// stays, the test fails with a report of what it is.
+#[track_caller]
+pub fn assert_gone(word: &str) {
+    let end = Instant::now() + LIMIT;
+    loop {
+        let left = processes_with(word);
+        if left.is_empty() {
+            return;
+        }
+        if Instant::now() > end {
+            let report: String = left.into_iter().map(describe).collect();
+            panic!("{word:?} is still on the command line of\n{report}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The processes with this word on their command line.
+fn processes_with(word: &str) -> Vec<u32> {
     if cfg!(not(target_os = "linux")) {
-        let output = process_waits::output(Command::new("ps").args(["-axo", "command"])).unwrap();
-        return String::from_utf8_lossy(&output.stdout).contains(word);
+        let output = process_waits::output(Command::new("ps").args(["-axo", "pid=,command="]));
+        let listed = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+        let found = listed.lines().filter(|it| it.contains(word));
+        return found.filter_map(|it| it.split_whitespace().next()?.parse().ok()).collect();
     }
     let (name, own) = run_mark();
     let (begin, mark) = (format!("{name}="), format!("{name}={own}"));
-    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    processes.filter(|process| process.file_name().to_string_lossy() != own).any(|process| {
-        let read = |file: &str| {
-            let bytes = std::fs::read(process.path().join(file)).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        // A process without the variable may belong to this run, because its environment may have
-        // been cleared.
-        let is_foreign = |it: &str| it.starts_with(&begin) && it != mark;
-        // The environment of another user's process cannot be read, and a zombie has none.
-        let is_readable = std::fs::read(process.path().join("environ")).is_ok();
-        is_readable
-            && has_word(&read("cmdline"), word)
-            && !read("environ").split('\0').any(is_foreign)
-    })
+    // A process without the variable may belong to this run, because its environment may have been cleared.
+    let is_foreign = |it: &str| it.starts_with(&begin) && it != mark;
+    all_processes()
+        .filter(|process| *process != std::process::id())
+        .filter(|process| {
+            let read = |file: &str| {
+                let bytes = std::fs::read(format!("/proc/{process}/{file}"));
+                bytes.map(|it| String::from_utf8_lossy(&it).into_owned())
+            };
+            let has_word = || read("cmdline").is_ok_and(|it| has_word(&it, word));
+            if !has_word() {
+                return false;
+            }
+            match read("environ") {
+                // It may have ended since, or has an empty environment.
+                Ok(environment) if environment.is_empty() => has_word(),
+                Ok(environment) => !environment.split('\0').any(is_foreign),
+                // That of another user's process cannot be read.
+                Err(_) => false,
+            }
+        })
+        .collect()
 }
 
 /// Whether the text has this word with neither a letter nor a part of a number beside it.

@@ -44,11 +44,10 @@ mod tests {
         let scenario = Scenario::from_value(serde_json::json!({ "replies": [] })).unwrap();
         let server = Server::start(scenario, 0).unwrap();
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = |it: &TcpListener| format!("http://{}/v1", it.local_addr().unwrap());
-        let (silent_url, closed_url) = (url(&silent), url(&closed));
-        drop(closed);
-        let base_urls = [&silent_url, &server.base_url(), &closed_url, "http://localhost:x"];
+        let silent_url = format!("http://{}/v1", silent.local_addr().unwrap());
+        // Port 9 is not ephemeral, so no other test can get it.
+        let closed_url = "http://127.0.0.1:9/v1";
+        let base_urls = [&silent_url, &server.base_url(), closed_url, "http://localhost:x"];
         let found = find(&base_urls, Duration::from_secs(5)).await;
         assert_eq!(found, [None, Some(1), None, None]);
     }

@@ -14,7 +14,7 @@ use crate::process_waits::Input;
 
 /// The longest time that an agent may take to end after its stdin was closed. An agent waits at most
 /// two seconds for what does not end; the rest is for a slow machine.
-const EXIT_LIMIT: Duration = Duration::from_secs(20);
+const EXIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The settings that an agent is started with.
 #[derive(Clone, Debug)]

@@ -146,7 +146,7 @@ async fn no_command_runs_for_ever() {
 async fn a_command_that_fills_its_temporary_folder_is_stopped() {
     let (jobs, folder) = jobs();
     let space = SpaceLimits { most: 16 << 20, reserve: 0, step: 1 << 20 };
-    let jobs = jobs.with_time_limit(Duration::from_secs(20)).with_space(space);
+    let jobs = jobs.with_time_limit(Duration::from_secs(120)).with_space(space);
     let fill = "while :; do head -c 8000000 /dev/zero >> \"$TMPDIR/x\"; sleep 0.1; done";
     let mut spec = spec(fill);
     spec.extra_variables.push(("TMPDIR", folder.path().display().to_string()));
@@ -244,7 +244,7 @@ async fn no_zombie_is_left_of_what_has_left_the_group() {
 #[tokio::test]
 async fn what_a_running_command_has_left_behind_is_reaped_when_others_start() {
     let (jobs, _folder) = jobs();
-    let spec = spec("(setsid sh -c 'echo $$' &); exec sleep 618.25");
+    let spec = spec("(setsid sh -c 'echo $$' &); exec sleep 628.25");
     let job = start(&jobs, &spec).await;
     job.wait_for_more_than(1).await;
     let process: u32 = job.take_output().text.trim().parse().unwrap();

@@ -12,7 +12,7 @@ const MAX_SUGGESTIONS: usize = 3;
 const MAX_SIBLINGS: usize = 2_000;
 const MAX_WALKED: usize = 20_000;
 /// How long the project is searched for the name.
-const SEARCH_TIME: Duration = Duration::from_millis(200);
+const SEARCH_TIME: Duration = Duration::from_secs(1);
 
 /// Returns paths in the same folder with similar names, the most similar first, then files of
 /// exactly that name elsewhere below `root`. Blocks.

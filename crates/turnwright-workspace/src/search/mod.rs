@@ -31,8 +31,9 @@ pub(crate) use walk::{IgnoreRules, ignore_matcher};
 /// How long a search may take before it ends with what it has found.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long the second search, in hidden and ignored files, may take.
-const SECOND_SEARCH_LIMIT: Duration = Duration::from_millis(200);
+/// How long the second search, in hidden and ignored files, may take. A busy machine needs some of it for the
+/// smallest project.
+const SECOND_SEARCH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Where a search looks, and which files count.
 #[derive(Clone, Debug)]

@@ -201,7 +201,8 @@ async fn failures_are_named() {
     // The server does not speak TLS.
     let error = get(&web, &format!("https://{host}/")).await.unwrap_err();
     assert!(matches!(error, FetchError::Tls { .. }), "{error:?}");
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // This port is not ephemeral, so no other test can get it.
+    let closed = "127.0.0.1:9".to_owned();
     let error = get(&allowing(&closed, FetchLimits::default()), &format!("http://{closed}/")).await;
     assert!(matches!(error, Err(FetchError::ConnectionRefused(_))), "{error:?}");
     let nobody = WebFetcher::with(

@@ -8,12 +8,11 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use turnwright_testing::basic_variables;
-use turnwright_testing::process_report::peak_memory;
+use turnwright_testing::process_report::{peak_memory, wait_until_idle};
 use turnwright_testing::process_waits::{self, Input};
 use turnwright_testing::scripted_model::{Scenario, Server};
 
@@ -106,26 +105,8 @@ impl ManualClient {
         peak_memory(self.child.id())
     }
 
-    /// Waits until the agent uses no processor time, which means that it waits for its reader. An agent
-    /// without bounds would have taken in all data by then. Only Linux tells; elsewhere this is a pause.
     fn wait_until_idle(&self) {
-        let ticks = || {
-            if cfg!(not(target_os = "linux")) {
-                return Vec::new();
-            }
-            let path = format!("/proc/{}/stat", self.child.id());
-            let stat = std::fs::read_to_string(path).unwrap();
-            let fields = stat.rsplit_once(") ").unwrap().1.to_owned();
-            fields.split(' ').skip(11).take(2).map(str::to_owned).collect::<Vec<_>>()
-        };
-        let mut last = (ticks(), Instant::now());
-        eventually("the agent is idle", || {
-            let now = ticks();
-            if now != last.0 {
-                last = (now, Instant::now());
-            }
-            last.1.elapsed() > Duration::from_millis(500)
-        });
+        wait_until_idle(self.child.id());
     }
 
     /// Checks that the agent ends by itself and with status 0.

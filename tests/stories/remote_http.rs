@@ -1,13 +1,13 @@
 //! The HTTP transport of an agent that is served on a socket, and what bad requests get (R-REM-7, R-REM-8, R-REM-14).
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use turnwright_testing::model_failures::KEY;
 use turnwright_testing::scripted_model::{Scenario, Server};
+use turnwright_testing::socket_clients::{Events, HttpClient, request};
 
 use crate::agent::{LIMIT, calls, eventually, prompt, says};
 use crate::socket_agent::PlainClient;
@@ -15,6 +15,7 @@ use crate::socket_server::{SocketServer, TOKEN};
 
 /// An agent, its model and its files.
 struct Served {
+    http: HttpClient,
     server: SocketServer,
     model: Server,
     workspace: TempDir,
@@ -32,146 +33,31 @@ fn serve(replies: &Value) -> Served {
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value));
     let server = SocketServer::start(home.path(), &variables, Duration::from_secs(60));
-    Served { server, model, workspace, _home: home }
-}
-
-/// The response to a request.
-struct Response {
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: String,
-}
-
-impl Response {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|it| it.0 == name).map(|it| it.1.as_str())
-    }
+    let http = HttpClient::new(&server.url, TOKEN);
+    Served { http, server, model, workspace, _home: home }
 }
 
 impl Served {
-    fn socket(&self) -> TcpStream {
-        let host = self.server.url.trim_start_matches("ws://").trim_end_matches("/acp");
-        let socket = TcpStream::connect(host).unwrap();
-        socket.set_read_timeout(Some(LIMIT)).unwrap();
-        socket
-    }
-
-    /// Sends a request with these lines in its head, and reads the response.
-    fn send(&self, head: &[&str], body: &str) -> Response {
-        let mut socket = self.socket();
-        let head = head.join("\r\n");
-        let length = body.len();
-        let request = format!(
-            "{head}\r\nhost: agent\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-        );
-        socket.write_all(request.as_bytes()).unwrap();
-        let mut reader = BufReader::new(socket);
-        let (status, headers) = read_head(&mut reader);
-        let mut body = String::new();
-        reader.read_to_string(&mut body).unwrap();
-        Response { status, headers, body }
-    }
-
-    /// Sends a message.
-    fn post(&self, connection: Option<&str>, message: &Value) -> Response {
-        let authorization = format!("authorization: Bearer {TOKEN}");
-        let mut head = vec!["POST /acp HTTP/1.1", &authorization, "content-type: application/json"];
-        let connection = connection.map(|id| format!("acp-connection-id: {id}"));
-        head.extend(connection.as_deref());
-        self.send(&head, &message.to_string())
-    }
-
-    /// Opens a connection, and returns its id.
-    fn initialize(&self) -> String {
-        let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
-        let answer = self.post(None, &request(1, "initialize", &params));
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        let message: Value = serde_json::from_str(&answer.body).unwrap();
-        assert_eq!((&message["id"], &message["result"]["protocolVersion"]), (&json!(1), &json!(1)));
-        answer.header("acp-connection-id").unwrap().to_owned()
-    }
-
-    /// Opens the stream of events of a session, or of the connection.
-    fn stream(&self, connection: &str, session: Option<&str>) -> Events {
-        let mut socket = self.socket();
-        let session = session.map_or(String::new(), |id| format!("acp-session-id: {id}\r\n"));
-        let request = format!(
-            "GET /acp HTTP/1.1\r\nhost: agent\r\nconnection: close\r\nauthorization: Bearer {TOKEN}\r\n\
-             accept: text/event-stream\r\nacp-connection-id: {connection}\r\n{session}\r\n"
-        );
-        socket.write_all(request.as_bytes()).unwrap();
-        let mut reader = BufReader::new(socket);
-        let (status, headers) = read_head(&mut reader);
-        let content_type = headers.iter().find(|it| it.0 == "content-type").unwrap();
-        assert_eq!((status, content_type.1.as_str()), (200, "text/event-stream"));
-        Events(reader)
-    }
-
     fn new_session(&self, connection: &str, events: &mut Events) -> String {
-        let params = json!({ "cwd": self.workspace.path(), "mcpServers": [] });
-        let answer = self.post(Some(connection), &request(2, "session/new", &params));
-        assert_eq!((answer.status, answer.body.as_str()), (202, ""));
-        let answer = events.until(|message| message["id"] == 2);
-        answer["result"]["sessionId"].as_str().unwrap().to_owned()
+        self.http.new_session(connection, &json!(self.workspace.path()), events)
     }
-}
-
-fn read_head(reader: &mut impl BufRead) -> (u16, Vec<(String, String)>) {
-    let mut lines = reader.by_ref().lines().map(Result::unwrap).take_while(|line| !line.is_empty());
-    let first = lines.next().expect("the server closes the socket");
-    let status = first.split(' ').nth(1).unwrap().parse().unwrap();
-    let header = |line: String| {
-        let (name, value) = line.split_once(':').unwrap();
-        (name.to_ascii_lowercase(), value.trim().to_owned())
-    };
-    (status, lines.map(header).collect())
-}
-
-/// A stream of events that is being read.
-struct Events(BufReader<TcpStream>);
-
-impl Events {
-    /// Reads messages until one fits.
-    fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
-        self.next_where(fits).expect("the stream has ended")
-    }
-
-    /// The next message that fits. `None` at the end of the stream.
-    fn next_where(&mut self, fits: impl Fn(&Value) -> bool) -> Option<Value> {
-        // The lengths of chunks are lines that are no data.
-        loop {
-            let mut line = String::new();
-            if self.0.read_line(&mut line).unwrap() == 0 {
-                return None;
-            }
-            let Some(data) = line.strip_prefix("data: ") else { continue };
-            let message = serde_json::from_str(data).unwrap();
-            if fits(&message) {
-                return Some(message);
-            }
-        }
-    }
-}
-
-fn request(id: u64, method: &str, params: &Value) -> Value {
-    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
 #[test]
 fn r_rem_7_a_turn_with_a_question_goes_over_requests_and_streams() {
     let write = calls("write_file", &json!({ "path": "new.txt", "content": "new\n" }));
     let served = serve(&json!([write, says("Done.")]));
-    let connection = served.initialize();
-    let mut events = served.stream(&connection, None);
+    let connection = served.http.initialize(1);
+    let mut events = served.http.stream(&connection, None);
     let session = served.new_session(&connection, &mut events);
-    let mut updates = served.stream(&connection, Some(&session));
+    let mut updates = served.http.stream(&connection, Some(&session));
     let sent =
-        served.post(Some(&connection), &request(3, "session/prompt", &prompt(&session, "go")));
+        served.http.post(Some(&connection), &request(3, "session/prompt", &prompt(&session, "go")));
     assert_eq!(sent.status, 202);
     let question = updates.until(|message| message["method"] == "session/request_permission");
     let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "allow_once" } });
     let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": outcome });
-    assert_eq!(served.post(Some(&connection), &answer).status, 202);
+    assert_eq!(served.http.post(Some(&connection), &answer).status, 202);
     let end = updates.until(|message| message["id"] == 3);
     assert_eq!(end["result"]["stopReason"], "end_turn");
     assert_eq!(std::fs::read_to_string(served.workspace.path().join("new.txt")).unwrap(), "new\n");
@@ -183,17 +69,17 @@ fn r_rem_14_a_command_has_a_terminal_over_requests_and_streams() {
         serve(&json!([calls("exec", &json!({ "command": "touch x; echo hi" })), says("Done.")]));
     let info = json!({ "name": "test", "version": "1" });
     let params = json!({ "protocolVersion": 2, "info": info, "capabilities": {} });
-    let answer = served.post(None, &request(1, "initialize", &params));
+    let answer = served.http.post(None, &request(1, "initialize", &params));
     let connection = answer.header("acp-connection-id").unwrap();
-    let mut events = served.stream(connection, None);
+    let mut events = served.http.stream(connection, None);
     let session = served.new_session(connection, &mut events);
-    let mut updates = served.stream(connection, Some(&session));
+    let mut updates = served.http.stream(connection, Some(&session));
     let prompt = request(3, "session/prompt", &prompt(&session, "go"));
-    assert_eq!(served.post(Some(connection), &prompt).status, 202);
+    assert_eq!(served.http.post(Some(connection), &prompt).status, 202);
     let question = updates.until(|message| message["method"] == "session/request_permission");
     let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "allow_once" } });
     let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": outcome });
-    assert_eq!(served.post(Some(connection), &answer).status, 202);
+    assert_eq!(served.http.post(Some(connection), &answer).status, 202);
     let of_terminal = |message: &Value| message["params"]["update"]["terminalId"].is_string();
     let [opened, output, ended] = [(); 3].map(|()| updates.until(of_terminal));
     let opened = &opened["params"]["update"];
@@ -208,11 +94,11 @@ fn r_rem_14_a_command_has_a_terminal_over_requests_and_streams() {
 fn r_rem_7_a_stream_goes_on_with_the_next_response_and_nothing_between_is_lost() {
     let held = json!([{ "text": "one " }, { "hold": true }, { "text": "two" }]);
     let served = serve(&json!([held]));
-    let connection = served.initialize();
-    let mut events = served.stream(&connection, None);
+    let connection = served.http.initialize(1);
+    let mut events = served.http.stream(&connection, None);
     let session = served.new_session(&connection, &mut events);
-    let mut updates = served.stream(&connection, Some(&session));
-    let taken = served.send(
+    let mut updates = served.http.stream(&connection, Some(&session));
+    let taken = served.http.send(
         &[
             "GET /acp HTTP/1.1",
             &format!("authorization: Bearer {TOKEN}"),
@@ -234,7 +120,7 @@ fn r_rem_7_a_stream_goes_on_with_the_next_response_and_nothing_between_is_lost()
         &format!("acp-connection-id: {connection}"),
         &format!("acp-session-id: {session}"),
     ];
-    let sent = served.send(&head, &request(3, "session/prompt", &params).to_string());
+    let sent = served.http.send(&head, request(3, "session/prompt", &params).to_string());
     assert_eq!(sent.status, 202, "{}", sent.body);
     let text = |message: &Value| message["params"]["update"]["content"]["text"].clone();
     updates.until(|message| text(message) == "one ");
@@ -247,21 +133,9 @@ fn r_rem_7_a_stream_goes_on_with_the_next_response_and_nothing_between_is_lost()
 
 /// Opens a stream again as soon as the server has seen that its last response was given up.
 fn reopened(served: &Served, connection: &str, session: &str) -> Events {
-    let head = [
-        "GET /acp HTTP/1.1".to_owned(),
-        "host: agent".to_owned(),
-        format!("authorization: Bearer {TOKEN}"),
-        "accept: text/event-stream".to_owned(),
-        format!("acp-connection-id: {connection}"),
-        format!("acp-session-id: {session}"),
-    ];
     let mut opened = None;
     eventually("the stream is free", || {
-        let mut socket = served.socket();
-        socket.write_all(format!("{}\r\n\r\n", head.join("\r\n")).as_bytes()).unwrap();
-        let mut reader = BufReader::new(socket);
-        let (status, _) = read_head(&mut reader);
-        opened = (status == 200).then_some(Events(reader));
+        opened = served.http.try_stream(connection, Some(session));
         opened.is_some()
     });
     opened.unwrap()
@@ -272,21 +146,23 @@ fn reopened(served: &Served, connection: &str, session: &str) -> Events {
 #[test]
 fn r_rem_7_a_session_that_is_closed_and_loaded_again_has_the_same_stream() {
     let served = serve(&json!([says("one"), says("two")]));
-    let connection = served.initialize();
-    let mut events = served.stream(&connection, None);
+    let connection = served.http.initialize(1);
+    let mut events = served.http.stream(&connection, None);
     let session = served.new_session(&connection, &mut events);
-    let mut updates = served.stream(&connection, Some(&session));
-    served.post(Some(&connection), &request(3, "session/prompt", &prompt(&session, "go")));
+    let mut updates = served.http.stream(&connection, Some(&session));
+    served.http.post(Some(&connection), &request(3, "session/prompt", &prompt(&session, "go")));
     updates.until(|message| message["id"] == 3);
-    served.post(Some(&connection), &request(4, "session/close", &json!({ "sessionId": session })));
+    served
+        .http
+        .post(Some(&connection), &request(4, "session/close", &json!({ "sessionId": session })));
     assert_eq!(updates.until(|message| message["id"] == 4)["result"], json!({}));
     let cwd = served.workspace.path();
     let params = json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] });
-    served.post(Some(&connection), &request(5, "session/load", &params));
+    served.http.post(Some(&connection), &request(5, "session/load", &params));
     let text = |message: &Value| message["params"]["update"]["content"]["text"].clone();
     updates.until(|message| text(message) == "one");
     updates.until(|message| message["id"] == 5);
-    served.post(Some(&connection), &request(6, "session/prompt", &prompt(&session, "go on")));
+    served.http.post(Some(&connection), &request(6, "session/prompt", &prompt(&session, "go on")));
     updates.until(|message| text(message) == "two");
     updates.until(|message| message["id"] == 6);
 }
@@ -294,10 +170,12 @@ fn r_rem_7_a_session_that_is_closed_and_loaded_again_has_the_same_stream() {
 #[test]
 fn r_rem_7_who_does_not_read_a_session_gets_the_answer_that_ends_it_with_those_of_the_connection() {
     let served = serve(&json!([]));
-    let connection = served.initialize();
-    let mut events = served.stream(&connection, None);
+    let connection = served.http.initialize(1);
+    let mut events = served.http.stream(&connection, None);
     let session = served.new_session(&connection, &mut events);
-    served.post(Some(&connection), &request(3, "session/close", &json!({ "sessionId": session })));
+    served
+        .http
+        .post(Some(&connection), &request(3, "session/close", &json!({ "sessionId": session })));
     assert_eq!(events.until(|message| message["id"] == 3)["result"], json!({}));
 }
 
@@ -305,27 +183,27 @@ fn r_rem_7_who_does_not_read_a_session_gets_the_answer_that_ends_it_with_those_o
 fn r_rem_7_deleting_a_connection_ends_its_turns_and_streams() {
     let held = json!([{ "text": "one " }, { "hold": true }]);
     let served = serve(&json!([held]));
-    let connection = served.initialize();
-    let mut events = served.stream(&connection, None);
+    let connection = served.http.initialize(1);
+    let mut events = served.http.stream(&connection, None);
     let session = served.new_session(&connection, &mut events);
-    let mut updates = served.stream(&connection, Some(&session));
-    served.post(Some(&connection), &request(3, "session/prompt", &prompt(&session, "go")));
+    let mut updates = served.http.stream(&connection, Some(&session));
+    served.http.post(Some(&connection), &request(3, "session/prompt", &prompt(&session, "go")));
     updates.until(|message| message["params"]["update"]["content"]["text"] == "one ");
     let delete = [
         "DELETE /acp HTTP/1.1",
         &format!("authorization: Bearer {TOKEN}"),
         &format!("acp-connection-id: {connection}"),
     ];
-    assert_eq!(served.send(&delete, "").status, 202);
+    assert_eq!(served.http.send(&delete, "").status, 202);
     served.model.wait_for_hang_ups(1, LIMIT).unwrap();
     assert_eq!(updates.next_where(|message| message["id"] == 3), None);
-    assert_eq!(served.send(&delete, "").status, 404);
+    assert_eq!(served.http.send(&delete, "").status, 404);
 }
 
 #[test]
 fn r_rem_8_requests_that_make_no_sense_get_their_status_and_harm_nobody() {
     let served = serve(&json!([says("Hello.")]));
-    let connection = served.initialize();
+    let connection = served.http.initialize(1);
     let bearer = format!("authorization: Bearer {TOKEN}");
     let of_connection = format!("acp-connection-id: {connection}");
     let (post, get) = ("POST /acp HTTP/1.1", "GET /acp HTTP/1.1");
@@ -361,14 +239,14 @@ fn r_rem_8_requests_that_make_no_sense_get_their_status_and_harm_nobody() {
         (202, vec![post, &bearer, json_type, &of_connection], &ping),
     ];
     for (status, head, body) in table {
-        let response = served.send(&head, body);
+        let response = served.http.send(&head, body);
         assert_eq!(response.status, status, "{head:?} {body}: {}", response.body);
         let is_challenge = response.header("www-authenticate") == Some("Bearer");
         assert_eq!(is_challenge, status == 401);
         let is_allowed = response.header("access-control-allow-origin").is_some();
         assert_eq!(is_allowed, head.contains(&"origin: https://allowed.example"), "{head:?}");
     }
-    let mut events = served.stream(&connection, None);
+    let mut events = served.http.stream(&connection, None);
     let error = events.until(|message| !message["error"].is_null());
     assert_eq!((&error["id"], &error["error"]["code"]), (&Value::Null, &json!(-32700)));
     events.until(|message| message["id"] == 9);
@@ -377,7 +255,8 @@ fn r_rem_8_requests_that_make_no_sense_get_their_status_and_harm_nobody() {
 #[test]
 fn r_rem_8_an_initialize_that_is_refused_opens_no_connection() {
     let served = serve(&json!([]));
-    let answer = served.post(None, &request(1, "initialize", &json!({ "protocolVersion": "x" })));
+    let answer =
+        served.http.post(None, &request(1, "initialize", &json!({ "protocolVersion": "x" })));
     assert_eq!(answer.status, 200, "{}", answer.body);
     assert!(answer.body.contains("\"error\""), "{}", answer.body);
     assert_eq!(answer.header("acp-connection-id"), None);
@@ -386,7 +265,7 @@ fn r_rem_8_an_initialize_that_is_refused_opens_no_connection() {
 #[test]
 fn r_rem_8_sockets_that_say_nothing_keep_nobody_out() {
     let served = serve(&json!([says("Hello.")]));
-    let silent: Vec<_> = (0..300).map(|_| served.socket()).collect();
+    let silent: Vec<_> = (0..300).map(|_| served.http.socket()).collect();
     for mut socket in &silent {
         socket.write_all(b"GET /acp HTTP/1.1\r\nx: ").unwrap();
     }
@@ -421,7 +300,7 @@ fn r_rem_8_bytes_that_make_no_sense_close_only_their_own_socket_and_a_websocket_
         (&head, vec![0x81, 5, b'h', b'e', b'l', b'l', b'o'], 1002),
     ];
     for (head, bytes, code) in garbage {
-        let mut socket = served.socket();
+        let mut socket = served.http.socket();
         socket.write_all(head.as_bytes()).unwrap();
         socket.write_all(&bytes).unwrap();
         let mut answer = Vec::new();
@@ -474,16 +353,19 @@ fn r_rem_8_a_websocket_gets_the_answers_of_a_pipe_to_what_makes_no_sense() {
 #[test]
 fn r_rem_8_one_connection_too_many_is_refused_until_another_one_ends() {
     let served = serve(&json!([]));
-    let open: Vec<_> = (0..256).map(|_| served.initialize()).collect();
+    let open: Vec<_> = (0..256).map(|_| served.http.initialize(1)).collect();
     let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
-    let refused = served.post(None, &request(1, "initialize", &params));
+    let refused = served.http.post(None, &request(1, "initialize", &params));
     assert_eq!((refused.status, refused.body.as_str()), (503, "There are too many connections.\n"));
-    let answer = served.post(Some(&open[0]), &request(2, "session/list", &json!({})));
+    let answer = served.http.post(Some(&open[0]), &request(2, "session/list", &json!({})));
     assert_eq!(answer.status, 202, "the others are served");
     let bearer = format!("authorization: Bearer {TOKEN}");
     let of_connection = format!("acp-connection-id: {}", open[1]);
-    assert_eq!(served.send(&["DELETE /acp HTTP/1.1", &bearer, &of_connection], "").status, 202);
+    assert_eq!(
+        served.http.send(&["DELETE /acp HTTP/1.1", &bearer, &of_connection], "").status,
+        202
+    );
     eventually("there is room again", || {
-        served.post(None, &request(1, "initialize", &params)).status == 200
+        served.http.post(None, &request(1, "initialize", &params)).status == 200
     });
 }

@@ -1,7 +1,9 @@
 //! Describes processes from the outside. A description is part of the panic message when a test
 //! has waited for a process in vain.
 
-use crate::waits::run_mark;
+use std::time::{Duration, Instant};
+
+use crate::waits::{eventually, run_mark};
 
 /// Kills a process and its descendants, and panics with a description of them.
 pub fn give_up(process: u32, why: &str) -> ! {
@@ -37,6 +39,27 @@ pub fn peak_memory(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+/// Waits until a process uses no processor time, which means that it waits for its reader. One without bounds
+/// would have taken in all data by then. Only Linux tells; elsewhere this is a pause.
+pub fn wait_until_idle(process: u32) {
+    let ticks = || {
+        if cfg!(not(target_os = "linux")) {
+            return Vec::new();
+        }
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+        let fields = stat.rsplit_once(") ").unwrap().1.to_owned();
+        fields.split(' ').skip(11).take(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut last = (ticks(), Instant::now());
+    eventually("the process is idle", || {
+        let now = ticks();
+        if now != last.0 {
+            last = (now, Instant::now());
+        }
+        last.1.elapsed() > Duration::from_millis(500)
+    });
 }
 
 /// Returns the processes whose environment has the mark of this test run.

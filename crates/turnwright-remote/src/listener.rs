@@ -10,7 +10,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -28,6 +28,9 @@ use turnwright_rpc::OutgoingFilter;
 
 /// The sockets that may be open.
 const MAX_SOCKETS: usize = 1_024;
+/// The sockets that may wait to be accepted. A client for which there is no room tries again after a second, so a
+/// burst of them must not fill it.
+const BACKLOG: u32 = 1_024;
 /// How long a client may take for the head of a request, and how long a socket is kept between requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long nothing is accepted after the system had no room for another socket.
@@ -75,12 +78,7 @@ impl Listener {
             return Err(ListenError::NeedsTls(address));
         }
         let tls = tls.as_ref().map(acceptor).transpose()?;
-        let bind = || {
-            let socket = std::net::TcpListener::bind(address)?;
-            socket.set_nonblocking(true)?;
-            TcpListener::from_std(socket)
-        };
-        let socket = bind().map_err(|error| ListenError::Bind(address, error))?;
+        let socket = listen(address).map_err(|error| ListenError::Bind(address, error))?;
         Ok(Listener { socket, access, tls })
     }
 
@@ -140,6 +138,16 @@ impl Listener {
         server.tasks.close();
         server.tasks.wait().await;
     }
+}
+
+/// Listens at an address.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Elsewhere this would let another program listen at the same address.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Has the system close the socket if the client's machine acknowledges nothing for a while. Otherwise it takes a

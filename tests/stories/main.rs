@@ -60,6 +60,7 @@ mod queue;
 mod read_file;
 mod recording;
 mod remote;
+mod remote_bad_input;
 mod remote_http;
 mod remote_servers;
 mod responses;

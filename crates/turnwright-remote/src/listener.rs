@@ -21,6 +21,7 @@ use crate::access::AccessRules;
 use crate::connection::{ObserveConnection, ServeConnection};
 use crate::handshakes::{Handshake, Handshakes};
 use crate::http_server::HttpServer;
+
 #[cfg(target_os = "linux")]
 use crate::silence::SILENCE_LIMIT;
 use crate::tls::{TlsFiles, TlsFilesError, acceptor};
@@ -206,10 +207,56 @@ async fn serve_http(
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
-    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
+    use turnwright_rpc::{LineDirection, LineObserver};
 
+    use super::*;
+    use crate::http_server::READ_TIMEOUT;
+
+    struct NoObserver;
+
+    impl LineObserver for NoObserver {
+        fn on_line(&self, _: LineDirection, _: &[u8]) {}
+    }
+
+    /// Sends these bytes on a socket and then nothing. Returns what is answered until the socket is closed, and
+    /// after how many seconds that is.
+    async fn answer_to(bytes: &str) -> (String, u64) {
+        let access = AccessRules::new("secret", Vec::new());
+        let serve: ServeConnection = Arc::new(|_| Box::pin(std::future::ready(())));
+        let observe: ObserveConnection = Arc::new(|_| Arc::new(NoObserver));
+        let server = Arc::new(HttpServer::new(access, |_, _| None, observe, serve));
+        let (stream, mut client) = tokio::io::duplex(4096);
+        client.write_all(bytes.as_bytes()).await.unwrap();
+        let begin = Instant::now();
+        let serving = serve_http(stream, server, Handshakes::default().begin());
+        let mut answer = String::new();
+        let (read, ()) = tokio::join!(client.read_to_string(&mut answer), serving);
+        read.unwrap();
+        (answer, begin.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_does_not_end_is_given_up() {
+        let head = "POST /acp HTTP/1.1\r\nhost: agent\r\nauthorization: Bearer secret\r\n\
+            content-type: application/json\r\nconnection: close\r\ncontent-length: 100\r\n";
+        let table = [
+            ("", "", HEAD_TIMEOUT),
+            ("GET /acp HT", "", HEAD_TIMEOUT),
+            (head, "", HEAD_TIMEOUT),
+            (&format!("{head}\r\n{{"), "HTTP/1.1 408 ", READ_TIMEOUT),
+        ];
+        for (bytes, expected, after) in table {
+            let (answer, seconds) = answer_to(bytes).await;
+            assert!(answer.starts_with(expected) && expected.is_empty() == answer.is_empty());
+            assert_eq!(seconds, after.as_secs(), "{bytes}: {answer}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn the_system_gives_up_a_socket_whose_machine_is_gone() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -89,6 +89,7 @@ mod trouble_stream;
 mod trust;
 mod turn;
 mod undo;
+mod unstable;
 mod usage;
 mod v2;
 mod v2_cancel;

@@ -93,6 +93,7 @@ mod unstable;
 mod usage;
 mod v2;
 mod v2_cancel;
+mod v2_diffs;
 mod v2_open;
 mod web_fetch;
 mod write_file;

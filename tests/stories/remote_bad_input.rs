@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use serde_json::{Value, json};
 use turnwright_testing::socket_clients::{Response, WebSocketClient, request};
 
-use crate::agent::{eventually, prompt, says};
+use crate::agent::{LIMIT, eventually, prompt, says};
 use crate::remote_http::{Served, serve};
 use crate::socket_agent::PlainClient;
 use crate::socket_server::TOKEN;
@@ -226,9 +226,10 @@ fn r_rem_8_requests_over_http_get_the_answers_of_a_pipe_to_what_makes_no_sense()
 fn send_too_much(served: &Served, connection: &str, tells_length: bool) -> u16 {
     let mut socket = served.http.socket();
     let size = (64 << 20) + 1;
-    let length = match tells_length {
-        true => format!("content-length: {size}"),
-        false => "transfer-encoding: chunked".to_owned(),
+    let length = if tells_length {
+        format!("content-length: {size}")
+    } else {
+        "transfer-encoding: chunked".to_owned()
     };
     let head = format!(
         "POST /acp HTTP/1.1\r\nhost: agent\r\n{}\r\ncontent-type: application/json\r\n\
@@ -237,9 +238,10 @@ fn send_too_much(served: &Served, connection: &str, tells_length: bool) -> u16 {
     );
     socket.write_all(head.as_bytes()).unwrap();
     if !tells_length {
-        let piece = [b"100000\r\n", &[b' '; 1 << 20][..], b"\r\n"].concat();
+        let piece = [b"100000\r\n", &vec![b' '; 1 << 20][..], b"\r\n"].concat();
         // The agent does not read more than it takes.
-        while socket.write_all(&piece).is_ok() {}
+        socket.set_write_timeout(Some(LIMIT)).unwrap();
+        assert!((0..200).any(|_| socket.write_all(&piece).is_err()), "all of 200 MiB was read");
     }
     let mut answer = Vec::new();
     socket.read_to_end(&mut answer).ok();

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use turnwright_store::{Audience, CallOutcome, Entry, SessionLog, SessionRow, Store, TurnKind};
-use turnwright_types::effect::{CallContent, CallView, ToolKind};
+use turnwright_types::effect::{CallContent, CallView, FileFate, ToolKind};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{
     AssistantMessage, Media, Message, PromptPart, ToolCall, UserMessage,
@@ -87,7 +87,8 @@ async fn write(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::R
         drop(log.finish_call(&calls[0].id, read));
         let new = seeded.text("the file after turn", number, 3_000);
         let path = cwd.join("src/a.rs");
-        let diff = CallContent::Diff { path, old: Some(file), new: new.clone() };
+        let diff =
+            CallContent::Diff { path, old: Some(file), new: new.clone(), fate: FileFate::Kept };
         let edit = CallOutcome {
             is_success: true,
             tool: "edit_file".to_owned(),

@@ -15,6 +15,7 @@ use super::helper_sessions;
 use super::terminals::TerminalCards;
 use super::to_wire;
 use super::user_question;
+use super::versions::Version;
 use super::wire::schema::{
     ReadTextFileRequest, SessionId, SessionNotification, WriteTextFileRequest,
 };
@@ -138,9 +139,9 @@ impl Client for AcpClient {
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply> {
         Box::pin(async {
             let Ok(_slot) = self.question_slot.acquire().await else { return UserReply::Cancelled };
-            let (session, supports_forms) = (self.session.clone(), self.caps.forms);
-            user_question::ask_user(&self.peer, session, supports_forms, question, QUESTION_TIMEOUT)
-                .await
+            let forms = self.caps.forms.then_some(Version::V1);
+            let session = self.session.clone();
+            user_question::ask_user(&self.peer, session, forms, question, QUESTION_TIMEOUT).await
         })
     }
 

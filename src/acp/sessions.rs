@@ -207,7 +207,7 @@ pub(super) fn open_session(
         if let SessionOrigin::Stored { replay } = wanted.origin
             && let Some(detached) = remote.take(&wanted.id, &wanted.cwd, &wanted.folders)
         {
-            return take_over(connection, wanted.id, detached, client, replay, done);
+            return take_over(connection, wanted, detached, client, replay, done);
         }
         client = remote.add(&wanted.id, wanted.cwd.clone(), wanted.folders.clone(), client);
     }
@@ -252,7 +252,7 @@ pub(super) fn open_session(
 /// Takes over a session that has lost its connection, with the turn that runs in it.
 fn take_over(
     connection: &mut Connection,
-    id: SessionId,
+    WantedSession { id, servers, .. }: WantedSession,
     detached: DetachedSession,
     client: ClientSide,
     replay: bool,
@@ -279,7 +279,7 @@ fn take_over(
         CurrentClient { client: Arc::clone(&client.client), buffers: client.buffers, own_prompts };
     let attach =
         Box::new(move |replayed: &Replayed| remote_client.attach(current, replayed, replay));
-    handle.take_over(Takeover { client: client.client, replay, attach, follow, done });
+    handle.take_over(Takeover { client: client.client, replay, attach, follow, servers, done });
     if let Some(remote) = &mut connection.remote {
         remote.claim(&id, &handle);
         remote.add_taken(id.clone(), session);

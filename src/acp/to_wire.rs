@@ -260,7 +260,7 @@ fn contents(contents: Vec<CallContent>) -> Vec<ToolCallContent> {
 pub(super) fn call_content(content: CallContent) -> ToolCallContent {
     match content {
         CallContent::Text(text) => ToolCallContent::Content(schema::Content::new(text_block(text))),
-        CallContent::Diff { path, old, new } => {
+        CallContent::Diff { path, old, new, .. } => {
             ToolCallContent::Diff(Diff::new(path, new).old_text(old))
         }
         CallContent::Image(Media { mime, data }) => ToolCallContent::Content(schema::Content::new(

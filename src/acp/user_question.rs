@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::versions::Version;
 use super::wire::schema::{
     CreateElicitationRequest, ElicitationFormMode, ElicitationSchema, ElicitationSessionScope,
     MultiSelectPropertySchema, SessionId, StringPropertySchema,
@@ -18,20 +19,19 @@ use turnwright_types::effect::terminal_safe;
 /// The name of the form's only field.
 const ANSWER_FIELD: &str = "answer";
 
-/// Asks the user in the best way that the client supports.
+/// Asks the user in the best way that the client supports: with a form if it has any, of this version of the
+/// protocol.
 pub(super) async fn ask_user(
     peer: &Peer,
     session: SessionId,
-    supports_forms: bool,
+    forms: Option<Version>,
     question: UserQuestion,
     timeout: Duration,
 ) -> UserReply {
-    if !supports_forms {
-        return UserReply::InConversation;
-    }
+    let Some(version) = forms else { return UserReply::InConversation };
     let params = form_request(session, &question);
     match peer.request("elicitation/create", &params, timeout).await {
-        Ok(result) => form_reply(&result, &question),
+        Ok(result) => form_reply(&result, &question, version),
         Err(RequestError::ErrorResponse(error)) => {
             tracing::warn!(%error.message, "the client refused a form");
             UserReply::InConversation
@@ -60,13 +60,14 @@ pub(super) async fn show_form(
     }
 }
 
-/// Reads the user's decision. Only exactly `accept` counts as acceptance.
+/// Reads the user's decision. Only exactly `accept` counts as acceptance. An action that is not known counts as
+/// `cancel`: version 2 demands that, and version 1 only that it counts as no choice of the user.
 fn form_outcome(result: &RawValue) -> FormOutcome {
     let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
     match value.get("action").and_then(Value::as_str) {
         Some("accept") => FormOutcome::Accepted(value.get("content").cloned().unwrap_or_default()),
-        Some("cancel") => FormOutcome::Cancelled,
-        _ => FormOutcome::Declined,
+        Some("decline") | None => FormOutcome::Declined,
+        Some(_) => FormOutcome::Cancelled,
     }
 }
 
@@ -90,13 +91,15 @@ fn form_request(session: SessionId, question: &UserQuestion) -> CreateElicitatio
     )
 }
 
-/// Reads the answer from a submitted form.
-pub(super) fn form_reply(result: &RawValue, question: &UserQuestion) -> UserReply {
+/// Reads the answer from a submitted form. In version 2, an action that is not known counts as `cancel`; in
+/// version 1 it counts as none that is known.
+fn form_reply(result: &RawValue, question: &UserQuestion, version: Version) -> UserReply {
     let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
     match value.get("action").and_then(Value::as_str) {
         Some("accept") => {}
         Some("decline") => return UserReply::Declined,
         Some("cancel") => return UserReply::Cancelled,
+        Some(_) if version == Version::V2 => return UserReply::Cancelled,
         _ => return UserReply::InConversation,
     }
     let words: Vec<String> = match value.pointer(&format!("/content/{ANSWER_FIELD}")) {
@@ -157,6 +160,7 @@ mod tests {
             (&free, json!({ "action": "decline" }), UserReply::Declined),
             (&free, json!({ "action": "cancel" }), UserReply::Cancelled),
             (&free, json!({ "action": "shrug" }), UserReply::InConversation),
+            (&free, json!({ "content": { "answer": "yes" } }), UserReply::InConversation),
             (&free, json!("yes"), UserReply::InConversation),
             (&one, accept(json!("a")), answered(&["a"])),
             (&one, accept(json!("c")), UserReply::InConversation),
@@ -166,7 +170,11 @@ mod tests {
             (&multiple, accept(json!(["a", "c"])), UserReply::InConversation),
         ];
         for (question, result, expected) in table {
-            assert_eq!(form_reply(&to_raw_value(&result).unwrap(), question), expected, "{result}");
+            let raw = to_raw_value(&result).unwrap();
+            assert_eq!(form_reply(&raw, question, Version::V1), expected, "{result}");
+            let is_unknown = result["action"] == "shrug";
+            let expected = if is_unknown { UserReply::Cancelled } else { expected };
+            assert_eq!(form_reply(&raw, question, Version::V2), expected, "{result}");
         }
     }
 }

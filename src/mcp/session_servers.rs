@@ -16,11 +16,11 @@ use super::remote_tool::RemoteTool;
 use crate::recording::{Recorder, Recording, in_session};
 use crate::tools::{AnyTool, RemoteTools, ServerStatus};
 use turnwright_mcp::ListedTool;
-use turnwright_mcp::ServerSpec;
 use turnwright_mcp::ToolNames;
 use turnwright_mcp::{PromptCommand, PromptRequest, prompts};
 use turnwright_mcp::{Server, ServerPhase, ServerState};
 use turnwright_mcp::{ServerEnv, ServerPool, played_server, server_json};
+use turnwright_mcp::{ServerSpec, ServerTransport};
 use turnwright_types::ids::SessionId;
 use turnwright_workspace::exec::ProgramActivity;
 
@@ -107,6 +107,22 @@ impl SessionServers {
     pub(crate) fn restart(&self, name: &str) -> bool {
         let server = self.servers.iter().find(|it| it.spec.name == name);
         server.inspect(|it| it.restart()).is_some()
+    }
+
+    /// Reaches the servers within the client through another client, which has servers of the same names.
+    /// Those that it does not have are gone.
+    pub(crate) fn use_links_of(&self, others: &[ServerSpec]) {
+        for server in &self.servers {
+            let ServerTransport::Linked(own) = &server.spec.transport else { continue };
+            let other = others.iter().find_map(|it| match &it.transport {
+                ServerTransport::Linked(link) if it.name == server.spec.name => Some(link),
+                _ => None,
+            });
+            if let Some(other) = other {
+                own.use_link_of(other);
+                server.restart();
+            }
+        }
     }
 
     /// Returns the current prompts of the servers as commands.

@@ -259,7 +259,7 @@ fn question_text(question: &PermissionRequest) -> String {
 fn content_text(content: &CallContent, budget: &mut usize) -> String {
     match content {
         CallContent::Text(text) => text.clone(),
-        CallContent::Diff { path, old, new } => {
+        CallContent::Diff { path, old, new, .. } => {
             let side = |it: &String| DiffSide::Bytes(it.clone().into_bytes());
             let old = old.as_ref().map_or(DiffSide::Absent, side);
             unified_diff(

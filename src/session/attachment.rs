@@ -14,6 +14,7 @@ use super::actor::SessionActor;
 use super::restore::replay_session;
 use crate::completion::Completion;
 use crate::error::Error;
+use turnwright_mcp::ServerSpec;
 use turnwright_store::StoreError;
 use turnwright_types::client::Client;
 use turnwright_types::ids::{CallId, MessageId};
@@ -35,6 +36,8 @@ pub(crate) struct Takeover {
     /// Makes what is to be told at the end of a prompt whose own client is gone. It is given whether the
     /// prompt's turn has begun.
     pub(crate) follow: Box<dyn FnMut(PromptKey, bool) -> Completion<PromptEnd> + Send>,
+    /// The MCP servers that the client names. Those within it take the place of the ones of the last client.
+    pub(crate) servers: Vec<ServerSpec>,
     /// Reported when the client has everything.
     pub(crate) done: Completion<Vec<ConfigOption>>,
 }
@@ -127,7 +130,7 @@ impl SessionActor {
         let Attachment::TakenOver { takeover, .. } = std::mem::take(&mut self.attachment) else {
             return;
         };
-        let Takeover { attach, mut follow, done, .. } = takeover;
+        let Takeover { attach, mut follow, servers, done, .. } = takeover;
         let mut replayed = match replayed {
             Ok(replayed) => replayed,
             Err(error) => {
@@ -148,5 +151,9 @@ impl SessionActor {
         self.services.client().update(Update::Commands(commands));
         self.refresh_settings();
         done.complete(Ok(self.announcements.settings()));
+        // No server is asked before the session is answered.
+        if let Some(own) = &self.servers {
+            own.use_links_of(&servers);
+        }
     }
 }

@@ -21,8 +21,8 @@ use turnwright_store::{
     Audience, CallOutcome, Durability, Entry, SessionLog, Store, StoreError, TurnKind, read,
 };
 use turnwright_types::effect::{
-    CallContent, CallView, Location, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
-    shorten_title,
+    CallContent, CallView, FileFate, Location, PathScope, ResolvedPath, ToolKind,
+    escape_hidden_line, shorten_title,
 };
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
@@ -254,12 +254,16 @@ impl UndoContext {
             }
             _ => return None,
         };
+        let fate = match to {
+            FileState::Absent => FileFate::Deleted,
+            _ => FileFate::Kept,
+        };
         if old.as_ref() == Some(&new) {
             return None;
         }
         *room = room.checked_sub(old.as_ref().map_or(0, String::len) + new.len())?;
         let path = client_path(self.files.roots(), &step.path);
-        Some((step.path.clone(), CallContent::Diff { path, old, new }))
+        Some((step.path.clone(), CallContent::Diff { path, old, new, fate }))
     }
 
     /// The actual change of each file.

@@ -12,7 +12,9 @@ use super::edit_common;
 use super::shown_argument::{PATCH, ShownArgument};
 use super::{OfferContext, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, FileFate, Location, ResolvedPath, ToolKind,
+};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::line_changes::{self, LineCounts};
@@ -444,7 +446,7 @@ async fn roll_back_step(step: &PatchStep, files: &Files) -> bool {
 
 fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
     let path = roots.client_path(step.place());
-    match &step.action {
+    let mut content = match &step.action {
         PatchAction::Add(applied) => {
             edit_common::diff(path, None, &applied.text, &applied.changes, room)
         }
@@ -461,7 +463,17 @@ fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
         PatchAction::Delete { before: None, .. } => {
             CallContent::Text(format!("Delete {}", roots.display_path(&step.target)))
         }
+    };
+    if let CallContent::Diff { fate, .. } = &mut content {
+        *fate = match &step.action {
+            PatchAction::Delete { .. } => FileFate::Deleted,
+            PatchAction::Update { to: Some(_), .. } => {
+                FileFate::MovedFrom(roots.client_path(&step.target))
+            }
+            PatchAction::Add(_) | PatchAction::Update { to: None, .. } => FileFate::Kept,
+        };
     }
+    content
 }
 
 fn patch_outcome(mut view: CallView, steps: &[PatchStep], roots: &Roots) -> ToolOutcome {

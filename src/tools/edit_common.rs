@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use turnwright_types::effect::{
-    CallContent, PathScope, ResolvedPath, escape_hidden_line, fenced, is_secret_path,
+    CallContent, FileFate, PathScope, ResolvedPath, escape_hidden_line, fenced, is_secret_path,
 };
 use turnwright_workspace::edit::line_changes::{self, LineChange};
 use turnwright_workspace::edit::{AppliedEdits, MatchKind};
@@ -28,7 +28,8 @@ pub(super) fn diff(
     let old = before.unwrap_or_default();
     if let Some(rest) = room.checked_sub(old.len() + after.len()) {
         *room = rest;
-        return CallContent::Diff { path, old: before.map(str::to_owned), new: after.to_owned() };
+        let (old, new) = (before.map(str::to_owned), after.to_owned());
+        return CallContent::Diff { path, old, new, fate: FileFate::Kept };
     }
     let changes = fenced(&line_changes::render_diff(old, after, spots));
     let (name, from, to) = (escape_hidden_line(&display(&path)), old.len(), after.len());
@@ -205,7 +206,8 @@ mod tests {
         };
         assert!(text.len() < 40_000, "{}", text.len());
         let small = whole_file_diff(path.clone(), None, "new");
-        assert_eq!(small, CallContent::Diff { path, old: None, new: "new".to_owned() });
+        let fate = FileFate::Kept;
+        assert_eq!(small, CallContent::Diff { path, old: None, new: "new".to_owned(), fate });
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::shown_argument::{CONTENT, NAME, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
-    CallContent, CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
+    CallContent, CallView, Effect, FileFate, Location, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::ids::is_slug;
 use turnwright_types::refusal::ToolRefusal;
@@ -180,6 +180,7 @@ impl Tool for Memory {
             path: ctx.env.files.roots().client_path(place),
             old: before.as_ref().map(|it| it.text.clone()),
             new: after.clone().unwrap_or_default(),
+            fate: if after.is_some() { FileFate::Kept } else { FileFate::Deleted },
         };
         Ok((PlannedNoteChange { before, after }, vec![diff]))
     }
@@ -254,7 +255,7 @@ async fn write(
     let text = format!("{done}: {name}, {} bytes.", after.len());
     let path = files.roots().client_path(place);
     let old = planned.before.map(|it| it.text);
-    outcome_with(text, vec![CallContent::Diff { path, old, new: after }])
+    outcome_with(text, vec![CallContent::Diff { path, old, new: after, fate: FileFate::Kept }])
 }
 
 async fn delete(
@@ -278,7 +279,7 @@ async fn delete(
     let old = planned.before.map(|it| it.text);
     outcome_with(
         format!("Forgotten: {name}."),
-        vec![CallContent::Diff { path, old, new: String::new() }],
+        vec![CallContent::Diff { path, old, new: String::new(), fate: FileFate::Deleted }],
     )
 }
 

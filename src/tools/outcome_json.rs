@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::ToolOutcome;
-use turnwright_types::effect::{CallContent, CallView, Location, ToolKind};
+use turnwright_types::effect::{CallContent, CallView, FileFate, Location, ToolKind};
 use turnwright_types::ids::TerminalId;
 use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
@@ -65,7 +65,15 @@ pub(crate) fn read_preview(value: &Value) -> Result<Vec<CallContent>, ToolRefusa
 fn contents_json(contents: &[CallContent]) -> Value {
     let content = |content: &CallContent| match content {
         CallContent::Text(text) => json!({ "text": text }),
-        CallContent::Diff { path, old, new } => json!({ "path": path, "old": old, "new": new }),
+        CallContent::Diff { path, old, new, fate } => {
+            let mut diff = json!({ "path": path, "old": old, "new": new });
+            match fate {
+                FileFate::Kept => {}
+                FileFate::Deleted => diff["deleted"] = true.into(),
+                FileFate::MovedFrom(before) => diff["moved_from"] = json!(before),
+            }
+            diff
+        }
         CallContent::Image(media) => media_json(media),
         CallContent::Terminal(id) => json!({ "terminal": id.as_str() }),
     };
@@ -82,7 +90,13 @@ fn read_contents(value: &Value) -> Vec<CallContent> {
             CallContent::Terminal(TerminalId::from(id))
         } else {
             let old = value["old"].as_str().map(str::to_owned);
-            CallContent::Diff { path: text(&value["path"]).into(), old, new: text(&value["new"]) }
+            let fate = match (&value["deleted"], value["moved_from"].as_str()) {
+                (Value::Bool(true), _) => FileFate::Deleted,
+                (_, Some(before)) => FileFate::MovedFrom(before.into()),
+                (_, None) => FileFate::Kept,
+            };
+            let path = text(&value["path"]).into();
+            CallContent::Diff { path, old, new: text(&value["new"]), fate }
         }
     };
     items(value).map(content).collect()
@@ -128,6 +142,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let media = Media { mime: "image/png".to_owned(), data: "AA==".to_owned() };
+        let diff = |fate| {
+            let (path, new) = ("/w/a".into(), "n".to_owned());
+            CallContent::Diff { path, old: None, new, fate }
+        };
         let outcome = ToolOutcome {
             ok: true,
             text: "done".to_owned(),
@@ -138,7 +156,9 @@ mod tests {
             }),
             content: vec![
                 CallContent::Text("t".to_owned()),
-                CallContent::Diff { path: "/w/a".into(), old: None, new: "n".to_owned() },
+                diff(FileFate::Kept),
+                diff(FileFate::Deleted),
+                diff(FileFate::MovedFrom("/w/b".into())),
                 CallContent::Image(media.clone()),
                 CallContent::Terminal(TerminalId::from("t1")),
             ],

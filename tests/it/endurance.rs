@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use turnwright_testing::basic_variables;
-use turnwright_testing::process_report::peak_memory;
+use turnwright_testing::process_report::{peak_memory, wait_until_idle};
 use turnwright_testing::process_waits::{self, Input};
 use turnwright_testing::scripted_model::{Scenario, Server};
 
@@ -105,35 +105,8 @@ impl ManualClient {
         peak_memory(self.child.id())
     }
 
-    /// Waits until the agent uses no processor time, and none of its threads waits for a processor, which
-    /// means that it waits for its reader. An agent without bounds would have taken in all data by then.
-    /// Only Linux tells; elsewhere this is a pause.
     fn wait_until_idle(&self) {
-        // The times and the states of all threads.
-        let state = || {
-            if cfg!(not(target_os = "linux")) {
-                return Vec::new();
-            }
-            let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-            let stats = threads.filter_map(|it| {
-                let stat = std::fs::read_to_string(it.unwrap().path().join("stat")).ok()?;
-                Some(stat.rsplit_once(") ")?.1.to_owned())
-            });
-            let facts = |stat: String| {
-                let fields: Vec<_> = stat.split(' ').collect();
-                (fields[0] == "S", fields[11].to_owned(), fields[12].to_owned())
-            };
-            stats.map(facts).collect::<Vec<_>>()
-        };
-        // Looks are counted, since time passes while this machine is stopped, too.
-        let (mut last, mut looks) = (state(), 0);
-        eventually("the agent is idle", || {
-            let now = state();
-            let is_idle = now == last && now.iter().all(|it| it.0);
-            looks = if is_idle { looks + 1 } else { 0 };
-            last = now;
-            looks > 80
-        });
+        wait_until_idle(self.child.id());
     }
 
     /// Checks that the agent ends by itself and with status 0.

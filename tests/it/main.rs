@@ -95,6 +95,8 @@ mod sandbox;
 #[cfg(target_os = "linux")]
 mod sandboxed;
 mod serve;
+#[cfg(target_os = "linux")]
+mod serve_clients;
 mod session;
 mod sessions;
 mod sessions_cli;

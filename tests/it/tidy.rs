@@ -186,6 +186,32 @@ fn every_cited_requirement_has_a_row() {
     check("citations without a row in docs/requirements.md", &wrong);
 }
 
+/// The tables on what goes beyond version 1 over a pipe name stories in their last column, some by their beginning.
+#[test]
+fn every_story_that_a_requirement_names_exists() {
+    let files: Vec<_> = ["src", "crates", "tests"].into_iter().flat_map(sources).collect();
+    let text = read("docs/requirements.md");
+    let begin = text.find("\n### Unstable surfaces").unwrap();
+    let end = text.find("\n## Model Context Protocol").unwrap();
+    let mut found = 0;
+    let mut wrong = Vec::new();
+    for row in text[begin..end].lines().filter(|it| it.starts_with("| ")) {
+        let last = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+        for name in last.split('`').skip(1).step_by(2).filter(|it| !it.contains('.')) {
+            found += 1;
+            let start = match name.strip_suffix('…') {
+                Some(start) => format!("fn {start}"),
+                None => format!("fn {name}("),
+            };
+            if !files.iter().any(|it| it.text.contains(&start)) {
+                wrong.push(name.to_owned());
+            }
+        }
+    }
+    assert!(found > 50, "only {found} stories were found: has their form changed?");
+    check("stories in docs/requirements.md that do not exist", &wrong);
+}
+
 #[test]
 fn every_file_says_what_it_is_for() {
     let mut wrong = Vec::new();

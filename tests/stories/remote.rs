@@ -13,7 +13,7 @@ use crate::agent::{LIMIT, calls, eventually, prompt, says};
 use crate::socket_agent::{KEEP, PlainClient, SocketAgent};
 use crate::socket_server::SocketServer;
 
-type TestAgent = turnwright_testing::TestAgent<SocketAgent>;
+pub type TestAgent = turnwright_testing::TestAgent<SocketAgent>;
 
 /// A reply with two parts. The second one comes when the model is released.
 fn two_parts() -> Value {
@@ -21,13 +21,13 @@ fn two_parts() -> Value {
 }
 
 /// Loses the connection, and comes back with another one.
-fn reconnect(agent: &mut TestAgent) {
+pub fn reconnect(agent: &mut TestAgent) {
     agent.break_off(SocketAgent::lose);
     agent.restart();
 }
 
 /// Opens the session of a lost connection. The agent may notice a moment later that it is lost.
-fn take_over(agent: &mut TestAgent, method: &str, params: &Value) {
+pub fn take_over(agent: &mut TestAgent, method: &str, params: &Value) {
     eventually("the session is taken over", || {
         let answer = agent.call(method, params);
         let message = answer["error"]["message"].as_str().unwrap_or_default();
@@ -41,7 +41,7 @@ fn load(agent: &mut TestAgent, session: &str) {
     take_over(agent, "session/load", &params);
 }
 
-fn wait_for_text(agent: &mut TestAgent, text: &str) {
+pub fn wait_for_text(agent: &mut TestAgent, text: &str) {
     agent.wait_for(text, |message| {
         let content = &message["params"]["update"]["content"]["text"];
         content.as_str().is_some_and(|it| it.contains(text))
@@ -333,21 +333,22 @@ fn r_rem_14_a_terminal_goes_on_in_the_client_that_takes_over() {
 
 #[test]
 fn r_rem_14_what_a_terminal_shows_without_a_client_is_shown_to_the_next_one() {
-    let agent = TestAgent::builder().v2().model(json!([waiting_command(), says("Done.")]));
+    let held = json!([{ "hold": true }, { "text": "Done." }]);
+    let agent = TestAgent::builder().v2().model(json!([waiting_command(), held]));
     let mut agent = agent.permission("allow_once").start();
     let session = agent.session.clone();
     agent.prompt("go");
     wait_for_output(&mut agent);
     agent.break_off(SocketAgent::lose);
-    // The turn goes on with its second request when the command has ended.
+    // The turn goes on with its second request when the command has ended, and lasts until the model is released.
     end_command(&agent);
-    eventually("the command has ended", || agent.model().requests().len() == 2);
+    agent.model().wait_for_requests(2, LIMIT).unwrap();
     agent.restart();
     resume_v2(&mut agent, &session, false);
-    if agent.updates().iter().any(|it| it["terminalId"].is_string()) {
-        // The turn has not ended before: it is told from the beginning, whatever the last client was told.
-        assert_eq!(terminal_output(&agent), "begun\nended\n");
-    }
+    // It is told from the beginning, whatever the last client was told.
+    assert_eq!(terminal_output(&agent), "begun\nended\n");
+    agent.model().release();
+    agent.wait_for("the end of the turn", |it| it["params"]["update"]["state"] == "idle");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::model::JsonObject;
 use futures_util::stream::BoxStream;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 /// The way to a server that someone else runs. A request brings its own notifications, and nothing is said
@@ -35,13 +36,25 @@ pub enum LinkError {
     Gone(String),
 }
 
-/// A server that is reached through a link. It equals only itself, so no other session shares it.
+/// A server that is reached through a link. It equals only itself, so no other session shares it. Clones share
+/// the link.
+// Held only to copy the pointer.
 #[derive(Clone, Debug)]
-pub struct LinkedServer(pub(crate) Arc<dyn ServerLink>);
+pub struct LinkedServer(Arc<Mutex<Arc<dyn ServerLink>>>);
 
 impl LinkedServer {
     pub fn new(link: impl ServerLink + 'static) -> LinkedServer {
-        LinkedServer(Arc::new(link))
+        LinkedServer(Arc::new(Mutex::new(Arc::new(link))))
+    }
+
+    /// Sends further requests through the link of the other one.
+    pub fn use_link_of(&self, other: &LinkedServer) {
+        let link = other.link();
+        *self.0.lock() = link;
+    }
+
+    pub(crate) fn link(&self) -> Arc<dyn ServerLink> {
+        Arc::clone(&self.0.lock())
     }
 }
 

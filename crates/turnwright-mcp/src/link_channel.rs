@@ -60,7 +60,7 @@ impl LinkChannel {
         if self.lost.borrow().is_some() {
             return Err(PeerError::Closed);
         }
-        let mut events = self.link.0.send(method.to_owned(), Some(params));
+        let mut events = self.link.link().send(method.to_owned(), Some(params));
         loop {
             let event = tokio::select! {
                 biased;

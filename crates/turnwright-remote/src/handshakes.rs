@@ -7,8 +7,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// The sockets that may wait for their first authorised request at a time.
-const MAX_WAITING: usize = 128;
+use crate::http_server::MAX_CONNECTIONS;
+
+/// The sockets that may wait for their first authorised request at a time: all clients may come back at once.
+const MAX_WAITING: usize = MAX_CONNECTIONS;
 
 /// The sockets that are waiting, oldest first. Clones share them.
 // Held only to add or remove one.

@@ -280,6 +280,7 @@ impl ConnectionState {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use tokio::time::sleep;
 
     use super::*;
     use turnwright_rpc::{line_queue, message_queue};
@@ -295,5 +296,23 @@ mod tests {
             outbox.notify("session/update", &json!({ "sessionId": session, "text": text }));
         }
         connection.send_messages(messages).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_without_a_stream_that_sends_nothing_is_gone() {
+        let (lines, _input) = line_queue(None);
+        let connection = HttpConnection::new(lines, ConnectionEnd::default());
+        let pause = IDLE_TIME / 2;
+        let begin = Instant::now();
+        let acting = async {
+            sleep(pause).await;
+            connection.receive(b"{}".to_vec()).await;
+            sleep(pause).await;
+            let stream = connection.open_stream(None).unwrap();
+            sleep(IDLE_TIME * 3).await;
+            connection.return_stream(None, stream);
+        };
+        tokio::join!(connection.wait_until_idle(), acting);
+        assert_eq!(begin.elapsed().as_secs(), (pause * 2 + IDLE_TIME * 4).as_secs());
     }
 }

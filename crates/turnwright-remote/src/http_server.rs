@@ -44,7 +44,7 @@ pub(crate) const MAX_CONNECTIONS: usize = 256;
 /// The maximum number of request bytes in memory that the program has not taken yet.
 const MAX_WAITING_BYTES: usize = 256 * 1024 * 1024;
 /// How long a client may pause in the middle of a request.
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the answer to the first request may take.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -10,7 +10,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -21,6 +21,7 @@ use crate::access::AccessRules;
 use crate::connection::{ObserveConnection, ServeConnection};
 use crate::handshakes::{Handshake, Handshakes};
 use crate::http_server::HttpServer;
+
 #[cfg(target_os = "linux")]
 use crate::silence::SILENCE_LIMIT;
 use crate::tls::{TlsFiles, TlsFilesError, acceptor};
@@ -28,6 +29,9 @@ use turnwright_rpc::OutgoingFilter;
 
 /// The sockets that may be open.
 const MAX_SOCKETS: usize = 1_024;
+/// The sockets that may wait to be accepted. A client for which there is no room tries again after a second, so a
+/// burst of them must not fill it.
+const BACKLOG: u32 = 1_024;
 /// How long a client may take for the head of a request, and how long a socket is kept between requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long nothing is accepted after the system had no room for another socket.
@@ -75,12 +79,7 @@ impl Listener {
             return Err(ListenError::NeedsTls(address));
         }
         let tls = tls.as_ref().map(acceptor).transpose()?;
-        let bind = || {
-            let socket = std::net::TcpListener::bind(address)?;
-            socket.set_nonblocking(true)?;
-            TcpListener::from_std(socket)
-        };
-        let socket = bind().map_err(|error| ListenError::Bind(address, error))?;
+        let socket = listen(address).map_err(|error| ListenError::Bind(address, error))?;
         Ok(Listener { socket, access, tls })
     }
 
@@ -142,6 +141,16 @@ impl Listener {
     }
 }
 
+/// Listens at an address.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Elsewhere this would let another program listen at the same address.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// Has the system close the socket if the client's machine acknowledges nothing for a while. Otherwise it takes a
 /// quarter of an hour to notice that a network is gone.
 fn give_up_if_unreachable(stream: &TcpStream) {
@@ -198,10 +207,56 @@ async fn serve_http(
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
-    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
+    use turnwright_rpc::{LineDirection, LineObserver};
 
+    use super::*;
+    use crate::http_server::READ_TIMEOUT;
+
+    struct NoObserver;
+
+    impl LineObserver for NoObserver {
+        fn on_line(&self, _: LineDirection, _: &[u8]) {}
+    }
+
+    /// Sends these bytes on a socket and then nothing. Returns what is answered until the socket is closed, and
+    /// after how many seconds that is.
+    async fn answer_to(bytes: &str) -> (String, u64) {
+        let access = AccessRules::new("secret", Vec::new());
+        let serve: ServeConnection = Arc::new(|_| Box::pin(std::future::ready(())));
+        let observe: ObserveConnection = Arc::new(|_| Arc::new(NoObserver));
+        let server = Arc::new(HttpServer::new(access, |_, _| None, observe, serve));
+        let (stream, mut client) = tokio::io::duplex(4096);
+        client.write_all(bytes.as_bytes()).await.unwrap();
+        let begin = Instant::now();
+        let serving = serve_http(stream, server, Handshakes::default().begin());
+        let mut answer = String::new();
+        let (read, ()) = tokio::join!(client.read_to_string(&mut answer), serving);
+        read.unwrap();
+        (answer, begin.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_does_not_end_is_given_up() {
+        let head = "POST /acp HTTP/1.1\r\nhost: agent\r\nauthorization: Bearer secret\r\n\
+            content-type: application/json\r\nconnection: close\r\ncontent-length: 100\r\n";
+        let table = [
+            ("", "", HEAD_TIMEOUT),
+            ("GET /acp HT", "", HEAD_TIMEOUT),
+            (head, "", HEAD_TIMEOUT),
+            (&format!("{head}\r\n{{"), "HTTP/1.1 408 ", READ_TIMEOUT),
+        ];
+        for (bytes, expected, after) in table {
+            let (answer, seconds) = answer_to(bytes).await;
+            assert!(answer.starts_with(expected) && expected.is_empty() == answer.is_empty());
+            assert_eq!(seconds, after.as_secs(), "{bytes}: {answer}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn the_system_gives_up_a_socket_whose_machine_is_gone() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

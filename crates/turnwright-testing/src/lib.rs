@@ -32,6 +32,7 @@ mod replies;
 pub mod schema;
 pub mod scripted_model;
 pub mod session_requests;
+pub mod socket_clients;
 pub mod stored_changes;
 mod transcript;
 mod translator;

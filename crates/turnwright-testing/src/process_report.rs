@@ -1,7 +1,7 @@
 //! Describes processes from the outside. A description is part of the panic message when a test
 //! has waited for a process in vain.
 
-use crate::waits::run_mark;
+use crate::waits::{eventually, run_mark};
 
 /// Kills a process and its descendants, and panics with a description of them.
 pub fn give_up(process: u32, why: &str) -> ! {
@@ -37,6 +37,37 @@ pub fn peak_memory(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+/// Waits until a process uses no processor time, and none of its threads waits for a processor, which means
+/// that it waits for its reader. One without bounds would have taken in all data by then. Only Linux tells;
+/// elsewhere this is a pause.
+pub fn wait_until_idle(process: u32) {
+    // The times and the states of all threads.
+    let state = || {
+        if cfg!(not(target_os = "linux")) {
+            return Vec::new();
+        }
+        let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let stats = threads.filter_map(|it| {
+            let stat = std::fs::read_to_string(it.unwrap().path().join("stat")).ok()?;
+            Some(stat.rsplit_once(") ")?.1.to_owned())
+        });
+        let facts = |stat: String| {
+            let fields: Vec<_> = stat.split(' ').collect();
+            (fields[0] == "S", fields[11].to_owned(), fields[12].to_owned())
+        };
+        stats.map(facts).collect::<Vec<_>>()
+    };
+    // Looks are counted, since time passes while this machine is stopped, too.
+    let (mut last, mut looks) = (state(), 0);
+    eventually("the process is idle", || {
+        let now = state();
+        let is_idle = now == last && now.iter().all(|it| it.0);
+        looks = if is_idle { looks + 1 } else { 0 };
+        last = now;
+        looks > 80
+    });
 }
 
 /// Returns the processes whose environment has the mark of this test run.

@@ -193,6 +193,17 @@ pub struct Location {
     pub line: Option<u32>,
 }
 
+/// What a change does with a file besides its content.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum FileFate {
+    /// It is written where it is.
+    #[default]
+    Kept,
+    Deleted,
+    /// It was at this absolute path before.
+    MovedFrom(PathBuf),
+}
+
 /// What a call's card shows below its title.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallContent {
@@ -203,7 +214,9 @@ pub enum CallContent {
         path: PathBuf,
         /// The old content; `None` for a new file.
         old: Option<String>,
+        /// The new content; empty if there is no file any more.
         new: String,
+        fate: FileFate,
     },
     Image(Media),
     /// The live output of a command, in a terminal that the client shows.

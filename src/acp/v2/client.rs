@@ -11,12 +11,14 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
 
 use super::encode::{self, CancelNews};
 use super::previews::ShownPreviews;
 use super::prompts::{PromptLedger, send_state};
 use crate::acp::client::permission_answer;
 use crate::acp::user_question;
+use crate::acp::versions::Version;
 use crate::acp::wire::schema;
 use turnwright_rpc::Peer;
 use turnwright_types::client::{
@@ -40,6 +42,8 @@ pub(super) struct AcpClientV2 {
     /// Whether the client shows elicitation forms (R-EL-1).
     supports_forms: bool,
     prompts: PromptLedger,
+    /// The tasks of the host.
+    tasks: TaskTracker,
     /// The prompt whose turn has begun last; no prompt has the key 0.
     running_prompt: AtomicU64,
     /// The commands whose cards are not final.
@@ -81,6 +85,7 @@ impl AcpClientV2 {
         cwd: PathBuf,
         supports_forms: bool,
         prompts: PromptLedger,
+        tasks: TaskTracker,
     ) -> AcpClientV2 {
         AcpClientV2 {
             peer,
@@ -88,6 +93,7 @@ impl AcpClientV2 {
             cwd,
             supports_forms,
             prompts,
+            tasks,
             running_prompt: AtomicU64::new(0),
             commands: Mutex::default(),
             cancellable: Mutex::default(),
@@ -109,14 +115,10 @@ impl AcpClientV2 {
 
     /// Tells the client that a turn runs, after the tasks that are ready now: one of them sends the turn's request
     /// to the model, which need not wait for the client to read this.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "it ends when the runtime polls it next, and an outbox that is closed writes what is held back"
-    )]
     fn report_running(&self) {
         let batch = self.peer.outbox().batch();
         self.send_state("running");
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             tokio::task::yield_now().await;
             drop(batch);
         });
@@ -344,7 +346,7 @@ impl Client for AcpClientV2 {
         Box::pin(async {
             let Ok(_slot) = self.question_slot.acquire().await else { return UserReply::Cancelled };
             let _waiting = self.supports_forms.then(|| self.wait_for_user());
-            let (session, forms) = (self.session_id(), self.supports_forms);
+            let (session, forms) = (self.session_id(), self.supports_forms.then_some(Version::V2));
             user_question::ask_user(&self.peer, session, forms, question, QUESTION_TIMEOUT).await
         })
     }
@@ -382,8 +384,9 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         let outbox = Outbox::start(writer).unwrap();
         let (peer, cwd) = (Peer::new(outbox.clone()), PathBuf::from("/w"));
+        let id = SessionId::random();
         let client =
-            AcpClientV2::new(peer, &SessionId::random(), cwd, false, PromptLedger::default());
+            AcpClientV2::new(peer, &id, cwd, false, PromptLedger::default(), TaskTracker::new());
         for update in updates {
             client.update(update);
         }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use turnwright_types::effect::FileFate;
 use turnwright_types::line_diff::unified_diff;
 
 /// The longest texts, in bytes, of which a patch is made. A client can read longer files itself.
@@ -15,11 +16,19 @@ const PATCH_TIMEOUT: Duration = Duration::from_millis(5);
 const CONTEXT_LINES: usize = 3;
 
 /// The content of a card that shows a change (R-TWO-12). `old` is `None` if the file is new.
-pub(super) fn diff(path: &Path, old: Option<&str>, new: &str) -> Value {
-    let operation = if old.is_none() { "add" } else { "modify" };
-    let change = json!({ "operation": operation, "path": path, "fileType": "text" });
+pub(super) fn diff(path: &Path, old: Option<&str>, new: &str, fate: &FileFate) -> Value {
+    let operation = match fate {
+        FileFate::Deleted => "delete",
+        FileFate::MovedFrom(_) => "move",
+        FileFate::Kept if old.is_none() => "add",
+        FileFate::Kept => "modify",
+    };
+    let mut change = json!({ "operation": operation, "path": path, "fileType": "text" });
+    if let FileFate::MovedFrom(before) = fate {
+        change["oldPath"] = json!(before);
+    }
     let mut diff = json!({ "type": "diff", "changes": [change] });
-    if let Some(text) = patch(path, old, new) {
+    if let Some(text) = patch(path, old, new, fate) {
         diff["patch"] = git_patch(text);
     }
     diff
@@ -52,20 +61,31 @@ fn git_patch(text: String) -> Value {
 }
 
 /// The patch. `None` for long texts, and for a path that is not text.
-fn patch(path: &Path, old: Option<&str>, new: &str) -> Option<String> {
+fn patch(path: &Path, old: Option<&str>, new: &str, fate: &FileFate) -> Option<String> {
     if old.map_or(0, str::len).max(new.len()) > MAX_TEXT {
         return None;
     }
     let path = quoted(path.to_str()?);
+    let before = match fate {
+        FileFate::MovedFrom(before) => quoted(before.to_str()?),
+        FileFate::Kept | FileFate::Deleted => path.clone(),
+    };
     let deadline = Instant::now() + PATCH_TIMEOUT;
     let hunks = unified_diff(old.unwrap_or_default(), new, CONTEXT_LINES, Some(deadline));
-    let mut text = format!("diff --git {path} {path}\n");
-    if old.is_none() {
-        text.push_str("new file mode 100644\n");
+    let mut text = format!("diff --git {before} {path}\n");
+    match fate {
+        FileFate::Deleted => text.push_str("deleted file mode 100644\n"),
+        FileFate::MovedFrom(_) => {
+            text.push_str(&format!("rename from {before}\nrename to {path}\n"));
+        }
+        FileFate::Kept if old.is_none() => text.push_str("new file mode 100644\n"),
+        FileFate::Kept => {}
     }
     if !hunks.is_empty() {
-        let before = if old.is_none() { "/dev/null" } else { path.as_str() };
-        text.push_str(&format!("--- {before}\n+++ {path}\n{hunks}"));
+        let nothing = "/dev/null";
+        let before = if old.is_none() { nothing } else { before.as_str() };
+        let after = if *fate == FileFate::Deleted { nothing } else { path.as_str() };
+        text.push_str(&format!("--- {before}\n+++ {after}\n{hunks}"));
     }
     Some(text)
 }
@@ -116,12 +136,12 @@ mod tests {
             ("/e", None, "", "add", "diff --git /e /e\nnew file mode 100644\n"),
         ];
         for (path, old, new, operation, patch) in table {
-            let shown = diff(Path::new(path), old, new);
+            let shown = diff(Path::new(path), old, new, &FileFate::Kept);
             assert_eq!(shown["changes"][0]["operation"], operation);
             assert_eq!(shown["changes"][0]["path"], path);
             assert_eq!(shown["patch"]["text"], patch);
         }
         let long = "x".repeat(MAX_TEXT + 1);
-        assert!(diff(Path::new("/w/a"), None, &long).get("patch").is_none());
+        assert!(diff(Path::new("/w/a"), None, &long, &FileFate::Kept).get("patch").is_none());
     }
 }

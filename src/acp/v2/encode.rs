@@ -171,7 +171,9 @@ pub(super) fn send_call_update(
 
 fn contents(contents: Vec<CallContent>) -> Value {
     let convert = |content| match content {
-        CallContent::Diff { path, old, new } => diffs::diff(&path, old.as_deref(), &new),
+        CallContent::Diff { path, old, new, fate } => {
+            diffs::diff(&path, old.as_deref(), &new, &fate)
+        }
         same => value(&to_wire::call_content(same)),
     };
     contents.into_iter().map(convert).collect()

@@ -35,7 +35,7 @@ impl ShownPreviews {
             return None;
         }
         let mut content = update.content.take()?;
-        let [CallContent::Diff { path, old: None, new }] = content.as_mut_slice() else {
+        let [CallContent::Diff { path, old: None, new, .. }] = content.as_mut_slice() else {
             update.content = Some(content);
             shown.remove(&update.id);
             return None;
@@ -80,12 +80,15 @@ fn hash(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use turnwright_types::effect::FileFate;
+
     use super::*;
 
     fn preview(text: &str) -> CallUpdate {
         let (path, new) = ("/w/a".into(), text.to_owned());
         let mut update = CallUpdate::new("call-1".into(), ToolCallStatus::Pending);
-        update.content = Some(vec![CallContent::Diff { path, old: None, new }]);
+        update.content =
+            Some(vec![CallContent::Diff { path, old: None, new, fate: FileFate::Kept }]);
         update
     }
 

@@ -140,7 +140,8 @@ fn read<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error
 fn client(connection: &Connection, wanted: &WantedSession) -> Arc<AcpClientV2> {
     let forms = connection.client.unwrap_or_default().forms;
     let (peer, prompts) = (connection.peer.clone(), connection.prompts.clone());
-    Arc::new(AcpClientV2::new(peer, &wanted.id, wanted.cwd.clone(), forms, prompts))
+    let (cwd, tasks) = (wanted.cwd.clone(), connection.host.tracker());
+    Arc::new(AcpClientV2::new(peer, &wanted.id, cwd, forms, prompts, tasks))
 }
 
 /// The agent reads files and runs commands itself: this version has no requests for them.

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use super::partial_arguments::{LongValue, PartialArguments};
 use crate::tools::{ArgumentRole, ShownArgument};
 use turnwright_types::effect::{
-    CallContent, CallView, Location, escape_hidden, escape_hidden_line, fenced, shorten_title,
+    CallContent, CallView, FileFate, Location, escape_hidden, escape_hidden_line, fenced,
+    shorten_title,
 };
 use turnwright_types::ids::CallId;
 use turnwright_types::update::{CallUpdate, ToolCallStatus};
@@ -149,8 +150,13 @@ fn preview(long: &LongValue<'_>, path: Option<PathBuf>) -> Option<Vec<CallConten
     let new = long.text?.to_owned();
     let content = match (long.role, path) {
         (ArgumentRole::Patch, _) => CallContent::Text(fenced(&new)),
-        (ArgumentRole::NewContent, Some(path)) => CallContent::Diff { path, old: None, new },
-        (_, Some(path)) => CallContent::Diff { path, old: Some(long.old?.to_owned()), new },
+        (ArgumentRole::NewContent, Some(path)) => {
+            CallContent::Diff { path, old: None, new, fate: FileFate::Kept }
+        }
+        (_, Some(path)) => {
+            let old = Some(long.old?.to_owned());
+            CallContent::Diff { path, old, new, fate: FileFate::Kept }
+        }
         (_, None) => return None,
     };
     Some(vec![content])
@@ -199,7 +205,7 @@ mod tests {
             {
                 told += 1;
                 for content in update.content.into_iter().flatten() {
-                    let CallContent::Diff { path, old: None, new } = content else {
+                    let CallContent::Diff { path, old: None, new, .. } = content else {
                         panic!("no diff")
                     };
                     assert_eq!(path, Path::new("/w/a"));

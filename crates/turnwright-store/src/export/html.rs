@@ -126,7 +126,7 @@ impl<'a> HtmlDocument<'a> {
         }
         for content in &call.outcome.content {
             match content {
-                CallContent::Diff { path, old, new } => {
+                CallContent::Diff { path, old, new, .. } => {
                     let path = escape_hidden_line(&path.to_string_lossy());
                     self.wrapped("<h4><code>", &path, "</code></h4>")?;
                     self.diff(&fragments::unified_diff(old.as_deref(), new))?;

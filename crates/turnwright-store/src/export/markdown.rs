@@ -90,7 +90,7 @@ impl<'a> MarkdownDocument<'a> {
         }
         for content in &call.outcome.content {
             match content {
-                CallContent::Diff { path, old, new } => {
+                CallContent::Diff { path, old, new, .. } => {
                     self.block(&inline_code(&path.to_string_lossy()))?;
                     self.fenced("diff", &fragments::unified_diff(old.as_deref(), new))?;
                 }

@@ -12,7 +12,7 @@ use super::{DocumentWriter, ExportFormat, TimeSpent, document};
 use crate::{
     Audience, CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoredEntry, TurnKind, TurnRow,
 };
-use turnwright_types::effect::{CallContent, CallView, ToolKind};
+use turnwright_types::effect::{CallContent, CallView, FileFate, ToolKind};
 use turnwright_types::message::{
     Arguments, AssistantMessage, Media, Message, PromptPart, ProviderState, UserMessage,
 };
@@ -61,8 +61,14 @@ fn call(text: &str, took: Option<u64>) -> CallRow {
             path: text.into(),
             old: Some("old\n".to_owned()),
             new: text.to_owned(),
+            fate: FileFate::Kept,
         },
-        CallContent::Diff { path: text.into(), old: None, new: "x".to_owned() },
+        CallContent::Diff {
+            path: text.into(),
+            old: None,
+            new: "x".to_owned(),
+            fate: FileFate::Kept,
+        },
         CallContent::Text("shown to the user alone".to_owned()),
         CallContent::Image(Media { mime: "image/png".to_owned(), data: "iVBORw==".to_owned() }),
     ];

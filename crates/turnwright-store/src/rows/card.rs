@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::json::{self, stored_as};
-use turnwright_types::effect::{CallContent, CallView, Location, ToolKind};
+use turnwright_types::effect::{CallContent, CallView, FileFate, Location, ToolKind};
 use turnwright_types::ids::TerminalId;
 use turnwright_types::message::Media;
 
@@ -75,9 +75,23 @@ enum CallContentJson {
         path: PathBuf,
         old: Option<String>,
         new: String,
+        #[serde(default, skip_serializing_if = "is_kept", with = "FileFateJson")]
+        fate: FileFate,
     },
     Image(#[serde(with = "json")] Media),
     Terminal(#[serde(with = "json")] TerminalId),
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "FileFate", rename_all = "snake_case")]
+enum FileFateJson {
+    Kept,
+    Deleted,
+    MovedFrom(#[serde(serialize_with = "lossy_path")] PathBuf),
+}
+
+fn is_kept(fate: &FileFate) -> bool {
+    *fate == FileFate::Kept
 }
 
 /// Serializes a path that is only displayed: bytes that are not UTF-8 become U+FFFD.

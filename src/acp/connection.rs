@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::recording::Recording;
 use crate::session::{PromptKey, SessionHandle, SessionHost};
 use turnwright_rpc::{LineReader, Outbox, ParsedLine, Peer, RequestId, RpcMessage, Stdio};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::PromptEnd;
 use turnwright_types::redact;
@@ -224,7 +225,7 @@ impl Connection {
     /// does not answer in time chooses version 1, which every client speaks.
     async fn read_settings(&mut self) {
         let host = Arc::clone(&self.host);
-        let read = tokio::task::spawn_blocking(move || host.config().allows_acp_v2());
+        let read = spawn_blocking(move || host.config().allows_acp_v2());
         let read = tokio::time::timeout(SETTINGS_TIMEOUT, read).await;
         self.allows_v2 = read.is_ok_and(Result::unwrap_or_default);
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use tokio::task::spawn_blocking;
 
 use super::capabilities::{self, ClientCaps};
 use super::providers;
@@ -17,6 +16,7 @@ use crate::config::with_one_reading;
 use crate::error::Error;
 use crate::session::{Modalities, SessionHost};
 use turnwright_rpc::Peer;
+use turnwright_types::blocking::spawn_blocking;
 
 /// What `initialize` has offered to the client.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
 use url::Url;
 
 use super::connection::Connection;
@@ -19,6 +18,7 @@ use crate::config::{AccountStatus, ClientProvider, SignIn};
 use crate::error::Error;
 use crate::session::SessionHost;
 use turnwright_rpc::{Peer, RequestId};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::redact;
 
 /// The only provider that a client can set: the one with which sessions start.

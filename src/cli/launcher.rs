@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::config::Config;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::{
     self, AgentAddress, DisplayTask, Environment, LaunchSource, LaunchSpec, NONCE_VARIABLE,
@@ -62,7 +63,7 @@ pub(super) fn run_in_terminal(launch: &LaunchSpec) -> io::Result<u8> {
         let (out, mut pieces) = tokio::sync::mpsc::channel::<Vec<u8>>(MAX_PENDING_CHUNKS);
         // Writing happens on a thread, so that a blocked terminal does not delay signal handling.
         #[expect(clippy::disallowed_methods, reason = "stdout is a terminal here, not a protocol")]
-        let shown = tokio::task::spawn_blocking(move || {
+        let shown = spawn_blocking(move || {
             let mut stdout = stdout();
             while let Some(piece) = pieces.blocking_recv() {
                 if stdout.write_all(&piece).and_then(|()| stdout.flush()).is_err() {

@@ -20,6 +20,7 @@ use turnwright_mcp::WaitingCall;
 use turnwright_mcp::{CallContext, call, resources};
 use turnwright_mcp::{CallError, InputRequestContext};
 use turnwright_policy::permission::{Mode, Pass, markdown_code};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, RemoteCall, escape_hidden_line, fenced, shorten_title,
 };
@@ -241,8 +242,7 @@ impl PreparedCall for RemoteToolCall {
             // The sandbox protects the files that existed when the server was started. Files that were
             // created or replaced since are checked after the call.
             let (env, name) = (Arc::clone(&ctx.env), ctx.call.clone());
-            let guard =
-                tokio::task::spawn_blocking(move || RemoteCallGuard::new(env, name.as_str()));
+            let guard = spawn_blocking(move || RemoteCallGuard::new(env, name.as_str()));
             let Ok(guard) = guard.await else { return ToolOutcome::failed(NOT_GUARDED) };
             let mut outcome = self.call(ctx).await;
             if let Some(report) = guard.finish().await {
@@ -270,7 +270,7 @@ impl RemoteToolCall {
         let (tool, env, pin_check) =
             (Arc::clone(&self.tool), Arc::clone(&ctx.env), self.pin_check.clone());
         let was_not_asked = pin_check.change.is_some() && env.mode.get() == Mode::Full;
-        let pinning = tokio::task::spawn_blocking(move || {
+        let pinning = spawn_blocking(move || {
             let (current, _) = tool.current();
             let pinned = ToolPins::of(&tool.server.spec, &current.tool, &env);
             if pinned.check().tool_digest != pin_check.tool_digest {
@@ -338,9 +338,8 @@ impl RemoteToolCall {
         if listed.results.is_none() && tool_outcome::is_short(&result) {
             return tool_outcome::outcome(result, None, &file);
         }
-        let converting = tokio::task::spawn_blocking(move || {
-            tool_outcome::outcome(result, listed.results.as_ref(), &file)
-        });
+        let converting =
+            spawn_blocking(move || tool_outcome::outcome(result, listed.results.as_ref(), &file));
         converting.await.unwrap_or_else(|error| ToolOutcome::failed(error.to_string()))
     }
 }

@@ -13,6 +13,7 @@ use turnwright_mcp::{SchemaText, ServerSource, ServerSpec, ServerTransport, Tool
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::hex;
 use turnwright_types::line_diff;
+use turnwright_types::sorting::sort_by;
 
 /// How many bytes of a tool's definition are kept for comparison.
 const MAX_SUMMARY_BYTES: usize = 12 * 1024;
@@ -205,7 +206,7 @@ fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields.into_iter().collect();
-            fields.sort_by(|one, other| one.0.cmp(&other.0));
+            sort_by(&mut fields, |one, other| one.0.cmp(&other.0));
             let fields = fields.into_iter().map(|(name, value)| (name, sorted(value)));
             Value::Object(fields.collect::<Map<_, _>>())
         }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::call_result::to_safe_text;
 use crate::undo::{DiffLimits, DiffSide, unified_diff};
 use turnwright_rpc::{Outbox, Peer};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::client::{
     ChoiceKind, Client, PermissionAnswer, PermissionChoice, PermissionRequest, UserQuestion,
     UserReply,
@@ -205,7 +206,7 @@ async fn elicit(peer: &Peer, question: &PermissionRequest) -> PermissionAnswer {
 /// Makes the parameters of the elicitation request, on a blocking thread because the diff may be long.
 pub(super) async fn elicitation(question: &PermissionRequest) -> Option<Value> {
     let question = question.clone();
-    tokio::task::spawn_blocking(move || form(&question)).await.ok()
+    spawn_blocking(move || form(&question)).await.ok()
 }
 
 fn form(question: &PermissionRequest) -> Value {

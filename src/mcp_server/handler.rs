@@ -20,6 +20,7 @@ use super::requests::{Answer, ClientRequest};
 use crate::session::SessionHost;
 use crate::turn::StandaloneCalls;
 use turnwright_rpc::{Outbox, Peer, RpcError};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::client::PermissionRequest;
 use turnwright_types::ids::SessionId;
 use turnwright_workspace::files::Roots;
@@ -131,7 +132,7 @@ impl McpHandler {
         };
         let inner = Arc::clone(&self.0);
         // Creating the runner reads rule files.
-        let created = tokio::task::spawn_blocking(move || {
+        let created = spawn_blocking(move || {
             let roots = checked_roots(&folders, &inner.options.cwd)?;
             let client = Arc::clone(&inner.calls);
             Ok::<_, String>(inner.host.standalone_calls(roots, client, inner.options.mode))

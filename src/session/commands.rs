@@ -11,6 +11,7 @@ use crate::tools::{self, ToolEnv};
 use crate::turn::{self, TurnServices};
 use turnwright_policy::permission::Mode;
 use turnwright_store::Entry;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, StopReason};
 use turnwright_types::update::{self, ConfigOptionId};
@@ -325,7 +326,7 @@ pub(super) async fn read_files(
     cancel: CancellationToken,
 ) -> StopReason {
     let env = Arc::clone(&services.env);
-    let reading = tokio::task::spawn_blocking(move || read(&env));
+    let reading = spawn_blocking(move || read(&env));
     let Some(looked) = cancel.run_until_cancelled(reading).await else {
         return StopReason::Cancelled;
     };

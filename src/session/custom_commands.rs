@@ -14,6 +14,7 @@ use super::prompts::report_omissions;
 use super::title;
 use crate::tools::{self, ToolEnv};
 use crate::turn::{FinishedTurn, SteeringQueue, Turn};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::message::{PromptPart, UserMessage};
 use turnwright_types::update::SlashCommand;
@@ -54,7 +55,7 @@ impl CustomCommands {
             let stop = stop.clone();
             move || tools::custom_commands(&env, &stop)
         };
-        let scanning = tokio::task::spawn_blocking(scan);
+        let scanning = spawn_blocking(scan);
         let scanned = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, scanning).await;
         if let Ok(Ok((commands, skills))) = scanned {
             let files = Arc::new(FileCommands { commands, skills });
@@ -192,7 +193,7 @@ impl SessionActor {
                     }
                 };
                 let (text, env) = (text?, Arc::clone(&services.env));
-                tokio::task::spawn_blocking(move || text.load(&name, &args, &env)).await.ok()?
+                spawn_blocking(move || text.load(&name, &args, &env)).await.ok()?
             };
             // Without it, the turn ends before its first request.
             if let Some(Some(context)) = cancel.run_until_cancelled(loading).await {

@@ -1,6 +1,7 @@
 //! The state that the sessions of one process share: settings, tools, models, MCP servers and the
 //! store.
 
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -185,12 +186,13 @@ impl SessionHost {
         drop(self.store.final_flush().await);
     }
 
-    /// Runs a task that is waited for when the process ends.
+    /// Runs a task that is waited for when the process ends. It is boxed, because tokio makes more than a kilobyte
+    /// of code for each type of task.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        self.tracker.spawn(task)
+        self.tracker.spawn(task.boxed())
     }
 
     pub(crate) fn tracker(&self) -> TaskTracker {

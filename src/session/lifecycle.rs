@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::completion::Completion;
 use turnwright_store::SessionLock;
+use turnwright_types::blocking::spawn_blocking;
 
 /// Whether a cancel is in the mailbox with no message after it: another one would change nothing. So a
 /// client that sends nothing but cancels cannot fill the mailbox.
@@ -62,7 +63,7 @@ impl Lifecycle {
     /// Releases the lock, which removes a file, and answers those who wait for the end.
     pub(super) async fn end(self) {
         let lock = self.lock;
-        drop(tokio::task::spawn_blocking(move || drop(lock)).await);
+        drop(spawn_blocking(move || drop(lock)).await);
         for done in self.closings {
             done.complete(Ok(()));
         }

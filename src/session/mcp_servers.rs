@@ -22,6 +22,7 @@ use turnwright_mcp::{
     ServerSource, ServerSpec, ServerState, ServerTimeouts, ServerTransport, ToolFilter,
 };
 use turnwright_store::TurnKind;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::message::{StopReason, UserMessage};
@@ -217,7 +218,7 @@ impl SessionActor {
             self.servers.as_ref().map(crate::mcp::SessionServers::commands).unwrap_or_default();
         let (host, services) = (Arc::clone(&self.host), self.services.clone());
         async move {
-            let answering = tokio::task::spawn_blocking(move || match restarted {
+            let answering = spawn_blocking(move || match restarted {
                 Some((name, true)) => format!("Restarting {}.", escape_hidden_line(&name)),
                 Some((name, false)) => unknown_server(&name),
                 None if words.is_empty() => overview(&states, &host.config().mcp_settings()),

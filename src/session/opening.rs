@@ -21,6 +21,7 @@ use crate::tools::ServerWatch;
 use crate::turn::SharedModelSelection;
 use turnwright_mcp::ServerEnv;
 use turnwright_store::SessionLog;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::update::ConfigOption;
 
 /// A session that is opening.
@@ -58,9 +59,7 @@ pub(super) async fn open_and_run(
     let reader = Arc::clone(&host);
     let loading = async {
         let advertised = advertised_modalities.await;
-        let loaded =
-            tokio::task::spawn_blocking(move || with_one_reading(|| reader.load_session(wanted)))
-                .await;
+        let loaded = spawn_blocking(move || with_one_reading(|| reader.load_session(wanted))).await;
         Ok((advertised, loaded.map_err(|_| Error::Internal { place: "opening a session" })??))
     };
     let (advertised, loaded) = match opening.wait_for(loading).await {
@@ -110,7 +109,7 @@ fn prepare_servers(
             let watch = has_programs.then(|| ServerWatch::begin(&services.env));
             (host.server_env(&services, has_servers), watch)
         };
-        let prepared = tokio::task::spawn_blocking(prepare).await;
+        let prepared = spawn_blocking(prepare).await;
         prepared.map_err(|_| Error::Internal { place: "starting MCP servers" })
     }
 }

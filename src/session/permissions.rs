@@ -9,6 +9,7 @@ use turnwright_policy::permission::{
     Grants, Pattern, PolicyRules, ProjectRuleStore, Rule, RuleAction, RuleStoreError, Scope,
     StoredRule, StoredRules, describe_effect,
 };
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::StopReason;
@@ -31,8 +32,7 @@ pub(super) async fn run(
     }
     let keeps = arguments == "keep";
     let (own_services, own_grants) = (services.clone(), grants.clone());
-    let working =
-        tokio::task::spawn_blocking(move || execute(&own_services, &own_grants, &arguments));
+    let working = spawn_blocking(move || execute(&own_services, &own_grants, &arguments));
     let Some(done) = cancel.run_until_cancelled(working).await else {
         return (grants, StopReason::Cancelled);
     };

@@ -10,6 +10,7 @@ use super::recorded_project::recorded_project;
 use crate::recording::RecordedSession;
 use crate::turn::TurnServices;
 use turnwright_store::{Durability, Store, StoreError, read_conversation};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::message::StopReason;
@@ -51,7 +52,7 @@ pub(super) async fn run(
         },
     };
     // Both wait for the disk.
-    let text = tokio::task::spawn_blocking(working).await;
+    let text = spawn_blocking(working).await;
     services.say(message, text.unwrap_or_else(|error| format!("Nothing is recorded: {error}.")));
     StopReason::EndTurn
 }

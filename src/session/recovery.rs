@@ -10,6 +10,7 @@ use turnwright_store::recovery::{AnswerDraft, Repairs, UnfinishedWork, find_unfi
 use turnwright_store::{
     Audience, CallOutcome, CallRow, CallStatus, Entry, Store, StoreError, read,
 };
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind, escape_hidden_line};
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::ids::MessageId;
@@ -43,7 +44,7 @@ pub(super) async fn recover(
         return Ok((unfinished.last_id_number, false));
     }
     let own_services = services.clone();
-    let repairing = tokio::task::spawn_blocking(move || plan_repairs(unfinished, &own_services));
+    let repairing = spawn_blocking(move || plan_repairs(unfinished, &own_services));
     let repairs = repairing.await.map_err(|_| StoreError::Closed)?;
     let (minted, is_interrupted) = (repairs.last_id_number, !repairs.turns.is_empty());
     log.apply_repairs(repairs).written().await;

@@ -7,6 +7,7 @@ use crate::error::{Error, error_chain};
 use crate::turn::TurnServices;
 use turnwright_llm::{Model, ReasoningEffort, closest_names};
 use turnwright_policy::permission::Mode;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::update::{ConfigChoice, ConfigOption, ConfigOptionId};
 
@@ -90,7 +91,7 @@ pub(super) async fn choose(host: Arc<SessionHost>, name: String) -> Result<Chose
     // The session can continue with its current model, so the error must not ask the client to sign
     // in.
     let (finder, wanted) = (Arc::clone(&host), name.clone());
-    let found = tokio::task::spawn_blocking(move || finder.model_named(&wanted)).await;
+    let found = spawn_blocking(move || finder.model_named(&wanted)).await;
     let found = found.map_err(|_| Error::Internal { place: "the choice of a model" })?;
     let model = found.map_err(|it| Error::InvalidParams(error_chain(&it)))?;
     if host.model_choices().contains(&name) || !host.may_list_models() {

@@ -12,6 +12,7 @@ use crate::error::{Error, error_chain};
 use turnwright_llm::ReasoningEffort;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Durability, SessionRow, StoreError, sessions};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
 
@@ -159,7 +160,7 @@ impl SessionActor {
         let now = self.services.selection.get().model.name().to_owned();
         let Some(name) = row.model.clone().filter(|it| *it != now) else { return };
         let (host, wanted) = (Arc::clone(&self.host), name.clone());
-        match tokio::task::spawn_blocking(move || host.model_named(&wanted)).await {
+        match spawn_blocking(move || host.model_named(&wanted)).await {
             Ok(Ok(model)) => self.services.selection.restore_model(model),
             Ok(Err(error)) => self.announcements.add_notices([format!(
                 "This session used {name}, which is not available now: {}. It continues with \

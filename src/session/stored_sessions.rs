@@ -13,6 +13,7 @@ use crate::completion::Completion;
 use crate::error::Error;
 use turnwright_store::sessions::{self, SessionCursor, SessionFilter};
 use turnwright_store::{Durability, SessionRow, StoreError};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::ids::SessionId;
 use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::real_path;
@@ -103,7 +104,7 @@ pub(super) async fn find_page(
     }
     let cwd = match request.cwd {
         // The folder may never answer, and the store must not wait for it.
-        Some(cwd) => Some(tokio::task::spawn_blocking(move || with_real_path(cwd)).await),
+        Some(cwd) => Some(spawn_blocking(move || with_real_path(cwd)).await),
         None => None,
     };
     let cwd = cwd.transpose().map_err(|_| Error::Internal { place: "listing sessions" })?;
@@ -170,7 +171,7 @@ pub(crate) fn delete(
         let delete = move |connection: &_| sessions::delete(connection, &name);
         let deleted = store.write(Durability::PowerLoss, delete).await;
         if deleted.is_ok() {
-            let removing = tokio::task::spawn_blocking(move || remove_outputs(&state, &id));
+            let removing = spawn_blocking(move || remove_outputs(&state, &id));
             drop(removing.await);
         }
         done.complete(deleted.map(drop).map_err(Error::Store));

@@ -13,6 +13,7 @@ use super::helper_files::HELPER_FILES;
 use super::project_servers::SERVERS_FILE;
 use crate::trust::Fingerprint;
 use crate::turn::TurnServices;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::ids::MessageId;
 use turnwright_types::io_error_text::io_error_text;
@@ -36,7 +37,7 @@ pub(super) async fn run_trust_command(
     cancel: CancellationToken,
 ) -> StopReason {
     let own_services = services.clone();
-    let looking = tokio::task::spawn_blocking(move || {
+    let looking = spawn_blocking(move || {
         let command = TrustCommand { host: &host, services: &services, shown: &shown };
         match arguments.as_str() {
             "" => command.show(),

@@ -20,6 +20,7 @@ use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::{
     Audience, CallOutcome, Durability, Entry, SessionLog, Store, StoreError, TurnKind, read,
 };
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, FileFate, Location, PathScope, ResolvedPath, ToolKind,
     escape_hidden_line, shorten_title,
@@ -282,7 +283,7 @@ impl UndoContext {
                 one.to.clone()
             } else {
                 let at = path.clone();
-                let looked = tokio::task::spawn_blocking(move || file_state(&at)).await;
+                let looked = spawn_blocking(move || file_state(&at)).await;
                 looked.unwrap_or_else(|it| FileState::Unknown { why: it.to_string() })
             };
             changes.push(FileChange { path, before, after: Some(after) });
@@ -353,7 +354,7 @@ async fn current_bytes(step: &UndoStep) -> Option<Arc<[u8]>> {
         FileState::File { size, .. } if *size <= MAX_KEPT_BYTES => {}
         _ => return None,
     }
-    let read = tokio::task::spawn_blocking(move || {
+    let read = spawn_blocking(move || {
         use std::io::Read;
         let mut bytes = Vec::new();
         let file = turnwright_workspace::nofollow::open_file(&path).ok()?;

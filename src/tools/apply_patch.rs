@@ -12,6 +12,7 @@ use super::edit_common;
 use super::shown_argument::{PATCH, ShownArgument};
 use super::{OfferContext, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, FileFate, Location, ResolvedPath, ToolKind,
 };
@@ -271,7 +272,7 @@ async fn plan_step(
     let nothing = |why: &str| Err(format!("{name} {why}. Nothing was written.").into());
     if to.is_some() || change == PatchOp::Delete {
         let (roots, path) = (files.roots().clone(), PathBuf::from(&name));
-        let own = tokio::task::spawn_blocking(move || roots.resolve_entry(&path)).await;
+        let own = spawn_blocking(move || roots.resolve_entry(&path)).await;
         if own.ok().as_ref() != Some(&target) {
             return nothing("is a link; use move_path or delete_path");
         }
@@ -331,7 +332,7 @@ async fn plan_update(
     }
     let changed = edit_common::changed_since_read(ctx, target, &before).await;
     let may_quote = edit_common::may_quote(&ctx.env.files, target, &before).await;
-    let work = tokio::task::spawn_blocking(move || {
+    let work = spawn_blocking(move || {
         let result = patch::apply(&before.text, &hunks);
         (before, result)
     });

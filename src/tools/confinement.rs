@@ -13,6 +13,7 @@ use super::{ToolEnv, confinement_guard, hidden_paths, repository, silent_reads};
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell;
 use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
@@ -110,9 +111,8 @@ pub(super) async fn confine(
         pass.confinement().clone()
     else {
         let env = Arc::clone(env);
-        let environment = tokio::task::spawn_blocking(move || {
-            base_environment(&env, is_silent, &RealPaths::default())
-        });
+        let environment =
+            spawn_blocking(move || base_environment(&env, is_silent, &RealPaths::default()));
         let environment = environment.await.map_err(|_| "No thread could be started.")?;
         return Ok(CommandConfinement {
             profile: None,
@@ -134,7 +134,7 @@ pub(super) async fn confine(
     }
     let denied_paths = pass.denied_paths().clone();
     let (command, env) = (command.clone(), Arc::clone(env));
-    let built = tokio::task::spawn_blocking(move || {
+    let built = spawn_blocking(move || {
         // The probe blocks when it runs for the first time, so it runs here and not on the
         // runtime's thread.
         turnwright_sandbox::namespace_support();

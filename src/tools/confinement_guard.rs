@@ -21,6 +21,7 @@ use super::server_watch::{ServerWatch, WatchedServers};
 use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
 use turnwright_sandbox::SandboxProfile;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::Effect;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ChangeTracker;
@@ -309,7 +310,7 @@ impl ConfinementGuard {
         self.tracker.close();
         self.tracker.wait().await;
         let temp = lock(&self.temp).take();
-        drop(tokio::task::spawn_blocking(move || drop(temp)).await);
+        drop(spawn_blocking(move || drop(temp)).await);
     }
 }
 
@@ -343,7 +344,7 @@ impl RemoteCallGuard {
     pub(crate) async fn finish(mut self) -> Option<String> {
         let call = self.0.take()?;
         let client = Arc::clone(&call.env.client);
-        let checking = tokio::task::spawn_blocking(move || call.check());
+        let checking = spawn_blocking(move || call.check());
         checking.await.unwrap_or_else(|_| {
             client.update(Update::Notice(NOT_CHECKED.to_owned()));
             Some(NOT_CHECKED.to_owned())
@@ -412,13 +413,13 @@ impl ProtectedCheck {
                 let (check, start) = (self.clone(), Instant::now());
                 let searched = (search_at <= start).then(|| checkpoint.clone());
                 let checking = move || check.during(searched.as_ref());
-                drop(tokio::task::spawn_blocking(checking).await);
+                drop(spawn_blocking(checking).await);
                 search_at = search_at.max(start + start.elapsed() * SEARCH_PAUSE_FACTOR);
             }
         }
         let watch = Arc::clone(&self.watch);
         let done = watch.checked.clone().drop_guard();
-        if tokio::task::spawn_blocking(move || self.at_end(&checkpoint)).await.is_err() {
+        if spawn_blocking(move || self.at_end(&checkpoint)).await.is_err() {
             *lock(&watch.report) = Some(NOT_CHECKED.to_owned());
         }
         drop(done);

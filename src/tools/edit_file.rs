@@ -10,6 +10,7 @@ use super::edit_common;
 use super::shown_argument::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
 use super::{OfferContext, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
@@ -128,7 +129,7 @@ impl Tool for EditFile {
         let of = edits.len();
         let path = ctx.env.files.roots().client_path(target);
         // Finding quoted text in a long file takes a while.
-        let work = tokio::task::spawn_blocking(move || {
+        let work = spawn_blocking(move || {
             let result =
                 edit::apply(&before.text, &edits).map(|it| (edit_diff(path, &before, &it), it));
             (before, result)
@@ -189,7 +190,7 @@ impl Tool for EditFile {
         let (path, target, roots) =
             (files.roots().client_path(target), target.clone(), files.roots().clone());
         // Diffing long texts takes a while.
-        let work = tokio::task::spawn_blocking(move || {
+        let work = spawn_blocking(move || {
             let reformatted = edit_common::editor_changes(&before.text, &applied, &written);
             let is_reformatted = reformatted.is_some();
             let applied = reformatted.unwrap_or(applied);

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::confinement_guard::{NOT_SEARCHED, SEARCH_PAUSE_FACTOR};
 use super::protected_snapshot::ProtectedSnapshot;
 use super::server_watch::changed_at;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_workspace::checkpoint::ChangeTracker;
 
 /// The longest pause between two searches.
@@ -62,7 +63,7 @@ impl IgnoredSearch {
             self.0.lock().is_due = false;
             let start = Instant::now();
             let (search, own) = (self.clone(), place.clone());
-            let searching = tokio::task::spawn_blocking(move || search.search(&own, requested));
+            let searching = spawn_blocking(move || search.search(&own, requested));
             if let Err(error) = searching.await {
                 tracing::error!(%error, "the search of ignored folders has failed");
             }

@@ -14,6 +14,7 @@ use super::shown_argument::{PATH, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, list_dir, shown_result};
 use show::{MAX_CALL_BYTES, ShownText};
 use turnwright_policy::permission::Pass;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind,
 };
@@ -199,7 +200,7 @@ async fn text(
     if is_short {
         return Ok(select());
     }
-    let selecting = tokio::task::spawn_blocking(select);
+    let selecting = spawn_blocking(select);
     selecting.await.map_err(|error| FileError::System(error.to_string()))
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ToolCtx;
 use turnwright_policy::permission::Pass;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{CallView, Location, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{FileError, Roots};
@@ -80,7 +81,7 @@ pub(super) async fn run_search<T: Send + 'static>(
 ) -> Result<T, ToolRefusal> {
     let flag = StopFlag(Arc::default());
     let stop = SearchDeadline::new(Arc::clone(&flag.0), TIME_LIMIT);
-    let work = tokio::task::spawn_blocking(move || work(&stop));
+    let work = spawn_blocking(move || work(&stop));
     match ctx.cancel.run_until_cancelled(work).await {
         Some(Ok(result)) => Ok(result),
         Some(Err(error)) => Err(format!("The search failed: {error}.").into()),

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::ToolEnv;
 use super::confinement_guard::{BACKGROUND_CHECK_PERIOD, CALL_HINT, SEARCH_PAUSE_FACTOR};
 use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_workspace::exec::{ActivitySample, ProgramActivity};
 
 /// The clock of file systems may lag behind the system's by this much.
@@ -187,7 +188,7 @@ impl ServerWatch {
         loop {
             let pause = tokio::time::sleep(BACKGROUND_CHECK_PERIOD);
             let is_last = stop.run_until_cancelled(pause).await.is_none();
-            let checking = tokio::task::spawn_blocking(move || {
+            let checking = spawn_blocking(move || {
                 self.check(is_last);
                 self
             });

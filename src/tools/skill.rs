@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 use super::shown_argument::{NAME, ShownArgument};
 use super::{OfferContext, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_types::message::ToolSpec;
+use turnwright_types::sorting::sort_by;
 use turnwright_workspace::files::Roots;
 
 /// The least similarity (0 to 1) of a name that is suggested.
@@ -80,7 +82,7 @@ impl Tool for LoadSkill {
             ));
         }
         let folder = skill.folder.clone();
-        let loading = tokio::task::spawn_blocking(move || skill.load(&args.args));
+        let loading = spawn_blocking(move || skill.load(&args.args));
         match loading.await {
             Ok(Some(text)) => {
                 known.mark_loaded(&name);
@@ -108,7 +110,7 @@ fn unknown_skill_message(name: &str, names: &[String]) -> String {
         .map(|it| (strsim::normalized_damerau_levenshtein(&name.to_lowercase(), it), it.as_str()))
         .filter(|(alike, _)| *alike >= MIN_SIMILARITY)
         .collect();
-    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    sort_by(&mut near, |a, b| b.0.total_cmp(&a.0));
     let near: Vec<_> = near.into_iter().take(3).map(|(_, it)| it).collect();
     if near.is_empty() {
         return format!("There is no skill \"{name}\". There are: {}.", names.join(", "));

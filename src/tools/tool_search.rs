@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 
 use super::{AnyTool, OfferContext, RemoteTools, Tool, ToolCtx, ToolIndex, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::message::ToolSpec;
+use turnwright_types::sorting::sort_by_key;
 use turnwright_workspace::files::Roots;
 
 /// The number of tools that a search returns by words and by `select:`.
@@ -62,7 +64,7 @@ impl Tool for ToolSearch {
 
     async fn run(&self, args: ToolSearchArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
         let index = self.0.index();
-        let finding = tokio::task::spawn_blocking(move || {
+        let finding = spawn_blocking(move || {
             let (found, missing) = find_tools(&index, &args.query);
             (render_tools(&found, &missing), found)
         });
@@ -155,7 +157,7 @@ fn find_tools(index: &ToolIndex, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<Str
         .filter_map(|tool| Some((score(&SearchableText::of(tool)?, &words)?, tool)))
         .collect();
     // The sort is stable: equally good tools keep their order.
-    found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+    sort_by_key(&mut found, |(score, _)| std::cmp::Reverse(*score));
     (found.into_iter().take(MAX_FOUND).map(|(_, it)| Arc::clone(it)).collect(), Vec::new())
 }
 

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::shown_argument::{ShownArgument, URL};
 use super::{Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
 };
@@ -103,7 +104,7 @@ impl Tool for WebFetch {
         let shared = Arc::clone(&ctx.env.shared);
         let unfolding = async {
             let _turn = shared.web.conversion_permit().await;
-            tokio::task::spawn_blocking(move || web::to_page(&fetched, raw)).await
+            spawn_blocking(move || web::to_page(&fetched, raw)).await
         };
         let page = match ctx.cancel.run_until_cancelled(unfolding).await {
             Some(Ok(page)) => Arc::new(page),

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::shown_argument::{CONTENT, PATH, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, edit_common};
 use turnwright_policy::permission::Pass;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
 };
@@ -105,7 +106,7 @@ impl Tool for WriteFile {
         let path = ctx.env.files.roots().client_path(target);
         let (content, mode) = (args.content.clone(), args.mode);
         // Diffing long texts takes a while.
-        let work = tokio::task::spawn_blocking(move || plan_write(path, before, content, mode));
+        let work = spawn_blocking(move || plan_write(path, before, content, mode));
         work.await.map_err(|error| error.to_string())?
     }
 
@@ -146,7 +147,7 @@ impl Tool for WriteFile {
         };
         let bytes = now.text.len();
         let path = ctx.env.files.roots().client_path(target);
-        let work = tokio::task::spawn_blocking(move || {
+        let work = spawn_blocking(move || {
             let PlannedWrite { before, after } = planned;
             let diff = edit_common::whole_file_diff(
                 path,

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::{Fingerprint, hex};
+use turnwright_types::sorting::sort_by;
 use turnwright_workspace::private_file;
 
 /// At most this many records are read to list or remove some.
@@ -78,7 +79,7 @@ impl TrustStore {
     pub(crate) fn list(&self) -> Vec<TrustRecord> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten().take(MAX_RECORDS);
         let mut all: Vec<_> = entries.filter_map(|it| load(&it.path())).collect();
-        all.sort();
+        sort_by(&mut all, Ord::cmp);
         all
     }
 

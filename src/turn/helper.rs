@@ -28,6 +28,7 @@ use client::{HelperClient, work_done};
 use turnwright_llm::Model;
 use turnwright_policy::permission::Grants;
 use turnwright_store::{PendingWrite, SessionLock, SessionLog, SessionRow};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
@@ -208,7 +209,7 @@ impl TurnHelpers {
             return Ok(self.services.selection.clone());
         };
         let (finder, wanted) = (self.services.models.clone(), name.clone());
-        let found = tokio::task::spawn_blocking(move || (finder.0)(&wanted)).await;
+        let found = spawn_blocking(move || (finder.0)(&wanted)).await;
         let why = match found {
             Ok(Ok(model)) => {
                 let effort = self.services.selection.get().effort;
@@ -262,7 +263,7 @@ impl OpenHelper {
         let (calls, tokens) = (self.client.calls(), env.helpers.tokens());
         let lock = self.lock;
         // Releasing the lock removes a file.
-        drop(tokio::task::spawn_blocking(move || drop(lock)).await);
+        drop(spawn_blocking(move || drop(lock)).await);
         self.client.end(finished.result.as_ref().ok().copied());
         let result = answer(finished);
         HelperEnd { result, calls, tokens, session: None }
@@ -398,8 +399,7 @@ async fn shorten(text: &mut String, path: PathBuf) {
     }
     let whole = redact::text(text).into_owned();
     let place = path.clone();
-    let written =
-        tokio::task::spawn_blocking(move || private_file::write(&place, whole.as_bytes())).await;
+    let written = spawn_blocking(move || private_file::write(&place, whole.as_bytes())).await;
     let rest = match written {
         Ok(Ok(())) => format!("\n[cut: {} bytes in all; read_file {}]", text.len(), path.display()),
         _ => format!("\n[cut: {} bytes in all]", text.len()),

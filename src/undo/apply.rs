@@ -11,9 +11,11 @@ use tokio_util::sync::CancellationToken;
 use super::file_state::state_of;
 use super::plan::{UndoAction, UndoStep, is_same_state};
 use turnwright_store::{Store, read};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::ResolvedPath;
 use turnwright_types::file_change::FileState;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::sorting::sort_by;
 use turnwright_workspace::files::{FileError, Files, RestorePrecondition};
 use turnwright_workspace::nofollow;
 
@@ -79,7 +81,7 @@ pub(crate) async fn apply(
         _ => None,
     });
     let mut all: Vec<RestoreResult> = wanted.collect();
-    all.sort_by(|restore, other| restore.path.cmp(&other.path));
+    sort_by(&mut all, |restore, other| restore.path.cmp(&other.path));
     let work = RestoreWork { files, store, cancel };
     for restore in all.iter_mut().rev().filter(|it| must_be_removed(it)) {
         restore.result = work.remove(restore).await;
@@ -224,7 +226,7 @@ async fn blocking(
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
 ) -> Result<(), RestoreError> {
     let path = path.to_path_buf();
-    let done = tokio::task::spawn_blocking(move || {
+    let done = spawn_blocking(move || {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };

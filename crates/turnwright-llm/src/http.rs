@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use turnwright_http::{ConnectionFault, Tls};
+use turnwright_types::blocking::spawn_blocking;
 
 use super::error_body::{self, ErrorReport};
 use super::model_list::{self, ListedModel};
@@ -191,7 +192,7 @@ impl Endpoint {
         self.client
             .get_or_try_init(|| async {
                 let tls = Tls::for_scheme(self.base.scheme());
-                tokio::task::spawn_blocking(move || build_client(tls))
+                spawn_blocking(move || build_client(tls))
                     .await
                     .map_err(|error| LlmError::Config(error.to_string()))?
                     .map_err(|error| self.connect_error(&error))

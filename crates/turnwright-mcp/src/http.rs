@@ -20,6 +20,7 @@ use super::http_reply::{
 use super::login_store::{LoginStore, ServerLogin};
 use super::spec::{SecretValue, ServerTransport};
 use turnwright_http::{ConnectionFault, Tls};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
 
@@ -162,7 +163,7 @@ impl HttpConnection {
         let has_key = headers.iter().any(|(name, _)| is_key(name));
         let login = logins.login_for(url).filter(|_| !has_key);
         let tls = Tls::for_scheme(url.scheme());
-        let client = tokio::task::spawn_blocking(move || build_client(tls)).await;
+        let client = spawn_blocking(move || build_client(tls)).await;
         let client = client.map_err(|error| error.to_string())?;
         let client =
             client.map_err(|error| format!("the HTTP client could not be created: {error}"))?;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::{Host, Url};
 
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::ids::hex;
 use turnwright_types::redact;
 use turnwright_workspace::private_file;
@@ -77,7 +78,7 @@ impl ServerLogin {
     pub(super) async fn changed_at(&self) -> Option<SystemTime> {
         let file = self.file.clone();
         let modified = move || fs::metadata(file).and_then(|it| it.modified()).ok();
-        tokio::task::spawn_blocking(modified).await.ok().flatten()
+        spawn_blocking(modified).await.ok().flatten()
     }
 
     /// Returns the access token, renewed if it is about to expire; `None` without a login.
@@ -124,7 +125,7 @@ impl ServerLogin {
             turnwright_http::install_tls_provider();
             AuthorizationManager::new_allowing_private_addresses(url).now_or_never()
         };
-        let manager = tokio::task::spawn_blocking(build).await.ok().flatten();
+        let manager = spawn_blocking(build).await.ok().flatten();
         let mut manager =
             manager.unwrap_or_else(|| Err(AuthError::InternalError("no client".to_owned())))?;
         manager.set_credential_store(self.clone());
@@ -189,7 +190,7 @@ fn try_lock(path: &Path) -> io::Result<Option<File>> {
 async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, AuthError> {
-    let result = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(error.into()));
+    let result = spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
     result.map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
             AuthError::TokenRefreshFailed("the login is locked by another process".to_owned())

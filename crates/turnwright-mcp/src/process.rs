@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::byte_size::format_bytes;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
@@ -76,7 +77,7 @@ impl ServerProcess {
     ) -> Result<(ServerProcess, MessageReader<ChildStdout>, MessageWriter<ChildStdin>), String>
     {
         let limit = request.env.memory;
-        let prepared = tokio::task::spawn_blocking(move || {
+        let prepared = spawn_blocking(move || {
             // Probed here because the first call blocks.
             turnwright_sandbox::namespace_support();
             request.prepare()
@@ -140,7 +141,7 @@ impl ServerProcess {
     async fn stop_within(self, kill_timeout: Duration) {
         self.program.stop(EXIT_TIMEOUT, kill_timeout).await;
         if let Some(folder) = self.temp_folder {
-            drop(tokio::task::spawn_blocking(move || drop(folder)).await);
+            drop(spawn_blocking(move || drop(folder)).await);
         }
     }
 }

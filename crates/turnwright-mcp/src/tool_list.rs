@@ -12,6 +12,7 @@ use super::model_schema::bounded_text;
 use super::peer::{Channel, Peer, PeerError};
 use super::resources;
 use super::standard_headers::{HeaderArguments, header_arguments};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::escape_hidden_line;
 
 /// Maximum number of pages. The rest of the list is ignored.
@@ -55,8 +56,7 @@ pub(super) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, Stri
             let name = bounded_text(&escape_hidden_line(&tool.name), MAX_NAME_CHARS);
             tracing::warn!(name, "a tool with an invalid or duplicate name is ignored");
         }
-        let prepared =
-            tokio::task::spawn_blocking(|| accepted.into_iter().map(ListedTool::new).collect());
+        let prepared = spawn_blocking(|| accepted.into_iter().map(ListedTool::new).collect());
         let prepared: Vec<_> = prepared.await.map_err(|error| error.to_string())?;
         for tool in prepared {
             size += tool.size;

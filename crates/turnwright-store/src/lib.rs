@@ -47,6 +47,7 @@ use std::sync::{Arc, OnceLock};
 use rusqlite::Connection;
 use tokio::sync::{Semaphore, oneshot};
 
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::ids::SessionId;
 
 pub use cleanup::RetentionLimits;
@@ -399,7 +400,7 @@ async fn read_once<T: Send + 'static, F>(
 where
     F: FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
 {
-    let reading = tokio::task::spawn_blocking(move || {
+    let reading = spawn_blocking(move || {
         let result = schema::open_reader(&path).and_then(|it| work(&it));
         (result, work)
     });

@@ -3,7 +3,7 @@
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
-//! [`line_diff`] compares texts line by line, and
+//! [`line_diff`] compares texts line by line, [`sorting`] sorts short lists, [`blocking`] runs work on the threads for it, and
 //! [`io_error_text`] and [`json_error_text`] put errors into plain words.
 
 pub mod byte_size;
@@ -24,3 +24,5 @@ pub mod timestamp;
 pub mod token_meter;
 pub mod redact;
 pub mod line_diff;
+pub mod sorting;
+pub mod blocking;

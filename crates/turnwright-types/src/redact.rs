@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use crate::sorting::sort_by;
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 use base64::Engine;
 use base64::prelude::{
@@ -108,7 +109,7 @@ impl KeySet {
             return Ok(None);
         }
         all.extend_from_slice(&self.forms);
-        all.sort_by(|one, other| one.expose_secret().cmp(other.expose_secret()));
+        sort_by(&mut all, |one, other| one.expose_secret().cmp(other.expose_secret()));
         all.dedup_by(|one, other| one.expose_secret() == other.expose_secret());
         if all.len() > MAX_KEY_FORMS {
             return Err(TooManyKeys);

@@ -10,6 +10,7 @@ use crate::files::read_head;
 use crate::real_path;
 use crate::skills::{front_matter, substitute};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::sorting::{sort_by, sort_by_key};
 
 /// How many folders deep commands are searched. The folders are part of the name: `db/seed.md` is
 /// `/db:seed`.
@@ -75,7 +76,7 @@ pub fn scan(places: &[CommandFolder], stop: &CancellationToken) -> Vec<CustomCom
             visit(&real, place.within.as_deref(), "", stop, &mut found);
         }
     }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
+    sort_by(&mut found, |a, b| a.name.cmp(&b.name));
     found
 }
 
@@ -88,7 +89,7 @@ fn visit(
 ) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut entries: Vec<_> = entries.filter_map(Result::ok).take(MAX_ENTRIES).collect();
-    entries.sort_by_key(fs::DirEntry::file_name);
+    sort_by_key(&mut entries, fs::DirEntry::file_name);
     for entry in entries {
         if found.len() >= MAX_COMMANDS || stop.is_cancelled() {
             return;

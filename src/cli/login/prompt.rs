@@ -6,6 +6,8 @@ use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 use std::process::ExitCode;
 
 #[cfg(unix)]
+use turnwright_types::blocking::spawn_blocking;
+
 use super::super::block_on;
 
 /// The longest answer, in bytes.
@@ -106,7 +108,7 @@ async fn ask_unless_ended(question: &str) -> io::Result<String> {
     let _hidden = HiddenInput::start()?;
     say(question)?;
     let why = tokio::select! {
-        typed = tokio::task::spawn_blocking(read_hidden) => {
+        typed = spawn_blocking(read_hidden) => {
             return typed.map_err(io::Error::other)?;
         }
         _ = terminate.recv() => "it was ended by a signal",

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io;
 
+use turnwright_types::blocking::{BlockingTask, spawn_blocking};
+
 /// The terminal of the process, also if stdin is a pipe.
 #[cfg(unix)]
 const TERMINAL: &str = "/dev/tty";
@@ -34,10 +36,10 @@ impl AnswerSource {
     /// Starts to read a line. Dropping the returned pipe ends the reading.
     pub(super) fn read_line(
         &self,
-    ) -> io::Result<(tokio::task::JoinHandle<io::Result<String>>, io::PipeWriter)> {
+    ) -> io::Result<(BlockingTask<io::Result<String>>, io::PipeWriter)> {
         let (cancel_signal, guard) = io::pipe()?;
         let source = self.0.try_clone()?;
-        let reading = tokio::task::spawn_blocking(move || read_line(&source, &cancel_signal));
+        let reading = spawn_blocking(move || read_line(&source, &cancel_signal));
         Ok((reading, guard))
     }
 }

@@ -10,6 +10,7 @@ use super::super::repository;
 use super::ProtectedSnapshot;
 use super::folder_names::FolderNames;
 use turnwright_policy::permission::ProtectedPaths;
+use turnwright_types::sorting::sort_by_key;
 use turnwright_workspace::nofollow;
 use turnwright_workspace::real_path;
 
@@ -78,7 +79,7 @@ impl ProtectedScan<'_> {
         }
         // git's own paths come first, because the number of copies is limited.
         let git_first = |mut places: Vec<PathBuf>| {
-            places.sort_by_key(|it| !it.iter().any(|part| part == ".git"));
+            sort_by_key(&mut places, |it| !it.iter().any(|part| part == ".git"));
             places
         };
         for place in git_first(protected.paths()) {

@@ -13,6 +13,7 @@ use crate::tools::{ConfinementGuard, PreparedCall, ToolCtx, ToolOutcome};
 use crate::turn::TurnServices;
 use turnwright_policy::permission::{Confinement, Pass};
 use turnwright_store::{Durability, PendingWrite, SessionLog};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallContent, Effect};
 use turnwright_types::file_change::ChangeIntent;
@@ -125,7 +126,7 @@ impl FileChangeRecorder {
             RecordedCall::Edit(edit) => {
                 let written = env.files.take_written(edit.targets());
                 let work = move || edit.changes(&checkpoint, written);
-                tokio::task::spawn_blocking(work).await.unwrap_or_default()
+                spawn_blocking(work).await.unwrap_or_default()
             }
             RecordedCall::Command { before: None, .. } => {
                 CallChanges { is_unknown: !ctx.cancel.is_cancelled(), ..CallChanges::default() }
@@ -160,7 +161,7 @@ async fn begin_edit(
     ctx: &ToolCtx,
 ) -> Option<(ChangeIntent, TrackedEdit, Box<dyn PreparedCall>)> {
     drop(ctx.env.files.take_written(&written));
-    let looking = tokio::task::spawn_blocking(move || {
+    let looking = spawn_blocking(move || {
         let edit = TrackedEdit::begin(&written, deleted, &prepared.expected_changes());
         (edit.intent(), edit, prepared)
     });
@@ -213,7 +214,7 @@ pub(in crate::turn) async fn end_turn(services: &TurnServices, cancel: &Cancella
 async fn before(checkpoint: ChangeTracker, cancel: &CancellationToken) -> Option<CommandBaseline> {
     let cancelled = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancelled);
-    let looking = tokio::task::spawn_blocking(move || checkpoint.baseline(&flag));
+    let looking = spawn_blocking(move || checkpoint.baseline(&flag));
     let before = cancel.run_until_cancelled(looking).await;
     cancelled.store(before.is_none(), Ordering::Relaxed);
     before?.ok()?

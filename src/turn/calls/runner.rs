@@ -22,6 +22,7 @@ use turnwright_policy::permission::{
     self, ApprovalRequest, Confinement, Grants, Judgement, Mode, Pass, PolicyRules, SharedMode,
 };
 use turnwright_store::CallOutcome;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind};
 use turnwright_types::ids::CallId;
@@ -444,7 +445,7 @@ async fn locate(call: PendingCall) -> Result<PendingCall, ToolRefusal> {
     tracing::trace!(target: "turnwright::locate", call = call.id.as_str());
     let PendingCall { id, name, raw_input, arguments, mut prepared, ctx, view } = call;
     let env: Arc<ToolEnv> = Arc::clone(&ctx.env);
-    let locating = tokio::task::spawn_blocking(move || {
+    let locating = spawn_blocking(move || {
         prepared.locate(&env);
         prepared
     });

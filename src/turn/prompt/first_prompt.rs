@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::tools;
 use crate::turn::Turn;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::message::{Message, PromptPart};
 use turnwright_types::update::Update;
 
@@ -34,7 +35,7 @@ impl Turn {
         let stop = self.cancel.child_token();
         let reading = {
             let stop = stop.clone();
-            tokio::task::spawn_blocking(move || tools::read_project_context(&env, &stop))
+            spawn_blocking(move || tools::read_project_context(&env, &stop))
         };
         let read = tokio::time::timeout(
             tools::PROJECT_READ_TIMEOUT,

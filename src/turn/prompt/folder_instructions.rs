@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::tools;
 use crate::turn::Turn;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::Effect;
 use turnwright_types::message::Message;
 use turnwright_workspace::files::Roots;
@@ -121,9 +122,8 @@ impl Turn {
                 continue;
             }
             let looked_at = folders.clone();
-            let reading = tokio::task::spawn_blocking(move || {
-                tools::folder_instructions(&root, &folders, limit)
-            });
+            let reading =
+                spawn_blocking(move || tools::folder_instructions(&root, &folders, limit));
             let reading = self.cancel.run_until_cancelled(reading);
             let read = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, reading).await;
             let Ok(Some(Ok(found))) = read else {

@@ -26,6 +26,9 @@ const MAX_OBEYED: usize = 2_000;
 const MAX_THREADS: usize = 8;
 /// A tree with fewer folders is listed before further threads would have started.
 const FOLDERS_OF_ONE_THREAD: usize = 32;
+/// How many entries of a folder are listed before the clock is looked at again.
+#[cfg(unix)]
+const ENTRIES_PER_LOOK: usize = 64;
 /// How often a thread that has nothing to do looks whether time is over.
 const IDLE_WAIT: Duration = Duration::from_millis(50);
 /// The entries of a folder that git takes for a repository without `.git`.
@@ -199,13 +202,16 @@ impl<'a> FolderLister<'a> {
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
         let mut listing = FolderListing::default();
         let mut layout = 0;
+        let private: Vec<_> = self.private_names(folder).collect();
         let mut entries = Dir::read_from(&handle).ok()?;
+        let mut seen = 0_usize;
         while let Some(Ok(entry)) = entries.read() {
-            if self.stop.is_expired() {
+            if seen.is_multiple_of(ENTRIES_PER_LOOK) && self.stop.is_expired() {
                 return None;
             }
+            seen += 1;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." || self.is_private(folder, name) {
+            if name == "." || name == ".." || private.contains(&name) {
                 continue;
             }
             if name == ".git" {
@@ -261,10 +267,11 @@ impl<'a> FolderLister<'a> {
         listing.ignored.push(path);
     }
 
+    /// The names of our own folders that are in a folder.
     #[cfg(unix)]
-    fn is_private(&self, folder: &Path, name: &OsStr) -> bool {
-        let mut own = self.private.iter().filter(|it| it.parent() == Some(folder));
-        own.any(|it| it.file_name() == Some(name))
+    fn private_names(&self, folder: &Path) -> impl Iterator<Item = &'a OsStr> {
+        let own = self.private.iter().filter(move |it| it.parent() == Some(folder));
+        own.filter_map(|it| it.file_name())
     }
 
     /// Opens a folder. It is watched before that, so that no change after the listing is missed.

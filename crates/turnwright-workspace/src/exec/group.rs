@@ -34,6 +34,7 @@ use super::{CommandSpec, Environment};
 #[cfg(unix)]
 use turnwright_sandbox::Sandbox;
 use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_types::blocking::spawn_blocking;
 
 /// How long output is still read after the command itself has ended. What is left in the pipe
 /// arrives at once, but a background child may keep the pipe open for ever.
@@ -140,7 +141,7 @@ fn remove_escape_variables(command: &mut Command, profile: &SandboxProfile) {
 /// and a folder that never answers must not hold up more than this command.
 #[cfg(unix)]
 async fn prepare(profile: Option<SandboxProfile>, workdir: PathBuf) -> io::Result<Option<Sandbox>> {
-    let preparing = tokio::task::spawn_blocking(move || {
+    let preparing = spawn_blocking(move || {
         super::process_mark::reap_orphans();
         // Whether it can be entered is found out when the command starts.
         drop(std::fs::metadata(workdir));
@@ -274,10 +275,10 @@ impl ProcessGroup {
             if namespace.has_ended() {
                 return true;
             }
-            let has_member = tokio::task::spawn_blocking(namespace.group_check(id));
+            let has_member = spawn_blocking(namespace.group_check(id));
             return !has_member.await.unwrap_or(true);
         }
-        let looking = tokio::task::spawn_blocking(move || !super::members::has_running_process(id));
+        let looking = spawn_blocking(move || !super::members::has_running_process(id));
         looking.await.unwrap_or(false)
     }
 
@@ -383,7 +384,7 @@ impl ProcessGroup {
         }
         let (mark, leader) = (self.mark.clone(), self.process.id());
         // The result is not withheld if no thread can be started.
-        tokio::task::spawn_blocking(move || mark.kill_all(leader)).await.unwrap_or(false)
+        spawn_blocking(move || mark.kill_all(leader)).await.unwrap_or(false)
     }
 }
 

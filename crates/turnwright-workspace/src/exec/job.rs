@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::{CommandOutput, OutputExcerpt};
 use super::running::{CommandExit, Leftover, RunningCommand, Signal};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::io_error_text::io_error_text;
 
 /// How long a command may clean up after SIGTERM before its group is killed.
@@ -284,7 +285,7 @@ impl Job {
     /// Writes waiting output to its file: all of it, or only full chunks.
     async fn write_to_file(&self, all: bool) {
         let Some(work) = self.output().next_write(all) else { return };
-        if let Ok(work) = tokio::task::spawn_blocking(move || work.run()).await {
+        if let Ok(work) = spawn_blocking(move || work.run()).await {
             self.output().written(work);
         }
     }

@@ -13,6 +13,7 @@ use super::memory_limit::wait_until_above;
 use super::output_file;
 use super::running::RunningCommand;
 use super::temp_space::{SpaceLimits, wait_until_full};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
 
@@ -277,7 +278,7 @@ fn delete_old_outputs_once(folder: &Path) {
     static DELETED: Once = Once::new();
     DELETED.call_once(|| {
         if let Some(all) = folder.parent().map(Path::to_path_buf) {
-            drop(tokio::task::spawn_blocking(move || {
+            drop(spawn_blocking(move || {
                 output_file::delete_old_outputs(&all, SystemTime::now());
             }));
         }

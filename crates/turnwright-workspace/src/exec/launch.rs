@@ -19,6 +19,7 @@ use super::launcher_link::{LaunchRequest, LauncherLink, LinkEvent, LinkFrame};
 use super::launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
 use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
 use turnwright_sandbox::SandboxProfile;
+use turnwright_types::blocking::BlockingTask;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 
@@ -96,7 +97,7 @@ pub struct DisplayTask {
     /// The output to display.
     pub output: Sender<Vec<u8>>,
     /// Ends when all output is displayed and the sender is dropped.
-    pub finished: tokio::task::JoinHandle<()>,
+    pub finished: BlockingTask<()>,
 }
 
 /// Runs the program to its end and displays its output. A signal, or the end of the agent, ends the
@@ -304,7 +305,7 @@ async fn wait_for_display(display: Option<&Sender<Vec<u8>>>) {
 struct OutputTargets {
     /// `None` once the display has failed.
     display: Option<Sender<Vec<u8>>>,
-    display_finished: tokio::task::JoinHandle<()>,
+    display_finished: BlockingTask<()>,
     link: Option<LauncherLink>,
     /// Redacts keys, if an agent is connected.
     redactor: Option<redact::StreamRedactor>,
@@ -383,6 +384,8 @@ impl TerminationSignals {
 
 #[cfg(test)]
 mod tests {
+    use turnwright_types::blocking::spawn_blocking;
+
     use super::*;
 
     #[tokio::test]
@@ -395,7 +398,7 @@ mod tests {
         }
         let targets = OutputTargets {
             display: None,
-            display_finished: tokio::task::spawn_blocking(|| {}),
+            display_finished: spawn_blocking(|| {}),
             link: Some(link),
             redactor: None,
         };

@@ -14,6 +14,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
+use turnwright_types::blocking::spawn_blocking;
 
 use crate::temp_folder::PrivateTempFolder;
 
@@ -45,7 +46,7 @@ pub(super) struct LauncherListener {
 impl LauncherListener {
     /// Binds a socket in a private folder with a random name.
     pub(super) async fn bind() -> io::Result<LauncherListener> {
-        let bound = tokio::task::spawn_blocking(|| {
+        let bound = spawn_blocking(|| {
             let folder = PrivateTempFolder::create()?;
             let listener = std::os::unix::net::UnixListener::bind(folder.path().join(SOCKET))?;
             listener.set_nonblocking(true)?;

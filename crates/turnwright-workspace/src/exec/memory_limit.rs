@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use turnwright_types::blocking::spawn_blocking;
+
 /// How often the memory is looked at.
 const INTERVAL: Duration = Duration::from_millis(250);
 
@@ -18,7 +20,7 @@ pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
     loop {
         tokio::time::sleep(INTERVAL).await;
         let meter = meter.clone();
-        let measuring = tokio::task::spawn_blocking(move || meter.excess(limit));
+        let measuring = spawn_blocking(move || meter.excess(limit));
         match measuring.await {
             Ok(Some(bytes)) => return bytes,
             Ok(None) => {}

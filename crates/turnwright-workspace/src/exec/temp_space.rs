@@ -5,6 +5,8 @@ use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use turnwright_types::blocking::spawn_blocking;
+
 /// How often the free space is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The most entries that are counted.
@@ -35,7 +37,7 @@ pub(super) async fn wait_until_full(folder: PathBuf, limits: SpaceLimits) -> u64
     let mut mark = None;
     loop {
         let place = folder.clone();
-        let looking = tokio::task::spawn_blocking(move || look(&place, limits, mark));
+        let looking = spawn_blocking(move || look(&place, limits, mark));
         match looking.await {
             Ok(SpaceCheck::Full(bytes)) => return bytes,
             Ok(SpaceCheck::Enough(free)) => mark = free,

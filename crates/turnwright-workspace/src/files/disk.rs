@@ -11,6 +11,7 @@ use super::file_kind::{self, FileKind};
 use super::text::FileText;
 use super::{FileError, READ_LIMIT};
 use crate::nofollow;
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::message::Media;
 
@@ -145,7 +146,7 @@ pub(super) fn map_io_error(error: &io::Error) -> FileError {
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileError> {
-    match tokio::task::spawn_blocking(work).await {
+    match spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) => Err(FileError::System(error.to_string())),
     }

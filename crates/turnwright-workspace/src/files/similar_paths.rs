@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use turnwright_types::sorting::sort_by;
+
 use crate::search::has_unsafe_ignore_files;
 
 /// The most suggestions from the same folder, and from elsewhere.
@@ -41,7 +43,7 @@ fn similar_siblings(path: &Path) -> Vec<PathBuf> {
         })
         .filter(|(similarity, _)| *similarity > 0.6)
         .collect();
-    near.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    sort_by(&mut near, |a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     near.into_iter().take(MAX_SUGGESTIONS).map(|it| it.1).collect()
 }
 

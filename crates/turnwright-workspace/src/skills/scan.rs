@@ -12,6 +12,7 @@ use crate::files::read_head;
 use crate::real_path;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::is_slug;
+use turnwright_types::sorting::sort_by;
 
 /// How deep the folders are searched.
 const MAX_DEPTH: usize = 6;
@@ -41,7 +42,7 @@ pub fn scan(places: &[SkillFolder], stop: &CancellationToken) -> Vec<Skill> {
     for place in places {
         scan.visit(&place.folder, place.within.as_deref(), 0);
     }
-    scan.found.sort_by(|a, b| a.name.cmp(&b.name));
+    sort_by(&mut scan.found, |a, b| a.name.cmp(&b.name));
     scan.found
 }
 

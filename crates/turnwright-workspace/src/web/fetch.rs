@@ -15,6 +15,7 @@ use url::Url;
 
 use super::address_guard::{self, AllowedHost, HostAccess};
 use super::resolve::{self, LookupError, LookupFn, PublicResolver};
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::io_error_text::{io_error_text, without_error_numbers};
 
 /// The maximum number of redirects within one host that are followed.
@@ -271,7 +272,7 @@ impl WebFetcher {
         let connect = self.limits.connect;
         cell.get_or_try_init(|| async move {
             // Loading the system's certificates takes milliseconds.
-            let building = tokio::task::spawn_blocking(move || build_client(guard, connect));
+            let building = spawn_blocking(move || build_client(guard, connect));
             let built = building.await.map_err(|error| error.to_string())?;
             built.map_err(|error| error.to_string())
         })

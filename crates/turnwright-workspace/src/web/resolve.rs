@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use turnwright_types::blocking::spawn_blocking;
 
 use super::address_guard;
 
@@ -50,7 +51,7 @@ impl Resolve for PublicResolver {
         let lookup = Arc::clone(&self.lookup);
         let is_proxy = self.proxies.iter().any(|it| it.eq_ignore_ascii_case(name.as_str()));
         Box::pin(async move {
-            let looking = tokio::task::spawn_blocking(move || lookup(name.as_str()));
+            let looking = spawn_blocking(move || lookup(name.as_str()));
             let found = looking.await.map_err(io::Error::other)?.map_err(LookupError::Failed)?;
             let checked = if is_proxy { found } else { public_addresses(found)? };
             let addresses: Addrs = Box::new(checked.into_iter().map(|it| SocketAddr::new(it, 0)));

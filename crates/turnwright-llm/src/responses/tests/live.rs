@@ -13,6 +13,7 @@ use crate::{
     Delta, DeltaBatch, EndReason, LlmError, Model, ModelSettings, Protocol, ReasoningEffort,
     RemoteModel, Reply, Request,
 };
+use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::message::{AssistantMessage, Message, ToolCall, ToolMessage, UserMessage};
 
 /// The server's behaviour for one request.
@@ -203,6 +204,6 @@ async fn dropping_the_stream_aborts_the_request() {
         assert_eq!(stream.next(&mut batch).await.unwrap(), None);
     }
     drop(stream);
-    let gone = tokio::task::spawn_blocking(move || received.into_iter().nth(1)).await.unwrap();
+    let gone = spawn_blocking(move || received.into_iter().nth(1)).await.unwrap();
     assert_eq!(gone.unwrap().0, "gone");
 }

@@ -220,6 +220,14 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
             .to_owned(),
     );
     add(
+        "terminal",
+        "read what is typed in another program's terminal",
+        Requirement::AnySandbox,
+        "{ for t in /dev/pts/[0-9]* /dev/ttys[0-9]*; do [ -c \"$t\" ] && (: < \"$t\") && break; done; } \
+         > /dev/null 2>&1"
+            .to_owned(),
+    );
+    add(
         "protected",
         "write a protected file in the project, .git/hooks/pre-commit",
         Requirement::Mounts,

@@ -87,7 +87,7 @@ impl LinuxSandbox {
             .hidden
             .iter()
             .filter_map(|it| real_path::real_path(it))
-            .chain(raw_devices::find());
+            .chain(raw_devices::find(profile));
         let hidden: Vec<_> = hidden.collect();
         let network = match profile.network {
             Network::Loopback if !(namespaces.mounts && namespaces.network) => Network::Off,

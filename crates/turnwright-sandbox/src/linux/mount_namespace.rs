@@ -127,7 +127,9 @@ impl MountNamespace {
         let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
         let mut open = profile.clone();
         open.unhidden.extend(open_folders.unwrap_or_default());
-        let is_seen = |it: &&PathBuf| !open.is_below_hidden(it, hidden.iter());
+        // Most are devices, and nothing is below those.
+        let folders: Vec<_> = hidden.iter().filter(|it| it.is_dir()).collect();
+        let is_seen = |it: &&PathBuf| !open.is_below_hidden(it, folders.iter().copied());
         steps.extend(hidden.iter().filter(is_seen).filter_map(|it| hide_step(&open, it)));
         MountNamespace {
             clone_flags,

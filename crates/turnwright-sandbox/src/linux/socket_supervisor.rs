@@ -278,8 +278,9 @@ impl Connection {
     }
 
     fn attempt(&self) -> io::Result<()> {
-        // Looked up anew each time, because another process could have got the name while this waited.
-        self.address.abstract_name().map_or(Ok(()), abstract_sockets::check_is_own)?;
+        // Looked up anew each time, and not kept while this waits: a server that ends has to refuse those who wait.
+        let find = |_| abstract_sockets::find_own(self.socket.as_fd(), self.address.bytes());
+        let _server = self.address.abstract_name().map(find).transpose()?;
         syscalls::set_alarm(ATTEMPT);
         let connect = || syscalls::connect(self.socket.as_fd(), self.address.bytes());
         let result = self.user.act(connect);

@@ -255,6 +255,33 @@ fn abstract_sockets_of_other_programs_stay_out_of_reach() {
     assert_eq!(run(&folders, &folders.profile(), &script), "Operation not permitted\n");
 }
 
+/// The table of sockets does not tell their types, and a zero in a name from an `@`. The program has servers
+/// whose lines in there look like those of another program.
+#[test]
+fn abstract_sockets_that_look_like_those_of_other_programs_are_told_apart() {
+    use std::os::linux::net::SocketAddrExt;
+    if !can_test() {
+        return;
+    }
+    let folders = TestFolders::new();
+    let name = format!("turnwright@alike-{}", std::process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+    let outside = UnixListener::bind_addr(&address).unwrap();
+    let script = format!(
+        "name = '\\0{name}'; alike = name.replace('@', '\\0'); serve(alike); kind = socket.SOCK_SEQPACKET\n\
+         packets = open_socket(kind); packets.bind(name); packets.listen()\n\
+         inode = os.fstat(packets.fileno()).st_ino\n\
+         line = f'\\0x\\n0000: 00000002 00000000 00010000 0001 01 {{inode}} @'.encode() + name[1:].encode()\n\
+         forged = open_socket(); forged.bind(line); forged.listen()\n\
+         print(talk(alike), reach(name)); client = open_socket(kind); client.connect(name)\n\
+         print(client.getpeername() == name.encode())"
+    );
+    let text = run(&folders, &folders.profile(), &script);
+    assert_eq!(text, "hello Operation not permitted\nTrue\n");
+    outside.set_nonblocking(true).unwrap();
+    assert!(outside.accept().is_err());
+}
+
 /// A connection that waits for room does not hold up the others, and ends when there is room, when its
 /// time is over, or when a signal comes.
 #[test]

@@ -203,7 +203,9 @@ impl SocketSupervisor {
         let thread = Pid::from_raw(notification.pid.cast_signed());
         let thread = thread.ok_or(io::ErrorKind::PermissionDenied)?;
         let user = ThreadIdentity::of(thread)?;
-        let process = pidfd_open(user.process, PidfdFlags::empty())?;
+        // A thread may have descriptors of its own, but before Linux 6.9 it cannot be asked for them.
+        let process = pidfd_open(thread, PidfdFlags::from_bits_retain(libc::PIDFD_THREAD))
+            .or_else(|_| pidfd_open(user.process, PidfdFlags::empty()))?;
         let socket = pidfd_getfd(process, socket, PidfdGetfdFlags::empty())?;
         let mut address = Address::read(thread, pointer, length)?;
         let mut path = [0; MAX_ADDRESS + 1];

@@ -181,6 +181,25 @@ fn what_changes_during_a_call_does_not_count() {
     assert!(outside.accept().is_err());
 }
 
+/// `unshare(CLONE_FILES)` in a thread. Before Linux 6.9 only the descriptors of the process can be looked up.
+#[test]
+fn a_thread_with_its_own_descriptors_connects_its_own_socket() {
+    const THREAD: rustix::process::PidfdFlags =
+        rustix::process::PidfdFlags::from_bits_retain(libc::PIDFD_THREAD);
+    if !can_test() || rustix::process::pidfd_open(rustix::process::getpid(), THREAD).is_err() {
+        return;
+    }
+    let folders = TestFolders::new();
+    let script = "serve('here', 2); number = open_socket().detach(); libc = ctypes.CDLL(None)\n\
+        def work():\n  \
+        libc.unshare(0x400); os.dup2(open_socket().detach(), number); own = socket.socket(fileno=number)\n  \
+        own.connect('here'); own.sendall(b'own'); print(own.recv(9))\n\
+        it = threading.Thread(target=work); it.start(); it.join()\n\
+        it = socket.socket(fileno=number); it.connect('here'); it.sendall(b'first'); print(it.recv(9))";
+    let text = run(&folders, &folders.profile(), script);
+    assert_eq!(text, "b'own'\nb'first'\n");
+}
+
 /// Its own servers, wherever it can make a socket.
 #[test]
 fn a_program_reaches_its_own_servers() {

@@ -452,6 +452,7 @@ fn call(number: i64, a: i64, b: i64, c: i64) -> impl Fn() -> i64 + Send + Sync +
 
 #[test]
 fn dangerous_system_calls_are_denied() {
+    const CHILD_OF_PARENT: i64 = (libc::CLONE_PARENT | libc::SIGCHLD) as i64;
     let (denied, none) = (libc::EPERM, libc::ENOSYS);
     let parent = i64::from(std::process::id());
     let device = i64::from(libc::S_IFBLK | 0o600);
@@ -480,6 +481,7 @@ fn dangerous_system_calls_are_denied() {
         ("a namespace of time", libc::SYS_unshare, [0x80, 0, 0], denied),
         ("its own files", libc::SYS_unshare, [libc::CLONE_FS.into(), 0, 0], 0),
         ("a child elsewhere", libc::SYS_clone, [libc::CLONE_NEWPID.into(), 0, 0], denied),
+        ("a child of the parent", libc::SYS_clone, [CHILD_OF_PARENT, 0, 0], denied),
         ("the new clone", libc::SYS_clone3, [0, 0, 0], none),
         ("modules", libc::SYS_finit_module, [0, 0, 0], denied),
         ("a device", libc::SYS_mknodat, [libc::AT_FDCWD.into(), 0, device], denied),

@@ -121,7 +121,6 @@ impl MountNamespace {
                 Some((format!("{user} {user} 1"), format!("{group} {group} 1")))
             }
         };
-        let mut steps = read_only_steps(profile);
         let open_folders = hidden_sockets::open_runtime_folders(profile);
         let sockets = hidden_sockets::find(profile, open_folders.is_some());
         let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
@@ -130,7 +129,9 @@ impl MountNamespace {
         // Most are devices, and nothing is below those.
         let folders: Vec<_> = hidden.iter().filter(|it| it.is_dir()).collect();
         let is_seen = |it: &&PathBuf| !open.is_below_hidden(it, folders.iter().copied());
-        steps.extend(hidden.iter().filter(is_seen).filter_map(|it| hide_step(&open, it)));
+        let seen: Vec<_> = hidden.iter().filter(is_seen).map(PathBuf::as_path).collect();
+        let mut steps = read_only_steps(profile, &seen);
+        steps.extend(seen.iter().filter_map(|it| hide_step(&open, it)));
         MountNamespace {
             clone_flags,
             id_maps,
@@ -336,16 +337,19 @@ fn write_file(path: &CStr, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The mounts that keep `read_only` paths unchanged, outer ones first.
-fn read_only_steps(profile: &SandboxProfile) -> Vec<MountStep> {
+/// The mounts that keep `read_only` paths unchanged and the `hidden` ones where they are, because under another name
+/// they would not be hidden. Outer ones first.
+fn read_only_steps(profile: &SandboxProfile, hidden: &[&Path]) -> Vec<MountStep> {
     let (mut pinned, mut read_only) = (BTreeSet::new(), BTreeSet::new());
-    for path in profile.read_only.iter().filter(|it| fs::symlink_metadata(it).is_ok()) {
+    let kept = profile.read_only.iter().filter(|it| fs::symlink_metadata(it).is_ok());
+    let kept = kept.map(|it| (it.as_path(), true));
+    for (path, is_read_only) in kept.chain(hidden.iter().map(|it| (*it, false))) {
         let roots = profile.writable.iter().filter(|it| path.starts_with(it));
         // Outside of the writable folders nothing can be changed anyway.
         let Some(root) = roots.min_by_key(|it| it.as_os_str().len()) else { continue };
         let above = path.ancestors().skip(1).take_while(|it| *it != root);
         pinned.extend(above.map(Path::to_owned));
-        read_only.insert(path.clone());
+        read_only.extend(is_read_only.then(|| path.to_owned()));
     }
     let is_outer = |it: &&PathBuf| !it.ancestors().skip(1).any(|above| read_only.contains(above));
     let outer = read_only.iter().filter(is_outer);

@@ -354,6 +354,23 @@ fn a_command_that_begins_in_a_kept_place_cannot_change_it_either() {
     }
 }
 
+/// What is hidden is so by its name: if a folder above it were moved, the next command could read it.
+#[test]
+fn a_folder_that_leads_to_something_hidden_cannot_be_moved() {
+    for namespaces in variants().into_iter().filter(|it| it.mounts) {
+        let folders = TestFolders::new();
+        let mut profile = folders.profile();
+        profile.writable.push(folders.home.clone());
+        for script in ["mv $HOME/.config $HOME/moved", "cat $HOME/moved/gh/hosts"] {
+            let (text, worked) = folders.run(&profile, namespaces, script);
+            assert!(!worked && !text.contains("secret-token"), "{script}: {text}");
+        }
+        let script = "echo x > $HOME/.config/new && mkdir $HOME/a && mv $HOME/a $HOME/b";
+        let (text, worked) = folders.run(&profile, namespaces, script);
+        assert!(worked, "{text}");
+    }
+}
+
 #[test]
 fn shared_memory_is_its_own() {
     for namespaces in variants().into_iter().filter(|it| it.mounts) {

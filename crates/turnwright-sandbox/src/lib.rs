@@ -261,10 +261,9 @@ fn missing_namespaces(namespaces: NamespaceSupport) -> impl Iterator<Item = Stri
     let all = [
         (!mounts, NO_MOUNTS),
         (mounts && !processes, NO_PROCESSES),
-        (!mounts && !sockets, OPEN_SOCKETS),
         (mounts && !sockets, LATE_SOCKETS),
     ];
-    all.into_iter().filter_map(|(follows, text)| follows.then(|| text.to_owned()))
+    all.into_iter().filter(|it| it.0).map(|it| it.1.to_owned())
 }
 
 /// What follows from an old Landlock, unless namespaces prevent it.
@@ -285,16 +284,13 @@ fn old_landlock(abi: Option<i32>, namespaces: NamespaceSupport) -> Option<String
 const NO_MOUNTS: &str = "User namespaces are unavailable (kernel.apparmor_restrict_unprivileged_userns, \
      user.max_user_namespaces, or a container): a command can change protected files of the project, \
      read secrets in it, change modes, times and attributes of the user's other files, reach the user's \
-     programs through shared memory, change the priority of the user's programs, has no \
-     /dev/shm, and may outlive its end by starting new processes faster than they are found. In `auto` mode \
+     programs through shared memory and, unless Landlock has its ABI 9, their sockets, change their priority, \
+     has no /dev/shm, and may outlive its end by starting new processes faster than they are found. In `auto` mode \
      you are asked about each command that does more than read.";
 
 const NO_PROCESSES: &str = "PID namespaces are unavailable (user.max_pid_namespaces): a command sees the \
      user's other programs, can change their priority, and may outlive its end by starting new processes \
      faster than they are found.";
-
-const OPEN_SOCKETS: &str = "Landlock is older than its ABI 9: a command can reach the user's daemons through \
-     their sockets.";
 
 const LATE_SOCKETS: &str = "Connections cannot be supervised (no PID namespaces, another supervisor of system \
      calls, a covered /proc, or a container that forbids it) and Landlock is older than its ABI 9: a command can \
@@ -342,20 +338,20 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_and_nothing_else() {
         let (truncate, signals) = ("truncate files", "send signals");
-        let (names, daemons) = ("abstract sockets", "daemons");
+        let names = "abstract sockets";
         let (mounts, processes) = ("User namespaces are unavail", "PID namespaces are unavail");
         let later = "Connections cannot be supervised";
-        let all = [truncate, signals, names, daemons, mounts, processes, later];
+        let all = [truncate, signals, names, mounts, processes, later];
         for (abi, [has_mounts, has_processes, has_sockets], expected) in [
             (2, [true, true, true], &[] as &[&str]),
-            (2, [false, false, false], &[truncate, signals, names, daemons, mounts]),
+            (2, [false, false, false], &[truncate, signals, names, mounts]),
             (5, [true, true, true], &[]),
             (5, [true, true, false], &[names, later]),
             (5, [true, false, false], &[signals, names, processes, later]),
-            (5, [false, false, false], &[signals, names, daemons, mounts]),
+            (5, [false, false, false], &[signals, names, mounts]),
             (7, [true, true, true], &[]),
             (7, [true, false, false], &[processes, later]),
-            (7, [false, false, false], &[daemons, mounts]),
+            (7, [false, false, false], &[mounts]),
             (9, [true, false, true], &[processes]),
             (9, [false, false, true], &[mounts]),
         ] {

@@ -15,6 +15,8 @@ mod socket_supervisor;
 mod syscalls;
 
 #[cfg(test)]
+mod hidden_tests;
+#[cfg(test)]
 mod socket_tests;
 #[cfg(test)]
 mod tests;

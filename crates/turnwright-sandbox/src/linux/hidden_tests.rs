@@ -10,13 +10,17 @@ use super::*;
 #[test]
 fn devices_cannot_be_opened_but_those_that_hold_nothing() {
     let folders = TestFolders::new();
-    let script = "find /dev \\( -type b -o -type c \\) 2> /dev/null | while read -r device; do \
-                  test ! -f \"$device\" && dd if=\"$device\" iflag=nonblock count=0 2> /dev/null && echo \"$device\"; done | sort";
-    for namespaces in variants() {
-        let (text, _) = folders.run(&folders.profile(), namespaces, script);
-        let opened: Vec<_> = text.lines().collect();
-        let harmless = ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
-        assert_eq!(opened, harmless, "{namespaces:?}");
+    let script = "find /dev ! -type d ! -type l 2> /dev/null | while read -r device; do \
+                  test ! -f \"$device\" && dd if=\"$device\" iflag=nonblock count=0 2> /dev/null && echo \"$device\"; \
+                  done | sort";
+    for readable in [None, Some(Vec::new())] {
+        let profile = SandboxProfile { readable, ..folders.profile() };
+        for namespaces in variants() {
+            let (text, _) = folders.run(&profile, namespaces, script);
+            let opened: Vec<_> = text.lines().collect();
+            let harmless = ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
+            assert_eq!(opened, harmless, "{namespaces:?}");
+        }
     }
 }
 

@@ -85,12 +85,11 @@ impl LinuxSandbox {
         }
         let abi = sandbox_support().landlock_abi.unwrap_or_default();
         // Symlinks are resolved. A path that cannot be resolved cannot be read either.
-        let hidden = profile
-            .hidden
-            .iter()
-            .filter_map(|it| real_path::real_path(it))
-            .chain(raw_devices::find(profile));
-        let hidden: Vec<_> = hidden.collect();
+        let hidden = profile.hidden.iter().filter_map(|it| real_path::real_path(it));
+        let mut hidden: Vec<_> = hidden.collect();
+        if !namespaces.mounts || !raw_devices::are_private(profile) {
+            hidden.extend(raw_devices::find(profile));
+        }
         let network = match profile.network {
             Network::Loopback if !(namespaces.mounts && namespaces.network) => Network::Off,
             other => other,

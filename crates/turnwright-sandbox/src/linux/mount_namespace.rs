@@ -16,7 +16,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeF
 
 use super::super::{NamespaceSupport, Network, PrivateCache, SandboxProfile};
 use super::cache_overlay::CacheOverlay;
-use super::{hidden_sockets, syscalls};
+use super::{hidden_sockets, raw_devices, syscalls};
 
 /// POSIX shared memory, where all programs see the same names. The command gets a private one.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
@@ -75,6 +75,7 @@ pub(super) struct MountNamespace {
     /// The Landlock rights on the private shared memory and on caches with a private layer.
     write_rights: u64,
     has_loopback: bool,
+    has_private_devices: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,7 +127,7 @@ impl MountNamespace {
         let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
         let mut open = profile.clone();
         open.unhidden.extend(open_folders.unwrap_or_default());
-        // Most are devices, and nothing is below those.
+        // Nothing is below a file.
         let folders: Vec<_> = hidden.iter().filter(|it| it.is_dir()).collect();
         let is_seen = |it: &&PathBuf| !open.is_below_hidden(it, folders.iter().copied());
         let seen: Vec<_> = hidden.iter().filter(is_seen).map(PathBuf::as_path).collect();
@@ -141,6 +142,7 @@ impl MountNamespace {
             steps,
             write_rights: rights,
             has_loopback,
+            has_private_devices: raw_devices::are_private(profile),
         }
     }
 
@@ -178,6 +180,9 @@ impl MountNamespace {
     pub(super) fn enter(&self, ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.join()?;
         self.make_rest_read_only(ruleset)?;
+        if self.has_private_devices {
+            raw_devices::make_private(ruleset)?;
+        }
         self.mount_all()?;
         if let Some(ruleset) = ruleset {
             let how = OFlags::PATH | OFlags::CLOEXEC;
@@ -301,7 +306,7 @@ fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
 }
 
 /// A copy of what is mounted at and below a path, or `None` if it does not exist.
-fn clone_mounts(path: &CStr) -> io::Result<Option<OwnedFd>> {
+pub(super) fn clone_mounts(path: &CStr) -> io::Result<Option<OwnedFd>> {
     let how = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
@@ -312,7 +317,7 @@ fn clone_mounts(path: &CStr) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Puts such a copy at a path.
-fn put_mounts(clone: Option<&OwnedFd>, path: &CStr) -> io::Result<()> {
+pub(super) fn put_mounts(clone: Option<&OwnedFd>, path: &CStr) -> io::Result<()> {
     let Some(clone) = clone else { return Ok(()) };
     let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     Ok(rustix::mount::move_mount(clone, c"", CWD, path, how)?)

@@ -23,8 +23,8 @@ use crate::tools::{
 use crate::trust::TrustStore;
 use crate::turn::{
     AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
-    SharedChecks, SharedModelSelection, SharedRules, SharedSpending, SpendingLimits,
-    StandaloneCalls, TurnServices, system_prompt,
+    SharedChecks, SharedModelSelection, SharedSpending, SpendingLimits, StandaloneCalls,
+    TurnServices, system_prompt,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -213,6 +213,7 @@ impl SessionHost {
         limits: SpendingLimits,
     ) -> TurnServices {
         let host = Arc::clone(self);
+        env.rules.set(policy);
         TurnServices {
             spending: SharedSpending::default(),
             queue: AdmissionQueue::default(),
@@ -222,11 +223,11 @@ impl SessionHost {
             selection,
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
             mode: env.mode.clone(),
+            policy: env.rules.clone(),
             env: Arc::new(env),
             announced_mode: AnnouncedMode::default(),
             folder_instructions: FolderInstructions::default(),
             checks: SharedChecks::default(),
-            policy: SharedRules::new(policy),
             max_requests,
             cache_guard: CacheGuard::default(),
             limits,
@@ -256,7 +257,9 @@ impl SessionHost {
         if let Some(mode) = mode {
             shared.set(mode);
         }
-        (StandaloneCalls::new(env, shared, SharedRules::new(policy)), notices)
+        env.rules.set(policy);
+        let rules = env.rules.clone();
+        (StandaloneCalls::new(env, shared, rules), notices)
     }
 
     /// Creates the environment of the tools in a project.

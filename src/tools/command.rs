@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{repository, toolchain};
+use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell::{self, KeptFiles, NamedFile, SimpleCommand};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 use turnwright_workspace::exec::{Environment, dialect};
@@ -13,6 +14,9 @@ use turnwright_workspace::real_path;
 /// The values of `escalate` that are not a path.
 const NETWORK: &str = "network";
 const FULL: &str = "full";
+
+/// What begins a pattern of git's that leaves out a path.
+const EXCLUSIONS: [&str; 3] = [":!", ":^", ":(exclude)"];
 
 /// A path that a call names.
 pub(super) enum CommandPath {
@@ -81,12 +85,13 @@ pub(super) fn uncertainty_of(
     None
 }
 
-/// The files with secrets whose content git would show although the line does not name them, because they are
-/// tracked: `git diff`, `git log -p`; and the files that the line asks git to show. Reads the disk.
+/// The files with secrets, and those for which rules are, whose content git would show although the line does not name
+/// them, because they are tracked: `git diff`, `git log -p`; and the files that the line asks git to show. Reads the disk.
 pub(super) fn kept_secrets(
     script: &shell::Script,
     workdir: &Path,
     roots: &Roots,
+    restricted: &DeniedPaths,
 ) -> Vec<ResolvedPath> {
     let is_inside = |it: &Path| roots.folders().any(|root| it.starts_with(root));
     let mut found = Vec::new();
@@ -98,11 +103,14 @@ pub(super) fn kept_secrets(
             found.extend(files_named_for_git(simple, &folder).filter(|it| is_inside(it)));
         }
         let Some(shown) = nature.shows_kept else { continue };
-        let (paths, is_search_of_files) = limits(&shown, &folder);
+        let (paths, excluded, is_search_of_files) = limits(&shown, &folder);
+        let is_below = |it: &PathBuf, all: &[PathBuf]| all.iter().any(|path| it.starts_with(path));
         let is_shown =
-            |it: &PathBuf| paths.is_empty() || paths.iter().any(|path| it.starts_with(path));
+            |it: &PathBuf| (paths.is_empty() || is_below(it, &paths)) && !is_below(it, &excluded);
         found.extend(
-            repository::tracked_secrets(&folder, is_search_of_files).into_iter().filter(is_shown),
+            repository::tracked_secrets(&folder, restricted, is_search_of_files)
+                .into_iter()
+                .filter(is_shown),
         );
     }
     found.sort();
@@ -127,32 +135,47 @@ fn files_named_for_git(simple: &SimpleCommand, folder: &Path) -> impl Iterator<I
     })
 }
 
-/// The paths to which a command limits what git shows, none if it shows everything, and whether it only searches
-/// the files of the working tree. In front of `--`, git takes a word for a path only if there is such a file, and
+/// The paths to which a command limits what git shows, none if it shows everything, those that it leaves out
+/// (`:!path`), and whether it only searches the files of the working tree. In front of `--`, git takes a word for a path only if there is such a file, and
 /// refuses one that may be a revision, too.
-fn limits(shown: &KeptFiles, folder: &Path) -> (Vec<PathBuf>, bool) {
+fn limits(shown: &KeptFiles, folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>, bool) {
     let is_pattern = |it: &&String| it.starts_with(':') || it.contains(['*', '?', '[', '\\']);
     let exists = |it: &&String| !is_pattern(it) && folder.join(it).symlink_metadata().is_ok();
     let is_revision = |it: &String| !is_pattern(&it) && !exists(&it);
     let is_search_of_files =
         shown.only_assumed_unchanged && !shown.operands.iter().any(is_revision);
-    if shown.paths.iter().any(|it| is_pattern(&it)) {
-        return (Vec::new(), is_search_of_files);
+    let in_folder = |it: &str| repository::normalize_lexically(&folder.join(it));
+    let excluded = |it: &String| {
+        let path = EXCLUSIONS.iter().find_map(|exclusion| it.strip_prefix(exclusion))?;
+        // A further `/` begins at the top of the repository, a further `!` or `^` excludes nothing else.
+        let is_plain = |it: &str| !it.contains(['*', '?', '[', '\\']);
+        let is_plain = is_plain(path) && !path.starts_with(['/', '!', '^', '(', ':']);
+        (is_plain && !path.is_empty()).then(|| in_folder(path))
+    };
+    let (exclusions, paths): (Vec<_>, Vec<_>) =
+        shown.paths.iter().partition(|it| excluded(it).is_some());
+    let exclusions = exclusions.into_iter().filter_map(excluded).collect();
+    if paths.iter().any(is_pattern) {
+        return (Vec::new(), exclusions, is_search_of_files);
     }
-    let named = shown.operands.iter().filter(exists).chain(&shown.paths);
-    let named = named.map(|it| repository::normalize_lexically(&folder.join(it)));
-    (named.collect(), is_search_of_files)
+    let named = shown.operands.iter().filter(exists).chain(paths);
+    let named = named.map(|it| in_folder(it));
+    (named.collect(), exclusions, is_search_of_files)
 }
 
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.
-pub(crate) fn command_line_effects(line: &str, roots: &Roots) -> Vec<Effect> {
+pub(crate) fn command_line_effects(
+    line: &str,
+    roots: &Roots,
+    restricted: &DeniedPaths,
+) -> Vec<Effect> {
     let workdir = roots.resolve(".");
     let command = shell::command(line, &workdir.path, dialect());
     let named = paths_in_script(&command.script, Path::new("."), None);
     let targets: Vec<_> = named.iter().map(|it| roots.resolve(it.path())).collect();
     let mut command = command;
     command.uncertainty = uncertainty_of(&command.script, &workdir.path, &Environment::default());
-    command.reads = kept_secrets(&command.script, &workdir.path, roots);
+    command.reads = kept_secrets(&command.script, &workdir.path, roots, restricted);
     effects(command, &workdir, None, named.into_iter().zip(targets))
 }
 

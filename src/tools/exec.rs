@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::command::{self, CommandPath};
 use super::shown_argument::{COMMAND, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
-use turnwright_policy::permission::Pass;
+use turnwright_policy::permission::{DeniedPaths, Pass};
 use turnwright_policy::shell::{self, Script};
 use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::{
@@ -125,7 +125,8 @@ impl Tool for Exec {
     fn inspect(&self, args: &mut ExecArgs, targets: &[ResolvedPath], env: &ToolEnv) {
         let Some(workdir) = targets.first() else { return };
         let (script, roots) = (args.script(), env.files.roots());
-        let kept_secrets = command::kept_secrets(script, &workdir.path, roots);
+        let restricted = DeniedPaths::restricted(&env.rules.get());
+        let kept_secrets = command::kept_secrets(script, &workdir.path, roots, &restricted);
         args.uncertainty =
             command::uncertainty_of(args.script(), &workdir.path, &env.command_environment);
         args.kept_secrets = kept_secrets;

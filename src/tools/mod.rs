@@ -102,7 +102,7 @@ pub(crate) use sandbox_profile::{ProgramAccess, SessionAccess};
 pub(crate) use server_watch::ServerWatch;
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
 pub(crate) use shown_result::raw_output;
-pub(crate) use tool_env::{SharedToolEnv, ToolEnv, UserFolders};
+pub(crate) use tool_env::{SharedRules, SharedToolEnv, ToolEnv, UserFolders};
 pub(crate) use tool_index::ToolIndex;
 
 /// All built-in tools, in the order in which error messages list them.

@@ -7,6 +7,8 @@ mod settings;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use turnwright_policy::permission::DeniedPaths;
+use turnwright_types::effect::is_secret_path;
 use turnwright_workspace::files::read_head;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::real_path;
@@ -23,6 +25,8 @@ const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
 const MAX_SETTINGS_FILES: usize = 16;
 /// The config files of at most this many submodules are read.
 const MAX_SUBMODULES: usize = 64;
+/// At most this many files are asked about before git shows all changes.
+const MAX_TRACKED_SECRETS: usize = 4_096;
 
 /// Why git may start a program of the repository's choice when it runs in this real folder. Reads
 /// the disk: not for the runtime's thread.
@@ -77,14 +81,24 @@ fn foreign_content_risk(found: &GitRepository) -> Option<String> {
     borrows.then(|| "it borrows the content of another repository (alternates)".to_owned())
 }
 
-/// The files with secrets that the index of the repository around this real folder lists, or only those that git
-/// assumes to be unchanged. Reads the disk.
-pub(super) fn tracked_secrets(folder: &Path, only_assumed_unchanged: bool) -> Vec<PathBuf> {
+/// The files with secrets, and those for which rules are, that the index of the repository around this real folder
+/// lists, or only those that git assumes to be unchanged. Reads the disk.
+pub(super) fn tracked_secrets(
+    folder: &Path,
+    restricted: &DeniedPaths,
+    only_assumed_unchanged: bool,
+) -> Vec<PathBuf> {
     let Some(found) = repository_of(folder) else { return Vec::new() };
+    let is_restricted =
+        |it: &Path| !restricted.is_empty() && restricted.contains(&found.top.join(it));
+    let is_wanted = |it: &Path| is_secret_path(it) || is_restricted(it);
+    let read = |index: &[u8], name_bytes| {
+        index::files(index, name_bytes, only_assumed_unchanged, is_wanted)
+    };
     // An index that is not understood is a reason to ask, which `untrusted_config` gives.
-    let read = if only_assumed_unchanged { index::unchanged_secrets } else { index::secrets };
-    let secrets = read_index(&found, read).unwrap_or_default();
-    secrets.into_iter().map(|it| found.top.join(it)).collect()
+    let mut files = read_index(&found, read).unwrap_or_default();
+    files.truncate(MAX_TRACKED_SECRETS);
+    files.into_iter().map(|it| found.top.join(it)).collect()
 }
 
 /// The paths of the submodules in the index; `None` if it is not understood.
@@ -92,10 +106,11 @@ fn submodules(found: &GitRepository) -> Option<Vec<PathBuf>> {
     read_index(found, index::submodules)
 }
 
-type IndexReader = fn(&[u8], usize) -> Result<Vec<PathBuf>, index::GitIndexError>;
-
 /// Paths in the index; `None` if it is not understood.
-fn read_index(found: &GitRepository, read: IndexReader) -> Option<Vec<PathBuf>> {
+fn read_index(
+    found: &GitRepository,
+    read: impl FnOnce(&[u8], usize) -> Result<Vec<PathBuf>, index::GitIndexError>,
+) -> Option<Vec<PathBuf>> {
     let index = found.git.join("index");
     let Ok(metadata) = fs::metadata(&index) else { return Some(Vec::new()) };
     if !metadata.is_file() || metadata.len() > MAX_INDEX_BYTES {

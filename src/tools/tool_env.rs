@@ -12,7 +12,7 @@ use super::confinement_guard::ConfinementGuard;
 use super::helper_set::HelperSet;
 use super::open_terminals::OpenTerminals;
 use crate::recording::Recording;
-use turnwright_policy::permission::{AuditLog, ProtectedPaths, SharedMode};
+use turnwright_policy::permission::{AuditLog, PolicyRules, ProtectedPaths, SharedMode};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;
@@ -53,6 +53,21 @@ impl SharedToolEnv {
     }
 }
 
+/// The permission rules of a session, set by the session and read by its turn.
+// Held only to copy a pointer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedRules(Arc<Mutex<Arc<PolicyRules>>>);
+
+impl SharedRules {
+    pub(crate) fn get(&self) -> Arc<PolicyRules> {
+        Arc::clone(&self.0.lock())
+    }
+
+    pub(crate) fn set(&self, policy: PolicyRules) {
+        *self.0.lock() = Arc::new(policy);
+    }
+}
+
 /// The environment in which the tools of one session run.
 pub struct ToolEnv {
     pub session: SessionId,
@@ -73,6 +88,8 @@ pub struct ToolEnv {
     pub pages: PageCache,
     /// The permission mode: how much may be done without asking.
     pub mode: SharedMode,
+    /// The permission rules, by which a call is judged. A tool needs them for what it shows without naming it.
+    pub(crate) rules: SharedRules,
     pub confinement: ConfinementSettings,
     /// Watches the protected paths while commands run. Helpers share it with their session, because what
     /// one of them was allowed to change is no intrusion for the other.
@@ -116,6 +133,7 @@ impl ToolEnv {
             skills: SkillSet::default(),
             pages: PageCache::default(),
             mode: SharedMode::default(),
+            rules: SharedRules::default(),
             confinement: ConfinementSettings::default(),
             guard: Arc::default(),
             helpers: HelperSet::default(),

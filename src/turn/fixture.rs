@@ -14,10 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
-    SharedChecks, SharedModelSelection, SharedRules, SharedSpending, TurnServices,
+    SharedChecks, SharedModelSelection, SharedSpending, TurnServices,
 };
 use crate::error::Error;
-use crate::tools::{AnyTool, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, built_in};
+use crate::tools::{
+    AnyTool, Registry, RemoteTools, SharedRules, SharedToolEnv, ToolEnv, Toolbox, built_in,
+};
 use turnwright_llm::{
     Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
     ReplyStream, Request,

@@ -346,6 +346,7 @@ fn helper_env(
         ToolEnv::new(id.clone(), files, environment, client, CommandDisplay::default(), shared);
     env.jobs = Jobs::new(outputs).with_prefix(format!("{}p", short_id(call)));
     env.mode = session.mode.clone();
+    env.rules = session.rules.clone();
     env.confinement = session.confinement.clone();
     env.guard = Arc::clone(&session.guard);
     env.checkpoint = session.checkpoint.clone();

@@ -66,7 +66,7 @@ pub(crate) use prompt::folder_instructions::FolderInstructions;
 pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_assumed, window};
 pub(crate) use room::handoff::{compact, summary_of};
 pub(crate) use room::prune::prune;
-pub(crate) use selection::{AnnouncedMode, ModelSelection, SharedModelSelection, SharedRules};
+pub(crate) use selection::{AnnouncedMode, ModelSelection, SharedModelSelection};
 pub(crate) use services::TurnServices;
 pub(crate) use steering::SteeringQueue;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use turnwright_llm::{Model, ReasoningEffort};
-use turnwright_policy::permission::{Mode, PolicyRules};
+use turnwright_policy::permission::Mode;
 
 /// The model of a session and its reasoning effort.
 #[derive(Clone, Debug)]
@@ -82,24 +82,5 @@ impl AnnouncedMode {
     /// Marks this mode as told. Returns the one before.
     pub(super) fn announce(&self, mode: Mode) -> Option<Mode> {
         self.0.lock().replace(mode)
-    }
-}
-
-/// The permission rules of a session, set by the session and read by its turn.
-// Held only to copy a pointer.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SharedRules(Arc<Mutex<Arc<PolicyRules>>>);
-
-impl SharedRules {
-    pub(crate) fn new(policy: PolicyRules) -> SharedRules {
-        SharedRules(Arc::new(Mutex::new(Arc::new(policy))))
-    }
-
-    pub(crate) fn get(&self) -> Arc<PolicyRules> {
-        Arc::clone(&self.0.lock())
-    }
-
-    pub(crate) fn set(&self, policy: PolicyRules) {
-        *self.0.lock() = Arc::new(policy);
     }
 }

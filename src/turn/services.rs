@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::tools::{OfferContext, ToolEnv, Toolbox};
+use crate::tools::{OfferContext, SharedRules, ToolEnv, Toolbox};
 use turnwright_policy::permission::{Mode, SharedMode};
 use turnwright_store::{Entry, SessionLog};
 use turnwright_types::client::Client;
@@ -14,7 +14,7 @@ use turnwright_types::update::{PromptKey, Update};
 use super::steering::JoinedMessage;
 use super::{
     AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
-    SharedChecks, SharedModelSelection, SharedRules, SharedSpending, SpendingLimits,
+    SharedChecks, SharedModelSelection, SharedSpending, SpendingLimits,
 };
 
 /// The services and settings that a turn works with. The session owns them and clones the handle

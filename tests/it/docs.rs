@@ -297,3 +297,19 @@ fn the_translations_are_in_step() {
         assert_eq!(headings(&chinese), headings(&english), "the headings of {translation}");
     }
 }
+
+/// `tests/data/permission_promises.txt` names a test for each promise.
+#[test]
+fn what_the_page_of_permissions_promises_is_shown_by_a_test() {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = words(&read(&root().join("docs/permissions.md")));
+    let sources = ["tests", "src", "crates"].map(|it| files_below(&root().join(it), "rs"));
+    let sources: String = sources.iter().flatten().map(|it| read(it)).collect();
+    let table = read(&root().join("tests/data/permission_promises.txt"));
+    let rows = table.lines().filter(|it| !it.is_empty() && !it.starts_with('#'));
+    for row in rows {
+        let (promise, test) = row.split_once(" | ").unwrap_or_else(|| panic!("{row}"));
+        assert!(page.contains(promise), "the page does not say: {promise}");
+        assert!(sources.contains(&format!("fn {test}()")), "there is no test {test}");
+    }
+}

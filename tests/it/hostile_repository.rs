@@ -239,6 +239,44 @@ fn git_does_not_show_a_file_that_a_rule_denies() {
     assert!(log.contains("fn main()") && !log.contains("canary-"), "git has shown a denied file");
 }
 
+/// Among the changes of all files, too. A rule that asks about a file asks.
+#[test]
+fn git_does_not_show_changes_among_which_are_those_of_a_file_that_a_rule_denies() {
+    let lines = [
+        "git diff",
+        "git diff HEAD -- .",
+        "git diff -- private",
+        "git log -p",
+        "git show",
+        "git stash show -p",
+        "git log -p -- ':!src'",
+        "cd src && git diff -- ':!main.rs'",
+        "git diff HEAD -- ':!privat*'",
+    ];
+    let silent = ["git diff -- src", "git diff --stat", "git diff -- ':!private'"];
+    for (action, questions) in [("deny", 0), ("ask", lines.len())] {
+        let all = lines.iter().chain(&silent);
+        let calls: Vec<_> = all.map(|it| call("exec", &json!({ "command": it }))).collect();
+        let mut agent = repository_with_secret()
+            .own_file(
+                "config/config.toml",
+                &format!("[permissions]\n{action} = ['read(private/**)']"),
+            )
+            .file("private/x", "canary-private\n")
+            .model(json!([calls, says("Done.")]))
+            .permission("reject_once")
+            .start();
+        keep_secret(agent.workspace());
+        // Otherwise all are asked about because of it.
+        git(agent.workspace(), &["rm", "-q", "-f", "--cached", ".env"]);
+        std::fs::write(agent.path("private/x"), "canary-changed\n").unwrap();
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert_eq!(cards::questions(&agent), questions, "{action}");
+        let log: String = agent.log.iter().map(Value::to_string).collect();
+        assert!(log.contains("+fn last()") && !log.contains("canary-"), "{action}: {log}");
+    }
+}
+
 /// Git searches what it keeps of a file that it assumes to be unchanged.
 #[test]
 fn git_searches_a_kept_secret_only_after_a_question() {

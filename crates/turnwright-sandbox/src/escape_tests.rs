@@ -65,10 +65,14 @@ pub struct ExpectedProtection {
 enum Requirement {
     /// Any sandbox prevents it.
     AnySandbox,
-    /// At least this Landlock ABI version.
-    Landlock(i32),
     /// A private mount namespace.
     Mounts,
+    /// A private mount namespace, or at least Landlock ABI 3.
+    Truncation,
+    /// A PID namespace, or at least Landlock ABI 6.
+    Signals,
+    /// Supervised connections, or at least Landlock ABI 6.
+    AbstractSockets,
     /// A private mount namespace, or at least Landlock ABI 9.
     SocketRules,
     /// Supervised connections, or at least Landlock ABI 9.
@@ -185,7 +189,7 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
     add(
         "truncate-outside",
         "truncate a file outside without opening it",
-        Requirement::Landlock(3),
+        Requirement::Truncation,
         probe("truncate", &format!("{outside}/file")),
     );
     add(
@@ -220,6 +224,14 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
             .to_owned(),
     );
     add(
+        "terminal",
+        "read what is typed in another program's terminal",
+        Requirement::AnySandbox,
+        "{ for t in /dev/pts/[0-9]* /dev/ttys[0-9]*; do [ -c \"$t\" ] && (: < \"$t\") && break; done; } \
+         > /dev/null 2>&1"
+            .to_owned(),
+    );
+    add(
         "protected",
         "write a protected file in the project, .git/hooks/pre-commit",
         Requirement::Mounts,
@@ -241,7 +253,7 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
     add(
         "abstract-socket",
         "connect to an abstract socket",
-        Requirement::Landlock(6),
+        Requirement::AbstractSockets,
         probe("abstract", abstract_name),
     );
     let connect = probe("socket", &quoted(&scene.socket));
@@ -287,7 +299,7 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
     add(
         "signal",
         "kill an unrelated process",
-        Requirement::Landlock(6),
+        Requirement::Signals,
         format!("kill -KILL {unrelated_pid} 2>/dev/null"),
     );
     add(
@@ -368,27 +380,24 @@ pub fn evaluate(
 impl Requirement {
     /// What this system would need to prevent the attempt; `None` if it has it.
     fn missing(self, expected: ExpectedProtection) -> Option<String> {
-        match self {
-            Requirement::AnySandbox => None,
-            Requirement::Landlock(version) => {
-                let lacks = expected.landlock.is_some_and(|it| it < version);
-                lacks.then(|| format!("Landlock {version} is required"))
+        let ExpectedProtection { landlock, mounts, processes, sockets } = expected;
+        let is_old = |version| landlock.is_some_and(|it| it < version);
+        let (lacks, what) = match self {
+            Requirement::AnySandbox => return None,
+            Requirement::Mounts => (landlock.is_some() && !mounts, "user namespaces are"),
+            Requirement::Processes => (landlock.is_some() && !processes, "PID namespaces are"),
+            Requirement::Truncation => (is_old(3) && !mounts, "user namespaces or Landlock 3 are"),
+            Requirement::Signals => (is_old(6) && !processes, "PID namespaces or Landlock 6 are"),
+            Requirement::AbstractSockets => {
+                (is_old(6) && !sockets, "supervised connections or Landlock 6 are")
             }
-            Requirement::Mounts | Requirement::Processes => {
-                let has =
-                    if self == Requirement::Mounts { expected.mounts } else { expected.processes };
-                let lacks = expected.landlock.is_some() && !has;
-                lacks.then(|| "user namespaces are required".to_owned())
-            }
-            Requirement::AllSockets => {
-                let text = "supervised connections or Landlock 9 are required";
-                (!expected.sockets).then(|| text.to_owned())
-            }
+            Requirement::AllSockets => (!sockets, "supervised connections or Landlock 9 are"),
             Requirement::SocketRules => {
-                let lacks = !expected.mounts && expected.landlock.is_none_or(|it| it < 9);
-                lacks.then(|| "user namespaces or Landlock 9 are required".to_owned())
+                let is_old = landlock.is_none_or(|it| it < 9);
+                (is_old && !mounts, "user namespaces or Landlock 9 are")
             }
-        }
+        };
+        lacks.then(|| format!("{what} required"))
     }
 }
 
@@ -440,6 +449,7 @@ mod tests {
         let full =
             ExpectedProtection { landlock: Some(7), mounts: true, processes: true, sockets: true };
         let old = ExpectedProtection { landlock: Some(2), ..ExpectedProtection::default() };
+        let namespaces = ExpectedProtection { landlock: Some(2), ..full };
         let change = ["a file outside".to_owned()];
         let success = format!("{STARTED}\n{SUCCEEDED}\n");
         let table: &[(&str, &str, &[String], ExpectedProtection, &str)] = &[
@@ -455,6 +465,7 @@ mod tests {
             ("truncate-outside", &success, &change, old, "open"),
             ("truncate-outside", STARTED, &[], old, "held"),
             ("signal", STARTED, &change, old, "open"),
+            ("abstract-socket", &success, &change, old, "open"),
             ("protected", &success, &change, old, "open"),
             ("protected", &success, &change, full, "not held"),
             ("internet", &success, &[], old, "not held"),
@@ -465,6 +476,10 @@ mod tests {
             ("cache", STARTED, &change, old, "not held"),
             ("priority", &success, &[], old, "open"),
             ("user-priority", &success, &[], old, "not held"),
+            // What namespaces prevent does not need a new Landlock.
+            ("truncate-outside", &success, &change, namespaces, "not held"),
+            ("signal", STARTED, &change, namespaces, "not held"),
+            ("abstract-socket", &success, &change, namespaces, "not held"),
             // Seatbelt does not tell sockets of programs from the network.
             ("socket-network", &success, &change, ExpectedProtection::default(), "open"),
             // A sandbox without Landlock (macOS) has no known gaps.

@@ -245,30 +245,56 @@ pub fn wrap_command(
 /// What this system lacks for the full sandbox and what follows from it, a sentence each, to be
 /// shown to the user. The first call probes for namespaces, which takes some milliseconds.
 pub fn limitations() -> Vec<String> {
-    let mut all = sandbox_support().missing.clone();
-    if can_confine() && !namespace_support().mounts {
-        all.push(NO_MOUNTS.to_owned());
-    } else if can_confine() && cfg!(target_os = "linux") && !namespace_support().processes {
-        all.push(NO_PROCESSES.to_owned());
-    } else if can_confine() && cfg!(target_os = "linux") && !namespace_support().sockets {
-        all.push(NO_SOCKETS.to_owned());
+    let support = sandbox_support();
+    let mut all = support.missing.clone();
+    if can_confine() && cfg!(target_os = "linux") {
+        let namespaces = namespace_support();
+        all.extend(old_landlock(support.landlock_abi, namespaces));
+        all.extend(missing_namespaces(namespaces));
     }
     all
+}
+
+/// What follows from missing namespaces.
+fn missing_namespaces(namespaces: NamespaceSupport) -> impl Iterator<Item = String> {
+    let NamespaceSupport { mounts, processes, sockets, .. } = namespaces;
+    let all = [
+        (!mounts, NO_MOUNTS),
+        (mounts && !processes, NO_PROCESSES),
+        (mounts && !sockets, LATE_SOCKETS),
+    ];
+    all.into_iter().filter(|it| it.0).map(|it| it.1.to_owned())
+}
+
+/// What follows from an old Landlock, unless namespaces prevent it.
+fn old_landlock(abi: Option<i32>, namespaces: NamespaceSupport) -> Option<String> {
+    let abi = abi.unwrap_or(i32::MAX);
+    let NamespaceSupport { mounts, processes, sockets, .. } = namespaces;
+    let gaps = [
+        (3, mounts, "truncate files outside of its folders"),
+        (6, processes, "send signals to the user's other programs"),
+        (6, sockets, "reach the abstract sockets of the user's other programs"),
+    ];
+    let open = gaps.iter().filter(|(closed_by, is_closed, _)| abi < *closed_by && !is_closed);
+    let open: Vec<_> = open.map(|it| it.2).collect();
+    (!open.is_empty())
+        .then(|| format!("Landlock is old (version {abi}): a command can {}.", open.join(", and ")))
 }
 
 const NO_MOUNTS: &str = "User namespaces are unavailable (kernel.apparmor_restrict_unprivileged_userns, \
      user.max_user_namespaces, or a container): a command can change protected files of the project, \
      read secrets in it, change modes, times and attributes of the user's other files, reach the user's \
-     daemons through their sockets and shared memory, change the priority of the user's programs, has no \
-     /dev/shm, and may outlive its end by starting new processes faster than they are found. In `auto` mode \
+     programs through shared memory and, unless Landlock has its ABI 9, their sockets, change their priority, \
+     has no /dev/shm, and may outlive its end by starting new processes faster than they are found. In `auto` mode \
      you are asked about each command that does more than read.";
 
-const NO_PROCESSES: &str = "PID namespaces are unavailable (user.max_pid_namespaces): a command may \
-     outlive its end by starting new processes faster than they are found.";
+const NO_PROCESSES: &str = "PID namespaces are unavailable (user.max_pid_namespaces): a command sees the \
+     user's other programs, can change their priority, and may outlive its end by starting new processes \
+     faster than they are found.";
 
-const NO_SOCKETS: &str = "Connections cannot be supervised (another supervisor of system calls, a covered \
-     /proc, or a container that forbids it) and Landlock is older than its ABI 9: a command can reach \
-     sockets of the user's programs that were moved to another folder, or are made while it runs.";
+const LATE_SOCKETS: &str = "Connections cannot be supervised (no PID namespaces, another supervisor of system \
+     calls, a covered /proc, or a container that forbids it) and Landlock is older than its ABI 9: a command can \
+     reach sockets of the user's programs that were moved to another folder, or are made while it runs.";
 
 /// The private namespaces that a sandboxed program can get. The first call tries them out in child
 /// processes, which takes some milliseconds.
@@ -302,3 +328,43 @@ pub fn can_confine() -> bool {
 /// Before this version Landlock denies every move of a file from one folder to another, even if
 /// both are writable, so no build would work.
 const MIN_LANDLOCK_ABI: i32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row for each form of the sandbox: Landlock's version, the namespaces for mounts, processes and
+    /// sockets, and words of the sentences.
+    #[test]
+    fn what_is_missing_is_told_and_nothing_else() {
+        let (truncate, signals) = ("truncate files", "send signals");
+        let names = "abstract sockets";
+        let (mounts, processes) = ("User namespaces are unavail", "PID namespaces are unavail");
+        let later = "Connections cannot be supervised";
+        let all = [truncate, signals, names, mounts, processes, later];
+        for (abi, [has_mounts, has_processes, has_sockets], expected) in [
+            (2, [true, true, true], &[] as &[&str]),
+            (2, [false, false, false], &[truncate, signals, names, mounts]),
+            (5, [true, true, true], &[]),
+            (5, [true, true, false], &[names, later]),
+            (5, [true, false, false], &[signals, names, processes, later]),
+            (5, [false, false, false], &[signals, names, mounts]),
+            (7, [true, true, true], &[]),
+            (7, [true, false, false], &[processes, later]),
+            (7, [false, false, false], &[mounts]),
+            (9, [true, false, true], &[processes]),
+            (9, [false, false, true], &[mounts]),
+        ] {
+            let namespaces = NamespaceSupport {
+                mounts: has_mounts,
+                network: has_mounts,
+                processes: has_processes,
+                sockets: has_sockets,
+            };
+            let old = old_landlock(Some(abi), namespaces);
+            let text: String = old.into_iter().chain(missing_namespaces(namespaces)).collect();
+            let told: Vec<_> = all.iter().copied().filter(|it| text.contains(it)).collect();
+            assert_eq!(told, expected, "{abi}, {namespaces:?}: {text}");
+        }
+    }
+}

@@ -10,8 +10,8 @@ use super::{Network, SandboxProfile};
 /// anything.
 pub(super) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 
-/// What every program needs: executing and signalling its own processes, system information, its
-/// terminal, and the services for user names, time zones and certificates.
+/// What every program needs: executing and signalling its own processes, system information, new
+/// terminals, and the services for user names, time zones and certificates.
 const BASE_RULES: &str = "\
 (version 1)
 (deny default)
@@ -24,7 +24,6 @@ const BASE_RULES: &str = "\
 (allow ipc-posix-sem)
 (allow ipc-posix-shm*)
 (allow pseudo-tty)
-(allow file-read* file-write* file-ioctl (regex #\"^/dev/tty[a-z0-9]*$\"))
 (allow file-read* file-write* file-ioctl (literal \"/dev/ptmx\"))
 (allow file-read* file-write-data
   (literal \"/dev/null\")
@@ -39,6 +38,16 @@ const BASE_RULES: &str = "\
   (global-name \"com.apple.system.opendirectoryd.membership\")
   (global-name \"com.apple.trustd\")
   (global-name \"com.apple.trustd.agent\"))
+";
+
+/// Terminals: what the user types in that of another program may be a password. A program may use its own, and
+/// those that it makes, which the system marks. They come after the rule that allows reading everything.
+const TERMINAL_RULES: &str = "\
+(deny file-read-data file-write* (regex #\"^/dev/(tty|cu)[^/]+$\"))
+(allow file-ioctl (regex #\"^/dev/tty[^/]*$\"))
+(allow file-read* file-write* (literal \"/dev/tty\"))
+(allow file-read* file-write*
+  (require-all (regex #\"^/dev/ttys[0-9]+$\") (extension \"com.apple.sandbox.pty\")))
 ";
 
 /// The network, with the services that resolve host names and check certificates.
@@ -110,6 +119,7 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
             text.push_str("(allow file-read-metadata)\n");
         }
     }
+    text.push_str(TERMINAL_RULES);
     text.push_str(&rule("allow", "file-write*", &writable));
     // The last matching rule wins, so denials come after permissions.
     text.push_str(&rule("deny", "file-write*", &read_only));
@@ -196,7 +206,7 @@ mod tests {
 
     fn rules(profile: &SandboxProfile) -> String {
         let text = render_profile(profile).unwrap();
-        text.strip_prefix(BASE_RULES).unwrap().to_owned()
+        text.strip_prefix(BASE_RULES).unwrap().replace(TERMINAL_RULES, "")
     }
 
     #[test]
@@ -234,6 +244,17 @@ mod tests {
         let keeps = at("(deny file-write*\n  (subpath \"/state/cache/hooks\"))");
         let hides_again = at("(deny file-read* file-write*\n  (subpath \"/state/cache/key\"))");
         assert!(hides < shows && shows < opens && opens < keeps && keeps < hides_again, "{text}");
+    }
+
+    /// The last matching rule wins.
+    #[test]
+    fn terminals_are_closed_behind_the_rule_that_allows_reading_everything() {
+        for readable in [None, Some(vec!["/dev".into()])] {
+            let text = render_profile(&SandboxProfile { readable, ..sample() }).unwrap();
+            let (before, after) = text.split_once(TERMINAL_RULES).unwrap();
+            assert!(!after.contains("/dev") && !after.contains("(allow file-read*)"), "{text}");
+            assert!(!before.contains("/dev/tty"), "{text}");
+        }
     }
 
     #[test]

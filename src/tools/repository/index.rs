@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use turnwright_types::effect::is_secret_path;
-
 /// The mode of an entry that is a commit of another repository.
 const SUBMODULE_MODE: u32 = 0o160_000;
 const HEADER_BYTES: usize = 12;
@@ -30,17 +28,18 @@ pub(super) fn submodules(index: &[u8], name_bytes: usize) -> Result<Vec<PathBuf>
     read(index, name_bytes, |it| it.mode == SUBMODULE_MODE).ok_or(GitIndexError)
 }
 
-/// The paths of the files whose names tell that they hold secrets.
-pub(super) fn secrets(index: &[u8], name_bytes: usize) -> Result<Vec<PathBuf>, GitIndexError> {
-    read(index, name_bytes, is_secret).ok_or(GitIndexError)
-}
-
-/// Those of them that git assumes to be unchanged.
-pub(super) fn unchanged_secrets(
+/// The paths of the files that are wanted, or only those of them that git assumes to be unchanged.
+pub(super) fn files(
     index: &[u8],
     name_bytes: usize,
+    only_unchanged: bool,
+    is_wanted: impl Fn(&Path) -> bool,
 ) -> Result<Vec<PathBuf>, GitIndexError> {
-    let is_wanted = |it: &Entry<'_>| it.is_unchanged && is_secret(it);
+    let is_wanted = |it: &Entry<'_>| {
+        it.mode != SUBMODULE_MODE
+            && (it.is_unchanged || !only_unchanged)
+            && has_path(it, &is_wanted)
+    };
     read(index, name_bytes, is_wanted).ok_or(GitIndexError)
 }
 
@@ -52,11 +51,9 @@ struct Entry<'a> {
     path: &'a [u8],
 }
 
-fn is_secret(entry: &Entry<'_>) -> bool {
+fn has_path(entry: &Entry<'_>, is_wanted: impl Fn(&Path) -> bool) -> bool {
     let path = std::str::from_utf8(entry.path);
-    let is_secret = path
-        .map_or_else(|_| is_secret_path(&to_path(entry.path)), |it| is_secret_path(Path::new(it)));
-    entry.mode != SUBMODULE_MODE && is_secret
+    path.map_or_else(|_| is_wanted(&to_path(entry.path)), |it| is_wanted(Path::new(it)))
 }
 
 /// The paths of the entries that are wanted.
@@ -147,6 +144,7 @@ mod tests {
     use proptest::prelude::*;
     use std::path::Path;
     use std::process::Command;
+    use turnwright_types::effect::is_secret_path;
 
     fn git(folder: &Path, arguments: &[&str]) -> bool {
         let mut command = Command::new("git");
@@ -184,15 +182,15 @@ mod tests {
         for version in ["2", "3", "4"] {
             assert!(git(top, &["update-index", "--index-version", version]));
             assert_eq!(read(), Ok(vec!["deep/er/sub".into(), "zz".into()]), "{version}");
-            let found = secrets(&index(), 20);
+            let found = files(&index(), 20, false, is_secret_path);
             assert_eq!(found, Ok(vec!["app/.env".into(), "key.pem".into()]), "{version}");
         }
-        assert_eq!(unchanged_secrets(&index(), 20), Ok(Vec::new()));
+        assert_eq!(files(&index(), 20, true, is_secret_path), Ok(Vec::new()));
         assert!(git(top, &["update-index", "--assume-unchanged", "key.pem", "z"]));
-        assert_eq!(unchanged_secrets(&index(), 20), Ok(vec!["key.pem".into()]));
+        assert_eq!(files(&index(), 20, true, is_secret_path), Ok(vec!["key.pem".into()]));
         assert!(git(top, &["update-index", "--skip-worktree", "app/.env"]));
         let both = vec!["app/.env".into(), "key.pem".into()];
-        assert_eq!(unchanged_secrets(&index(), 20), Ok(both));
+        assert_eq!(files(&index(), 20, true, is_secret_path), Ok(both));
         assert!(git(top, &["update-index", "--split-index"]));
         assert_eq!(read(), Err(GitIndexError));
     }

@@ -16,8 +16,9 @@ use super::cancellable_calls::CallTokens;
 use super::cards::{abridged_arguments, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
 use super::kept_call::KeptCall;
-use crate::tools::{AnyTool, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
-use crate::turn::SharedRules;
+use crate::tools::{
+    AnyTool, HelperRunner, PreparedCall, SharedRules, ToolCtx, ToolEnv, ToolOutcome,
+};
 use turnwright_policy::permission::{
     self, ApprovalRequest, Confinement, Grants, Judgement, Mode, Pass, PolicyRules, SharedMode,
 };

@@ -51,6 +51,14 @@ impl DeniedPaths {
         DeniedPaths { rules: denied.cloned().collect(), bases: policy.bases.clone() }
     }
 
+    /// What rules deny or ask about, for content that a call may show although it does not name it.
+    pub fn restricted(policy: &PolicyRules) -> DeniedPaths {
+        let restricts =
+            |it: &&Rule| matches!(it.pattern, Pattern::Read(_)) && it.action != RuleAction::Allow;
+        let rules = policy.rules.iter().filter(restricts).cloned().collect();
+        DeniedPaths { rules, bases: policy.bases.clone() }
+    }
+
     /// The paths that must not be read, of rules without wildcards. A sandbox can hide them from a
     /// command.
     pub fn unreadable_paths(&self) -> Vec<PathBuf> {

@@ -1,6 +1,11 @@
-//! Whether an abstract Unix socket belongs to a process of this PID namespace. Such sockets have no place in
+//! Finds the abstract Unix socket of a process of this PID namespace. Such sockets have no place in
 //! the file system, and Landlock's scope (ABI 6) does not include the process that connects for a
 //! program.
+//!
+//! The kernel's table only says where to look: it does not tell the types of sockets nor a zero from an `@`,
+//! a name may hold what looks like another line, and while sockets come and go it may leave one out. A socket is found
+//! if it is open in a process of the namespace, and has exactly the name and the type that are asked for. There
+//! is no other such socket as long as it is open.
 //!
 //! Everything here makes system calls only and allocates nothing.
 
@@ -10,6 +15,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags, RawDir};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use super::syscalls;
 
 /// The kernel's table of the Unix sockets of this network namespace.
 const TABLE: &CStr = c"/proc/self/net/unix";
@@ -17,37 +25,44 @@ const TABLE: &CStr = c"/proc/self/net/unix";
 const LISTENS: &[u8] = b"00010000";
 /// `socket:[` and `]` around a number.
 const MAX_LINK: usize = 32;
+/// Where the name begins in an address.
+const NAME_OFFSET: usize = size_of::<libc::sa_family_t>();
 
-/// Fails if a process outside listens at this name, or nobody does. A name may be in the table twice, for
-/// two types of sockets.
-pub(super) fn check_is_own(name: &[u8]) -> io::Result<()> {
-    let refused = io::Error::from_raw_os_error(libc::ECONNREFUSED);
-    // It could look like another line of the table.
-    if name.contains(&b'\n') {
-        return Err(refused);
-    }
+/// The socket of this namespace to which `client` would connect at this address. Fails if a process outside has
+/// it, or nobody does.
+pub(super) fn find_own(client: BorrowedFd<'_>, address: &[u8]) -> io::Result<OwnedFd> {
+    let kind = syscalls::socket_option(client, libc::SO_TYPE)?;
+    let name = address.get(NAME_OFFSET..).unwrap_or_default();
     let table = rustix::fs::open(TABLE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = [0; 4096];
-    let (mut length, mut result) = (0, Err(refused));
+    let (mut length, mut error) = (0, libc::ECONNREFUSED);
     loop {
         let read = rustix::io::read(&table, &mut buffer[length..])?;
         length += read;
         let mut begin = 0;
         while let Some(end) = buffer[begin..length].iter().position(|it| *it == b'\n') {
             if let Some(inode) = listener_inode(&buffer[begin..begin + end], name) {
-                if !has_socket(inode)? {
-                    return Err(io::Error::from_raw_os_error(libc::EPERM));
+                let found = open_socket(inode)?.filter(|it| is_at(it.as_fd(), kind, address));
+                if let Some(found) = found {
+                    return Ok(found);
                 }
-                result = Ok(());
+                error = libc::EPERM;
             }
             begin += end + 1;
         }
         if read == 0 {
-            return result;
+            return Err(io::Error::from_raw_os_error(error));
         }
         buffer.copy_within(begin..length, 0);
         length -= begin;
     }
+}
+
+/// Whether a socket has this type and address.
+fn is_at(socket: BorrowedFd<'_>, kind: libc::c_int, address: &[u8]) -> bool {
+    let mut buffer = [0; size_of::<libc::sockaddr_storage>()];
+    syscalls::socket_option(socket, libc::SO_TYPE).is_ok_and(|it| it == kind)
+        && syscalls::socket_address(socket, &mut buffer).is_ok_and(|it| it == address)
 }
 
 /// The number of the socket in a line of the table, if it listens at this name: `number: count protocol
@@ -62,8 +77,8 @@ fn listener_inode<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     (flags == LISTENS && rest.is_none()).then_some(inode)
 }
 
-/// Whether a process of this namespace has a socket open.
-fn has_socket(inode: &[u8]) -> io::Result<bool> {
+/// A copy of a socket that a process of this namespace has open.
+fn open_socket(inode: &[u8]) -> io::Result<Option<OwnedFd>> {
     let mut link = [0; MAX_LINK];
     let length = b"socket:[]".len() + inode.len();
     let parts = [b"socket:[".as_slice(), inode, b"]"];
@@ -72,9 +87,10 @@ fn has_socket(inode: &[u8]) -> io::Result<bool> {
         *to = *from;
     }
     let processes = open_folder(CWD, c"/proc")?;
-    let mut found = false;
+    let mut found = None;
     visit(processes.as_fd(), |process| {
-        if found || !process.to_bytes()[0].is_ascii_digit() {
+        let Some(number) = number(process).and_then(Pid::from_raw) else { return };
+        if found.is_some() {
             return;
         }
         // It may have ended.
@@ -86,9 +102,21 @@ fn has_socket(inode: &[u8]) -> io::Result<bool> {
             rustix::fs::readlinkat_raw(&files, file, &mut target[..])
                 .is_ok_and(|length| target[..length] == *link)
         };
-        drop(visit(files.as_fd(), |file| found = found || is_it(file)));
+        drop(visit(files.as_fd(), |file| {
+            if found.is_none() && is_it(file) {
+                let process = pidfd_open(number, PidfdFlags::empty()).ok();
+                let file = process.zip(self::number(file));
+                found = file.and_then(|(process, file)| {
+                    pidfd_getfd(process, file, PidfdGetfdFlags::empty()).ok()
+                });
+            }
+        }));
     })?;
     Ok(found)
+}
+
+fn number(name: &CStr) -> Option<i32> {
+    name.to_str().ok()?.parse().ok()
 }
 
 fn open_folder(above: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {

@@ -15,6 +15,8 @@ mod socket_supervisor;
 mod syscalls;
 
 #[cfg(test)]
+mod hidden_tests;
+#[cfg(test)]
 mod socket_tests;
 #[cfg(test)]
 mod tests;
@@ -83,12 +85,11 @@ impl LinuxSandbox {
         }
         let abi = sandbox_support().landlock_abi.unwrap_or_default();
         // Symlinks are resolved. A path that cannot be resolved cannot be read either.
-        let hidden = profile
-            .hidden
-            .iter()
-            .filter_map(|it| real_path::real_path(it))
-            .chain(raw_devices::find());
-        let hidden: Vec<_> = hidden.collect();
+        let hidden = profile.hidden.iter().filter_map(|it| real_path::real_path(it));
+        let mut hidden: Vec<_> = hidden.collect();
+        if !namespaces.mounts || !raw_devices::are_private(profile) {
+            hidden.extend(raw_devices::find(profile));
+        }
         let network = match profile.network {
             Network::Loopback if !(namespaces.mounts && namespaces.network) => Network::Off,
             other => other,
@@ -233,13 +234,6 @@ pub(super) fn probe() -> SandboxSupport {
         Some(1) => Some(
             "Landlock is too old (it needs Linux 5.19 or newer): builds would not work in the \
              sandbox.",
-        ),
-        Some(2) => Some(
-            "Landlock is older than Linux 6.2: a command can truncate files outside of its folders.",
-        ),
-        Some(3..6) => Some(
-            "Landlock is older than Linux 6.12: a command can send signals to the user's other \
-             programs and reach their abstract sockets.",
         ),
         Some(_) => None,
     };

@@ -16,7 +16,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeF
 
 use super::super::{NamespaceSupport, Network, PrivateCache, SandboxProfile};
 use super::cache_overlay::CacheOverlay;
-use super::{hidden_sockets, syscalls};
+use super::{hidden_sockets, raw_devices, syscalls};
 
 /// POSIX shared memory, where all programs see the same names. The command gets a private one.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
@@ -75,6 +75,7 @@ pub(super) struct MountNamespace {
     /// The Landlock rights on the private shared memory and on caches with a private layer.
     write_rights: u64,
     has_loopback: bool,
+    has_private_devices: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,14 +122,17 @@ impl MountNamespace {
                 Some((format!("{user} {user} 1"), format!("{group} {group} 1")))
             }
         };
-        let mut steps = read_only_steps(profile);
         let open_folders = hidden_sockets::open_runtime_folders(profile);
         let sockets = hidden_sockets::find(profile, open_folders.is_some());
         let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
         let mut open = profile.clone();
         open.unhidden.extend(open_folders.unwrap_or_default());
-        let is_seen = |it: &&PathBuf| !open.is_below_hidden(it, hidden.iter());
-        steps.extend(hidden.iter().filter(is_seen).filter_map(|it| hide_step(&open, it)));
+        // Nothing is below a file.
+        let folders: Vec<_> = hidden.iter().filter(|it| it.is_dir()).collect();
+        let is_seen = |it: &&PathBuf| !open.is_below_hidden(it, folders.iter().copied());
+        let seen: Vec<_> = hidden.iter().filter(is_seen).map(PathBuf::as_path).collect();
+        let mut steps = read_only_steps(profile, &seen);
+        steps.extend(seen.iter().filter_map(|it| hide_step(&open, it)));
         MountNamespace {
             clone_flags,
             id_maps,
@@ -138,6 +142,7 @@ impl MountNamespace {
             steps,
             write_rights: rights,
             has_loopback,
+            has_private_devices: raw_devices::are_private(profile),
         }
     }
 
@@ -175,6 +180,9 @@ impl MountNamespace {
     pub(super) fn enter(&self, ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.join()?;
         self.make_rest_read_only(ruleset)?;
+        if self.has_private_devices {
+            raw_devices::make_private(ruleset)?;
+        }
         self.mount_all()?;
         if let Some(ruleset) = ruleset {
             let how = OFlags::PATH | OFlags::CLOEXEC;
@@ -298,7 +306,7 @@ fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
 }
 
 /// A copy of what is mounted at and below a path, or `None` if it does not exist.
-fn clone_mounts(path: &CStr) -> io::Result<Option<OwnedFd>> {
+pub(super) fn clone_mounts(path: &CStr) -> io::Result<Option<OwnedFd>> {
     let how = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
@@ -309,7 +317,7 @@ fn clone_mounts(path: &CStr) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Puts such a copy at a path.
-fn put_mounts(clone: Option<&OwnedFd>, path: &CStr) -> io::Result<()> {
+pub(super) fn put_mounts(clone: Option<&OwnedFd>, path: &CStr) -> io::Result<()> {
     let Some(clone) = clone else { return Ok(()) };
     let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     Ok(rustix::mount::move_mount(clone, c"", CWD, path, how)?)
@@ -334,16 +342,19 @@ fn write_file(path: &CStr, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The mounts that keep `read_only` paths unchanged, outer ones first.
-fn read_only_steps(profile: &SandboxProfile) -> Vec<MountStep> {
+/// The mounts that keep `read_only` paths unchanged and the `hidden` ones where they are, because under another name
+/// they would not be hidden. Outer ones first.
+fn read_only_steps(profile: &SandboxProfile, hidden: &[&Path]) -> Vec<MountStep> {
     let (mut pinned, mut read_only) = (BTreeSet::new(), BTreeSet::new());
-    for path in profile.read_only.iter().filter(|it| fs::symlink_metadata(it).is_ok()) {
+    let kept = profile.read_only.iter().filter(|it| fs::symlink_metadata(it).is_ok());
+    let kept = kept.map(|it| (it.as_path(), true));
+    for (path, is_read_only) in kept.chain(hidden.iter().map(|it| (*it, false))) {
         let roots = profile.writable.iter().filter(|it| path.starts_with(it));
         // Outside of the writable folders nothing can be changed anyway.
         let Some(root) = roots.min_by_key(|it| it.as_os_str().len()) else { continue };
         let above = path.ancestors().skip(1).take_while(|it| *it != root);
         pinned.extend(above.map(Path::to_owned));
-        read_only.insert(path.clone());
+        read_only.extend(is_read_only.then(|| path.to_owned()));
     }
     let is_outer = |it: &&PathBuf| !it.ancestors().skip(1).any(|above| read_only.contains(above));
     let outer = read_only.iter().filter(is_outer);

@@ -1,41 +1,93 @@
-//! Devices that tell what no file does: the whole content of a disk, past everything that is hidden, memory, and
-//! what the user types. A program in the sandbox that belongs to root, or to a group such as `disk`, could open them.
+//! Devices tell what no file does: the whole content of a disk, past everything that is hidden, memory, the
+//! screen, and what the user types, also in the terminal of another program. Of those that a program in the
+//! sandbox could open, only a few are open to it.
 
-use std::fs::{self, DirEntry};
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Access;
+use rustix::fs::{Access, Mode, OFlags};
+use rustix::mount::MountFlags;
+
+use super::super::SandboxProfile;
+use super::mount_namespace::{clone_mounts, put_mounts};
+use super::{landlock_ruleset, syscalls};
 
 const DEVICES: &str = "/dev";
-/// Folders with terminals and shared memory, which have no such devices.
-const OTHER_FOLDERS: &[&str] = &["fd", "hugepages", "mqueue", "pts", "shm"];
-/// Beginnings of the names of character devices: memory, disks below their file systems, and input.
-const CHARACTER_DEVICES: &[&str] =
-    &["bsg", "event", "hidraw", "kmem", "mem", "mouse", "nvme", "port", "sg", "uinput"];
+/// Those that hold nothing, and the terminal that the program was given itself.
+const HARMLESS: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
+/// The same in a folder of devices that has no others, and the links that belong there.
+const PRIVATE_FOLDER: &CStr = c"/dev";
+const PRIVATE_DEVICES: [&CStr; HARMLESS.len()] =
+    [c"/dev/full", c"/dev/null", c"/dev/random", c"/dev/tty", c"/dev/urandom", c"/dev/zero"];
+const LINKS: [(&CStr, &CStr); 4] = [
+    (c"/proc/self/fd", c"/dev/fd"),
+    (c"/proc/self/fd/0", c"/dev/stdin"),
+    (c"/proc/self/fd/1", c"/dev/stdout"),
+    (c"/proc/self/fd/2", c"/dev/stderr"),
+];
+const SHARED_MEMORY: &CStr = c"/dev/shm";
+/// Folders without devices: the descriptors of the program, and shared memory.
+const OTHER_FOLDERS: &[&str] = &["fd", "shm"];
 
-/// Those that this process may read.
-pub(super) fn find() -> Vec<PathBuf> {
+/// All others that this process may read, and the folders that hold such, except for what the profile names.
+pub(super) fn find(profile: &SandboxProfile) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in entries(Path::new(DEVICES)) {
-        let is_folder = entry.file_type().is_ok_and(|it| it.is_dir());
-        if is_folder && !OTHER_FOLDERS.iter().any(|it| entry.file_name() == *it) {
-            found.extend(entries(&entry.path()).filter(is_raw).map(|it| it.path()));
-        } else if is_raw(&entry) {
-            found.push(entry.path());
+    let mut pending = vec![PathBuf::from(DEVICES)];
+    while let Some(folder) = pending.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let Ok(kind) = entry.file_type() else { continue };
+            let is_one_of = |names: &[&str]| names.iter().any(|it| name == *it);
+            let is_named = profile.writable.iter().any(|it| path.starts_with(it));
+            if is_named {
+                continue;
+            }
+            if kind.is_dir() && !is_one_of(OTHER_FOLDERS) {
+                let holds_named = profile.writable.iter().any(|it| it.starts_with(&path));
+                if holds_named { &mut pending } else { &mut found }.push(path);
+            } else if (kind.is_block_device() || kind.is_char_device()) && !is_one_of(&HARMLESS) {
+                found.extend(can_read(&path).then_some(path));
+            }
         }
     }
-    found.retain(|it| rustix::fs::access(it, Access::READ_OK).is_ok());
     found
 }
 
-fn entries(folder: &Path) -> impl Iterator<Item = DirEntry> {
-    fs::read_dir(folder).into_iter().flatten().flatten()
+/// Whether the profile names none, so that the program can have a folder of devices of its own.
+pub(super) fn are_private(profile: &SandboxProfile) -> bool {
+    let mut named = profile.writable.iter().chain(&profile.unhidden);
+    let overlaps = |it: &PathBuf| it.starts_with(DEVICES) || Path::new(DEVICES).starts_with(it);
+    !named.any(overlaps)
 }
 
-fn is_raw(entry: &DirEntry) -> bool {
-    let name = entry.file_name();
-    let is_named =
-        || CHARACTER_DEVICES.iter().any(|it| name.as_encoded_bytes().starts_with(it.as_bytes()));
-    entry.file_type().is_ok_and(|it| it.is_block_device() || it.is_char_device() && is_named())
+/// Puts a folder with nothing but the harmless ones over the devices, which costs less than to hide all others.
+/// Makes system calls only.
+pub(super) fn make_private(ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut clones = [const { None }; PRIVATE_DEVICES.len()];
+    for (path, clone) in PRIVATE_DEVICES.iter().zip(&mut clones) {
+        *clone = clone_mounts(path)?;
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    rustix::mount::mount(c"tmpfs", PRIVATE_FOLDER, c"tmpfs", flags, c"mode=755,size=64k")?;
+    let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    for (path, clone) in PRIVATE_DEVICES.iter().zip(&clones).filter(|it| it.1.is_some()) {
+        drop(rustix::fs::open(*path, create, Mode::empty())?);
+        put_mounts(clone.as_ref(), path)?;
+    }
+    for (target, link) in LINKS {
+        rustix::fs::symlink(target, link)?;
+    }
+    rustix::fs::mkdir(SHARED_MEMORY, Mode::RWXU)?;
+    syscalls::make_read_only(PRIVATE_FOLDER)?;
+    let Some(ruleset) = ruleset else { return Ok(()) };
+    let folder = rustix::fs::open(PRIVATE_FOLDER, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    syscalls::add_rule(ruleset, folder.as_fd(), landlock_ruleset::read_rights())
+}
+
+fn can_read(path: &Path) -> bool {
+    rustix::fs::access(path, Access::READ_OK).is_ok()
 }

@@ -237,6 +237,9 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
         rules.push((libc::SYS_unshare, vec![argument(0, MaskedEq(flag), flag)]));
     }
     rules.push((libc::SYS_unshare, vec![argument(0, MaskedEq(CLONE_NEWTIME), CLONE_NEWTIME)]));
+    // The child would be one of the caller, who finds what a program has started below the program.
+    let sibling = u64::from(libc::CLONE_PARENT.cast_unsigned());
+    rules.push((libc::SYS_clone, vec![argument(0, MaskedEq(sibling), sibling)]));
 
     let domain = |it: libc::c_int| u64::from(it.cast_unsigned());
     let (unix, netlink) = (domain(libc::AF_UNIX), domain(libc::AF_NETLINK));

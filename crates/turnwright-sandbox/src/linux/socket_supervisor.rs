@@ -203,7 +203,9 @@ impl SocketSupervisor {
         let thread = Pid::from_raw(notification.pid.cast_signed());
         let thread = thread.ok_or(io::ErrorKind::PermissionDenied)?;
         let user = ThreadIdentity::of(thread)?;
-        let process = pidfd_open(user.process, PidfdFlags::empty())?;
+        // A thread may have descriptors of its own, but before Linux 6.9 it cannot be asked for them.
+        let process = pidfd_open(thread, PidfdFlags::from_bits_retain(libc::PIDFD_THREAD))
+            .or_else(|_| pidfd_open(user.process, PidfdFlags::empty()))?;
         let socket = pidfd_getfd(process, socket, PidfdGetfdFlags::empty())?;
         let mut address = Address::read(thread, pointer, length)?;
         let mut path = [0; MAX_ADDRESS + 1];
@@ -278,8 +280,9 @@ impl Connection {
     }
 
     fn attempt(&self) -> io::Result<()> {
-        // Looked up anew each time, because another process could have got the name while this waited.
-        self.address.abstract_name().map_or(Ok(()), abstract_sockets::check_is_own)?;
+        // Looked up anew each time, and not kept while this waits: a server that ends has to refuse those who wait.
+        let find = |_| abstract_sockets::find_own(self.socket.as_fd(), self.address.bytes());
+        let _server = self.address.abstract_name().map(find).transpose()?;
         syscalls::set_alarm(ATTEMPT);
         let connect = || syscalls::connect(self.socket.as_fd(), self.address.bytes());
         let result = self.user.act(connect);

@@ -346,6 +346,30 @@ pub(super) fn connect(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> 
     check(result.into())
 }
 
+/// The value of an option of a socket, a number.
+pub(super) fn socket_option(socket: BorrowedFd<'_>, option: c_int) -> io::Result<c_int> {
+    let (mut value, mut length) = (0, c_uint::BITS / 8);
+    let (level, target) = (libc::SOL_SOCKET, (&raw mut value).cast());
+    // SAFETY: writes at most `length` bytes to `value`.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, target, &raw mut length) };
+    check(result.into()).map(|()| value)
+}
+
+/// The address that a socket is bound to.
+pub(super) fn socket_address<'a>(
+    socket: BorrowedFd<'_>,
+    buffer: &'a mut [u8],
+) -> io::Result<&'a [u8]> {
+    let mut length =
+        libc::socklen_t::try_from(buffer.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let target = buffer.as_mut_ptr().cast();
+    // SAFETY: writes at most `length` bytes to the buffer, which the kernel copies byte by byte.
+    check(unsafe { libc::getsockname(socket.as_raw_fd(), target, &raw mut length) }.into())?;
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    buffer.get(..length).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 /// How long a socket waits when it connects; `None` if for ever.
 pub(super) fn connect_timeout(socket: BorrowedFd<'_>) -> Option<Duration> {
     let mut value = libc::timeval { tv_sec: 0, tv_usec: 0 };

@@ -1,0 +1,85 @@
+//! Tests of what is hidden from a program, devices among it, with real processes.
+
+use std::fs;
+
+use super::tests::{TestFolders, variants};
+use super::*;
+
+/// Only root and some groups may open most of them. An empty file may be there in the place of one. A serial
+/// line would wait for a carrier.
+#[test]
+fn devices_cannot_be_opened_but_those_that_hold_nothing() {
+    let folders = TestFolders::new();
+    let script = "find /dev ! -type d ! -type l 2> /dev/null | while read -r device; do \
+                  test ! -f \"$device\" && dd if=\"$device\" iflag=nonblock count=0 2> /dev/null && echo \"$device\"; \
+                  done | sort";
+    for readable in [None, Some(Vec::new())] {
+        let profile = SandboxProfile { readable, ..folders.profile() };
+        for namespaces in variants() {
+            let (text, _) = folders.run(&profile, namespaces, script);
+            let opened: Vec<_> = text.lines().collect();
+            let harmless = ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
+            assert_eq!(opened, harmless, "{namespaces:?}");
+        }
+    }
+}
+
+/// What the user types there may be a password.
+#[test]
+fn the_terminals_of_other_programs_cannot_be_read() {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let controller = fs::OpenOptions::new().read(true).write(true).open("/dev/ptmx").unwrap();
+    let (mut number, unlocked) = (0_i32, 0_i32);
+    #[expect(unsafe_code, reason = "system calls")]
+    // SAFETY: reads and writes one number each.
+    let results = unsafe {
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&controller);
+        [
+            libc::ioctl(descriptor, libc::TIOCSPTLCK, &raw const unlocked),
+            libc::ioctl(descriptor, libc::TIOCGPTN, &raw mut number),
+        ]
+    };
+    assert_eq!(results, [0, 0]);
+    let terminal = format!("/dev/pts/{number}");
+    let mut options = fs::OpenOptions::new();
+    let _terminal = options.read(true).custom_flags(libc::O_NOCTTY).open(&terminal).unwrap();
+    let folders = TestFolders::new();
+    for namespaces in variants() {
+        (&controller).write_all(b"password\n").unwrap();
+        let script = format!("head -n 1 {terminal}; echo x > {terminal}; ls /dev/pts");
+        let (text, _) = folders.run(&folders.profile(), namespaces, &script);
+        assert!(!text.contains("password"), "{namespaces:?}: {text}");
+    }
+}
+
+#[test]
+fn a_device_that_the_profile_names_is_open() {
+    let (all, named) = (SandboxProfile::default(), |path: PathBuf| SandboxProfile {
+        writable: vec![path],
+        ..SandboxProfile::default()
+    });
+    for path in raw_devices::find(&all) {
+        assert!(!raw_devices::find(&named(path.clone())).contains(&path));
+        if path.is_dir() {
+            assert!(!raw_devices::find(&named(path.join("device"))).contains(&path));
+        }
+    }
+}
+
+/// What is hidden is so by its name: if a folder above it were moved, the next command could read it.
+#[test]
+fn a_folder_that_leads_to_something_hidden_cannot_be_moved() {
+    for namespaces in variants().into_iter().filter(|it| it.mounts) {
+        let folders = TestFolders::new();
+        let mut profile = folders.profile();
+        profile.writable.push(folders.home.clone());
+        for script in ["mv $HOME/.config $HOME/moved", "cat $HOME/moved/gh/hosts"] {
+            let (text, worked) = folders.run(&profile, namespaces, script);
+            assert!(!worked && !text.contains("secret-token"), "{script}: {text}");
+        }
+        let script = "echo x > $HOME/.config/new && mkdir $HOME/a && mv $HOME/a $HOME/b";
+        let (text, worked) = folders.run(&profile, namespaces, script);
+        assert!(worked, "{text}");
+    }
+}

@@ -37,9 +37,9 @@ pub(crate) struct SessionServers {
 impl SessionServers {
     /// Starts or joins the servers and begins to collect their tools. Never waits.
     pub(crate) fn launch(
-        hub: &ServerPool,
+        pool: &ServerPool,
         specs: &[ServerSpec],
-        ground: &ServerEnv,
+        env: &ServerEnv,
         remote_tools: RemoteTools,
         patience: Duration,
         recording: (&Recording, SessionId),
@@ -50,9 +50,9 @@ impl SessionServers {
         let servers: Vec<_> = match recording.playback() {
             Some(playback) => {
                 let servers = playback.servers().iter();
-                servers.map(|it| played_server(it, ground.clone())).collect()
+                servers.map(|it| played_server(it, env.clone())).collect()
             }
-            None => specs.iter().map(|it| hub.get(it, ground)).collect(),
+            None => specs.iter().map(|it| pool.get(it, env)).collect(),
         };
         remote_tools
             .expect_servers(servers.iter().map(|it| it.spec.name.clone()).collect(), patience);

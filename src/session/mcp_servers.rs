@@ -427,14 +427,14 @@ impl SessionHost {
         };
         let launch = self.load_servers(Vec::new(), roots.real_cwd());
         let env = site.server_env(LoginStore::new(&self.config().paths.config));
-        // No session: nobody records this.
-        let nobody = SessionId::from("");
-        let fleet = self.launch_servers(&launch, &env, RemoteTools::default(), nobody);
-        let times = fleet.wait_until_settled().await;
-        checks.extend(fleet.states().into_iter().zip(times).map(|((spec, state), took)| {
+        // Without a session nothing is recorded.
+        let no_session = SessionId::from("");
+        let servers = self.launch_servers(&launch, &env, RemoteTools::default(), no_session);
+        let times = servers.wait_until_settled().await;
+        checks.extend(servers.states().into_iter().zip(times).map(|((spec, state), took)| {
             ServerCheck { name: spec.name.clone(), outcome: server_info(spec, &state), took }
         }));
-        fleet.close().await;
+        servers.close().await;
         checks
     }
 }

@@ -225,8 +225,8 @@ impl ConfinementGuard {
             outcome.append_note(report);
         }
         let output = outcome.raw.get("output").and_then(serde_json::Value::as_str);
-        let met_a_wall = !outcome.ok && output.is_some_and(sandbox_denial::is_likely);
-        if let Some(hint) = watch.hint.as_ref().filter(|_| met_a_wall) {
+        let is_denial_likely = !outcome.ok && output.is_some_and(sandbox_denial::is_likely);
+        if let Some(hint) = watch.hint.as_ref().filter(|_| is_denial_likely) {
             outcome.append_note(hint.clone());
         }
     }

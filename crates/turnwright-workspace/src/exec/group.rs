@@ -109,12 +109,12 @@ fn command_for(spec: &CommandSpec, mark: &ProcessMark) -> io::Result<Command> {
     let words = shell(&spec.command).into_iter().map(OsString::from).collect();
     let words = turnwright_sandbox::wrap_command(spec.sandbox.as_ref(), words)?;
     let mut command = base_command(&words, &spec.environment, mark);
-    set_surroundings(&mut command, spec);
+    configure_command(&mut command, spec);
     Ok(command)
 }
 
 /// The variables, folder and input of a command.
-pub(super) fn set_surroundings(command: &mut Command, spec: &CommandSpec) {
+pub(super) fn configure_command(command: &mut Command, spec: &CommandSpec) {
     command.envs(spec.extra_variables.iter().map(|(name, value)| (name, value)));
     if let Some(profile) = &spec.sandbox {
         remove_escape_variables(command, profile);

@@ -358,9 +358,6 @@ impl Config {
     }
 
     /// The provider of a model, by the name that the settings or [`Config::offered_models`] use.
-    ///
-    /// # Errors
-    /// As for [`Config::provider`], and if no provider has this model.
     pub(crate) fn provider_for(&self, model: &str) -> Result<Provider, ConfigError> {
         let file = self.file.load()?;
         match self.sources(&file).provider(Some(model))? {

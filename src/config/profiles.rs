@@ -56,9 +56,6 @@ impl ModelProfiles {
     }
 
     /// Stores the profile of a model, and replaces an existing one.
-    ///
-    /// # Errors
-    /// If it is too large, or the state folder cannot be written.
     pub(crate) fn store(&self, base_url: &str, model: &str, learned: &Value) -> io::Result<()> {
         let profile = ProfileFile {
             base_url: without_trailing_slash(base_url).to_owned(),
@@ -73,9 +70,6 @@ impl ModelProfiles {
     }
 
     /// Removes the profile of a model. Returns whether there was one.
-    ///
-    /// # Errors
-    /// If it exists and cannot be removed.
     pub(crate) fn remove(&self, base_url: &str, model: &str) -> io::Result<bool> {
         private_file::remove(&self.path(base_url, model))
     }
@@ -88,9 +82,6 @@ impl ModelProfiles {
     }
 
     /// Stores the list of an endpoint's models.
-    ///
-    /// # Errors
-    /// If the list is too long, or the state folder cannot be written.
     pub(crate) fn store_model_list(&self, base_url: &str, models: &[String]) -> io::Result<()> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let list = ModelListFile {

@@ -68,9 +68,6 @@ impl Config {
     }
 
     /// The settings of a recording, with an empty folder for the agent's own files. Blocks.
-    ///
-    /// # Errors
-    /// If the folder cannot be written.
     pub(crate) fn of_recording(facts: &Value, home: &Path) -> io::Result<Config> {
         let paths = Paths::below(home);
         for name in [SETTINGS, LOGIN] {

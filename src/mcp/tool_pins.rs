@@ -124,9 +124,6 @@ impl ToolPins<'_> {
     }
 
     /// Records that the user has allowed the tool as it is now.
-    ///
-    /// # Errors
-    /// If the pin cannot be written.
     pub(super) fn pin(&self) -> io::Result<()> {
         let Some(pins) = &self.pins else { return Ok(()) };
         let definition = definition(self.tool);

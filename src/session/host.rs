@@ -359,9 +359,6 @@ impl SessionHost {
     }
 
     /// The default model, with which sessions start. Reads files.
-    ///
-    /// # Errors
-    /// If none is configured, or if its settings are invalid.
     pub(crate) fn model(&self) -> Result<Arc<dyn Model>, Error> {
         if self.is_logged_out.load(Ordering::Relaxed) {
             return Err(Error::NoModelConfigured(LOGGED_OUT.to_owned()));

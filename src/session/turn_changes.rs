@@ -46,9 +46,6 @@ pub(crate) struct ChangedFile {
 }
 
 /// Reads the changes of these turns.
-///
-/// # Errors
-/// If the store cannot be read.
 pub(crate) fn turn_changes(
     connection: &Connection,
     session: &SessionId,

@@ -79,9 +79,6 @@ impl PinStore {
 
     /// Pins an item. The write is atomic: if several processes pin the same item, the last one
     /// wins.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub(crate) fn put(&self, key: &[&str], pin: Pin) -> io::Result<()> {
         let path = self.path(key);
         if matches!(self.get(key), PinLookup::Damaged) {

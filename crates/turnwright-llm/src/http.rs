@@ -138,9 +138,6 @@ impl Endpoint {
     }
 
     /// Adds headers to each request, overriding the standard ones.
-    ///
-    /// # Errors
-    /// Fails if a name or a value is not valid in a header.
     pub fn with_headers(
         mut self,
         headers: impl IntoIterator<Item = (String, SecretString)>,

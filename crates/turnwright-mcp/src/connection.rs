@@ -48,9 +48,6 @@ pub(super) struct ConnectRequest<'a> {
 
 impl ConnectRequest<'_> {
     /// Runs a future until the server is stopped or the deadline passes.
-    ///
-    /// # Errors
-    /// If the future did not complete.
     pub(super) async fn until_deadline<T>(
         &self,
         future: impl Future<Output = T>,
@@ -133,8 +130,6 @@ enum ConnectionKind {
 }
 
 impl Connection {
-    /// # Errors
-    /// If the server cannot be used.
     pub(super) async fn open(request: &ConnectRequest<'_>) -> Result<Connection, ConnectFailure> {
         let handler = ServerMessageHandler {
             roots: Arc::new(request.env.roots_of(request.spec)),

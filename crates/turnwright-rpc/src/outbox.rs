@@ -84,18 +84,12 @@ impl Drop for Batch {
 
 impl Outbox {
     /// Starts the writer thread.
-    ///
-    /// # Errors
-    /// If the thread cannot be created.
     pub fn start(output: impl Write + Send + 'static) -> std::io::Result<Outbox> {
         Outbox::start_writer(output, |_, _| None, None, None)
     }
 
     /// Like [`Outbox::start`], with a filter that every message passes through, and an observer that sees
     /// each line as it is sent. Short messages are written by those who send them.
-    ///
-    /// # Errors
-    /// If the thread cannot be created.
     pub fn start_observed(
         output: File,
         filter: OutgoingFilter,

@@ -82,9 +82,6 @@ impl Peer {
 
     /// Sends a request and waits at most `timeout` for the response. If the request is given up,
     /// by the timeout or by dropping the future, the peer is told (R-CXL-6).
-    ///
-    /// # Errors
-    /// If no result arrives.
     pub async fn request(
         &self,
         method: &str,

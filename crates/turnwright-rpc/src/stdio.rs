@@ -36,9 +36,6 @@ pub struct Stdio {
 /// Takes fd 0 and 1 away from the rest of the process. The connection keeps private copies that
 /// children do not inherit. Afterwards, reads of stdin return end of file, and anything printed to
 /// stdout by mistake goes to stderr (R-TR-3).
-///
-/// # Errors
-/// If the streams are closed or cannot be duplicated.
 #[cfg(unix)]
 pub fn claim_stdio() -> io::Result<Stdio> {
     let input = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
@@ -58,9 +55,6 @@ fn empty_input() -> io::Result<std::os::fd::OwnedFd> {
 }
 
 /// Duplicates the standard handles. Windows has no `dup2`, so the originals stay in place.
-///
-/// # Errors
-/// If the streams are closed.
 #[cfg(windows)]
 pub fn claim_stdio() -> io::Result<Stdio> {
     use std::os::windows::io::AsHandle;
@@ -111,17 +105,11 @@ impl Drop for ReservedCapacity {
 
 impl LineReader {
     /// Starts the reader thread.
-    ///
-    /// # Errors
-    /// If the thread cannot be created.
     pub fn start(input: File) -> io::Result<LineReader> {
         LineReader::start_observed(input, None)
     }
 
     /// Like [`LineReader::start`], with an observer that sees each line before it is parsed.
-    ///
-    /// # Errors
-    /// If the thread cannot be created.
     pub fn start_observed(
         input: File,
         observer: Option<Arc<dyn LineObserver>>,

@@ -12,9 +12,6 @@ const DEVICES: [&str; 4] = ["AUX", "CON", "NUL", "PRN"];
 
 /// Resolves every symbolic link of a path, which must exist. On Windows the system answers with `\\?\C:\`
 /// at the beginning, which `cmd` and others do not understand; it is left out where that changes nothing.
-///
-/// # Errors
-/// Those of the system.
 pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     let real = std::fs::canonicalize(path)?;
     if cfg!(windows)

@@ -163,9 +163,6 @@ fn prepare_sandbox(profile: &SandboxProfile) -> io::Result<Sandbox> {
 impl ProcessGroup {
     /// Starts the command. Call it on the runtime's thread, because a child is tied to the thread that
     /// forks.
-    ///
-    /// # Errors
-    /// If it does not start or cannot be confined.
     pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
         let sandbox = prepare(spec.sandbox.clone(), spec.workdir.clone()).await?;
         let mark = ProcessMark::new();

@@ -109,9 +109,6 @@ impl Jobs {
     }
 
     /// Reserves a slot for a command, before the command is started.
-    ///
-    /// # Errors
-    /// If too many are running.
     pub fn admit(&self, command: &str) -> Result<JobSlot<'_>, TooManyJobs> {
         let mut table = lock(&self.table);
         table.prune();

@@ -17,9 +17,6 @@ use super::{CommandSpec, ProcessGroup};
 
 impl ProcessGroup {
     /// Starts the command.
-    ///
-    /// # Errors
-    /// If it does not start.
     pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
         // There is no sandbox on Windows; this reports it.
         spec.sandbox.as_ref().map(Sandbox::prepare).transpose()?;

@@ -91,9 +91,6 @@ pub struct FileMatches {
 }
 
 /// Searches the files of a scope.
-///
-/// # Errors
-/// What is wrong with the pattern.
 pub fn grep(
     scope: &SearchScope,
     query: &GrepQuery,

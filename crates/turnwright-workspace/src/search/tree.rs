@@ -55,9 +55,6 @@ pub enum TreeEntryKind {
 }
 
 /// Lists a folder down to a depth.
-///
-/// # Errors
-/// If the folder cannot be read.
 pub fn list_tree(
     scope: &SearchScope,
     depth: usize,

@@ -32,7 +32,6 @@ struct ProfileFile {
     learned: Value,
 }
 
-/// The file of a list.
 #[derive(Serialize, Deserialize)]
 struct ModelListFile {
     base_url: String,
@@ -47,7 +46,6 @@ impl ModelProfiles {
         ModelProfiles { profiles: paths.state.join("profiles"), lists: paths.state.join("models") }
     }
 
-    /// Loads the profile of a model.
     pub(crate) fn load(&self, base_url: &str, model: &str) -> Option<Value> {
         let profile: ProfileFile = read(&self.path(base_url, model), MAX_PROFILE_SIZE)?;
         let matches =

@@ -167,7 +167,6 @@ mod tests {
     use super::super::{EnvironmentVariables, Flags, Paths, UserFile};
     use super::*;
 
-    /// What is wrong with these variables and this file.
     fn wrong(variables: EnvironmentVariables, file: &str) -> (Vec<String>, Mode) {
         let home = tempfile::tempdir().unwrap();
         let paths = Paths::below(home.path());

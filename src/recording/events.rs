@@ -37,7 +37,6 @@ pub(crate) enum RecordingError {
     NoSession,
 }
 
-/// One event of a recording.
 #[derive(Debug)]
 pub(crate) struct RecordedEvent {
     /// Its line in the file, from 1.

@@ -128,7 +128,6 @@ impl SessionHost {
         &self.shared_env.recording
     }
 
-    /// The store of all sessions.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }

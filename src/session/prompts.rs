@@ -312,7 +312,6 @@ pub(super) fn report_omissions(services: &TurnServices, prompt: &UserMessage) {
     }
 }
 
-/// The turn kind of a command.
 fn kind(run: CommandAction) -> TurnKind {
     match run {
         CommandAction::Checkpoint(CheckpointCommand::Undo | CheckpointCommand::Rewind) => {

@@ -32,7 +32,6 @@ pub(crate) struct TurnChanges {
     pub files: Vec<ChangedFile>,
 }
 
-/// The change of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangedFile {
     /// The absolute path.

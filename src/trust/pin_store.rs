@@ -17,7 +17,6 @@ const MAX_PINS: usize = 8_192;
 /// The largest file that is read or written.
 const MAX_PIN_BYTES: u64 = 64 * 1024;
 
-/// The store.
 #[derive(Clone, Debug)]
 pub(crate) struct PinStore {
     folder: PathBuf,

@@ -16,7 +16,6 @@ const MAX_RECORDS: usize = 10_000;
 /// The largest file that is read.
 const MAX_RECORD_BYTES: u64 = 64 * 1024;
 
-/// The store.
 #[derive(Clone, Debug)]
 pub(crate) struct TrustStore {
     folder: PathBuf,

@@ -32,7 +32,6 @@ const MAX_REDIRECTS: usize = 3;
 pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum length of a server's text in an error message.
 const MAX_TEXT_CHARS: usize = 300;
-/// The header that names the session.
 pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 /// Headers that belong to the transport or the protocol and cannot be configured.
 const RESERVED_HEADERS: &[&str] = &[

@@ -34,7 +34,6 @@ struct Group {
     members: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Makes the text for a workspace.
 pub(crate) fn text(workspace: &Path) -> Result<String, Box<dyn Error>> {
     let packages = packages(workspace)?;
     let mut text = String::from(INTRODUCTION);

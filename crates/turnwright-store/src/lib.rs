@@ -109,7 +109,6 @@ pub enum Durability {
     /// The end of the process, for example by `kill -9`.
     #[default]
     ProcessCrash,
-    /// A loss of power.
     PowerLoss,
 }
 

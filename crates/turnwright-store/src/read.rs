@@ -65,7 +65,6 @@ pub fn session_key(connection: &Connection, session: &SessionId) -> Result<i64, 
 pub(super) const SESSION_COLUMNS: &str = "id, cwd, folders, title, title_is_final, created_at, updated_at, \
                                   archived, parent, mode, model, effort, minted, cost, real_cwd";
 
-/// The row of a session.
 pub fn session(connection: &Connection, id: &SessionId) -> Result<SessionRow, StoreError> {
     let query = format!("SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?");
     Ok(connection.prepare_cached(&query)?.query_row([id.as_str()], session_row)?)

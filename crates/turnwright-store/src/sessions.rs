@@ -111,7 +111,6 @@ pub fn list(
     Ok((sessions, None))
 }
 
-/// True if the session exists.
 pub fn exists(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
     match session_key(connection, id) {
         Ok(_) => Ok(true),

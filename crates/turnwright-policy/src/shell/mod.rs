@@ -46,7 +46,7 @@ pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 
 pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
-pub use prefix::SuggestedWords;
+pub use prefix::{SuggestedWords, suggest_prefix};
 pub use programs::GitContentQuery;
 pub use ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 
@@ -132,11 +132,4 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         danger: destructive::danger(command),
         needs_network: network::needs_network(command),
     }
-}
-
-/// The words of a command that a lasting permission for it should name, such as `cargo test`. `None` if
-/// there should be no such permission: for interpreters, wrappers, and programs that can do too many
-/// things.
-pub fn suggest_prefix(command: &SimpleCommand) -> Option<SuggestedWords> {
-    prefix::suggest(command)
 }

@@ -41,7 +41,6 @@ const DRAIN_TIME: Duration = Duration::from_millis(100);
 /// How often the remaining processes of a group are checked.
 #[cfg(unix)]
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The size of one read.
 pub(super) const READ_SIZE: usize = 32 * 1024;
 /// Control-D, which ends the input.
 const END_OF_INPUT: u8 = 4;

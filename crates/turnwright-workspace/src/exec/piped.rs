@@ -73,7 +73,6 @@ impl PipedProcess {
         }
     }
 
-    /// Waits for its end.
     pub async fn wait_for_end(&mut self) -> CommandExit {
         let mut nothing = |_: &[u8]| {};
         loop {

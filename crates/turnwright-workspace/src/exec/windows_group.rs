@@ -16,7 +16,6 @@ use super::running::Leftover;
 use super::{CommandSpec, ProcessGroup};
 
 impl ProcessGroup {
-    /// Starts the command.
     pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
         // There is no sandbox on Windows; this reports it.
         spec.sandbox.as_ref().map(Sandbox::prepare).transpose()?;

@@ -93,7 +93,6 @@ pub struct WriteOutcome {
 /// The text of a file, or some of its lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadContent {
-    /// The whole text.
     Whole(FileText),
     /// The requested lines of a file that is too large, or not decodable as one text.
     Excerpt(Excerpt),

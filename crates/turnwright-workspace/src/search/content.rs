@@ -81,7 +81,6 @@ pub struct GrepResult {
     pub hidden: HiddenMatches,
 }
 
-/// The matches of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileMatches {
     /// The absolute path.

@@ -32,7 +32,6 @@ pub struct FolderTree {
     pub ignored: usize,
 }
 
-/// An entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeEntry {
     /// The path relative to the listed folder.

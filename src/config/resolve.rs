@@ -12,9 +12,10 @@ use super::file::{
 };
 use super::key::{KeyOrigin, ProviderKey};
 use super::presets::{self, ProviderPreset, preset};
-use super::provider::{Api, EndpointSettings, Provider};
-use super::secret::Secret;
+use super::provider::{EndpointSettings, Provider};
 use super::{ConfigError, Logins, request_fields};
+use turnwright_llm::Protocol;
+use turnwright_types::secret::Secret;
 
 /// The endpoint that flags, environment or login define.
 #[derive(Clone, Debug)]
@@ -255,11 +256,11 @@ impl ProviderSources<'_> {
         name: &str,
         section: &ProviderSection,
         known: Option<&ProviderPreset>,
-    ) -> Result<Api, ConfigError> {
+    ) -> Result<Protocol, ConfigError> {
         let Some(word) = &section.api else {
             return Ok(known.map(|it| it.api).unwrap_or_default());
         };
-        Api::parse(word).ok_or_else(|| {
+        Protocol::parse(word).ok_or_else(|| {
             self.error_in_file(&format!(
                 "`providers.{name}.api` is `{word}`, expected `chat` or `responses`"
             ))

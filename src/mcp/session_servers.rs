@@ -18,10 +18,11 @@ use crate::tools::{AnyTool, RemoteTools, ServerStatus};
 use turnwright_mcp::ListedTool;
 use turnwright_mcp::ServerSpec;
 use turnwright_mcp::ToolNames;
-use turnwright_mcp::{PromptCommand, PromptRequest, prompts};
+use turnwright_mcp::{PromptRequest, prompts};
 use turnwright_mcp::{Server, ServerPhase, ServerState};
 use turnwright_mcp::{ServerEnv, ServerPool, played_server, server_json};
 use turnwright_types::ids::SessionId;
+use turnwright_types::update::SlashCommand;
 use turnwright_workspace::exec::ProgramActivity;
 
 /// The servers of a session. Dropping it releases them.
@@ -110,7 +111,7 @@ impl SessionServers {
     }
 
     /// Returns the current prompts of the servers as commands.
-    pub(crate) fn commands(&self) -> Vec<PromptCommand> {
+    pub(crate) fn commands(&self) -> Vec<SlashCommand> {
         prompts::commands(&self.servers)
     }
 

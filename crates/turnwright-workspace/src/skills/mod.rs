@@ -16,7 +16,7 @@ use crate::files::read_head;
 use turnwright_types::effect::escape_hidden_line;
 
 pub(crate) use arguments::substitute;
-pub use scan::{SkillFolder, scan};
+pub use scan::{ScannedFolder, scan};
 
 /// The most bytes of the catalogue.
 const MAX_CATALOGUE_BYTES: usize = 8 * 1024;

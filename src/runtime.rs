@@ -12,9 +12,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 ///
 /// The pool keeps its threads. If the system lets this user start no more of them, work waits for one of
 /// those; without any it would fail.
-///
-/// # Errors
-/// If the system refuses it.
 pub(crate) fn build() -> io::Result<Runtime> {
     let runtime =
         Builder::new_current_thread().enable_all().thread_keep_alive(KEEP_ALIVE).build()?;

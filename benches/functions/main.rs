@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its figures")]
 
 #[cfg(target_os = "linux")]
-mod jail;
+mod sandbox;
 mod compaction;
 mod mcp;
 mod model;
@@ -43,7 +43,8 @@ fn main() {
         // Only for the other benchmark.
         return;
     }
-    let tables = ["model", "search", "tools", "permission", "jail", "store", "mcp", "compaction"];
+    let tables =
+        ["model", "search", "tools", "permission", "sandbox", "store", "mcp", "compaction"];
     let only_tables = tables.into_iter().any(has);
     let is_all = arguments == ["--bench"];
     if !only_tables {
@@ -58,8 +59,8 @@ fn main() {
         permission::measure();
     }
     #[cfg(target_os = "linux")]
-    if (has("jail") || is_all)
-        && let Err(error) = jail::measure()
+    if (has("sandbox") || is_all)
+        && let Err(error) = sandbox::measure()
     {
         eprintln!("functions: {error}");
     }

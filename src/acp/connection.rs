@@ -77,9 +77,6 @@ pub(super) struct Connection {
 pub(super) const MAX_UNANSWERED: usize = 1_024;
 
 /// Serves ACP on a runtime of its own until the client closes its end or `stop_requested` is ready.
-///
-/// # Errors
-/// If the runtime or the threads for stdin and stdout cannot be created.
 pub(crate) fn serve_blocking(
     config: Config,
     recording: Recording,

@@ -8,7 +8,8 @@ use super::error::read_params;
 use super::linked_servers::ClientServer;
 use super::wire::schema::{EnvVariable, HttpHeader, McpServer};
 use crate::error::Error;
-use crate::session::{LinkedServer, SecretValue, ServerSource, ServerSpec, ServerTransport};
+use crate::session::{LinkedServer, ServerSource, ServerSpec, ServerTransport};
+use turnwright_types::secret::Secret;
 
 /// Reads parameters that name MCP servers. The types of the schema take a server of any type for a program if
 /// it is malformed and has a `command`: that would start what the client did not ask for (R-MCP-5).
@@ -42,7 +43,7 @@ pub(super) fn server_specs(
 fn server_spec(connection: &Connection, server: McpServer) -> Result<ServerSpec, Error> {
     match server {
         McpServer::Stdio(server) => {
-            let variable = |it: EnvVariable| (it.name, SecretValue::from(it.value));
+            let variable = |it: EnvVariable| (it.name, Secret::from(it.value));
             let reach = ServerTransport::Stdio {
                 command: server.command,
                 arguments: server.args,

@@ -1,7 +1,7 @@
 //! The client's terminals (R-TERM-1…7): each is released exactly once, and not before the card that
 //! shows it is final.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -198,10 +198,6 @@ struct TerminalCard {
 }
 
 impl TerminalCards {
-    fn lock(&self) -> MutexGuard<'_, Vec<TerminalCard>> {
-        self.cards.lock()
-    }
-
     fn are_unavailable(&self) -> bool {
         self.is_unavailable.load(Ordering::Relaxed)
     }
@@ -222,7 +218,7 @@ impl TerminalCards {
     /// it.
     pub(super) fn observe(&self, update: &Update) -> Vec<TerminalId> {
         let Update::CallUpdate(update) = update else { return Vec::new() };
-        let mut cards = self.lock();
+        let mut cards = self.cards.lock();
         if update.status.is_final() {
             let removed = cards.extract_if(.., |it| it.call == update.id);
             return removed.filter(|it| it.is_released).map(|it| it.terminal).collect();
@@ -239,7 +235,7 @@ impl TerminalCards {
 
     /// Returns the terminal if no card shows it, so that it can be released at once.
     fn release(&self, id: TerminalId) -> Option<TerminalId> {
-        let mut cards = self.lock();
+        let mut cards = self.cards.lock();
         match cards.iter_mut().find(|it| it.terminal == id) {
             Some(card) => {
                 card.is_released = true;
@@ -251,7 +247,7 @@ impl TerminalCards {
 
     /// Removes all cards and returns the terminals that still wait for theirs to become final.
     fn drain_released(&self) -> Vec<TerminalId> {
-        let mut cards = self.lock();
+        let mut cards = self.cards.lock();
         cards.drain(..).filter(|it| it.is_released).map(|it| it.terminal).collect()
     }
 }

@@ -242,7 +242,6 @@ fn option(choice: &PermissionChoice) -> PermissionOption {
     PermissionOption::new(option_id(choice.kind), escape_hidden(&choice.name), kind)
 }
 
-/// The option id of a choice.
 pub(super) fn option_id(kind: ChoiceKind) -> &'static str {
     match kind {
         ChoiceKind::AllowOnce => "allow_once",

@@ -50,7 +50,7 @@ pub(super) struct DoctorCliArgs {
     #[arg(long, conflicts_with = "forget")]
     sandbox: bool,
     /// Make the escape attempts without a sandbox, to show that the check notices them
-    #[arg(long = "without-walls", hide = true, requires = "sandbox")]
+    #[arg(long = "without-sandbox", hide = true, requires = "sandbox")]
     without_sandbox: bool,
     /// Delete what was learned about the model, and check nothing
     #[arg(long)]

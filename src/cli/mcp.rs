@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use url::Url;
 
-use crate::config::{Config, McpTransport};
+use crate::config::Config;
 use turnwright_mcp::{LoginOptions, LoginStore, ServerLogin, ServerTransport, log_in};
 use turnwright_types::io_error_text::io_error_text;
 
@@ -76,23 +76,18 @@ fn find_login(config: &Config, server: &str) -> Result<ServerLogin, String> {
 
 /// The URL of a server, given by its name in the settings or by the URL itself.
 fn server_url(config: &Config, server: &str) -> Result<Url, String> {
-    if !server.contains("://") {
-        let servers = config.mcp_settings().servers;
-        let named = servers.into_iter().find(|it| it.name == server);
-        return match named.map(|it| it.transport) {
-            Some(McpTransport::Http { url, .. }) => Ok(url),
-            Some(McpTransport::Stdio { .. }) => {
-                Err(format!("`{server}` is a local program; only HTTP servers have logins"))
-            }
-            None => {
-                Err(format!("no server `{server}` in the settings. Check the name or give its URL"))
-            }
-        };
-    }
-    match ServerTransport::http(server, [])? {
+    let transport = if server.contains("://") {
+        ServerTransport::http(server, [])?
+    } else {
+        let mut servers = config.mcp_settings().servers.into_iter();
+        let unknown =
+            || format!("no server `{server}` in the settings. Check the name or give its URL");
+        servers.find(|it| it.name == server).ok_or_else(unknown)?.transport
+    };
+    match transport {
         ServerTransport::Http { url, .. } => Ok(url),
         ServerTransport::Stdio { .. } | ServerTransport::Linked(_) => {
-            Err("only HTTP servers have logins".to_owned())
+            Err(format!("`{server}` is a local program; only HTTP servers have logins"))
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) enum SandboxProbe {
     /// Create a user namespace
     Namespace,
     /// Start the next process of a chain in a process group of its own, with the same stdin, and end
-    Flee {
+    Respawn {
         /// How many processes follow
         count: u32,
         /// The file to lock and to use as stdin
@@ -64,7 +64,7 @@ pub(super) fn run(probe: &SandboxProbe) -> ExitCode {
         SandboxProbe::UserPriority => system::set_user_priority(),
         SandboxProbe::Truncate { path } => system::truncate(path),
         SandboxProbe::Namespace => system::create_user_namespace(),
-        SandboxProbe::Flee { count, lock } => flee(*count, lock.as_deref()).is_ok(),
+        SandboxProbe::Respawn { count, lock } => respawn(*count, lock.as_deref()).is_ok(),
         SandboxProbe::Wait => {
             std::thread::sleep(std::time::Duration::from_secs(120));
             true
@@ -97,11 +97,11 @@ fn send_datagram(_: &Path) -> bool {
 
 #[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "this runs our own program, in the sandbox")]
-fn flee(count: u32, lock: Option<&Path>) -> io::Result<()> {
+fn respawn(count: u32, lock: Option<&Path>) -> io::Result<()> {
     use std::os::unix::process::CommandExt;
     let Some(next) = count.checked_sub(1) else { return Ok(()) };
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["sandbox-probe", "flee", &next.to_string()]).process_group(0);
+    command.args(["sandbox-probe", "respawn", &next.to_string()]).process_group(0);
     command.stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some(lock) = lock {
         let lock = std::fs::OpenOptions::new().create(true).append(true).open(lock)?;
@@ -112,7 +112,7 @@ fn flee(count: u32, lock: Option<&Path>) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn flee(_: u32, _: Option<&Path>) -> io::Result<()> {
+fn respawn(_: u32, _: Option<&Path>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -12,10 +12,11 @@ use url::Url;
 
 use super::CliError;
 use crate::acp;
-use crate::config::{Config, Secret};
+use crate::config::Config;
 use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
+use turnwright_types::secret::Secret;
 
 /// The shortest token, in bytes.
 const MIN_TOKEN_LENGTH: usize = 16;

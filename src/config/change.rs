@@ -136,9 +136,6 @@ impl Config {
 
 impl SettingChange {
     /// Writes the file.
-    ///
-    /// # Errors
-    /// If the folder cannot be written.
     pub(crate) fn save(&self) -> io::Result<()> {
         private_file::write(&self.path, self.text.as_bytes())
     }

@@ -3,8 +3,8 @@
 
 use super::provider::{Provider, redacted_url};
 use super::resolve::{DefaultEndpoint, is_credential};
-use super::secret::Secret;
 use super::{Config, ConfigError, Logins};
+use turnwright_types::secret::Secret;
 
 /// What the client has said about the default provider.
 #[derive(Clone, Debug, Default, PartialEq)]

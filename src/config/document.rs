@@ -70,8 +70,6 @@ fn only_entry<'t, 'a>(table: &'t DeTable<'a>) -> Option<(Vec<String>, &'t Spanne
 }
 
 impl<'a> TomlDocument<'a> {
-    /// # Errors
-    /// If the text is not TOML.
     pub(super) fn parse(text: &'a str) -> Result<TomlDocument<'a>, toml::de::Error> {
         let root = DeTable::parse(text)?.into_inner();
         Ok(TomlDocument { text, root, content: toml::from_str(text)? })

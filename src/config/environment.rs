@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use super::{Config, EnvironmentVariables, Secret, presets};
+use super::{Config, EnvironmentVariables, presets};
+use turnwright_types::secret::Secret;
 
 /// The shortest key, in bytes, of which copies in other variables are looked for.
 const MIN_KEY_LENGTH: usize = 8;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::presets::is_key_variable;
-use super::secret::Secret;
+use turnwright_types::secret::Secret;
 
 /// A key and where it comes from.
 #[derive(Clone, Debug, PartialEq)]

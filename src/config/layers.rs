@@ -77,9 +77,6 @@ impl SettingsLayer {
 
 impl ProjectSettings {
     /// Parses the text of a project's file.
-    ///
-    /// # Errors
-    /// If it is not TOML, or a value has the wrong type.
     pub(crate) fn parse(text: &str, path: &Path) -> Result<ProjectSettings, ConfigError> {
         let (SettingsLayer { permissions, mode, sandbox, checks, .. }, mut warnings) =
             SettingsLayer::parse(text, path, PROJECT_KEYS)?;
@@ -90,9 +87,6 @@ impl ProjectSettings {
 
 impl Config {
     /// The settings of the machine's administrator; empty if there is no managed file.
-    ///
-    /// # Errors
-    /// If the file exists and cannot be read or parsed.
     pub(crate) fn managed_settings(&self) -> Result<ManagedSettings, ConfigError> {
         let path = &self.paths.managed;
         let text = match private_file::read(path, MAX_FILE_SIZE) {
@@ -112,9 +106,6 @@ impl Config {
     }
 
     /// The permission rules of the user's file.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
     pub(crate) fn user_permissions(&self) -> Result<PermissionSection, ConfigError> {
         Ok(self.file.load()?.permissions.clone())
     }

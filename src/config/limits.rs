@@ -67,9 +67,6 @@ impl LimitsSection {
 }
 
 /// Reads `NAME=NUMBER` of the flag.
-///
-/// # Errors
-/// What is wrong with it.
 pub(crate) fn parse_limit(text: &str) -> Result<(String, f64), ConfigError> {
     let (name, number) = text.split_once('=').unwrap_or((text, ""));
     let is_known = LIMITS_KEYS[1..].contains(&name) || name == "max_turn_requests";

@@ -108,9 +108,6 @@ impl Logins {
     }
 
     /// The stored logins.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or is damaged.
     pub(crate) fn load(paths: &Paths) -> Result<Logins, ConfigError> {
         let path = Logins::path(paths);
         let unusable = |why: String| {
@@ -133,9 +130,6 @@ impl Logins {
     }
 
     /// Stores a login, which becomes the last one and replaces an earlier one for the same server.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub(crate) fn add(&mut self, login: StoredLogin, paths: &Paths) -> io::Result<()> {
         let _lock = paths.lock_settings()?;
         self.reload(paths);
@@ -147,9 +141,6 @@ impl Logins {
 
     /// Removes the logins for which `is_removed` is true, and the file with the last one. Returns the
     /// removed ones.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub(crate) fn remove(
         &mut self,
         is_removed: impl Fn(&StoredLogin) -> bool,

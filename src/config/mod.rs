@@ -24,7 +24,6 @@ mod request_fields;
 mod resolve;
 mod sandbox;
 mod schema;
-mod secret;
 mod servers;
 mod show;
 mod template;
@@ -57,11 +56,10 @@ pub(crate) use paths::Paths;
 pub(crate) use permissions::{PermissionSection, RuleEntry};
 pub(crate) use presets::{PRESETS, ProviderPreset, is_openai_url, preset};
 pub(crate) use profiles::ModelProfiles;
-pub(crate) use provider::{Api, EndpointSettings, Price, Provider, redacted_url};
+pub(crate) use provider::{EndpointSettings, Price, Provider, redacted_url};
 pub(crate) use sandbox::{NetworkSetting, SandboxSettings};
 pub(crate) use schema::SETTINGS_SCHEMA;
-pub(crate) use secret::Secret;
-pub(crate) use servers::{McpServerSettings, McpSettings, McpTransport};
+pub(crate) use servers::{McpServerSettings, McpSettings};
 pub(crate) use show::EffectiveSetting;
 pub(crate) use template::settings_template;
 pub(crate) use turnwright_types::message::ReasoningEffort;
@@ -71,6 +69,7 @@ pub(crate) use wrong_values::EXPOSED_KEY;
 use file::ConfigFile;
 use resolve::ProviderSources;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::secret::Secret;
 
 /// The name of OpenAI among the well-known providers.
 const OPENAI_PROVIDER: &str = "openai";
@@ -358,9 +357,6 @@ impl Config {
     }
 
     /// The provider of a model, by the name that the settings or [`Config::offered_models`] use.
-    ///
-    /// # Errors
-    /// As for [`Config::provider`], and if no provider has this model.
     pub(crate) fn provider_for(&self, model: &str) -> Result<Provider, ConfigError> {
         let file = self.file.load()?;
         match self.sources(&file).provider(Some(model))? {

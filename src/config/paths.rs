@@ -53,9 +53,6 @@ impl Paths {
 
     /// Waits for other processes that change the settings or the logins, and keeps them waiting until the
     /// lock is dropped.
-    ///
-    /// # Errors
-    /// If the state folder cannot be written, or another process holds the lock for seconds.
     pub(crate) fn lock_settings(&self) -> io::Result<FileLock> {
         FileLock::acquire(&self.state.join("settings.lock"))
     }

@@ -1,6 +1,6 @@
 //! Well-known providers: their names, base URLs and key variables.
 
-use super::provider::Api;
+use turnwright_llm::Protocol;
 
 /// A well-known provider.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(crate) struct ProviderPreset {
     pub(crate) base_url: Option<&'static str>,
     /// The variable that its own documentation uses for the key; none for local servers.
     pub(crate) key_env: Option<&'static str>,
-    pub(super) api: Api,
+    pub(super) api: Protocol,
 }
 
 /// A hosted provider.
@@ -20,12 +20,12 @@ const fn hosted(
     base_url: &'static str,
     key_env: &'static str,
 ) -> ProviderPreset {
-    ProviderPreset { name, base_url: Some(base_url), key_env: Some(key_env), api: Api::Chat }
+    ProviderPreset { name, base_url: Some(base_url), key_env: Some(key_env), api: Protocol::Chat }
 }
 
 /// A server on this machine, at its default port.
 const fn local(name: &'static str, base_url: &'static str) -> ProviderPreset {
-    ProviderPreset { name, base_url: Some(base_url), key_env: None, api: Api::Chat }
+    ProviderPreset { name, base_url: Some(base_url), key_env: None, api: Protocol::Chat }
 }
 
 /// The well-known providers, hosted ones first.
@@ -35,7 +35,7 @@ pub(crate) const PRESETS: &[ProviderPreset] = &[
         name: "azure",
         base_url: None,
         key_env: Some("AZURE_OPENAI_API_KEY"),
-        api: Api::Chat,
+        api: Protocol::Chat,
     },
     hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),

@@ -32,7 +32,6 @@ struct ProfileFile {
     learned: Value,
 }
 
-/// The file of a list.
 #[derive(Serialize, Deserialize)]
 struct ModelListFile {
     base_url: String,
@@ -47,7 +46,6 @@ impl ModelProfiles {
         ModelProfiles { profiles: paths.state.join("profiles"), lists: paths.state.join("models") }
     }
 
-    /// Loads the profile of a model.
     pub(crate) fn load(&self, base_url: &str, model: &str) -> Option<Value> {
         let profile: ProfileFile = read(&self.path(base_url, model), MAX_PROFILE_SIZE)?;
         let matches =
@@ -56,9 +54,6 @@ impl ModelProfiles {
     }
 
     /// Stores the profile of a model, and replaces an existing one.
-    ///
-    /// # Errors
-    /// If it is too large, or the state folder cannot be written.
     pub(crate) fn store(&self, base_url: &str, model: &str, learned: &Value) -> io::Result<()> {
         let profile = ProfileFile {
             base_url: without_trailing_slash(base_url).to_owned(),
@@ -73,9 +68,6 @@ impl ModelProfiles {
     }
 
     /// Removes the profile of a model. Returns whether there was one.
-    ///
-    /// # Errors
-    /// If it exists and cannot be removed.
     pub(crate) fn remove(&self, base_url: &str, model: &str) -> io::Result<bool> {
         private_file::remove(&self.path(base_url, model))
     }
@@ -88,9 +80,6 @@ impl ModelProfiles {
     }
 
     /// Stores the list of an endpoint's models.
-    ///
-    /// # Errors
-    /// If the list is too long, or the state folder cannot be written.
     pub(crate) fn store_model_list(&self, base_url: &str, models: &[String]) -> io::Result<()> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let list = ModelListFile {

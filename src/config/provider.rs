@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use url::{Host, Url};
 
 use super::key::ProviderKey;
-use super::secret::Secret;
-use turnwright_llm::DEFAULT_SILENCE_LIMIT;
+use turnwright_llm::{DEFAULT_SILENCE_LIMIT, Protocol};
+use turnwright_types::secret::Secret;
 
 /// How long a local server may send nothing unless it is set otherwise. It may have to load the model
 /// and read a long prompt without a graphics card.
@@ -36,7 +36,7 @@ pub(crate) struct EndpointSettings {
     pub key: Option<ProviderKey>,
     /// The model's name as the endpoint knows it, if one is known.
     pub model: Option<String>,
-    pub api: Api,
+    pub api: Protocol,
     /// Headers of each request, which may contain credentials.
     pub headers: Vec<(String, Secret)>,
     /// Provider and model quirks, which the `llm` crate interprets.
@@ -99,27 +99,6 @@ fn is_local(url: &Url) -> bool {
             it.is_loopback() || it.is_unique_local() || it.is_unicast_link_local()
         }
         None => false,
-    }
-}
-
-/// The API of an endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Api {
-    /// Chat Completions.
-    #[default]
-    Chat,
-    /// OpenAI's Responses API.
-    Responses,
-}
-
-impl Api {
-    /// Parses the value of a settings file.
-    pub(crate) fn parse(word: &str) -> Option<Api> {
-        match word {
-            "chat" => Some(Api::Chat),
-            "responses" => Some(Api::Responses),
-            _ => None,
-        }
     }
 }
 

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::{
-    Config, EnvironmentVariables, Flags, Logins, ModelProfiles, Paths, Provider, Secret, UserFile,
+    Config, EnvironmentVariables, Flags, Logins, ModelProfiles, Paths, Provider, UserFile,
 };
 use turnwright_types::redact;
+use turnwright_types::secret::Secret;
 use turnwright_workspace::private_file;
 
 /// The most bytes of a file that a recording takes.
@@ -68,9 +69,6 @@ impl Config {
     }
 
     /// The settings of a recording, with an empty folder for the agent's own files. Blocks.
-    ///
-    /// # Errors
-    /// If the folder cannot be written.
     pub(crate) fn of_recording(facts: &Value, home: &Path) -> io::Result<Config> {
         let paths = Paths::below(home);
         for name in [SETTINGS, LOGIN] {

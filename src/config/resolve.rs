@@ -12,9 +12,10 @@ use super::file::{
 };
 use super::key::{KeyOrigin, ProviderKey};
 use super::presets::{self, ProviderPreset, preset};
-use super::provider::{Api, EndpointSettings, Provider};
-use super::secret::Secret;
+use super::provider::{EndpointSettings, Provider};
 use super::{ConfigError, Logins, request_fields};
+use turnwright_llm::Protocol;
+use turnwright_types::secret::Secret;
 
 /// The endpoint that flags, environment or login define.
 #[derive(Clone, Debug)]
@@ -77,7 +78,11 @@ impl DefaultServer<'_> {
     /// Whether a name with the prefix of a well-known provider means that provider. On a server of the
     /// user's own it may be one of its models (`openai/gpt-oss-20b`), unless the provider runs on this
     /// machine or has a key.
-    fn yields_to(self, known: &ProviderPreset, has_key: impl Fn(&ProviderPreset) -> bool) -> bool {
+    fn prefers_well_known_provider(
+        self,
+        known: &ProviderPreset,
+        has_key: impl Fn(&ProviderPreset) -> bool,
+    ) -> bool {
         match self {
             DefaultServer::None | DefaultServer::OpenAi => true,
             DefaultServer::Other(_) if known.base_url == Some(super::OPENAI_BASE_URL) => false,
@@ -111,7 +116,7 @@ fn resolve_name<'a>(
     let prefix = requested.and_then(|it| it.split_once('/'));
     if let Some((preset, model)) = prefix.and_then(|(name, model)| Some((preset(name)?, model)))
         && !model.is_empty()
-        && default.yields_to(preset, has_key)
+        && default.prefers_well_known_provider(preset, has_key)
     {
         // The stored login may have its key.
         return if preset.name == "openai" && default == DefaultServer::OpenAi {
@@ -251,11 +256,11 @@ impl ProviderSources<'_> {
         name: &str,
         section: &ProviderSection,
         known: Option<&ProviderPreset>,
-    ) -> Result<Api, ConfigError> {
+    ) -> Result<Protocol, ConfigError> {
         let Some(word) = &section.api else {
             return Ok(known.map(|it| it.api).unwrap_or_default());
         };
-        Api::parse(word).ok_or_else(|| {
+        Protocol::parse(word).ok_or_else(|| {
             self.error_in_file(&format!(
                 "`providers.{name}.api` is `{word}`, expected `chat` or `responses`"
             ))

@@ -10,8 +10,10 @@ use serde::Deserialize;
 use url::Url;
 
 use super::file::warn_unknown_keys;
-use super::{Secret, sandbox};
+use super::sandbox;
+use turnwright_mcp::ServerTransport;
 use turnwright_types::json_error_text::field_error_text;
+use turnwright_types::secret::Secret;
 
 pub(super) const MCP_KEYS: &[&str] = &["wait_seconds", "servers"];
 pub(super) const SERVER_KEYS: &[&str] = &[
@@ -116,7 +118,7 @@ pub(crate) struct McpSettings {
 #[derive(Clone, Debug)]
 pub(crate) struct McpServerSettings {
     pub name: String,
-    pub transport: McpTransport,
+    pub transport: ServerTransport,
     /// Whether several sessions may share one connection.
     pub is_shared: bool,
     /// How long the server may take to become ready.
@@ -137,20 +139,6 @@ pub(crate) struct McpServerSettings {
     pub write: Vec<PathBuf>,
     /// Paths that it may read although they are hidden from commands: absolute or relative likewise.
     pub read: Vec<PathBuf>,
-}
-
-/// How an MCP server is reached.
-#[derive(Clone, Debug)]
-pub(crate) enum McpTransport {
-    /// A local program.
-    Stdio {
-        /// Its path, or a name to look up in `PATH`.
-        command: PathBuf,
-        arguments: Vec<String>,
-        environment: Vec<(String, Secret)>,
-    },
-    /// Streamable HTTP.
-    Http { url: Url, headers: Vec<(String, Secret)> },
 }
 
 impl McpSection {
@@ -292,20 +280,20 @@ impl ServerSection {
             sandbox::resolve_path(it, home, None).unwrap_or_else(|| PathBuf::from(it.as_str()))
         };
         let seconds = |it: Option<NonZeroU32>| Some(Duration::from_secs(it?.get().into()));
-        let reach = match (&self.command, &self.url) {
-            (Some(command), _) => McpTransport::Stdio {
+        let transport = match (&self.command, &self.url) {
+            (Some(command), _) => ServerTransport::Stdio {
                 command: expand_home(&expand(command)?, home),
                 arguments: self.args.iter().map(expand).collect::<Result<_, _>>()?,
                 environment: pairs(&self.env)?,
             },
-            (None, url) => McpTransport::Http {
+            (None, url) => ServerTransport::Http {
                 url: parse_url(&expand(url.as_ref().unwrap_or(&String::new()))?)?,
                 headers: pairs(&self.headers)?,
             },
         };
         Ok(McpServerSettings {
             name: name.to_owned(),
-            transport: reach,
+            transport,
             is_shared: self.shared,
             start_timeout: seconds(self.start_seconds),
             idle_call_timeout: seconds(self.call_seconds),
@@ -444,12 +432,14 @@ mod tests {
             (Some(Duration::from_secs(9)), None, false)
         );
         assert!(a.is_shared && a.sandbox && !b.is_shared);
-        let McpTransport::Stdio { command, arguments, environment } = a.transport else { panic!() };
+        let ServerTransport::Stdio { command, arguments, environment } = a.transport else {
+            panic!()
+        };
         assert_eq!(command, PathBuf::from("/home/me/bin/server"));
         assert_eq!(arguments, ["--token=t-1", "$TOKEN", "xy"]);
         assert_eq!(environment, [("KEY".to_owned(), Secret::from("t-1"))]);
         assert!(!format!("{environment:?}").contains("t-1"));
-        let McpTransport::Http { url, headers } = b.transport else { panic!() };
+        let ServerTransport::Http { url, headers } = b.transport else { panic!() };
         assert_eq!(url.as_str(), "https://example.com/mcp");
         assert_eq!(headers, [("Authorization".to_owned(), Secret::from("Bearer t-1"))]);
     }

@@ -8,7 +8,8 @@ use url::Url;
 
 use super::checks::wrong_checks;
 use super::file::{ConfigFile, ProviderSection};
-use super::{Api, Config, Logins, parse_number, request_fields};
+use super::{Config, Logins, parse_number, request_fields};
+use turnwright_llm::Protocol;
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
@@ -112,7 +113,7 @@ impl ConfigFile {
 
 fn wrong_endpoint(name: &str, provider: &ProviderSection) -> Vec<String> {
     let mut wrong = Vec::new();
-    if let Some(word) = provider.api.as_ref().filter(|it| Api::parse(it).is_none()) {
+    if let Some(word) = provider.api.as_ref().filter(|it| Protocol::parse(it).is_none()) {
         let word = word.escape_debug();
         wrong.push(format!("`providers.{name}.api` is `{word}`, expected `chat` or `responses`"));
     }
@@ -167,7 +168,6 @@ mod tests {
     use super::super::{EnvironmentVariables, Flags, Paths, UserFile};
     use super::*;
 
-    /// What is wrong with these variables and this file.
     fn wrong(variables: EnvironmentVariables, file: &str) -> (Vec<String>, Mode) {
         let home = tempfile::tempdir().unwrap();
         let paths = Paths::below(home.path());

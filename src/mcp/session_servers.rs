@@ -17,11 +17,12 @@ use crate::recording::{Recorder, Recording, in_session};
 use crate::tools::{AnyTool, RemoteTools, ServerStatus};
 use turnwright_mcp::ListedTool;
 use turnwright_mcp::ToolNames;
-use turnwright_mcp::{PromptCommand, PromptRequest, prompts};
+use turnwright_mcp::{PromptRequest, prompts};
 use turnwright_mcp::{Server, ServerPhase, ServerState};
 use turnwright_mcp::{ServerEnv, ServerPool, played_server, server_json};
 use turnwright_mcp::{ServerSpec, ServerTransport};
 use turnwright_types::ids::SessionId;
+use turnwright_types::update::SlashCommand;
 use turnwright_workspace::exec::ProgramActivity;
 
 /// The servers of a session. Dropping it releases them.
@@ -37,9 +38,9 @@ pub(crate) struct SessionServers {
 impl SessionServers {
     /// Starts or joins the servers and begins to collect their tools. Never waits.
     pub(crate) fn launch(
-        hub: &ServerPool,
+        pool: &ServerPool,
         specs: &[ServerSpec],
-        ground: &ServerEnv,
+        env: &ServerEnv,
         remote_tools: RemoteTools,
         patience: Duration,
         recording: (&Recording, SessionId),
@@ -50,9 +51,9 @@ impl SessionServers {
         let servers: Vec<_> = match recording.playback() {
             Some(playback) => {
                 let servers = playback.servers().iter();
-                servers.map(|it| played_server(it, ground.clone())).collect()
+                servers.map(|it| played_server(it, env.clone())).collect()
             }
-            None => specs.iter().map(|it| hub.get(it, ground)).collect(),
+            None => specs.iter().map(|it| pool.get(it, env)).collect(),
         };
         remote_tools
             .expect_servers(servers.iter().map(|it| it.spec.name.clone()).collect(), patience);
@@ -126,7 +127,7 @@ impl SessionServers {
     }
 
     /// Returns the current prompts of the servers as commands.
-    pub(crate) fn commands(&self) -> Vec<PromptCommand> {
+    pub(crate) fn commands(&self) -> Vec<SlashCommand> {
         prompts::commands(&self.servers)
     }
 

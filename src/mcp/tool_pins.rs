@@ -125,9 +125,6 @@ impl ToolPins<'_> {
     }
 
     /// Records that the user has allowed the tool as it is now.
-    ///
-    /// # Errors
-    /// If the pin cannot be written.
     pub(super) fn pin(&self) -> io::Result<()> {
         let Some(pins) = &self.pins else { return Ok(()) };
         let definition = definition(self.tool);
@@ -158,7 +155,7 @@ const DAMAGED: &str = "The record of what was allowed cannot be read any more.";
 
 /// The digest of a server's program or address. Values that may be keys are not included.
 fn server_digest(spec: &ServerSpec, project: &Path) -> String {
-    let names = |them: &[(String, turnwright_mcp::SecretValue)]| {
+    let names = |them: &[(String, turnwright_types::secret::Secret)]| {
         let mut names: Vec<_> = them.iter().map(|it| it.0.clone()).collect();
         names.sort();
         names
@@ -258,7 +255,7 @@ fn diff(old: &str, new: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-    use turnwright_mcp::SecretValue;
+    use turnwright_types::secret::Secret;
 
     use super::*;
 
@@ -266,7 +263,7 @@ mod tests {
         let reach = ServerTransport::Stdio {
             command: PathBuf::from(command),
             arguments: vec![argument.to_owned()],
-            environment: vec![(variable.0.to_owned(), SecretValue::from(variable.1.to_owned()))],
+            environment: vec![(variable.0.to_owned(), Secret::from(variable.1.to_owned()))],
         };
         ServerSpec::new("notes", ServerSource::User, reach)
     }

@@ -1,7 +1,7 @@
 //! The calls that a client is making. Sends progress to the right call, and asks the client's user for
 //! permission in the way that the client's protocol version has.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,16 +95,12 @@ impl ClientCalls {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let id = CallId::from(format!("mcp-{number}"));
         let call = Arc::new(call);
-        self.lock().insert(id.clone(), Arc::clone(&call));
+        self.by_id.lock().insert(id.clone(), Arc::clone(&call));
         CallGuard { calls: Arc::clone(self), id, call }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<CallId, Arc<ClientCall>>> {
-        self.by_id.lock()
-    }
-
     fn find(&self, id: &CallId) -> Option<Arc<ClientCall>> {
-        self.lock().get(id).cloned()
+        self.by_id.lock().get(id).cloned()
     }
 
     /// Sends the progress of a call. A client that does not read misses progress, but not the result.
@@ -139,7 +135,7 @@ pub(super) struct CallGuard {
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        self.calls.lock().remove(&self.id);
+        self.calls.by_id.lock().remove(&self.id);
     }
 }
 

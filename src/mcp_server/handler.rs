@@ -114,7 +114,7 @@ impl McpHandler {
 
     /// Ends all running commands and waits for their end.
     pub(super) async fn close(&self) {
-        let runner = self.lock_runner().take();
+        let runner = self.0.runner.lock().take();
         if let Some(runner) = runner {
             runner.env().jobs.close().await;
         }
@@ -123,7 +123,7 @@ impl McpHandler {
     /// Returns the runner of calls, and creates it if there is none.
     async fn runner(&self, peer: &Peer) -> Result<Arc<StandaloneCalls>, String> {
         let _permit = self.0.creating_runner.acquire().await;
-        if let Some(runner) = self.lock_runner().clone() {
+        if let Some(runner) = self.0.runner.lock().clone() {
             return Ok(runner);
         }
         let folders = match self.0.options.roots.as_slice() {
@@ -142,12 +142,8 @@ impl McpHandler {
             tracing::warn!("{notice}");
         }
         let runner = Arc::new(runner);
-        *self.lock_runner() = Some(Arc::clone(&runner));
+        *self.0.runner.lock() = Some(Arc::clone(&runner));
         Ok(runner)
-    }
-
-    fn lock_runner(&self) -> parking_lot::MutexGuard<'_, Option<Arc<StandaloneCalls>>> {
-        self.0.runner.lock()
     }
 
     /// Decides how the client's user can be asked. Includes the answer of the previous round if this
@@ -174,7 +170,7 @@ impl McpHandler {
             let text = "Unknown requestState: it was used, or is too old. Call again without it";
             RpcError::invalid_params(text)
         };
-        let mut pending = self.lock_pending_questions();
+        let mut pending = self.0.pending_questions.lock();
         let index = pending.iter().position(|(it, _)| it == state).ok_or_else(unknown)?;
         let (_, previous) = pending.remove(index);
         if previous.name != call.name || previous.arguments != call.arguments {
@@ -189,7 +185,7 @@ impl McpHandler {
         let form = elicitation(&question).await?;
         let state = SessionId::random().as_str().to_owned();
         let ToolCall { name, arguments, .. } = call;
-        let mut pending = self.lock_pending_questions();
+        let mut pending = self.0.pending_questions.lock();
         if pending.len() >= MAX_PENDING_QUESTIONS {
             pending.remove(0);
         }
@@ -236,12 +232,6 @@ impl McpHandler {
         if self.0.options.roots.is_empty() {
             self.close().await;
         }
-    }
-
-    fn lock_pending_questions(
-        &self,
-    ) -> parking_lot::MutexGuard<'_, Vec<(String, PendingQuestion)>> {
-        self.0.pending_questions.lock()
     }
 }
 

@@ -39,9 +39,6 @@ pub(crate) struct McpServerOptions {
 }
 
 /// Serves MCP until the client closes its end or the process is told to stop.
-///
-/// # Errors
-/// If the threads for stdin and stdout cannot be created.
 pub(crate) async fn serve(
     config: Config,
     options: McpServerOptions,

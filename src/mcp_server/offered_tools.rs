@@ -92,9 +92,6 @@ impl OfferedTools {
     }
 
     /// Returns the page of `size` tools after `cursor`, as the result of `tools/list`.
-    ///
-    /// # Errors
-    /// If there is no such cursor.
     pub(super) fn page(&self, cursor: Option<&str>, size: usize) -> Result<Value, RpcError> {
         let start = match cursor {
             None => 0,

@@ -37,7 +37,6 @@ const INSTRUCTIONS: &str = "Tools for the files of a project and for commands. W
 /// What a request is answered.
 pub(super) type Answer = Result<Value, RpcError>;
 
-/// A request of the client.
 pub(super) struct ClientRequest {
     pub(super) params: Value,
     /// The protocol version that it follows.

@@ -38,7 +38,6 @@ pub(crate) enum RecordingError {
     NoSession,
 }
 
-/// One event of a recording.
 #[derive(Debug)]
 pub(crate) struct RecordedEvent {
     /// Its line in the file, from 1.
@@ -106,9 +105,6 @@ pub(crate) struct RecordedAnswer {
 }
 
 /// Reads a recording: its first line, and the events.
-///
-/// # Errors
-/// If it cannot be read, or is not one that this program can play back.
 pub(crate) fn load_recording(path: &Path) -> Result<(Value, Vec<RecordedEvent>), RecordingError> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;

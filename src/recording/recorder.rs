@@ -203,9 +203,6 @@ impl Recorder {
     /// Starts a recording in a new file, whose path is returned: another one than `path` if that exists.
     /// `facts` are what the process was started with, and read files. Without a session, the next one
     /// that is opened is recorded. Blocks.
-    ///
-    /// # Errors
-    /// If one is running, or the file cannot be created.
     pub(crate) fn start(
         &self,
         path: &Path,

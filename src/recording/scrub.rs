@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use turnwright_types::redact;
 
-/// The bytes as text, without keys.
 pub(super) fn text_without_keys(bytes: &[u8]) -> String {
     let clean = redact::bytes(bytes);
     String::from_utf8_lossy(clean.as_deref().unwrap_or(bytes)).into_owned()

@@ -125,9 +125,6 @@ impl Announcements {
 
     /// Accepts images and recordings if they were advertised or if the current model takes them
     /// (R-TURN-11).
-    ///
-    /// # Errors
-    /// If the prompt has a part that is not accepted.
     pub(super) fn check_media(
         &self,
         prompt: &UserMessage,

@@ -63,9 +63,6 @@ impl SystemPrompt {
 
 impl SessionActor {
     /// Applies and stores what the client asks for.
-    ///
-    /// # Errors
-    /// If it cannot be represented as JSON.
     pub(super) fn set_client_options(&mut self, options: &ClientOptions) -> Result<(), Error> {
         let text = serde_json::to_string(options).map_err(StoreError::from)?;
         drop(self.services.log().set_client_options(text));

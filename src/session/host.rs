@@ -129,7 +129,6 @@ impl SessionHost {
         &self.shared_env.recording
     }
 
-    /// The store of all sessions.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
@@ -364,9 +363,6 @@ impl SessionHost {
     }
 
     /// The default model, with which sessions start. Reads files.
-    ///
-    /// # Errors
-    /// If none is configured, or if its settings are invalid.
     pub(crate) fn model(&self) -> Result<Arc<dyn Model>, Error> {
         if self.is_logged_out.load(Ordering::Relaxed) {
             return Err(Error::NoModelConfigured(LOGGED_OUT.to_owned()));

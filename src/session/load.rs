@@ -83,9 +83,6 @@ pub(super) struct ServerLaunch {
 
 impl SessionHost {
     /// Loads everything that a session needs. Blocks.
-    ///
-    /// # Errors
-    /// If a folder cannot be used, no model is configured, or the session is locked.
     pub(super) fn load_session(&self, request: LoadRequest) -> Result<LoadedSession, Error> {
         let LoadRequest { id, cwd, folders, servers, is_new } = request;
         let roots = match self.recording().playback() {

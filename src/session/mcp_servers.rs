@@ -14,12 +14,12 @@ use super::load::ServerLaunch;
 use super::prompts::{finish_command, log_command, report_omissions};
 use super::server_sandbox::ServerSite;
 use super::{SessionHost, commands, effective_policy, title};
-use crate::config::{Config, McpServerSettings, McpSettings, McpTransport, Secret};
+use crate::config::{Config, McpServerSettings, McpSettings};
 use crate::tools::{RemoteTools, ServerWatch};
 use crate::turn::{FinishedTurn, SteeringQueue, Turn};
 use turnwright_mcp::{
-    ListedTool, LoginStore, PromptRequest, SecretValue, ServerEnv, ServerPhase, ServerSandbox,
-    ServerSource, ServerSpec, ServerState, ServerTimeouts, ServerTransport, ToolFilter,
+    ListedTool, LoginStore, PromptRequest, ServerEnv, ServerPhase, ServerSandbox, ServerSource,
+    ServerSpec, ServerState, ServerTimeouts, ServerTransport, ToolFilter,
 };
 use turnwright_store::TurnKind;
 use turnwright_types::blocking::spawn_blocking;
@@ -63,21 +63,6 @@ pub(super) fn with_configured(
 }
 
 fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
-    let hidden = |all: &[(String, Secret)]| {
-        let all =
-            all.iter().map(|(name, it)| (name.clone(), SecretValue::from(it.expose().to_owned())));
-        all.collect::<Vec<_>>()
-    };
-    let reach = match &server.transport {
-        McpTransport::Stdio { command, arguments, environment } => ServerTransport::Stdio {
-            command: command.clone(),
-            arguments: arguments.clone(),
-            environment: hidden(environment),
-        },
-        McpTransport::Http { url, headers } => {
-            ServerTransport::Http { url: url.clone(), headers: hidden(headers) }
-        }
-    };
     let usual = ServerTimeouts::default();
     let call = server.idle_call_timeout.unwrap_or(usual.call);
     ServerSpec {
@@ -97,7 +82,7 @@ fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
             only: server.tools.clone(),
             without: server.without_tools.clone(),
         },
-        ..ServerSpec::new(server.name.clone(), ServerSource::User, reach)
+        ..ServerSpec::new(server.name.clone(), ServerSource::User, server.transport.clone())
     }
 }
 
@@ -125,17 +110,10 @@ impl SessionActor {
     /// the servers offer now.
     pub(super) fn menu(&self) -> Vec<SlashCommand> {
         let theirs = self.servers.iter().flat_map(crate::mcp::SessionServers::commands);
-        let command = |it: turnwright_mcp::PromptCommand| SlashCommand {
-            name: it.name,
-            description: it.description,
-            hint: it.hint,
-        };
         let mut menu = commands::all();
         menu.extend(self.commands.for_menu(&menu));
-        let theirs: Vec<_> = theirs
-            .map(command)
-            .filter(|it| menu.iter().all(|known| known.name != it.name))
-            .collect();
+        let theirs: Vec<_> =
+            theirs.filter(|it| menu.iter().all(|known| known.name != it.name)).collect();
         menu.extend(theirs);
         menu
     }
@@ -428,14 +406,14 @@ impl SessionHost {
         };
         let launch = self.load_servers(Vec::new(), roots.real_cwd());
         let env = site.server_env(LoginStore::new(&self.config().paths.config));
-        // No session: nobody records this.
-        let nobody = SessionId::from("");
-        let fleet = self.launch_servers(&launch, &env, RemoteTools::default(), nobody);
-        let times = fleet.wait_until_settled().await;
-        checks.extend(fleet.states().into_iter().zip(times).map(|((spec, state), took)| {
+        // Without a session nothing is recorded.
+        let no_session = SessionId::from("");
+        let servers = self.launch_servers(&launch, &env, RemoteTools::default(), no_session);
+        let times = servers.wait_until_settled().await;
+        checks.extend(servers.states().into_iter().zip(times).map(|((spec, state), took)| {
             ServerCheck { name: spec.name.clone(), outcome: server_info(spec, &state), took }
         }));
-        fleet.close().await;
+        servers.close().await;
         checks
     }
 }

@@ -79,8 +79,7 @@ pub(crate) use trust::is_about_project_files;
 pub(crate) use turn_changes::{ChangeScope, ChangedFile, turn_changes};
 pub(crate) use turnwright_llm::Modalities;
 pub(crate) use turnwright_mcp::{
-    LinkError, LinkEvent, LinkedServer, SecretValue, ServerLink, ServerSource, ServerSpec,
-    ServerTransport,
+    LinkError, LinkEvent, LinkedServer, ServerLink, ServerSource, ServerSpec, ServerTransport,
 };
 pub(crate) use turnwright_store::history::{HistoryPage, MessageRecord};
 pub(crate) use turnwright_types::update::PromptKey;

@@ -10,13 +10,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
-use crate::config::{self, Api, EndpointSettings, ModelProfiles, NO_MODEL, Provider};
+use crate::config::{self, EndpointSettings, ModelProfiles, NO_MODEL, Provider};
 use crate::error::Error;
 use turnwright_llm::offline::OfflineModel;
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_llm::{
-    Endpoint, LlmError, Model, ModelProfile, ModelSettings, Price, ProfileStore, Protocol,
-    RemoteModel, Traffic, known_context_window,
+    Endpoint, LlmError, Model, ModelProfile, ModelSettings, Price, ProfileStore, RemoteModel,
+    Traffic, known_context_window,
 };
 
 /// The most models that are kept; another one has to connect anew.
@@ -90,20 +90,15 @@ impl ModelCache {
             Provider::Offline => return Ok(Arc::new(OfflineModel)),
             Provider::Endpoint(endpoint) => *endpoint,
         };
-        let (api, base_url) = (endpoint.api, endpoint.base_url.clone());
-        let headers =
-            endpoint.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_inner()));
+        let (protocol, base_url) = (endpoint.api, endpoint.base_url.clone());
+        let headers = endpoint.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
         let key = endpoint.key.clone();
         let advice = key.as_ref().map(|it| it.origin.advice());
-        let server = Endpoint::new(&base_url, key.map(|it| it.secret.into_inner()))?
+        let server = Endpoint::new(&base_url, key.map(|it| it.secret))?
             .with_key_advice(advice)
             .with_traffic(Arc::clone(&self.traffic))
             .with_headers(headers)?;
         let settings = ModelSettings { listing_disabled: !may_list, ..self.settings(endpoint)? };
-        let protocol = match api {
-            Api::Chat => Protocol::Chat,
-            Api::Responses => Protocol::Responses,
-        };
         let model = RemoteModel::new(protocol, server, settings);
         if let Some((names, asked_at)) = self.profiles.load_model_list(&base_url) {
             // An old list is better than none until the provider has answered.

@@ -19,9 +19,6 @@ pub(super) struct ModelChoice {
 
 impl ModelChoice {
     /// Begins a change and returns its number.
-    ///
-    /// # Errors
-    /// If too many others are waiting.
     pub(super) fn begin_change(&mut self) -> Result<u64, Error> {
         if self.pending >= MAX_PENDING {
             let busy = "Earlier changes of the model are still waiting for the provider";

@@ -62,7 +62,7 @@ pub(super) struct PendingContext {
 impl PendingContext {
     /// Takes the beginning of the context for a prompt. The first prompt of a conversation gets its
     /// whole context anew, so nothing older is left for it.
-    pub(super) fn take_lead(&mut self, is_first: bool, folders: &str) -> String {
+    pub(super) fn take_opening(&mut self, is_first: bool, folders: &str) -> String {
         let mut context = self.unsent.take();
         let changed = take(&mut self.folders_changed);
         if is_first {
@@ -123,8 +123,8 @@ mod tests {
             let mut pending = PendingContext { folders_changed, ..PendingContext::default() };
             let parts = vec![PromptPart::Context(unsent.to_owned())];
             pending.unsent.keep(UserMessage { parts });
-            assert_eq!(pending.take_lead(is_first, "F\n"), expected);
-            assert_eq!(pending.take_lead(false, "F\n"), "");
+            assert_eq!(pending.take_opening(is_first, "F\n"), expected);
+            assert_eq!(pending.take_opening(false, "F\n"), "");
         }
         let unfinished = Some(UnfinishedTurn::Interrupted);
         let mut pending = PendingContext { unfinished, ..PendingContext::default() };

@@ -77,7 +77,7 @@ enum RuleChangeError {
     Store(#[from] RuleStoreError),
 }
 
-fn book(services: &TurnServices) -> Result<ProjectRuleStore, RuleChangeError> {
+fn rule_store(services: &TurnServices) -> Result<ProjectRuleStore, RuleChangeError> {
     let state = &services.env.shared.folders.state;
     if !state.is_absolute() {
         return Err(RuleChangeError::NoStateFolder);
@@ -85,17 +85,17 @@ fn book(services: &TurnServices) -> Result<ProjectRuleStore, RuleChangeError> {
     Ok(ProjectRuleStore::new(state, services.env.files.roots().real_cwd()))
 }
 
-fn add(services: &TurnServices, tier: RuleAction, rule: &str) -> String {
-    let pattern = match Pattern::parse(rule.trim_matches('`'), tier) {
+fn add(services: &TurnServices, action: RuleAction, rule: &str) -> String {
+    let pattern = match Pattern::parse(rule.trim_matches('`'), action) {
         Ok(pattern) => pattern,
         Err(why) => return format!("{} is no rule: {why}.", escape_hidden_line(rule)),
     };
-    let added =
-        book(services).and_then(|it| Ok(it.add(&[(tier, pattern.clone())], "/permissions")?));
+    let added = rule_store(services)
+        .and_then(|it| Ok(it.add(&[(action, pattern.clone())], "/permissions")?));
     match added {
         Ok(added) => {
             let mut policy = PolicyRules::clone(&services.policy.get());
-            policy.rules.push(Rule { action: tier, pattern, scope: Scope::Local, why: None });
+            policy.rules.push(Rule { action, pattern, scope: Scope::Local, why: None });
             services.policy.set(policy);
             let added = added.iter().map(row).collect::<String>();
             format!("Added for this project:\n{}", fenced(&added))
@@ -112,7 +112,7 @@ fn keep(services: &TurnServices, grants: &Grants) -> Result<String, RuleChangeEr
     let mut kept = String::new();
     for (rule, origin) in grants.project_rules() {
         let rules = [(rule.action, rule.pattern.clone())];
-        kept.extend(book(services)?.add(&rules, origin)?.iter().map(row));
+        kept.extend(rule_store(services)?.add(&rules, origin)?.iter().map(row));
     }
     let mut policy = PolicyRules::clone(&services.policy.get());
     let rules = grants.project_rules().iter().map(|it| it.0.clone());
@@ -125,7 +125,7 @@ fn keep(services: &TurnServices, grants: &Grants) -> Result<String, RuleChangeEr
 fn revoke(services: &TurnServices, ids: &str) -> String {
     let ids: Vec<_> =
         ids.split([' ', ',']).map(str::to_owned).filter(|it| !it.is_empty()).collect();
-    let revoked = book(services).and_then(|book| {
+    let revoked = rule_store(services).and_then(|book| {
         let gone = book.revoke(&ids)?;
         reload(services, &book, &gone);
         Ok(gone)
@@ -163,7 +163,7 @@ fn show(services: &TurnServices, grants: &Grants) -> String {
     let (policy, mode) = (services.policy.get(), services.mode.get());
     let mut text = format!("* Mode: {} – {}\n", mode.name(), mode.description(policy.can_confine));
     text.push_str(&format!("* Sandbox: {}\n", sandbox_state(mode, policy.can_confine)));
-    let page = book(services).map(|it| it.load()).unwrap_or_default();
+    let page = rule_store(services).map(|it| it.load()).unwrap_or_default();
     let given = answer_rows(grants, &policy);
     text.push_str(&section("Answers of this session", &given));
     text.push_str(&section(
@@ -173,7 +173,7 @@ fn show(services: &TurnServices, grants: &Grants) -> String {
     let is_other = |rule: &&Rule| !page.entries.iter().any(|it| is_entry_of(it, rule));
     let others = policy.rules.iter().filter(is_other).map(|it| format!("{}\n", plain(it)));
     text.push_str(&section("Other rules", &others.collect::<String>()));
-    text.push_str(&trouble(&page));
+    text.push_str(&problem_text(&page));
     format!("{text}\n{USAGE}")
 }
 
@@ -185,7 +185,7 @@ fn section(title: &str, rows: &str) -> String {
     format!("\n{title}:\n{}\n", fenced(rows))
 }
 
-fn trouble(page: &StoredRules) -> String {
+fn problem_text(page: &StoredRules) -> String {
     page.problem.as_ref().map(|it| format!("\n⚠ {it}\n")).unwrap_or_default()
 }
 
@@ -203,9 +203,9 @@ fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {
 }
 
 fn row(entry: &StoredRule) -> String {
-    let tier = RuleAction::from(entry.action).as_str();
+    let action = RuleAction::from(entry.action).as_str();
     let (rule, origin) = (escape_hidden_line(&entry.rule), escape_hidden_line(&entry.origin));
-    format!("{}  {tier:5}  {rule}  ({}, {origin})\n", entry.id, entry.at)
+    format!("{}  {action:5}  {rule}  ({}, {origin})\n", entry.id, entry.at)
 }
 
 fn plain(rule: &Rule) -> String {

@@ -12,9 +12,10 @@ use url::Url;
 use super::effective_policy::ProjectFile;
 use crate::config::Config;
 use crate::trust::{self, TrustStore};
-use turnwright_mcp::{SecretValue, ServerSource, ServerSpec, ServerTransport};
+use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::json_error_text::json_error_text;
+use turnwright_types::secret::Secret;
 use turnwright_types::sorting::sort_by_key;
 use turnwright_workspace::exec::Environment;
 
@@ -250,9 +251,8 @@ fn server(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<ServerSpec, EntryError> {
     let hidden = |them: BTreeMap<String, String>| {
-        let filled = them
-            .into_iter()
-            .map(|(key, value)| Ok((key, SecretValue::from(expand(&value, variable)?))));
+        let filled =
+            them.into_iter().map(|(key, value)| Ok((key, Secret::from(expand(&value, variable)?))));
         filled.collect::<Result<Vec<_>, EntryError>>()
     };
     let reach = match entry.url {

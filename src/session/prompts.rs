@@ -258,7 +258,7 @@ impl SessionActor {
         let is_first = self.history.messages.is_empty();
         let env = Arc::clone(&self.services.env);
         let roots = env.files.roots();
-        let mut context = self.context.take_lead(is_first, &folder_lines(roots));
+        let mut context = self.context.take_opening(is_first, &folder_lines(roots));
         if is_first {
             context = environment_lines(roots);
             self.services.announced_mode.forget();
@@ -312,7 +312,6 @@ pub(super) fn report_omissions(services: &TurnServices, prompt: &UserMessage) {
     }
 }
 
-/// The turn kind of a command.
 fn kind(run: CommandAction) -> TurnKind {
     match run {
         CommandAction::Checkpoint(CheckpointCommand::Undo | CheckpointCommand::Rewind) => {

@@ -29,9 +29,6 @@ pub(super) fn recorded_project(config: &Config, trust: &TrustStore, folder: &Pat
 
 /// Puts what was recorded of the project in `cwd` where a replay looks for it: the settings into another
 /// folder, and the rules into the state folder. Blocks.
-///
-/// # Errors
-/// If a file cannot be written.
 pub(super) fn restore_project(
     config: &Config,
     trust: &TrustStore,

@@ -87,7 +87,6 @@ fn card_updates(row: &CallRow) -> Vec<Update> {
     vec![first, Update::CallUpdate(Box::new(last))]
 }
 
-/// Adds one entry to the history.
 pub(super) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {
     let StoredEntry { turn, entry, calls, .. } = stored;
     match entry {

@@ -34,7 +34,6 @@ pub(crate) struct ListRequest {
     pub open: Vec<SessionId>,
 }
 
-/// One page of sessions.
 #[derive(Debug)]
 pub(crate) struct SessionPage {
     pub sessions: Vec<SessionSummary>,

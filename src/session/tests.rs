@@ -140,7 +140,7 @@ async fn a_mode_that_is_set_during_a_turn_counts_from_the_next_effect_on() {
     let mut session = session(&fixture);
     session.handle.set_mode(Mode::Plan, Completion::new(drop));
     assert_eq!(session.prompt("1").await.unwrap().unwrap(), StopReason::EndTurn);
-    assert!(fixture.client.finals().iter().all(|it| it.ends_with("Failed")));
+    assert!(fixture.client.final_statuses().iter().all(|it| it.ends_with("Failed")));
 }
 
 #[tokio::test]

@@ -32,7 +32,6 @@ pub(crate) struct TurnChanges {
     pub files: Vec<ChangedFile>,
 }
 
-/// The change of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangedFile {
     /// The absolute path.
@@ -46,9 +45,6 @@ pub(crate) struct ChangedFile {
 }
 
 /// Reads the changes of these turns.
-///
-/// # Errors
-/// If the store cannot be read.
 pub(crate) fn turn_changes(
     connection: &Connection,
     session: &SessionId,

@@ -75,9 +75,6 @@ pub(crate) struct UndoPlan {
 impl UndoContext {
     /// Plans the changes for a request; `None` if there is nothing to undo. Checks the current
     /// files.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
     pub(crate) async fn plan(&self, request: UndoRequest) -> Result<Option<UndoPlan>, StoreError> {
         self.log.flush().written().await;
         let session = self.session.clone();

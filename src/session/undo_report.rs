@@ -33,7 +33,6 @@ pub(crate) struct UndoReport {
 }
 
 impl UndoReport {
-    /// Makes the report of a plan and its outcomes.
     pub(crate) fn new(planned: UndoPlan, outcomes: Vec<RestoreResult>) -> UndoReport {
         let UndoPlan { turns, is_redo, steps } = planned;
         let mut report = UndoReport { turns, is_redo, ..UndoReport::default() };

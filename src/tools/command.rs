@@ -1,19 +1,19 @@
-//! The effects of a command line: its words → paths → effects. What the parser does not see is left
-//! to the sandbox.
+//! Determines the effects of a command line: its words name paths, and the paths make effects. What the parser
+//! does not see is left to the sandbox.
 
 use std::path::{Path, PathBuf};
 
 use super::{repository, toolchain};
 use turnwright_policy::permission::DeniedPaths;
-use turnwright_policy::shell::{self, KeptFiles, NamedFile, SimpleCommand};
+use turnwright_policy::shell::{self, GitContentQuery, NamedFile, SimpleCommand};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 use turnwright_workspace::exec::{Environment, dialect};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
 
-/// The values of `escalate` that are not a path.
+/// The values of the argument `escalate` that are not a path: access to the network, and no sandbox.
 const NETWORK: &str = "network";
-const FULL: &str = "full";
+const FULL_ACCESS: &str = "full";
 
 /// What begins a pattern of git's that leaves out a path.
 const EXCLUSIONS: [&str; 3] = [":!", ":^", ":(exclude)"];
@@ -33,13 +33,13 @@ pub(super) fn paths_in_script(
     workdir: &Path,
     escalate: Option<&str>,
 ) -> Vec<CommandPath> {
-    let wanted = escalate.filter(|it| ![NETWORK, FULL].contains(it));
+    let wanted = escalate.filter(|it| ![NETWORK, FULL_ACCESS].contains(it));
     let wanted = wanted.map(|it| CommandPath::WriteOutsideSandbox(workdir.join(it)));
     let files = shell::named_files(script, workdir).into_iter().map(CommandPath::File);
     wanted.into_iter().chain(files).collect()
 }
 
-/// Why a line may run more than its words tell: git obeys the config of the repository that it runs
+/// Why a line may run programs that its words do not name; `None` if it does not: git obeys the config of the repository that it runs
 /// in, and rustup and other version managers the files of a folder. Reads the disk.
 pub(super) fn uncertainty_of(
     script: &shell::Script,
@@ -48,26 +48,26 @@ pub(super) fn uncertainty_of(
 ) -> Option<String> {
     let mut known: Vec<(PathBuf, bool)> = Vec::new();
     for simple in &script.commands {
-        let nature = shell::classify(simple);
-        let has_versions = nature.is_read_only && nature.has_versions;
-        if !nature.is_git && !nature.uses_rustup && !has_versions {
+        let class = shell::classify(simple);
+        let may_be_version_managed = class.is_read_only && class.may_be_version_managed;
+        if !class.is_git && !class.uses_rustup && !may_be_version_managed {
             continue;
         }
         let Some(folder) = &simple.folder else {
-            return Some("nobody knows in which folder it will run".to_owned());
+            return Some("it is not known in which folder it will run".to_owned());
         };
         let folder = real_path(workdir.join(folder)).unwrap_or(workdir.to_path_buf());
         let version = || {
             let program = simple.program();
             toolchain::untrusted_version_reason(program, &folder, environment)
         };
-        if let Some(uncertainty) = has_versions.then(version).flatten() {
+        if let Some(uncertainty) = may_be_version_managed.then(version).flatten() {
             return Some(uncertainty);
         }
-        if !nature.is_git && !nature.uses_rustup {
+        if !class.is_git && !class.uses_rustup {
             continue;
         }
-        let place = (folder, nature.is_git);
+        let place = (folder, class.is_git);
         if known.contains(&place) {
             continue;
         }
@@ -85,9 +85,9 @@ pub(super) fn uncertainty_of(
     None
 }
 
-/// The files with secrets, and those for which rules are, whose content git would show although the line does not name
-/// them, because they are tracked: `git diff`, `git log -p`; and the files that the line asks git to show. Reads the disk.
-pub(super) fn kept_secrets(
+/// The tracked files whose content commands such as `git diff` and `git log -p` would show without naming them, if they
+/// hold secrets or rules restrict who reads them, and the files that the line asks git to show. Reads the disk.
+pub(super) fn secrets_shown_by_git(
     script: &shell::Script,
     workdir: &Path,
     roots: &Roots,
@@ -96,14 +96,14 @@ pub(super) fn kept_secrets(
     let is_inside = |it: &Path| roots.folders().any(|root| it.starts_with(root));
     let mut found = Vec::new();
     for simple in script.commands.iter().filter(|_| script.ambiguity.is_none()) {
-        let nature = shell::classify(simple);
+        let class = shell::classify(simple);
         let folder = simple.folder.as_ref().map(|it| real_path(workdir.join(it)));
-        let Some(Ok(folder)) = folder.filter(|_| nature.is_git) else { continue };
-        if nature.is_read_only {
+        let Some(Ok(folder)) = folder.filter(|_| class.is_git) else { continue };
+        if class.is_read_only {
             found.extend(files_named_for_git(simple, &folder).filter(|it| is_inside(it)));
         }
-        let Some(shown) = nature.shows_kept else { continue };
-        let (paths, excluded, is_search_of_files) = limits(&shown, &folder);
+        let Some(shown) = class.git_content_shown else { continue };
+        let (paths, excluded, is_search_of_files) = paths_shown_by_git(&shown, &folder);
         let is_below = |it: &PathBuf, all: &[PathBuf]| all.iter().any(|path| it.starts_with(path));
         let is_shown =
             |it: &PathBuf| (paths.is_empty() || is_below(it, &paths)) && !is_below(it, &excluded);
@@ -116,12 +116,12 @@ pub(super) fn kept_secrets(
     found.sort();
     found.dedup();
     let scope = |it: &Path| if is_inside(it) { PathScope::Workspace } else { PathScope::Outside };
-    // What git keeps under a name is shown whatever the name leads to now.
+    // Git shows the content that it has stored for a path, even if the path is a link by now.
     found.into_iter().map(|path| ResolvedPath { scope: scope(&path), path }).collect()
 }
 
-/// The files that git may show because its words name them, as they are or as a revision has them (`HEAD:a`): a rule may
-/// deny to read them. The words of a search are left out, which finds nothing in such files.
+/// The files that the words of a git command name, in the working tree or in a revision (`HEAD:a`). A rule may deny
+/// reading them. The words of `git grep` are left out, because it finds nothing in such files.
 fn files_named_for_git(simple: &SimpleCommand, folder: &Path) -> impl Iterator<Item = PathBuf> {
     let top = repository::working_tree_top(folder);
     let bases: Vec<_> = [Some(folder.to_path_buf()), top].into_iter().flatten().collect();
@@ -135,10 +135,13 @@ fn files_named_for_git(simple: &SimpleCommand, folder: &Path) -> impl Iterator<I
     })
 }
 
-/// The paths to which a command limits what git shows, none if it shows everything, those that it leaves out
-/// (`:!path`), and whether it only searches the files of the working tree. In front of `--`, git takes a word for a path only if there is such a file, and
-/// refuses one that may be a revision, too.
-fn limits(shown: &KeptFiles, folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>, bool) {
+/// The paths that a command restricts the output of git to (none if git shows everything), those that it leaves out
+/// (`:!path`), and whether the command only searches the files of the working tree. Before `--`, git treats a word as
+/// a path only if there is such a file, and refuses a word that may be a revision, too.
+fn paths_shown_by_git(
+    shown: &GitContentQuery,
+    folder: &Path,
+) -> (Vec<PathBuf>, Vec<PathBuf>, bool) {
     let is_pattern = |it: &&String| it.starts_with(':') || it.contains(['*', '?', '[', '\\']);
     let exists = |it: &&String| !is_pattern(it) && folder.join(it).symlink_metadata().is_ok();
     let is_revision = |it: &String| !is_pattern(&it) && !exists(&it);
@@ -175,7 +178,7 @@ pub(crate) fn command_line_effects(
     let targets: Vec<_> = named.iter().map(|it| roots.resolve(it.path())).collect();
     let mut command = command;
     command.uncertainty = uncertainty_of(&command.script, &workdir.path, &Environment::default());
-    command.reads = kept_secrets(&command.script, &workdir.path, roots, restricted);
+    command.reads = secrets_shown_by_git(&command.script, &workdir.path, roots, restricted);
     effects(command, &workdir, None, named.into_iter().zip(targets))
 }
 
@@ -202,7 +205,7 @@ pub(super) fn effects(
     }
     command.extra_access = match escalate {
         Some(NETWORK) => ExtraAccess::Network,
-        Some(FULL) => ExtraAccess::Unsandboxed,
+        Some(FULL_ACCESS) => ExtraAccess::Unsandboxed,
         _ => ExtraAccess::None,
     };
     let mut files = Vec::new();

@@ -74,7 +74,6 @@ const SAFE_GIT_VARIABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The confinement of one command.
 #[derive(Debug)]
 pub(super) struct CommandConfinement {
     pub(super) profile: Option<SandboxProfile>,

@@ -1,7 +1,7 @@
 //! Guards the protected paths while confined commands run: provides their temporary folder and
 //! checks the protected paths when each has ended, whether or not a call still waits for it.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -92,7 +92,7 @@ struct CommandWatch {
 impl ConfinementGuard {
     /// The private temporary folder of the session's commands; created on first use.
     pub(super) fn temp_folder(&self) -> Option<PathBuf> {
-        let mut temp = lock(&self.temp);
+        let mut temp = self.temp.lock();
         if temp.is_none() {
             match PrivateTempFolder::create() {
                 Ok(folder) => *temp = Some(folder),
@@ -115,10 +115,10 @@ impl ConfinementGuard {
         protected: &ProtectedPaths,
         repositories: Arc<BTreeSet<PathBuf>>,
     ) -> Arc<ProtectedSnapshot> {
-        let previous = lock(&self.last_snapshot).clone();
+        let previous = self.last_snapshot.lock().clone();
         let snapshot = ProtectedSnapshot::take(protected, repositories, previous.as_deref());
         let snapshot = Arc::new(snapshot);
-        *lock(&self.last_snapshot) = Some(Arc::clone(&snapshot));
+        *self.last_snapshot.lock() = Some(Arc::clone(&snapshot));
         snapshot
     }
 
@@ -159,9 +159,9 @@ impl ConfinementGuard {
             }
             None => watch.checked.cancel(),
         }
-        let mut watches = lock(&self.watches);
+        let mut watches = self.watches.lock();
         if watches.len() >= MAX_WATCHES {
-            watches.retain(|_, it| !it.checked.is_cancelled() || lock(&it.report).is_some());
+            watches.retain(|_, it| !it.checked.is_cancelled() || it.report.lock().is_some());
         }
         watches.insert(job.id().to_owned(), watch);
     }
@@ -169,14 +169,14 @@ impl ConfinementGuard {
     /// Notes that a command goes on in the background: the protected paths are also checked while it
     /// runs.
     pub(super) fn note_background(&self, job: &str) {
-        if let Some(watch) = lock(&self.watches).get(job) {
+        if let Some(watch) = self.watches.lock().get(job) {
             watch.is_in_background.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether that command is unconfined or unknown.
     pub(super) fn is_unconfined(&self, job: &str) -> bool {
-        lock(&self.watches).get(job).is_none_or(|it| it.is_unconfined)
+        self.watches.lock().get(job).is_none_or(|it| it.is_unconfined)
     }
 
     /// Notes what `pass` permits to change, so that it is not blamed on the commands that run
@@ -195,14 +195,14 @@ impl ConfinementGuard {
                 _ => {}
             }
         }
-        let watches: Vec<_> = lock(&self.watches).values().cloned().collect();
+        let watches: Vec<_> = self.watches.lock().values().cloned().collect();
         for watch in watches.iter().filter(|it| it.is_checking()) {
             for effect in pass.effects() {
                 match effect {
                     Effect::Write(target) | Effect::Delete(target)
                         if protected.reason(&target.path).is_some() =>
                     {
-                        let mut allowed = lock(&watch.allowed);
+                        let mut allowed = watch.allowed.lock();
                         if allowed.len() < MAX_ALLOWED {
                             allowed.push(target.path.clone());
                         }
@@ -219,25 +219,25 @@ impl ConfinementGuard {
     /// Waits for the check after the command's end and adds its report, or a hint about the
     /// sandbox, to the outcome.
     pub(super) async fn add_report(&self, job: &Job, outcome: &mut ToolOutcome) {
-        let Some(watch) = lock(&self.watches).get(job.id()).cloned() else { return };
+        let Some(watch) = self.watches.lock().get(job.id()).cloned() else { return };
         watch.checked.cancelled().await;
-        if let Some(report) = lock(&watch.report).take() {
+        if let Some(report) = watch.report.lock().take() {
             outcome.ok = false;
             outcome.append_note(report);
         }
         let output = outcome.raw.get("output").and_then(serde_json::Value::as_str);
-        let met_a_wall = !outcome.ok && output.is_some_and(sandbox_denial::is_likely);
-        if let Some(hint) = watch.hint.as_ref().filter(|_| met_a_wall) {
+        let is_denial_likely = !outcome.ok && output.is_some_and(sandbox_denial::is_likely);
+        if let Some(hint) = watch.hint.as_ref().filter(|_| is_denial_likely) {
             outcome.append_note(hint.clone());
         }
     }
 
     /// The reports about commands that no call waits for; each is returned once.
     pub(super) fn take_reports(&self, jobs: &Jobs) -> Option<String> {
-        let watches = lock(&self.watches);
+        let watches = self.watches.lock();
         let watches = watches.iter().filter(|(job, _)| jobs.has_issued(job));
         let reports = watches.filter_map(|(job, it)| {
-            let report = lock(&it.report).take()?;
+            let report = it.report.lock().take()?;
             Some(format!("{job}: {report}\n"))
         });
         let servers = self.servers.take_report().map(|it| format!("{it}\n"));
@@ -255,7 +255,7 @@ impl ConfinementGuard {
         allowed: &[PathBuf],
         quarantine: &Path,
     ) -> Option<String> {
-        let reference = lock(&self.last_snapshot).clone();
+        let reference = self.last_snapshot.lock().clone();
         let new = ProtectedSnapshot::without_repositories(new, reference);
         let allowed = [allowed, &self.servers.allowed_now()].concat();
         let changes = new.check(&allowed, quarantine, true);
@@ -292,7 +292,8 @@ impl ConfinementGuard {
 
     /// Whether a call is running that checks the protected paths at its end.
     pub(super) fn is_checking(&self) -> bool {
-        lock(&self.watches)
+        self.watches
+            .lock()
             .values()
             .any(|it| it.is_checking() && !it.is_in_background.load(Ordering::Relaxed))
     }
@@ -300,8 +301,8 @@ impl ConfinementGuard {
     /// Whether a running command or call was allowed to change this path.
     pub(super) fn is_allowed(&self, path: &Path) -> bool {
         let is_named =
-            |it: &Arc<CommandWatch>| lock(&it.allowed).iter().any(|it| path.starts_with(it));
-        lock(&self.watches).values().any(|it| it.is_checking() && is_named(it))
+            |it: &Arc<CommandWatch>| it.allowed.lock().iter().any(|it| path.starts_with(it));
+        self.watches.lock().values().any(|it| it.is_checking() && is_named(it))
     }
 
     /// Waits for the last check and removes the temporary folder. All commands must have ended.
@@ -309,7 +310,7 @@ impl ConfinementGuard {
         self.servers.stop();
         self.tracker.close();
         self.tracker.wait().await;
-        let temp = lock(&self.temp).take();
+        let temp = self.temp.lock().take();
         drop(spawn_blocking(move || drop(temp)).await);
     }
 }
@@ -330,7 +331,7 @@ impl RemoteCallGuard {
     pub(crate) fn new(env: Arc<ToolEnv>, call: &str) -> RemoteCallGuard {
         let name = format!("call {call}");
         let watch = Arc::new(CommandWatch { has_snapshot: true, ..CommandWatch::default() });
-        lock(&env.guard.watches).insert(name.clone(), watch);
+        env.guard.watches.lock().insert(name.clone(), watch);
         let mut call = RemoteCallGuard(Some(GuardedCall { env, name, snapshot: None }));
         if let Some(call) = &mut call.0 {
             let protected = &call.env.confinement.protected;
@@ -367,9 +368,9 @@ impl GuardedCall {
     /// Removes what has appeared, unless the user has allowed it. What has changed may be the work of
     /// another program and is only reported.
     fn check(self) -> Option<String> {
-        let watch = lock(&self.env.guard.watches).remove(&self.name)?;
+        let watch = self.env.guard.watches.lock().remove(&self.name)?;
         let quarantine = self.env.quarantine_folder();
-        let allowed = lock(&watch.allowed).clone();
+        let allowed = watch.allowed.lock().clone();
         let restores = !watch.is_ambiguous.load(Ordering::Relaxed);
         let snapshot = self.snapshot?;
         // Nearly always nothing has changed, and one look says so.
@@ -420,7 +421,7 @@ impl ProtectedCheck {
         let watch = Arc::clone(&self.watch);
         let done = watch.checked.clone().drop_guard();
         if spawn_blocking(move || self.at_end(&checkpoint)).await.is_err() {
-            *lock(&watch.report) = Some(NOT_CHECKED.to_owned());
+            *watch.report.lock() = Some(NOT_CHECKED.to_owned());
         }
         drop(done);
     }
@@ -457,7 +458,7 @@ impl ProtectedCheck {
     /// Checks the repositories that have appeared since the command began.
     fn check_repositories(&self, checkpoint: &ChangeTracker, restores: bool) {
         let (new, may_be_more) = checkpoint.find_new_repositories(self.snapshot.repositories());
-        let allowed = lock(&self.watch.allowed).clone();
+        let allowed = self.watch.allowed.lock().clone();
         let reference = Some(Arc::clone(&self.snapshot));
         let snapshot = ProtectedSnapshot::without_repositories(new, reference);
         if let Some(changes) = snapshot.check(&allowed, &self.quarantine, restores) {
@@ -469,7 +470,7 @@ impl ProtectedCheck {
     }
 
     fn check(&self, restores: bool) -> Option<ProtectedChanges> {
-        let mut allowed = lock(&self.watch.allowed).clone();
+        let mut allowed = self.watch.allowed.lock().clone();
         let inodes = self.watch.read_only_inodes.iter();
         let same = inodes.filter(|(path, number)| inode(path) == Some((*number, true)));
         allowed.extend(same.map(|(path, _)| path.clone()));
@@ -483,7 +484,7 @@ impl ProtectedCheck {
 
     /// Adds a text, unless the report has it already.
     fn add_to_report(&self, text: &str) {
-        let mut report = lock(&self.watch.report);
+        let mut report = self.watch.report.lock();
         let report = report.get_or_insert_default();
         if report.contains(text) {
             return;
@@ -542,10 +543,6 @@ fn inode(path: &Path) -> Option<(u64, bool)> {
 #[cfg(not(unix))]
 fn inode(_: &Path) -> Option<(u64, bool)> {
     None
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 #[cfg(test)]

@@ -68,14 +68,14 @@ impl Tool for DeletePath {
         if let Some(reason) = why_protected(target, ctx).await {
             return Err(format!("{} {reason}. Nothing was deleted.", args.path).into());
         }
-        let survey = match ctx.env.files.inspect_entry(target).await {
-            Ok(survey) => survey,
+        let info = match ctx.env.files.inspect_entry(target).await {
+            Ok(info) => info,
             Err(error) => {
                 return Err(not_found_message(&args.path, target, &error, ctx).await.into());
             }
         };
-        if survey.entries() > 0 && args.recursive != Some(true) {
-            let (files, folders) = (survey.files, survey.folders);
+        if info.entries() > 0 && args.recursive != Some(true) {
+            let (files, folders) = (info.files, info.folders);
             // The contents of a folder outside the project are not revealed without a permission to
             // read it.
             let what = match target.scope {
@@ -89,15 +89,15 @@ impl Tool for DeletePath {
             )
             .into());
         }
-        if survey.is_too_deep() {
+        if info.is_too_deep() {
             return Err(format!(
                 "{} holds folders that are nested {} deep. Nothing was deleted. Use exec with rm -r.",
-                args.path, survey.depth
+                args.path, info.depth
             ).into());
         }
         let content =
-            CallContent::Text(deleted_list(&ctx.env.files.roots().display_path(target), &survey));
-        Ok((Some(survey), vec![content]))
+            CallContent::Text(deleted_list(&ctx.env.files.roots().display_path(target), &info));
+        Ok((Some(info), vec![content]))
     }
 
     async fn run(
@@ -153,18 +153,18 @@ impl Tool for DeletePath {
 }
 
 /// The list of what is deleted, for the card.
-fn deleted_list(name: &str, survey: &EntryInfo) -> String {
-    let mut text = match (survey.is_folder, survey.is_link) {
+fn deleted_list(name: &str, info: &EntryInfo) -> String {
+    let mut text = match (info.is_folder, info.is_link) {
         (true, _) => format!("{name}/"),
         (false, true) => format!("{name} (the link, not what it points to)"),
         (false, false) => name.to_owned(),
     };
-    for below in &survey.names {
+    for below in &info.names {
         text.push_str(&format!("\n{name}/{}", escape_hidden_line(&below.to_string_lossy())));
     }
-    let more = survey.entries() - survey.names.len();
+    let more = info.entries() - info.names.len();
     if more > 0 {
-        let least = if survey.is_truncated() { "at least " } else { "" };
+        let least = if info.is_truncated() { "at least " } else { "" };
         text.push_str(&format!("\nand {least}{more} more"));
     }
     text

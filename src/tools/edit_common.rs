@@ -55,7 +55,6 @@ pub(super) async fn still_resolves_to(name: &str, target: &ResolvedPath, ctx: &T
     ctx.env.files.resolve(name).await.as_ref() == Ok(target)
 }
 
-/// The failure of a write.
 pub(super) fn write_failure(name: &str, error: &FileError) -> ToolOutcome {
     let says_so = !matches!(
         error,

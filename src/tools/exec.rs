@@ -69,7 +69,7 @@ pub(super) struct ExecArgs {
     uncertainty: Option<String>,
     /// The tracked files with secrets that git would show; set by [`Tool::inspect`].
     #[serde(skip)]
-    kept_secrets: Vec<ResolvedPath>,
+    secrets_shown_by_git: Vec<ResolvedPath>,
     /// The command line, parsed once for each call.
     #[serde(skip)]
     script: OnceLock<Arc<Script>>,
@@ -126,10 +126,11 @@ impl Tool for Exec {
         let Some(workdir) = targets.first() else { return };
         let (script, roots) = (args.script(), env.files.roots());
         let restricted = DeniedPaths::restricted(&env.rules.get());
-        let kept_secrets = command::kept_secrets(script, &workdir.path, roots, &restricted);
+        let secrets_shown_by_git =
+            command::secrets_shown_by_git(script, &workdir.path, roots, &restricted);
         args.uncertainty =
             command::uncertainty_of(args.script(), &workdir.path, &env.command_environment);
-        args.kept_secrets = kept_secrets;
+        args.secrets_shown_by_git = secrets_shown_by_git;
     }
 
     fn view(&self, args: &ExecArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -152,7 +153,7 @@ impl Tool for Exec {
         let mut command =
             ShellCommand::new(&args.command, &workdir.path, Arc::clone(args.script()));
         command.uncertainty.clone_from(&args.uncertainty);
-        command.reads.clone_from(&args.kept_secrets);
+        command.reads.clone_from(&args.secrets_shown_by_git);
         command::effects(command, workdir, args.escalate(), touched)
     }
 

@@ -170,7 +170,6 @@ fn report(
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }
 
-/// The locations of the matches in a file.
 fn match_locations(file: &FileMatches) -> Vec<(PathBuf, Option<u32>)> {
     let place = |line| (file.path.clone(), line);
     if file.lines.is_empty() {

@@ -74,15 +74,15 @@ impl Tool for MovePath {
             return Err(format!("{} {reason}. Nothing was moved.", args.from).into());
         }
         let files = &ctx.env.files;
-        let survey = match files.inspect_entry(from).await {
-            Ok(survey) => survey,
+        let info = match files.inspect_entry(from).await {
+            Ok(info) => info,
             Err(error) => {
                 return Err(super::delete_path::not_found_message(&args.from, from, &error, ctx)
                     .await
                     .into());
             }
         };
-        if survey.is_folder && to.path != from.path && to.path.starts_with(&from.path) {
+        if info.is_folder && to.path != from.path && to.path.starts_with(&from.path) {
             return Err(
                 format!("{} cannot be moved into itself. Nothing was moved.", args.from).into()
             );
@@ -102,7 +102,7 @@ impl Tool for MovePath {
         let roots = files.roots();
         let content =
             CallContent::Text(format!("{} → {}", roots.display_path(from), roots.display_path(to)));
-        Ok((Some(survey), vec![content]))
+        Ok((Some(info), vec![content]))
     }
 
     async fn run(

@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ToolEnv, UserFolders};
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_workspace::custom_commands::{self, CommandFolder, CustomCommand};
+use turnwright_workspace::custom_commands::{self, CustomCommand};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::memory::instructions::{self, Instructions};
 use turnwright_workspace::memory::{self, NoteFolder};
 use turnwright_workspace::real_path;
-use turnwright_workspace::skills::{self, Skill, SkillFolder};
+use turnwright_workspace::skills::{self, ScannedFolder, Skill};
 
 /// How long a prompt waits for instructions, skills and commands to be read. It takes some milliseconds; the
 /// bound is for file systems that hang, and leaves room for a slow disk or a busy machine: without the
@@ -132,19 +132,21 @@ pub(super) fn note_folders(env: &ToolEnv) -> Vec<NoteFolder> {
 }
 
 /// The nearest folder first, because the first skill of a name wins.
-fn skill_folders(folders: &UserFolders, projects: &[Project]) -> Vec<SkillFolder> {
+fn skill_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFolder> {
     let mut places = Vec::new();
     let both = |(folder, root): &'_ Project| {
         [(folder.clone(), root.clone()), (root.clone(), root.clone())]
     };
     for (folder, root) in projects.iter().flat_map(both) {
-        let place = |it: &&str| SkillFolder { folder: folder.join(it), within: Some(root.clone()) };
+        let place =
+            |it: &&str| ScannedFolder { folder: folder.join(it), within: Some(root.clone()) };
         places.extend(SKILL_FOLDERS.iter().map(place));
     }
     let own = config_folder(folders).map(|it| it.join("skills"));
     let home = folders.home.iter();
     let shared = home.flat_map(|home| SKILL_FOLDERS[1..].iter().map(|it| home.join(it)));
-    places.extend(own.into_iter().chain(shared).map(|folder| SkillFolder { folder, within: None }));
+    places
+        .extend(own.into_iter().chain(shared).map(|folder| ScannedFolder { folder, within: None }));
     places
 }
 
@@ -160,16 +162,16 @@ pub(crate) fn custom_commands(
     (commands, skills::scan(&skill_folders(folders, &projects), stop))
 }
 
-fn command_folders(folders: &UserFolders, projects: &[Project]) -> Vec<CommandFolder> {
+fn command_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFolder> {
     let own = config_folder(folders).map(|it| it.join("prompts"));
-    let own = own.into_iter().map(|folder| CommandFolder { folder, within: None });
+    let own = own.into_iter().map(|folder| ScannedFolder { folder, within: None });
     let both = |(folder, root): &'_ Project| {
         [(folder.clone(), root.clone()), (root.clone(), root.clone())]
     };
     let theirs = projects.iter().flat_map(both).flat_map(|(folder, root)| {
         COMMAND_FOLDERS
             .iter()
-            .map(move |it| CommandFolder { folder: folder.join(it), within: Some(root.clone()) })
+            .map(move |it| ScannedFolder { folder: folder.join(it), within: Some(root.clone()) })
     });
     own.chain(theirs).collect()
 }

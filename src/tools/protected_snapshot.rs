@@ -41,7 +41,6 @@ pub(super) struct ProtectedChanges {
     pub(super) not_restored: Vec<String>,
     /// The folder with what was written, if anything was quarantined.
     pub(super) quarantine: Option<PathBuf>,
-    /// The paths of these changes.
     pub(super) paths: Vec<PathBuf>,
 }
 

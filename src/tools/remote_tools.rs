@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,14 +78,14 @@ impl RemoteTools {
     /// Announces servers that are being started. The next turn waits for them, at most for
     /// `wait_limit`.
     pub fn expect_servers(&self, servers: Vec<String>, wait_limit: Duration) {
-        self.state().wait_limit = (!servers.is_empty()).then_some(wait_limit);
+        self.0.state.lock().wait_limit = (!servers.is_empty()).then_some(wait_limit);
         self.0.pending_servers.send_replace(servers);
     }
 
     /// Sets the status of a server. The user gets a notice when it becomes unavailable, once, and
     /// when it recovers.
     pub fn set_server_status(&self, server: &str, status: &ServerStatus) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let known = state.known_status.entry(server.to_owned()).or_default();
         let (now, notice) = match (status, *known) {
             (ServerStatus::Ready(count), KnownStatus::Late | KnownStatus::Failed) => {
@@ -121,7 +121,7 @@ impl RemoteTools {
     /// Restricts the session to these tools. Others are neither offered nor found from then on.
     pub(super) fn restrict(&self, allowed: Arc<AllowedTools>) {
         let tools = {
-            let mut state = self.state();
+            let mut state = self.0.state.lock();
             state.allowed = Some(allowed);
             state.index.tools().to_vec()
         };
@@ -130,7 +130,7 @@ impl RemoteTools {
 
     /// Replaces the tools of all servers.
     pub fn set_tools(&self, mut tools: Vec<Arc<dyn AnyTool>>) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         if let Some(allowed) = &state.allowed {
             tools.retain(|it| allowed.contains_remote(it.name()));
         }
@@ -151,17 +151,17 @@ impl RemoteTools {
 
     /// The current tools.
     pub fn index(&self) -> Arc<ToolIndex> {
-        Arc::clone(&self.state().index)
+        Arc::clone(&self.0.state.lock().index)
     }
 
     /// Whether a tool of that name was available and is not any more.
     pub fn was_removed(&self, name: &str) -> bool {
-        self.state().removed.iter().any(|it| it == name)
+        self.0.state.lock().removed.iter().any(|it| it == name)
     }
 
     /// Changes whenever the advertised tools may have changed.
     pub(super) fn revision(&self) -> u64 {
-        self.state().revision
+        self.0.state.lock().revision
     }
 
     /// The tools to advertise now, with the search tool at its position; and the revision that they
@@ -171,7 +171,7 @@ impl RemoteTools {
         budget: usize,
         search: &Arc<dyn AnyTool>,
     ) -> (u64, Vec<Arc<dyn AnyTool>>) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let index = Arc::clone(&state.index);
         let names = state.advertised.update(&index, budget, search.name()).iter();
         let tool = |it: &String| if it == search.name() { Some(search) } else { index.get(it) };
@@ -181,12 +181,12 @@ impl RemoteTools {
 
     /// Whether the model has to search for tools.
     pub(super) fn uses_search(&self) -> bool {
-        self.state().advertised.uses_search()
+        self.0.state.lock().advertised.uses_search()
     }
 
     /// Marks tools as used by the model: they are advertised from the next request on.
     pub(super) fn load<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let mut is_new = false;
         for name in names {
             is_new |= state.advertised.load(name);
@@ -197,7 +197,7 @@ impl RemoteTools {
     /// How long to wait for servers that are being started. Returns it only once: the caller does
     /// wait.
     pub fn take_wait_limit(&self) -> Option<Duration> {
-        self.state().wait_limit.take()
+        self.0.state.lock().wait_limit.take()
     }
 
     /// Waits until every server is ready or known to have failed.
@@ -209,7 +209,7 @@ impl RemoteTools {
     /// The servers that are still starting. The caller tells the user, who gets a notice when they
     /// connect.
     pub fn take_late_servers(&self) -> Vec<String> {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let late = self.0.pending_servers.borrow().clone();
         for server in &late {
             state.known_status.insert(server.clone(), KnownStatus::Late);
@@ -219,15 +219,11 @@ impl RemoteTools {
 
     /// The notices for the user since the last call.
     pub fn take_notices(&self) -> Vec<String> {
-        self.state().notices.drain(..).collect()
+        self.0.state.lock().notices.drain(..).collect()
     }
 
     /// Waits until there may be notices.
     pub async fn notice_arrived(&self) {
         self.0.notice_added.notified().await;
-    }
-
-    fn state(&self) -> MutexGuard<'_, RemoteToolsState> {
-        self.0.state.lock()
     }
 }

@@ -25,7 +25,6 @@ pub(crate) struct ProgramAccess<'a> {
     /// Whether the program may change caches for itself.
     pub has_caches: bool,
     pub network: Network,
-    /// Whether the program may write to a protected path.
     pub may_write_protected: &'a dyn Fn(&Path) -> bool,
     /// Whether the program may read a path that others may not.
     pub may_read_hidden: &'a dyn Fn(&Path) -> bool,

@@ -17,7 +17,6 @@ const MAX_PINS: usize = 8_192;
 /// The largest file that is read or written.
 const MAX_PIN_BYTES: u64 = 64 * 1024;
 
-/// The store.
 #[derive(Clone, Debug)]
 pub(crate) struct PinStore {
     folder: PathBuf,
@@ -79,9 +78,6 @@ impl PinStore {
 
     /// Pins an item. The write is atomic: if several processes pin the same item, the last one
     /// wins.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub(crate) fn put(&self, key: &[&str], pin: Pin) -> io::Result<()> {
         let path = self.path(key);
         if matches!(self.get(key), PinLookup::Damaged) {

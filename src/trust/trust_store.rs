@@ -17,7 +17,6 @@ const MAX_RECORDS: usize = 10_000;
 /// The largest file that is read.
 const MAX_RECORD_BYTES: u64 = 64 * 1024;
 
-/// The store.
 #[derive(Clone, Debug)]
 pub(crate) struct TrustStore {
     folder: PathBuf,
@@ -52,9 +51,6 @@ impl TrustStore {
     }
 
     /// Trusts exactly this content from now on.
-    ///
-    /// # Errors
-    /// If the record cannot be written.
     pub(crate) fn trust(&self, project: &Path, what: &str, content: &[u8]) -> io::Result<()> {
         let record = new_record(project, what, content)
             .ok_or_else(|| io::Error::other("the folder's path is not valid Unicode"))?;
@@ -62,9 +58,6 @@ impl TrustStore {
     }
 
     /// Removes all records of a project. Returns their number.
-    ///
-    /// # Errors
-    /// If a record cannot be removed.
     pub(crate) fn forget(&self, project: &Path) -> io::Result<usize> {
         let mut count = 0;
         for record in self.list() {

@@ -331,6 +331,6 @@ mod tests {
         assert_eq!(begun.elapsed().as_secs(), TIME_LIMIT.as_secs());
         let updates = format!("{:?}", fixture.client.updates.lock());
         assert!(updates.contains("Stopped: a check may run 120 s"), "{updates}");
-        assert_eq!(fixture.client.finals().len(), 3);
+        assert_eq!(fixture.client.final_statuses().len(), 3);
     }
 }

@@ -164,15 +164,15 @@ impl ReplyStream for ScriptedStream {
     }
 }
 
-/// Records all updates. Answers each question with yes, or never if it is silent.
+/// Records all updates. Answers each question with yes, or never if `never_answers` is set.
 #[derive(Default)]
 pub(crate) struct RecordingClient {
     pub(crate) updates: Mutex<Vec<Update>>,
-    silent: bool,
-    /// Notified when a caller waits for it in vain.
+    never_answers: bool,
+    /// Notified when a caller starts to wait for something that never comes.
     pub(crate) stuck: Notify,
-    /// How often `room` still returns at once; `None` for always.
-    pub(crate) room_left: Mutex<Option<u32>>,
+    /// How often `wait_for_capacity` still returns at once; `None` for always.
+    pub(crate) capacity_left: Mutex<Option<u32>>,
 }
 
 impl Client for RecordingClient {
@@ -181,7 +181,7 @@ impl Client for RecordingClient {
     }
 
     fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
-        if let Some(left) = self.room_left.lock().as_mut() {
+        if let Some(left) = self.capacity_left.lock().as_mut() {
             if *left == 0 {
                 self.stuck.notify_one();
                 return std::future::pending().boxed();
@@ -196,7 +196,7 @@ impl Client for RecordingClient {
     }
 
     fn request_permission(&self, _: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
-        if self.silent {
+        if self.never_answers {
             self.stuck.notify_one();
             return std::future::pending().boxed();
         }
@@ -206,7 +206,7 @@ impl Client for RecordingClient {
 
 impl RecordingClient {
     /// The final status of each card, in the order of their arrival.
-    pub(crate) fn finals(&self) -> Vec<String> {
+    pub(crate) fn final_statuses(&self) -> Vec<String> {
         let updates = self.updates.lock();
         let last = |update: &Update| match update {
             Update::CallUpdate(it) if it.status.is_final() => {
@@ -229,11 +229,11 @@ pub(crate) struct TurnFixture {
 /// A fixture whose model sends these replies. `extra` is one more tool.
 pub(crate) fn turn_fixture(
     replies: Vec<ScriptedReply>,
-    silent: bool,
+    never_answers: bool,
     extra: Option<Arc<dyn AnyTool>>,
 ) -> TurnFixture {
     let workspace = tempfile::tempdir().unwrap();
-    let client = Arc::new(RecordingClient { silent, ..RecordingClient::default() });
+    let client = Arc::new(RecordingClient { never_answers, ..RecordingClient::default() });
     let mut tools = built_in();
     tools.extend(extra);
     let mode = SharedMode::default();

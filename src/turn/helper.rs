@@ -69,7 +69,6 @@ pub(super) struct TurnHelpers {
     grants: Arc<Mutex<Grants>>,
 }
 
-/// The end of a helper.
 struct HelperEnd {
     result: Result<String, ToolRefusal>,
     calls: u32,
@@ -203,7 +202,6 @@ impl TurnHelpers {
         end
     }
 
-    /// The model of a helper.
     async fn selection(&self, task: &HelperTask) -> Result<SharedModelSelection, ToolRefusal> {
         let Some(name) = task.kind.model.clone() else {
             return Ok(self.services.selection.clone());

@@ -10,7 +10,6 @@ use turnwright_policy::permission::Mode;
 /// The model of a session and its reasoning effort.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelSelection {
-    /// The model.
     pub model: Arc<dyn Model>,
     /// The reasoning effort; ignored by models that have none to choose.
     pub effort: ReasoningEffort,

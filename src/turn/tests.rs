@@ -112,7 +112,7 @@ async fn a_tool_that_panics_fails_its_call_and_nothing_else() {
         let done = fixture.turn(History::default()).run().await;
         assert!(matches!(done.result, Ok(StopReason::EndTurn)), "{step}");
         assert_eq!(shape(&done.history), ["assistant", "failed", "ok", "assistant"], "{step}");
-        assert_eq!(fixture.client.finals().len(), 2, "{step}");
+        assert_eq!(fixture.client.final_statuses().len(), 2, "{step}");
         let Message::Tool(failed) = done.history.messages[2].as_ref() else { panic!("no result") };
         assert!(failed.text.contains("crashed"), "{step}: {}", failed.text);
     }
@@ -123,7 +123,7 @@ async fn a_turn_that_dies_leaves_no_card_open() {
     let fixture = turn_fixture(vec![ScriptedReply::HalfCall("exec")], false, None);
     let running = AssertUnwindSafe(fixture.turn(History::default()).run());
     assert!(running.catch_unwind().await.is_err(), "it lives");
-    assert_eq!(fixture.client.finals(), ["call-3 Failed"]);
+    assert_eq!(fixture.client.final_statuses(), ["call-3 Failed"]);
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_cancel_while_a_question_is_open_settles_every_call() {
     let (done, ()) = tokio::join!(fixture.turn(History::default()).run(), later);
     assert!(matches!(done.result, Ok(StopReason::Cancelled)));
     assert_eq!(shape(&done.history), ["assistant", "failed", "failed", "stopped"]);
-    assert_eq!(fixture.client.finals(), ["call-3 Cancelled", "call-4 Cancelled"]);
+    assert_eq!(fixture.client.final_statuses(), ["call-3 Cancelled", "call-4 Cancelled"]);
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn the_limit_of_requests_ends_the_turn_with_every_call_answered() {
 /// it.
 async fn cancelled_while_nobody_reads(play: ScriptedReply) -> (TurnFixture, FinishedTurn) {
     let fixture = turn_fixture(vec![play], false, None);
-    *fixture.client.room_left.lock() = Some(1);
+    *fixture.client.capacity_left.lock() = Some(1);
     let cancel = fixture.cancel.clone();
     let later = async {
         fixture.client.stuck.notified().await;
@@ -274,7 +274,7 @@ async fn a_cancel_does_not_wait_for_a_disk_that_has_died() {
     let done = done.expect("the cancel waits");
     assert!(matches!(done.result, Ok(StopReason::Cancelled)));
     assert_eq!(shape(&done.history), ["assistant", "failed", "stopped"]);
-    assert_eq!(fixture.client.finals().len(), 1);
+    assert_eq!(fixture.client.final_statuses().len(), 1);
 }
 
 thread_local! {

@@ -24,7 +24,7 @@ type Tree = BTreeMap<PathBuf, FileState>;
 struct UndoFixture {
     _folder: tempfile::TempDir,
     root: PathBuf,
-    desk: UndoContext,
+    undo: UndoContext,
 }
 
 impl UndoFixture {
@@ -37,8 +37,8 @@ impl UndoFixture {
         log.create_session(row).written().await;
         let files_of = Files::new(Roots::new(&root).unwrap(), None);
         let cancel = CancellationToken::new();
-        let desk = UndoContext { store, log, files: files_of, session, cancel };
-        let fixture = UndoFixture { _folder: folder, root, desk };
+        let undo = UndoContext { store, log, files: files_of, session, cancel };
+        let fixture = UndoFixture { _folder: folder, root, undo };
         for (name, text) in files {
             FileOp::Write(text).run(&fixture.root.join(name));
         }
@@ -47,9 +47,9 @@ impl UndoFixture {
 
     /// Runs a turn of the model, one call for each operation.
     async fn turn(&self, work: &[(&str, FileOp)]) {
-        self.desk.log.begin_turn(TurnKind::Prompt, "do it".to_owned());
+        self.undo.log.begin_turn(TurnKind::Prompt, "do it".to_owned());
         for (number, (name, op)) in work.iter().enumerate() {
-            let call = CallId::from(format!("call-{}-{number}", self.desk.log.turn()));
+            let call = CallId::from(format!("call-{}-{number}", self.undo.log.turn()));
             let (before, bytes) = (self.tree(), self.bytes());
             op.run(&self.root.join(name));
             let after = self.tree();
@@ -58,9 +58,9 @@ impl UndoFixture {
                 file_contents: bytes,
                 ..CallOutcome::default()
             };
-            self.desk.log.finish_call(&call, settled).written().await;
+            self.undo.log.finish_call(&call, settled).written().await;
         }
-        self.desk.log.end_turn("end_turn", 0, None).written().await;
+        self.undo.log.end_turn("end_turn", 0, None).written().await;
     }
 
     fn changes(&self, before: &Tree, after: &Tree) -> Vec<FileChange> {
@@ -76,13 +76,13 @@ impl UndoFixture {
     }
 
     async fn carry_out(&self, wish: UndoRequest) -> Option<UndoReport> {
-        let planned = self.desk.plan(wish).await.unwrap()?;
+        let planned = self.undo.plan(wish).await.unwrap()?;
         let is_redo = wish == UndoRequest::Redo;
-        self.desk
+        self.undo
             .log
             .begin_turn(if is_redo { TurnKind::Redo } else { TurnKind::Undo }, String::new());
-        let report = self.desk.execute(planned, |_| {}).await;
-        self.desk.log.end_turn("end_turn", 0, None).written().await;
+        let report = self.undo.execute(planned, |_| {}).await;
+        self.undo.log.end_turn("end_turn", 0, None).written().await;
         Some(report)
     }
 
@@ -229,7 +229,7 @@ async fn later_changes_of_the_user_are_left_alone_and_reported() {
         ["a", "b", "mine", "n/own", "n/new"].map(|it| fixture.read(it)),
         ["the user's", "1", "the user's", "the user's", ""]
     );
-    let text = report.text(fixture.desk.files.roots());
+    let text = report.text(fixture.undo.files.roots());
     for part in [
         "Restored (1)",
         "Removed (1)",
@@ -281,7 +281,7 @@ async fn turns_are_undone_one_after_the_other_or_together() {
 #[tokio::test]
 async fn content_that_was_not_stored_is_reported_and_nothing_is_changed() {
     let fixture = UndoFixture::new(&[("big", "1"), ("a", "1")]).await;
-    let log = &fixture.desk.log;
+    let log = &fixture.undo.log;
     log.begin_turn(TurnKind::Prompt, "do it".to_owned());
     let before = file_state(&fixture.root.join("big"));
     FileOp::Write("2").run(&fixture.root.join("big"));
@@ -307,7 +307,7 @@ async fn content_that_was_not_stored_is_reported_and_nothing_is_changed() {
 #[tokio::test]
 async fn an_interrupted_call_is_undone_only_where_its_change_is_known() {
     let fixture = UndoFixture::new(&[("known", "1"), ("unknown", "1"), ("not yet", "1")]).await;
-    let log = &fixture.desk.log;
+    let log = &fixture.undo.log;
     log.begin_turn(TurnKind::Prompt, "do it".to_owned());
     let (before, bytes) = (fixture.tree(), fixture.bytes());
     FileOp::Write("2").run(&fixture.root.join("known"));
@@ -334,8 +334,8 @@ async fn an_interrupted_call_is_undone_only_where_its_change_is_known() {
 async fn an_interrupted_undo_can_be_completed_and_redone() {
     let fixture = UndoFixture::new(&[("a", "1"), ("b", "1")]).await;
     fixture.turn(&[("a", FileOp::Write("2")), ("b", FileOp::Write("2"))]).await;
-    let log = &fixture.desk.log;
-    let planned = fixture.desk.plan(UndoRequest::Undo(1)).await.unwrap().unwrap();
+    let log = &fixture.undo.log;
+    let planned = fixture.undo.plan(UndoRequest::Undo(1)).await.unwrap().unwrap();
     log.begin_turn(TurnKind::Undo, String::new());
     let to = |it: &super::UndoStep| match &it.action {
         super::UndoAction::Restore { to } => Some(to.clone()),
@@ -378,7 +378,7 @@ async fn an_undo_is_a_turn_with_its_own_versions() {
     let read = |it: &_| {
         Ok((file_versions::undoable_turns(it, 1)?, file_versions::file_versions(it, 1, &[2])?))
     };
-    let (turns, rows) = fixture.desk.store.read(read).await.unwrap();
+    let (turns, rows) = fixture.undo.store.read(read).await.unwrap();
     let undo = &turns[1];
     assert_eq!(
         (undo.kind, undo.target_turns.as_slice(), undo.has_ended),

@@ -42,9 +42,6 @@ impl Tls {
 }
 
 /// Builds a client. Loading the certificates of the system blocks.
-///
-/// # Errors
-/// Those of the TLS library.
 pub fn build_client(builder: ClientBuilder, tls: Tls) -> reqwest::Result<Client> {
     if tls == Tls::SystemRoots {
         return builder.build();

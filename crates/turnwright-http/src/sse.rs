@@ -106,10 +106,10 @@ impl Decoder {
                     None => self.after_cr = true,
                 }
             }
-            self.check()?;
+            self.check_size()?;
         }
         self.partial.extend_from_slice(bytes);
-        self.check()
+        self.check_size()
     }
 
     /// Ends the stream. An event that only lacks its blank line still counts: some servers close
@@ -122,7 +122,7 @@ impl Decoder {
         self.dispatch(&mut on_event);
     }
 
-    fn check(&self) -> Result<(), EventTooLarge> {
+    fn check_size(&self) -> Result<(), EventTooLarge> {
         if self.partial.len() + self.data.len() > self.max_event_bytes {
             Err(EventTooLarge(self.max_event_bytes))
         } else {

@@ -13,7 +13,6 @@ use reqwest::header::{
     HeaderValue, TRANSFER_ENCODING,
 };
 use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
-use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
@@ -26,6 +25,7 @@ use super::quirks::KeyHeader;
 use super::request_body::RequestBody;
 use super::traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
 use super::{ErrorKind, LlmError, retry_after};
+use turnwright_types::secret::Secret;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// The timeout for listing the models, from sending the request to reading the last byte.
@@ -40,13 +40,13 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// An OpenAI-compatible server.
 pub struct Endpoint {
     base: Url,
-    key: Option<SecretString>,
+    key: Option<Secret>,
     /// The header that carries the key.
     key_header: KeyHeader,
     /// Custom headers, which override the standard ones.
     headers: HeaderMap,
     /// Values that must never be repeated in messages.
-    secrets: Vec<SecretString>,
+    secrets: Vec<Secret>,
     /// What to do about a key that the server refuses, for messages.
     key_advice: Option<String>,
     client: OnceCell<Client>,
@@ -78,7 +78,7 @@ impl Endpoint {
     /// # Errors
     /// Fails if the base URL is not an HTTP URL or contains credentials, or if the key cannot be
     /// put in a header.
-    pub fn new(base_url: &str, key: Option<SecretString>) -> Result<Endpoint, LlmError> {
+    pub fn new(base_url: &str, key: Option<Secret>) -> Result<Endpoint, LlmError> {
         let base = Url::parse(base_url.trim_end_matches('/'))
             .ok()
             .filter(|it| matches!(it.scheme(), "http" | "https") && it.has_host())
@@ -139,12 +139,9 @@ impl Endpoint {
     }
 
     /// Adds headers to each request, overriding the standard ones.
-    ///
-    /// # Errors
-    /// Fails if a name or a value is not valid in a header.
     pub fn with_headers(
         mut self,
-        headers: impl IntoIterator<Item = (String, SecretString)>,
+        headers: impl IntoIterator<Item = (String, Secret)>,
     ) -> Result<Endpoint, LlmError> {
         for (name, value) in headers {
             let wrong = || {
@@ -156,7 +153,7 @@ impl Endpoint {
                 ))
             };
             let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-            let mut sent = HeaderValue::from_str(value.expose_secret()).map_err(|_| wrong())?;
+            let mut sent = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
             // The HTTP client controls these itself.
             if [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING].contains(&key) {
                 return Err(LlmError::Config(format!("The header `{key}` cannot be set")));
@@ -353,7 +350,7 @@ impl Endpoint {
         let (name, value) = match self.key_header {
             KeyHeader::Bearer => (AUTHORIZATION, bearer_value(key)),
             KeyHeader::ApiKey => {
-                (HeaderName::from_static("api-key"), sensitive_value(key.expose_secret()))
+                (HeaderName::from_static("api-key"), sensitive_value(key.expose()))
             }
         };
         Ok(match value {
@@ -470,25 +467,25 @@ impl Endpoint {
 
 /// Values that must never be shown.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Secrets(Vec<SecretString>);
+pub(super) struct Secrets(Vec<Secret>);
 
 impl Secrets {
     /// Replaces the secrets in a text: some servers repeat the key that they reject.
     pub(super) fn redact(&self, text: &str) -> String {
-        let keys = self.0.iter().map(ExposeSecret::expose_secret).filter(|it| it.len() >= 4);
+        let keys = self.0.iter().map(Secret::expose).filter(|it| it.len() >= 4);
         keys.fold(text.to_owned(), |text, key| text.replace(key, "[key]"))
     }
 }
 
 /// The part of a header value that may be a key, as in `Bearer KEY`. Short words and URLs are not
 /// treated as keys.
-fn credential_in_header(value: &SecretString) -> Option<SecretString> {
-    let last = value.expose_secret().split_whitespace().next_back()?;
+fn credential_in_header(value: &Secret) -> Option<Secret> {
+    let last = value.expose().split_whitespace().next_back()?;
     (last.len() >= 8 && !last.contains("://")).then(|| last.into())
 }
 
-fn bearer_value(key: &SecretString) -> Option<HeaderValue> {
-    sensitive_value(&format!("Bearer {}", key.expose_secret()))
+fn bearer_value(key: &Secret) -> Option<HeaderValue> {
+    sensitive_value(&format!("Bearer {}", key.expose()))
 }
 
 fn sensitive_value(text: &str) -> Option<HeaderValue> {

@@ -15,9 +15,6 @@ use super::{
 
 /// Assembles a reply of a model that was offered these tools, feeding each piece separately.
 /// Returns the number of bytes in its deltas.
-///
-/// # Errors
-/// Returns the error of the reply.
 pub fn assemble_reply<'a>(
     protocol: Protocol,
     model: &str,

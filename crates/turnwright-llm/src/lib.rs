@@ -128,7 +128,7 @@ pub struct ModelSettings {
 
 impl Debug for ModelSettings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Settings").field("name", &self.name).finish_non_exhaustive()
+        formatter.debug_struct("ModelSettings").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

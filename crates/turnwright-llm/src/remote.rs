@@ -31,12 +31,24 @@ const MAX_ADAPTATIONS: usize = 4;
 const HINT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The protocol of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// Chat completions, which nearly all servers support.
+    #[default]
     Chat,
     /// OpenAI's Responses API.
     Responses,
+}
+
+impl Protocol {
+    /// Parses the value of a setting.
+    pub fn parse(word: &str) -> Option<Protocol> {
+        match word {
+            "chat" => Some(Protocol::Chat),
+            "responses" => Some(Protocol::Responses),
+            _ => None,
+        }
+    }
 }
 
 /// A model behind an OpenAI-compatible endpoint.

@@ -48,9 +48,6 @@ pub(super) struct ConnectRequest<'a> {
 
 impl ConnectRequest<'_> {
     /// Runs a future until the server is stopped or the deadline passes.
-    ///
-    /// # Errors
-    /// If the future did not complete.
     pub(super) async fn until_deadline<T>(
         &self,
         future: impl Future<Output = T>,
@@ -118,14 +115,14 @@ impl From<String> for ConnectFailure {
 #[derive(Debug)]
 pub(super) struct Connection {
     peer: Peer,
-    way: Way,
+    kind: ConnectionKind,
     /// What carries the messages. Dropping it ends the connection.
     tasks: JoinSet<()>,
 }
 
 /// What the connection depends on.
 #[derive(Debug)]
-enum Way {
+enum ConnectionKind {
     Process(Box<ServerProcess>),
     Http(Arc<HttpChannel>),
     /// Receives the reason when the link has no more answers.
@@ -133,8 +130,6 @@ enum Way {
 }
 
 impl Connection {
-    /// # Errors
-    /// If the server cannot be used.
     pub(super) async fn open(request: &ConnectRequest<'_>) -> Result<Connection, ConnectFailure> {
         let handler = ServerMessageHandler {
             roots: Arc::new(request.env.roots_of(request.spec)),
@@ -218,7 +213,7 @@ impl Connection {
             }
         }
         let tasks = http.start_tasks(&peer, answers);
-        Ok(Connection { peer, way: Way::Http(http), tasks })
+        Ok(Connection { peer, kind: ConnectionKind::Http(http), tasks })
     }
 
     /// Connects to a server that the client runs. A link has no handshake. If the server does not answer now,
@@ -233,7 +228,11 @@ impl Connection {
         let peer = Peer::new(Channel::Link(link), handler);
         let why = match request.until_deadline(handshake::discover(&peer)).await {
             Ok(Ok(())) => {
-                return Ok(Connection { peer, way: Way::Link(reason), tasks: JoinSet::new() });
+                return Ok(Connection {
+                    peer,
+                    kind: ConnectionKind::Link(reason),
+                    tasks: JoinSet::new(),
+                });
             }
             Ok(Err(error)) => {
                 let lost = reason.borrow().as_deref().map(|it| brief(&it));
@@ -268,10 +267,10 @@ impl Connection {
 
     /// Waits for the connection to end, and describes how it ended.
     pub(super) async fn ended(&mut self) -> String {
-        match &mut self.way {
-            Way::Process(process) => process.ended().await,
-            Way::Http(http) => http.lost().await,
-            Way::Link(reason) => {
+        match &mut self.kind {
+            ConnectionKind::Process(process) => process.ended().await,
+            ConnectionKind::Http(http) => http.lost().await,
+            ConnectionKind::Link(reason) => {
                 // Not known if the peer is gone.
                 let lost = reason.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
                 lost.map_or_else(|| "the connection was closed".to_owned(), |it| brief(&it))
@@ -281,9 +280,9 @@ impl Connection {
 
     /// Adds the end of a process's stderr to a message.
     pub(super) fn with_stderr(&self, message: String) -> String {
-        match &self.way {
-            Way::Process(process) => process.with_stderr(message),
-            Way::Http(_) | Way::Link(_) => message,
+        match &self.kind {
+            ConnectionKind::Process(process) => process.with_stderr(message),
+            ConnectionKind::Http(_) | ConnectionKind::Link(_) => message,
         }
     }
 
@@ -291,16 +290,16 @@ impl Connection {
     pub(super) async fn close(mut self) {
         self.peer.close();
         drop(timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await);
-        match self.way {
-            Way::Process(process) => {
+        match self.kind {
+            ConnectionKind::Process(process) => {
                 close_pipes(self.tasks).await;
                 process.stop().await;
             }
-            Way::Http(http) => {
+            ConnectionKind::Http(http) => {
                 self.tasks.shutdown().await;
                 drop(timeout(DELETE_TIMEOUT, http.close()).await);
             }
-            Way::Link(_) => {}
+            ConnectionKind::Link(_) => {}
         }
     }
 }
@@ -349,7 +348,11 @@ async fn connect(
     let error = match request.until_deadline(within_memory).await {
         Ok(Some(Ok(()))) => match peer.info().filter(|it| !it.has_known_version()) {
             None => {
-                return Ok(Connection { peer, way: Way::Process(Box::new(process)), tasks });
+                return Ok(Connection {
+                    peer,
+                    kind: ConnectionKind::Process(Box::new(process)),
+                    tasks,
+                });
             }
             Some(info) => {
                 BeginError::Refused(unsupported_version(std::slice::from_ref(&info.version)))

@@ -50,7 +50,6 @@ impl ServerInfo {
         KNOWN_VERSIONS.contains(&self.version.as_str())
     }
 
-    /// True if the server has this capability.
     pub(super) fn has(&self, capability: &str) -> bool {
         self.capabilities.get(capability).is_some_and(Value::is_object)
     }

@@ -18,11 +18,12 @@ use super::http_reply::{
     unexpected_type,
 };
 use super::login_store::{LoginStore, ServerLogin};
-use super::spec::{SecretValue, ServerTransport};
+use super::spec::ServerTransport;
 use turnwright_http::{ConnectionFault, Tls};
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
+use turnwright_types::secret::Secret;
 
 /// How long a connection may take to be opened, and a session to be renewed.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -33,7 +34,6 @@ const MAX_REDIRECTS: usize = 3;
 pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum length of a server's text in an error message.
 const MAX_TEXT_CHARS: usize = 300;
-/// The header that names the session.
 pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 /// Headers that belong to the transport or the protocol and cannot be configured.
 const RESERVED_HEADERS: &[&str] = &[
@@ -89,15 +89,15 @@ impl ServerTransport {
             );
         }
         let headers: Vec<_> =
-            headers.into_iter().map(|(name, value)| (name, SecretValue::from(value))).collect();
+            headers.into_iter().map(|(name, value)| (name, Secret::from(value))).collect();
         header_map(&headers)?;
         Ok(ServerTransport::Http { url, headers })
     }
 }
 
 /// Validates and converts headers.
-fn header_map(headers: &[(String, SecretValue)]) -> Result<HeaderMap, String> {
-    let convert = |(name, value): &(String, SecretValue)| {
+fn header_map(headers: &[(String, Secret)]) -> Result<HeaderMap, String> {
+    let convert = |(name, value): &(String, Secret)| {
         let shown = escape_hidden_line(name);
         let invalid = || format!("the header `{shown}` contains invalid characters");
         let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
@@ -154,7 +154,7 @@ pub(super) struct RequestFailure {
 impl HttpConnection {
     pub(super) async fn new(
         url: &Url,
-        headers: &[(String, SecretValue)],
+        headers: &[(String, Secret)],
         logins: &LoginStore,
     ) -> Result<HttpConnection, String> {
         redact::register_keys(headers.iter().filter_map(|(_, value)| credential(value)))
@@ -283,7 +283,7 @@ fn connection_fault(error: &reqwest::Error) -> String {
 }
 
 /// The part of a header value that may be a key, as in `Bearer KEY`.
-fn credential(value: &SecretValue) -> Option<String> {
+fn credential(value: &Secret) -> Option<String> {
     let last = value.expose().split_whitespace().next_back()?;
     (!last.contains("://")).then(|| last.to_owned())
 }

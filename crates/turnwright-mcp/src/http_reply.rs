@@ -32,7 +32,6 @@ pub(super) fn is_trouble(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
 }
 
-/// The content type of a response.
 pub(super) fn content_type(response: &Response) -> Option<String> {
     let value = response.headers().get(CONTENT_TYPE)?;
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -107,7 +106,6 @@ pub(super) async fn status_error(response: Response) -> HttpError {
     HttpError::Status { status, scope, body: String::from_utf8_lossy(&body).into_owned() }
 }
 
-/// The scope that a challenge requires.
 fn required_scope(challenge: &str) -> Option<String> {
     let start = challenge.to_ascii_lowercase().find("scope=")? + "scope=".len();
     let value = &challenge[start..];

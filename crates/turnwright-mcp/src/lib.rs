@@ -80,12 +80,11 @@ pub use peer::{Peer, PeerError};
 pub use played_server::{played_server, server_json};
 pub use pool::{ServerEnv, ServerPool};
 pub use progress::ProgressRouter;
-pub use prompts::{PromptCommand, PromptRequest};
+pub use prompts::PromptRequest;
 pub use schema_validator::SchemaValidator;
 pub use server::{Server, ServerPhase, ServerState};
 pub use spec::{
-    SecretValue, ServerSandbox, ServerSource, ServerSpec, ServerTimeouts, ServerTransport,
-    ToolFilter,
+    ServerSandbox, ServerSource, ServerSpec, ServerTimeouts, ServerTransport, ToolFilter,
 };
 pub use tool_names::ToolNames;
 pub use tool_result::{ResultBlock, ToolResult};

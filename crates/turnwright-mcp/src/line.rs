@@ -20,7 +20,6 @@ pub(super) const SCAN_BYTES: usize = 256;
 /// Maximum length of a malformed error object that is used as a message.
 const MAX_ERROR_CHARS: usize = 500;
 
-/// What a line is.
 #[derive(Debug, PartialEq)]
 pub(super) enum LineKind {
     /// A response that can be parsed.

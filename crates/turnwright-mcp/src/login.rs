@@ -29,7 +29,6 @@ const MAX_REQUEST_BYTES: usize = 16 * 1024;
 /// Concurrent connections. Browsers open some that they never use.
 const MAX_CONNECTIONS: usize = 16;
 
-/// The options of a login.
 #[derive(Clone, Debug, Default)]
 pub struct LoginOptions {
     /// The client id, for servers where clients are registered beforehand.

@@ -67,9 +67,6 @@ impl LoginStore {
 
 impl ServerLogin {
     /// Removes the login. Returns false if there was none.
-    ///
-    /// # Errors
-    /// If it cannot be removed.
     pub fn remove(&self) -> io::Result<bool> {
         private_file::remove(&self.file)
     }
@@ -82,9 +79,6 @@ impl ServerLogin {
     }
 
     /// Returns the access token, renewed if it is about to expire; `None` without a login.
-    ///
-    /// # Errors
-    /// If it could not be renewed.
     pub(super) async fn token(&self) -> Result<Option<String>, AuthError> {
         match self.read().await? {
             Some(stored) if is_expiring(&stored) => self.renew(None).await,
@@ -93,9 +87,6 @@ impl ServerLogin {
     }
 
     /// Returns a new token in place of one that was refused or has expired.
-    ///
-    /// # Errors
-    /// If no new token could be obtained.
     pub(super) async fn renew(&self, refused: Option<&str>) -> Result<Option<String>, AuthError> {
         let timed_out = || AuthError::TokenRefreshFailed("it took too long".to_owned());
         let renewal = async {

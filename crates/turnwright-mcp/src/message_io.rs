@@ -97,9 +97,6 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
     }
 
     /// Reads the next message. Returns `None` when the process has closed its output.
-    ///
-    /// # Errors
-    /// If its output cannot be read.
     pub(super) async fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.line.clear();
         self.line.shrink_to(RETAINED_BYTES);

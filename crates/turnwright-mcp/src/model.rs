@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// An object of JSON.
 pub type JsonObject = Map<String, Value>;
 
 /// A JSON Schema, kept as text. As values it takes eight times the memory, and of many tools most are
@@ -90,7 +89,6 @@ pub struct PromptArgument {
     pub required: Option<bool>,
 }
 
-/// A message of a prompt.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PromptMessage {
     pub(crate) role: Role,
@@ -104,7 +102,6 @@ pub(crate) enum Role {
     Assistant,
 }
 
-/// A block of content.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(crate) enum ContentBlock {

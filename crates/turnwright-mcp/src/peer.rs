@@ -331,7 +331,6 @@ impl Peer {
     }
 }
 
-/// A request as a message.
 pub(super) fn request_message<'a>(
     id: i64,
     method: &'a str,

@@ -6,10 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::pool::ServerEnv;
-use super::spec::{SecretValue, ServerSandbox, ServerSpec};
+use super::spec::{ServerSandbox, ServerSpec};
 use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::secret::Secret;
 use turnwright_workspace::exec::{Environment, PipedProgram};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
@@ -50,7 +51,7 @@ pub(super) struct ProgramRequest {
     pub(super) name: String,
     pub(super) command: PathBuf,
     pub(super) arguments: Vec<String>,
-    pub(super) variables: Vec<(String, SecretValue)>,
+    pub(super) variables: Vec<(String, Secret)>,
     pub(super) sandbox: ServerSandbox,
     pub(super) env: ServerEnv,
     pub(super) environment: Environment,

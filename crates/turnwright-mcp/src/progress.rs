@@ -1,6 +1,6 @@
 //! Routes progress notifications to the calls that they belong to.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -20,7 +20,6 @@ pub struct ProgressRouter(Arc<Mutex<ProgressSenders>>);
 // Held only for one map operation.
 type ProgressSenders = HashMap<i64, watch::Sender<CallProgress>>;
 
-/// The progress of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct CallProgress {
     done: f64,
@@ -35,7 +34,7 @@ impl ProgressRouter {
         // Some servers turn a number into a text.
         let token = token.as_i64().or_else(|| token.as_str()?.parse().ok());
         let (Some(token), Some(done)) = (token, params["progress"].as_f64()) else { return };
-        if let Some(sender) = self.lock().get(&token) {
+        if let Some(sender) = self.0.lock().get(&token) {
             let message = params["message"].as_str().unwrap_or_default();
             let message = bounded_text(&escape_hidden_line(message), MAX_MESSAGE_CHARS);
             sender.send_if_modified(|it| {
@@ -51,12 +50,8 @@ impl ProgressRouter {
     /// Subscribes to the progress of one call.
     pub(super) fn subscribe(&self, token: i64) -> ProgressSubscription {
         let (sender, receiver) = watch::channel(CallProgress::default());
-        self.lock().insert(token, sender);
+        self.0.lock().insert(token, sender);
         ProgressSubscription { router: self.clone(), token, receiver }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ProgressSenders> {
-        self.0.lock()
     }
 }
 
@@ -81,7 +76,7 @@ impl ProgressSubscription {
 
 impl Drop for ProgressSubscription {
     fn drop(&mut self) {
-        self.router.lock().remove(&self.token);
+        self.router.0.lock().remove(&self.token);
     }
 }
 

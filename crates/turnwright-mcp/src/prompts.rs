@@ -17,6 +17,7 @@ use super::server::{Server, ServerPhase};
 use super::tool_list::page_params;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::message::{Media, PromptPart};
+use turnwright_types::update::SlashCommand;
 
 /// How long listing prompts may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,17 +35,6 @@ const MAX_TEXT_BYTES: usize = 128 * 1024;
 const MAX_MEDIA_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum number of messages of one prompt.
 const MAX_MESSAGES: usize = 100;
-
-/// A prompt as a slash command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PromptCommand {
-    /// Without the slash.
-    pub name: String,
-    /// One line.
-    pub description: String,
-    /// Describes the arguments.
-    pub hint: Option<String>,
-}
 
 /// Lists all prompts. Returns none if the server has none or takes too long, because its tools must not
 /// wait for its prompts: at most half of `start_timeout`.
@@ -95,7 +85,7 @@ fn compact(mut prompt: Prompt) -> Option<Prompt> {
 }
 
 /// Returns the current prompts of these servers as commands.
-pub fn commands(servers: &[Arc<Server>]) -> Vec<PromptCommand> {
+pub fn commands(servers: &[Arc<Server>]) -> Vec<SlashCommand> {
     let mut commands = Vec::new();
     for (label, server) in server_words(servers).into_iter().zip(servers) {
         let state = server.state();
@@ -104,7 +94,7 @@ pub fn commands(servers: &[Arc<Server>]) -> Vec<PromptCommand> {
             let description = prompt.description.as_ref().or(prompt.title.as_ref());
             let description = description.map(|it| line(it)).filter(|it| !it.is_empty());
             let arguments = arguments(prompt);
-            commands.push(PromptCommand {
+            commands.push(SlashCommand {
                 description: description
                     .unwrap_or_else(|| format!("Prompt from {}", line(&server.spec.name))),
                 hint: (!arguments.is_empty()).then(|| line(&usage(arguments))),

@@ -12,7 +12,6 @@ use turnwright_types::effect::escape_hidden_line;
 /// Maximum length of an error message.
 const MAX_ERROR_CHARS: usize = 300;
 
-/// A validator for one schema.
 #[derive(Debug)]
 pub struct SchemaValidator {
     schema: SchemaText,

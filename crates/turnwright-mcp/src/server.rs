@@ -235,7 +235,6 @@ impl Server {
     }
 }
 
-/// The task of a server.
 struct ServerTask {
     spec: ServerSpec,
     env: ServerEnv,

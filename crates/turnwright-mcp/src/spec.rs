@@ -1,44 +1,13 @@
 //! A server as configured by the editor for one session, or in the settings.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::link::LinkedServer;
+use turnwright_types::secret::Secret;
 use turnwright_workspace::exec::is_secret_name;
-
-/// A value that may be a key: not shown by `Debug`, and wiped when dropped.
-#[derive(Clone)]
-pub struct SecretValue(SecretString);
-
-impl SecretValue {
-    pub fn expose(&self) -> &str {
-        self.0.expose_secret()
-    }
-}
-
-impl From<String> for SecretValue {
-    fn from(value: String) -> SecretValue {
-        SecretValue(value.into())
-    }
-}
-
-impl fmt::Debug for SecretValue {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("…")
-    }
-}
-
-impl PartialEq for SecretValue {
-    fn eq(&self, other: &SecretValue) -> bool {
-        self.expose() == other.expose()
-    }
-}
-
-impl Eq for SecretValue {}
 
 /// The configuration of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,13 +109,13 @@ pub enum ServerTransport {
         command: PathBuf,
         arguments: Vec<String>,
         /// Variables in addition to those that every command gets.
-        environment: Vec<(String, SecretValue)>,
+        environment: Vec<(String, Secret)>,
     },
     /// Streamable HTTP.
     Http {
         url: Url,
         /// Headers of every request.
-        headers: Vec<(String, SecretValue)>,
+        headers: Vec<(String, Secret)>,
     },
     /// Requests that the client of the session passes on to a server of its own.
     Linked(LinkedServer),

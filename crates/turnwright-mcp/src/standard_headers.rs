@@ -71,9 +71,6 @@ fn encoded(value: &str) -> String {
 }
 
 /// Finds the marked arguments in the schema of a tool. A tool with an invalid mark must not be used.
-///
-/// # Errors
-/// If a mark is invalid.
 pub(super) fn header_arguments(schema: &JsonObject) -> Result<Vec<HeaderArgument>, &'static str> {
     let mut marked = Vec::new();
     find_marks(schema, Some(&mut Vec::new()), &mut marked)?;

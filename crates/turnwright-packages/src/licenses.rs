@@ -13,8 +13,8 @@ use crate::release::LICENSE;
 
 /// The licence that is chosen wherever it is offered. Its text is there once, because it asks for no line
 /// about the copyright.
-const CHOSEN: &str = "Apache-2.0";
-const HEAD: &str = "turnwright is licensed under the Apache License 2.0, which is at the end of this text. It contains the \
+const CHOSEN_LICENSE: &str = "Apache-2.0";
+const INTRODUCTION: &str = "turnwright is licensed under the Apache License 2.0, which is at the end of this text. It contains the \
                     following packages.\n";
 
 /// A package that the program contains.
@@ -34,10 +34,9 @@ struct Group {
     members: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Makes the text for a workspace.
 pub(crate) fn text(workspace: &Path) -> Result<String, Box<dyn Error>> {
     let packages = packages(workspace)?;
-    let mut text = String::from(HEAD);
+    let mut text = String::from(INTRODUCTION);
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     let mut chosen = String::new();
     for package in &packages {
@@ -73,7 +72,8 @@ pub(crate) fn text(workspace: &Path) -> Result<String, Box<dyn Error>> {
 
 /// Whether the licence that is chosen is enough.
 fn offers_chosen(expression: &str) -> bool {
-    !expression.contains(" AND ") && expression.split([' ', '/', '(', ')']).any(|it| it == CHOSEN)
+    !expression.contains(" AND ")
+        && expression.split([' ', '/', '(', ')']).any(|it| it == CHOSEN_LICENSE)
 }
 
 /// The packages of others that the program contains on any platform.

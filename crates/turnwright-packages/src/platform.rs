@@ -1,6 +1,5 @@
 //! The platforms that a release has programs for, and what each kind of package calls them.
 
-/// A platform.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Platform {
     /// The name of the Rust target.
@@ -17,7 +16,6 @@ pub(crate) struct Platform {
     pub(crate) registry: &'static str,
 }
 
-/// All platforms.
 const PLATFORMS: &[Platform] = &[
     Platform {
         target: "x86_64-unknown-linux-musl",

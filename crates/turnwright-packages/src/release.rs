@@ -28,7 +28,6 @@ pub(crate) struct Program {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A release.
 #[derive(Debug)]
 pub(crate) struct Release {
     pub(crate) programs: Vec<Program>,
@@ -92,7 +91,6 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     text
 }
 
-/// Reads a program.
 pub(crate) fn read_program(target: &str, path: &Path) -> Result<Program, String> {
     let platform = Platform::of(target)?;
     let bytes = fs::read(path).map_err(|it| format!("{} cannot be read: {it}", path.display()))?;

@@ -171,7 +171,6 @@ fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Parses one line.
 pub fn parse_line(line: &[u8]) -> ParsedLine {
     let Ok(text) = std::str::from_utf8(line) else {
         return rejected_line(None, RpcError::parse_error("it is not UTF-8"));

@@ -74,7 +74,7 @@ pub struct Batch(Outbox);
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        let mut queue = self.0.lock();
+        let mut queue = self.0.0.queue.lock();
         queue.batches -= 1;
         if !queue.buffer.is_empty() {
             self.0.write(queue);
@@ -84,18 +84,12 @@ impl Drop for Batch {
 
 impl Outbox {
     /// Starts the writer thread.
-    ///
-    /// # Errors
-    /// If the thread cannot be created.
     pub fn start(output: impl Write + Send + 'static) -> std::io::Result<Outbox> {
         Outbox::start_writer(output, |_, _| None, None, None)
     }
 
     /// Like [`Outbox::start`], with a filter that every message passes through, and an observer that sees
     /// each line as it is sent. Short messages are written by those who send them.
-    ///
-    /// # Errors
-    /// If the thread cannot be created.
     pub fn start_observed(
         output: File,
         filter: OutgoingFilter,
@@ -168,7 +162,7 @@ impl Outbox {
 
     /// Holds messages back, to write them together. Those of everybody wait for it, so it must not live long.
     pub fn batch(&self) -> Batch {
-        self.lock().batches += 1;
+        self.0.queue.lock().batches += 1;
         Batch(self.clone())
     }
 
@@ -192,7 +186,7 @@ impl Outbox {
             let ended = self.0.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if self.lock().is_closed {
+            if self.0.queue.lock().is_closed {
                 return;
             }
             ended.await;
@@ -206,7 +200,7 @@ impl Outbox {
             // Registered before the check, so that a buffer swap in between is not missed.
             buffer_taken.as_mut().enable();
             {
-                let queue = self.lock();
+                let queue = self.0.queue.lock();
                 if queue.buffer.len() < bytes || queue.is_closed {
                     return;
                 }
@@ -219,13 +213,13 @@ impl Outbox {
     /// peer may have stopped reading.
     pub fn close(&self, timeout: Duration) {
         self.stop_accepting();
-        let mut queue = self.lock();
+        let mut queue = self.0.queue.lock();
         self.0.writer_ended.wait_while_for(&mut queue, |queue| !queue.is_closed, timeout);
     }
 
     /// Accepts no more messages. What is queued is still written.
     pub fn stop_accepting(&self) {
-        self.lock().is_closing = true;
+        self.0.queue.lock().is_closing = true;
         self.0.wake_writer();
     }
 
@@ -234,7 +228,7 @@ impl Outbox {
         method: Option<&str>,
         write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
     ) {
-        let mut queue = self.lock();
+        let mut queue = self.0.queue.lock();
         if queue.is_closed || queue.is_closing {
             return;
         }
@@ -277,10 +271,6 @@ impl Outbox {
         // The lock is released first; a writer woken earlier would only wait for it.
         drop(queue);
         self.0.wake_writer();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, WriteQueue> {
-        self.0.queue.lock()
     }
 }
 

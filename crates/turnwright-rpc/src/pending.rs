@@ -1,6 +1,6 @@
 //! Requests that we have sent and that the peer has not answered yet.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -42,11 +42,7 @@ struct PendingRequests {
     requests: Mutex<Option<HashMap<u64, PendingRequest>>>,
 }
 
-impl PendingRequests {
-    fn lock(&self) -> MutexGuard<'_, Option<HashMap<u64, PendingRequest>>> {
-        self.requests.lock()
-    }
-}
+impl PendingRequests {}
 
 /// Why a request that we sent brought no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -71,7 +67,7 @@ impl Peer {
     /// Like [`Peer::new`], with another notification for withdrawn requests. Its parameters are the same.
     pub fn with_withdrawal(outbox: Outbox, withdrawal: &'static str) -> Peer {
         let pending = PendingRequests::default();
-        *pending.lock() = Some(HashMap::new());
+        *pending.requests.lock() = Some(HashMap::new());
         Peer { outbox, pending: Arc::new(pending), withdrawal }
     }
 
@@ -82,9 +78,6 @@ impl Peer {
 
     /// Sends a request and waits at most `timeout` for the response. If the request is given up,
     /// by the timeout or by dropping the future, the peer is told (R-CXL-6).
-    ///
-    /// # Errors
-    /// If no result arrives.
     pub async fn request(
         &self,
         method: &str,
@@ -119,7 +112,7 @@ impl Peer {
     ) -> Result<Box<RawValue>, RequestError> {
         let (sender, receiver) = oneshot::channel();
         let id = self.pending.next_id.fetch_add(1, Ordering::Relaxed);
-        match self.pending.lock().as_mut() {
+        match self.pending.requests.lock().as_mut() {
             Some(requests) => {
                 let on_late_result = on_late_result.clone();
                 requests.insert(id, PendingRequest { sender, on_late_result });
@@ -144,8 +137,9 @@ impl Peer {
     /// Hands a response to the request that waits for it. A response without a pending request is
     /// ignored (R-TR-11).
     pub fn complete(&self, id: &RequestId, response: Response) {
-        let request =
-            id.as_u64().and_then(|id| self.pending.lock().as_mut().and_then(|it| it.remove(&id)));
+        let request = id
+            .as_u64()
+            .and_then(|id| self.pending.requests.lock().as_mut().and_then(|it| it.remove(&id)));
         let Some(PendingRequest { sender, on_late_result }) = request else {
             return tracing::debug!(%id, "response without a pending request");
         };
@@ -159,7 +153,7 @@ impl Peer {
 
     /// Fails all pending requests, and every later one.
     pub fn fail_all(&self) {
-        drop(self.pending.lock().take());
+        drop(self.pending.requests.lock().take());
     }
 }
 
@@ -188,7 +182,7 @@ impl Drop for ResponseWaiter<'_> {
             on_late_result(&result);
         }
         let is_pending = {
-            let mut requests = self.peer.pending.lock();
+            let mut requests = self.peer.pending.requests.lock();
             match requests.as_mut() {
                 // The entry stays in the map for the result that may still arrive.
                 Some(requests) if self.on_late_result.is_some() => requests.contains_key(&self.id),

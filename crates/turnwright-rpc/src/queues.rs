@@ -11,7 +11,7 @@ use super::message;
 use super::outbox::{Outbox, OutboxInner, OutgoingFilter};
 use super::stdio::{
     LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, MAX_READ_AHEAD_BYTES,
-    MAX_READ_AHEAD_LINES, QueuedLine, ReservedRoom, too_long,
+    MAX_READ_AHEAD_LINES, QueuedLine, ReservedCapacity, line_too_long,
 };
 
 /// The length above which a line is parsed on a blocking thread.
@@ -21,7 +21,7 @@ const MAX_INLINE_PARSE_BYTES: usize = 128 * 1024;
 pub struct LineSender {
     lines: mpsc::Sender<QueuedLine>,
     /// One permit for each byte of the messages that are parsed ahead.
-    room: Arc<Semaphore>,
+    capacity: Arc<Semaphore>,
     observer: Option<Arc<dyn LineObserver>>,
     _ended: DropGuard,
 }
@@ -37,8 +37,11 @@ pub fn line_queue(observer: Option<Arc<dyn LineObserver>>) -> (LineSender, LineR
     let (sender, lines) = mpsc::channel(MAX_READ_AHEAD_LINES);
     let input_ended = CancellationToken::new();
     let ended = input_ended.clone().drop_guard();
-    let room = Arc::new(Semaphore::new(MAX_READ_AHEAD_BYTES));
-    (LineSender { lines: sender, room, observer, _ended: ended }, LineReader { lines, input_ended })
+    let capacity = Arc::new(Semaphore::new(MAX_READ_AHEAD_BYTES));
+    (
+        LineSender { lines: sender, capacity, observer, _ended: ended },
+        LineReader { lines, input_ended },
+    )
 }
 
 impl LineSender {
@@ -46,20 +49,25 @@ impl LineSender {
     /// still takes lines.
     pub async fn send(&self, line: Vec<u8>) -> bool {
         let bytes = line.len().min(MAX_READ_AHEAD_BYTES);
-        let room = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(room).await else { return false };
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let Ok(permit) = Arc::clone(&self.capacity).acquire_many_owned(bytes).await else {
+            return false;
+        };
         if let Some(observer) = &self.observer {
             observer.on_line(LineDirection::In, &line);
         }
         let line = match line.len() {
             0..=MAX_INLINE_PARSE_BYTES => message::parse_line(&line),
-            MAX_LINE_BYTES.. => too_long(),
+            MAX_LINE_BYTES.. => line_too_long(),
             _ => match tokio::task::spawn_blocking(move || message::parse_line(&line)).await {
                 Ok(line) => line,
                 Err(_) => return false,
             },
         };
-        self.lines.send(QueuedLine { line, room: ReservedRoom::OfTask(room) }).await.is_ok()
+        self.lines
+            .send(QueuedLine { line, capacity: ReservedCapacity::OfTask(permit) })
+            .await
+            .is_ok()
     }
 }
 

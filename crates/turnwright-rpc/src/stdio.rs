@@ -36,9 +36,6 @@ pub struct Stdio {
 /// Takes fd 0 and 1 away from the rest of the process. The connection keeps private copies that
 /// children do not inherit. Afterwards, reads of stdin return end of file, and anything printed to
 /// stdout by mistake goes to stderr (R-TR-3).
-///
-/// # Errors
-/// If the streams are closed or cannot be duplicated.
 #[cfg(unix)]
 pub fn claim_stdio() -> io::Result<Stdio> {
     let input = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
@@ -48,7 +45,7 @@ pub fn claim_stdio() -> io::Result<Stdio> {
     Ok(Stdio { input: File::from(input), output: File::from(output) })
 }
 
-/// Something that has ended when it is read. In an empty root there is no `/dev/null`.
+/// An input that is at its end. In an empty root there is no `/dev/null`.
 #[cfg(unix)]
 fn empty_input() -> io::Result<std::os::fd::OwnedFd> {
     match File::open("/dev/null") {
@@ -58,9 +55,6 @@ fn empty_input() -> io::Result<std::os::fd::OwnedFd> {
 }
 
 /// Duplicates the standard handles. Windows has no `dup2`, so the originals stay in place.
-///
-/// # Errors
-/// If the streams are closed.
 #[cfg(windows)]
 pub fn claim_stdio() -> io::Result<Stdio> {
     use std::os::windows::io::AsHandle;
@@ -91,19 +85,19 @@ pub struct LineReader {
 #[derive(Debug)]
 pub(super) struct QueuedLine {
     pub(super) line: ParsedLine,
-    pub(super) room: ReservedRoom,
+    pub(super) capacity: ReservedCapacity,
 }
 
-/// The room that a line takes among those that are parsed ahead, until this is dropped.
+/// The share of the read-ahead limit that a line takes up until this is dropped.
 #[derive(Debug)]
-pub(super) enum ReservedRoom {
+pub(super) enum ReservedCapacity {
     OfThread { ahead: Arc<ReadAhead>, bytes: usize },
     OfTask(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit),
 }
 
-impl Drop for ReservedRoom {
+impl Drop for ReservedCapacity {
     fn drop(&mut self) {
-        if let ReservedRoom::OfThread { ahead, bytes } = self {
+        if let ReservedCapacity::OfThread { ahead, bytes } = self {
             ahead.release(*bytes);
         }
     }
@@ -111,17 +105,11 @@ impl Drop for ReservedRoom {
 
 impl LineReader {
     /// Starts the reader thread.
-    ///
-    /// # Errors
-    /// If the thread cannot be created.
     pub fn start(input: File) -> io::Result<LineReader> {
         LineReader::start_observed(input, None)
     }
 
     /// Like [`LineReader::start`], with an observer that sees each line before it is parsed.
-    ///
-    /// # Errors
-    /// If the thread cannot be created.
     pub fn start_observed(
         input: File,
         observer: Option<Arc<dyn LineObserver>>,
@@ -145,8 +133,8 @@ impl LineReader {
                             ended.cancel();
                         }
                     });
-                    let room = ReservedRoom::OfThread { ahead: Arc::clone(&ahead), bytes };
-                    if sender.blocking_send(QueuedLine { line, room }).is_err() {
+                    let capacity = ReservedCapacity::OfThread { ahead: Arc::clone(&ahead), bytes };
+                    if sender.blocking_send(QueuedLine { line, capacity }).is_err() {
                         break;
                     }
                 }
@@ -160,8 +148,8 @@ impl LineReader {
 
     /// Returns the next line, or `None` at the end of the input. Cancel safe.
     pub async fn next(&mut self) -> Option<ParsedLine> {
-        let QueuedLine { line, room } = self.lines.recv().await?;
-        drop(room);
+        let QueuedLine { line, capacity } = self.lines.recv().await?;
+        drop(capacity);
         Some(line)
     }
 
@@ -230,7 +218,7 @@ fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLin
         Ok(0) => None,
         Ok(_) if buffer.last() != Some(&b'\n') && buffer.len() == MAX_LINE_BYTES => {
             lines.skip_until(b'\n').ok()?;
-            Some(too_long())
+            Some(line_too_long())
         }
         Ok(_) => Some(message::parse_line(buffer)),
         Err(error) => {
@@ -241,7 +229,7 @@ fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLin
 }
 
 /// What stands for a line that was skipped because it is too long.
-pub(super) fn too_long() -> ParsedLine {
+pub(super) fn line_too_long() -> ParsedLine {
     let error = RpcError::invalid_request("the message is longer than 64 MiB");
     ParsedLine::Rejected { id: RequestId::null(), error }
 }

@@ -318,7 +318,7 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
         "outlive",
         "outlive its command by starting new processes",
         Requirement::Processes,
-        format!("{{ {} && false; }}", probe("flee", &format!("1000 {inside}/{LOCK_FILE}"))),
+        format!("{{ {} && false; }}", probe("respawn", &format!("1000 {inside}/{LOCK_FILE}"))),
     );
     add(
         "set-id",

@@ -225,7 +225,6 @@ pub struct SessionRow {
     pub cwd: PathBuf,
     /// The working folder with symbolic links resolved.
     pub real_cwd: PathBuf,
-    /// The additional folders.
     pub additional_folders: Vec<PathBuf>,
     pub title: Option<String>,
     /// A person has chosen the title, so it is never generated again.

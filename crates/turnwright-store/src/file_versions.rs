@@ -67,9 +67,6 @@ impl SessionLog {
 }
 
 /// All turns of a session, in order.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn undoable_turns(
     connection: &Connection,
     session: i64,
@@ -94,9 +91,6 @@ pub fn undoable_turns(
 }
 
 /// The file changes of these turns, in order.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn file_versions(
     connection: &Connection,
     session: i64,
@@ -118,9 +112,6 @@ pub fn file_versions(
 
 /// The files that the calls of a session have changed, each with the number of calls, the one that
 /// was changed last first.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn changed_files(
     connection: &Connection,
     session: i64,
@@ -156,9 +147,6 @@ fn parse_state(text: &str) -> FileState {
 }
 
 /// True if the bytes with this SHA-256, in hexadecimal, are stored.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn has_blob(connection: &Connection, hash: &str) -> Result<bool, StoreError> {
     let Some(digits) = blobs::parse_hash(hash) else { return Ok(false) };
     let mut find = connection.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?")?;
@@ -166,9 +154,6 @@ pub fn has_blob(connection: &Connection, hash: &str) -> Result<bool, StoreError>
 }
 
 /// The prompts that were not rewound, in order.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn prompt_rows(
     connection: &Connection,
     session: i64,
@@ -189,9 +174,6 @@ pub fn prompt_rows(
 
 /// The last rewind, if it can be undone: since then there was no prompt, and the conversation was not
 /// cleared.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn undoable_rewind(
     connection: &Connection,
     session: i64,

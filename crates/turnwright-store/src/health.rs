@@ -141,34 +141,30 @@ pub(super) struct DeliveredNotices {
 }
 
 impl StoreHealth {
-    fn state(&self) -> parking_lot::MutexGuard<'_, HealthState> {
-        self.0.lock()
-    }
-
     /// Records that a write failed.
     pub(super) fn set_failing(&self, error: &StoreError) {
-        self.state().current_error = Some(error.clone());
+        self.0.lock().current_error = Some(error.clone());
     }
 
     /// Records that everything is written.
     pub(super) fn set_working(&self) {
-        self.state().current_error = None;
+        self.0.lock().current_error = None;
     }
 
     /// Why jobs are still waiting to be written; `None` if all is well.
     pub(super) fn current_error(&self) -> Option<StoreError> {
-        self.state().current_error.clone()
+        self.0.lock().current_error.clone()
     }
 
     /// Records that jobs were dropped because too many were waiting.
     pub(super) fn add_dropped(&self, count: usize) {
-        self.state().dropped += count;
+        self.0.lock().dropped += count;
     }
 
     /// Adds a notice for every session.
     pub(super) fn announce(&self, text: String) {
         tracing::warn!("{text}");
-        let announcements = &mut self.state().announcements;
+        let announcements = &mut self.0.lock().announcements;
         if !announcements.contains(&text) {
             announcements.push(text);
         }
@@ -176,7 +172,7 @@ impl StoreHealth {
 
     /// Returns the notices that this session has not received, and marks them as delivered.
     pub(super) fn undelivered_notices(&self, delivered: &mut DeliveredNotices) -> Vec<String> {
-        let state = self.state();
+        let state = self.0.lock();
         let mut notices: Vec<_> =
             state.announcements.iter().skip(delivered.announcements).cloned().collect();
         delivered.announcements = state.announcements.len();

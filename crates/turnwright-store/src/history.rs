@@ -143,9 +143,6 @@ const CALL_QUERY: &str = "SELECT calls.id, {order}, sessions.id, sessions.title,
                      calls.turn WHERE ";
 
 /// Finds calls. Calls of rewound turns are included, since they were made.
-///
-/// # Errors
-/// If the store cannot be read, or there is no such session.
 pub fn find_calls(
     connection: &Connection,
     query: &HistoryQuery,
@@ -201,9 +198,6 @@ const MESSAGE_QUERY: &str = "SELECT entries.rowid, {time}, sessions.id, sessions
                         ('message', 'note') AND ";
 
 /// Finds messages that the user has seen and that were not rewound.
-///
-/// # Errors
-/// If the store cannot be read, or there is no such session.
 pub fn find_messages(
     connection: &Connection,
     query: &HistoryQuery,

@@ -110,7 +110,6 @@ pub enum Durability {
     /// The end of the process, for example by `kill -9`.
     #[default]
     ProcessCrash,
-    /// A loss of power.
     PowerLoss,
 }
 
@@ -220,9 +219,6 @@ impl Store {
 
     /// Like [`Store::lock_session`], but if this process has the session open, waits until it is
     /// closed.
-    ///
-    /// # Errors
-    /// As for [`Store::lock_session`].
     pub async fn lock_session_when_released(
         &self,
         session: &SessionId,
@@ -295,9 +291,6 @@ impl Store {
     }
 
     /// Submits a write job and waits for its commit.
-    ///
-    /// # Errors
-    /// If nothing was written.
     pub async fn write<T: Send + 'static>(
         &self,
         durability: Durability,
@@ -322,9 +315,6 @@ impl Store {
     }
 
     /// Reads on a blocking thread with a connection of its own. Sees what is committed.
-    ///
-    /// # Errors
-    /// If reading fails.
     pub async fn read<T: Send + 'static>(
         &self,
         work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -369,9 +359,6 @@ impl Store {
     }
 
     /// Reads on the calling thread, for callers without a runtime such as the command line.
-    ///
-    /// # Errors
-    /// If reading fails.
     pub fn read_blocking<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -381,9 +368,6 @@ impl Store {
     }
 
     /// Writes and blocks until the commit, for callers without a runtime.
-    ///
-    /// # Errors
-    /// If nothing was written.
     pub fn write_blocking<T: Send + 'static>(
         &self,
         work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,

@@ -56,9 +56,6 @@ fn os_path(bytes: &[u8]) -> PathBuf {
 }
 
 /// The database key of a session.
-///
-/// # Errors
-/// If there is no such session.
 pub fn session_key(connection: &Connection, session: &SessionId) -> Result<i64, StoreError> {
     let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?")?;
     Ok(find.query_row([session.as_str()], |it| it.get(0))?)
@@ -68,10 +65,6 @@ pub fn session_key(connection: &Connection, session: &SessionId) -> Result<i64, 
 pub(super) const SESSION_COLUMNS: &str = "id, cwd, folders, title, title_is_final, created_at, updated_at, \
                                   archived, parent, mode, model, effort, minted, cost, real_cwd";
 
-/// The row of a session.
-///
-/// # Errors
-/// If there is no such session.
 pub fn session(connection: &Connection, id: &SessionId) -> Result<SessionRow, StoreError> {
     let query = format!("SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?");
     Ok(connection.prepare_cached(&query)?.query_row([id.as_str()], session_row)?)
@@ -102,9 +95,6 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
 }
 
 /// The numbers of a session's last entry and last turn.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn last_numbers(connection: &Connection, session: i64) -> Result<(u64, u64), StoreError> {
     let one = |query| -> Result<u64, StoreError> {
         Ok(connection.query_row(query, [session], |it| it.get(0))?)
@@ -126,9 +116,6 @@ pub struct RewoundEntries {
 
 impl RewoundEntries {
     /// Loads them for a session.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
     pub fn load(connection: &Connection, session: i64) -> Result<RewoundEntries, StoreError> {
         let mut find = connection.prepare_cached(
             "SELECT seq, body FROM entries WHERE session = ? AND kind IN ('rewound', \
@@ -172,9 +159,6 @@ impl RewoundEntries {
 
 /// Reads up to `limit` entries after the sequence number `after`. Returns them without the rewound
 /// ones, and the last sequence number that was read; that is `None` at the end of the conversation.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn entries_page(
     connection: &Connection,
     session: i64,
@@ -209,9 +193,6 @@ pub fn entries_page(
 }
 
 /// The current plan of a session; empty if there is none.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn current_plan(connection: &Connection, session: i64) -> Result<Vec<PlanEntry>, StoreError> {
     let Some(seq) = RewoundEntries::load(connection, session)?.last_plan else {
         return Ok(Vec::new());
@@ -244,9 +225,6 @@ fn calls_of(connection: &Connection, session: i64, seq: u64) -> Result<Vec<CallR
 }
 
 /// The calls of a session that have no outcome yet.
-///
-/// # Errors
-/// If the store cannot be read.
 pub(crate) fn unfinished_calls(
     connection: &Connection,
     session: i64,
@@ -318,18 +296,12 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
 }
 
 /// The bytes with this SHA-256, in hexadecimal, if they are stored.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn blob_by_hash(connection: &Connection, hash: &str) -> Result<Option<Vec<u8>>, StoreError> {
     blobs::parse_hash(hash).map_or(Ok(None), |it| blobs::by_hash(connection, &it))
 }
 
 /// What a session and its helpers have used up, and its cost if prices are known. What a copy has from its original does not count, and the
 /// time of a helper is that of its turn.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn session_spending(
     connection: &Connection,
     session: i64,
@@ -351,9 +323,6 @@ pub fn session_spending(
 
 /// The usage of a session's last request whose context window is known: tokens in the window, its
 /// size, and cached tokens.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn last_usage(
     connection: &Connection,
     session: i64,

@@ -66,9 +66,6 @@ impl UnfinishedWork {
 }
 
 /// Finds what a process left unfinished.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn find_unfinished(
     connection: &Connection,
     session: i64,
@@ -156,9 +153,6 @@ fn load_drafts(connection: &Connection, session: i64) -> Result<Vec<AnswerDraft>
 }
 
 /// The stop reason of the last prompt's turn, `interrupted` if its process has ended.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn last_stop(connection: &Connection, session: i64) -> Result<Option<String>, StoreError> {
     let stop = connection.query_row(
         "SELECT stop FROM turns WHERE session = ? AND kind = 'prompt' ORDER BY number DESC LIMIT 1",

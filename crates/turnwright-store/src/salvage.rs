@@ -268,7 +268,6 @@ fn copy_table(
     Ok(is_complete)
 }
 
-/// The columns of a table.
 fn columns(connection: &Connection, table: &str) -> Result<Vec<String>, StoreError> {
     let mut find = connection.prepare("SELECT name FROM pragma_table_info(?)")?;
     let names = find.query_map([table], |it| it.get(0))?;

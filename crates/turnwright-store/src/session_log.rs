@@ -186,7 +186,6 @@ impl SessionLog {
         self.0.as_ref().map_or(0, |it| it.turn.load(Ordering::Relaxed))
     }
 
-    /// Creates the session.
     pub fn create_session(&self, row: SessionRow) -> PendingWrite {
         self.set_session_row(row);
         // Every job of a session inserts its row first if it is missing.
@@ -264,7 +263,6 @@ impl SessionLog {
         ));
     }
 
-    /// Removes an entry.
     pub fn remove_entry(&self, seq: u64) {
         drop(self.submit(Durability::ProcessCrash, move |connection, session| {
             delete_entry(connection, session, seq)

@@ -59,9 +59,6 @@ const UPDATED_THEN: &str = "CASE WHEN updated_at <= ?1 THEN updated_at ELSE max(
 
 /// Lists up to `limit` sessions, newest first, and returns a cursor if there are more. A session in
 /// which nothing has happened is left out unless it is open.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn list(
     connection: &Connection,
     filter: &SessionFilter,
@@ -114,10 +111,6 @@ pub fn list(
     Ok((sessions, None))
 }
 
-/// True if the session exists.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn exists(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
     match session_key(connection, id) {
         Ok(_) => Ok(true),
@@ -127,9 +120,6 @@ pub fn exists(connection: &Connection, id: &SessionId) -> Result<bool, StoreErro
 }
 
 /// Sets a generated title unless the session has a title. Returns whether it was set.
-///
-/// # Errors
-/// If the title cannot be written.
 pub fn suggest_title(
     connection: &Connection,
     id: &SessionId,
@@ -140,18 +130,12 @@ pub fn suggest_title(
 }
 
 /// Sets the title that a person has chosen.
-///
-/// # Errors
-/// If there is no such session, or the title cannot be written.
 pub fn set_title(connection: &Connection, id: &SessionId, title: &str) -> Result<(), StoreError> {
     let update = "UPDATE sessions SET title = ?, title_is_final = 1 WHERE id = ?";
     require_row(connection.execute(update, params![title, id.as_str()])?)
 }
 
 /// Archives a session, or takes it back from the archive.
-///
-/// # Errors
-/// If there is no such session, or it cannot be written.
 pub fn set_archived(
     connection: &Connection,
     id: &SessionId,
@@ -162,9 +146,6 @@ pub fn set_archived(
 }
 
 /// Sets the folders that a session works in.
-///
-/// # Errors
-/// If there is no such session, or it cannot be written.
 pub fn set_folders(
     connection: &Connection,
     id: &SessionId,
@@ -178,9 +159,6 @@ pub fn set_folders(
 }
 
 /// What the client has asked for when it opened the session, as JSON.
-///
-/// # Errors
-/// If there is no such session, or it cannot be read.
 pub fn client_options(
     connection: &Connection,
     id: &SessionId,
@@ -205,9 +183,6 @@ fn require_row(count: usize) -> Result<(), StoreError> {
 
 /// Deletes a session with those of its helpers, and the blobs that no other session uses. Returns
 /// whether it existed.
-///
-/// # Errors
-/// If the deletion cannot be written.
 pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
     let Some(session) = find_session_key(connection, id)? else { return Ok(false) };
     let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE helper_of = ?")?;
@@ -251,9 +226,6 @@ const COPIED_COLUMNS: &[(&str, &str)] = &[
 
 /// Creates session `to` as a copy of session `from` as it is now. Rows are copied and blobs are
 /// shared. In the copy, unfinished calls fail and unfinished turns are cancelled.
-///
-/// # Errors
-/// If there is no such session, or the copy cannot be written.
 pub fn fork(connection: &Connection, from: &SessionId, to: &SessionId) -> Result<(), StoreError> {
     let original = session_key(connection, from)?;
     let now = to_millis(SystemTime::now());
@@ -269,9 +241,6 @@ pub fn fork(connection: &Connection, from: &SessionId, to: &SessionId) -> Result
 
 /// Copies the conversation of session `from` into session `to`, with its title, and returns true. If `to`
 /// has had a prompt it is not changed.
-///
-/// # Errors
-/// If one of them does not exist, or the copy cannot be written.
 pub fn copy_into_empty(
     connection: &Connection,
     from: &SessionId,
@@ -293,9 +262,6 @@ pub fn copy_into_empty(
 }
 
 /// Takes a copied conversation out of the session again, because it could not be shown.
-///
-/// # Errors
-/// If there is no such session, or it cannot be written.
 pub fn remove_copy(connection: &Connection, id: &SessionId) -> Result<(), StoreError> {
     let key = session_key(connection, id)?;
     delete_conversation(connection, key)?;

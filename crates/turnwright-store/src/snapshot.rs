@@ -60,9 +60,6 @@ const PACKED: [(&str, &str, &str, Packing); 3] = [
 ];
 
 /// Reads what a session's finished turns have stored.
-///
-/// # Errors
-/// If there is no such session, or it cannot be read.
 pub fn read_conversation(connection: &Connection, id: &SessionId) -> Result<Value, StoreError> {
     let key = session_key(connection, id)?;
     let query = format!("SELECT * FROM sessions WHERE key = {key}");
@@ -134,9 +131,6 @@ fn plain_columns(row: &Row<'_>, columns: &[&str]) -> Result<Map<String, Value>, 
 }
 
 /// Writes what [`read_conversation`] has returned.
-///
-/// # Errors
-/// If the value has another form, or cannot be written.
 pub fn insert_conversation(connection: &Connection, stored: &Value) -> Result<(), StoreError> {
     insert_row(connection, "sessions", plain_values(&stored["session"], SESSION))?;
     let session = connection.last_insert_rowid();

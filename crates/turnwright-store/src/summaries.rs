@@ -18,9 +18,6 @@ pub struct SessionSummary {
 }
 
 /// All sessions, the most recently used first.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn session_summaries(connection: &Connection) -> Result<Vec<SessionSummary>, StoreError> {
     // A reader may see the database before its migration.
     let helper = if schema::has_helpers(connection)? { "helper_of IS NOT NULL" } else { "0" };

@@ -23,9 +23,6 @@ pub struct TurnRow {
 }
 
 /// All turns of a session, in order.
-///
-/// # Errors
-/// If the store cannot be read.
 pub(crate) fn turn_rows(connection: &Connection, session: i64) -> Result<Vec<TurnRow>, StoreError> {
     let mut find = connection.prepare_cached(
         "SELECT number, kind, words, begun_at, ended_at, stop FROM turns WHERE session = ? ORDER \

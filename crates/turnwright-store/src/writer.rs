@@ -184,7 +184,6 @@ impl WriterThread {
         }
     }
 
-    /// Writes the backlog.
     fn drain_backlog(&mut self) -> Result<(), StoreError> {
         if self.backlog.is_empty() {
             return Ok(());

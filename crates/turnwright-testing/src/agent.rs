@@ -361,7 +361,6 @@ impl<T: Transport> TestAgent<T> {
         message["params"]["update"].clone()
     }
 
-    /// Waits for a request of the agent.
     pub fn wait_for_request(&mut self, method: &str) -> Value {
         self.wait_for(method, |it| it["method"] == method && it.get("id").is_some())
     }

@@ -114,7 +114,6 @@ impl McpHttpStub {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Waits for a request that fits.
     pub fn wait_for(&self, what: &str, fits: impl Fn(&McpRequest) -> bool) {
         eventually(what, || self.requests().iter().any(&fits));
     }

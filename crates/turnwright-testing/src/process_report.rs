@@ -14,7 +14,6 @@ pub fn give_up(process: u32, why: &str) -> ! {
     panic!("waited for process {process} in vain, {why}:\n{report}");
 }
 
-/// Kills a process.
 #[cfg(unix)]
 pub(crate) fn kill(process: u32) -> std::io::Result<()> {
     use rustix::process::{Pid, Signal, kill_process};

@@ -61,7 +61,6 @@ pub trait Client: Send + Sync + 'static {
     }
 }
 
-/// A client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientConnection {
     /// Identifies it among those of the process. Without a listener there is only 0.

@@ -23,6 +23,7 @@ pub mod file_link;
 pub mod timestamp;
 pub mod token_meter;
 pub mod redact;
+pub mod secret;
 pub mod line_diff;
 pub mod sorting;
 pub mod blocking;

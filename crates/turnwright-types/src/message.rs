@@ -168,7 +168,6 @@ pub struct ToolMessage {
     pub call: CallId,
     /// The provider's id of the call.
     pub provider_id: String,
-    /// The tool name.
     pub name: String,
     /// The text that the model reads.
     pub text: String,

@@ -95,7 +95,6 @@ impl TokenMeter {
     }
 }
 
-/// The weight of these messages.
 pub fn weight_of(messages: &[Arc<Message>]) -> u64 {
     messages.iter().map(|it| message_weight(it)).sum()
 }
@@ -116,7 +115,6 @@ pub fn text_weight(text: &str) -> u64 {
     text.len() as u64 + others / 3
 }
 
-/// The weight of a JSON value.
 pub fn json_weight(value: &Value) -> u64 {
     match value {
         Value::String(text) => text_weight(text) + 2,
@@ -137,7 +135,6 @@ pub fn specs_weight(specs: &[Arc<ToolSpec>]) -> u64 {
     specs.iter().map(weight).sum()
 }
 
-/// The weight of a message.
 pub fn message_weight(message: &Message) -> u64 {
     FRAME_WEIGHT
         + match message {

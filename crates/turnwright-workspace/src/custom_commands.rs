@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::files::read_head;
 use crate::real_path;
-use crate::skills::{front_matter, substitute};
+use crate::skills::{ScannedFolder, front_matter, substitute};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::sorting::{sort_by, sort_by_key};
 
@@ -27,14 +27,6 @@ const FRONT_MATTER_BYTES: usize = 8 * 1024;
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 /// The most characters of a description or hint.
 const MAX_LINE_CHARS: usize = 200;
-
-/// A folder that is searched for commands.
-#[derive(Clone, Debug)]
-pub struct CommandFolder {
-    pub folder: PathBuf,
-    /// A path without links that the files must be below; `None` for the user's own folders.
-    pub within: Option<PathBuf>,
-}
 
 /// A command as described by its front matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +60,7 @@ impl CustomCommand {
 
 /// Finds the commands in these folders, ordered by name. If two have the same name the first counts.
 /// Blocks.
-pub fn scan(places: &[CommandFolder], stop: &CancellationToken) -> Vec<CustomCommand> {
+pub fn scan(places: &[ScannedFolder], stop: &CancellationToken) -> Vec<CustomCommand> {
     let mut found = Vec::new();
     for place in places {
         let Ok(real) = real_path(&place.folder) else { continue };
@@ -163,9 +155,9 @@ mod tests {
         symlink(base.join("secret.md"), of_ws("link.md")).unwrap();
         symlink(base.join("own"), of_ws("folder")).unwrap();
         let places = [
-            CommandFolder { folder: own, within: None },
-            CommandFolder { folder: base.join("missing"), within: None },
-            CommandFolder { folder: ws.join("commands"), within: Some(ws.clone()) },
+            ScannedFolder { folder: own, within: None },
+            ScannedFolder { folder: base.join("missing"), within: None },
+            ScannedFolder { folder: ws.join("commands"), within: Some(ws.clone()) },
         ];
         let stop = CancellationToken::new();
         let found = scan(&places, &stop);
@@ -192,7 +184,7 @@ mod tests {
     fn a_long_command_is_cut_and_nothing_in_it_is_executed() {
         let base = tempfile::tempdir().unwrap();
         put(&base.path().join("x.md"), &format!("!`date` @/etc/passwd {}", "x".repeat(70_000)));
-        let places = [CommandFolder { folder: base.path().to_path_buf(), within: None }];
+        let places = [ScannedFolder { folder: base.path().to_path_buf(), within: None }];
         let found = scan(&places, &CancellationToken::new());
         let text = found[0].load("").unwrap();
         assert!(

@@ -10,7 +10,6 @@ const MAX_DESCRIPTION_CHARS: usize = 300;
 /// The most tools that a type may name.
 const MAX_TOOLS: usize = 100;
 
-/// A type of helpers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelperType {
     pub name: String,

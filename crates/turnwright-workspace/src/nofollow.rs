@@ -63,9 +63,6 @@ pub fn create_link(target: &Path, path: &Path) -> io::Result<()> {
 }
 
 /// Sets the permission bits of a file, where the system has them.
-///
-/// # Errors
-/// Those of the system.
 #[cfg(unix)]
 pub fn set_permission_bits(file: &File, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -151,9 +148,6 @@ pub fn open_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
 }
 
 /// Opens a folder and creates what is missing.
-///
-/// # Errors
-/// Those of the system.
 #[cfg(not(unix))]
 pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     windows::refuse_links(path)?;
@@ -162,9 +156,6 @@ pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
 }
 
 /// Opens a direct child of a folder.
-///
-/// # Errors
-/// Those of the system.
 #[cfg(not(unix))]
 pub(crate) fn open_child_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     open_folder(path)

@@ -6,9 +6,6 @@ use std::path::Path;
 
 /// Writes a file atomically with mode 0600, and creates its folder with mode 0700 if it is missing. If
 /// the path is a link to a file, that file is replaced and the link stays.
-///
-/// # Errors
-/// If the folder cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let target = crate::real_path(path).ok().filter(|it| it.is_file());
     let path = target.as_deref().unwrap_or(path);
@@ -43,9 +40,6 @@ fn replace(mut file: tempfile::NamedTempFile, path: &Path) -> io::Result<()> {
 }
 
 /// Removes a file. Returns whether it existed.
-///
-/// # Errors
-/// If it exists and cannot be removed.
 pub fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),

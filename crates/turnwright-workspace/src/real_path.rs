@@ -12,9 +12,6 @@ const DEVICES: [&str; 4] = ["AUX", "CON", "NUL", "PRN"];
 
 /// Resolves every symbolic link of a path, which must exist. On Windows the system answers with `\\?\C:\`
 /// at the beginning, which `cmd` and others do not understand; it is left out where that changes nothing.
-///
-/// # Errors
-/// Those of the system.
 pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     let real = std::fs::canonicalize(path)?;
     if cfg!(windows)
@@ -43,7 +40,7 @@ impl RealPaths {
             return known.clone();
         }
         let real = match (path.parent(), path.file_name()) {
-            (Some(folder), Some(name)) => self.get(folder).and_then(|it| entry(it.join(name))),
+            (Some(folder), Some(name)) => self.get(folder).and_then(|it| real_entry(it.join(name))),
             _ => real_path(path).ok(),
         };
         self.known.borrow_mut().insert(path.to_path_buf(), real.clone());
@@ -52,7 +49,7 @@ impl RealPaths {
 }
 
 /// The real path of an entry of a folder that is given by its real path.
-fn entry(path: PathBuf) -> Option<PathBuf> {
+fn real_entry(path: PathBuf) -> Option<PathBuf> {
     match std::fs::read_link(&path) {
         Ok(_) => real_path(path).ok(),
         // It exists and is no link.

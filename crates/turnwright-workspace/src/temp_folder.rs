@@ -37,9 +37,6 @@ pub fn remove_abandoned_folders() {
 
 impl PrivateTempFolder {
     /// Creates a folder. Blocks.
-    ///
-    /// # Errors
-    /// If it cannot be created.
     pub fn create() -> io::Result<PrivateTempFolder> {
         remove_abandoned_folders();
         PrivateTempFolder::create_in(&std::env::temp_dir())
@@ -114,9 +111,6 @@ fn open(folder: &Path) -> io::Result<fs::File> {
 }
 
 /// Locks a file or folder until it is closed.
-///
-/// # Errors
-/// If another process has locked it.
 #[cfg(unix)]
 pub(crate) fn lock_now(file: &fs::File) -> io::Result<()> {
     Ok(rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?)

@@ -32,9 +32,6 @@ pub(crate) enum ServeError {
 
 /// Serves ACP on a socket until `stop_requested` is ready. `announce` gets the address. A session whose
 /// connection is lost goes on for `keep`.
-///
-/// # Errors
-/// If the runtime cannot be created, or nothing can listen.
 pub(crate) fn serve_remote(
     config: Config,
     recording: Recording,

@@ -84,7 +84,6 @@ fn value(it: &impl Serialize) -> Value {
     serde_json::to_value(it).unwrap_or_default()
 }
 
-/// A message of the user.
 pub(super) fn user_message(id: &MessageId, parts: impl Iterator<Item = PromptPart>) -> Value {
     let content: Vec<_> = parts.map(to_wire::prompt_block).collect();
     json!({ "sessionUpdate": "user_message", "messageId": id.as_str(), "content": content })

@@ -129,7 +129,6 @@ fn idle(result: Result<PromptEnd, Error>) -> Value {
     }
 }
 
-/// Sends the state of a session.
 pub(super) fn send_state(outbox: &Outbox, session: &SessionId, mut state: Value) {
     state["sessionUpdate"] = "state_update".into();
     send_changed(outbox, session, &state);

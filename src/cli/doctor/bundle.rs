@@ -33,9 +33,6 @@ pub(super) struct ReportBundle {
 
 impl ReportBundle {
     /// Reads what will be in the report, before the doctor adds to it.
-    ///
-    /// # Errors
-    /// If the file exists.
     pub(super) fn prepare(path: &Path, config: &Config) -> io::Result<ReportBundle> {
         if path.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -54,9 +51,6 @@ impl ReportBundle {
     }
 
     /// Writes the report, including the output of the doctor.
-    ///
-    /// # Errors
-    /// If the file exists meanwhile, or cannot be written.
     pub(super) fn write(&self, doctor_output: &str) -> io::Result<()> {
         let mut text = format!(
             "# turnwright report\n\nMade by `turnwright doctor --report` at {}. Keys, and whatever looks like one, are \

@@ -63,7 +63,6 @@ pub(super) fn choose_model(
     }
 }
 
-/// Whether the answer is a yes.
 pub(super) fn is_yes(answer: &str) -> bool {
     ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
 }

@@ -91,7 +91,7 @@ impl Login<'_> {
     }
 
     /// A key that will be in the file of the logins.
-    fn new_key(&self, secret: crate::config::Secret) -> ProviderKey {
+    fn new_key(&self, secret: turnwright_types::secret::Secret) -> ProviderKey {
         ProviderKey { secret, origin: KeyOrigin::Login(Logins::path(&self.config.paths)) }
     }
 

@@ -1,9 +1,9 @@
 //! Tries a key by asking the server for its models.
 
-use crate::config::Secret;
 use crate::error::error_chain;
 use turnwright_llm::{Endpoint, ErrorKind, LlmError, Model, ModelSettings, Protocol, RemoteModel};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::secret::Secret;
 
 use super::super::{CliError, block_on};
 use super::target::LoginTarget;
@@ -83,8 +83,7 @@ pub(super) struct ServerList {
 
 /// Asks a server for its models.
 pub(super) async fn list_models(base_url: &str, key: Option<&Secret>) -> ServerList {
-    let key = key.cloned().map(Secret::into_inner);
-    let endpoint = match Endpoint::new(base_url, key) {
+    let endpoint = match Endpoint::new(base_url, key.cloned()) {
         Ok(endpoint) => endpoint.with_key_advice(Some("Check the key".to_owned())),
         Err(error) => return ServerList { models: Err(error), corrected_base_url: None },
     };

@@ -18,9 +18,6 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(600);
 const MAX_SHOWN: usize = 600;
 
 /// Runs the prompts of a recording with the model of the settings. Returns what the turns did.
-///
-/// # Errors
-/// If the agent cannot be started.
 pub(super) fn run(
     mut config: Config,
     head: &Value,

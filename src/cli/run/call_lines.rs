@@ -18,7 +18,6 @@ const MAX_OUTPUT_LINES: usize = 8;
 /// The most lines about a failure.
 const MAX_FAILURE_LINES: usize = 6;
 
-/// A line in one style.
 pub(super) type StyledLine = (String, TextStyle);
 
 /// A tool call as the agent has described it so far.

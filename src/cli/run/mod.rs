@@ -205,7 +205,6 @@ fn serve(
     Ok(end)
 }
 
-/// Runs one turn.
 async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptions) -> TurnEnd {
     let (end, answer) = client.prompt(blocks, options.max_time).await;
     match &answer {

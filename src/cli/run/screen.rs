@@ -174,7 +174,6 @@ impl Screen {
         self.write_notes(&shown);
     }
 
-    /// A turn begins.
     pub(super) fn begin_turn(&mut self) {
         self.begin("waiting for the model");
     }

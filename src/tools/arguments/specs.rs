@@ -17,7 +17,6 @@ static SPECS: LazyLock<Map<String, Value>> =
 const COMMANDS_OF_CMD: &str = "Run one line of Windows' cmd, without a sandbox, terminal or input. After the \
                                timeout it continues as a job for exec_output.";
 
-/// The spec of a tool.
 pub(in crate::tools) fn spec<T: Tool>() -> ToolSpec {
     let spec = SPECS.get(T::NAME);
     // The tools that tests define are in no file.

@@ -31,7 +31,7 @@ async fn a_call_that_panics_is_checked_too() {
     assert!(AssertUnwindSafe(call).catch_unwind().await.is_err());
     env.guard.close().await;
     assert!(!trap.exists());
-    assert!(lock(&env.guard.watches).is_empty());
+    assert!(env.guard.watches.lock().is_empty());
     let updates = client.updates.lock();
     assert!(matches!(&updates[..], [Update::Notice(it)] if it.contains("created")), "{updates:?}");
 }

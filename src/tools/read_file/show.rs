@@ -114,7 +114,6 @@ pub(super) fn show_lines(
     }
 }
 
-/// Describes a binary file.
 pub(super) fn describe_binary(name: &str, binary: &BinaryFile) -> String {
     let bytes: Vec<_> = binary.head.iter().map(|it| format!("{it:02x}")).collect();
     format!("[File: {name} | {}]\nFirst bytes: {}\n", binary_kind(binary), bytes.join(" "))

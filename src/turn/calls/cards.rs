@@ -28,7 +28,6 @@ const TURN_DIED: &str = "Failed: The turn crashed";
 /// The error of a call whose process has ended.
 const AGENT_ENDED: &str = "Failed: The agent ended before the call was complete";
 
-/// The open cards of a turn.
 pub(in crate::turn) struct OpenCards {
     client: Arc<dyn Client>,
     log: SessionLog,

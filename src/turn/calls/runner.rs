@@ -267,7 +267,8 @@ impl CallRunner {
             };
             let (policy, mode) = (self.policy.get(), self.mode.get());
             let content = preview.to_vec();
-            let is_bounded = request.is_bounded(&policy, self.mode.max_mode(), &self.grants.lock());
+            let is_bounded =
+                request.auto_mode_allows(&policy, self.mode.max_mode(), &self.grants.lock());
             let question = catch_panic_sync(|| call.question(&request, content, &policy, mode))?;
             let question = PermissionRequest { is_bounded, ..question };
             let asking = self.env.client.request_permission(question);

@@ -24,7 +24,6 @@ const MAX_STEP_CHARS: usize = 120;
 const NOBODY_TO_ASK: &str = "a helper in the background cannot ask the user when no turn runs; do without \
                              it, and say so in your answer";
 
-/// The client of one helper.
 pub(super) struct HelperClient {
     /// The environment of the session that it belongs to.
     session: Arc<ToolEnv>,

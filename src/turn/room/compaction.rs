@@ -28,11 +28,11 @@ use turnwright_types::update::{CompactionState, Update};
 const SUMMARY_REQUEST: &str = include_str!("summary_request.md");
 /// The same where the window has no room for a long summary.
 const SHORT_SUMMARY_REQUEST: &str = include_str!("short_summary_request.md");
-/// In the requests, in place of the most words of a summary.
-const WORDS: &str = "WORDS";
-/// From so many words on, a summary has headings.
-const LONG_SUMMARY: u64 = 300;
-/// The most words that are asked for.
+/// Stands in the requests for the maximum number of words of a summary.
+const MAX_WORDS_PLACEHOLDER: &str = "WORDS";
+/// A summary that may have at least this many words is asked for with headings.
+const MIN_WORDS_WITH_HEADINGS: u64 = 300;
+/// The maximum number of words that are asked for.
 const MAX_SUMMARY_WORDS: u64 = 1_500;
 /// How often a summary is asked for if the conversation turns out to be too long for that, too.
 const MAX_ATTEMPTS: u32 = 3;
@@ -41,8 +41,8 @@ const SHOW_INTERVAL: Duration = Duration::from_millis(16);
 /// The delays before a request is repeated after a transient failure.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
-/// The size of a model's window in tokens: the known one, or the one that is assumed. A conversation
-/// may have found out that it is smaller.
+/// The size of a model's window in tokens, known or assumed. It is smaller if a refusal in this conversation
+/// has shown that.
 pub(crate) fn window(model: &dyn Model, history: &History) -> u64 {
     let window = model.window().unwrap_or_else(|| model.assumed_window());
     let limit = history.window_limit.as_ref().filter(|it| it.0 == model.name());
@@ -131,7 +131,11 @@ impl Compactor<'_> {
             }
             Some(Ok(summary)) => Some(summary),
             // Without a summary the conversation could not go on at all.
-            Some(Err(error)) if reason == CompactionReason::Overflow && is_hopeless(&error) => None,
+            Some(Err(error))
+                if reason == CompactionReason::Overflow && would_fail_again(&error) =>
+            {
+                None
+            }
             Some(Err(error)) => {
                 let why = error_chain(&error);
                 let notice = format!("The conversation could not be compacted: {why}.");
@@ -316,22 +320,23 @@ fn summary_request(
 ) -> UserMessage {
     // A word has at most two tokens in most languages.
     let words = (summary_tokens / 2).min(MAX_SUMMARY_WORDS);
-    let request = if words < LONG_SUMMARY { SHORT_SUMMARY_REQUEST } else { SUMMARY_REQUEST };
-    let mut text = request.trim_end().replace(WORDS, &words.to_string());
+    let request =
+        if words < MIN_WORDS_WITH_HEADINGS { SHORT_SUMMARY_REQUEST } else { SUMMARY_REQUEST };
+    let mut text = request.trim_end().replace(MAX_WORDS_PLACEHOLDER, &words.to_string());
     if is_compacted {
         text.push_str("\nUpdate the earlier summary in the context instead of starting anew.");
     }
-    if let CompactionReason::Asked(wish) = reason
-        && !wish.is_empty()
+    if let CompactionReason::Asked(focus) = reason
+        && !focus.is_empty()
     {
         text.push_str("\nThe user wants this to be kept above all: ");
-        text.push_str(wish);
+        text.push_str(focus);
     }
     UserMessage { parts: vec![PromptPart::Context(text)] }
 }
 
 /// True if another request for a summary would fail as well.
-fn is_hopeless(error: &LlmError) -> bool {
+fn would_fail_again(error: &LlmError) -> bool {
     matches!(error.kind(), ErrorKind::ContextOverflow { .. } | ErrorKind::EmptyReply)
 }
 
@@ -339,7 +344,7 @@ fn is_hopeless(error: &LlmError) -> bool {
 pub(crate) async fn compact_on_request(
     services: &TurnServices,
     history: &mut History,
-    wish: &str,
+    focus: &str,
     cancel: &CancellationToken,
 ) -> Option<String> {
     if let Some(limit) = used_up_limit(services.limits, history) {
@@ -347,7 +352,7 @@ pub(crate) async fn compact_on_request(
     }
     let selection = services.selection.get();
     let compactor = Compactor { services, cancel, history, selection };
-    Some(match compactor.run(CompactionReason::Asked(wish)).await {
+    Some(match compactor.run(CompactionReason::Asked(focus)).await {
         CompactionOutcome::Done { .. } => {
             "The model has a summary of the conversation now. You still see all of it.".to_owned()
         }

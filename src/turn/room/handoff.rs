@@ -192,7 +192,6 @@ fn user_words(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
     first
 }
 
-/// The words of the user in one message.
 fn user_words_in(message: &Message) -> Vec<String> {
     let Message::User(user) = message else { return Vec::new() };
     let mut earlier: Vec<String> = context_parts(message)

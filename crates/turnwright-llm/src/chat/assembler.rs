@@ -262,7 +262,7 @@ impl ChatAssembler {
     ) -> Result<(), LlmError> {
         let (field, thought) = delta.thought();
         let text = delta.content.text.as_ref();
-        self.account_for(thought.len() + text.len() + delta.refusal.text.len())?;
+        self.count_kept_bytes(thought.len() + text.len() + delta.refusal.text.len())?;
         if !field.is_empty() && self.provider_state.field.is_none() {
             self.provider_state.field = Some(field.to_owned());
         }
@@ -300,11 +300,11 @@ impl ChatAssembler {
             self.text_pipeline.push_thought(&detail_text, batch);
         }
         let kept = reasoning_details::merge(&mut self.provider_state.blobs, pieces);
-        self.account_for(kept)
+        self.count_kept_bytes(kept)
     }
 
     /// Counts bytes that are kept of the reply and enforces the limit.
-    fn account_for(&mut self, bytes: usize) -> Result<(), LlmError> {
+    fn count_kept_bytes(&mut self, bytes: usize) -> Result<(), LlmError> {
         self.size += bytes;
         if self.size > MAX_REPLY_BYTES {
             return Err(self.malformed_error("the answer has more than 32 MiB"));
@@ -321,7 +321,7 @@ impl ChatAssembler {
         let by_index = || self.slots.iter().position(|it| it.index == call.index());
         let slot = slot.or_else(by_index).or(self.slots.len().checked_sub(1));
         if let Some(slot) = slot.filter(|it| self.slots[*it].extra.is_none()) {
-            self.account_for(json_limits::memory_size(extra))?;
+            self.count_kept_bytes(json_limits::memory_size(extra))?;
             self.slots[slot].extra = Some(extra.clone());
         }
         Ok(())
@@ -377,7 +377,7 @@ impl ChatAssembler {
         batch.push_arguments(position, new);
         kept += new.len();
         let is_complete = slot.arguments.is_json_object() && !new.is_empty();
-        self.account_for(kept)?;
+        self.count_kept_bytes(kept)?;
         if (is_new || is_complete) && self.first_repeat(false).is_some() {
             // The rest would only be more of the same.
             self.done = true;

@@ -239,7 +239,7 @@ impl ResponsesAssembler {
             return Err(self.malformed_error("the answer has more than 1024 items"));
         }
         self.items.push(StreamedItem::new(kind, location, slot));
-        self.account_for(location.id.len())?;
+        self.count_kept_bytes(location.id.len())?;
         Ok(self.items.len() - 1)
     }
 
@@ -276,7 +276,7 @@ impl ResponsesAssembler {
         if piece.text.is_empty() || !self.items[at].mark_seen(piece) {
             return Ok(());
         }
-        self.account_for(piece.text.len())?;
+        self.count_kept_bytes(piece.text.len())?;
         // Separates two messages.
         if self.text_len > 0 && self.text_item != Some(at) {
             self.text_len += 2;
@@ -322,7 +322,7 @@ impl ResponsesAssembler {
         if !item.mark_seen(piece) {
             return Ok(());
         }
-        self.account_for(piece.text.len())?;
+        self.count_kept_bytes(piece.text.len())?;
         let paragraph = Some((at, piece.part));
         if self.thought_part.is_some() && self.thought_part != paragraph {
             batch.push_thought("\n\n");
@@ -346,7 +346,7 @@ impl ResponsesAssembler {
 
     fn push_item_refusal(&mut self, at: usize, piece: TextPiece<'_>) -> Result<(), LlmError> {
         if !piece.text.is_empty() && self.items[at].mark_seen(piece) {
-            self.account_for(piece.text.len())?;
+            self.count_kept_bytes(piece.text.len())?;
             self.refusal.push_str(piece.text);
         }
         Ok(())
@@ -371,7 +371,7 @@ impl ResponsesAssembler {
         } else {
             call.push_arguments(slot, text, batch)
         };
-        self.account_for(new)
+        self.count_kept_bytes(new)
     }
 
     /// Processes the start or the end of an item.
@@ -394,7 +394,7 @@ impl ResponsesAssembler {
             None => self.open_item(kind, location)?,
         };
         let new = self.items[at].announce(location, call_id);
-        self.account_for(new)?;
+        self.count_kept_bytes(new)?;
         if !is_start {
             return self.complete_item(at, &item, batch);
         }
@@ -405,7 +405,7 @@ impl ResponsesAssembler {
         let call = &mut self.calls[slot];
         let new =
             call.set_name(slot, &item, &self.context, batch) + call.set_early_arguments(&item);
-        self.account_for(new)
+        self.count_kept_bytes(new)
     }
 
     /// Adds what a complete item contains beyond its deltas.
@@ -428,7 +428,7 @@ impl ResponsesAssembler {
                         )?;
                     }
                 }
-                self.account_for(item.phase.text.len())?;
+                self.count_kept_bytes(item.phase.text.len())?;
                 self.items[at].phase = item.phase.text.to_string();
             }
             ItemKind::Reasoning => {
@@ -439,7 +439,7 @@ impl ResponsesAssembler {
                     }
                 }
                 let reasoning = item.reasoning_to_resend();
-                self.account_for(reasoning.as_ref().map_or(0, json_limits::memory_size))?;
+                self.count_kept_bytes(reasoning.as_ref().map_or(0, json_limits::memory_size))?;
                 self.items[at].reasoning = reasoning;
             }
             ItemKind::Call => {
@@ -447,7 +447,7 @@ impl ResponsesAssembler {
                 let call = &mut self.calls[slot];
                 let named = call.set_name(slot, item, &self.context, batch);
                 let completed = call.set_arguments(slot, &item.arguments(), batch);
-                self.account_for(named + completed)?;
+                self.count_kept_bytes(named + completed)?;
                 self.done |= streamed_calls::first_repeat(&self.calls, &self.context).is_some();
             }
         }
@@ -524,7 +524,7 @@ impl ResponsesAssembler {
     }
 
     /// Counts bytes that are kept of the reply and enforces the limit.
-    fn account_for(&mut self, bytes: usize) -> Result<(), LlmError> {
+    fn count_kept_bytes(&mut self, bytes: usize) -> Result<(), LlmError> {
         self.size += bytes;
         if self.size > MAX_REPLY_BYTES {
             return Err(self.malformed_error("the answer has more than 32 MiB"));

@@ -46,14 +46,14 @@ impl ApprovalRequest {
     }
 
     /// The findings that need approval.
-    pub fn open_findings(&self) -> impl Iterator<Item = &Finding> {
+    pub fn findings_to_ask(&self) -> impl Iterator<Item = &Finding> {
         self.decision.findings.iter().filter(|it| it.verdict == Verdict::Ask)
     }
 
     /// The effects that need approval. Rejecting the call for the session must not reject the
     /// others, which are allowed anyway.
     fn asked_effects(&self) -> Vec<Effect> {
-        let is_asked = |index: usize| self.open_findings().any(|it| it.effect_index == index);
+        let is_asked = |index: usize| self.findings_to_ask().any(|it| it.effect_index == index);
         let all = self.effects.iter().enumerate();
         all.filter(|(index, _)| is_asked(*index)).map(|(_, it)| it.clone()).collect()
     }
@@ -84,7 +84,7 @@ impl ApprovalRequest {
     /// True if the mode `auto` would not ask: what the call can do is bounded by the project's folders
     /// and the sandbox, and no rule wants the user to be asked. `max_mode` is the least strict mode that
     /// the machine's administrator allows; if `auto` is not allowed, somebody has to be asked.
-    pub fn is_bounded(&self, policy: &PolicyRules, max_mode: Mode, grants: &Grants) -> bool {
+    pub fn auto_mode_allows(&self, policy: &PolicyRules, max_mode: Mode, grants: &Grants) -> bool {
         let mode = Mode::Auto.min(max_mode);
         decide(policy, mode, grants, &self.effects).verdict() == Verdict::Allow
     }
@@ -491,7 +491,7 @@ mod tests {
         for (policy, max_mode, effects, expected) in table {
             let grants = Grants::default();
             let asked = ask(policy, &grants, effects.clone());
-            assert_eq!(asked.is_bounded(policy, max_mode, &grants), expected, "{effects:?}");
+            assert_eq!(asked.auto_mode_allows(policy, max_mode, &grants), expected, "{effects:?}");
         }
     }
 }

@@ -6,9 +6,9 @@
 use parking_lot::Mutex;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -192,8 +192,8 @@ impl AuditLoss {
 #[derive(Default)]
 pub struct AuditLog {
     folder: Option<PathBuf>,
-    // Locked only briefly, to start the thread once and to queue an entry.
-    sender: Mutex<Option<SyncSender<AuditEntry>>>,
+    /// The queue of the writer thread, which starts with the first entry.
+    sender: OnceLock<SyncSender<AuditEntry>>,
     pending: Arc<AtomicUsize>,
     /// Locked only briefly, to change or copy it.
     loss: Arc<Mutex<AuditLoss>>,
@@ -217,8 +217,7 @@ impl AuditLog {
     pub fn record(&self, entry: AuditEntry) {
         let Some(folder) = &self.folder else { return };
         let entry = entry.redacted();
-        let mut sender = self.sender.lock();
-        let sender = sender.get_or_insert_with(|| {
+        let sender = self.sender.get_or_init(|| {
             let (pending, loss) = (Arc::clone(&self.pending), Arc::clone(&self.loss));
             AuditWriter { folder: folder.clone(), pending, loss }.start()
         });
@@ -413,7 +412,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let audit = AuditLog::new(state.path());
         let (sender, _entries) = sync_channel(1);
-        *audit.sender.lock() = Some(sender);
+        audit.sender.set(sender).unwrap();
         for _ in 0..3 {
             audit.record(entry("make"));
         }

@@ -284,7 +284,7 @@ impl Decider<'_> {
         let default = self.default_for_command();
         // The settings of the repository, or a toolchain file, may make it run another program.
         let is_chosen =
-            class.is_git || class.uses_rustup || class.is_read_only && class.has_versions;
+            class.is_git || class.uses_rustup || class.is_read_only && class.may_be_version_managed;
         let uncertain = command.uncertainty.as_ref().filter(|_| is_chosen);
         let always_ask = uncertain
             .filter(|_| self.mode != Mode::Full && !is_granted)

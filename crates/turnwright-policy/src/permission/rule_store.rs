@@ -20,9 +20,9 @@ const MAX_STORED_RULES: usize = 500;
 /// The maximum size of the file in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// The maximum length of a rule or its origin in characters.
-const MAX_CHARS: usize = 1_000;
+const MAX_RULE_CHARS: usize = 1_000;
 /// The name of the file, in the project's folder below the state folder.
-const FILE: &str = "permissions.json";
+const FILE_NAME: &str = "permissions.json";
 
 /// The file with the user's rules for one project.
 #[derive(Clone, Debug)]
@@ -110,8 +110,8 @@ impl From<RuleAction> for StoredAction {
 }
 
 impl From<StoredAction> for RuleAction {
-    fn from(kept: StoredAction) -> RuleAction {
-        match kept {
+    fn from(action: StoredAction) -> RuleAction {
+        match action {
             StoredAction::Allow => RuleAction::Allow,
             StoredAction::Ask => RuleAction::Ask,
             StoredAction::Deny => RuleAction::Deny,
@@ -140,7 +140,7 @@ impl ProjectRuleStore {
 
     /// The path of the file. It need not exist.
     pub fn path(&self) -> PathBuf {
-        self.folder.join(FILE)
+        self.folder.join(FILE_NAME)
     }
 
     /// Reads the rules. If the file cannot be read there are none, and [`StoredRules::problem`]
@@ -176,11 +176,11 @@ impl ProjectRuleStore {
                     added.push(known.clone());
                     continue;
                 }
-                if entries.len() >= MAX_STORED_RULES || rule.chars().count() > MAX_CHARS {
+                if entries.len() >= MAX_STORED_RULES || rule.chars().count() > MAX_RULE_CHARS {
                     return Err(RuleStoreError::Full);
                 }
                 let at = timestamp::rfc3339(SystemTime::now());
-                let origin = origin.chars().take(MAX_CHARS).collect();
+                let origin = origin.chars().take(MAX_RULE_CHARS).collect();
                 let entry = StoredRule { id: new_id(entries), rule, action, at, origin };
                 entries.push(entry.clone());
                 added.push(entry);

@@ -12,7 +12,7 @@ const MAX_TRIED: usize = 12;
 
 /// The first result of `find` for the program of a command, or for a program that it may run as a
 /// wrapper.
-pub(super) fn behind_wrappers<T>(
+pub(super) fn find_behind_wrappers<T>(
     command: &SimpleCommand,
     find: impl Fn(&Program, Args<'_>) -> Option<T>,
 ) -> Option<T> {

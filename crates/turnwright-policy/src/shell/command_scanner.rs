@@ -19,7 +19,7 @@ pub(super) fn scan(line: &str) -> Script {
     let mut scan = CommandScanner {
         texts: vec![(line.to_owned(), 0, ShellFolder::start())],
         found: Vec::new(),
-        handed_on: Vec::new(),
+        program_texts: Vec::new(),
         data: Vec::new(),
         assigned: Vec::new(),
         folder: ShellFolder::start(),
@@ -30,7 +30,7 @@ pub(super) fn scan(line: &str) -> Script {
         let mut text = TextReader::new(&text, depth, scan.found.len());
         text.read(&mut scan);
     }
-    let mut texts = scan.handed_on;
+    let mut texts = scan.program_texts;
     if scan.found.iter().any(here_document::runs_text) {
         texts.append(&mut scan.data);
     }
@@ -42,8 +42,8 @@ struct CommandScanner {
     /// The texts that are still to be read, with their depths and the folders in which they run.
     texts: Vec<(String, usize, ShellFolder)>,
     found: Vec<SimpleCommand>,
-    /// Text that programs get which may take it for commands.
-    handed_on: Vec<String>,
+    /// Texts that programs are given and may take for commands.
+    program_texts: Vec<String>,
     /// Here-documents for programs that do not run them. Another command of the line may.
     data: Vec<String>,
     /// The variables that are set, with their values.
@@ -67,9 +67,9 @@ impl CommandScanner {
         }
     }
 
-    fn hand_on(&mut self, text: String) {
+    fn add_program_text(&mut self, text: String) {
         if self.spend(text.len()) {
-            self.handed_on.push(text);
+            self.program_texts.push(text);
         }
     }
 
@@ -80,7 +80,7 @@ impl CommandScanner {
         let is_temporary = value == SUBSTITUTED && self.found.last().is_some_and(makes_folder);
         let value = if is_temporary { "/tmp/mktemp" } else { value };
         if value.contains([' ', '\t', '\n']) {
-            self.hand_on(value.to_owned());
+            self.add_program_text(value.to_owned());
         }
         if is_alone {
             self.assigned.push((name.to_owned(), value.to_owned()));
@@ -568,7 +568,7 @@ impl<'a> TextReader<'a> {
             let around = around.iter().map(|it| (it.words.as_slice(), it.word.as_ref()));
             match here_document::reader(readers, around) {
                 Reader::Shell => scan.scan_later(text.to_owned(), self.depth),
-                Reader::Unknown => scan.hand_on(text.to_owned()),
+                Reader::Unknown => scan.add_program_text(text.to_owned()),
                 Reader::Data if scan.spend(text.len()) => scan.data.push(text.to_owned()),
                 Reader::Data => {}
             }

@@ -36,7 +36,7 @@ pub(super) enum Danger {
 
 /// What a command destroys or publishes, if anything.
 pub(super) fn danger(command: &SimpleCommand) -> Option<&'static str> {
-    super::args::behind_wrappers(command, |program, words| {
+    super::args::find_behind_wrappers(command, |program, words| {
         first_danger(program.dangers, words, command.has_unknown_args)
     })
 }

@@ -46,8 +46,8 @@ pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 
 pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
-pub use prefix::SuggestedWords;
-pub use programs::KeptFiles;
+pub use prefix::{SuggestedWords, suggest_prefix};
+pub use programs::GitContentQuery;
 pub use ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 
 /// What the words of a simple command say about it.
@@ -62,17 +62,17 @@ pub struct Classification {
     pub reads_unknown_files: bool,
     /// It is git, whose behaviour depends on the settings of the repository in which it runs.
     pub is_git: bool,
-    /// It is git, and its arguments start no other program.
+    /// It is git, and its arguments make it start no other program.
     pub starts_no_other: bool,
-    /// The same, and it may note which remote branch another one follows.
+    /// The same, and it may record which remote branch a branch follows.
     pub tracks_branches: bool,
-    /// It is git, and shows content that git keeps. The words say which.
-    pub shows_kept: Option<KeptFiles>,
+    /// Which of the content that git has stored the command shows, if it is git and shows any.
+    pub git_content_shown: Option<GitContentQuery>,
     /// It may be run by rustup, which selects the toolchain that a file in the folder names.
     pub uses_rustup: bool,
     /// It is a language's program that can print its version. A version manager may run another one for
     /// it, which a file in the folder names.
-    pub has_versions: bool,
+    pub may_be_version_managed: bool,
     /// What it destroys or publishes irrecoverably, to be asked about in every mode that asks at
     /// all. The text completes a sentence that begins with "it".
     pub danger: Option<&'static str>,
@@ -126,17 +126,10 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         is_git: name == "git",
         starts_no_other: programs::starts_no_other(command),
         tracks_branches: programs::tracks_branches(command),
-        shows_kept: programs::shown_files(command),
+        git_content_shown: programs::shown_files(command),
         uses_rustup: programs::find(name).is_rustup_proxy,
-        has_versions: !programs::find(name).version.is_empty(),
+        may_be_version_managed: !programs::find(name).version.is_empty(),
         danger: destructive::danger(command),
         needs_network: network::needs_network(command),
     }
-}
-
-/// The words of a command that a lasting permission for it should name, such as `cargo test`. `None` if
-/// there should be no such permission: for interpreters, wrappers, and programs that can do too many
-/// things.
-pub fn suggest_prefix(command: &SimpleCommand) -> Option<SuggestedWords> {
-    prefix::suggest(command)
 }

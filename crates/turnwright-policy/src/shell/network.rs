@@ -18,7 +18,7 @@ pub(super) enum NetworkUse {
 }
 
 pub(super) fn needs_network(command: &SimpleCommand) -> bool {
-    args::behind_wrappers(command, |program, words| {
+    args::find_behind_wrappers(command, |program, words| {
         let network = program.network;
         let is_version =
             matches!(network, NetworkUse::Always) && words.iter().any(|it| it.text == "--version");

@@ -56,8 +56,10 @@ pub struct SuggestedWords {
 const RUNNING_SUBCOMMANDS: WordList =
     "run exec x shell start task script invoke do dev dlx run-script tool";
 
-/// The words, if there should be a lasting permission at all.
-pub(super) fn suggest(command: &SimpleCommand) -> Option<SuggestedWords> {
+/// The words of a command that a lasting permission for it should name, such as `cargo test`. `None` if
+/// there should be no such permission: for interpreters, wrappers, and programs that can do too many
+/// things.
+pub fn suggest_prefix(command: &SimpleCommand) -> Option<SuggestedWords> {
     let is_indirect = !command.wrappers.is_empty() || command.has_unknown_args;
     if is_indirect
         || !is_program_name(command.words.first()?)
@@ -93,7 +95,7 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
     let sub = rest.first();
     let grant = programs::find(&program.text).grant;
     let all = (words.len() <= MAX_EXACT_WORDS).then_some(WordCount::All);
-    match (grant, after_runner(words), sub) {
+    match (grant, tool_behind_runner(words).map(|it| it + 1), sub) {
         (Grant::Name, ..) => Some(WordCount::First(1)),
         (_, Some(count), _) => Some(WordCount::First(count)),
         (Grant::Forms(forms), None, sub) => {
@@ -125,12 +127,7 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
     }
 }
 
-/// The number of words of a runner and the program that it runs: `npx jest`, `uv run pytest`.
-fn after_runner(words: &[Word]) -> Option<usize> {
-    tool_behind_runner(words).map(|it| it + 1)
-}
-
-/// The index of the program that a runner runs.
+/// The index of the program that a runner runs: `npx jest`, `uv run pytest`.
 pub(super) fn tool_behind_runner(words: &[Word]) -> Option<usize> {
     let (program, rest) = words.split_first()?;
     let runs = programs::find(&program.text).runs_installed_after;
@@ -174,7 +171,7 @@ mod tests {
 
     #[track_caller]
     fn check(line: &str, expected: Option<&str>) {
-        let got = suggest(&simple(line))
+        let got = suggest_prefix(&simple(line))
             .map(|it| format!("{}{}", if it.is_exact { "=" } else { "" }, it.words.join(" ")));
         assert_eq!(got.as_deref(), expected, "{line}");
     }
@@ -273,7 +270,7 @@ mod tests {
         }
         let wrapped = SimpleCommand { wrappers: vec!["nohup".to_owned()], ..simple("cargo test") };
         let open = SimpleCommand { has_unknown_args: true, ..simple("cargo test") };
-        assert_eq!((suggest(&wrapped), suggest(&open)), (None, None));
+        assert_eq!((suggest_prefix(&wrapped), suggest_prefix(&open)), (None, None));
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl<'a> CommandContext<'a> {
         if command.has_unknown_args {
             whole.words.push(Word { text: "$*".to_owned(), is_glob: true });
         }
-        args::behind_wrappers(&whole, |program, words| {
+        args::find_behind_wrappers(&whole, |program, words| {
             let certain = (program.catastrophe)(words).map(Ruin::Certain);
             let before = &whole.words[..whole.words.len() - words.len() - 1];
             let context = CommandContext { folder: self.folder_behind(before), ..*self };
@@ -425,7 +425,7 @@ pub(super) fn is_shell_with_input(command: &SimpleCommand) -> bool {
         has('s') || words.iter().all(|it| is_stdin(it) || it.text.starts_with('-') && !has('c'))
     };
     let is_input = |it: &Word| it.text == "/dev/stdin" || it.text.contains("$()");
-    args::behind_wrappers(command, |program, words| {
+    args::find_behind_wrappers(command, |program, words| {
         let is_shell = program.starts == Starts::Shell;
         (is_shell && (command.has_unknown_args || reads_input(words))).then_some(())
     })

@@ -255,5 +255,5 @@ fn harm_of_command(words: Args<'_>) -> Option<Harm> {
         let args = [args, &more].concat();
         (program.targets)(&args).first().map(|it| it.harm)
     };
-    args::behind_wrappers(&command, own).or(Some(Harm::RunsForEachFile))
+    args::find_behind_wrappers(&command, own).or(Some(Harm::RunsForEachFile))
 }

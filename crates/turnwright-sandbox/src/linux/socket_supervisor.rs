@@ -218,7 +218,7 @@ impl SocketSupervisor {
         if !syscalls::is_waiting(listener, id) {
             return Ok(None);
         }
-        let target = path.map(|path| user.act(|| self.resolve(folder.as_ref(), path)));
+        let target = path.map(|path| user.run_as_user(|| self.resolve(folder.as_ref(), path)));
         let target = target.transpose()?;
         if let Some(target) = &target {
             address = Address::of_descriptor(target)?;
@@ -285,7 +285,7 @@ impl Connection {
         let _server = self.address.abstract_name().map(find).transpose()?;
         syscalls::set_alarm(ATTEMPT);
         let connect = || syscalls::connect(self.socket.as_fd(), self.address.bytes());
-        let result = self.user.act(connect);
+        let result = self.user.run_as_user(connect);
         syscalls::set_alarm(Duration::ZERO);
         result
     }
@@ -362,7 +362,7 @@ impl ThreadIdentity {
     }
 
     /// Does something as the user of the thread. Only root can have become another one.
-    fn act<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    fn run_as_user<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if !rustix::process::geteuid().is_root() || (self.user, self.group) == (0, 0) {
             return work();
         }

@@ -57,9 +57,6 @@ trait Document {
 }
 
 /// Writes a session. Rewound entries and messages that are only for the model are left out.
-///
-/// # Errors
-/// If the session does not exist or cannot be read, or if the document cannot be written.
 pub fn export(
     connection: &Connection,
     id: &SessionId,

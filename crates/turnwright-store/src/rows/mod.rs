@@ -160,10 +160,6 @@ fn insert_call(
     Ok(())
 }
 
-/// Reads an entry of this kind.
-///
-/// # Errors
-/// If it is from a newer version, or damaged.
 pub(super) fn read_entry(kind: &str, mut body: Value) -> serde_json::Result<Entry> {
     let id = body.get("id").cloned();
     let answer = body.pointer_mut("/message/assistant").and_then(Value::as_object_mut);

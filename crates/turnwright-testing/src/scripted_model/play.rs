@@ -15,16 +15,16 @@ use super::{LOOK_EVERY, Recorded, Shared, http};
 const BATCH: usize = 64;
 
 /// Why a connection ends in the middle of a reply.
-enum Over {
+enum ConnectionOver {
     /// The client has disconnected.
     HungUp,
     /// The scenario closes the connection, or the server is stopped.
     Closed,
 }
 
-impl From<io::Error> for Over {
-    fn from(_: io::Error) -> Over {
-        Over::HungUp
+impl From<io::Error> for ConnectionOver {
+    fn from(_: io::Error) -> ConnectionOver {
+        ConnectionOver::HungUp
     }
 }
 
@@ -35,12 +35,12 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn run(&self) {
-        if let Err(Over::HungUp) = self.serve() {
+        if let Err(ConnectionOver::HungUp) = self.serve() {
             self.shared.update(|state| state.hung_up += 1);
         }
     }
 
-    fn serve(&self) -> Result<(), Over> {
+    fn serve(&self) -> Result<(), ConnectionOver> {
         // The call fails if the connection is already closed, which the next read reports.
         self.stream.set_nodelay(true).ok();
         let mut reader = BufReader::new(&*self.stream);
@@ -55,7 +55,7 @@ impl Connection {
         }
     }
 
-    fn answer(&self, method: &str, request: Recorded) -> Result<(), Over> {
+    fn answer(&self, method: &str, request: Recorded) -> Result<(), ConnectionOver> {
         let route = request.path.split('?').next().unwrap_or_default();
         let is_chat = method == "POST" && route.ends_with("/chat/completions");
         if method == "GET" && route.ends_with("/models") {
@@ -82,13 +82,13 @@ impl Connection {
         }
     }
 
-    fn send(&self, bytes: &[u8]) -> Result<(), Over> {
+    fn send(&self, bytes: &[u8]) -> Result<(), ConnectionOver> {
         // The first write to a connection that the client has closed succeeds.
         self.look()?;
         Ok((&*self.stream).write_all(bytes)?)
     }
 
-    fn pause(&self, length: Duration) -> Result<(), Over> {
+    fn pause(&self, length: Duration) -> Result<(), ConnectionOver> {
         let start = Instant::now();
         loop {
             self.look()?;
@@ -101,7 +101,7 @@ impl Connection {
     }
 
     /// Waits until the test lets the reply go on.
-    fn hold(&self) -> Result<(), Over> {
+    fn hold(&self) -> Result<(), ConnectionOver> {
         loop {
             self.look()?;
             let is_released = self.shared.update(|state| {
@@ -118,16 +118,16 @@ impl Connection {
 
     /// Checks whether the server is stopped or the client has disconnected. A client that closes only its
     /// sending side counts as disconnected; HTTP clients do not do that.
-    fn look(&self) -> Result<(), Over> {
+    fn look(&self) -> Result<(), ConnectionOver> {
         if self.shared.lock().stopped {
-            return Err(Over::Closed);
+            return Err(ConnectionOver::Closed);
         }
         self.stream.set_nonblocking(true)?;
         let peeked = self.stream.peek(&mut [0]);
         self.stream.set_nonblocking(false)?;
         match peeked {
-            Ok(0) => Err(Over::HungUp),
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(Over::HungUp),
+            Ok(0) => Err(ConnectionOver::HungUp),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(ConnectionOver::HungUp),
             _ => Ok(()),
         }
     }
@@ -144,7 +144,7 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    fn play(mut self, steps: &[Step]) -> Result<(), Over> {
+    fn play(mut self, steps: &[Step]) -> Result<(), ConnectionOver> {
         let mut is_done_due = true;
         for step in steps {
             if !step.is_before_head() {
@@ -175,7 +175,7 @@ impl Player<'_> {
                 Step::EndOfBody => return self.connection.send(http::LAST_CHUNK),
                 Step::Hang => self.connection.pause(Duration::MAX)?,
                 Step::Hold => self.connection.hold()?,
-                Step::Cut | Step::Refuse => return Err(Over::Closed),
+                Step::Cut | Step::Refuse => return Err(ConnectionOver::Closed),
             }
         }
         self.open()?;
@@ -187,7 +187,7 @@ impl Player<'_> {
         self.connection.send(&end)
     }
 
-    fn open(&mut self) -> Result<(), Over> {
+    fn open(&mut self) -> Result<(), ConnectionOver> {
         if self.opened {
             return Ok(());
         }
@@ -195,7 +195,7 @@ impl Player<'_> {
         self.connection.send(http::STREAM_HEAD)
     }
 
-    fn call(&mut self, call: &Call) -> Result<(), Over> {
+    fn call(&mut self, call: &Call) -> Result<(), ConnectionOver> {
         let index = call.index.clone().unwrap_or_else(|| json!(self.calls));
         self.calls += 1;
         let number = self.connection.shared.update(|state| {
@@ -220,7 +220,7 @@ impl Player<'_> {
         deltas: impl Iterator<Item = Value>,
         repeat: usize,
         every: Duration,
-    ) -> Result<(), Over> {
+    ) -> Result<(), ConnectionOver> {
         let events: Vec<Vec<u8>> = deltas.map(|it| self.event(&it, &Value::Null)).collect();
         let batch = if repeat > 1 && every.is_zero() { BATCH } else { 1 };
         let total = events.len().saturating_mul(repeat);
@@ -236,7 +236,7 @@ impl Player<'_> {
         self.connection.send(&waiting)
     }
 
-    fn finish_if_due(&mut self) -> Result<(), Over> {
+    fn finish_if_due(&mut self) -> Result<(), ConnectionOver> {
         match (self.finished, self.calls) {
             (true, _) => Ok(()),
             (false, 0) => self.finish("stop"),
@@ -244,7 +244,7 @@ impl Player<'_> {
         }
     }
 
-    fn finish(&mut self, reason: &str) -> Result<(), Over> {
+    fn finish(&mut self, reason: &str) -> Result<(), ConnectionOver> {
         self.finished = true;
         self.connection.send(&self.event(&json!({}), &json!(reason)))
     }

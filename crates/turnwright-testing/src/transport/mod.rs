@@ -43,7 +43,6 @@ pub trait Transport: Sized {
     /// Describes how the agent has ended.
     type Ended;
 
-    /// Starts an agent.
     fn start(launch: &Launch) -> (Self, AgentPipes);
 
     /// Waits for the agent to end after its stdin was closed. Fails the test if that takes longer

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Whole file names, in lower case.
-const NAMES: &[&str] = &[
+const SECRET_FILE_NAMES: &[&str] = &[
     ".netrc",
     "_netrc",
     ".vault-token",
@@ -25,7 +25,7 @@ const NAMES: &[&str] = &[
     "secrets.toml",
 ];
 
-const NAME_SUFFIXES: &[&str] = &[
+const SECRET_NAME_SUFFIXES: &[&str] = &[
     ".pem",
     ".key",
     ".pfx",
@@ -173,7 +173,8 @@ pub fn is_secret_path(path: &Path) -> bool {
         || name.starts_with("id_ed25519")
         || name.starts_with("id_ecdsa")
         || name.starts_with("id_dsa");
-    let is_named = NAMES.contains(&name) || NAME_SUFFIXES.iter().any(|it| name.ends_with(it));
+    let is_named = SECRET_FILE_NAMES.contains(&name)
+        || SECRET_NAME_SUFFIXES.iter().any(|it| name.ends_with(it));
     !is_public && (is_env_file(name) || is_key || is_named || at_path)
 }
 

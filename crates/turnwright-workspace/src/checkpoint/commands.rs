@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::CallChanges;
 use super::content_cache::{ContentCache, MAX_CACHED_FILE};
 use super::folder_listing::IGNORE_FILES;
 use super::git::{FileStat, Repository};
@@ -16,7 +17,6 @@ use super::observe::{ObservedState, observe};
 use super::snapshot::{
     SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
 };
-use super::{CallChanges, lock};
 use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::file_change::{FileChange, FileState};
@@ -67,7 +67,7 @@ impl super::ChangeTracker {
     pub fn baseline(&self, cancelled: &Arc<AtomicBool>) -> Option<CommandBaseline> {
         let watched = self.watched()?;
         let last = {
-            let mut inner = lock(&self.0.inner);
+            let mut inner = self.0.inner.lock();
             if inner.slow_snapshots_left == 0 {
                 return None;
             }
@@ -93,12 +93,12 @@ impl super::ChangeTracker {
         };
         // What git has stored may be another content now.
         let cached = cached.filter(|_| is_index_unchanged);
-        lock(&self.0.contents).preload(cached.as_deref(), &snapshot, &repositories);
-        let mut hidden = lock(&self.0.hidden);
+        self.0.contents.lock().preload(cached.as_deref(), &snapshot, &repositories);
+        let mut hidden = self.0.hidden.lock();
         hidden.update(previous.as_deref(), &snapshot, &watched);
         let found = &snapshot.repositories() | hidden.repositories();
         drop(hidden);
-        let mut inner = lock(&self.0.inner);
+        let mut inner = self.0.inner.lock();
         inner.repositories = Arc::new(found);
         inner.ignored = Arc::new(snapshot.ignored());
         drop(inner);
@@ -110,19 +110,19 @@ impl super::ChangeTracker {
     /// one; and the files in subfolders that programs obey. In ignored folders those below further folders
     /// are left out: see [`find_in_ignored`](Self::find_in_ignored).
     pub fn repositories(&self) -> Arc<BTreeSet<PathBuf>> {
-        Arc::clone(&lock(&self.0.inner).repositories)
+        Arc::clone(&self.0.inner.lock().repositories)
     }
 
     /// All repositories in the folders that were ignored before the last command, at any depth, and
     /// whether all of them were searched. Takes long in large ones. Blocks.
     pub fn find_in_ignored(&self) -> (BTreeSet<PathBuf>, bool) {
-        let ignored = Arc::clone(&lock(&self.0.inner).ignored);
+        let ignored = Arc::clone(&self.0.inner.lock().ignored);
         find_repositories(&*ignored, &|_, _| false)
     }
 
     /// Whether there are ignored folders.
     pub fn has_ignored(&self) -> bool {
-        !lock(&self.0.inner).ignored.is_empty()
+        !self.0.inner.lock().ignored.is_empty()
     }
 
     /// Looks for the repositories that are not among [`repositories`](Self::repositories). The flag says
@@ -132,8 +132,8 @@ impl super::ChangeTracker {
         let Ok(now) = StatSnapshot::take(&watched, SNAPSHOT_LIMIT, &Arc::default()) else {
             return (Vec::new(), true);
         };
-        let last = lock(&self.0.inner).last_baseline.as_ref().map(|it| Arc::clone(&it.snapshot));
-        let (hidden, may_be_more) = lock(&self.0.hidden).look(last.as_deref(), &now, &watched);
+        let last = self.0.inner.lock().last_baseline.as_ref().map(|it| Arc::clone(&it.snapshot));
+        let (hidden, may_be_more) = self.0.hidden.lock().look(last.as_deref(), &now, &watched);
         let new = (&now.repositories() | &hidden).difference(known).cloned().collect();
         (new, may_be_more)
     }
@@ -151,14 +151,14 @@ impl super::ChangeTracker {
                 ..CallChanges::default()
             };
         };
-        let hidden = lock(&self.0.hidden).update(Some(&before.snapshot), &now, &watched);
+        let hidden = self.0.hidden.lock().update(Some(&before.snapshot), &now, &watched);
         let changed = before.snapshot.compare(&now);
         let mut changes =
-            ChangeComparison::new(before, &lock(&self.0.contents)).into_changes(changed);
+            ChangeComparison::new(before, &self.0.contents.lock()).into_changes(changed);
         let new_repositories = &now.repositories() - &before.snapshot.repositories();
         changes.new_repositories = (&new_repositories | &hidden.found).into_iter().collect();
         changes.may_have_more_repositories = hidden.may_be_more;
-        let mut contents = lock(&self.0.contents);
+        let mut contents = self.0.contents.lock();
         for change in &changes.files {
             let found = change.after.clone().map(ObservedState::from);
             match (now.get(&change.path), found) {
@@ -170,10 +170,10 @@ impl super::ChangeTracker {
         }
         drop(contents);
         let (cached, repositories) = (Arc::clone(&before.cached), Arc::clone(&before.repositories));
-        lock(&self.0.inner).ignored = Arc::new(now.ignored());
+        self.0.inner.lock().ignored = Arc::new(now.ignored());
         let snapshot = Arc::new(now);
         let last = CommandBaseline { snapshot, cached, repositories };
-        let outdated = lock(&self.0.inner).last_baseline.replace(last);
+        let outdated = self.0.inner.lock().last_baseline.replace(last);
         drop(outdated);
         changes
     }
@@ -185,7 +185,7 @@ impl super::ChangeTracker {
         cancelled: &Arc<AtomicBool>,
     ) -> Option<StatSnapshot> {
         let snapshot = StatSnapshot::take(watched, limit, cancelled);
-        let mut inner = lock(&self.0.inner);
+        let mut inner = self.0.inner.lock();
         match snapshot {
             Ok(snapshot) => Some(snapshot),
             Err(SnapshotError::TooMany) => {

@@ -149,7 +149,6 @@ impl TrackedEdit {
     }
 }
 
-/// The state of a file with this text.
 fn state_of_text(text: &FileText, mode: u32) -> ObservedState {
     match text.encoding.encode(&text.text) {
         Ok(bytes) => ObservedState::file(bytes, mode),

@@ -115,7 +115,6 @@ pub(super) struct FolderLister<'a> {
     device: Option<rustix::fs::Dev>,
 }
 
-/// The device of a folder.
 #[cfg(unix)]
 fn device_of(folder: impl std::os::fd::AsFd) -> Option<rustix::fs::Dev> {
     Some(rustix::fs::fstat(folder).ok()?.st_dev)
@@ -179,7 +178,6 @@ impl<'a> FolderLister<'a> {
         found
     }
 
-    /// Lists one folder.
     pub(super) fn list_one(&self, folder: &Arc<Path>) -> FolderListing {
         self.list_with(folder, &mut self.rules.clone())
     }

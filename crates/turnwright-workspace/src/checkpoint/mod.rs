@@ -21,7 +21,7 @@ mod refresh_tests;
 #[cfg(test)]
 mod tests;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,7 +107,6 @@ impl Default for TrackerState {
 /// What a call has changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallChanges {
-    /// The changed files.
     pub files: Vec<FileChange>,
     /// Contents of those files that are to be stored.
     pub contents: Vec<Arc<[u8]>>,
@@ -146,14 +145,14 @@ impl ChangeTracker {
     /// Records that a tool has changed these paths, and that the store has their contents. For
     /// those in `unsaved` the disk has another content.
     fn note_written(&self, all: &BTreeMap<PathBuf, ObservedState>, unsaved: &[PathBuf]) {
-        let mut inner = lock(&self.0.inner);
+        let mut inner = self.0.inner.lock();
         if let Some(last_baseline) = &mut inner.last_baseline {
             for path in all.keys() {
                 last_baseline.note_written(path);
             }
         }
         drop(inner);
-        let mut contents = lock(&self.0.contents);
+        let mut contents = self.0.contents.lock();
         for (path, found) in all {
             match content_cache::lstat(path) {
                 Some(stat) if is_restorable(&found.state) && !unsaved.contains(path) => {
@@ -166,12 +165,12 @@ impl ChangeTracker {
 
     /// Records that the command of a call still runs in the background.
     pub fn note_background_command(&self, call: &CallId) {
-        lock(&self.0.inner).background_call = Some(call.clone());
+        self.0.inner.lock().background_call = Some(call.clone());
     }
 
     /// Ends the turn. If one of its commands still runs, returns the call and the last snapshot.
     pub fn end_turn(&self) -> Option<(CallId, CommandBaseline)> {
-        let mut inner = lock(&self.0.inner);
+        let mut inner = self.0.inner.lock();
         let call = inner.background_call.take()?;
         Some((call, inner.last_baseline.take()?))
     }
@@ -180,13 +179,13 @@ impl ChangeTracker {
     /// takes little memory.
     pub fn drop_costly_baseline(&self) {
         let is_costly = |it: &mut CommandBaseline| !it.is_cheap_to_keep();
-        let costly = lock(&self.0.inner).last_baseline.take_if(is_costly);
+        let costly = self.0.inner.lock().last_baseline.take_if(is_costly);
         drop(costly);
     }
 
     /// Drops the last snapshot.
     pub fn drop_baseline(&self) {
-        let last = lock(&self.0.inner).last_baseline.take();
+        let last = self.0.inner.lock().last_baseline.take();
         drop(last);
     }
 
@@ -204,7 +203,7 @@ impl ChangeTracker {
     /// A warning for the user about changes that cannot be undone, if there are any.
     pub fn warning(&self, changes: &CallChanges, roots: &Roots) -> Option<String> {
         if changes.is_unknown {
-            let was_said = std::mem::replace(&mut lock(&self.0.inner).told_unknown, true);
+            let was_said = std::mem::replace(&mut self.0.inner.lock().told_unknown, true);
             return (!was_said).then(|| UNKNOWN_WARNING.to_owned());
         }
         let is_lost =
@@ -219,7 +218,7 @@ impl ChangeTracker {
             return None;
         }
         let mut text = format!("Not restorable by /undo: {}.", names.join(", "));
-        if !std::mem::replace(&mut lock(&self.0.inner).told_not_covered, true) {
+        if !std::mem::replace(&mut self.0.inner.lock().told_not_covered, true) {
             text.push_str(&format!(" {NOT_COVERED}"));
         }
         Some(text)
@@ -234,8 +233,4 @@ fn describe(change: &FileChange, roots: &Roots) -> String {
         FileState::Unknown { why } => format!("{path} ({why})"),
         _ => path,
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }

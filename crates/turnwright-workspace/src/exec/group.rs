@@ -42,7 +42,6 @@ const DRAIN_TIME: Duration = Duration::from_millis(100);
 /// How often the remaining processes of a group are checked.
 #[cfg(unix)]
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The size of one read.
 pub(super) const READ_SIZE: usize = 32 * 1024;
 /// Control-D, which ends the input.
 const END_OF_INPUT: u8 = 4;
@@ -110,12 +109,12 @@ fn command_for(spec: &CommandSpec, mark: &ProcessMark) -> io::Result<Command> {
     let words = shell(&spec.command).into_iter().map(OsString::from).collect();
     let words = turnwright_sandbox::wrap_command(spec.sandbox.as_ref(), words)?;
     let mut command = base_command(&words, &spec.environment, mark);
-    set_surroundings(&mut command, spec);
+    configure_command(&mut command, spec);
     Ok(command)
 }
 
 /// The variables, folder and input of a command.
-pub(super) fn set_surroundings(command: &mut Command, spec: &CommandSpec) {
+pub(super) fn configure_command(command: &mut Command, spec: &CommandSpec) {
     command.envs(spec.extra_variables.iter().map(|(name, value)| (name, value)));
     if let Some(profile) = &spec.sandbox {
         remove_escape_variables(command, profile);
@@ -164,9 +163,6 @@ fn prepare_sandbox(profile: &SandboxProfile) -> io::Result<Sandbox> {
 impl ProcessGroup {
     /// Starts the command. Call it on the runtime's thread, because a child is tied to the thread that
     /// forks.
-    ///
-    /// # Errors
-    /// If it does not start or cannot be confined.
     pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
         let sandbox = prepare(spec.sandbox.clone(), spec.workdir.clone()).await?;
         let mark = ProcessMark::new();

@@ -190,7 +190,6 @@ impl Job {
         self.output().raw_since(from)
     }
 
-    /// Waits for its end.
     pub async fn wait_for_end(&self) -> JobEnd {
         let mut progress = self.progress.subscribe();
         loop {

@@ -1,6 +1,6 @@
 //! The commands of one session. All of them are ended when it closes.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
@@ -84,7 +84,7 @@ impl Jobs {
     /// Makes ids continue after this number, since earlier ones occur in the conversation and their
     /// outputs still exist.
     pub fn continue_numbering_after(&self, number: u64) {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         table.count = table.count.max(number);
     }
 
@@ -110,11 +110,8 @@ impl Jobs {
     }
 
     /// Reserves a slot for a command, before the command is started.
-    ///
-    /// # Errors
-    /// If too many are running.
     pub fn admit(&self, command: &str) -> Result<JobSlot<'_>, TooManyJobs> {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         table.prune();
         if table.jobs.iter().filter(|it| it.end().is_none()).count() >= MAX_RUNNING {
             drop(table);
@@ -129,19 +126,18 @@ impl Jobs {
         Ok(JobSlot { jobs: self, job, requests: Some(requests) })
     }
 
-    /// The job with this id.
     pub fn find(&self, id: &str) -> Option<Arc<Job>> {
-        lock(&self.table).jobs.iter().find(|it| it.id() == id).cloned()
+        self.table.lock().jobs.iter().find(|it| it.id() == id).cloned()
     }
 
     /// Removes a job that has ended and was reported.
     pub fn remove(&self, job: &Arc<Job>) {
-        lock(&self.table).jobs.retain(|it| !Arc::ptr_eq(it, job));
+        self.table.lock().jobs.retain(|it| !Arc::ptr_eq(it, job));
     }
 
     /// Lists all jobs in one line for the model.
     pub fn describe(&self) -> String {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         let mut text = String::new();
         for job in &table.jobs {
             let name: String =
@@ -156,9 +152,8 @@ impl Jobs {
         if text.is_empty() { "There are no jobs.".to_owned() } else { text + "." }
     }
 
-    /// The ids of the running jobs.
     pub fn running_ids(&self) -> Vec<String> {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         let running = table.jobs.iter().filter(|it| it.end().is_none());
         running.map(|it| it.id().to_owned()).collect()
     }
@@ -166,7 +161,7 @@ impl Jobs {
     /// Reports the jobs that have ended since the last call, one line each; `None` if there are
     /// none.
     pub fn take_end_notices(&self) -> Option<String> {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         let line = |job: &Arc<Job>| {
             let end = job.end().filter(|_| job.mark_end_reported())?;
             let id = job.id();
@@ -207,10 +202,6 @@ impl JobTable {
             !is_removed
         });
     }
-}
-
-fn lock(table: &Mutex<JobTable>) -> MutexGuard<'_, JobTable> {
-    table.lock()
 }
 
 /// A reserved slot for a command that is about to be started. Dropping it frees the slot.

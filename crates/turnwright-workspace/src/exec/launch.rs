@@ -103,9 +103,6 @@ pub struct DisplayTask {
 /// Runs the program to its end and displays its output. A signal, or the end of the agent, ends the
 /// program with all its descendants. Returns its exit code as shells do: 128 plus the number for a
 /// signal.
-///
-/// # Errors
-/// If nothing was run.
 pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8, LaunchError> {
     // Handlers must exist before there is a program that the signals are to end.
     let signals = TerminationSignals::new();

@@ -13,7 +13,6 @@ use turnwright_sandbox::SandboxProfile;
 
 /// The longest valid frame. Whoever announces a longer one is not our launcher.
 const MAX_FRAME_BYTES: usize = 1024 * 1024;
-/// The size of one read.
 const READ_SIZE: usize = 64 * 1024;
 
 /// A message between the agent and the launcher.

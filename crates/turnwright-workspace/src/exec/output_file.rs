@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 
 /// The most bytes that are held without a file. Shorter output is shown completely.
 const MAX_HELD: usize = 30 * 1024;
-/// The size of one write.
 const WRITE_SIZE: usize = 64 * 1024;
 /// The most bytes that may wait to be written. If output arrives faster than the disk takes it, the
 /// rest of the file is missing.

@@ -47,9 +47,6 @@ pub struct PipedProcess(ProcessGroup);
 impl PipedProcess {
     /// Starts the program. Must run on the runtime's thread, because a child is tied to the thread
     /// that forks.
-    ///
-    /// # Errors
-    /// If it does not start or cannot be confined.
     pub async fn start(program: &PipedProgram) -> io::Result<(PipedProcess, ProcessPipes)> {
         let (group, pipes) = ProcessGroup::start_piped(program).await?;
         Ok((PipedProcess(group), pipes))
@@ -76,7 +73,6 @@ impl PipedProcess {
         }
     }
 
-    /// Waits for its end.
     pub async fn wait_for_end(&mut self) -> CommandExit {
         let mut nothing = |_: &[u8]| {};
         loop {

@@ -22,7 +22,6 @@ const RESET: [Signal; 6] =
 #[derive(Clone, Copy)]
 pub(super) struct PreviousAction(usize);
 
-/// Ignores the signal.
 pub(super) fn ignore(which: Signal) -> PreviousAction {
     // SAFETY: one system call; no handler is installed.
     PreviousAction(unsafe { signal(which.as_raw(), IGNORE) })

@@ -50,7 +50,6 @@ impl WatchdogEntry {
         WatchdogEntry(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The key of the entry.
     pub(super) fn key(&self) -> u32 {
         self.0
     }

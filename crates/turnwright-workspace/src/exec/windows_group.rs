@@ -9,17 +9,13 @@ use std::time::Duration;
 use turnwright_sandbox::Sandbox;
 
 use super::command_process::CommandProcess;
-use super::group::{READ_SIZE, base_command, set_surroundings};
+use super::group::{READ_SIZE, base_command, configure_command};
 use super::piped::{PipedProgram, ProcessPipes};
 use super::process_mark::ProcessMark;
 use super::running::Leftover;
 use super::{CommandSpec, ProcessGroup};
 
 impl ProcessGroup {
-    /// Starts the command.
-    ///
-    /// # Errors
-    /// If it does not start.
     pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
         // There is no sandbox on Windows; this reports it.
         spec.sandbox.as_ref().map(Sandbox::prepare).transpose()?;
@@ -27,7 +23,7 @@ impl ProcessGroup {
         let shell = ["cmd", "/d", "/s", "/c"].map(OsString::from);
         let mut command = base_command(&shell, &spec.environment, &mark);
         command.raw_arg(quoted_line(&spec.command)?);
-        set_surroundings(&mut command, spec);
+        configure_command(&mut command, spec);
         // Both streams share one pipe, so that the order of output is the order of arrival.
         let (reader, writer) = io::pipe()?;
         command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));

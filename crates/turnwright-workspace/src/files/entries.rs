@@ -67,9 +67,6 @@ impl Roots {
 
 impl Files {
     /// Inspects what is at a path.
-    ///
-    /// # Errors
-    /// If there is nothing, or it cannot be read.
     pub async fn inspect_entry(&self, target: &ResolvedPath) -> Result<EntryInfo, FileError> {
         self.ensure_entry_not_moved(target).await?;
         let path = target.path.clone();
@@ -77,9 +74,6 @@ impl Files {
     }
 
     /// Moves an entry to a path where nothing exists yet. Missing folders are created.
-    ///
-    /// # Errors
-    /// If nothing was moved.
     pub async fn rename(&self, from: &ResolvedPath, to: &ResolvedPath) -> Result<(), FileError> {
         self.ensure_entry_not_moved(from).await?;
         self.ensure_entry_not_moved(to).await?;
@@ -91,9 +85,6 @@ impl Files {
     }
 
     /// Renames a file to a temporary name in its folder, from where it can be restored.
-    ///
-    /// # Errors
-    /// If the file was not renamed.
     pub async fn set_aside(&self, target: &ResolvedPath) -> Result<ResolvedPath, FileError> {
         self.ensure_entry_not_moved(target).await?;
         let path = target.path.clone();
@@ -104,9 +95,6 @@ impl Files {
 
     /// Removes an entry, with everything below it if `recursive` is set. Returns the number of
     /// removed files.
-    ///
-    /// # Errors
-    /// If not everything was removed.
     pub async fn remove(
         &self,
         target: &ResolvedPath,

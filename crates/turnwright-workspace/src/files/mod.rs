@@ -93,7 +93,6 @@ pub struct WriteOutcome {
 /// The text of a file, or some of its lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadContent {
-    /// The whole text.
     Whole(FileText),
     /// The requested lines of a file that is too large, or not decodable as one text.
     Excerpt(Excerpt),
@@ -132,27 +131,18 @@ impl Files {
     }
 
     /// The whole text of a file. The editor's text is preferred, because unsaved changes count.
-    ///
-    /// # Errors
-    /// If the file cannot be read as text.
     pub async fn read(&self, target: &ResolvedPath) -> Result<FileText, FileError> {
         Ok(self.load(target).await?.text)
     }
 
     /// Like [`Files::read`], for a file that will be created if it does not exist: the editor is
     /// not asked for a file that is not on the disk, unless it has shown a text for it.
-    ///
-    /// # Errors
-    /// If the file cannot be read as text.
     pub async fn read_existing(&self, target: &ResolvedPath) -> Result<FileText, FileError> {
         Ok(self.load_existing(target).await?.text)
     }
 
     /// Reads text to be shown. Of a file that is too large only the lines in the window are read,
     /// and invalid bytes are shown as replacement characters.
-    ///
-    /// # Errors
-    /// If the file cannot be read as text.
     pub async fn read_window(
         &self,
         target: &ResolvedPath,
@@ -189,9 +179,6 @@ impl Files {
     }
 
     /// Describes a file that is not text.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
     pub async fn describe_binary(&self, target: &ResolvedPath) -> Result<BinaryFile, FileError> {
         self.ensure_not_moved(target).await?;
         disk::describe_binary(&target.path).await
@@ -209,9 +196,6 @@ impl Files {
     /// Replaces the text of a file if it still has the text `before`, or does not exist if `before`
     /// is `None`. On the disk the write is atomic; an editor that can write does it itself. After a
     /// cancel only the editor is no longer waited for, because it may never answer.
-    ///
-    /// # Errors
-    /// If nothing was written.
     pub async fn write(
         &self,
         target: &ResolvedPath,
@@ -296,9 +280,6 @@ impl Files {
     }
 
     /// Checks that a path is a folder, so that a command can start in it.
-    ///
-    /// # Errors
-    /// If it is not a folder.
     pub async fn ensure_folder(&self, target: &ResolvedPath) -> Result<(), FileError> {
         let path = target.path.clone();
         let look = move || match std::fs::metadata(&path) {
@@ -349,9 +330,6 @@ impl Files {
 
 /// Writes a file atomically if it still has its `old` bytes; without any, it must not exist. Its mode and
 /// its owner stay. No part of the path may be a symbolic link.
-///
-/// # Errors
-/// If the file has changed, or cannot be written.
 pub async fn replace_file(
     path: &Path,
     old: Option<Vec<u8>>,

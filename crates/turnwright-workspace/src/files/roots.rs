@@ -30,9 +30,6 @@ pub struct Roots {
 
 impl Roots {
     /// Roots with a working folder.
-    ///
-    /// # Errors
-    /// If it is not a folder.
     pub fn new(cwd: &Path) -> std::io::Result<Roots> {
         let real = real_path(cwd)?;
         if !real.is_dir() {
@@ -49,9 +46,6 @@ impl Roots {
     }
 
     /// Adds a folder to the session.
-    ///
-    /// # Errors
-    /// If it is not a folder, or cannot be read.
     pub fn with_folder(mut self, folder: &Path) -> std::io::Result<Roots> {
         let real = real_path(folder)?;
         // Fails if it is not a folder, or is not readable.

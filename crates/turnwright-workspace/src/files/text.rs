@@ -6,7 +6,6 @@ use super::FileError;
 pub use super::encoding::TextEncoding;
 use super::encoding::decode;
 
-/// The text of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileText {
     /// The text without a byte order mark; every line has its own line ending.

@@ -34,10 +34,10 @@ pub struct Instructions {
 /// Reads the instructions for the folders of a session. Each folder comes with the root of its
 /// project; both have no links, and the folder is at or below the root. The result is ordered by
 /// folder, and for each folder from the root down; what a file imports follows it. Blocks.
-pub fn read(own: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<Instructions> {
-    let mut reader = InstructionReader { left: MAX_TOTAL_BYTES, found: Vec::new() };
-    if let Some(own) = own {
-        reader.add_first(own, None, &["AGENTS.md"]);
+pub fn read(user_folder: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<Instructions> {
+    let mut reader = InstructionReader { remaining_bytes: MAX_TOTAL_BYTES, found: Vec::new() };
+    if let Some(user_folder) = user_folder {
+        reader.add_first(user_folder, None, &["AGENTS.md"]);
     }
     let mut seen = Vec::new();
     for (folder, root) in projects {
@@ -54,7 +54,7 @@ pub fn read(own: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<Instruct
 /// Reads the instructions of these folders, at most `limit` bytes. They have no links and are below the
 /// root. Blocks.
 pub fn read_folders(root: &Path, folders: &[PathBuf], limit: usize) -> Vec<Instructions> {
-    let mut reader = InstructionReader { left: limit, found: Vec::new() };
+    let mut reader = InstructionReader { remaining_bytes: limit, found: Vec::new() };
     for folder in folders {
         reader.add_first(folder, Some(root), FILE_NAMES);
     }
@@ -64,7 +64,7 @@ pub fn read_folders(root: &Path, folders: &[PathBuf], limit: usize) -> Vec<Instr
 /// Collects the instructions of several files within one limit.
 struct InstructionReader {
     /// How many more bytes may be read.
-    left: usize,
+    remaining_bytes: usize,
     found: Vec<Instructions>,
 }
 
@@ -72,26 +72,26 @@ impl InstructionReader {
     /// Adds the first of these files that exists, and what it imports.
     fn add_first(&mut self, folder: &Path, within: Option<&Path>, names: &[&str]) {
         let mut files = names.iter().map(|name| folder.join(name));
-        let Some((path, seen)) =
-            files.find_map(|it| read_head(&it, within, self.left).map(|seen| (it, seen)))
+        let Some((path, head)) = files
+            .find_map(|it| read_head(&it, within, self.remaining_bytes).map(|head| (it, head)))
         else {
             return;
         };
         // What the user's own file imports is below the folder in which it really is.
-        let limit = within.or_else(|| seen.real_path.parent()).map(Path::to_path_buf);
-        self.add(path, seen, within.is_none(), limit.as_deref(), MAX_IMPORT_DEPTH);
+        let limit = within.or_else(|| head.real_path.parent()).map(Path::to_path_buf);
+        self.add(path, head, within.is_none(), limit.as_deref(), MAX_IMPORT_DEPTH);
     }
 
     fn add(
         &mut self,
         path: PathBuf,
-        seen: FileHead,
+        head: FileHead,
         is_user: bool,
         within: Option<&Path>,
         depth: usize,
     ) {
-        self.left -= seen.text.len().min(self.left);
-        let FileHead { real_path, text, is_complete, .. } = seen;
+        self.remaining_bytes -= head.text.len().min(self.remaining_bytes);
+        let FileHead { real_path, text, is_complete, .. } = head;
         let index = self.found.len();
         self.found.push(Instructions { path, text, is_complete, is_user });
         let Some(folder) = real_path.parent().filter(|_| depth > 0 && within.is_some()) else {
@@ -99,14 +99,14 @@ impl InstructionReader {
         };
         let imports = imported_paths(&self.found[index].text).into_iter().map(|it| folder.join(it));
         for import in imports.collect::<Vec<_>>() {
-            if self.left == 0 || self.found.len() >= MAX_FILES {
+            if self.remaining_bytes == 0 || self.found.len() >= MAX_FILES {
                 return;
             }
             // Two files may import each other.
-            let Some(seen) = read_head(&import, within, self.left) else { continue };
-            let is_known = self.found.iter().any(|it| it.path == seen.real_path);
-            if !is_known && seen.real_path != real_path && !seen.text.contains('\0') {
-                self.add(seen.real_path.clone(), seen, is_user, within, depth - 1);
+            let Some(head) = read_head(&import, within, self.remaining_bytes) else { continue };
+            let is_known = self.found.iter().any(|it| it.path == head.real_path);
+            if !is_known && head.real_path != real_path && !head.text.contains('\0') {
+                self.add(head.real_path.clone(), head, is_user, within, depth - 1);
             }
         }
     }

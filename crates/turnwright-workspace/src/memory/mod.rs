@@ -76,7 +76,6 @@ impl NoteFolder {
         NoteFolder { scope: NoteOwner::User, folder: config.join("memory") }
     }
 
-    /// The path of a note.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.md"))
     }

@@ -81,7 +81,6 @@ pub struct GrepResult {
     pub hidden: HiddenMatches,
 }
 
-/// The matches of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileMatches {
     /// The absolute path.
@@ -91,9 +90,6 @@ pub struct FileMatches {
 }
 
 /// Searches the files of a scope.
-///
-/// # Errors
-/// What is wrong with the pattern.
 pub fn grep(
     scope: &SearchScope,
     query: &GrepQuery,

@@ -20,9 +20,6 @@ pub struct Glob {
 
 impl Glob {
     /// Parses a glob. An absolute one must be below `base` and is made relative to it.
-    ///
-    /// # Errors
-    /// What is wrong with the glob.
     pub fn parse(text: &str, base: &Path) -> Result<Glob, String> {
         let mut sets = [(); 4].map(|()| GlobSetBuilder::new());
         let mut has_includes = false;

@@ -102,7 +102,7 @@ impl Default for ExcludedPaths {
 
 impl fmt::Debug for ExcludedPaths {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Except")
+        formatter.write_str("ExcludedPaths")
     }
 }
 

@@ -20,14 +20,14 @@ struct SearchFixture {
 }
 
 /// A folder with these files.
-fn bed(files: &[(&str, &str)]) -> SearchFixture {
+fn fixture(files: &[(&str, &str)]) -> SearchFixture {
     let folder = tempfile::tempdir().unwrap();
     let root = crate::real_path(folder.path()).unwrap();
-    let bed = SearchFixture { _folder: folder, root };
+    let fixture = SearchFixture { _folder: folder, root };
     for (path, text) in files {
-        bed.put(path, text.as_bytes());
+        fixture.put(path, text.as_bytes());
     }
-    bed
+    fixture
 }
 
 impl SearchFixture {
@@ -122,54 +122,55 @@ const TREE: &[(&str, &str)] = &[
 #[test]
 fn ignore_rules_count_with_and_without_a_repository() {
     for in_repository in [false, true] {
-        let bed = bed(TREE);
+        let fixture = fixture(TREE);
         if in_repository {
-            bed.put(".git/HEAD", b"word");
-            bed.put(".git/info/exclude", b"main.rs\n");
+            fixture.put(".git/HEAD", b"word");
+            fixture.put(".git/info/exclude", b"main.rs\n");
         }
         let mut expected = vec!["keep.log", "src/deep/a.log", "src/deep/build/b.rs"];
         if !in_repository {
             expected.push("src/main.rs");
         }
-        assert_eq!(bed.files(&bed.scope(""), "word"), expected, "{in_repository}");
-        let all = bed.files(&SearchScope { include_hidden: true, ..bed.scope("") }, "word");
+        assert_eq!(fixture.files(&fixture.scope(""), "word"), expected, "{in_repository}");
+        let all = fixture.files(&SearchScope { include_hidden: true, ..fixture.scope("") }, "word");
         assert_eq!(all.len(), 10, "`.git` is no part of it: {all:?}");
     }
 }
 
 #[test]
 fn an_ignored_or_hidden_place_that_is_named_is_searched() {
-    let bed = bed(TREE);
-    bed.put(".git/HEAD", b"");
-    assert_eq!(bed.files(&bed.scope("build"), "word"), ["build/out.rs"]);
-    assert_eq!(bed.files(&bed.scope(".github"), "word"), [".github/ci.yml"]);
-    assert_eq!(bed.files(&bed.scope("a.log"), "word"), ["a.log"]);
+    let fixture = fixture(TREE);
+    fixture.put(".git/HEAD", b"");
+    assert_eq!(fixture.files(&fixture.scope("build"), "word"), ["build/out.rs"]);
+    assert_eq!(fixture.files(&fixture.scope(".github"), "word"), [".github/ci.yml"]);
+    assert_eq!(fixture.files(&fixture.scope("a.log"), "word"), ["a.log"]);
     // Rules of parent folders apply in a folder that is not ignored itself.
-    bed.put("src/x.log", b"word");
-    assert!(!bed.files(&bed.scope("src"), "word").contains(&"src/x.log".to_owned()));
+    fixture.put("src/x.log", b"word");
+    assert!(!fixture.files(&fixture.scope("src"), "word").contains(&"src/x.log".to_owned()));
 }
 
 #[test]
 fn the_rules_of_a_home_folder_do_not_hide_a_project_without_a_repository() {
-    let bed = bed(&[(".gitignore", "*\n"), ("project/a.rs", "word")]);
-    assert_eq!(bed.files(&bed.scope("project"), "word"), ["project/a.rs"]);
+    let fixture = fixture(&[(".gitignore", "*\n"), ("project/a.rs", "word")]);
+    assert_eq!(fixture.files(&fixture.scope("project"), "word"), ["project/a.rs"]);
 }
 
 #[test]
 fn matches_come_in_the_order_of_paths_and_lines_with_what_is_around_them() {
-    let bed = bed(&[("b", "1\nfoo\n3\n4\n5\n6\nfoo\nfoo\n9\n"), ("a/c", "foo\r\nbar foo\r\n")]);
-    let found = bed.grep(&query("foo"));
+    let fixture =
+        fixture(&[("b", "1\nfoo\n3\n4\n5\n6\nfoo\nfoo\n9\n"), ("a/c", "foo\r\nbar foo\r\n")]);
+    let found = fixture.grep(&query("foo"));
     assert_eq!(
-        bed.lines(&found),
+        fixture.lines(&found),
         ["a/c:1: foo", "a/c:2: bar foo", "b:2: foo", "b:7: foo", "b:8: foo"]
     );
     assert_eq!(
         (found.matches, found.files_with_matches, found.files_searched, found.next_offset),
         (5, 2, 2, None)
     );
-    let found = bed.grep(&GrepQuery { context: 1, ..query("foo$") });
+    let found = fixture.grep(&GrepQuery { context: 1, ..query("foo$") });
     assert_eq!(
-        bed.lines(&found)[2..],
+        fixture.lines(&found)[2..],
         ["b-1- 1", "b:2: foo", "b-3- 3", "b-6- 6", "b:7: foo", "b:8: foo", "b-9- 9"]
     );
 }
@@ -177,9 +178,9 @@ fn matches_come_in_the_order_of_paths_and_lines_with_what_is_around_them() {
 #[test]
 fn patterns_and_options_select_the_expected_lines() {
     let text = "fn foo(a)\nFOO\na.b\naxb\nstart\nend\nx|y\ncrlf\r\n";
-    let bed = bed(&[("f", text)]);
+    let fixture = fixture(&[("f", text)]);
     let lines = |query: &GrepQuery| -> Vec<u64> {
-        let found = bed.grep(query);
+        let found = fixture.grep(query);
         found.files.iter().flat_map(|it| &it.lines).map(|it| it.number).collect()
     };
     let table: Vec<(GrepQuery, &[u64])> = vec![
@@ -200,22 +201,22 @@ fn patterns_and_options_select_the_expected_lines() {
     for (query, expected) in table {
         assert_eq!(lines(&query), expected, "{query:?}");
     }
-    let found = bed.grep(&query("foo("));
+    let found = fixture.grep(&query("foo("));
     assert!(found.regex_error.is_some_and(|it| it.contains("unclosed group")));
     let huge = GrepQuery { pattern: "(a{1000}){1000}".to_owned(), ..GrepQuery::default() };
-    assert!(grep(&bed.scope(""), &huge, &stop()).unwrap_err().contains("size limit"));
+    assert!(grep(&fixture.scope(""), &huge, &stop()).unwrap_err().contains("size limit"));
     let deep = GrepQuery {
         pattern: format!("{}a{}", "(".repeat(500), ")".repeat(500)),
         ..GrepQuery::default()
     };
-    assert!(bed.grep(&deep).regex_error.is_some());
+    assert!(fixture.grep(&deep).regex_error.is_some());
 }
 
 #[test]
 fn a_long_line_is_cut_around_its_match() {
     let (left, right) = ("ä".repeat(50_000), "z".repeat(50_000));
-    let bed = bed(&[("long", &format!("{left}MATCH{right}\nMATCH{right}\n{left}MATCH"))]);
-    let found = bed.grep(&query("MATCH"));
+    let fixture = fixture(&[("long", &format!("{left}MATCH{right}\nMATCH{right}\n{left}MATCH"))]);
+    let found = fixture.grep(&query("MATCH"));
     for line in &found.files[0].lines {
         assert!(line.text.contains("MATCH") && line.text.chars().count() <= 302, "{}", line.text);
     }
@@ -227,19 +228,19 @@ fn a_long_line_is_cut_around_its_match() {
 
 #[test]
 fn text_is_found_in_utf_16_and_not_in_what_is_binary() {
-    let bed = bed(&[("utf8", "word")]);
+    let fixture = fixture(&[("utf8", "word")]);
     let utf16: Vec<u8> = "\u{feff}ein word\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let big: Vec<u8> = "\u{feff}word\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
-    bed.put("utf16", &utf16);
-    bed.put("utf16be", &big);
-    bed.put("bom", "\u{feff}word".as_bytes());
-    bed.put("binary", b"word\n\0\nword");
-    bed.put("latin1", b"caf\xe9 word");
+    fixture.put("utf16", &utf16);
+    fixture.put("utf16be", &big);
+    fixture.put("bom", "\u{feff}word".as_bytes());
+    fixture.put("binary", b"word\n\0\nword");
+    fixture.put("latin1", b"caf\xe9 word");
     let log = format!("word\n{}\0", "x\n".repeat(100_000));
-    bed.put("log", log.as_bytes());
-    let found = bed.grep(&query("word"));
+    fixture.put("log", log.as_bytes());
+    let found = fixture.grep(&query("word"));
     assert_eq!(
-        bed.lines(&found),
+        fixture.lines(&found),
         [
             "bom:1: word",
             "latin1:1: caf\u{fffd} word",
@@ -255,66 +256,67 @@ fn text_is_found_in_utf_16_and_not_in_what_is_binary() {
 #[test]
 fn nothing_hangs_on_a_fifo_and_links_are_not_followed() {
     use std::os::unix::fs::symlink;
-    let other = bed(&[("outside", "word")]);
-    let bed = bed(&[("a/file", "word")]);
-    let status = std::process::Command::new("mkfifo").arg(bed.root.join("fifo")).status();
+    let other = fixture(&[("outside", "word")]);
+    let fixture = fixture(&[("a/file", "word")]);
+    let status = std::process::Command::new("mkfifo").arg(fixture.root.join("fifo")).status();
     assert!(status.unwrap().success());
-    symlink(&bed.root, bed.root.join("a/loop")).unwrap();
-    symlink(&other.root, bed.root.join("out")).unwrap();
-    symlink(other.root.join("outside"), bed.root.join("link")).unwrap();
-    assert_eq!(bed.files(&bed.scope(""), "word"), ["a/file"]);
-    assert_eq!(bed.names("*"), ["a/file", "a/loop", "link", "out"]);
-    assert_eq!(bed.list("", 3, false).0, ["a/", "a/file", "a/loop@", "fifo|", "link@", "out@"]);
+    symlink(&fixture.root, fixture.root.join("a/loop")).unwrap();
+    symlink(&other.root, fixture.root.join("out")).unwrap();
+    symlink(other.root.join("outside"), fixture.root.join("link")).unwrap();
+    assert_eq!(fixture.files(&fixture.scope(""), "word"), ["a/file"]);
+    assert_eq!(fixture.names("*"), ["a/file", "a/loop", "link", "out"]);
+    assert_eq!(fixture.list("", 3, false).0, ["a/", "a/file", "a/loop@", "fifo|", "link@", "out@"]);
     // A folder that became a link after the permission check.
-    assert!(list_tree(&bed.scope("out"), 2, &stop()).is_err());
-    assert!(bed.files(&bed.scope("out"), "word").is_empty());
+    assert!(list_tree(&fixture.scope("out"), 2, &stop()).is_err());
+    assert!(fixture.files(&fixture.scope("out"), "word").is_empty());
 }
 
 #[test]
 fn files_that_may_hold_secrets_are_counted_and_not_searched() {
-    let bed = bed(&[(".env", "word"), ("server.pem", "word"), ("a", "word")]);
-    let found = bed.grep(&query("word"));
-    assert_eq!((bed.lines(&found).len(), found.secret_files), (1, 1));
-    let everything = SearchScope { include_hidden: true, ..bed.scope("") };
+    let fixture = fixture(&[(".env", "word"), ("server.pem", "word"), ("a", "word")]);
+    let found = fixture.grep(&query("word"));
+    assert_eq!((fixture.lines(&found).len(), found.secret_files), (1, 1));
+    let everything = SearchScope { include_hidden: true, ..fixture.scope("") };
     // The count must not reveal what is in the files.
     for pattern in ["word", "none"] {
         assert_eq!(grep(&everything, &query(pattern), &stop()).unwrap().secret_files, 2);
     }
-    assert_eq!(bed.grep(&query("none")).hidden, HiddenMatches::default());
-    assert_eq!(bed.files(&bed.scope("server.pem"), "word"), ["server.pem"]);
-    let own = bed.root.join("own");
+    assert_eq!(fixture.grep(&query("none")).hidden, HiddenMatches::default());
+    assert_eq!(fixture.files(&fixture.scope("server.pem"), "word"), ["server.pem"]);
+    let own = fixture.root.join("own");
     let except = SearchScope { excluded: ExcludedPaths::new(move |it| it == own), ..everything };
-    bed.put("own/login.json", b"word");
-    assert_eq!(bed.files(&except, "word"), ["a"]);
+    fixture.put("own/login.json", b"word");
+    assert_eq!(fixture.files(&except, "word"), ["a"]);
 }
 
 #[test]
 fn a_search_without_a_match_reports_hidden_matches() {
-    let bed = bed(&[(".gitignore", "*.log\n"), ("a.log", "word"), (".x/b", "word"), ("c", "")]);
-    let found = bed.grep(&query("word"));
+    let fixture =
+        fixture(&[(".gitignore", "*.log\n"), ("a.log", "word"), (".x/b", "word"), ("c", "")]);
+    let found = fixture.grep(&query("word"));
     assert_eq!((found.files_searched, found.hidden.files), (1, 2));
-    assert_eq!(bed.grep(&query("nowhere")).hidden.files, 0);
-    let names = bed.find("a.log", FindOptions::default());
+    assert_eq!(fixture.grep(&query("nowhere")).hidden.files, 0);
+    let names = fixture.find("a.log", FindOptions::default());
     assert_eq!((names.total, names.files_seen, names.hidden.files), (0, 1, 1));
 }
 
 #[test]
 fn a_search_ends_when_it_is_cancelled_or_its_time_is_over() {
-    let bed = bed(&[("a", "word"), ("b", "word")]);
+    let fixture = fixture(&[("a", "word"), ("b", "word")]);
     let cancelled = SearchDeadline::new(Arc::new(AtomicBool::new(true)), Duration::from_secs(600));
     let late = SearchDeadline::new(Arc::default(), Duration::ZERO);
     for stop in [cancelled, late] {
-        let found = grep(&bed.scope(""), &query("word"), &stop).unwrap();
+        let found = grep(&fixture.scope(""), &query("word"), &stop).unwrap();
         assert!(found.is_incomplete && found.files.is_empty());
-        assert!(find(&bed.scope(""), FindOptions::default(), &stop).is_incomplete);
+        assert!(find(&fixture.scope(""), FindOptions::default(), &stop).is_incomplete);
     }
 }
 
 #[test]
 fn globs_match_the_expected_files() {
     let files = ["a.rs", "src/b.rs", "src/x/c.rs", "src/x/d.min.js", "src/x/e.js", "web/f.tsx"];
-    let bed = bed(&files.map(|it| (it, "")));
-    let absolute = format!("{}/src/**/*.rs", bed.root.display());
+    let fixture = fixture(&files.map(|it| (it, "")));
+    let absolute = format!("{}/src/**/*.rs", fixture.root.display());
     let table: &[(&str, &[&str])] = &[
         ("*.rs", &["a.rs", "src/b.rs", "src/x/c.rs"]),
         ("c.rs", &["src/x/c.rs"]),
@@ -334,23 +336,28 @@ fn globs_match_the_expected_files() {
         ("x", &[]),
     ];
     for (glob, expected) in table {
-        assert_eq!(bed.names(glob), *expected, "{glob}");
+        assert_eq!(fixture.names(glob), *expected, "{glob}");
     }
-    assert!(Glob::parse("[", &bed.root).is_err());
+    assert!(Glob::parse("[", &fixture.root).is_err());
     // In a subfolder, a glob may be relative to it or to the project.
     for glob in ["x/*.rs", "src/x/*.rs"] {
-        let glob = Some(Glob::parse(glob, &bed.root).unwrap());
+        let glob = Some(Glob::parse(glob, &fixture.root).unwrap());
         let found =
-            find(&SearchScope { glob, ..bed.scope("src") }, FindOptions::default(), &stop());
+            find(&SearchScope { glob, ..fixture.scope("src") }, FindOptions::default(), &stop());
         assert_eq!(found.total, 1);
     }
 }
 
 #[test]
 fn a_missing_name_suggests_similar_ones() {
-    let bed = bed(&[("src/component.rs", ""), ("src/other.rs", ""), ("components/x", "")]);
+    let fixture = fixture(&[("src/component.rs", ""), ("src/other.rs", ""), ("components/x", "")]);
     let near = |glob: &str| -> Vec<String> {
-        bed.find(glob, FindOptions::default()).similar.iter().map(|it| bed.short(it)).collect()
+        fixture
+            .find(glob, FindOptions::default())
+            .similar
+            .iter()
+            .map(|it| fixture.short(it))
+            .collect()
     };
     assert_eq!(near("compnent.rs"), ["src/component.rs", "components"]);
     assert_eq!(near("src/components"), ["components", "src/component.rs"]);
@@ -359,57 +366,59 @@ fn a_missing_name_suggests_similar_ones() {
 
 #[test]
 fn the_last_changed_comes_first_if_that_is_asked_for() {
-    let bed = bed(&[("a", ""), ("b", ""), ("c", "")]);
+    let fixture = fixture(&[("a", ""), ("b", ""), ("c", "")]);
     for (name, age) in [("a", 20), ("b", 10), ("c", 30)] {
         let time = std::time::SystemTime::now() - Duration::from_secs(age);
         fs::File::options()
             .write(true)
-            .open(bed.root.join(name))
+            .open(fixture.root.join(name))
             .unwrap()
             .set_modified(time)
             .unwrap();
     }
     let wanted = FindOptions { order: FileOrder::Recent, ..FindOptions::default() };
-    let names: Vec<_> = bed.find("*", wanted).files.iter().map(|it| bed.short(it)).collect();
+    let names: Vec<_> =
+        fixture.find("*", wanted).files.iter().map(|it| fixture.short(it)).collect();
     assert_eq!(names, ["b", "a", "c"]);
 }
 
 #[test]
 fn a_tree_shows_every_folder_before_all_of_one() {
-    let bed = bed(&[(".gitignore", "*.log\n/out\n"), ("z/last", ""), ("a.log", ""), ("out/x", "")]);
+    let fixture =
+        fixture(&[(".gitignore", "*.log\n/out\n"), ("z/last", ""), ("a.log", ""), ("out/x", "")]);
     for number in 0..300 {
-        bed.put(&format!("many/f{number:03}"), b"");
-        bed.put(&format!("node_modules/p{number}/index.js"), b"");
+        fixture.put(&format!("many/f{number:03}"), b"");
+        fixture.put(&format!("node_modules/p{number}/index.js"), b"");
     }
     for folder in ["m1", "m2", "m3", "m4", "m5"] {
         for number in 0..50 {
-            bed.put(&format!("{folder}/f{number:02}"), b"");
+            fixture.put(&format!("{folder}/f{number:02}"), b"");
         }
     }
-    let (entries, ignored) = bed.list("", 3, false);
+    let (entries, ignored) = fixture.list("", 3, false);
     assert!(entries.len() <= 200);
     for shown in ["many/ 300", "node_modules/ 300", "m1/f49", "m5/ 50", "z/last"] {
         assert!(entries.contains(&shown.to_owned()), "{shown}: {entries:?}");
     }
     assert_eq!(ignored, 2);
-    assert!(bed.list("", 1, true).0.contains(&"a.log".to_owned()));
+    assert!(fixture.list("", 1, true).0.contains(&"a.log".to_owned()));
     // A folder that is named explicitly is listed although its parent ignores it.
-    assert_eq!(bed.list("out", 2, false).0, ["x"]);
-    let scope = bed.scope("many");
+    assert_eq!(fixture.list("out", 2, false).0, ["x"]);
+    let scope = fixture.scope("many");
     let tree = list_tree(&scope, 2, &stop()).unwrap();
     assert_eq!((tree.entries.len(), tree.omitted), (200, 100));
 }
 
 /// Collects all pages.
-fn pages(bed: &SearchFixture, query: &GrepQuery) -> Vec<String> {
+fn pages(fixture: &SearchFixture, query: &GrepQuery) -> Vec<String> {
     let mut all = Vec::new();
     let mut next = Some(0);
     while let Some(offset) = next {
-        let found = bed.grep(&GrepQuery { offset, ..query.clone() });
+        let found = fixture.grep(&GrepQuery { offset, ..query.clone() });
         let lines = if query.files_only {
-            found.files.iter().map(|it| bed.short(&it.path)).collect()
+            found.files.iter().map(|it| fixture.short(&it.path)).collect()
         } else {
-            bed.lines(&found)
+            fixture.lines(&found)
         };
         let bytes: usize = lines.iter().map(String::len).sum();
         assert!(found.shown <= 100 && bytes < 40 * 1024, "{} in {bytes}", found.shown);
@@ -427,16 +436,16 @@ proptest! {
     fn all_pages_together_are_the_whole_result(
         files in proptest::collection::vec((0_usize..250, 1_usize..700), 1..8),
     ) {
-        let bed = bed(&[]);
+        let fixture = fixture(&[]);
         let mut expected = Vec::new();
         for (number, (matches, width)) in files.iter().enumerate() {
             let text: Vec<String> =
                 (0..*matches).map(|it| format!("hit {it} {}", "x".repeat(width % 290))).collect();
-            bed.put(&format!("d{}/f{number}", number % 3), format!("-\n{}\n-\n", text.join("\n-\n")).as_bytes());
+            fixture.put(&format!("d{}/f{number}", number % 3), format!("-\n{}\n-\n", text.join("\n-\n")).as_bytes());
             let lines = (0..*matches).zip(text);
             expected.extend(lines.map(|(at, it)| format!("d{}/f{number}:{}: {it}", number % 3, at * 2 + 2)));
         }
-        let mut seen = pages(&bed, &query("^hit"));
+        let mut seen = pages(&fixture, &query("^hit"));
         // The order is by path and line; nothing is missing and nothing is repeated.
         let paths: Vec<_> = seen.iter().map(|it| it.split(':').next().unwrap().to_owned()).collect();
         prop_assert!(paths.is_sorted());
@@ -445,24 +454,24 @@ proptest! {
         prop_assert_eq!(seen, expected);
         let files_only = GrepQuery { files_only: true, ..query("^hit") };
         let full = files.iter().filter(|it| it.0 > 0).count();
-        prop_assert_eq!(pages(&bed, &files_only).len(), full);
+        prop_assert_eq!(pages(&fixture, &files_only).len(), full);
     }
 }
 
 #[test]
 fn a_thousand_matches_are_counted_per_file() {
-    let bed = bed(&[("a", &"hit\n".repeat(5_000)), ("b", "hit\n")]);
-    let found = bed.grep(&query("hit"));
+    let fixture = fixture(&[("a", &"hit\n".repeat(5_000)), ("b", "hit\n")]);
+    let found = fixture.grep(&query("hit"));
     assert_eq!((found.matches, found.capped_files, found.next_offset), (1_001, 1, Some(100)));
-    assert_eq!(pages(&bed, &query("hit")).len(), 1_001);
+    assert_eq!(pages(&fixture, &query("hit")).len(), 1_001);
 }
 
 #[test]
 fn a_file_that_cannot_be_searched_is_counted() {
-    let bed = bed(&[("a", "word")]);
+    let fixture = fixture(&[("a", "word")]);
     // A line that is longer than the limit of the searcher.
-    bed.put("wide", &vec![b'x'; 33 << 20]);
-    let found = bed.grep(&query("word"));
+    fixture.put("wide", &vec![b'x'; 33 << 20]);
+    let found = fixture.grep(&query("word"));
     assert_eq!((found.matches, found.unreadable), (1, 1));
 }
 
@@ -472,19 +481,19 @@ fn endless_ignore_files_are_not_read() {
     use std::os::unix::fs::symlink;
     for name in [".gitignore", ".ignore"] {
         for odd in ["/dev/zero", "fifo"] {
-            let bed = bed(&[("a.rs", "word"), ("sub/b.rs", "word")]);
+            let fixture = fixture(&[("a.rs", "word"), ("sub/b.rs", "word")]);
             // A FIFO that nobody writes to.
-            let made = std::process::Command::new("mkfifo").arg(bed.root.join("fifo")).status();
+            let made = std::process::Command::new("mkfifo").arg(fixture.root.join("fifo")).status();
             assert!(made.unwrap().success());
-            let odd = bed.root.join(odd);
-            symlink(&odd, bed.root.join("sub").join(name)).unwrap();
-            assert_eq!(bed.files(&bed.scope(""), "word"), ["a.rs"]);
-            assert_eq!(bed.list("", 2, false).0, ["a.rs", "fifo|", "sub/"]);
+            let odd = fixture.root.join(odd);
+            symlink(&odd, fixture.root.join("sub").join(name)).unwrap();
+            assert_eq!(fixture.files(&fixture.scope(""), "word"), ["a.rs"]);
+            assert_eq!(fixture.list("", 2, false).0, ["a.rs", "fifo|", "sub/"]);
             // A folder that is named explicitly is searched.
-            assert_eq!(bed.files(&bed.scope("sub"), "word"), ["sub/b.rs"]);
-            symlink(&odd, bed.root.join(name)).unwrap();
-            assert_eq!(bed.files(&bed.scope(""), "word"), ["a.rs"]);
-            assert_eq!(bed.names("*.rs"), ["a.rs"]);
+            assert_eq!(fixture.files(&fixture.scope("sub"), "word"), ["sub/b.rs"]);
+            symlink(&odd, fixture.root.join(name)).unwrap();
+            assert_eq!(fixture.files(&fixture.scope(""), "word"), ["a.rs"]);
+            assert_eq!(fixture.names("*.rs"), ["a.rs"]);
         }
     }
 }

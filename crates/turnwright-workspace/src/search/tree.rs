@@ -32,7 +32,6 @@ pub struct FolderTree {
     pub ignored: usize,
 }
 
-/// An entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeEntry {
     /// The path relative to the listed folder.
@@ -55,9 +54,6 @@ pub enum TreeEntryKind {
 }
 
 /// Lists a folder down to a depth.
-///
-/// # Errors
-/// If the folder cannot be read.
 pub fn list_tree(
     scope: &SearchScope,
     depth: usize,

@@ -17,7 +17,7 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::sorting::sort_by_key;
 
 pub(crate) use arguments::substitute;
-pub use scan::{SkillFolder, scan};
+pub use scan::{ScannedFolder, scan};
 
 /// The most bytes of the catalogue.
 const MAX_CATALOGUE_BYTES: usize = 8 * 1024;
@@ -60,12 +60,12 @@ struct SkillSetState {
 impl SkillSet {
     /// Replaces the skills at the beginning of a conversation. Its first prompt may have loaded one.
     pub fn replace(&self, skills: Vec<Skill>) {
-        self.lock().skills = Some(Arc::new(skills));
+        self.0.lock().skills = Some(Arc::new(skills));
     }
 
     /// The skills, ordered by name; `None` before the first scan.
     pub fn skills(&self) -> Option<Arc<Vec<Skill>>> {
-        self.lock().skills.clone()
+        self.0.lock().skills.clone()
     }
 
     /// The names of the skills that the model may load.
@@ -76,28 +76,24 @@ impl SkillSet {
 
     /// Records that the model has loaded a skill; `false` if it had before.
     pub fn mark_loaded(&self, name: &str) -> bool {
-        self.lock().loaded.insert(name.to_owned())
+        self.0.lock().loaded.insert(name.to_owned())
     }
 
     /// Whether the model has loaded the skill.
     pub fn is_loaded(&self, name: &str) -> bool {
-        self.lock().loaded.contains(name)
+        self.0.lock().loaded.contains(name)
     }
 
     /// The names of the skills that the model has loaded, in order.
     pub fn loaded_names(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.lock().loaded.iter().cloned().collect();
+        let mut names: Vec<_> = self.0.lock().loaded.iter().cloned().collect();
         names.sort_unstable();
         names
     }
 
     /// Records that the loaded skills are no longer in the conversation.
     pub fn forget_loaded(&self) {
-        self.lock().loaded.clear();
-    }
-
-    fn lock(&self) -> parking_lot::MutexGuard<'_, SkillSetState> {
-        self.0.lock()
+        self.0.lock().loaded.clear();
     }
 }
 

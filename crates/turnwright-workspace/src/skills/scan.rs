@@ -27,17 +27,17 @@ const FRONT_MATTER_BYTES: usize = 16 * 1024;
 /// The most characters of a description.
 const MAX_DESCRIPTION_CHARS: usize = 1024;
 
-/// A folder that is searched for skills.
+/// A folder that is searched for skills or custom commands.
 #[derive(Clone, Debug)]
-pub struct SkillFolder {
+pub struct ScannedFolder {
     pub folder: PathBuf,
-    /// A path without links that the skills must be below; `None` for the user's own folders.
+    /// A path without links that the files must be below; `None` for the user's own folders.
     pub within: Option<PathBuf>,
 }
 
 /// Finds all skills below these folders, ordered by name. If two have the same name the first
 /// counts. Blocks.
-pub fn scan(places: &[SkillFolder], stop: &CancellationToken) -> Vec<Skill> {
+pub fn scan(places: &[ScannedFolder], stop: &CancellationToken) -> Vec<Skill> {
     let mut scan = SkillScan { found: Vec::new(), visited: HashSet::new(), stop };
     for place in places {
         scan.visit(&place.folder, place.within.as_deref(), 0);
@@ -151,9 +151,9 @@ mod tests {
         symlink(base.join("secret"), user.join("link")).unwrap();
 
         let places = [
-            SkillFolder { folder: ws.join("skills"), within: Some(ws.clone()) },
-            SkillFolder { folder: ws.join("missing"), within: Some(ws) },
-            SkillFolder { folder: user, within: None },
+            ScannedFolder { folder: ws.join("skills"), within: Some(ws.clone()) },
+            ScannedFolder { folder: ws.join("missing"), within: Some(ws) },
+            ScannedFolder { folder: user, within: None },
         ];
         let found = scan(&places, &CancellationToken::new());
         let lines: Vec<_> =

@@ -27,7 +27,6 @@ const ACCEPTED_TYPES: &str = "text/markdown, text/plain;q=0.9, text/html;q=0.8, 
 const INVALID_REDIRECT: &str =
     "it redirects to something that is not an http or https URL, or that contains credentials";
 
-/// Limits of one fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchLimits {
     /// The time for connecting, including TLS.
@@ -359,7 +358,6 @@ fn host_and_port(url: &Url) -> String {
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// The target of a redirect response.
 fn redirect_target(response: &Response) -> Option<String> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;

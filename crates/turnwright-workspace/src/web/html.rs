@@ -109,7 +109,6 @@ pub(super) struct CleanedHtml {
     pub(super) cut: bool,
 }
 
-/// An open element.
 struct OpenElement<'a> {
     name: &'a str,
     /// The element that was written for it, if any.

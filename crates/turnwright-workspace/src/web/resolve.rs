@@ -42,7 +42,10 @@ pub(super) struct PublicResolver {
 
 impl fmt::Debug for PublicResolver {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Guarded").field("proxies", &self.proxies).finish_non_exhaustive()
+        formatter
+            .debug_struct("PublicResolver")
+            .field("proxies", &self.proxies)
+            .finish_non_exhaustive()
     }
 }
 

@@ -45,9 +45,6 @@ pub(super) fn parse(text: &str) -> Result<Value, JsoncError> {
 
 /// The text with a value, which is JSON, at a path of keys. A value that is there is replaced; objects that
 /// are missing on the way are made.
-///
-/// # Errors
-/// If the text cannot be parsed, or has no place for the value.
 pub(super) fn with_value(text: &str, path: &[&str], value: &str) -> Result<String, JsoncError> {
     let new: Value = serde_json::from_str(value).map_err(|it| JsoncError(it.to_string()))?;
     let Some((root, old)) = parse_document(text)? else {

@@ -34,7 +34,7 @@ pub(super) struct AgentProcess {
 
 /// Why there is no line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NoLine {
+pub(super) enum NextLineError {
     TimeOut,
     Ended,
 }
@@ -74,11 +74,11 @@ impl AgentProcess {
     }
 
     /// The next line, if it comes in time.
-    pub(super) fn next_line(&self, until: Instant) -> Result<String, NoLine> {
+    pub(super) fn next_line(&self, until: Instant) -> Result<String, NextLineError> {
         let left = until.saturating_duration_since(Instant::now());
         self.lines.recv_timeout(left).map_err(|it| match it {
-            RecvTimeoutError::Timeout => NoLine::TimeOut,
-            RecvTimeoutError::Disconnected => NoLine::Ended,
+            RecvTimeoutError::Timeout => NextLineError::TimeOut,
+            RecvTimeoutError::Disconnected => NextLineError::Ended,
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::agent_process::{AgentCommand, AgentProcess, NoLine};
+use super::agent_process::{AgentCommand, AgentProcess, NextLineError};
 use super::frame_checker::{AgentRequest, FrameChecker, FrameRule, Incoming};
 
 /// How long an answer may take.
@@ -129,8 +129,10 @@ impl AcpScript {
                     self.is_over = true;
                     let seconds = ANSWER_LIMIT.as_secs();
                     return Err(match why {
-                        NoLine::TimeOut => format!("no answer to {method} within {seconds} s"),
-                        NoLine::Ended => {
+                        NextLineError::TimeOut => {
+                            format!("no answer to {method} within {seconds} s")
+                        }
+                        NextLineError::Ended => {
                             format!("the agent has ended before its answer to {method}")
                         }
                     });
@@ -139,8 +141,8 @@ impl AcpScript {
         }
     }
 
-    fn next(&mut self, until: Instant) -> Result<Incoming, NoLine> {
-        let agent = self.agent.as_ref().ok_or(NoLine::Ended)?;
+    fn next(&mut self, until: Instant) -> Result<Incoming, NextLineError> {
+        let agent = self.agent.as_ref().ok_or(NextLineError::Ended)?;
         let line = agent.next_line(until)?;
         Ok(self.checker.received(&line))
     }

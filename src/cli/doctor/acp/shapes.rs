@@ -134,7 +134,7 @@ mod tests {
     const OFFICIAL: &str = include_str!("../../../../tests/data/schema/schema.v1.json");
 
     /// A definition without descriptions and whatever else is not checked.
-    fn essence(shape: &Value) -> Value {
+    fn checked_parts(shape: &Value) -> Value {
         match shape {
             Value::Object(members) => {
                 let mut kept = Map::new();
@@ -148,19 +148,19 @@ mod tests {
                             let of = value.as_object().unwrap().iter();
                             let of = of.filter(|it| *it.0 != "_meta");
                             let of: Map<_, _> =
-                                of.map(|it| (it.0.clone(), essence(it.1))).collect();
+                                of.map(|it| (it.0.clone(), checked_parts(it.1))).collect();
                             kept.insert(key.clone(), of.into());
                         }
                         "type" | "const" | "required" | "items" | "minimum" | "allOf" | "anyOf"
                         | "oneOf" | "discriminator" | "propertyName" => {
-                            kept.insert(key.clone(), essence(value));
+                            kept.insert(key.clone(), checked_parts(value));
                         }
                         _ => {}
                     }
                 }
                 Value::Object(kept)
             }
-            Value::Array(all) => all.iter().map(essence).collect(),
+            Value::Array(all) => all.iter().map(checked_parts).collect(),
             other => other.clone(),
         }
     }
@@ -183,7 +183,7 @@ mod tests {
         let mut wanted: Vec<String> = ROOTS.iter().map(|it| (*it).to_owned()).collect();
         let mut shapes = std::collections::BTreeMap::new();
         while let Some(name) = wanted.pop() {
-            let shape = essence(&official["$defs"][&name]);
+            let shape = checked_parts(&official["$defs"][&name]);
             let mut more = Vec::new();
             references(&shape, &mut more);
             if shapes.insert(name, shape).is_none() {

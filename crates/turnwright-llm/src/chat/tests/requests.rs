@@ -17,7 +17,6 @@ use turnwright_types::message::{
     ToolSpec, UserMessage,
 };
 
-/// Renders the request with these quirks.
 fn render_with(prefixes: &PrefixCache, quirks: &Quirks, request: &Request) -> Vec<u8> {
     let aliases = ToolAliases::new(request.tools.iter().map(|it| it.name.as_ref()));
     let style = RequestStyle {

@@ -359,20 +359,21 @@ fn may_show_kept_secret(sub: &str, options: OptionTable, words: &[Word]) -> bool
     shows_object || !is_in(NAMES_ONLY, sub) && named.into_iter().any(may_be_secret)
 }
 
-/// The words that limit what git shows of the content that it keeps.
+/// The words of a git command that select what it shows of the content in revisions and in the index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeptFiles {
+pub struct GitContentQuery {
     /// Words that are revisions or paths: paths if there is such a file.
     pub operands: Vec<String>,
     /// Words that are paths.
     pub paths: Vec<String>,
-    /// Only files count that git assumes to be unchanged: it searches what it keeps in their place.
+    /// Only files that git assumes to be unchanged are shown from the index: `git grep` searches the working tree
+    /// for all others.
     pub only_assumed_unchanged: bool,
 }
 
-/// What of the content that git keeps in revisions and in its index a command shows, if it is git and shows any
-/// without naming each file: `git diff`, `git log -p`.
-pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<KeptFiles> {
+/// Which content of revisions and of the index a command shows without naming each file, as `git diff` and
+/// `git log -p` do; `None` if it shows none.
+pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitContentQuery> {
     const PATCH_OPTIONS: &str = "p u U W c m S G --patch --unified --patch-with-raw --patch-with-stat --word-diff \
         --word-diff-regex --color-words --function-context --check --binary --cc --diff-merges --ignore-matching-lines";
     const SUMMARIES: &str = "s --stat --shortstat --numstat --dirstat --cumulative --name-only --name-status --raw \
@@ -421,7 +422,7 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<KeptFiles
     let shows = has_patch || shows_patch && !has_summary || only_assumed_unchanged;
     is_limited &= !(names_object && ["diff", "show"].contains(&sub));
     let (operands, paths) = if is_limited { (operands, paths) } else { Default::default() };
-    (shows && !names_files).then_some(KeptFiles { operands, paths, only_assumed_unchanged })
+    (shows && !names_files).then_some(GitContentQuery { operands, paths, only_assumed_unchanged })
 }
 
 /// True for a revision that may be the name of an object, such as `1a2b3c` and `v1-2-g1a2b3c`: it may be the
@@ -696,7 +697,7 @@ mod tests {
             ("ls diff", None),
         ] {
             let script = parse(line, ShellDialect::Bash);
-            let shown = classify(&script.commands[0]).shows_kept;
+            let shown = classify(&script.commands[0]).git_content_shown;
             let shown = shown.map(|it| format!("{}|{}", it.operands.join(" "), it.paths.join(" ")));
             assert_eq!(shown.as_deref(), expected, "{line}");
         }

@@ -18,7 +18,7 @@ use super::read_only::options::OptionTable;
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
 use super::targets::FindTargets;
 
-pub use git::KeptFiles;
+pub use git::GitContentQuery;
 pub(super) use git::{shown_files, starts_no_other, tracks_branches};
 
 /// Words that are separated by blanks.

@@ -37,7 +37,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("cd").reads_if(cd),
     program("set").reads_if(set).grantable_prefixes(&[]),
     program("sleep").reads_if(sleep),
-    program("exit wait umask").reads_if(without_words),
+    program("exit wait umask").reads_if(no_operands),
     program("alias declare do eval export unset").grantable_prefixes(&[]),
     program(". source trap").starts(Starts::Line).grantable_prefixes(&[]),
     program("bind complete").starts(Starts::Line),
@@ -51,7 +51,7 @@ pub(super) const PROGRAMS: &[Program] = &[
          watch",
     ),
     STARTER.with_names("command").reads_if(command).wrapper_words(|_| Some(1)),
-    STARTER.with_names("env").reads_if(without_words).wrapper_words(env),
+    STARTER.with_names("env").reads_if(no_operands).wrapper_words(env),
     STARTER.with_names("nice").wrapper_words(nice),
     STARTER.with_names("nohup").wrapper_words(|_| Some(1)),
     STARTER.with_names("stdbuf").wrapper_words(stdbuf),
@@ -95,7 +95,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .reads(&["--from: --to: --suffix: --padding: --field: --header? --grouping"], Words),
     program("pgrep")
         .reads(&["-aflxnovci -u: -P: --list-name --list-full --full --exact --count"], Words),
-    program("hostname").reads_if(without_words),
+    program("hostname").reads_if(no_operands),
     program("ps").reads_if(ps),
     program("kill").catastrophe(kills_all_processes).grantable_prefixes(&[]),
     program("pkill killall")
@@ -113,7 +113,7 @@ pub(super) const PROGRAMS: &[Program] = &[
 ];
 
 /// No words at all.
-fn without_words(words: &[Word]) -> FilesRead {
+fn no_operands(words: &[Word]) -> FilesRead {
     words.is_empty().then(Vec::new)
 }
 

@@ -10,7 +10,6 @@ const TYPE_MASK: u32 = 0o170_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 
-/// An entry of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     pub(crate) name: Box<[u8]>,

@@ -33,13 +33,13 @@ pub(crate) fn measure() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut all, mut prepare) = (vec![vec![]; variants.len()], vec![vec![]; variants.len()]);
     for _ in 0..ROUNDS {
-        for (place, (_, jail)) in variants.iter().enumerate() {
-            if let Some(profile) = jail {
+        for (place, (_, sandbox)) in variants.iter().enumerate() {
+            if let Some(profile) = sandbox {
                 let begun = Instant::now();
                 drop(Sandbox::prepare(profile)?);
                 prepare[place].push(us(begun.elapsed()));
             }
-            all[place].push(runtime.block_on(run(jail.as_ref(), folder.path()))?);
+            all[place].push(runtime.block_on(run(sandbox.as_ref(), folder.path()))?);
         }
     }
     let none = median(all[0].clone());
@@ -70,14 +70,14 @@ fn usual(folder: &Path) -> io::Result<SandboxProfile> {
 }
 
 /// The time from the start to the end in microseconds.
-async fn run(jail: Option<&SandboxProfile>, folder: &Path) -> io::Result<f64> {
+async fn run(sandbox: Option<&SandboxProfile>, folder: &Path) -> io::Result<f64> {
     let spec = CommandSpec {
         command: "true".to_owned(),
         workdir: folder.to_owned(),
         environment: Environment::default(),
         accepts_input: false,
         extra_variables: Vec::new(),
-        sandbox: jail.cloned(),
+        sandbox: sandbox.cloned(),
     };
     let begun = Instant::now();
     let mut group = ProcessGroup::start(&spec).await?;

@@ -4,17 +4,11 @@ use secrecy::{ExposeSecret, SecretString};
 
 /// A string that `Debug` does not show and that is wiped on drop. Comparable, to detect a changed login.
 #[derive(Clone, Debug)]
-pub(crate) struct Secret(SecretString);
+pub struct Secret(SecretString);
 
 impl Secret {
-    /// The secret text.
-    pub(crate) fn expose(&self) -> &str {
+    pub fn expose(&self) -> &str {
         self.0.expose_secret()
-    }
-
-    /// Converts into the type of the `secrecy` crate.
-    pub(crate) fn into_inner(self) -> SecretString {
-        self.0
     }
 }
 
@@ -23,6 +17,8 @@ impl PartialEq for Secret {
         self.expose() == other.expose()
     }
 }
+
+impl Eq for Secret {}
 
 impl From<String> for Secret {
     fn from(text: String) -> Secret {

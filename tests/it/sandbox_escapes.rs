@@ -69,7 +69,7 @@ fn can_read_other_processes() -> bool {
 
 #[test]
 fn without_the_sandbox_the_attempts_succeed() {
-    let (status, text) = doctor(&["--json", "--without-walls"]);
+    let (status, text) = doctor(&["--json", "--without-sandbox"]);
     let report = sandbox(&text);
     assert_eq!((status, &report["holds"]), (1, &json!(false)));
     let can_read = can_read_other_processes();
@@ -97,7 +97,7 @@ fn without_the_sandbox_the_attempts_succeed() {
         let expected = if name == "write-inside" { "held" } else { "not held" };
         assert_eq!(verdict, expected, "{name}: {text}");
     }
-    let (_, text) = doctor(&["--without-walls"]);
+    let (_, text) = doctor(&["--without-sandbox"]);
     assert!(text.contains("FAIL not held   write a file outside: there is a new file"), "{text}");
     assert!(text.contains("does NOT hold"), "{text}");
 }

@@ -55,7 +55,7 @@ fn m_13_only_an_accepted_form_that_fits_the_schema_is_passed_on() {
         (json!({ "action": "accept", "content": { "name": 5 } }), "decline"),
         (json!({ "action": "accept", "content": {} }), "decline"),
         (json!({ "action": "accept" }), "decline"),
-        (json!({ "action": "sure" }), "decline"),
+        (json!({ "action": "sure" }), "cancel"),
     ];
     for (answer, expected) in table {
         let mut agent = agent(&asking(&json!({}))).capabilities(forms()).start();

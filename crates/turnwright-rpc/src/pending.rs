@@ -42,8 +42,6 @@ struct PendingRequests {
     requests: Mutex<Option<HashMap<u64, PendingRequest>>>,
 }
 
-impl PendingRequests {}
-
 /// Why a request that we sent brought no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RequestError {

@@ -47,7 +47,7 @@ const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
 const LICENSES: &str = include_str!("licenses.txt");
 
 /// A coding agent for editors: speaks the Agent Client Protocol (ACP) over stdin and stdout
-#[derive(Debug, Parser)]
+#[derive(Debug, Default, Parser)]
 #[command(
     name = "turnwright",
     version,
@@ -201,14 +201,12 @@ impl CliArgs {
         #[cfg(unix)]
         if launcher::is_launcher() {
             let command = Some(CliCommand::Launcher);
-            return CliArgs {
-                model: None,
-                base_url: None,
-                budget: Vec::new(),
-                config: None,
-                verbose: 0,
-                command,
-            };
+            return CliArgs { command, ..CliArgs::default() };
+        }
+        // Editors start it like this, and the parser would first describe all commands to itself.
+        let words: Vec<_> = std::env::args_os().skip(1).collect();
+        if words.is_empty() || words == ["acp"] {
+            return CliArgs::default();
         }
         CliArgs::try_parse().unwrap_or_else(|error| explained(error).exit())
     }
@@ -400,5 +398,19 @@ fn return_large_buffers() {
     #[expect(unsafe_code, reason = "sets a number in the allocator before any thread is started")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 256 * 1024);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_arguments_the_parser_is_not_needed() {
+        let parsed = CliArgs::try_parse_from(["turnwright"]).unwrap();
+        assert_eq!(format!("{parsed:?}"), format!("{:?}", CliArgs::default()));
+        let parsed = CliArgs::try_parse_from(["turnwright", "acp"]).unwrap();
+        let default = CliArgs { command: Some(CliCommand::Acp), ..CliArgs::default() };
+        assert_eq!(format!("{parsed:?}"), format!("{default:?}"));
     }
 }

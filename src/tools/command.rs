@@ -103,6 +103,7 @@ pub(super) fn secrets_shown_by_git(
             found.extend(files_named_for_git(simple, &folder).filter(|it| is_inside(it)));
         }
         let Some(shown) = class.git_content_shown else { continue };
+        let folder = real_path(folder.join(&shown.folder)).unwrap_or(folder);
         let (paths, excluded, is_search_of_files) = paths_shown_by_git(&shown, &folder);
         let is_below = |it: &PathBuf, all: &[PathBuf]| all.iter().any(|path| it.starts_with(path));
         let is_shown =

@@ -252,6 +252,9 @@ fn git_does_not_show_changes_among_which_are_those_of_a_file_that_a_rule_denies(
         "git log -p -- ':!src'",
         "cd src && git diff -- ':!main.rs'",
         "git diff HEAD -- ':!privat*'",
+        "git -C . diff",
+        "git -C src diff -- ':!private'",
+        "git -c color.ui=never log -p",
     ];
     let silent = ["git diff -- src", "git diff --stat", "git diff -- ':!private'"];
     for (action, questions) in [("deny", 0), ("ask", lines.len())] {

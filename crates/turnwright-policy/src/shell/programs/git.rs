@@ -362,6 +362,8 @@ fn may_show_kept_secret(sub: &str, options: OptionTable, words: &[Word]) -> bool
 /// The words of a git command that select what it shows of the content in revisions and in the index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GitContentQuery {
+    /// The folder that options `-C` lead to, empty without them.
+    pub folder: PathBuf,
     /// Words that are revisions or paths: paths if there is such a file.
     pub operands: Vec<String>,
     /// Words that are paths.
@@ -380,9 +382,14 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
         --summary --compact-summary --quiet --no-patch";
     let (program, words) = command.words.split_first()?;
     let words = (crate::shell::args::name(&program.text) == "git").then_some(words)?;
-    let words = &words[words.iter().take_while(|it| is_in(GLOBAL, &it.text)).count()..];
-    let (sub, words) = words.split_first()?;
-    let sub = sub.text.as_str();
+    let (sub, after) = git_subcommand(words)?;
+    let global = &words[..words.len() - after.len() - 1];
+    let is_unlisted = |it: &&Word| it.text.starts_with('-') && !is_in(GLOBAL, &it.text);
+    // Options other than `-C` lead to other repositories, or change what paths mean.
+    let has_others = global.iter().filter(is_unlisted).any(|it| it.text != "-C");
+    let is_elsewhere = global.iter().any(|it| is_unlisted(&it));
+    let folder = global.windows(2).filter(|it| it[0].text == "-C").map(|it| &it[1].text).collect();
+    let words = after;
     // A search for a change tells, too, whether the content has the text.
     let shows_patch = match sub {
         "diff" | "show" | "range-diff" => true,
@@ -396,7 +403,7 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
     let (before, after) = words.split_at(end);
     let mut operands = Vec::new();
     let (mut has_patch, mut has_summary, mut has_pattern) = (false, false, sub != "grep");
-    let mut is_limited = true;
+    let mut is_limited = !has_others;
     for argument in arguments(options, before) {
         match argument? {
             Argument::Option(option) => {
@@ -414,15 +421,17 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
     let paths: Vec<_> = after.iter().skip(1).map(|it| it.text.clone()).collect();
     // `git show HEAD:a` shows that file alone.
     let is_one_file = |it: &String| it.contains(':') && !it.starts_with(':');
-    let names_files = sub == "show" && !operands.is_empty() && operands.iter().all(is_one_file);
-    let only_assumed_unchanged = sub == "grep";
+    let names_files =
+        !is_elsewhere && sub == "show" && !operands.is_empty() && operands.iter().all(is_one_file);
+    let only_assumed_unchanged = sub == "grep" && !has_others;
     let names_object = operands.iter().any(|it| may_name_object(it));
     // `git show` prints such an object whatever the options say.
     has_patch |= sub == "show" && names_object;
-    let shows = has_patch || shows_patch && !has_summary || only_assumed_unchanged;
+    let shows = has_patch || shows_patch && !has_summary || sub == "grep";
     is_limited &= !(names_object && ["diff", "show"].contains(&sub));
     let (operands, paths) = if is_limited { (operands, paths) } else { Default::default() };
-    (shows && !names_files).then_some(GitContentQuery { operands, paths, only_assumed_unchanged })
+    let query = GitContentQuery { folder, operands, paths, only_assumed_unchanged };
+    (shows && !names_files).then_some(query)
 }
 
 /// True for a revision that may be the name of an object, such as `1a2b3c` and `v1-2-g1a2b3c`: it may be the
@@ -695,6 +704,16 @@ mod tests {
             ("git log --follow src/a.rs", None),
             ("git blame a", None),
             ("ls diff", None),
+            ("git -C sub diff -- ':!private'", Some("|:!private")),
+            ("git -C sub log -p", Some("|")),
+            ("git -C sub show HEAD:private/x", Some("HEAD:private/x|")),
+            ("git -C sub grep x HEAD", Some("HEAD|")),
+            ("git -c grep.lineNumber=1 grep x HEAD", Some("|")),
+            ("git -C sub diff --stat", None),
+            ("git -C sub log --oneline", None),
+            ("git -c color.ui=always diff src", Some("|")),
+            ("git --git-dir=.git diff", Some("|")),
+            ("git --literal-pathspecs diff -- ':!private'", Some("|")),
         ] {
             let script = parse(line, ShellDialect::Bash);
             let shown = classify(&script.commands[0]).git_content_shown;

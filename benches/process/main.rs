@@ -1,6 +1,6 @@
-//! Measures the whole program against its budgets: `cargo bench --bench process [-- --quick]`. A
-//! missed budget is reported but is not an error, because the figures depend on the machine and on
-//! what else runs on it. Only figures of the same run can be compared. `TURNWRIGHT_BENCH_BINARY`
+//! Measures the whole program against its budgets, and beside the figures of the last release: `cargo bench --bench
+//! process [-- --quick]`. A missed budget or a worse figure is reported but is not an error, because the figures depend
+//! on the machine and on what else runs on it. `--record` makes the figures those of the last release. `TURNWRIGHT_BENCH_BINARY`
 //! names another agent to measure; `--only long_work` measures only that; `--walk` runs one session with it and measures nothing. `--peers`
 //! measures other ACP agents beside it, and `--acp 2` version 2 of the protocol beside version 1, in so many pairs
 //! as `--pairs` says.
@@ -18,6 +18,7 @@ mod load;
 mod long_work;
 mod model;
 mod peers;
+mod recorded;
 mod seed;
 mod servers;
 mod sessions;
@@ -34,6 +35,7 @@ use std::thread;
 use std::time::Duration;
 
 use model::Model;
+use recorded::Recorded;
 use table::Table;
 
 /// The benchmark aborts after this time.
@@ -113,7 +115,11 @@ fn main() -> ExitCode {
                 versions::compare(chosen, pairs.max(1), PAIR)
             } else {
                 abort_after(LIMIT);
-                measure(chosen, rounds)
+                let is_quick = arguments.contains(&"--quick");
+                match (arguments.contains(&"--record"), only.is_none() && !is_quick) {
+                    (true, false) => Err(io::Error::other("--record needs all rows, in full")),
+                    (is_recorded, _) => measure(chosen, rounds, is_quick, is_recorded),
+                }
             }
         }
     };
@@ -157,12 +163,24 @@ fn abort_after(limit: Duration) {
     });
 }
 
-fn measure(chosen: impl Iterator<Item = Measurement>, rounds: Rounds) -> io::Result<()> {
+/// Prints the rows beside those of the last release, or makes them the new ones if `is_recorded`. What a quick run
+/// measures depends on its lower numbers of rounds, so it is not compared.
+fn measure(
+    chosen: impl Iterator<Item = Measurement>,
+    rounds: Rounds,
+    is_quick: bool,
+    is_recorded: bool,
+) -> io::Result<()> {
     let model = Model::start()?;
-    let mut table = Table::begin(&agent::binary().to_string_lossy());
+    let recorded = if is_quick { None } else { Some(Recorded::read(&model)?) };
+    let floor = recorded.as_ref().map(Recorded::floor);
+    let mut table = Table::begin(&agent::binary().to_string_lossy(), recorded);
     for (_, measure) in chosen {
         measure(&mut table, &model, rounds)?;
     }
     table.end();
-    Ok(())
+    match floor {
+        Some(floor) if is_recorded => recorded::write(&table.into_figures(), floor),
+        _ => Ok(()),
+    }
 }

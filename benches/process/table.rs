@@ -3,12 +3,17 @@
 use std::thread;
 use std::time::Duration;
 
+use crate::recorded::Recorded;
+
 /// A table on stdout. Each row is printed as soon as its figure is known.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     figures: Vec<Figure>,
     missed: usize,
     is_silent: bool,
+    /// What the figures are compared with.
+    recorded: Option<Recorded>,
+    worse: usize,
 }
 
 /// The figure of a row.
@@ -20,13 +25,14 @@ pub(crate) struct Figure {
 }
 
 impl Table {
-    /// Prints the heading of a table about `subject`.
-    pub(crate) fn begin(subject: &str) -> Table {
+    /// Prints the heading of a table about `subject`, whose figures are compared with recorded ones if there are any.
+    pub(crate) fn begin(subject: &str, recorded: Option<Recorded>) -> Table {
         let cores = thread::available_parallelism().map_or(0, usize::from);
         let profile = if cfg!(debug_assertions) { "debug" } else { "bench" };
         println!("{cores} cores, profile {profile}, {subject}\n");
-        println!("{:<50} {:>14} {:>12}", "benchmark", "measured", "budget");
-        Table::default()
+        let release = if recorded.is_some() { "last release" } else { "" };
+        println!("{:<50} {:>14} {release:>14} {:>12}", "benchmark", "measured", "budget");
+        Table { recorded, ..Table::default() }
     }
 
     /// A table that prints nothing.
@@ -43,29 +49,36 @@ impl Table {
     pub(crate) fn row(&mut self, name: &str, measured: f64, unit: &str, budget: f64) {
         let met = measured <= budget;
         self.missed += usize::from(!met);
-        self.keep(name, measured, unit);
-        if self.is_silent {
-            return;
-        }
-        let (measured, budget) = (format!("{measured:.2} {unit}"), format!("≤ {budget} {unit}"));
         let verdict = if met { "met" } else { "NOT MET" };
-        println!("{name:<50} {measured:>14} {budget:>12}  {verdict}");
+        self.add(name, measured, unit, &format!("{:>12}  {verdict}", format!("≤ {budget} {unit}")));
     }
 
     /// Prints a figure that has no budget.
     pub(crate) fn note(&mut self, name: &str, measured: f64, unit: &str) {
-        self.keep(name, measured, unit);
-        if !self.is_silent {
-            println!("{name:<50} {:>14}", format!("{measured:.2} {unit}"));
-        }
+        self.add(name, measured, unit, "");
     }
 
-    fn keep(&mut self, name: &str, measured: f64, unit: &str) {
-        self.figures.push(Figure { name: name.to_owned(), measured, unit: unit.to_owned() });
+    fn add(&mut self, name: &str, measured: f64, unit: &str, verdict: &str) {
+        let figure = Figure { name: name.to_owned(), measured, unit: unit.to_owned() };
+        let compared = self.recorded.as_mut().and_then(|it| it.compare(&figure));
+        self.figures.push(figure);
+        if self.is_silent {
+            return;
+        }
+        let shown = |figure: f64| format!("{figure:.2} {unit}");
+        let release = compared.map(|(expected, _)| shown(expected)).unwrap_or_default();
+        let is_worse = compared.is_some_and(|(_, is_worse)| is_worse);
+        self.worse += usize::from(is_worse);
+        let worse = if is_worse { "  WORSE" } else { "" };
+        let line = format!("{name:<50} {:>14} {release:>14} {verdict}{worse}", shown(measured));
+        println!("{}", line.trim_end());
     }
 
     pub(crate) fn end(&self) {
-        println!("\n{} figures, {} budgets not met", self.figures.len(), self.missed);
+        let (figures, missed, worse) = (self.figures.len(), self.missed, self.worse);
+        println!(
+            "\n{figures} figures, {missed} budgets not met, {worse} worse than in the last release"
+        );
     }
 }
 

@@ -50,8 +50,8 @@ class Failed(Exception):
 class Agent:
     """A process of the agent with one session."""
 
-    def __init__(self, program, folder, deadline):
-        self.deadline = deadline
+    def __init__(self, program, folder, deadline, reply=refusal):
+        self.deadline, self.reply = deadline, reply
         self.wire = (folder / "wire").open("w", encoding="utf-8")
         self.process = subprocess.Popen(
             [program, "acp"],
@@ -82,9 +82,9 @@ class Agent:
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
-    def ask(self, method, params):
-        """Returns the result and the updates that came before it. Each question of the agent is
-        answered with a no."""
+    def ask(self, method, params, each=lambda update: None):
+        """Returns the result and the updates that came before it, each of which is also passed to
+        `each` at once. Questions of the agent get the reply."""
         self.requests += 1
         wanted, updates = self.requests, []
         self.send({"id": wanted, "method": method, "params": params})
@@ -99,8 +99,9 @@ class Agent:
             message = json.loads(line)
             if message.get("method") == "session/update":
                 updates.append(message["params"]["update"])
+                each(updates[-1])
             elif "method" in message and "id" in message:
-                self.send({"id": message["id"], **refusal(message)})
+                self.send({"id": message["id"], **self.reply(message)})
             elif message.get("id") == wanted:
                 if "error" in message:
                     raise Failed(f"{method} was refused: {json.dumps(message['error'])}")

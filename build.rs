@@ -1,9 +1,10 @@
 //! Compresses the long texts that few commands need.
+#![expect(clippy::disallowed_methods, reason = "a build script and no part of the program")]
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
-use std::env;
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;

@@ -301,7 +301,9 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Mcp { action } => mcp::run(action, &config),
         CliCommand::McpServer(args) => mcp_server::run(args, config),
         CliCommand::Config { action } => config::run(&action, &config),
-        CliCommand::Licenses => report("licenses", write_stdout(&LICENSES.unpack()).map_err(CliError::from)),
+        CliCommand::Licenses => {
+            report("licenses", write_stdout(&LICENSES.unpack()).map_err(CliError::from))
+        }
     }
 }
 

@@ -14,7 +14,7 @@ const INLINE_ELEMENTS: &[&str] = &["a", "b", "strong", "i", "em", "code", "kbd",
 /// The parts of a table that contain cells only.
 const TABLE_PARTS: &[&str] = &["table", "thead", "tbody", "tfoot", "tr"];
 
-struct OpenElement<'a> {
+struct MarkdownElement<'a> {
     name: &'a str,
     /// The target of a link, the language of a program, or the first number of a list.
     attribute: String,
@@ -28,10 +28,10 @@ struct OpenElement<'a> {
     emphasis: Option<(&'static str, usize)>,
 }
 
-impl<'a> OpenElement<'a> {
-    fn new(name: &'a str, attribute: String) -> OpenElement<'a> {
+impl<'a> MarkdownElement<'a> {
+    fn new(name: &'a str, attribute: String) -> MarkdownElement<'a> {
         let is_line_start = !INLINE_ELEMENTS.contains(&name);
-        OpenElement {
+        MarkdownElement {
             name,
             attribute,
             content: String::new(),
@@ -45,14 +45,14 @@ impl<'a> OpenElement<'a> {
 struct MarkdownWriter<'a> {
     rest: &'a str,
     /// The page first.
-    open: Vec<OpenElement<'a>>,
+    open: Vec<MarkdownElement<'a>>,
     /// Inline elements that ended with their paragraph, and begin again with the next text.
     suspended: Vec<(&'a str, String)>,
 }
 
 /// Converts HTML that `simplify` has made.
 pub(super) fn to_markdown(html: &str) -> String {
-    let page = OpenElement::new("page", String::new());
+    let page = MarkdownElement::new("page", String::new());
     let mut writer = MarkdownWriter { rest: html, open: vec![page], suspended: Vec::new() };
     while writer.step().is_some() {}
     writer.close(1, false);
@@ -171,7 +171,7 @@ impl<'a> MarkdownWriter<'a> {
             self.suspended.retain(|it| it.0 != name);
         }
         self.resume();
-        let mut element = OpenElement::new(name, attribute);
+        let mut element = MarkdownElement::new(name, attribute);
         // `<b>one</b><b>two</b>` is one emphasis.
         let top = self.top();
         if let Some((mark, start)) = top.emphasis.take()
@@ -194,7 +194,7 @@ impl<'a> MarkdownWriter<'a> {
         if is_other && !language.is_empty() {
             // The same program in another language.
             self.close(self.open.len() - 1, false);
-            self.open.push(OpenElement::new("pre", String::new()));
+            self.open.push(MarkdownElement::new("pre", String::new()));
         }
         if let Some(program) = self.open.iter_mut().rfind(|it| it.name == "pre")
             && program.attribute.is_empty()
@@ -226,7 +226,7 @@ impl<'a> MarkdownWriter<'a> {
             }
             _ => self.prepare_block(),
         }
-        self.open.push(OpenElement::new(name, attribute));
+        self.open.push(MarkdownElement::new(name, attribute));
     }
 
     /// What comes now is not a part of the last paragraph.
@@ -268,9 +268,9 @@ impl<'a> MarkdownWriter<'a> {
         let row = row.or_else(|| place.clone().find(|it| is_section(self.open[*it].name)));
         self.close(row.unwrap_or(table) + 1, false);
         if self.top().name != "tr" {
-            self.open.push(OpenElement::new("tr", String::new()));
+            self.open.push(MarkdownElement::new("tr", String::new()));
         }
-        self.open.push(OpenElement::new(name, String::new()));
+        self.open.push(MarkdownElement::new(name, String::new()));
         self.suspended.clear();
     }
 
@@ -292,7 +292,7 @@ impl<'a> MarkdownWriter<'a> {
     /// Opens the inline elements again that ended with their paragraph.
     fn resume(&mut self) {
         for (name, attribute) in std::mem::take(&mut self.suspended) {
-            self.open.push(OpenElement::new(name, attribute));
+            self.open.push(MarkdownElement::new(name, attribute));
         }
     }
 
@@ -315,7 +315,7 @@ impl<'a> MarkdownWriter<'a> {
     }
 
     /// The Markdown of an element that was the innermost.
-    fn markdown_of(&mut self, element: &OpenElement) -> String {
+    fn markdown_of(&mut self, element: &MarkdownElement) -> String {
         let content = element.content.as_str();
         let trimmed = content.trim_matches('\n');
         let is_code = self.is_open("pre") || self.is_open("code");
@@ -384,9 +384,9 @@ impl<'a> MarkdownWriter<'a> {
         top.is_line_start = is_block;
     }
 
-    fn top(&mut self) -> &mut OpenElement<'a> {
+    fn top(&mut self) -> &mut MarkdownElement<'a> {
         if self.open.is_empty() {
-            self.open.push(OpenElement::new("page", String::new()));
+            self.open.push(MarkdownElement::new("page", String::new()));
         }
         let last = self.open.len() - 1;
         &mut self.open[last]

@@ -23,8 +23,7 @@ pub(super) struct MessageShapes(Map<String, Value>);
 
 impl MessageShapes {
     pub(super) fn load() -> MessageShapes {
-        let shapes =
-            PackedText::new(include_bytes!(concat!(env!("OUT_DIR"), "/shapes.json.zlib")));
+        let shapes = PackedText::new(include_bytes!(concat!(env!("OUT_DIR"), "/shapes.json.zlib")));
         MessageShapes(serde_json::from_str(&shapes.unpack()).unwrap_or_default())
     }
 

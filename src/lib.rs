@@ -28,6 +28,7 @@ mod error;
 mod completion;
 mod recording;
 mod runtime;
+mod packed_text;
 
 mod cli;
 pub mod internals;

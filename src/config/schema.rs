@@ -5,14 +5,16 @@ use serde_json::Value;
 use toml::de::{DeArray, DeValue};
 
 use super::document::string_text;
+use crate::packed_text::PackedText;
 
 /// The schema, as it is printed.
-pub(crate) const SETTINGS_SCHEMA: &str = include_str!("../../docs/config.schema.json");
+pub(crate) const SETTINGS_SCHEMA: PackedText =
+    PackedText::new(include_bytes!(concat!(env!("OUT_DIR"), "/config.schema.json.zlib")));
 
 /// The schema of all settings.
 pub(super) fn root() -> Value {
     // A test reads it.
-    serde_json::from_str(SETTINGS_SCHEMA).unwrap_or_default()
+    serde_json::from_str(&SETTINGS_SCHEMA.unpack()).unwrap_or_default()
 }
 
 /// A setting that does not exist.
@@ -133,7 +135,7 @@ mod tests {
     use turnwright_policy::permission::Mode;
 
     fn schema() -> Value {
-        serde_json::from_str(SETTINGS_SCHEMA).unwrap()
+        serde_json::from_str(&SETTINGS_SCHEMA.unpack()).unwrap()
     }
 
     /// Nothing if the value is valid, else what is wrong with it.

@@ -31,7 +31,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("runtime", &[]),
     ("log", &["config"]),
-    ("config", &[]),
+    ("config", &["packed_text"]),
+    ("packed_text", &[]),
 ];
 
 /// Marks a module that may use all other modules.

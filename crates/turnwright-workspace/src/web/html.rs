@@ -5,6 +5,7 @@
 use memchr::{memchr, memmem};
 use url::Url;
 
+use super::entities::{Place, decode_entities};
 use super::start_tag::{StartTag, find_ignoring_case, tag_name};
 
 /// The maximum nesting depth of the result.
@@ -286,13 +287,15 @@ impl<'a> HtmlCleaner<'a> {
         if self.written >= MAX_DEPTH {
             return None;
         }
-        self.out.html.push_str(&format!("<a href=\"{}\">", escape_attribute(&target)));
+        self.out
+            .html
+            .push_str(&format!("<a href=\"{}\">", escape_attribute(&target.replace('&', "&amp;"))));
         self.elements += 1;
         Some("a")
     }
 
     fn address(&self, value: &str) -> Option<String> {
-        let value = decode_entities(value.trim());
+        let value = decode_entities(value.trim(), Place::Attribute);
         if value.starts_with('#') || value.len() > MAX_URL_BYTES {
             return None;
         }
@@ -332,8 +335,8 @@ impl<'a> HtmlCleaner<'a> {
             Some("br") => self.out.html.push_str("<br>"),
             Some("hr") => self.out.html.push_str("<hr>"),
             Some("base") => {
-                let new =
-                    tag.attribute("href").and_then(|it| self.base.join(&decode_entities(it)).ok());
+                let href = tag.attribute("href").map(|it| decode_entities(it, Place::Attribute));
+                let new = href.and_then(|it| self.base.join(&it).ok());
                 self.base = new.filter(|it| !it.cannot_be_a_base()).unwrap_or(self.base.clone());
             }
             Some("img") => {
@@ -342,7 +345,8 @@ impl<'a> HtmlCleaner<'a> {
                     tag.attribute("src").filter(|it| !it.trim_start().starts_with("data:"));
                 let source = source.and_then(|it| self.address(it));
                 if let (Some(alt), Some(source)) = (alt.filter(|it| it.len() <= 1_000), source) {
-                    let (alt, source) = (escape_attribute(alt), escape_attribute(&source));
+                    let (alt, source) =
+                        (escape_attribute(alt), escape_attribute(&source.replace('&', "&amp;")));
                     self.out.html.push_str(&format!("<img alt=\"{alt}\" src=\"{source}\">"));
                 }
             }
@@ -452,11 +456,6 @@ fn is_data_table(text: &str) -> bool {
         }
     }
     false
-}
-
-/// Replaces the few entities that occur in URLs.
-fn decode_entities(value: &str) -> String {
-    value.replace("&quot;", "\"").replace("&#39;", "'").replace("&amp;", "&")
 }
 
 fn escape_attribute(value: &str) -> String {

@@ -1,8 +1,11 @@
 //! Fetches web pages: decides which addresses may be reached (`address_guard`), fetches a URL
-//! (`fetch`), and converts the response to text for a model (`page`, `html`). Knows nothing of
+//! (`fetch`), and converts the response to text for a model (`page`, `html`, `markdown`). Knows nothing of
 //! tools and permissions.
 
+mod entities;
 mod html;
+mod markdown;
+mod markdown_text;
 mod fetch;
 mod address_guard;
 mod page;

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8};
-use htmd::element_handler::Handlers;
-use htmd::options::{BulletListMarker, HrStyle, Options};
-use htmd::{Element, HtmlToMarkdown};
 
 use super::FetchedBody;
-use super::html::{CleanedHtml, floor_char_boundary, simplify};
+use super::entities::{Place, decode_entities};
+use super::html::{floor_char_boundary, simplify};
+use super::markdown::to_markdown;
 
 /// The most bytes of a page's text that are kept.
 const MAX_TEXT_BYTES: usize = 2 * 1024 * 1024;
@@ -22,8 +21,6 @@ const MAX_PLAIN_BYTES: usize = 5 * 1024 * 1024;
 const DECLARATION_BYTES: usize = 1_024;
 /// How many bytes are examined to tell text from binary data.
 const SAMPLE_BYTES: usize = 8 * 1_024;
-/// The stack for the conversion, which recurses for each level of nesting.
-const CONVERSION_STACK: usize = 32 * 1024 * 1024;
 /// The most pages that a session keeps.
 const MAX_PAGES: usize = 8;
 /// The most bytes of all kept pages.
@@ -108,8 +105,8 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
             let cleaned = simplify(&html, &fetched.url);
             page.title = cleaned.title.as_deref().map(clean_title).filter(|it| !it.is_empty());
             page.is_truncated |= cleaned.cut && !raw;
-            let converted = if raw { None } else { markdown(cleaned) };
-            page.set_text(converted.as_deref().unwrap_or(&html));
+            let converted = if raw { html } else { to_markdown(&cleaned.html) };
+            page.set_text(&converted);
         }
     }
     page
@@ -196,64 +193,9 @@ fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 fn clean_title(text: &str) -> String {
-    let plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"");
-    let plain = plain.replace("&#39;", "'").replace("&amp;", "&");
+    let plain = decode_entities(text, Place::Text);
     let line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
     remove_invisible(&line).chars().take(200).collect()
-}
-
-/// Converts HTML to Markdown; `None` if that fails, which would be a bug.
-fn markdown(cleaned: CleanedHtml) -> Option<String> {
-    let thread = std::thread::Builder::new().name("page".to_owned()).stack_size(CONVERSION_STACK);
-    let converting = thread.spawn(move || converter().convert(&cleaned.html).ok());
-    converting.ok()?.join().ok()?
-}
-
-fn converter() -> HtmlToMarkdown {
-    let options = Options {
-        hr_style: HrStyle::Dashes,
-        bullet_list_marker: BulletListMarker::Dash,
-        ul_bullet_spacing: 1,
-        ol_number_spacing: 1,
-        ..Options::default()
-    };
-    // The library pads tables to their widest cell, which costs tokens and could exhaust the
-    // memory.
-    HtmlToMarkdown::builder()
-        .options(options)
-        .add_handler(vec!["td", "th"], |handlers: &dyn Handlers, element: Element| {
-            Some(cell(&handlers.walk_children(element.node).content).into())
-        })
-        .add_handler(vec!["tr"], |handlers: &dyn Handlers, element: Element| {
-            let cells = handlers.walk_children(element.node).content;
-            let cells = cells.trim();
-            (!cells.is_empty()).then(|| format!("\n| {cells}\n").into())
-        })
-        .add_handler(vec!["table"], |handlers: &dyn Handlers, element: Element| {
-            Some(table(&handlers.walk_children(element.node).content).into())
-        })
-        .build()
-}
-
-fn cell(content: &str) -> String {
-    let line = content.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!(" {} |", line.replace('|', "\\|"))
-}
-
-/// Writes the rows with a separator line after the first.
-fn table(content: &str) -> String {
-    let (mut text, mut has_head) = (String::from("\n\n"), false);
-    for line in content.lines().filter(|it| !it.trim().is_empty()) {
-        text.push_str(line);
-        text.push('\n');
-        if !has_head && line.starts_with('|') {
-            has_head = true;
-            let cells = line.replace("\\|", "").matches('|').count().saturating_sub(1);
-            text.push_str(&format!("|{}\n", " --- |".repeat(cells)));
-        }
-    }
-    text.push('\n');
-    text
 }
 
 /// Removes invisible characters, with which a page could tell the model something that no person

@@ -1,0 +1,82 @@
+//! HTML as pages have it, and the Markdown that a model gets.
+
+use proptest::prelude::*;
+use url::Url;
+
+use super::*;
+use crate::web::html::simplify;
+
+fn converted(html: &str) -> String {
+    to_markdown(&simplify(html, &Url::parse("https://a.example/").unwrap()).html)
+}
+
+#[test]
+fn elements_become_marks() {
+    for (html, expected) in [
+        ("<h2>One<br>two</h2>three", "## One two\n\nthree"),
+        ("<p>a<p>b<div>c</div>d", "a\n\nb\n\nc\n\nd"),
+        ("a <b> b </b> c<i>d</i><em>e</em>", "a **b** c*de*"),
+        ("<b>a</b> <b>b</b><b> </b>c", "**a** **b** c"),
+        ("a<br>b<br><br>c", "a  \nb  \n\nc"),
+        ("a<hr>b", "a\n\n- - -\n\nb"),
+        ("<ul><li>a<li>b<p>c</ul>d", "- a\n- b\n\n  c\n\nd"),
+        ("<ol start=9><li>a<li>b<ul><li>c</ul></ol>", "9. a\n10. b\n    - c"),
+        ("<blockquote><p>a<p>b</blockquote>", "> a\n> \n> b"),
+        ("<a href='/x(1)?a=1&amp;lt=2'>a </a>b", "[a](https://a.example/x\\(1\\)?a=1&lt=2) b"),
+        ("<img src=/i.png alt='a [b]'>", "![a \\[b\\]](https://a.example/i.png)"),
+        ("<code>a  <b>b</b>`c</code>", "``a b`c``"),
+        ("<pre class=lang-sh>\n$ <i>a</i> &lt;b\n\n  c\n</pre>", "```sh\n$ a <b\n\n  c\n```"),
+        (
+            "<pre><code class=language-js>a</code><code class=language-ts>b</code></pre>",
+            "```js\na\n```\n\n```ts\nb\n```",
+        ),
+        ("<pre>```</pre>", "````\n```\n````"),
+        (
+            "<table><caption>c</caption><tr><th>a<th>b|<tr><td><b>c</b><td><p>d<pre>e\nf</pre></table>",
+            "c\n\n| a | b\\| |\n| --- | --- |\n| **c** | d `e f` |",
+        ),
+        ("1. a &lt;b> *c* d_e # [f] \\", "1\\. a \\<b> \\*c\\* d\\_e # \\[f\\] \\\\"),
+        ("<p># a<p>- b<p>> c<p>-d<p>#e<p>1 < 2", "\\# a\n\n\\- b\n\n\\> c\n\n-d\n\n#e\n\n1 < 2"),
+    ] {
+        assert_eq!(converted(html), expected, "{html}");
+    }
+}
+
+#[test]
+fn missing_and_wrong_end_tags_cost_no_text() {
+    for (html, expected) in [
+        ("<p><b>a<p>b</b>c", "**a**\n\n**b**c"),
+        ("<p><b>a</p>b</b>c", "**a**\n\n**b**c"),
+        ("<ul><li><b>a<li>b</ul>c", "- **a**\n- **b**\n\nc"),
+        ("<h1>a<h2>b</h2>c", "# a\n\n## b\n\nc"),
+        ("<table>a<b>b</b><tr>c<th>d</table>e", "| a**b** |\n| --- |\n| c | d |\n\ne"),
+        ("<table><thead><tr><th>a<tbody><td>b</table>", "| a |\n| --- |\n| b |"),
+        ("<a href=/x>a<a href=/y>b</a>c", "[a](https://a.example/x)[b](https://a.example/y)c"),
+    ] {
+        assert_eq!(converted(html), expected, "{html}");
+    }
+}
+
+proptest! {
+    /// Whatever the order of the tags.
+    #[test]
+    fn each_word_is_kept_in_order(
+        parts in prop::collection::vec((0_usize..32, any::<bool>()), 0..60),
+    ) {
+        const NAMES: &[&str] = &[
+            "p", "b", "i", "a href=/x", "li", "ul", "ol", "table", "tr", "td", "th", "tbody", "pre", "code",
+            "div", "h1", "blockquote", "caption", "em", "br", "hr", "dd", "kbd", "x", "thead", "tfoot", "strong",
+            "section", "s", "del", "h2", "code class=language-c",
+        ];
+        let mut html = String::new();
+        for (index, (name, is_end)) in parts.iter().enumerate() {
+            let name = NAMES[*name];
+            let end = format!("/{}", name.split(' ').next().unwrap());
+            html.push_str(&format!("<{}> w{index}w ", if *is_end { &end } else { name }));
+        }
+        let text = converted(&html);
+        let places: Vec<_> =
+            (0..parts.len()).map(|it| text.find(&format!("w{it}w"))).collect();
+        prop_assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{html}\n{text}");
+    }
+}

@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use super::git::FileStat;
 #[cfg(target_os = "linux")]
 use super::inotify_watch::InotifyWatch as FolderWatch;
+use super::listed_entries::ListedEntries;
 #[cfg(not(target_os = "linux"))]
 use super::no_watch::NoWatch as FolderWatch;
 use super::snapshot::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
@@ -36,17 +37,10 @@ pub(super) const BARE_LAYOUT: [&str; 3] = ["HEAD", "objects", "refs"];
 /// Names of entries that determine which others are listed.
 pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// One entry of a folder.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ListedEntry {
-    pub(super) name: Box<OsStr>,
-    pub(super) stat: FileStat,
-}
-
-/// The entries of a folder, sorted by name.
+/// What is in a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FolderListing {
-    pub(super) entries: Vec<ListedEntry>,
+    pub(super) entries: ListedEntries,
     /// The inodes of files with another name, through which they can change without an event.
     pub(super) hard_linked: Vec<u64>,
     /// An ignore file is a link, so the rules can change without an event in this folder.
@@ -61,40 +55,36 @@ pub(super) struct FolderListing {
 }
 
 impl FolderListing {
-    /// Adds an entry that is not ignored, if its kind is tracked.
+    /// Adds an entry that is not ignored to `entries`, if its kind is tracked.
     #[cfg(unix)]
-    fn add_tracked(&mut self, name: &OsStr, stat: &rustix::fs::Stat, is_folder: bool) {
+    fn add_tracked(
+        &mut self,
+        entries: &mut ListedEntries,
+        name: &OsStr,
+        stat: &rustix::fs::Stat,
+        is_folder: bool,
+    ) {
         let has_other_names = !is_folder && stat.st_nlink > 1;
         if let Some(stat) = FileStat::tracked(stat) {
             self.has_linked_rules |=
                 stat_kind(&stat) == StatKind::Link && IGNORE_FILES.iter().any(|it| name == *it);
             self.hard_linked.extend(has_other_names.then_some(stat.ino));
-            self.entries.push(ListedEntry { name: name.into(), stat });
-        }
-    }
-
-    pub(super) fn get(&self, name: &OsStr) -> Option<FileStat> {
-        let found = self.entries.binary_search_by(|it| (*it.name).cmp(name)).ok()?;
-        self.entries.get(found).map(|it| it.stat)
-    }
-
-    /// Sets or removes an entry.
-    pub(super) fn set(&mut self, name: &OsStr, stat: Option<FileStat>) {
-        match (self.entries.binary_search_by(|it| (*it.name).cmp(name)), stat) {
-            (Ok(at), Some(stat)) => self.entries[at].stat = stat,
-            (Ok(at), None) => drop(self.entries.remove(at)),
-            (Err(at), Some(stat)) => {
-                self.entries.insert(at, ListedEntry { name: name.into(), stat });
-            }
-            (Err(_), None) => {}
+            entries.push(name, stat);
         }
     }
 
     /// The folders among the entries, with their paths.
     pub(super) fn subfolders<'a>(&'a self, folder: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
-        let is_folder = |it: &&ListedEntry| stat_kind(&it.stat) == StatKind::Folder;
-        self.entries.iter().filter(is_folder).map(|it| folder.join(&*it.name))
+        let folders = self.entries.iter().filter(|it| stat_kind(it.1) == StatKind::Folder);
+        folders.map(|it| folder.join(it.0))
     }
+}
+
+/// What a thread uses for each folder that it lists.
+struct ThreadState {
+    rules: IgnoreRules,
+    #[cfg_attr(not(unix), expect(dead_code, reason = "names are not in one buffer there"))]
+    entries: ListedEntries,
 }
 
 pub(super) type ListedFolder = (Arc<Path>, Arc<FolderListing>);
@@ -166,12 +156,12 @@ impl<'a> FolderLister<'a> {
     }
 
     fn work(&self, queue: &FolderQueue, most: usize) -> Vec<ListedFolder> {
-        let (mut rules, mut found) = (self.rules.clone(), Vec::new());
+        let (mut state, mut found) = (self.start(), Vec::new());
         while found.len() < most
             && let Some(folder) = queue.next(self.stop)
         {
             let folder: Arc<Path> = folder.into();
-            let listing = self.list_with(&folder, &mut rules);
+            let listing = self.list_with(&folder, &mut state);
             queue.done(listing.subfolders(&folder));
             found.push((folder, Arc::new(listing)));
         }
@@ -179,16 +169,20 @@ impl<'a> FolderLister<'a> {
     }
 
     pub(super) fn list_one(&self, folder: &Arc<Path>) -> FolderListing {
-        self.list_with(folder, &mut self.rules.clone())
+        self.list_with(folder, &mut self.start())
     }
 
-    fn list_with(&self, folder: &Arc<Path>, rules: &mut IgnoreRules) -> FolderListing {
+    fn start(&self) -> ThreadState {
+        ThreadState { rules: self.rules.clone(), entries: ListedEntries::default() }
+    }
+
+    fn list_with(&self, folder: &Arc<Path>, state: &mut ThreadState) -> FolderListing {
         let unknown = || FolderListing { is_unknown: true, ..FolderListing::default() };
-        self.list(folder, rules).unwrap_or_else(unknown)
+        self.list(folder, state).unwrap_or_else(unknown)
     }
 
     #[cfg(unix)]
-    fn list(&self, folder: &Arc<Path>, rules: &mut IgnoreRules) -> Option<FolderListing> {
+    fn list(&self, folder: &Arc<Path>, state: &mut ThreadState) -> Option<FolderListing> {
         use rustix::fs::{AtFlags, Dir, FileType, statat};
         use std::os::unix::ffi::OsStrExt;
 
@@ -201,6 +195,7 @@ impl<'a> FolderLister<'a> {
         let mut listing = FolderListing::default();
         let mut layout = 0;
         let private: Vec<_> = self.private_names(folder).collect();
+        state.entries.clear();
         let mut entries = Dir::read_from(&handle).ok()?;
         let mut seen = 0_usize;
         while let Some(Ok(entry)) = entries.read() {
@@ -224,7 +219,7 @@ impl<'a> FolderLister<'a> {
                 kind => kind == FileType::Directory,
             };
             relative.push(name);
-            let is_ignored = rules.matched(&relative, is_folder).is_ignore();
+            let is_ignored = state.rules.matched(&relative, is_folder).is_ignore();
             let is_link = entry.file_type() == FileType::Symlink;
             if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {
                 listing.repositories.push(folder.join(name));
@@ -237,12 +232,14 @@ impl<'a> FolderLister<'a> {
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
                 self.stop.stop_early();
             }
-            listing.add_tracked(name, &stat, is_folder);
+            listing.add_tracked(&mut state.entries, name, &stat, is_folder);
         }
         if layout == BARE_LAYOUT.len() {
             listing.repositories.push(folder.to_path_buf());
         }
-        listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        state.entries.sort();
+        // The copy has no more memory than it needs.
+        listing.entries = state.entries.clone();
         listing.repositories.sort_unstable();
         listing.ignored.sort_unstable();
         Some(listing)
@@ -339,7 +336,7 @@ impl<'a> FolderLister<'a> {
 
     /// The same without open folders, inodes and other file systems below the root.
     #[cfg(not(unix))]
-    fn list(&self, folder: &Arc<Path>, rules: &mut IgnoreRules) -> Option<FolderListing> {
+    fn list(&self, folder: &Arc<Path>, state: &mut ThreadState) -> Option<FolderListing> {
         if has_unsafe_ignore_files(folder) {
             return None;
         }
@@ -364,7 +361,7 @@ impl<'a> FolderLister<'a> {
             let (is_folder, is_link) =
                 (stat_kind(&stat) == StatKind::Folder, stat_kind(&stat) == StatKind::Link);
             relative.push(&name);
-            let is_ignored = rules.matched(&relative, is_folder).is_ignore();
+            let is_ignored = state.rules.matched(&relative, is_folder).is_ignore();
             if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {
                 listing.repositories.push(path.clone());
             }
@@ -386,12 +383,12 @@ impl<'a> FolderLister<'a> {
                 self.stop.stop_early();
             }
             listing.has_linked_rules |= is_link && IGNORE_FILES.iter().any(|it| name == *it);
-            listing.entries.push(ListedEntry { name: name.into(), stat });
+            listing.entries.push(&name, stat);
         }
         if layout == BARE_LAYOUT.len() {
             listing.repositories.push(folder.to_path_buf());
         }
-        listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        listing.entries.sort();
         listing.repositories.sort_unstable();
         Some(listing)
     }

@@ -1,26 +1,41 @@
-//! The entries of a folder. Their names are in one buffer, so that a folder of a thousand files takes two
+//! Entries of a folder. Their names are in one buffer, so that a folder of a thousand files takes two
 //! pieces of memory instead of a thousand and one.
 
 use std::ffi::OsStr;
 
 use super::git::FileStat;
 
-/// Entries with their stat data, sorted by name unless some were [`push`](ListedEntries::push)ed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ListedEntries {
+/// Entries with their stat data or another value, sorted by name unless some were
+/// [`push`](ListedEntries::push)ed.
+#[derive(Clone, Debug)]
+pub(super) struct ListedEntries<T = FileStat> {
     names: NameBuffer,
-    entries: Vec<(NamePlace, FileStat)>,
+    entries: Vec<(NamePlace, T)>,
 }
 
-impl ListedEntries {
+impl<T> Default for ListedEntries<T> {
+    fn default() -> ListedEntries<T> {
+        ListedEntries { names: NameBuffer::default(), entries: Vec::new() }
+    }
+}
+
+impl<T: Copy> ListedEntries<T> {
+    /// Room for as many entries as others are, with their names.
+    #[cfg(unix)]
+    pub(super) fn with_room_for<U>(others: &ListedEntries<U>) -> ListedEntries<T> {
+        let names = NameBuffer(Vec::with_capacity(others.names.0.len()));
+        ListedEntries { names, entries: Vec::with_capacity(others.entries.len()) }
+    }
+
+    #[cfg(unix)]
     pub(super) fn clear(&mut self) {
         self.names.0.clear();
         self.entries.clear();
     }
 
     /// Adds an entry at the end.
-    pub(super) fn push(&mut self, name: &OsStr, stat: FileStat) {
-        self.entries.push((self.names.add(name), stat));
+    pub(super) fn push(&mut self, name: &OsStr, value: T) {
+        self.entries.push((self.names.add(name), value));
     }
 
     pub(super) fn sort(&mut self) {
@@ -33,24 +48,24 @@ impl ListedEntries {
     }
 
     /// The entry at a place in the order.
-    pub(super) fn at(&self, index: usize) -> Option<(&OsStr, &FileStat)> {
+    pub(super) fn at(&self, index: usize) -> Option<(&OsStr, &T)> {
         self.entries.get(index).map(|it| (self.names.at(it.0), &it.1))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &FileStat)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &T)> {
         self.entries.iter().map(|it| (self.names.at(it.0), &it.1))
     }
 
-    pub(super) fn get(&self, name: &OsStr) -> Option<FileStat> {
+    pub(super) fn get(&self, name: &OsStr) -> Option<T> {
         self.find(name).ok().and_then(|it| self.entries.get(it)).map(|it| it.1)
     }
 
     /// Sets or removes an entry.
-    pub(super) fn set(&mut self, name: &OsStr, stat: Option<FileStat>) {
-        match (self.find(name), stat) {
-            (Ok(index), Some(stat)) => self.entries[index].1 = stat,
+    pub(super) fn set(&mut self, name: &OsStr, value: Option<T>) {
+        match (self.find(name), value) {
+            (Ok(index), Some(value)) => self.entries[index].1 = value,
             (Ok(index), None) => drop(self.entries.remove(index)),
-            (Err(index), Some(stat)) => self.entries.insert(index, (self.names.add(name), stat)),
+            (Err(index), Some(value)) => self.entries.insert(index, (self.names.add(name), value)),
             (Err(_), None) => {}
         }
     }
@@ -60,8 +75,8 @@ impl ListedEntries {
     }
 }
 
-impl PartialEq for ListedEntries {
-    fn eq(&self, other: &ListedEntries) -> bool {
+impl<T: Copy + PartialEq> PartialEq for ListedEntries<T> {
+    fn eq(&self, other: &ListedEntries<T>) -> bool {
         self.iter().eq(other.iter())
     }
 }

@@ -75,6 +75,16 @@ impl FolderListing {
     }
 }
 
+/// An entry of a folder that is open.
+#[cfg(unix)]
+struct UnlistedEntry<'a> {
+    handle: std::os::fd::BorrowedFd<'a>,
+    name: &'a OsStr,
+    path: &'a Path,
+    /// The path below the root.
+    relative: &'a Path,
+}
+
 fn unknown() -> FolderListing {
     FolderListing { is_unknown: true, ..FolderListing::default() }
 }
@@ -198,9 +208,7 @@ impl<'a> FolderLister<'a> {
         above: &FolderRules,
         names: &mut FolderNames,
     ) -> Option<(FolderListing, FolderRules)> {
-        use rustix::fs::{AtFlags, Dir, FileType, statat};
-
-        let mut handle = Dir::new(self.open_and_watch(folder)?).ok()?;
+        let mut handle = rustix::fs::Dir::new(self.open_and_watch(folder)?).ok()?;
         self.read_names(&mut handle, names)?;
         let handle = handle.fd().ok()?;
         let rules = above.below(folder, |it| names.get(it.as_ref()).is_some())?;
@@ -224,34 +232,56 @@ impl<'a> FolderLister<'a> {
                 continue;
             }
             layout += usize::from(BARE_LAYOUT.iter().any(|it| name == *it));
-            let stat = || statat(handle, name, AtFlags::SYMLINK_NOFOLLOW).ok();
-            let is_folder = match *file_type {
-                FileType::Unknown => stat()
-                    .is_some_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Directory),
-                kind => kind == FileType::Directory,
-            };
             path.push(name);
-            let is_ignored = rules.ignores(&path, is_folder);
-            path.pop();
             relative.push(name);
-            let is_link = *file_type == FileType::Symlink;
-            if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {
-                listing.repositories.push(folder.join(name));
-            }
-            if is_ignored && is_folder {
-                self.add_ignored(&mut listing, folder, name, &relative);
-            }
+            let entry = UnlistedEntry { handle, name, path: &path, relative: &relative };
+            let is_ignored = |is_folder| rules.ignores(&path, is_folder);
+            self.add(&mut listing, folder, &entry, *file_type, is_ignored);
+            path.pop();
             relative.pop();
-            let Some(stat) = (!is_ignored).then(stat).flatten() else { continue };
-            if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
-                self.stop.stop_early();
-            }
-            listing.add_tracked(name, &stat, is_folder);
         }
         if layout == BARE_LAYOUT.len() {
             listing.repositories.push(folder.to_path_buf());
         }
+        listing.entries.shrink_to_fit();
+        listing.repositories.sort_unstable();
         Some((listing, rules))
+    }
+
+    /// Adds an entry to the listing of a folder, unless it is ignored.
+    #[cfg(unix)]
+    fn add(
+        &self,
+        listing: &mut FolderListing,
+        folder: &Arc<Path>,
+        entry: &UnlistedEntry<'_>,
+        file_type: rustix::fs::FileType,
+        is_ignored: impl FnOnce(bool) -> bool,
+    ) {
+        use rustix::fs::{AtFlags, FileType, statat};
+
+        let UnlistedEntry { handle, name, path, relative } = entry;
+        let stat = || statat(handle, *name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let is_folder = match file_type {
+            FileType::Unknown => {
+                stat().is_some_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Directory)
+            }
+            kind => kind == FileType::Directory,
+        };
+        if !is_folder && (self.obeyed.is_obeyed)(relative, file_type == FileType::Symlink) {
+            listing.repositories.push(path.to_path_buf());
+        }
+        if is_ignored(is_folder) {
+            if is_folder {
+                self.add_ignored(listing, folder, path, relative);
+            }
+            return;
+        }
+        let Some(stat) = stat() else { return };
+        if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
+            self.stop.stop_early();
+        }
+        listing.add_tracked(name, &stat, is_folder);
     }
 
     /// Reads the names of all entries of a folder, and sorts them.
@@ -279,15 +309,14 @@ impl<'a> FolderLister<'a> {
         &self,
         listing: &mut FolderListing,
         folder: &Arc<Path>,
-        name: &OsStr,
+        path: &Path,
         relative: &Path,
     ) {
-        let path = folder.join(name);
-        listing.repositories.extend(self.repository_in_ignored(&path, folder));
+        listing.repositories.extend(self.repository_in_ignored(path, folder));
         if (self.obeyed.may_hold)(relative) {
-            listing.repositories.extend(self.obeyed_in_ignored(&path, folder));
+            listing.repositories.extend(self.obeyed_in_ignored(path, folder));
         }
-        listing.ignored.push(path);
+        listing.ignored.push(path.to_path_buf());
     }
 
     /// The names of our own folders that are in a folder.

@@ -28,6 +28,12 @@ impl<T: Copy> ListedEntries<T> {
     }
 
     #[cfg(unix)]
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.names.0.shrink_to_fit();
+        self.entries.shrink_to_fit();
+    }
+
+    #[cfg(unix)]
     pub(super) fn clear(&mut self) {
         self.names.0.clear();
         self.entries.clear();

@@ -167,3 +167,25 @@ pub(super) fn kill(processes: &[Pid], is_ours: impl Fn(Pid) -> bool) {
 pub(super) fn reap(child: Pid) -> bool {
     matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(Some(_)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test starts a process of its own")]
+    fn an_abandoned_child_is_reaped_when_it_has_ended() {
+        let mut child = std::process::Command::new("sleep").arg("714").spawn().unwrap();
+        let id = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        abandon(id);
+        reap_orphans(|_| false);
+        assert!(ABANDONED.lock().contains(&id));
+        child.kill().unwrap();
+        let begun = Instant::now();
+        while ABANDONED.lock().contains(&id) {
+            assert!(begun.elapsed().as_secs() < 60, "it is not reaped");
+            reap_orphans(|_| false);
+        }
+        assert!(child.wait().is_err(), "somebody else must have reaped it");
+    }
+}

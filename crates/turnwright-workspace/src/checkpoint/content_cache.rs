@@ -17,6 +17,8 @@ pub(super) const MAX_CACHED_FILE: u64 = 256 * 1024;
 const MAX_BYTES: usize = 20 * 1024 * 1024;
 /// How long files are copied before one command.
 const COPY_LIMIT: Duration = Duration::from_millis(200);
+/// How long before one command, if they were there before the last one, which had no time for them.
+const LATE_COPY_LIMIT: Duration = Duration::from_millis(15);
 /// This many files are copied even if it takes longer: on a busy machine, the time may be over before the
 /// first one is read, and then nothing that a command does in a small project could be undone.
 const ALWAYS_COPIED: usize = 32;
@@ -98,9 +100,12 @@ impl ContentCache {
         // Files that were changed last are most likely to be changed again. What has changed since the previous
         // snapshot was changed after what is still to be copied.
         wanted.sort_unstable_by_key(|it| it.stat().mtime);
+        let late_files = self.uncopied.len();
         self.uncopied.append(&mut wanted);
         let mut count = 0;
         while let Some(file) = self.uncopied.pop() {
+            let is_late = self.uncopied.len() < late_files;
+            let limit = if is_late { limit.min(LATE_COPY_LIMIT) } else { limit };
             let stat = file.stat();
             let has_room = self.files.len() < MAX_FILES
                 && usize::try_from(stat.size).is_ok_and(|it| self.bytes + it <= MAX_BYTES);

@@ -116,13 +116,16 @@ impl NameBuffer {
 /// Elsewhere a part of a name cannot be taken as one.
 #[cfg(not(unix))]
 #[derive(Clone, Debug, Default)]
-struct NameBuffer(Vec<Box<OsStr>>);
+struct NameList(Vec<Box<OsStr>>);
+
+#[cfg(not(unix))]
+type NameBuffer = NameList;
 
 #[cfg(not(unix))]
 type NamePlace = usize;
 
 #[cfg(not(unix))]
-impl NameBuffer {
+impl NameList {
     fn add(&mut self, name: &OsStr) -> NamePlace {
         self.0.push(name.into());
         self.0.len() - 1

@@ -407,7 +407,7 @@ mod tests {
             let mut output = output();
             for (piece, part) in pieces.iter().zip(looks) {
                 output.push(piece);
-                prop_assert!(output.untaken.head.len() <= MAX_HEAD && output.untaken.tail.len() <= MAX_TAIL);
+                prop_assert!(output.untaken.head.len() <= MAX_HEAD && output.untaken.tail.len() <= 2 * MAX_TAIL);
                 prop_assert!(output.raw.len() <= MAX_RAW && output.last_lines(100).len() <= 100);
                 if part {
                     prop_assert!(output.take_excerpt().text.len() < MAX_HEAD + MAX_TAIL + 9000);

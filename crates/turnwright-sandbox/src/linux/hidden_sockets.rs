@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +45,8 @@ const OPEN_FOLDERS: &[&str] = &[
 /// Daemons that only look up the names of users, groups and hosts.
 pub(super) const NAME_SERVICES: &[&str] =
     &["/run/systemd/userdb", "/run/systemd/resolve", "/run/nscd", "/var/lib/sss/pipes"];
+/// The kernel's table of sockets is seldom larger.
+const TABLE_SIZE: usize = 32 * 1024;
 /// At most this many sockets are hidden.
 const MAX_SOCKETS: usize = 512;
 /// At most this many entries are looked at beside a socket that was renamed.
@@ -99,7 +102,9 @@ fn holds_open(profile: &SandboxProfile, folder: &Path) -> bool {
 
 /// All other sockets in the file system on which a process listens now.
 fn listening_sockets(profile: &SandboxProfile) -> Vec<PathBuf> {
-    let all = fs::read("/proc/self/net/unix").unwrap_or_default();
+    // The kernel does not tell its size.
+    let mut all = Vec::with_capacity(TABLE_SIZE);
+    drop(fs::File::open("/proc/self/net/unix").and_then(|mut it| it.read_to_end(&mut all)));
     let named: Vec<_> = all.split(|it| *it == b'\n').filter_map(socket_path).collect();
     let is_relative = |it: &&PathBuf| it.is_relative();
     // A relative path begins where its process was. Which process it is, the table does not say.

@@ -3,18 +3,18 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, Scope,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope,
 };
 use rustix::fs::{Mode, OFlags};
 
 use super::super::SandboxProfile;
 use super::hidden_sockets::NAME_SERVICES;
-use super::real_path::{open_without_symlinks, real_path};
+use super::real_path::{open_without_symlinks, resolve};
+use super::syscalls;
 
 /// The newest ABI that this module handles. Rights that an older kernel does not know are left out.
 const NEWEST_ABI: ABI = ABI::V9;
@@ -61,13 +61,13 @@ pub(super) fn read_rights() -> u64 {
     (AccessFs::ReadFile | AccessFs::ReadDir).bits()
 }
 
-/// Builds the ruleset. `hidden` are real paths.
-pub(super) fn build(profile: &SandboxProfile, hidden: &[PathBuf]) -> io::Result<OwnedFd> {
-    let mut builder = RulesetBuilder::new().map_err(io::Error::other)?;
+/// Builds the ruleset for a kernel with this ABI. `hidden` are real paths.
+pub(super) fn build(profile: &SandboxProfile, hidden: &[PathBuf], abi: i32) -> io::Result<OwnedFd> {
+    let mut builder = RulesetBuilder::new(abi)?;
     for path in &profile.writable {
         let opened = open_without_symlinks(path).map_err(|error| with_path(path, &error));
         if let Some(place) = if_accessible(opened)? {
-            builder.allow(place, write_rights())?;
+            builder.allow(&place, write_rights())?;
         }
     }
     for place in &profile.unhidden {
@@ -81,41 +81,52 @@ pub(super) fn build(profile: &SandboxProfile, hidden: &[PathBuf]) -> io::Result<
         builder.allow_if_accessible(socket, AccessFs::ResolveUnix.into())?;
     }
     builder.allow_reading(profile, hidden)?;
-    let ruleset: Option<OwnedFd> = builder.ruleset.into();
-    ruleset.ok_or_else(|| io::Error::other("this system has no Landlock"))
+    Ok(builder.ruleset)
+}
+
+/// A ruleset without rules, which denies everything that it knows of.
+fn create_ruleset() -> Result<Option<OwnedFd>, landlock::RulesetError> {
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(NEWEST_ABI))?
+        .scope(Scope::from_all(NEWEST_ABI))?
+        .create()?;
+    Ok(ruleset.into())
 }
 
 struct RulesetBuilder {
-    ruleset: RulesetCreated,
+    ruleset: OwnedFd,
+    /// The rights that the kernel knows.
+    known: BitFlags<AccessFs>,
     rules: usize,
 }
 
 impl RulesetBuilder {
-    fn new() -> Result<RulesetBuilder, landlock::RulesetError> {
-        let ruleset = Ruleset::default()
-            .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(NEWEST_ABI))?
-            .scope(Scope::from_all(NEWEST_ABI))?
-            .create()?;
-        Ok(RulesetBuilder { ruleset, rules: 0 })
+    fn new(abi: i32) -> io::Result<RulesetBuilder> {
+        let ruleset = create_ruleset().map_err(io::Error::other)?;
+        let ruleset = ruleset.ok_or_else(|| io::Error::other("this system has no Landlock"))?;
+        Ok(RulesetBuilder { ruleset, known: AccessFs::from_all(ABI::from(abi)), rules: 0 })
     }
 
-    /// Grants those of the rights that apply to this kind of file.
-    fn allow(&mut self, place: OwnedFd, rights: BitFlags<AccessFs>) -> io::Result<()> {
-        let is_folder = rustix::fs::fstat(&place)
+    /// Grants those of the rights that the kernel knows and that apply to this kind of file.
+    fn allow(&mut self, place: &OwnedFd, rights: BitFlags<AccessFs>) -> io::Result<()> {
+        let is_folder = rustix::fs::fstat(place)
             .is_ok_and(|it| rustix::fs::FileType::from_raw_mode(it.st_mode).is_dir());
         let possible = if is_folder { rights } else { rights & AccessFs::from_file(NEWEST_ABI) };
+        let possible = possible & self.known;
         if possible.is_empty() {
             return Ok(());
         }
         self.rules += 1;
-        let rule = PathBeneath::new(place, possible);
-        (&mut self.ruleset).add_rule(rule).map(|_| ()).map_err(io::Error::other)
+        syscalls::add_rule(self.ruleset.as_fd(), place.as_fd(), possible.bits())
     }
 
     fn allow_if_accessible(&mut self, path: &Path, rights: BitFlags<AccessFs>) -> io::Result<()> {
+        if (rights & self.known).is_empty() {
+            return Ok(());
+        }
         match if_accessible(open(path))? {
-            Some(place) => self.allow(place, rights),
+            Some(place) => self.allow(&place, rights),
             None => Ok(()),
         }
     }
@@ -134,20 +145,25 @@ impl RulesetBuilder {
         let mut allowed: Vec<PathBuf> = Vec::new();
         for place in SYSTEM_PATHS.iter().map(Path::new).chain(list.iter().map(PathBuf::as_path)) {
             // Symlinks are resolved, because `hidden` are real paths.
-            let Some(place) = real_path(place) else { continue };
+            let Some((place, opened)) = resolve(place) else { continue };
             // What is below a place is allowed with it.
             if allowed.iter().any(|it| place.starts_with(it)) {
                 continue;
             }
-            let holds_hidden = hidden.iter().any(|it| it.starts_with(&place) && *it != place);
-            if holds_hidden {
+            if hidden.iter().any(|it| place.starts_with(it)) {
+                continue;
+            }
+            if hidden.iter().any(|it| it.starts_with(&place)) {
                 // The names beside what is hidden are no secret either.
                 self.allow_if_accessible(&place, traversal)?;
+                self.allow_all_but(&place, hidden, all)?;
+                continue;
             }
-            self.allow_all_but(&place, hidden, all)?;
-            if !holds_hidden {
-                allowed.push(place);
+            match opened {
+                Some(opened) => self.allow(&opened, all)?,
+                None => self.allow_if_accessible(&place, all)?,
             }
+            allowed.push(place);
         }
         Ok(())
     }

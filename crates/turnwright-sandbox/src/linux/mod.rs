@@ -101,7 +101,7 @@ impl LinuxSandbox {
         // What the mount namespace does not hide, the ruleset has to.
         let hidden: &[PathBuf] = if mount_namespace.is_some() { &[] } else { &hidden };
         Ok(Self {
-            ruleset: landlock_ruleset::build(profile, hidden)?,
+            ruleset: landlock_ruleset::build(profile, hidden, abi)?,
             filter: seccomp_filter::program(network, false)?,
             open_sockets: profile.writable.iter().chain(&profile.sockets).cloned().collect(),
             network,

@@ -130,9 +130,10 @@ impl MountNamespace {
         // Nothing is below a file.
         let folders: Vec<_> = hidden.iter().filter(|it| it.is_dir()).collect();
         let is_seen = |it: &&PathBuf| !open.is_below_hidden(it, folders.iter().copied());
-        let seen: Vec<_> = hidden.iter().filter(is_seen).map(PathBuf::as_path).collect();
+        let seen: Vec<_> = hidden.iter().filter(is_seen).collect();
         let mut steps = read_only_steps(profile, &seen);
-        steps.extend(seen.iter().filter_map(|it| hide_step(&open, it)));
+        let step = |it: &&PathBuf| hide_step(&open, it, folders.contains(it));
+        steps.extend(seen.iter().filter_map(step));
         MountNamespace {
             clone_flags,
             id_maps,
@@ -260,9 +261,9 @@ impl MountStep {
 }
 
 /// The step that hides a path.
-fn hide_step(profile: &SandboxProfile, path: &Path) -> Option<MountStep> {
+fn hide_step(profile: &SandboxProfile, path: &Path, is_folder: bool) -> Option<MountStep> {
     let name = c_string(path)?;
-    if !path.is_dir() {
+    if !is_folder {
         return Some(MountStep::HideFile(name));
     }
     let open = profile.open_below(path).filter(|it| it.is_dir());
@@ -344,11 +345,11 @@ fn write_file(path: &CStr, bytes: &[u8]) -> io::Result<()> {
 
 /// The mounts that keep `read_only` paths unchanged and the `hidden` ones where they are, because under another name
 /// they would not be hidden. Outer ones first.
-fn read_only_steps(profile: &SandboxProfile, hidden: &[&Path]) -> Vec<MountStep> {
+fn read_only_steps(profile: &SandboxProfile, hidden: &[&PathBuf]) -> Vec<MountStep> {
     let (mut pinned, mut read_only) = (BTreeSet::new(), BTreeSet::new());
     let kept = profile.read_only.iter().filter(|it| fs::symlink_metadata(it).is_ok());
     let kept = kept.map(|it| (it.as_path(), true));
-    for (path, is_read_only) in kept.chain(hidden.iter().map(|it| (*it, false))) {
+    for (path, is_read_only) in kept.chain(hidden.iter().map(|it| (it.as_path(), false))) {
         let roots = profile.writable.iter().filter(|it| path.starts_with(it));
         // Outside of the writable folders nothing can be changed anyway.
         let Some(root) = roots.min_by_key(|it| it.as_os_str().len()) else { continue };

@@ -9,11 +9,18 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 /// The path with its symlinks resolved, if it exists.
 pub(super) fn real_path(path: &Path) -> Option<PathBuf> {
+    resolve(path).map(|it| it.0)
+}
+
+/// The same, with what was opened as a reference for a rule if the path has no symlinks.
+pub(super) fn resolve(path: &Path) -> Option<(PathBuf, Option<OwnedFd>)> {
     let is_plain = |it| matches!(it, Component::RootDir | Component::Normal(_));
     match open_without_symlinks(path) {
-        Ok(_) if path.is_absolute() && path.components().all(is_plain) => Some(path.to_owned()),
+        Ok(opened) if path.is_absolute() && path.components().all(is_plain) => {
+            Some((path.to_owned(), Some(opened)))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        _ => fs::canonicalize(path).ok(),
+        _ => Some((fs::canonicalize(path).ok()?, None)),
     }
 }
 

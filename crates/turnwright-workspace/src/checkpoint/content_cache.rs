@@ -1,11 +1,11 @@
 //! A cache of file contents: copies made before a command, and contents that calls have left.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::folder_listing::ListedEntry;
+use super::folder_listing::FolderListing;
 use super::git::{FileStat, Repository};
 use super::observe::{ObservedState, observe};
 use super::snapshot::{StatKind, StatSnapshot, stat_kind};
@@ -17,6 +17,8 @@ pub(super) const MAX_CACHED_FILE: u64 = 256 * 1024;
 const MAX_BYTES: usize = 20 * 1024 * 1024;
 /// How long files are copied before one command.
 const COPY_LIMIT: Duration = Duration::from_millis(200);
+/// How long before one command, if they were there before the last one, which had no time for them.
+const LATE_COPY_LIMIT: Duration = Duration::from_millis(15);
 /// This many files are copied even if it takes longer: on a busy machine, the time may be over before the
 /// first one is read, and then nothing that a command does in a small project could be undone.
 const ALWAYS_COPIED: usize = 32;
@@ -28,8 +30,28 @@ const MAX_FILES: usize = 50_000;
 pub(super) struct ContentCache {
     files: HashMap<PathBuf, (FileStat, ObservedState)>,
     bytes: usize,
-    /// The last preload has not copied everything.
-    was_cut_short: bool,
+    /// The files that the last preload had no time or room for, the one that was changed last at the end.
+    uncopied: Vec<UncopiedFile>,
+}
+
+/// A file of the last snapshot whose content is still to be copied.
+#[derive(Debug)]
+struct UncopiedFile {
+    folder: Arc<Path>,
+    listing: Arc<FolderListing>,
+    /// Its place in the listing.
+    index: usize,
+}
+
+impl UncopiedFile {
+    fn stat(&self) -> FileStat {
+        self.listing.entries.at(self.index).map(|it| *it.1).unwrap_or_default()
+    }
+
+    fn path(&self) -> PathBuf {
+        let name = self.listing.entries.at(self.index).map(|it| it.0);
+        self.folder.join(name.unwrap_or_default())
+    }
 }
 
 impl ContentCache {
@@ -55,7 +77,7 @@ impl ContentCache {
     }
 
     /// Copies files that a command could change and that are stored nowhere else. Those of `previous`
-    /// have been copied already. Blocks.
+    /// have been copied already, or are still to be copied. Blocks.
     pub(super) fn preload(
         &mut self,
         previous: Option<&StatSnapshot>,
@@ -73,77 +95,88 @@ impl ContentCache {
         repositories: &[Arc<Repository>],
     ) {
         let start = Instant::now();
-        let previous = previous.filter(|_| !self.was_cut_short);
-        self.was_cut_short = false;
         self.remove_stale(previous, snapshot);
-        if self.bytes >= MAX_BYTES {
-            self.was_cut_short = true;
-            return;
-        }
-        let mut wanted = self.wanted(previous, snapshot, repositories);
-        // Files that were changed last are most likely to be changed again.
-        wanted.sort_unstable_by_key(|it| std::cmp::Reverse(it.1.mtime));
-        for (number, (path, before)) in wanted.into_iter().enumerate() {
-            let is_over = number >= ALWAYS_COPIED && start.elapsed() > limit;
-            if self.bytes >= MAX_BYTES || is_over {
-                self.was_cut_short = true;
+        let mut wanted = wanted(previous, snapshot, repositories);
+        // Files that were changed last are most likely to be changed again. What has changed since the previous
+        // snapshot was changed after what is still to be copied.
+        wanted.sort_unstable_by_key(|it| it.stat().mtime);
+        let late_files = self.uncopied.len();
+        self.uncopied.append(&mut wanted);
+        let mut count = 0;
+        while let Some(file) = self.uncopied.pop() {
+            let is_late = self.uncopied.len() < late_files;
+            let limit = if is_late { limit.min(LATE_COPY_LIMIT) } else { limit };
+            let stat = file.stat();
+            let has_room = self.files.len() < MAX_FILES
+                && usize::try_from(stat.size).is_ok_and(|it| self.bytes + it <= MAX_BYTES);
+            if !has_room || count >= ALWAYS_COPIED && start.elapsed() > limit {
+                self.uncopied.push(file);
                 break;
             }
+            let path = file.path();
+            let is_link = stat_kind(&stat) == StatKind::Link;
+            if self.get(&path, &stat).is_some() || !is_link && is_secret_path(&path) {
+                continue;
+            }
+            count += 1;
             let found = observe(&path, true);
             // The file must not have changed since the snapshot.
-            if lstat(&path) == Some(*before) {
-                self.insert(&path, *before, found);
+            if lstat(&path) == Some(stat) {
+                self.insert(&path, stat, found);
             }
         }
     }
 
-    /// Removes the states of files that have changed.
+    /// Removes the states of files that have changed, and what is still to be copied of changed folders.
     fn remove_stale(&mut self, previous: Option<&StatSnapshot>, snapshot: &StatSnapshot) {
         let is_stale = |path: &Path, stat: &FileStat| snapshot.get(path) != Some(*stat);
         let Some(previous) = previous else {
             self.files.retain(|path, it| !is_stale(path, &it.0));
             let bytes = self.files.values().filter_map(|it| it.1.bytes.as_ref());
             self.bytes = bytes.map(|it| it.len()).sum();
+            self.uncopied.clear();
             return;
         };
+        let mut outdated = HashSet::new();
         for (folder, listing) in previous.folders_since(Some(snapshot)) {
-            for entry in &listing.entries {
-                let path = folder.join(&*entry.name);
+            outdated.insert(Arc::as_ptr(listing));
+            for (name, _) in listing.entries.iter() {
+                let path = folder.join(name);
                 if self.files.get(&path).is_some_and(|it| is_stale(&path, &it.0)) {
                     self.remove(&path);
                 }
             }
         }
+        if !outdated.is_empty() {
+            self.uncopied.retain(|it| !outdated.contains(&Arc::as_ptr(&it.listing)));
+        }
     }
+}
 
-    /// The files in changed folders that are to be copied.
-    fn wanted<'s>(
-        &self,
-        previous: Option<&'s StatSnapshot>,
-        snapshot: &'s StatSnapshot,
-        repositories: &[Arc<Repository>],
-    ) -> Vec<(PathBuf, &'s FileStat)> {
-        let mut wanted = Vec::new();
-        for (folder, listing) in snapshot.folders_since(previous) {
-            let indexed: Vec<_> = repositories.iter().filter_map(|it| it.folder(folder)).collect();
-            for ListedEntry { name, stat } in &listing.entries {
-                let is_link = match stat_kind(stat) {
-                    StatKind::Folder => continue,
-                    StatKind::Link => true,
-                    StatKind::File => false,
-                };
-                let is_stored = || indexed.iter().any(|it| it.clean_blob(name, stat).is_some());
-                if !is_link && (stat.size > MAX_CACHED_FILE || is_stored()) {
-                    continue;
-                }
-                let path = folder.join(&**name);
-                if self.get(&path, stat).is_none() && (is_link || !is_secret_path(&path)) {
-                    wanted.push((path, stat));
-                }
+/// The files in changed folders that are small enough to be copied and that no repository has.
+fn wanted(
+    previous: Option<&StatSnapshot>,
+    snapshot: &StatSnapshot,
+    repositories: &[Arc<Repository>],
+) -> Vec<UncopiedFile> {
+    let mut wanted = Vec::new();
+    for (folder, listing) in snapshot.folders_since(previous) {
+        let mut indexed: Vec<_> = repositories.iter().filter_map(|it| it.folder(folder)).collect();
+        for (index, (name, stat)) in listing.entries.iter().enumerate() {
+            let mut is_stored =
+                || indexed.iter_mut().any(|it| it.next_clean_blob(name, stat).is_some());
+            let is_wanted = match stat_kind(stat) {
+                StatKind::Folder => false,
+                StatKind::Link => true,
+                StatKind::File => stat.size <= MAX_CACHED_FILE && !is_stored(),
+            };
+            if is_wanted {
+                let (folder, listing) = (Arc::clone(folder), Arc::clone(listing));
+                wanted.push(UncopiedFile { folder, listing, index });
             }
         }
-        wanted
     }
+    wanted
 }
 
 /// The current stat data.
@@ -174,16 +207,57 @@ pub(super) fn target_stat(path: &Path) -> Option<FileStat> {
 mod tests {
     use super::*;
 
+    fn snapshot_of(folder: &Path, names: &[String]) -> StatSnapshot {
+        let entries = names.iter().map(|it| (it.as_str(), lstat(&folder.join(it)).unwrap()));
+        StatSnapshot::of_folder(folder, entries)
+    }
+
+    /// Names of files with their names as contents.
+    fn write_files(folder: &Path, count: usize) -> Vec<String> {
+        let names: Vec<_> = (0..count).map(|it| format!("file{it}")).collect();
+        for name in &names {
+            std::fs::write(folder.join(name), name).unwrap();
+        }
+        names
+    }
+
     #[test]
-    fn a_few_files_are_copied_however_long_it_takes() {
+    fn a_few_files_are_copied_however_long_it_takes_and_the_rest_before_later_commands() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
-        std::fs::write(&path, "content").unwrap();
-        let stat = lstat(&path).unwrap();
-        let snapshot = StatSnapshot::of_one_entry(folder.path(), "a", Some(stat));
+        let names = write_files(folder.path(), ALWAYS_COPIED * 2 + 1);
+        let snapshot = snapshot_of(folder.path(), &names);
         let mut contents = ContentCache::default();
-        contents.preload_within(Duration::ZERO, None, &snapshot, &[]);
-        let copied = contents.get(&path, &stat).unwrap();
-        assert_eq!(copied.bytes.as_deref(), Some(&b"content"[..]));
+        let mut previous = None;
+        for copied in [ALWAYS_COPIED, ALWAYS_COPIED * 2, names.len(), names.len()] {
+            contents.preload_within(Duration::ZERO, previous, &snapshot, &[]);
+            assert_eq!(contents.files.len(), copied);
+            previous = Some(&snapshot);
+        }
+        for name in &names {
+            let path = folder.path().join(name);
+            let copy = contents.get(&path, &lstat(&path).unwrap()).unwrap();
+            assert_eq!(copy.bytes.as_deref(), Some(name.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn what_has_changed_meanwhile_is_copied_as_it_is_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut names = write_files(folder.path(), ALWAYS_COPIED + 3);
+        let before = snapshot_of(folder.path(), &names);
+        let mut contents = ContentCache::default();
+        contents.preload_within(Duration::ZERO, None, &before, &[]);
+        assert_eq!(contents.uncopied.len(), 3);
+        let gone = names.pop().unwrap();
+        std::fs::remove_file(folder.path().join(gone)).unwrap();
+        for name in &names {
+            std::fs::write(folder.path().join(name), "changed").unwrap();
+        }
+        let after = snapshot_of(folder.path(), &names);
+        contents.preload_within(Duration::MAX, Some(&before), &after, &[]);
+        assert_eq!((contents.files.len(), contents.uncopied.len()), (names.len(), 0));
+        let copies: Vec<_> = contents.files.values().map(|it| it.1.bytes.as_deref()).collect();
+        assert!(copies.iter().all(|it| *it == Some(b"changed")));
+        assert_eq!(contents.bytes, "changed".len() * names.len());
     }
 }

@@ -1,5 +1,6 @@
 //! Lists folders for snapshots: the stat data of all entries that no ignore rule excludes.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,10 +13,11 @@ use parking_lot::{Condvar, Mutex};
 use super::git::FileStat;
 #[cfg(target_os = "linux")]
 use super::inotify_watch::InotifyWatch as FolderWatch;
+use super::listed_entries::ListedEntries;
 #[cfg(not(target_os = "linux"))]
 use super::no_watch::NoWatch as FolderWatch;
 use super::snapshot::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
-use crate::search::{IgnoreRules, SearchDeadline, has_unsafe_ignore_files, ignore_matcher};
+use crate::search::{FolderRules, SearchDeadline};
 
 /// The most entries of a snapshot.
 const MAX_ENTRIES: usize = 200_000;
@@ -36,17 +38,10 @@ pub(super) const BARE_LAYOUT: [&str; 3] = ["HEAD", "objects", "refs"];
 /// Names of entries that determine which others are listed.
 pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// One entry of a folder.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ListedEntry {
-    pub(super) name: Box<OsStr>,
-    pub(super) stat: FileStat,
-}
-
-/// The entries of a folder, sorted by name.
+/// What is in a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FolderListing {
-    pub(super) entries: Vec<ListedEntry>,
+    pub(super) entries: ListedEntries,
     /// The inodes of files with another name, through which they can change without an event.
     pub(super) hard_linked: Vec<u64>,
     /// An ignore file is a link, so the rules can change without an event in this folder.
@@ -69,33 +64,36 @@ impl FolderListing {
             self.has_linked_rules |=
                 stat_kind(&stat) == StatKind::Link && IGNORE_FILES.iter().any(|it| name == *it);
             self.hard_linked.extend(has_other_names.then_some(stat.ino));
-            self.entries.push(ListedEntry { name: name.into(), stat });
-        }
-    }
-
-    pub(super) fn get(&self, name: &OsStr) -> Option<FileStat> {
-        let found = self.entries.binary_search_by(|it| (*it.name).cmp(name)).ok()?;
-        self.entries.get(found).map(|it| it.stat)
-    }
-
-    /// Sets or removes an entry.
-    pub(super) fn set(&mut self, name: &OsStr, stat: Option<FileStat>) {
-        match (self.entries.binary_search_by(|it| (*it.name).cmp(name)), stat) {
-            (Ok(at), Some(stat)) => self.entries[at].stat = stat,
-            (Ok(at), None) => drop(self.entries.remove(at)),
-            (Err(at), Some(stat)) => {
-                self.entries.insert(at, ListedEntry { name: name.into(), stat });
-            }
-            (Err(_), None) => {}
+            self.entries.push(name, stat);
         }
     }
 
     /// The folders among the entries, with their paths.
     pub(super) fn subfolders<'a>(&'a self, folder: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
-        let is_folder = |it: &&ListedEntry| stat_kind(&it.stat) == StatKind::Folder;
-        self.entries.iter().filter(is_folder).map(|it| folder.join(&*it.name))
+        let folders = self.entries.iter().filter(|it| stat_kind(it.1) == StatKind::Folder);
+        folders.map(|it| folder.join(it.0))
     }
 }
+
+/// An entry of a folder that is open.
+#[cfg(unix)]
+struct UnlistedEntry<'a> {
+    handle: std::os::fd::BorrowedFd<'a>,
+    name: &'a OsStr,
+    path: &'a Path,
+    /// The path below the root.
+    relative: &'a Path,
+}
+
+fn unknown() -> FolderListing {
+    FolderListing { is_unknown: true, ..FolderListing::default() }
+}
+
+/// The names in a folder, in memory that is used again for the next one.
+#[cfg(unix)]
+type FolderNames = ListedEntries<rustix::fs::FileType>;
+#[cfg(not(unix))]
+type FolderNames = ();
 
 pub(super) type ListedFolder = (Arc<Path>, Arc<FolderListing>);
 
@@ -109,7 +107,10 @@ pub(super) struct FolderLister<'a> {
     stop: &'a SearchDeadline,
     /// The entries that were listed, for all roots.
     count: &'a AtomicUsize,
-    rules: IgnoreRules,
+    /// The rules from above the root.
+    rules: FolderRules,
+    /// The rules in folders that are not listed themselves.
+    known_rules: Mutex<HashMap<PathBuf, FolderRules>>,
     /// The device of the root.
     #[cfg(unix)]
     device: Option<rustix::fs::Dev>,
@@ -136,7 +137,8 @@ impl<'a> FolderLister<'a> {
             watch,
             stop,
             count,
-            rules: ignore_matcher(root),
+            rules: FolderRules::above(root),
+            known_rules: Mutex::default(),
             #[cfg(unix)]
             device: std::fs::File::open(root).ok().and_then(device_of),
         }
@@ -145,7 +147,8 @@ impl<'a> FolderLister<'a> {
     /// Lists a folder and all below it. Blocks.
     pub(super) fn list_tree(&self, folder: PathBuf) -> Vec<ListedFolder> {
         let queue = FolderQueue::default();
-        queue.state.lock().folders.push(folder);
+        let rules = self.rules_above(&folder);
+        queue.state.lock().folders.push((folder, rules));
         let mut found = self.work(&queue, FOLDERS_OF_ONE_THREAD);
         if queue.state.lock().folders.is_empty() {
             return found;
@@ -166,50 +169,62 @@ impl<'a> FolderLister<'a> {
     }
 
     fn work(&self, queue: &FolderQueue, most: usize) -> Vec<ListedFolder> {
-        let (mut rules, mut found) = (self.rules.clone(), Vec::new());
+        let (mut names, mut found) = (FolderNames::default(), Vec::new());
         while found.len() < most
-            && let Some(folder) = queue.next(self.stop)
+            && let Some((folder, rules)) = queue.next(self.stop)
         {
             let folder: Arc<Path> = folder.into();
-            let listing = self.list_with(&folder, &mut rules);
-            queue.done(listing.subfolders(&folder));
+            let (listing, rules) =
+                self.list(&folder, &rules, &mut names).unwrap_or_else(|| (unknown(), rules));
+            queue.done(listing.subfolders(&folder).map(|it| (it, rules.clone())));
             found.push((folder, Arc::new(listing)));
         }
         found
     }
 
     pub(super) fn list_one(&self, folder: &Arc<Path>) -> FolderListing {
-        self.list_with(folder, &mut self.rules.clone())
+        let rules = self.rules_above(folder);
+        self.list(folder, &rules, &mut FolderNames::default()).map_or_else(unknown, |it| it.0)
     }
 
-    fn list_with(&self, folder: &Arc<Path>, rules: &mut IgnoreRules) -> FolderListing {
-        let unknown = || FolderListing { is_unknown: true, ..FolderListing::default() };
-        self.list(folder, rules).unwrap_or_else(unknown)
-    }
-
-    #[cfg(unix)]
-    fn list(&self, folder: &Arc<Path>, rules: &mut IgnoreRules) -> Option<FolderListing> {
-        use rustix::fs::{AtFlags, Dir, FileType, statat};
-        use std::os::unix::ffi::OsStrExt;
-
-        let handle = self.open_and_watch(folder)?;
-        // The ignore library opens the ignore files of a folder when it sees the first entry.
-        if has_unsafe_ignore_files(folder) {
-            return None;
+    /// The rules from above a folder that is the root or below it.
+    fn rules_above(&self, folder: &Path) -> FolderRules {
+        let above = folder.parent().filter(|it| it.starts_with(self.root));
+        let Some(above) = above else { return self.rules.clone() };
+        if let Some(known) = self.known_rules.lock().get(above) {
+            return known.clone();
         }
+        let rules = self.rules_above(above);
+        let rules = rules.below(above, |_| true).unwrap_or(rules);
+        self.known_rules.lock().insert(above.to_path_buf(), rules.clone());
+        rules
+    }
+
+    /// Lists a folder. `above` are the rules of the one above it; those in the folder are returned.
+    #[cfg(unix)]
+    fn list(
+        &self,
+        folder: &Arc<Path>,
+        above: &FolderRules,
+        names: &mut FolderNames,
+    ) -> Option<(FolderListing, FolderRules)> {
+        let mut handle = rustix::fs::Dir::new(self.open_and_watch(folder)?).ok()?;
+        self.read_names(&mut handle, names)?;
+        let handle = handle.fd().ok()?;
+        let rules = above.below(folder, |it| names.get(it.as_ref()).is_some())?;
+        let mut path = folder.to_path_buf();
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
-        let mut listing = FolderListing::default();
+        let mut listing = FolderListing {
+            entries: ListedEntries::with_room_for(names),
+            ..FolderListing::default()
+        };
         let mut layout = 0;
         let private: Vec<_> = self.private_names(folder).collect();
-        let mut entries = Dir::read_from(&handle).ok()?;
-        let mut seen = 0_usize;
-        while let Some(Ok(entry)) = entries.read() {
-            if seen.is_multiple_of(ENTRIES_PER_LOOK) && self.stop.is_expired() {
+        for (index, (name, file_type)) in names.iter().enumerate() {
+            if index.is_multiple_of(ENTRIES_PER_LOOK) && self.stop.is_expired() {
                 return None;
             }
-            seen += 1;
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." || private.contains(&name) {
+            if private.contains(&name) {
                 continue;
             }
             if name == ".git" {
@@ -217,35 +232,75 @@ impl<'a> FolderLister<'a> {
                 continue;
             }
             layout += usize::from(BARE_LAYOUT.iter().any(|it| name == *it));
-            let stat = || statat(&handle, name, AtFlags::SYMLINK_NOFOLLOW).ok();
-            let is_folder = match entry.file_type() {
-                FileType::Unknown => stat()
-                    .is_some_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Directory),
-                kind => kind == FileType::Directory,
-            };
+            path.push(name);
             relative.push(name);
-            let is_ignored = rules.matched(&relative, is_folder).is_ignore();
-            let is_link = entry.file_type() == FileType::Symlink;
-            if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {
-                listing.repositories.push(folder.join(name));
-            }
-            if is_ignored && is_folder {
-                self.add_ignored(&mut listing, folder, name, &relative);
-            }
+            let entry = UnlistedEntry { handle, name, path: &path, relative: &relative };
+            let is_ignored = |is_folder| rules.ignores(&path, is_folder);
+            self.add(&mut listing, folder, &entry, *file_type, is_ignored);
+            path.pop();
             relative.pop();
-            let Some(stat) = (!is_ignored).then(stat).flatten() else { continue };
-            if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
-                self.stop.stop_early();
-            }
-            listing.add_tracked(name, &stat, is_folder);
         }
         if layout == BARE_LAYOUT.len() {
             listing.repositories.push(folder.to_path_buf());
         }
-        listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        listing.entries.shrink_to_fit();
         listing.repositories.sort_unstable();
-        listing.ignored.sort_unstable();
-        Some(listing)
+        Some((listing, rules))
+    }
+
+    /// Adds an entry to the listing of a folder, unless it is ignored.
+    #[cfg(unix)]
+    fn add(
+        &self,
+        listing: &mut FolderListing,
+        folder: &Arc<Path>,
+        entry: &UnlistedEntry<'_>,
+        file_type: rustix::fs::FileType,
+        is_ignored: impl FnOnce(bool) -> bool,
+    ) {
+        use rustix::fs::{AtFlags, FileType, statat};
+
+        let UnlistedEntry { handle, name, path, relative } = entry;
+        let stat = || statat(handle, *name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let is_folder = match file_type {
+            FileType::Unknown => {
+                stat().is_some_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Directory)
+            }
+            kind => kind == FileType::Directory,
+        };
+        if !is_folder && (self.obeyed.is_obeyed)(relative, file_type == FileType::Symlink) {
+            listing.repositories.push(path.to_path_buf());
+        }
+        if is_ignored(is_folder) {
+            if is_folder {
+                self.add_ignored(listing, folder, path, relative);
+            }
+            return;
+        }
+        let Some(stat) = stat() else { return };
+        if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
+            self.stop.stop_early();
+        }
+        listing.add_tracked(name, &stat, is_folder);
+    }
+
+    /// Reads the names of all entries of a folder, and sorts them.
+    #[cfg(unix)]
+    fn read_names(&self, handle: &mut rustix::fs::Dir, names: &mut FolderNames) -> Option<()> {
+        use std::os::unix::ffi::OsStrExt;
+
+        names.clear();
+        while let Some(Ok(entry)) = handle.read() {
+            if names.len().is_multiple_of(ENTRIES_PER_LOOK) && self.stop.is_expired() {
+                return None;
+            }
+            let name = entry.file_name().to_bytes();
+            if ![b".".as_slice(), b".."].contains(&name) {
+                names.push(OsStr::from_bytes(name), entry.file_type());
+            }
+        }
+        names.sort();
+        Some(())
     }
 
     /// Adds an ignored folder, with the repositories and the files that programs obey in it.
@@ -254,15 +309,14 @@ impl<'a> FolderLister<'a> {
         &self,
         listing: &mut FolderListing,
         folder: &Arc<Path>,
-        name: &OsStr,
+        path: &Path,
         relative: &Path,
     ) {
-        let path = folder.join(name);
-        listing.repositories.extend(self.repository_in_ignored(&path, folder));
+        listing.repositories.extend(self.repository_in_ignored(path, folder));
         if (self.obeyed.may_hold)(relative) {
-            listing.repositories.extend(self.obeyed_in_ignored(&path, folder));
+            listing.repositories.extend(self.obeyed_in_ignored(path, folder));
         }
-        listing.ignored.push(path);
+        listing.ignored.push(path.to_path_buf());
     }
 
     /// The names of our own folders that are in a folder.
@@ -339,10 +393,13 @@ impl<'a> FolderLister<'a> {
 
     /// The same without open folders, inodes and other file systems below the root.
     #[cfg(not(unix))]
-    fn list(&self, folder: &Arc<Path>, rules: &mut IgnoreRules) -> Option<FolderListing> {
-        if has_unsafe_ignore_files(folder) {
-            return None;
-        }
+    fn list(
+        &self,
+        folder: &Arc<Path>,
+        above: &FolderRules,
+        _: &mut FolderNames,
+    ) -> Option<(FolderListing, FolderRules)> {
+        let rules = above.below(folder, |_| true)?;
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
         let mut listing = FolderListing::default();
         let mut layout = 0;
@@ -364,7 +421,7 @@ impl<'a> FolderLister<'a> {
             let (is_folder, is_link) =
                 (stat_kind(&stat) == StatKind::Folder, stat_kind(&stat) == StatKind::Link);
             relative.push(&name);
-            let is_ignored = rules.matched(&relative, is_folder).is_ignore();
+            let is_ignored = rules.ignores(&path, is_folder);
             if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {
                 listing.repositories.push(path.clone());
             }
@@ -386,14 +443,14 @@ impl<'a> FolderLister<'a> {
                 self.stop.stop_early();
             }
             listing.has_linked_rules |= is_link && IGNORE_FILES.iter().any(|it| name == *it);
-            listing.entries.push(ListedEntry { name: name.into(), stat });
+            listing.entries.push(&name, stat);
         }
         if layout == BARE_LAYOUT.len() {
             listing.repositories.push(folder.to_path_buf());
         }
-        listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        listing.entries.sort();
         listing.repositories.sort_unstable();
-        Some(listing)
+        Some((listing, rules))
     }
 }
 
@@ -411,14 +468,15 @@ struct FolderQueue {
 
 #[derive(Default)]
 struct QueueState {
-    folders: Vec<PathBuf>,
+    /// Each with the rules of the one above it.
+    folders: Vec<(PathBuf, FolderRules)>,
     /// How many folders are being listed, each of which may have more below it.
     in_progress: usize,
 }
 
 impl FolderQueue {
     /// The next folder; `None` if there are no more or time is over.
-    fn next(&self, stop: &SearchDeadline) -> Option<PathBuf> {
+    fn next(&self, stop: &SearchDeadline) -> Option<(PathBuf, FolderRules)> {
         let mut state = self.state.lock();
         while !stop.is_expired() {
             if let Some(folder) = state.folders.pop() {
@@ -434,7 +492,7 @@ impl FolderQueue {
     }
 
     /// Ends the work on a folder.
-    fn done(&self, subfolders: impl Iterator<Item = PathBuf>) {
+    fn done(&self, subfolders: impl Iterator<Item = (PathBuf, FolderRules)>) {
         let mut state = self.state.lock();
         state.folders.extend(subfolders);
         state.in_progress -= 1;

@@ -7,7 +7,8 @@ use super::git::{Repository, index, pack, zlib};
 
 /// The paths in a git index.
 pub fn index_paths(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-    Some(index::parse(bytes)?.into_iter().map(|it| it.name.into()).collect())
+    let index = index::parse(bytes)?;
+    Some(index.entries().iter().map(|it| index.name(it).to_vec()).collect())
 }
 
 pub fn loose_blob(bytes: &[u8]) -> Option<Vec<u8>> {

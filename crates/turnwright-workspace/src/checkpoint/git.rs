@@ -42,7 +42,7 @@ const MAX_UNPACKED_BYTES: usize = 256 * 1024 * 1024;
 pub(super) type ObjectId = [u8; 20];
 
 /// The result of `lstat` for a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FileStat {
     pub(super) size: u64,
     /// Seconds and nanoseconds since the epoch.
@@ -68,10 +68,9 @@ pub(super) struct Repository {
     root: PathBuf,
     /// The root of the working tree.
     top: PathBuf,
-    /// The index entries, sorted by name.
-    entries: Vec<index::IndexEntry>,
+    index: index::Index,
     /// The file of the index.
-    index: PathBuf,
+    index_file: PathBuf,
     /// Its modification time and size when it was read.
     written: (u64, u32),
     index_size: u64,
@@ -89,7 +88,8 @@ impl Repository {
 
     /// Whether the index is still the one that was read.
     fn is_current(&self) -> bool {
-        let now = fs::metadata(&self.index).ok().and_then(|it| Some((modified(&it)?, it.len())));
+        let now =
+            fs::metadata(&self.index_file).ok().and_then(|it| Some((modified(&it)?, it.len())));
         now == Some((self.written, self.index_size))
     }
 
@@ -109,18 +109,17 @@ impl Repository {
         if config.lines().any(|it| it.contains("objectformat") && it.contains("sha256")) {
             return None;
         }
-        let index = git.join("index");
-        let index_file = open_regular(&index)?;
-        let about = index_file.metadata().ok()?;
+        let index_file = git.join("index");
+        let opened = open_regular(&index_file)?;
+        let about = opened.metadata().ok()?;
         let (written, index_size) = (modified(&about)?, about.len());
-        let mut entries = index::parse(&read_limited(index_file, MAX_INDEX_BYTES)?)?;
-        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let index = index::parse(&read_limited(opened, MAX_INDEX_BYTES)?)?;
         let objects = with_alternates(&common.join("objects"));
         Some(Repository {
             root: root.to_path_buf(),
             top,
-            entries,
             index,
+            index_file,
             written,
             index_size,
             objects,
@@ -129,7 +128,7 @@ impl Repository {
 
     /// The blob of a file, if git would consider the file unmodified. `path` must have no links.
     pub(super) fn clean_blob(&self, path: &Path, stat: &FileStat) -> Option<CleanBlob> {
-        self.folder(path.parent()?)?.clean_blob(path.file_name()?, stat)
+        self.folder(path.parent()?)?.next_clean_blob(path.file_name()?, stat)
     }
 
     /// The entries for what is below a folder, whose path must have no links.
@@ -138,11 +137,12 @@ impl Repository {
         if !prefix.is_empty() {
             prefix.push(b'/');
         }
-        let start = self.entries.partition_point(|it| *it.name < *prefix);
-        let below = self.entries.get(start..)?;
-        let end = below.partition_point(|it| it.name.starts_with(&prefix));
+        let (index, entries) = (&self.index, self.index.entries());
+        let start = entries.partition_point(|it| *index.name(it) < *prefix);
+        let below = entries.get(start..)?;
+        let end = below.partition_point(|it| index.name(it).starts_with(&prefix));
         let (entries, prefix) = (below.get(..end)?, prefix.len());
-        Some(IndexedFolder { entries, prefix, written: self.written })
+        Some(IndexedFolder { index, entries, prefix, written: self.written })
     }
 
     /// Reads a blob and verifies its hash and size. Blocks.
@@ -197,6 +197,7 @@ impl Repository {
 
 /// The entries of an index for what is below one folder.
 pub(super) struct IndexedFolder<'r> {
+    index: &'r index::Index,
     /// Sorted by name.
     entries: &'r [index::IndexEntry],
     /// The length of the folder's part of their names.
@@ -205,11 +206,21 @@ pub(super) struct IndexedFolder<'r> {
 }
 
 impl IndexedFolder<'_> {
-    /// The blob of a file in the folder, if git would consider the file unmodified.
-    pub(super) fn clean_blob(&self, name: &OsStr, stat: &FileStat) -> Option<CleanBlob> {
+    /// The blob of a file in the folder, if git would consider the file unmodified. To be called for files in
+    /// the order of their names, of which those up to the last one are forgotten.
+    pub(super) fn next_clean_blob(&mut self, name: &OsStr, stat: &FileStat) -> Option<CleanBlob> {
         let name = name.as_encoded_bytes();
-        let found = self.entries.binary_search_by(|it| it.name[self.prefix..].cmp(name)).ok()?;
-        let entry = self.entries.get(found)?;
+        let (index, prefix) = (self.index, self.prefix);
+        let is_before = |it: &index::IndexEntry| index.name(it)[prefix..] < *name;
+        // The next file is near, unless there are folders in between.
+        let mut near = 1;
+        while self.entries.get(near).is_some_and(is_before) {
+            near *= 2;
+        }
+        let far = self.entries.len().min(near + 1);
+        let skipped = near / 2 + self.entries.get(near / 2..far)?.partition_point(is_before);
+        self.entries = self.entries.get(skipped..)?;
+        let entry = self.entries.first().filter(|it| index.name(it)[prefix..] == *name)?;
         let size = usize::try_from(stat.size).ok().filter(|it| *it <= MAX_OBJECT_BYTES)?;
         // A file that was modified at the moment when the index was written looks unmodified (racy
         // git).

@@ -12,6 +12,7 @@ mod folder_listing;
 mod hidden_folders;
 #[cfg(target_os = "linux")]
 mod inotify_watch;
+mod listed_entries;
 #[cfg(not(target_os = "linux"))]
 mod no_watch;
 mod observe;

@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::content_cache;
-#[cfg(test)]
-use super::folder_listing::ListedEntry;
 use super::folder_listing::{FolderLister, FolderListing, IGNORE_FILES, are_too_many};
 use super::git::FileStat;
 #[cfg(target_os = "linux")]
@@ -192,9 +190,14 @@ impl StatSnapshot {
     }
 
     #[cfg(test)]
-    pub(super) fn of_one_entry(folder: &Path, name: &str, stat: Option<FileStat>) -> StatSnapshot {
+    pub(super) fn of_folder<'a>(
+        folder: &Path,
+        entries: impl IntoIterator<Item = (&'a str, FileStat)>,
+    ) -> StatSnapshot {
         let mut listing = FolderListing::default();
-        listing.set(name.as_ref(), stat);
+        for (name, stat) in entries {
+            listing.entries.set(name.as_ref(), Some(stat));
+        }
         StatSnapshot {
             at: SystemTime::now(),
             took: Duration::ZERO,
@@ -212,19 +215,19 @@ impl StatSnapshot {
 
     /// The stat data of a path.
     pub(super) fn get(&self, path: &Path) -> Option<FileStat> {
-        self.folders.get(path.parent()?)?.get(path.file_name()?)
+        self.folders.get(path.parent()?)?.entries.get(path.file_name()?)
     }
 
     /// The folders that have changed since another snapshot, or all.
     pub(super) fn folders_since<'a>(
         &'a self,
         previous: Option<&'a StatSnapshot>,
-    ) -> impl Iterator<Item = (&'a Path, &'a FolderListing)> {
+    ) -> impl Iterator<Item = (&'a Arc<Path>, &'a Arc<FolderListing>)> {
         let is_same = move |it: &(&Arc<Path>, &Arc<FolderListing>)| {
             let old = previous.and_then(|previous| previous.folders.get(it.0));
             old.is_some_and(|old| Arc::ptr_eq(old, it.1))
         };
-        self.folders.iter().filter(move |it| !is_same(it)).map(|it| (&**it.0, &**it.1))
+        self.folders.iter().filter(move |it| !is_same(it))
     }
 
     /// The ignored folders, none below another.
@@ -262,8 +265,8 @@ impl StatSnapshot {
 
     #[cfg(test)]
     pub(super) fn entries(&self) -> Vec<(PathBuf, FileStat)> {
-        let of_folder = |it: (&Path, &FolderListing)| {
-            let path = |entry: &ListedEntry| (it.0.join(&*entry.name), entry.stat);
+        let of_folder = |it: (&Arc<Path>, &Arc<FolderListing>)| {
+            let path = |entry: (&OsStr, &FileStat)| (it.0.join(entry.0), *entry.1);
             it.1.entries.iter().map(path).collect::<Vec<_>>()
         };
         let mut all: Vec<_> = self.folders_since(None).flat_map(of_folder).collect();
@@ -276,10 +279,10 @@ impl StatSnapshot {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else { return };
         let stat = content_cache::lstat(path);
         if let Some(listing) = self.folders.get_mut(folder) {
-            Arc::make_mut(listing).set(name, stat);
+            Arc::make_mut(listing).entries.set(name, stat);
         } else if stat.is_some() {
             let mut listing = FolderListing::default();
-            listing.set(name, stat);
+            listing.entries.set(name, stat);
             self.folders.insert(folder.into(), Arc::new(listing));
         }
     }
@@ -309,7 +312,7 @@ impl StatSnapshot {
 fn list_again(folders: &mut ListedFolders, lister: &FolderLister<'_>, folder: &Path) -> Option<()> {
     let Some((folder, old)) = folders.remove_entry(folder) else { return Some(()) };
     let new = lister.list_one(&folder);
-    let rules = |listing: &FolderListing| IGNORE_FILES.map(|it| listing.get(it.as_ref()));
+    let rules = |listing: &FolderListing| IGNORE_FILES.map(|it| listing.entries.get(it.as_ref()));
     // A file that has got another name may be in any folder.
     let is_known = |it| old.hard_linked.contains(it);
     if rules(&old) != rules(&new) || !new.hard_linked.iter().all(is_known) {
@@ -345,14 +348,14 @@ fn compare_folder(
     let mut add = |name: &OsStr, before, after| {
         all.push(StatChange { path: folder.join(name), before, after });
     };
-    for old in &before.entries {
-        let new = after.get(&old.name);
-        if new != Some(old.stat) {
-            add(&old.name, Some(old.stat), new);
+    for (name, old) in before.entries.iter() {
+        let new = after.entries.get(name);
+        if new != Some(*old) {
+            add(name, Some(*old), new);
         }
     }
-    for new in after.entries.iter().filter(|it| before.get(&it.name).is_none()) {
-        add(&new.name, None, Some(new.stat));
+    for (name, new) in after.entries.iter().filter(|it| before.entries.get(it.0).is_none()) {
+        add(name, None, Some(*new));
     }
 }
 

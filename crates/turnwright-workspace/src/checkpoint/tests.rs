@@ -90,7 +90,8 @@ fn two_snapshots_differ_in_added_removed_and_changed_files() {
         (None, Some(one), true),
     ];
     for (before, after, is_other) in table {
-        let map = |it| StatSnapshot::of_one_entry(Path::new("/d"), "f", it);
+        let map =
+            |it: Option<FileStat>| StatSnapshot::of_folder(Path::new("/d"), it.map(|it| ("f", it)));
         let expected = StatChange { path: "/d/f".into(), before, after };
         let expected: &[StatChange] = if is_other { &[expected] } else { &[] };
         assert_eq!(map(before).compare(&map(after)), expected);

@@ -136,6 +136,9 @@ impl CommandNamespace {
             };
             drop(tokio::time::timeout(END_TIMEOUT, end).await);
         }
+        if init.status.is_none() {
+            descendants::abandon(init.id);
+        }
         had_others
     }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
-    set_child_subreaper, waitpid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, pidfd_open,
+    pidfd_send_signal, set_child_subreaper, waitid, waitpid,
 };
 use tokio::process::Child;
 
@@ -21,6 +21,9 @@ const END_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The processes that were started as children of this one, which their owners wait for.
 static STARTED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// Killed children that are reaped before the next command, because nobody waits for their end.
+static ABANDONED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 /// Makes this process the parent of descendants whose parent ends. Call it before the first command
 /// is started.
@@ -64,15 +67,33 @@ impl Drop for StartedChildren {
     }
 }
 
-/// Reaps children that have ended and that nobody waits for: what a command or a server has left
-/// behind that still runs. `is_ours` tells whether a process descends from one.
+/// Leaves a killed child to [`reap_orphans`].
+pub(super) fn abandon(child: Pid) {
+    ABANDONED.lock().push(child);
+}
+
+/// Reaps children that have ended and that nobody waits for: those that were abandoned, and what a command
+/// or a server has left behind that still runs. `is_ours` tells whether a process descends from one.
 pub(super) fn reap_orphans(is_ours: impl Fn(Pid) -> bool) {
+    ABANDONED.lock().retain(|it| matches!(waitpid(Some(*it), WaitOptions::NOHANG), Ok(None)));
+    // To find out which children there are takes many system calls, and there is hardly ever one.
+    if !has_ended_child() {
+        return;
+    }
     let mut ended = of_this_process().unwrap_or_default();
     ended.retain(|it| is_zombie(*it) && is_ours(*it));
-    let started = STARTED.lock().clone();
-    for child in ended.into_iter().filter(|it| !started.contains(it)) {
+    // In this order: whoever abandons a child does it before the child is removed from the others.
+    let mut others = STARTED.lock().clone();
+    others.extend(&*ABANDONED.lock());
+    for child in ended.into_iter().filter(|it| !others.contains(it)) {
         reap(child);
     }
+}
+
+/// Whether a child of this process has ended and was not reaped yet.
+fn has_ended_child() -> bool {
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, how), Ok(None) | Err(rustix::io::Errno::CHILD))
 }
 
 /// Whether a process has ended and was not reaped yet.
@@ -145,4 +166,26 @@ pub(super) fn kill(processes: &[Pid], is_ours: impl Fn(Pid) -> bool) {
 /// Removes a child that has ended. Returns whether it had.
 pub(super) fn reap(child: Pid) -> bool {
     matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(Some(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test starts a process of its own")]
+    fn an_abandoned_child_is_reaped_when_it_has_ended() {
+        let mut child = std::process::Command::new("sleep").arg("714").spawn().unwrap();
+        let id = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        abandon(id);
+        reap_orphans(|_| false);
+        assert!(ABANDONED.lock().contains(&id));
+        child.kill().unwrap();
+        let begun = Instant::now();
+        while ABANDONED.lock().contains(&id) {
+            assert!(begun.elapsed().as_secs() < 60, "it is not reaped");
+            reap_orphans(|_| false);
+        }
+        assert!(child.wait().is_err(), "somebody else must have reaped it");
+    }
 }

@@ -38,6 +38,14 @@ impl HeadTailBuffer {
             return;
         }
         self.tail.extend(piece.as_bytes());
+        // Dropping something for each line would take longer than all else that is done with it.
+        if self.tail.len() > 2 * MAX_TAIL {
+            self.trim();
+        }
+    }
+
+    /// Drops what is too much.
+    fn trim(&mut self) {
         if self.tail.len() > MAX_TAIL {
             self.drop_middle(self.tail.len() - MAX_TAIL);
         }
@@ -55,10 +63,12 @@ impl HeadTailBuffer {
     }
 
     fn is_truncated(&self) -> bool {
-        self.bytes.1 > 0
+        self.bytes.1 > 0 || self.tail.len() > MAX_TAIL
     }
 
-    fn text(&self, full: &str) -> String {
+    /// The text, with a note where something is missing.
+    fn into_text(mut self, full: &str) -> String {
+        self.trim();
         let (front, back) = self.tail.as_slices();
         let tail = [front, back].concat();
         let tail = String::from_utf8_lossy(&tail);
@@ -193,7 +203,7 @@ impl CommandOutput {
             self.file_output.require_file();
         }
         let full = if truncated { self.file_output.omission_note() } else { String::new() };
-        OutputExcerpt { text: untaken.text(&full), truncated }
+        OutputExcerpt { text: untaken.into_text(&full), truncated }
     }
 
     /// True if there is output that was not taken.
@@ -268,7 +278,7 @@ pub fn excerpt(text: &str, file: &Path) -> OutputExcerpt {
     if let Some(work) = file_output.next_write(true) {
         file_output.finish_write(work.run());
     }
-    OutputExcerpt { text: buffer.text(&file_output.omission_note()), truncated: true }
+    OutputExcerpt { text: buffer.into_text(&file_output.omission_note()), truncated: true }
 }
 
 /// Splits a long line, so that its beginning and its end can be kept.
@@ -397,7 +407,7 @@ mod tests {
             let mut output = output();
             for (piece, part) in pieces.iter().zip(looks) {
                 output.push(piece);
-                prop_assert!(output.untaken.head.len() <= MAX_HEAD && output.untaken.tail.len() <= MAX_TAIL);
+                prop_assert!(output.untaken.head.len() <= MAX_HEAD && output.untaken.tail.len() <= 2 * MAX_TAIL);
                 prop_assert!(output.raw.len() <= MAX_RAW && output.last_lines(100).len() <= 100);
                 if part {
                     prop_assert!(output.take_excerpt().text.len() < MAX_HEAD + MAX_TAIL + 9000);

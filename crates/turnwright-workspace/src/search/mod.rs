@@ -6,6 +6,7 @@ mod content;
 mod glob;
 mod match_lines;
 mod file_names;
+mod folder_rules;
 mod pattern;
 mod ignore_files;
 mod tree;
@@ -22,11 +23,13 @@ use std::time::{Duration, Instant};
 
 pub use content::{FileMatches, GrepQuery, GrepResult, grep};
 pub use file_names::{FileList, FileOrder, FindOptions, find};
+pub(crate) use folder_rules::FolderRules;
 pub use glob::Glob;
 pub(crate) use ignore_files::has_unsafe_ignore_files;
 pub use match_lines::MatchLine;
 pub use tree::{FolderTree, TreeEntry, TreeEntryKind, list_tree};
-pub(crate) use walk::{IgnoreRules, ignore_matcher};
+#[cfg(test)]
+pub(crate) use walk::ignore_matcher;
 
 /// How long a search may take before it ends with what it has found.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-pub(crate) use ignore::IncrementalIgnore as IgnoreRules;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
 use super::{SearchDeadline, SearchScope, has_unsafe_ignore_files};
@@ -40,7 +39,8 @@ pub(super) fn ignore_rules(root: &Path, include_hidden: bool) -> WalkBuilder {
 
 /// The ignore rules that apply below a folder, hidden files not among those that they ignore. Paths are
 /// relative to the folder; the rules of each folder are read when the first path in it is matched.
-pub(crate) fn ignore_matcher(root: &Path) -> IgnoreRules {
+#[cfg(test)]
+pub(crate) fn ignore_matcher(root: &Path) -> ignore::IncrementalIgnore {
     let walk = ignore_rules(root, false);
     walk.build_matchers().swap_remove(0)
 }
@@ -56,7 +56,7 @@ fn base_walk(root: &Path, include_hidden: bool) -> WalkBuilder {
 /// Whether the ignore rules of parent folders apply. They do only in a repository, because the
 /// `.gitignore` of a home folder may say `*`; and not if they ignore the folder itself, because it
 /// was named explicitly.
-fn parent_rules_apply(root: &Path) -> bool {
+pub(super) fn parent_rules_apply(root: &Path) -> bool {
     let Some(top) = root.ancestors().find(|it| it.join(".git").exists()) else { return false };
     let Ok(below) = root.strip_prefix(top) else { return false };
     if below.as_os_str().is_empty() {

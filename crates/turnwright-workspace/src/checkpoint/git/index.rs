@@ -10,9 +10,36 @@ const TYPE_MASK: u32 = 0o170_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 
+/// The entries of an index that count.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// The names of all entries, one after the other.
+    names: Vec<u8>,
+    /// Sorted by name.
+    entries: Vec<IndexEntry>,
+}
+
+impl Index {
+    pub(crate) fn entries(&self) -> &[IndexEntry] {
+        &self.entries
+    }
+
+    pub(crate) fn name(&self, entry: &IndexEntry) -> &[u8] {
+        let (start, length) = (entry.name.0 as usize, entry.name.1 as usize);
+        self.names.get(start..start + length).unwrap_or_default()
+    }
+
+    fn sort(&mut self) {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.sort_unstable_by(|one, other| self.name(one).cmp(self.name(other)));
+        self.entries = entries;
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
-    pub(crate) name: Box<[u8]>,
+    /// Where its name begins in [`Index::names`], and the length.
+    name: (u32, u32),
     pub(super) hash: ObjectId,
     pub(super) mtime: (u32, u32),
     ctime: (u32, u32),
@@ -38,7 +65,7 @@ impl IndexEntry {
 
 /// Parses the files and links of an index that are committed or added. Entries in a conflict,
 /// intent-to-add entries and entries that are not checked out are left out.
-pub(crate) fn parse(bytes: &[u8]) -> Option<Vec<IndexEntry>> {
+pub(crate) fn parse(bytes: &[u8]) -> Option<Index> {
     // The checksum at the end is not verified, which takes as long as parsing: git replaces the whole file when it
     // writes one, and a content is used only if it has the hash that is in its entry.
     let (body, _) = bytes.split_last_chunk::<20>()?;
@@ -49,13 +76,17 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Vec<IndexEntry>> {
         return None;
     }
     let count = rest.read_u32()?;
-    let (mut entries, mut name, mut names) = (Vec::new(), Vec::new(), 0);
+    let (mut index, mut name, mut total) = (Index::default(), Vec::new(), 0);
     for _ in 0..count {
-        let (entry, counts) = parse_entry(&mut rest, version, &mut name)?;
-        entries.extend(counts.then_some(entry));
-        names += name.len();
-        if name.len() > MAX_PATH_BYTES || names > MAX_PATH_BYTES_TOTAL {
+        let (mut entry, counts) = parse_entry(&mut rest, version, &mut name)?;
+        total += name.len();
+        if name.len() > MAX_PATH_BYTES || total > MAX_PATH_BYTES_TOTAL {
             return None;
+        }
+        if counts {
+            entry.name = (u32::try_from(index.names.len()).ok()?, u32::try_from(name.len()).ok()?);
+            index.names.extend_from_slice(&name);
+            index.entries.push(entry);
         }
     }
     // A required extension such as `link` means that the entries are in another file.
@@ -67,11 +98,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Vec<IndexEntry>> {
         let length = rest.read_u32()?;
         rest.take(usize::try_from(length).ok()?)?;
     }
-    Some(entries)
+    index.sort();
+    Some(index)
 }
 
-/// Parses the next entry, and returns whether it counts. `name` is the name of the entry before,
-/// from which version 4 builds the next.
+/// Parses the next entry, without the place of its name, and returns whether it counts. `name` is the name
+/// of the entry before, from which version 4 builds the next.
 fn parse_entry(
     rest: &mut ByteReader<'_>,
     version: u32,
@@ -101,8 +133,7 @@ fn parse_entry(
     let is_there = extended_flags & 0x6000 == 0;
     let counts =
         stage == 0 && is_there && matches!(mode & TYPE_MASK, FILE | LINK) && !name.is_empty();
-    let name = name.as_slice().into();
-    Some((IndexEntry { name, hash, mtime, ctime, ino, mode, size }, counts))
+    Some((IndexEntry { name: (0, 0), hash, mtime, ctime, ino, mode, size }, counts))
 }
 
 /// A reader of the remaining bytes.

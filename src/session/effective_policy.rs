@@ -2,7 +2,7 @@
 //! tighten it until the user trusts exactly the content of its file.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::helper_files::HelperFiles;
 use super::project_servers;

@@ -259,14 +259,17 @@ fn word_length(text: &str) -> usize {
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let mut end = 0;
     while let Some(byte) = bytes.get(end) {
-        let joins = matches!(byte, b'.' | b':' | b'-')
-            && is_digit(end.wrapping_sub(1))
-            && is_digit(end + 1);
-        end += match text[end..].chars().next().filter(|_| !byte.is_ascii()) {
-            Some(other) if other.is_alphanumeric() => other.len_utf8(),
-            None if joins || byte.is_ascii_alphanumeric() => 1,
-            _ => break,
+        let joins = || {
+            matches!(byte, b'.' | b':' | b'-') && is_digit(end.wrapping_sub(1)) && is_digit(end + 1)
         };
+        if byte.is_ascii_alphanumeric() || joins() {
+            end += 1;
+            continue;
+        }
+        match text[end..].chars().next().filter(|it| !byte.is_ascii() && it.is_alphanumeric()) {
+            Some(letter) => end += letter.len_utf8(),
+            None => break,
+        }
     }
     end
 }

@@ -120,11 +120,13 @@ fn push_number(text: &mut String, number: i64) {
         at -= 1;
         digits[at] = byte;
     };
-    while {
+    loop {
         put(b'0' + u8::try_from(rest % 10).unwrap_or_default());
         rest /= 10;
-        rest > 0
-    } {}
+        if rest == 0 {
+            break;
+        }
+    }
     if number < 0 {
         put(b'-');
     }

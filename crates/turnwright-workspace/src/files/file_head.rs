@@ -29,9 +29,10 @@ pub fn read_head(path: &Path, within: Option<&Path>, limit: usize) -> Option<Fil
     let is_allowed =
         |real: &Path| within.is_none_or(|it| real.starts_with(it) && !is_secret_path(real));
     // Most paths have no links, which the kernel finds out while it opens the file.
-    if is_plain(path) && is_allowed(path) {
+    if is_plain(path) && within.is_none_or(|it| path.starts_with(it)) {
         match nofollow::open_file(path) {
-            Ok(file) => return read_opened(file, path.to_path_buf(), limit),
+            Ok(file) if is_allowed(path) => return read_opened(file, path.to_path_buf(), limit),
+            Ok(_) => {}
             Err(error) if nofollow::is_link_error(&error) => {}
             Err(_) => return None,
         }

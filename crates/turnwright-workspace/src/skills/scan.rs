@@ -58,22 +58,22 @@ impl SkillScan<'_> {
     fn visit_linked(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
         match real_path(folder) {
             Ok(real) if within.is_none_or(|it| real.starts_with(it)) => {
-                self.visit(real, within, depth);
+                self.visit(&real, within, depth);
             }
             _ => {}
         }
     }
 
     /// Visits a folder by its path without links.
-    fn visit(&mut self, folder: PathBuf, within: Option<&Path>, depth: usize) {
+    fn visit(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
         let is_over = self.visited.len() >= MAX_FOLDERS || self.found.len() >= MAX_SKILLS;
         if depth > MAX_DEPTH || is_over || self.stop.is_cancelled() {
             return;
         }
-        if !self.visited.insert(folder.clone()) || depth > 0 && self.add(&folder, within) {
+        if !self.visited.insert(folder.to_path_buf()) || depth > 0 && self.add(folder, within) {
             return;
         }
-        let Ok(entries) = fs::read_dir(&folder) else { return };
+        let Ok(entries) = fs::read_dir(folder) else { return };
         // A link may lead to a folder.
         let is_linked = |it: &fs::DirEntry| {
             let kind = it.file_type().ok().filter(|it| it.is_dir() || it.is_symlink())?;
@@ -89,7 +89,7 @@ impl SkillScan<'_> {
             if is_linked {
                 self.visit_linked(&below, within, depth + 1);
             } else {
-                self.visit(below, within, depth + 1);
+                self.visit(&below, within, depth + 1);
             }
         }
     }

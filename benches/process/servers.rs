@@ -61,7 +61,8 @@ fn tool(number: usize) -> Value {
     })
 }
 
-fn servers(count: usize, tools: usize) -> io::Result<Vec<Value>> {
+/// Servers of this program, of which each has this number of tools.
+pub(crate) fn servers(count: usize, tools: usize) -> io::Result<Vec<Value>> {
     let program = std::env::current_exe()?;
     let server = |it| {
         let arguments = ["--server".to_owned(), tools.to_string()];
@@ -97,7 +98,7 @@ fn opening(table: &mut Table, model: &Model, rounds: Rounds) -> io::Result<()> {
 }
 
 /// Creates a session with these servers. Returns the duration in milliseconds and the id.
-fn open(agent: &mut Agent, servers: &[Value]) -> io::Result<(f64, String)> {
+pub(crate) fn open(agent: &mut Agent, servers: &[Value]) -> io::Result<(f64, String)> {
     let mut params = json!({ "cwd": agent.folder(), "mcpServers": servers });
     for server in params["mcpServers"].as_array_mut().into_iter().flatten() {
         if agent.version() > 1 {

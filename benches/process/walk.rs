@@ -1,12 +1,13 @@
 //! One session in each version of the protocol that uses what most sessions use, for a profiler: start,
-//! prompts, a read, an edit and a command with permission, a cancellation, and the end of stdin. See
-//! `release/record-order`.
+//! prompts, a read, an edit and a command with permission, a cancellation, an MCP server with two tools,
+//! and the end of stdin. See `release/record-order`.
 
 use std::fs;
 use std::io;
 
 use crate::agent::{Agent, pause, speak_version};
 use crate::model::Model;
+use crate::servers::{open, servers};
 
 /// A session that is opened and not used. The pause is long enough for what runs in the background.
 pub(crate) fn start() -> io::Result<()> {
@@ -46,5 +47,10 @@ fn run_once() -> io::Result<()> {
     agent.wait_for("begun")?;
     agent.cancel(&session)?;
     agent.answer(id)?;
+    let (_, session) = open(&mut agent, &servers(1, 2)?)?;
+    pause(10_000);
+    for prompt in ["remote", "change", "remote"] {
+        agent.turn_with_approval(&session, prompt)?;
+    }
     agent.end()
 }

@@ -63,7 +63,7 @@ pub(super) fn make(
 ) -> impl Future<Output = Offer> + Send + 'static {
     let host = Arc::clone(host);
     async move {
-        let store = host.store().clone();
+        let (store, asking) = (host.store().clone(), Arc::clone(&host));
         let read = move || {
             with_one_reading(|| (host.missing_model().is_none(), host.default_modalities()))
         };
@@ -77,8 +77,9 @@ pub(super) fn make(
             _ => None,
         });
         let offer = Offer { modalities, auth_methods: agent_methods.collect() };
-        // The store is opened now, so that the first session does not wait for the disk.
+        // The store is opened now, so that the first session does not wait for the disk, nor for the system.
         store.open_in_background();
+        asking.look_at_system();
         offer
     }
 }

@@ -61,14 +61,20 @@ impl SettingsLayer {
     ) -> Result<(SettingsLayer, Vec<String>), ConfigError> {
         let to_error =
             |error: toml::de::Error| ConfigError::new(parse_error_message(&error, text, path));
-        let layer: SettingsLayer = toml::from_str(text).map_err(to_error)?;
         let table: toml::Table = toml::from_str(text).map_err(to_error)?;
         let mut notes = Vec::new();
         warn_unknown_keys(&table, "", top, &mut notes);
         warn_unknown_rule_keys(&table, &mut notes);
-        if let Some(sandbox) = table.get("sandbox").filter(|_| top.contains(&"sandbox")) {
+        let sandbox = table.get("sandbox").filter(|_| top.contains(&"sandbox"));
+        if let Some(sandbox) = sandbox {
             let known: Vec<_> = SANDBOX_KEYS.iter().filter(|it| **it != "read").copied().collect();
             sandbox.as_table().inspect(|it| warn_unknown_keys(it, "sandbox.", &known, &mut notes));
+        }
+        let has_sandbox = sandbox.is_some();
+        // Only the text says where a wrong value is.
+        let layer = table.try_into().or_else(|_| toml::from_str(text));
+        let layer: SettingsLayer = layer.map_err(to_error)?;
+        if has_sandbox {
             notes.extend(layer.sandbox.warnings(true));
         }
         Ok((layer, notes))

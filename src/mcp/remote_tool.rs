@@ -192,7 +192,7 @@ impl PreparedCall for RemoteToolCall {
         // The current definition is compared: if it has changed while the user was asked, it is not
         // what was shown, and the call does not run.
         let (current, tools_version) = self.tool.current();
-        let pin_check = ToolPins::of(&self.tool.server.spec, &current.tool, env).check();
+        let pin_check = ToolPins::of(&self.tool.server.spec, &current, env).check();
         self.pin_check = PinCheck { tools_version, ..pin_check };
     }
 
@@ -272,7 +272,7 @@ impl RemoteToolCall {
         let was_not_asked = pin_check.change.is_some() && env.mode.get() == Mode::Full;
         let pinning = spawn_blocking(move || {
             let (current, _) = tool.current();
-            let pinned = ToolPins::of(&tool.server.spec, &current.tool, &env);
+            let pinned = ToolPins::of(&tool.server.spec, &current, &env);
             if pinned.check().tool_digest != pin_check.tool_digest {
                 return None;
             }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::tools::ToolEnv;
 use crate::trust::{Pin, PinLookup, PinStore};
-use turnwright_mcp::{SchemaText, ServerSource, ServerSpec, ServerTransport, Tool};
+use turnwright_mcp::{ListedTool, SchemaText, ServerSource, ServerSpec, ServerTransport, Tool};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::hex;
 use turnwright_types::line_diff;
@@ -53,38 +53,36 @@ pub(super) struct ToolPins<'a> {
     project: String,
     pins: Option<PinStore>,
     server_digest: String,
+    tool_digest: String,
 }
 
 impl ToolPins<'_> {
     /// The pins of a tool that is called in a session.
-    pub(super) fn of<'a>(spec: &'a ServerSpec, tool: &'a Tool, env: &ToolEnv) -> ToolPins<'a> {
+    pub(super) fn of<'a>(
+        spec: &'a ServerSpec,
+        listed: &'a ListedTool,
+        env: &ToolEnv,
+    ) -> ToolPins<'a> {
         let state = &env.shared.folders.state;
         let pins = state.is_absolute().then(|| PinStore::new(state));
-        ToolPins::new(spec, tool, env.files.roots().real_cwd(), pins)
+        let digest = listed.digest.get_or_init(|| definition_digest(&listed.tool)).clone();
+        ToolPins::new(spec, (&listed.tool, digest), env.files.roots().real_cwd(), pins)
     }
 
     fn new<'a>(
         spec: &'a ServerSpec,
-        tool: &'a Tool,
+        (tool, tool_digest): (&'a Tool, String),
         project: &Path,
         pins: Option<PinStore>,
     ) -> ToolPins<'a> {
         let server_digest = server_digest(spec, project);
-        ToolPins {
-            spec,
-            tool,
-            project: project.to_string_lossy().into_owned(),
-            pins,
-            server_digest,
-        }
+        let project = project.to_string_lossy().into_owned();
+        ToolPins { spec, tool, project, pins, server_digest, tool_digest }
     }
 
     /// Compares the tool with what the user allowed.
     pub(super) fn check(&self) -> PinCheck {
-        let definition = definition(self.tool);
-        let (server_digest, tool_digest) =
-            (self.server_digest.clone(), sha256_hex(&definition.to_string()));
-        let (change, is_pinned) = match self.compare(&definition, &tool_digest) {
+        let (change, is_pinned) = match self.compare() {
             PinComparison::Changed(change) => (Some(change), false),
             PinComparison::Same => (None, true),
             PinComparison::NotPinned => (None, false),
@@ -92,8 +90,8 @@ impl ToolPins<'_> {
         let claims = self.tool.annotations.as_ref().and_then(|it| it.read_only_hint);
         let claims_read_only = claims.unwrap_or(false);
         PinCheck {
-            server_digest,
-            tool_digest,
+            server_digest: self.server_digest.clone(),
+            tool_digest: self.tool_digest.clone(),
             change,
             is_pinned,
             claims_read_only,
@@ -101,7 +99,7 @@ impl ToolPins<'_> {
         }
     }
 
-    fn compare(&self, definition: &Value, tool_digest: &str) -> PinComparison {
+    fn compare(&self) -> PinComparison {
         let Some(pins) = &self.pins else { return PinComparison::NotPinned };
         let (by_name, by_server) = (pins.get(&self.name_key()), pins.get(&self.definition_key()));
         match (by_name, by_server) {
@@ -116,8 +114,8 @@ impl ToolPins<'_> {
                     server_location(self.spec),
                 ))
             }
-            (_, PinLookup::Pinned(pin)) if pin.fingerprint != tool_digest => {
-                PinComparison::Changed(diff(&pin.summary, &summary(definition)))
+            (_, PinLookup::Pinned(pin)) if pin.fingerprint != self.tool_digest => {
+                PinComparison::Changed(diff(&pin.summary, &summary(&definition(self.tool))))
             }
             (PinLookup::Pinned(_), PinLookup::Pinned(_)) => PinComparison::Same,
             _ => PinComparison::NotPinned,
@@ -127,13 +125,12 @@ impl ToolPins<'_> {
     /// Records that the user has allowed the tool as it is now.
     pub(super) fn pin(&self) -> io::Result<()> {
         let Some(pins) = &self.pins else { return Ok(()) };
-        let definition = definition(self.tool);
         let put = |key: &[&str], pin: Pin| match pins.get(key) {
             PinLookup::Pinned(known) if known.fingerprint == pin.fingerprint => Ok(()),
             _ => pins.put(key, pin),
         };
-        let tool_pin =
-            Pin { fingerprint: sha256_hex(&definition.to_string()), summary: summary(&definition) };
+        let summary = summary(&definition(self.tool));
+        let tool_pin = Pin { fingerprint: self.tool_digest.clone(), summary };
         put(&self.definition_key(), tool_pin)?;
         let server_pin =
             Pin { fingerprint: self.server_digest.clone(), summary: server_location(self.spec) };
@@ -184,6 +181,10 @@ pub(super) fn server_location(spec: &ServerSpec) -> String {
 
 fn sha256_hex(text: &str) -> String {
     hex(digest(&SHA256, text.as_bytes()).as_ref())
+}
+
+fn definition_digest(tool: &Tool) -> String {
+    sha256_hex(&definition(tool).to_string())
 }
 
 /// Everything of a tool that the model or the user may see, with sorted keys.
@@ -276,6 +277,15 @@ mod tests {
         serde_json::from_str(text).unwrap()
     }
 
+    fn pins_of<'a>(
+        spec: &'a ServerSpec,
+        tool: &'a Tool,
+        project: &Path,
+        pins: Option<PinStore>,
+    ) -> ToolPins<'a> {
+        ToolPins::new(spec, (tool, definition_digest(tool)), project, pins)
+    }
+
     const READ: &str = r#"{"name":"read","description":"Reads.","inputSchema":{"type":"object",
         "properties":{"b":{"type":"string"},"a":{}}}}"#;
 
@@ -303,10 +313,10 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let pins = || Some(PinStore::new(state.path()));
         let (spec, here) = (usual(), Path::new("/ws"));
-        let change = |tool: &Tool| ToolPins::new(&spec, tool, here, pins()).check().change;
+        let change = |tool: &Tool| pins_of(&spec, tool, here, pins()).check().change;
         let first = tool(READ);
         assert_eq!(change(&first), None);
-        ToolPins::new(&spec, &first, here, pins()).pin().unwrap();
+        pins_of(&spec, &first, here, pins()).pin().unwrap();
         assert_eq!(change(&first), None);
         let turned =
             READ.replace(r#""b":{"type":"string"},"a":{}"#, r#""a":{},"b":{"type":"string"}"#);
@@ -339,13 +349,13 @@ mod tests {
         let (read, write) = (tool(READ), tool(&READ.replace("\"read\"", "\"write\"")));
         let (here, there) = (Path::new("/ws"), Path::new("/else"));
         for it in [&read, &write] {
-            ToolPins::new(&old, it, here, pins()).pin().unwrap();
+            pins_of(&old, it, here, pins()).pin().unwrap();
         }
-        let change = |it, project| ToolPins::new(&new, it, project, pins()).check().change;
+        let change = |it, project| pins_of(&new, it, project, pins()).check().change;
         let said = change(&read, here).unwrap();
         assert!(said.ends_with("\n-/bin/notes\n+/tmp/evil"), "{said}");
         assert_eq!(change(&read, there), None);
-        ToolPins::new(&new, &read, here, pins()).pin().unwrap();
+        pins_of(&new, &read, here, pins()).pin().unwrap();
         assert_eq!(change(&read, here), None);
         assert!(change(&write, here).is_some());
     }
@@ -358,8 +368,8 @@ mod tests {
         let long = |end: &str| {
             tool(&READ.replace("Reads.", &format!("{}{end}", "words\\n".repeat(20_000))))
         };
-        ToolPins::new(&spec, &long("a"), here, pins()).pin().unwrap();
-        let change = |it: &Tool| ToolPins::new(&spec, it, here, pins()).check().change.unwrap();
+        pins_of(&spec, &long("a"), here, pins()).pin().unwrap();
+        let change = |it: &Tool| pins_of(&spec, it, here, pins()).check().change.unwrap();
         assert!(change(&long("b")).contains("too long to show"));
         let all = change(&tool(READ));
         assert!(all.lines().count() <= MAX_DIFF_LINES + 1 && all.ends_with("more lines"), "{all}");

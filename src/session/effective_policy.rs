@@ -2,7 +2,7 @@
 //! tighten it until the user trusts exactly the content of its file.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::helper_files::HelperFiles;
 use super::project_servers;
@@ -232,10 +232,12 @@ fn is_protected_exposed() -> bool {
 /// Whether a path may contain a symlink below a folder whose path is real. A project's file may
 /// have hundreds of paths, most of which do not exist; this takes one lookup for each of those.
 fn has_link(path: &Path, bases: &PathBases) -> bool {
-    let bases = bases.roots.iter().chain(&bases.home).filter(|it| path.starts_with(it));
-    let known = bases.map(|it| it.components().count()).max().unwrap_or_default();
-    let mut at: PathBuf = path.components().take(known).collect();
-    for part in path.components().skip(known) {
+    let bases = bases.roots.iter().chain(&bases.home);
+    let below = bases.filter_map(|it| Some((it.as_path(), path.strip_prefix(it).ok()?)));
+    let nearest = below.min_by_key(|(_, below)| below.as_os_str().len());
+    let (base, below) = nearest.unwrap_or((Path::new(""), path));
+    let mut at = base.to_path_buf();
+    for part in below.components() {
         at.push(part);
         match fs::symlink_metadata(&at) {
             Ok(found) if !found.is_symlink() => {}

@@ -33,7 +33,7 @@ use turnwright_store::{RetentionLimits, Store};
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::redact::{self, TooManyKeys};
-use turnwright_workspace::exec::Environment;
+use turnwright_workspace::exec::{Environment, default_memory_limit};
 use turnwright_workspace::files::{Files, Roots};
 use turnwright_workspace::temp_folder;
 
@@ -175,6 +175,17 @@ impl SessionHost {
                 }
                 temp_folder::remove_abandoned_folders();
             });
+        });
+    }
+
+    /// Asks the system in the background what it is asked once for all sessions, so that the first one does
+    /// not wait: the home folder, if the environment does not name it, the memory, and the sandbox.
+    pub(crate) fn look_at_system(self: &Arc<Self>) {
+        let host = Arc::clone(self);
+        self.tracker.spawn_blocking(move || {
+            drop(host.config.home());
+            default_memory_limit();
+            turnwright_sandbox::can_confine();
         });
     }
 

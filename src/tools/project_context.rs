@@ -131,23 +131,29 @@ pub(super) fn note_folders(env: &ToolEnv) -> Vec<NoteFolder> {
     std::iter::once(NoteFolder::of_project(cwd)).chain(user).collect()
 }
 
+/// The folders of these names in each folder of the session and in the root of its project.
+fn project_places(
+    projects: &[Project],
+    names: &'static [&'static str],
+) -> impl Iterator<Item = ScannedFolder> {
+    let both = |(folder, root): &'_ Project| {
+        let above = (root != folder).then(|| (root.clone(), root.clone()));
+        std::iter::once((folder.clone(), root.clone())).chain(above)
+    };
+    projects.iter().flat_map(both).flat_map(move |(folder, root)| {
+        let place =
+            move |it: &&str| ScannedFolder { folder: folder.join(it), within: Some(root.clone()) };
+        names.iter().map(place)
+    })
+}
+
 /// The nearest folder first, because the first skill of a name wins.
 fn skill_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFolder> {
-    let mut places = Vec::new();
-    let both = |(folder, root): &'_ Project| {
-        [(folder.clone(), root.clone()), (root.clone(), root.clone())]
-    };
-    for (folder, root) in projects.iter().flat_map(both) {
-        let place =
-            |it: &&str| ScannedFolder { folder: folder.join(it), within: Some(root.clone()) };
-        places.extend(SKILL_FOLDERS.iter().map(place));
-    }
     let own = config_folder(folders).map(|it| it.join("skills"));
     let home = folders.home.iter();
     let shared = home.flat_map(|home| SKILL_FOLDERS[1..].iter().map(|it| home.join(it)));
-    places
-        .extend(own.into_iter().chain(shared).map(|folder| ScannedFolder { folder, within: None }));
-    places
+    let user = own.into_iter().chain(shared).map(|folder| ScannedFolder { folder, within: None });
+    project_places(projects, SKILL_FOLDERS).chain(user).collect()
 }
 
 /// The custom commands and the skills that the user can run, the user's own commands first: no project can
@@ -165,15 +171,7 @@ pub(crate) fn custom_commands(
 fn command_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFolder> {
     let own = config_folder(folders).map(|it| it.join("prompts"));
     let own = own.into_iter().map(|folder| ScannedFolder { folder, within: None });
-    let both = |(folder, root): &'_ Project| {
-        [(folder.clone(), root.clone()), (root.clone(), root.clone())]
-    };
-    let theirs = projects.iter().flat_map(both).flat_map(|(folder, root)| {
-        COMMAND_FOLDERS
-            .iter()
-            .map(move |it| ScannedFolder { folder: folder.join(it), within: Some(root.clone()) })
-    });
-    own.chain(theirs).collect()
+    own.chain(project_places(projects, COMMAND_FOLDERS)).collect()
 }
 
 /// Something of a project that the model is told, at the beginning of each session or, for a command, when

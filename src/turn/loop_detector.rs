@@ -210,8 +210,7 @@ fn mask_volatile(text: &str) -> String {
         let (before, rest) = text.split_at(start);
         let (word, after) = rest.split_at(word_length(rest));
         from = start + word.len();
-        let is_word = !before.ends_with(char::is_alphanumeric);
-        if is_word && is_volatile(before, word, after) {
+        if !ends_in_word(before) && is_volatile(before, word, after) {
             masked.push_str(&text[copied..start]);
             masked.push('#');
             copied = from;
@@ -219,6 +218,14 @@ fn mask_volatile(text: &str) -> String {
     }
     masked.push_str(&text[copied..]);
     masked
+}
+
+/// Whether the last character is a letter or a digit.
+fn ends_in_word(text: &str) -> bool {
+    match text.as_bytes().last() {
+        Some(last) if last.is_ascii() => last.is_ascii_alphanumeric(),
+        _ => text.ends_with(char::is_alphanumeric),
+    }
 }
 
 /// Whether a word that begins with a digit differs between two runs.
@@ -231,16 +238,17 @@ fn is_volatile(before: &str, word: &str, after: &str) -> bool {
 
 /// Whether the last word of the text is one of [`PROCESS_WORDS`].
 fn follows_process_word(text: &str) -> bool {
-    let text = text.trim_end_matches(|it: char| !it.is_alphanumeric());
     // Long results have thousands of numbers, and few of them follow a word that ends so.
-    if !matches!(text.as_bytes().last(), Some(b'd' | b's' | b'D' | b'S')) {
+    let may_end = |it: &u8| !it.is_ascii() || matches!(it, b'd' | b's' | b'D' | b'S');
+    let mut letters =
+        text.bytes().rev().skip_while(|it| it.is_ascii() && !it.is_ascii_alphanumeric());
+    if !letters.next().is_some_and(|it| may_end(&it)) {
         return false;
     }
+    let text = text.trim_end_matches(|it: char| !it.is_alphanumeric());
     let is_last = |word: &&str| {
         let rest = text.len().checked_sub(word.len()).filter(|it| text.is_char_boundary(*it));
-        rest.is_some_and(|at| {
-            text[at..].eq_ignore_ascii_case(word) && !text[..at].ends_with(char::is_alphanumeric)
-        })
+        rest.is_some_and(|at| text[at..].eq_ignore_ascii_case(word) && !ends_in_word(&text[..at]))
     };
     PROCESS_WORDS.iter().any(is_last)
 }
@@ -249,12 +257,21 @@ fn follows_process_word(text: &str) -> bool {
 fn word_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-    let end = text.char_indices().find(|(at, it)| {
-        let joins =
-            matches!(it, '.' | ':' | '-') && is_digit(at.wrapping_sub(1)) && is_digit(at + 1);
-        !it.is_alphanumeric() && !joins
-    });
-    end.map_or(text.len(), |it| it.0)
+    let mut end = 0;
+    while let Some(byte) = bytes.get(end) {
+        let joins = || {
+            matches!(byte, b'.' | b':' | b'-') && is_digit(end.wrapping_sub(1)) && is_digit(end + 1)
+        };
+        if byte.is_ascii_alphanumeric() || joins() {
+            end += 1;
+            continue;
+        }
+        match text[end..].chars().next().filter(|it| !byte.is_ascii() && it.is_alphanumeric()) {
+            Some(letter) => end += letter.len_utf8(),
+            None => break,
+        }
+    }
+    end
 }
 
 /// A date, with or without a time, or a time of day.
@@ -385,6 +402,7 @@ mod tests {
             ("12| text", "12| text"),
             ("7 passed; 1 failed", "7 passed; 1 failed"),
             ("größer als 5 µs", "größer als # µs"),
+            ("ä5 µs, 5é ms 1.2.é, PID — 7; épid 8", "ä5 µs, 5é ms 1.2.é, PID — #; épid 8"),
         ] {
             assert_eq!(mask_volatile(text), expected);
         }

@@ -1,5 +1,7 @@
 //! A tool as a server lists it, prepared once for all sessions that use the server.
 
+use std::sync::OnceLock;
+
 use super::model::{SchemaText, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -33,6 +35,8 @@ pub struct ListedTool {
     pub results: Option<SchemaValidator>,
     /// The approximate size in bytes.
     pub size: usize,
+    /// The digest of the definition, once somebody has needed it.
+    pub digest: OnceLock<String>,
 }
 
 impl ListedTool {
@@ -77,6 +81,7 @@ impl ListedTool {
             remarks,
             size,
             tool,
+            digest: OnceLock::new(),
         }
     }
 

@@ -267,7 +267,9 @@ pub fn escape_hidden_line(name: &str) -> String {
 /// terminal does not interpret them. Line ends and tabs are kept.
 pub fn terminal_safe(text: String) -> String {
     let is_control = |it: char| it.is_control() && it != '\n' && it != '\t';
-    if !text.contains(is_control) {
+    // The controls that are not ASCII begin with 0xc2.
+    let may_begin = |it: u8| it < b' ' && it != b'\n' && it != b'\t' || it == 0x7f || it == 0xc2;
+    if !text.bytes().any(may_begin) || !text.contains(is_control) {
         return text;
     }
     let mut safe = String::with_capacity(text.len() + 8);

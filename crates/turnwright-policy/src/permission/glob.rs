@@ -12,8 +12,14 @@ use super::rule::PathBases;
 use super::rule_error::RuleError;
 use turnwright_types::effect::is_secret_path;
 
-/// Characters that make a part of a glob more than a literal name.
-const WILDCARDS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
+/// Whether a text has a character that makes a part of a glob more than a literal name.
+fn has_wildcard(text: &str) -> bool {
+    text.bytes().any(is_wildcard)
+}
+
+fn is_wildcard(byte: u8) -> bool {
+    matches!(byte, b'*' | b'?' | b'[' | b']' | b'{' | b'}' | b'\\')
+}
 
 /// A path glob. It also matches everything below a folder that it matches.
 #[derive(Clone)]
@@ -120,17 +126,17 @@ impl Glob {
     pub(super) fn literal_paths(&self, bases: &PathBases) -> Vec<PathBuf> {
         let tail = self.tail.strip_prefix("**/").unwrap_or(&self.tail);
         let tail = tail.trim_end_matches("/**");
-        if tail.contains(WILDCARDS) {
+        if has_wildcard(tail) {
             return Vec::new();
         }
-        self.bases(bases).iter().map(|it| it.join(tail)).collect()
+        self.bases(bases).into_iter().map(|it| it.join(tail)).collect()
     }
 
-    fn bases(&self, bases: &PathBases) -> Vec<PathBuf> {
+    fn bases<'a>(&self, bases: &'a PathBases) -> Vec<&'a Path> {
         match self.base {
-            GlobBase::Project => bases.roots.clone(),
-            GlobBase::Home => bases.home.iter().cloned().collect(),
-            GlobBase::Root => vec![PathBuf::from("/")],
+            GlobBase::Project => bases.roots.iter().map(PathBuf::as_path).collect(),
+            GlobBase::Home => bases.home.iter().map(PathBuf::as_path).collect(),
+            GlobBase::Root => vec![Path::new("/")],
         }
     }
 
@@ -139,7 +145,7 @@ impl Glob {
     pub(crate) fn names_secret(&self, path: &Path, bases: &PathBases) -> bool {
         let named = self.tail.trim_end_matches("/**").trim_end_matches("/*");
         let last = named.rsplit('/').next().unwrap_or_default();
-        !last.contains(WILDCARDS)
+        !has_wildcard(last)
             && self.matches(path, bases)
             && path.ancestors().any(|it| {
                 is_secret_path(it)
@@ -153,17 +159,16 @@ impl Glob {
     /// permission beyond it.
     pub(super) fn follow_links(&mut self, bases: &PathBases, resolve: &dyn Fn(&Path) -> PathBuf) {
         let tail = self.tail.strip_prefix("**/").unwrap_or(&self.tail);
-        let parts: Vec<_> = tail.split('/').collect();
-        let literal = parts.iter().take_while(|it| !it.contains(WILDCARDS)).count();
-        let (start, rest) = parts.split_at(literal);
-        for base in self.bases(bases).iter().filter(|_| literal > 0) {
-            let named = base.join(start.join("/"));
+        let end = match tail.bytes().position(is_wildcard) {
+            Some(at) => tail[..at].rfind('/').unwrap_or_default(),
+            None => tail.len(),
+        };
+        let (start, rest) = tail.split_at(end);
+        for base in self.bases(bases).into_iter().filter(|_| !start.is_empty()) {
+            let named = base.join(start);
             let real = resolve(&named);
             if real != named {
-                let mut glob = escape(&slashed(below_root(&real)));
-                for part in rest {
-                    glob.push_str(&format!("/{part}"));
-                }
+                let glob = escape(&slashed(below_root(&real))) + rest;
                 self.link_targets.extend(Matcher::new(&glob, self.ignore_case).ok().map(Arc::new));
             }
         }
@@ -207,7 +212,7 @@ fn names_drive(text: &str) -> bool {
 impl Matcher {
     fn new(tail: &str, ignore_case: bool) -> Result<Matcher, RuleError> {
         let method = literal_names(tail).unwrap_or_default();
-        if matches!(method, MatchMethod::Glob(_)) {
+        if matches!(method, MatchMethod::Glob(_)) && !is_certainly_valid(tail) {
             // Checked before anything is appended: an unclosed bracket must not close over that.
             build_glob(tail, ignore_case)?;
         }
@@ -256,7 +261,7 @@ fn literal_names(tail: &str) -> Option<MatchMethod> {
     }
     let (anywhere, rest) = tail.strip_prefix("**/").map_or((false, tail), |it| (true, it));
     let (only_below, rest) = rest.strip_suffix("/**").map_or((false, rest), |it| (true, it));
-    (!rest.contains(WILDCARDS)).then(|| {
+    (!has_wildcard(rest)).then(|| {
         let names = rest.split('/').map(str::to_owned).collect();
         MatchMethod::Names { anywhere, only_below, names }
     })
@@ -277,6 +282,49 @@ fn build_glob(glob: &str, ignore_case: bool) -> Result<globset::Glob, RuleError>
         .case_insensitive(ignore_case)
         .build()
         .map_err(|it| RuleError::InvalidGlob(it.kind().to_string()))
+}
+
+/// Whether a glob consists of nothing but what is easy to check. Others are built to see what is wrong with
+/// them, which takes twenty times as long.
+fn is_certainly_valid(glob: &str) -> bool {
+    let mut is_in_braces = false;
+    let mut rest = glob.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        match first {
+            b'\\' | b']' => return false,
+            b'{' | b'}' if is_in_braces == (*first == b'{') => return false,
+            b'{' | b'}' => is_in_braces = !is_in_braces,
+            b'[' => {
+                let Some(end) = rest.iter().position(|it| *it == b']') else { return false };
+                let (class, after) = rest.split_at(end);
+                if !is_plain_class(class) {
+                    return false;
+                }
+                rest = &after[1..];
+            }
+            _ => {}
+        }
+    }
+    !is_in_braces
+}
+
+/// Whether the inside of a character class consists of letters, digits and ranges of them.
+fn is_plain_class(class: &[u8]) -> bool {
+    let mut rest = class.strip_prefix(b"!").unwrap_or(class);
+    if rest.is_empty() {
+        return false;
+    }
+    while let [first, after @ ..] = rest {
+        rest = match after {
+            [b'-', last, after @ ..] if first <= last && last.is_ascii_alphanumeric() => after,
+            after => after,
+        };
+        if !first.is_ascii_alphanumeric() {
+            return false;
+        }
+    }
+    true
 }
 
 fn below_root(path: &Path) -> &Path {
@@ -396,6 +444,25 @@ mod tests {
             if !path.components().any(|it| !matches!(it, Component::Normal(_))) {
                 assert_eq!(quick.is_match(path), compiled.is_match(path), "{tail} {path:?}");
             }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_glob_that_is_not_built_is_valid(glob in r"[a-cZ019*?{}\[\]!^,./\\-]{0,12}") {
+            if is_certainly_valid(&glob) {
+                build_glob(&glob, true).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn usual_globs_are_not_built_to_see_whether_they_are_valid() {
+        for glob in ["**/*.rs", "a/{b,c}/[a-z0-9]*.?", "[!a-c]", "[xyz]", "é"] {
+            assert!(is_certainly_valid(glob), "{glob}");
+        }
+        for glob in ["[", "[]", "[z-a]", "[!]", "{", "}", "{{a,b}}", "a\\", "[a-]", "[^a]", "]"] {
+            assert!(!is_certainly_valid(glob), "{glob}");
         }
     }
 

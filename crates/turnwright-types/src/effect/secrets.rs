@@ -144,19 +144,33 @@ pub fn build_credential_paths(home: &Path) -> Vec<PathBuf> {
 
 /// Whether the path is a place of credentials, or below one, in any folder.
 fn is_in_credential_place(path: &Path) -> bool {
-    // The names of all these places begin so, and those of most others do not.
-    let may_begin = |name: &[u8]| name.starts_with(b".") || name.eq_ignore_ascii_case(b"library");
-    if !path.components().any(|it| may_begin(it.as_os_str().as_encoded_bytes())) {
-        return false;
+    let mut rest = path.components();
+    while let Some(part) = rest.next() {
+        let first = part.as_os_str().as_encoded_bytes();
+        // The names of all these places begin so, and those of most others do not.
+        if !first.starts_with(b".") && !first.eq_ignore_ascii_case(b"library") {
+            continue;
+        }
+        let is_below = |place: &&str| {
+            let Some((name, below)) = place.as_bytes().split_at_checked(first.len()) else {
+                return false;
+            };
+            if !matches!(below.first(), None | Some(b'/')) || !name.eq_ignore_ascii_case(first) {
+                return false;
+            }
+            let mut parts = rest.clone();
+            let mut is_next = |name: &[u8]| {
+                parts
+                    .next()
+                    .is_some_and(|it| it.as_os_str().as_encoded_bytes().eq_ignore_ascii_case(name))
+            };
+            below.split(|it| *it == b'/').skip(1).all(&mut is_next)
+        };
+        if [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS].into_iter().flatten().any(is_below) {
+            return true;
+        }
     }
-    let parts: Vec<_> = path.components().map(|it| it.as_os_str().to_string_lossy()).collect();
-    let is_below = |place: &&str| {
-        let names = || place.split('/');
-        parts
-            .windows(names().count())
-            .any(|at| at.iter().zip(names()).all(|(one, other)| one.eq_ignore_ascii_case(other)))
-    };
-    [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS].into_iter().flatten().any(is_below)
+    false
 }
 
 /// True if a file at this path is likely to hold keys or passwords, judging by its name alone.
@@ -224,6 +238,7 @@ mod tests {
             "/home/u/.config/bravesoftware/x",
             "/home/u/.m2/settings.xml",
             "/ws/.npmrc",
+            "/ws/.config/.CONFIG/git/credentials/x",
             "/ws/terraform.tfvars",
             "/ws/.env~",
             "/ws/server.key.bak",
@@ -242,6 +257,10 @@ mod tests {
             "/ws/environment.rs",
             "/ws/credentials.rs",
             "/ws/.config",
+            "/ws/.config/git",
+            "/ws/.config/x/git/credentials",
+            "/ws/.sshx/config",
+            "/ws/.ss/h",
             "/",
         ];
         for path in secret {

@@ -1,5 +1,9 @@
 //! The memory that a command holds. One that would take all of the machine's is stopped before.
 
+#[cfg(target_os = "linux")]
+use std::fs::File;
+#[cfg(target_os = "linux")]
+use std::io::Read;
 use std::time::Duration;
 
 use turnwright_types::blocking::spawn_blocking;
@@ -59,7 +63,9 @@ struct MemInfo {
 
 #[cfg(target_os = "linux")]
 fn meminfo() -> Option<MemInfo> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    // The kernel makes the text anew for each read, and does not say how long it is.
+    let mut text = String::with_capacity(4096);
+    File::open("/proc/meminfo").ok()?.read_to_string(&mut text).ok()?;
     let bytes = |name| bytes_of(&text, name);
     Some(MemInfo { total: bytes("MemTotal:")?, available: bytes("MemAvailable:")? })
 }

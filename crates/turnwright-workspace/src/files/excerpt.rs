@@ -75,7 +75,7 @@ impl Excerpt {
         let wanted = (end + 1).saturating_sub(start);
         let mut lines = Vec::new();
         let mut used = 0;
-        for line in text.lines().skip(start - 1).take(wanted.min(window.max_lines)) {
+        for line in super::text::lines(text).skip(start - 1).take(wanted.min(window.max_lines)) {
             if used > window.max_bytes {
                 break;
             }

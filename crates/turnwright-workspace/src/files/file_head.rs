@@ -2,9 +2,9 @@
 //! call: instructions, notes, skills. The reads are bounded, and links in a project cannot lead
 //! them outside of it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::nofollow;
@@ -26,14 +26,36 @@ pub struct FileHead {
 /// Reads the first `limit` bytes of a regular file. With `within`, a resolved path, the file must
 /// lie below it and must not be one that may hold secrets. Blocks.
 pub fn read_head(path: &Path, within: Option<&Path>, limit: usize) -> Option<FileHead> {
+    let is_allowed =
+        |real: &Path| within.is_none_or(|it| real.starts_with(it) && !is_secret_path(real));
+    // Most paths have no links, which the kernel finds out while it opens the file.
+    if is_plain(path) && within.is_none_or(|it| path.starts_with(it)) {
+        match nofollow::open_file(path) {
+            Ok(file) if is_allowed(path) => return read_opened(file, path.to_path_buf(), limit),
+            Ok(_) => {}
+            Err(error) if nofollow::is_link_error(&error) => {}
+            Err(_) => return None,
+        }
+    }
     let real = real_path(path).ok()?;
-    if within.is_some_and(|it| !real.starts_with(it) || is_secret_path(&real)) {
+    if !is_allowed(&real) {
         tracing::info!(path = %path.display(), "not read: a link leads out of the folder, or it may hold secrets");
         return None;
     }
-    let file = nofollow::open_file(&real).ok()?;
+    read_opened(nofollow::open_file(&real).ok()?, real, limit)
+}
+
+/// Whether a path that can be opened without following a link is its own resolved path. On other systems,
+/// names can be written in more than one way.
+fn is_plain(path: &Path) -> bool {
+    let is_name = |it| matches!(it, Component::RootDir | Component::Normal(_));
+    cfg!(target_os = "linux") && path.is_absolute() && path.components().all(is_name)
+}
+
+fn read_opened(file: File, real: PathBuf, limit: usize) -> Option<FileHead> {
     let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
-    let mut bytes = Vec::new();
+    let size = usize::try_from(metadata.len()).unwrap_or(limit);
+    let mut bytes = Vec::with_capacity(size.min(limit) + 1);
     file.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
     let is_whole = bytes.len() <= limit;
     if !is_whole {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher};
 use std::path::{Path, PathBuf};
 
-use super::text::{ContentHash, FileText};
+use super::text::{ContentHash, FileText, lines};
 
 const MAX_FILES: usize = 4_096;
 /// Line hashes are kept for files of at most this many lines.
@@ -103,7 +103,7 @@ fn line_hashes(text: &str) -> Option<Box<[u32]>> {
         (hasher.finish() >> 32) as u32
     };
     let mut all = Vec::new();
-    for line in text.lines() {
+    for line in lines(text) {
         if all.len() == MAX_HASHED_LINES {
             return None;
         }

@@ -40,7 +40,7 @@ pub struct ScannedFolder {
 pub fn scan(places: &[ScannedFolder], stop: &CancellationToken) -> Vec<Skill> {
     let mut scan = SkillScan { found: Vec::new(), visited: HashSet::new(), stop };
     for place in places {
-        scan.visit(&place.folder, place.within.as_deref(), 0);
+        scan.visit_linked(&place.folder, place.within.as_deref(), 0);
     }
     sort_by(&mut scan.found, |a, b| a.name.cmp(&b.name));
     scan.found
@@ -54,48 +54,67 @@ struct SkillScan<'a> {
 }
 
 impl SkillScan<'_> {
+    /// Visits a folder to which a link may lead.
+    fn visit_linked(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
+        match real_path(folder) {
+            Ok(real) if within.is_none_or(|it| real.starts_with(it)) => {
+                self.visit(&real, within, depth);
+            }
+            _ => {}
+        }
+    }
+
+    /// Visits a folder by its path without links.
     fn visit(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
         let is_over = self.visited.len() >= MAX_FOLDERS || self.found.len() >= MAX_SKILLS;
         if depth > MAX_DEPTH || is_over || self.stop.is_cancelled() {
             return;
         }
-        let Ok(real) = real_path(folder) else { return };
-        if within.is_some_and(|it| !real.starts_with(it)) || !self.visited.insert(real.clone()) {
+        if !self.visited.insert(folder.to_path_buf()) || depth > 0 && self.add(folder, within) {
             return;
         }
-        if depth > 0 && real.join("SKILL.md").exists() {
-            return self.add(&real, within);
-        }
-        let Ok(entries) = fs::read_dir(&real) else { return };
+        let Ok(entries) = fs::read_dir(folder) else { return };
         // A link may lead to a folder.
-        let is_folder = |it: &fs::DirEntry| {
-            it.file_type().is_ok_and(|it| it.is_dir() || it.is_symlink())
-                && it.file_name() != ".git"
-                && it.file_name() != "node_modules"
+        let is_linked = |it: &fs::DirEntry| {
+            let kind = it.file_type().ok().filter(|it| it.is_dir() || it.is_symlink())?;
+            let is_other = it.file_name() == ".git" || it.file_name() == "node_modules";
+            (!is_other).then_some(kind.is_symlink())
         };
-        let entries = entries.filter_map(Result::ok).take(MAX_ENTRIES).filter(is_folder);
-        let mut folders: Vec<_> = entries.map(|it| it.path()).collect();
-        folders.sort();
-        for folder in folders {
-            self.visit(&folder, within, depth + 1);
+        let entries = entries.filter_map(Result::ok).take(MAX_ENTRIES);
+        let mut folders: Vec<_> =
+            entries.filter_map(|it| Some((it.file_name(), is_linked(&it)?))).collect();
+        folders.sort_unstable();
+        for (name, is_linked) in folders {
+            let below = folder.join(name);
+            if is_linked {
+                self.visit_linked(&below, within, depth + 1);
+            } else {
+                self.visit(&below, within, depth + 1);
+            }
         }
     }
 
-    fn add(&mut self, folder: &Path, within: Option<&Path>) {
-        match read_skill(folder, within) {
+    /// Adds the skill of this folder; `false` if it has none.
+    fn add(&mut self, folder: &Path, within: Option<&Path>) -> bool {
+        let file = folder.join("SKILL.md");
+        let read = match read_head(&file, within, FRONT_MATTER_BYTES) {
+            Some(head) => read_skill(&head.text, folder, within),
+            None if file.exists() => Err("SKILL.md cannot be read"),
+            None => return false,
+        };
+        match read {
             Ok(skill) if self.found.iter().any(|it| it.name == skill.name) => {}
             Ok(skill) => self.found.push(skill),
             Err(why) => {
                 tracing::warn!(folder = %folder.display(), "skipped an invalid skill: {why}");
             }
         }
+        true
     }
 }
 
-fn read_skill(folder: &Path, within: Option<&Path>) -> Result<Skill, &'static str> {
-    let seen = read_head(&folder.join("SKILL.md"), within, FRONT_MATTER_BYTES)
-        .ok_or("SKILL.md cannot be read")?;
-    let (head, _) = front_matter::split(&seen.text);
+fn read_skill(text: &str, folder: &Path, within: Option<&Path>) -> Result<Skill, &'static str> {
+    let (head, _) = front_matter::split(text);
     let own_name = || folder.file_name().map(|it| it.to_string_lossy().into_owned());
     let name = head.name.or_else(own_name).unwrap_or_default();
     if !is_slug(&name) {

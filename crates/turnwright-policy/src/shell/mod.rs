@@ -24,6 +24,7 @@ mod network;
 mod parser;
 mod prefix;
 mod programs;
+mod python_environment;
 mod read_only;
 mod ruin;
 mod shell_folder;
@@ -48,6 +49,7 @@ pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
 pub use prefix::{SuggestedWords, suggest_prefix};
 pub use programs::GitContentQuery;
+pub use python_environment::{EnvironmentUse, environment_use};
 pub use ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 
 /// What the words of a simple command say about it.

@@ -33,6 +33,8 @@ const ENTRIES_PER_LOOK: usize = 64;
 const IDLE_WAIT: Duration = Duration::from_millis(50);
 /// The entries of a folder that git takes for a repository without `.git`.
 pub(super) const BARE_LAYOUT: [&str; 3] = ["HEAD", "objects", "refs"];
+/// The file of virtual environments of Python, which ignore rules nearly always exclude.
+pub(super) const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
 /// Names of entries that determine which others are listed.
 pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
@@ -118,6 +120,13 @@ pub(super) struct FolderLister<'a> {
 #[cfg(unix)]
 fn device_of(folder: impl std::os::fd::AsFd) -> Option<rustix::fs::Dev> {
     Some(rustix::fs::fstat(folder).ok()?.st_dev)
+}
+
+/// Whether anything is at a path.
+#[cfg(unix)]
+fn exists(path: &Path) -> bool {
+    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    rustix::fs::statat(rustix::fs::CWD, path, flags).is_ok()
 }
 
 impl<'a> FolderLister<'a> {
@@ -259,6 +268,11 @@ impl<'a> FolderLister<'a> {
     ) {
         let path = folder.join(name);
         listing.repositories.extend(self.repository_in_ignored(&path, folder));
+        let environment = path.join(ENVIRONMENT_FILE);
+        if (self.obeyed.is_obeyed)(&relative.join(ENVIRONMENT_FILE), false) && exists(&environment)
+        {
+            listing.repositories.push(environment);
+        }
         if (self.obeyed.may_hold)(relative) {
             listing.repositories.extend(self.obeyed_in_ignored(&path, folder));
         }
@@ -327,10 +341,6 @@ impl<'a> FolderLister<'a> {
             watch.add_ignored(&folder.into(), listed, false);
         }
         let git = folder.join(".git");
-        let exists = |path: &Path| {
-            let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-            rustix::fs::statat(rustix::fs::CWD, path, flags).is_ok()
-        };
         if exists(&git) {
             return Some(git);
         }
@@ -375,6 +385,11 @@ impl<'a> FolderLister<'a> {
                 }
                 let is_bare = || BARE_LAYOUT.iter().all(|it| path.join(it).exists());
                 let git = path.join(".git");
+                let environment = Path::new(&name).join(ENVIRONMENT_FILE);
+                let is_obeyed = || (self.obeyed.is_obeyed)(&relative.join(&environment), false);
+                if is_folder && path.join(ENVIRONMENT_FILE).exists() && is_obeyed() {
+                    listing.repositories.push(path.join(ENVIRONMENT_FILE));
+                }
                 if is_folder && git.exists() {
                     listing.repositories.push(git);
                 } else if is_folder && is_bare() {

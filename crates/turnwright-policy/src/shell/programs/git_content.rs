@@ -166,7 +166,7 @@ fn shows_all(sub: &str, words: &[Word]) -> bool {
         "stash" => !is_in("show list", first_operand(words)) && has("p --patch"),
         _ if is_in(SHOWING_ALL, sub) => true,
         _ => {
-            let is_known = !std::ptr::eq(subcommand(sub), &super::UNKNOWN);
+            let is_known = !std::ptr::eq(subcommand(sub), &raw const super::UNKNOWN);
             !is_known && !is_in(PLAIN, sub) && !is_in(SHOWING_NOTHING, sub)
         }
     }

@@ -351,9 +351,12 @@ impl ConfinementBuilder<'_> {
         let protected = &self.env.confinement.protected;
         let environments = self.environments();
         let is_all = |it: &Path| protected.roots.iter().any(|root| root.starts_with(it));
-        let is_protected = |it: &Path| {
-            protected.reason(it).is_some() || environments.iter().any(|to| it.starts_with(to))
-        };
+        // Nobody was warned about a path in an environment that is not known by its name, unless the call asks for
+        // it alone.
+        let is_asked_for = |it: &Path| matches!(&self.command.extra_access, ExtraAccess::Write(asked) if asked.path == it);
+        let is_in_environment = |it: &Path| environments.iter().any(|to| it.starts_with(to));
+        let is_protected =
+            |it: &Path| protected.reason(it).is_some() || is_asked_for(it) && is_in_environment(it);
         let is_named = |it: &&PathBuf| is_protected(it) && !is_all(it);
         let mut allowed: Vec<_> = self.write.iter().filter(is_named).cloned().collect();
         let own = protected.roots.iter().map(|it| it.join(".venv"));

@@ -139,10 +139,14 @@ fn what_is_in_a_virtual_environment_is_not_changed_by_commands_that_are_no_insta
         echo evil > sub/.venv/bin/git; mkdir -p new/bin .new/bin; echo home > new/pyvenv.cfg
         echo evil > new/bin/activate; ln -s ../../x new/bin/python; echo fine > fine
         ln -s /usr/bin/python3 new/bin/python3; mkdir -p .venv/lib; echo fine > .venv/lib/x.py";
-    let call = calls("exec", &json!({ "command": "sh script" }));
-    let mut agent = environments().file("script", script).model(json!([call, says("Ok.")])).start();
+    let run = |it: &str| calls("exec", &json!({ "command": it }));
+    // Words that name a path are no permission for it, either.
+    let direct = "rm -rf named/bin; mkdir -p named/bin; echo evil > named/bin/direct";
+    let replies = [run("sh script"), run(direct), says("Ok.")];
+    let mut agent = environments().file("script", script).model(json!(replies)).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    let result = agent.model_request(1)["messages"].to_string();
+    let result = agent.model_request(2)["messages"].to_string();
+    assert!(!agent.path("named/bin/direct").exists(), "{result}");
     for path in
         [".venv/bin/activate", "named/bin/ruff", "sub/listed/bin/ruff", "sub/.venv/bin/activate"]
     {

@@ -252,6 +252,9 @@ impl ProtectedSnapshot {
     fn is_changed(&self, path: &Path, now: Option<&SnapshotEntry>) -> bool {
         let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
         let before = self.entries.get(path);
+        if let Some(is_changed) = self.is_obeyed_file_changed(path, (before, now)) {
+            return is_changed;
+        }
         match (before, now) {
             (None, None) | (Some(SnapshotEntry::Folder), Some(SnapshotEntry::Folder)) => false,
             // git does not run `.sample` hooks, and a new repository contains them.
@@ -280,25 +283,7 @@ impl ProtectedSnapshot {
             (_, Some(SnapshotEntry::File(new, _))) if name == "git-rebase-todo" => {
                 read(path, new.length).is_none_or(|it| runs_programs(&it))
             }
-            (Some(_), None)
-                if name == "git-rebase-todo"
-                    || self.is_in_subfolder(path)
-                    || self.is_in_environment(path) =>
-            {
-                false
-            }
-            (None, Some(SnapshotEntry::File(new, _)))
-                if self.is_in_subfolder(path) || self.is_in_environment(path) =>
-            {
-                !self.was_moved(path, new)
-            }
-            (_, Some(SnapshotEntry::Link(target)))
-                if environment::is_python(path)
-                    && self.is_in_environment(path)
-                    && environment::leads_to_python(target, &self.writable) =>
-            {
-                false
-            }
+            (Some(_), None) if name == "git-rebase-todo" => false,
             (Some(SnapshotEntry::File(old, _)), Some(SnapshotEntry::File(new, _)))
                 if old == new =>
             {
@@ -315,6 +300,28 @@ impl ProtectedSnapshot {
             }
             (Some(SnapshotEntry::Link(one)), Some(SnapshotEntry::Link(other))) => one != other,
             _ => true,
+        }
+    }
+
+    /// The same for files in subfolders and in environments, if the usual comparison is not for them.
+    fn is_obeyed_file_changed(
+        &self,
+        path: &Path,
+        (before, now): (Option<&SnapshotEntry>, Option<&SnapshotEntry>),
+    ) -> Option<bool> {
+        let is_in_environment = self.is_in_environment(path);
+        if !is_in_environment && !self.is_in_subfolder(path) {
+            return None;
+        }
+        match (before, now) {
+            // Without its file an environment would not be known any more, while it still is one.
+            (Some(_), None) => Some(environment::is_without_file(path)),
+            (None, Some(SnapshotEntry::File(new, _))) => Some(!self.was_moved(path, new)),
+            (_, Some(SnapshotEntry::Link(target))) => {
+                let is_python = is_in_environment && environment::is_python(path);
+                (is_python && environment::leads_to_python(target, &self.writable)).then_some(false)
+            }
+            _ => None,
         }
     }
 
@@ -661,6 +668,40 @@ mod tests {
         let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
         assert_eq!(changes.not_restored.len(), 1, "{changes:?}");
         assert!(disk.ws.join(".envrc").exists(), "what cannot be put back stays");
+    }
+
+    /// Where there are no mount namespaces, the comparison is all that holds.
+    #[test]
+    fn programs_of_environments_are_compared_and_links_to_an_interpreter_may_change() {
+        let disk = TestProject::new();
+        let file = disk.file("env/pyvenv.cfg", "home = /usr/bin");
+        let changed = disk.file("env/bin/activate", "mine");
+        let large = disk.file("env/bin/ruff", &"x".repeat(MAX_COPY_BYTES as usize + 1));
+        symlink("/bin/sh", disk.ws.join("env/bin/python3")).unwrap();
+        let repositories = Arc::new([file].into());
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
+        assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
+        fs::write(&changed, "evil").unwrap();
+        fs::write(&large, "evil").unwrap();
+        let new = disk.file("env/bin/git", "evil");
+        symlink("python3", disk.ws.join("env/bin/python")).unwrap();
+        symlink("../../src/evil", disk.ws.join("env/bin/python3.9")).unwrap();
+        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+        assert_eq!(fs::read_to_string(&changed).unwrap(), "mine", "{changes:?}");
+        assert!(!new.exists() && !large.exists(), "{changes:?}");
+        assert!(fs::symlink_metadata(disk.ws.join("env/bin/python3.9")).is_err());
+        assert!(fs::symlink_metadata(disk.ws.join("env/bin/python")).is_ok());
+        let allowed = [disk.ws.join("env")];
+        disk.file("env/bin/black", "of an installer");
+        assert!(snapshot.check(&allowed, &disk.quarantine, true).is_none());
+        // A moved environment is no new one, whatever its name.
+        fs::remove_file(disk.ws.join("env/bin/black")).unwrap();
+        fs::rename(disk.ws.join("env"), disk.ws.join("other")).unwrap();
+        let moved = vec![disk.ws.join("other/pyvenv.cfg")];
+        let moved = ProtectedSnapshot::without_repositories(moved, Some(Arc::new(snapshot)));
+        let changes = moved.check(&[], &disk.quarantine, true);
+        let config = disk.ws.join("other/pyvenv.cfg");
+        assert!(config.exists(), "{changes:?}");
     }
 
     #[test]

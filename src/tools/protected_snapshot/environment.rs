@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use turnwright_policy::permission::ProtectedPaths;
 use turnwright_workspace::real_path;
 
 /// Whether a path has the name of an interpreter.
@@ -21,6 +22,12 @@ pub(super) fn leads_to_python(target: &Path, writable: &[PathBuf]) -> bool {
         let is_writable = writable.iter().any(|folder| it.starts_with(folder));
         !is_writable && is_python(target) && is_python(&it) && it.is_file()
     })
+}
+
+/// Whether this is the file of an environment whose programs are still there.
+pub(super) fn is_without_file(file: &Path) -> bool {
+    let programs = file.parent().into_iter().flat_map(ProtectedPaths::environment_programs);
+    ProtectedPaths::is_environment_file(file) && programs.into_iter().any(|it| it.is_dir())
 }
 
 fn is_python_name(name: &OsStr) -> bool {

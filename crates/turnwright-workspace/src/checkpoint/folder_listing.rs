@@ -347,6 +347,14 @@ impl<'a> FolderLister<'a> {
         BARE_LAYOUT.iter().all(|it| exists(&folder.join(it))).then(|| folder.to_path_buf())
     }
 
+    /// The file of an environment in an ignored folder.
+    #[cfg(not(unix))]
+    fn environment_in_ignored(&self, path: &Path, is_folder: bool) -> Option<PathBuf> {
+        let file = path.join(ENVIRONMENT_FILE);
+        let relative = file.strip_prefix(self.root).ok()?;
+        (is_folder && file.exists() && (self.obeyed.is_obeyed)(relative, false)).then_some(file)
+    }
+
     /// The same without open folders, inodes and other file systems below the root.
     #[cfg(not(unix))]
     fn list(&self, folder: &Arc<Path>, rules: &mut IgnoreRules) -> Option<FolderListing> {
@@ -385,11 +393,7 @@ impl<'a> FolderLister<'a> {
                 }
                 let is_bare = || BARE_LAYOUT.iter().all(|it| path.join(it).exists());
                 let git = path.join(".git");
-                let environment = Path::new(&name).join(ENVIRONMENT_FILE);
-                let is_obeyed = || (self.obeyed.is_obeyed)(&relative.join(&environment), false);
-                if is_folder && path.join(ENVIRONMENT_FILE).exists() && is_obeyed() {
-                    listing.repositories.push(path.join(ENVIRONMENT_FILE));
-                }
+                listing.repositories.extend(self.environment_in_ignored(&path, is_folder));
                 if is_folder && git.exists() {
                     listing.repositories.push(git);
                 } else if is_folder && is_bare() {

@@ -39,16 +39,46 @@ pub(super) fn paths_in_script(
     wanted.into_iter().chain(files).collect()
 }
 
-/// Why a line may run programs that its words do not name; `None` if it does not: git obeys the config of the repository that it runs
-/// in, and rustup and other version managers the files of a folder. Reads the disk.
+/// Variables that lead git to another repository, or to other objects, files or settings.
+const LEADING_ELSEWHERE: [&str; 10] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_COMMON_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_CONFIG",
+    "GIT_NAMESPACE",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_EXEC_PATH",
+];
+
+/// The variable that a line may set for git and that leads it elsewhere. What is understood sets none.
+fn variable_leading_elsewhere(script: &shell::Script, line: &str) -> Option<&'static str> {
+    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let mut words = line.split(|it| !is_part(it)).filter(|_| script.ambiguity.is_some());
+    words.find_map(|word| LEADING_ELSEWHERE.into_iter().find(|it| word.starts_with(it)))
+}
+
+/// Why a line may run programs that its words do not name, or git in a repository that nobody has looked at; `None` if it does not:
+/// git obeys the config of the repository that it runs in, and rustup and other version managers the files of a folder. Reads the disk.
 pub(super) fn uncertainty_of(
-    script: &shell::Script,
+    (script, line): (&shell::Script, &str),
     workdir: &Path,
     environment: &Environment,
+    restricted: &DeniedPaths,
 ) -> Option<String> {
     let mut known: Vec<(PathBuf, bool)> = Vec::new();
     for simple in &script.commands {
         let class = shell::classify(simple);
+        if class.leads_elsewhere {
+            return Some("its options lead git to another repository or working tree".to_owned());
+        }
+        if class.is_git
+            && let Some(name) = variable_leading_elsewhere(script, line)
+        {
+            return Some(format!("with {name}, git may use another repository or other settings"));
+        }
         let may_be_version_managed = class.is_read_only && class.may_be_version_managed;
         if !class.is_git && !class.uses_rustup && !may_be_version_managed {
             continue;
@@ -66,6 +96,14 @@ pub(super) fn uncertainty_of(
         }
         if !class.is_git && !class.uses_rustup {
             continue;
+        }
+        if shell::may_show_any_content(simple, script.ambiguity.is_none())
+            && let Some(secret) = repository::tracked_secrets(&folder, restricted, false).first()
+        {
+            let name = secret.file_name().unwrap_or_default().to_string_lossy();
+            return Some(format!(
+                "git may show tracked files such as {name}, which are secret or restricted"
+            ));
         }
         let place = (folder, class.is_git);
         if known.contains(&place) {
@@ -95,14 +133,15 @@ pub(super) fn secrets_shown_by_git(
 ) -> Vec<ResolvedPath> {
     let is_inside = |it: &Path| roots.folders().any(|root| it.starts_with(root));
     let mut found = Vec::new();
-    for simple in script.commands.iter().filter(|_| script.ambiguity.is_none()) {
+    for simple in &script.commands {
         let class = shell::classify(simple);
         let folder = simple.folder.as_ref().map(|it| real_path(workdir.join(it)));
         let Some(Ok(folder)) = folder.filter(|_| class.is_git) else { continue };
         if class.is_read_only {
             found.extend(files_named_for_git(simple, &folder).filter(|it| is_inside(it)));
         }
-        let Some(shown) = class.git_content_shown else { continue };
+        let shown = class.git_content_shown.filter(|_| script.ambiguity.is_none());
+        let Some(shown) = shown else { continue };
         let folder = real_path(folder.join(&shown.folder)).unwrap_or(folder);
         let (paths, excluded, is_search_of_files) = paths_shown_by_git(&shown, &folder);
         let is_below = |it: &PathBuf, all: &[PathBuf]| all.iter().any(|path| it.starts_with(path));
@@ -178,7 +217,8 @@ pub(crate) fn command_line_effects(
     let named = paths_in_script(&command.script, Path::new("."), None);
     let targets: Vec<_> = named.iter().map(|it| roots.resolve(it.path())).collect();
     let mut command = command;
-    command.uncertainty = uncertainty_of(&command.script, &workdir.path, &Environment::default());
+    command.uncertainty =
+        uncertainty_of((&command.script, line), &workdir.path, &Environment::default(), restricted);
     command.reads = secrets_shown_by_git(&command.script, &workdir.path, roots, restricted);
     effects(command, &workdir, None, named.into_iter().zip(targets))
 }

@@ -11,7 +11,7 @@ use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::{ToolEnv, confinement_guard, hidden_paths, repository, silent_reads};
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
-use turnwright_policy::shell;
+use turnwright_policy::shell::{self, EnvironmentUse};
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
@@ -83,6 +83,8 @@ pub(super) struct CommandConfinement {
     pub(super) snapshot: Option<Arc<ProtectedSnapshot>>,
     /// Protected paths that this command may write.
     pub(super) allowed: Vec<PathBuf>,
+    /// Whether it may make virtual environments of Python.
+    pub(super) makes_environments: bool,
     /// Paths that the sandbox keeps read-only, each with its inode.
     pub(super) read_only_inodes: Vec<(PathBuf, u64)>,
     /// The hint for the model if the command fails because of the sandbox.
@@ -119,6 +121,7 @@ pub(super) async fn confine(
             extra_variables,
             snapshot: None,
             allowed: Vec::new(),
+            makes_environments: false,
             read_only_inodes: Vec::new(),
             hint: None,
         });
@@ -222,10 +225,11 @@ impl ConfinementBuilder<'_> {
             let repositories = self.env.checkpoint.repositories();
             let quarantine = self.env.quarantine_folder();
             self.env.guard.begin_ignored_search(&self.env.checkpoint, quarantine);
-            self.env.guard.take_snapshot(&confinement.protected, repositories)
+            self.env.guard.take_snapshot(confinement, repositories)
         });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
         let (allowed, hint) = (self.allowed_protected_paths(), Some(self.hint(&profile)));
+        let makes_environments = environment_use(&self.command.script) != EnvironmentUse::None;
         // Only the check of a snapshot uses them.
         let read_only_inodes = if snapshot.is_some() {
             confinement_guard::read_only_inodes(&profile)
@@ -238,6 +242,7 @@ impl ConfinementBuilder<'_> {
             extra_variables,
             snapshot,
             allowed,
+            makes_environments,
             read_only_inodes,
             hint,
         })
@@ -287,6 +292,9 @@ impl ConfinementBuilder<'_> {
             configs.contains(path)
                 || allowed.iter().any(|it| it.starts_with(path) || path.starts_with(it))
         };
+        let environments = if writable.is_empty() { Vec::new() } else { self.environments() };
+        let programs = environments.iter().flat_map(|it| ProtectedPaths::environment_programs(it));
+        let programs = programs.filter(|it| !may_write_protected(it) && it.is_dir());
         let mut profile = self.session_access().profile(ProgramAccess {
             writable,
             has_caches: self.may_write,
@@ -297,6 +305,7 @@ impl ConfinementBuilder<'_> {
             hidden: &[],
             unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
         });
+        profile.read_only.extend(programs);
         if self.is_silent {
             let named = self.command.reads.iter().map(|it| it.path.clone());
             let places =
@@ -336,13 +345,37 @@ impl ConfinementBuilder<'_> {
         Ok(found.paths)
     }
 
-    /// The protected paths that the user has explicitly allowed. A folder that contains the whole
-    /// project does not count as naming them.
+    /// The protected paths that the user has explicitly allowed, and the virtual environments if the command is
+    /// one that installs packages there. A folder that contains the whole project does not count as naming them.
     fn allowed_protected_paths(&self) -> Vec<PathBuf> {
         let protected = &self.env.confinement.protected;
+        let environments = self.environments();
         let is_all = |it: &Path| protected.roots.iter().any(|root| root.starts_with(it));
-        let is_named = |it: &&PathBuf| protected.reason(it).is_some() && !is_all(it);
-        self.write.iter().filter(is_named).cloned().collect()
+        // Nobody was warned about a path in an environment that is not known by its name, unless the call asks for
+        // it alone.
+        let is_asked_for = |it: &Path| matches!(&self.command.extra_access, ExtraAccess::Write(asked) if asked.path == it);
+        let is_in_environment = |it: &Path| environments.iter().any(|to| it.starts_with(to));
+        let is_protected =
+            |it: &Path| protected.reason(it).is_some() || is_asked_for(it) && is_in_environment(it);
+        let is_named = |it: &&PathBuf| is_protected(it) && !is_all(it);
+        let mut allowed: Vec<_> = self.write.iter().filter(is_named).cloned().collect();
+        let own = protected.roots.iter().map(|it| it.join(".venv"));
+        match environment_use(&self.command.script) {
+            EnvironmentUse::None => {}
+            EnvironmentUse::Creates => {
+                let is_new = |it: &PathBuf| fs::symlink_metadata(it).is_err();
+                allowed.extend(own.filter(is_new));
+            }
+            EnvironmentUse::Installs => allowed.extend(own.chain(environments)),
+        }
+        allowed
+    }
+
+    /// The virtual environments of Python in the session's folders that are known by their file.
+    fn environments(&self) -> Vec<PathBuf> {
+        let files = self.env.checkpoint.repositories();
+        let files = files.iter().filter(|it| ProtectedPaths::is_environment_file(it));
+        files.filter_map(|it| it.parent()).map(Path::to_path_buf).collect()
     }
 
     fn hint(&self, profile: &SandboxProfile) -> String {
@@ -363,6 +396,15 @@ impl ConfinementBuilder<'_> {
              \"network\", a path, or \"full\"; the user is asked.]"
         )
     }
+}
+
+/// Whether this is a command that may make virtual environments of Python, judging by its words.
+pub(crate) fn makes_environments(effect: &Effect) -> bool {
+    matches!(effect, Effect::Exec(it) if environment_use(&it.script) != EnvironmentUse::None)
+}
+
+fn environment_use(script: &shell::Script) -> EnvironmentUse {
+    script.commands.iter().map(shell::environment_use).max().unwrap_or_default()
 }
 
 /// Creates a folder of our own. Returns its real path, or `None` if it cannot be created.

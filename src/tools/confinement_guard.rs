@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::confinement::CommandConfinement;
+use super::confinement::{CommandConfinement, ConfinementSettings};
 use super::hidden_paths::KnownFolders;
 use super::ignored_search::{IgnoredSearch, SearchPlace};
 use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
@@ -77,6 +77,8 @@ struct CommandWatch {
     is_unconfined: bool,
     hint: Option<String>,
     has_snapshot: bool,
+    /// Whether it may make virtual environments of Python.
+    makes_environments: bool,
     allowed: Mutex<Vec<PathBuf>>,
     /// Paths that the kernel keeps read-only for the command, with their inodes. While the inode at
     /// a path is still the same, a change there was made by another program.
@@ -112,11 +114,15 @@ impl ConfinementGuard {
     /// Takes a snapshot of the protected paths before a command runs. Blocks.
     pub(super) fn take_snapshot(
         &self,
-        protected: &ProtectedPaths,
+        confinement: &ConfinementSettings,
         repositories: Arc<BTreeSet<PathBuf>>,
     ) -> Arc<ProtectedSnapshot> {
         let previous = self.last_snapshot.lock().clone();
-        let snapshot = ProtectedSnapshot::take(protected, repositories, previous.as_deref());
+        let protected = &confinement.protected;
+        let temp = self.temp.lock().as_ref().and_then(|it| real_path(it.path()).ok());
+        let writable = confinement.writable.iter().chain([&confinement.private_caches]);
+        let snapshot = ProtectedSnapshot::take(protected, repositories, previous.as_deref())
+            .with_writable(writable.cloned().chain(temp));
         let snapshot = Arc::new(snapshot);
         *self.last_snapshot.lock() = Some(Arc::clone(&snapshot));
         snapshot
@@ -145,6 +151,7 @@ impl ConfinementGuard {
             is_unconfined: confinement.profile.is_none(),
             hint: confinement.hint,
             has_snapshot: confinement.snapshot.is_some(),
+            makes_environments: confinement.makes_environments,
             allowed: Mutex::new(confinement.allowed),
             read_only_inodes: confinement.read_only_inodes,
             ..CommandWatch::default()
@@ -334,9 +341,9 @@ impl RemoteCallGuard {
         env.guard.watches.lock().insert(name.clone(), watch);
         let mut call = RemoteCallGuard(Some(GuardedCall { env, name, snapshot: None }));
         if let Some(call) = &mut call.0 {
-            let protected = &call.env.confinement.protected;
             let repositories = call.env.checkpoint.repositories();
-            call.snapshot = Some(call.env.guard.take_snapshot(protected, repositories));
+            let confinement = &call.env.confinement;
+            call.snapshot = Some(call.env.guard.take_snapshot(confinement, repositories));
         }
         call
     }
@@ -458,7 +465,10 @@ impl ProtectedCheck {
     /// Checks the repositories that have appeared since the command began.
     fn check_repositories(&self, checkpoint: &ChangeTracker, restores: bool) {
         let (new, may_be_more) = checkpoint.find_new_repositories(self.snapshot.repositories());
-        let allowed = self.watch.allowed.lock().clone();
+        let mut allowed = self.watch.allowed.lock().clone();
+        if self.watch.makes_environments {
+            allowed.extend(environments_of(&new));
+        }
         let reference = Some(Arc::clone(&self.snapshot));
         let snapshot = ProtectedSnapshot::without_repositories(new, reference);
         if let Some(changes) = snapshot.check(&allowed, &self.quarantine, restores) {
@@ -505,6 +515,11 @@ impl CommandWatch {
     fn restores(&self) -> bool {
         !self.is_ambiguous.load(Ordering::Relaxed)
     }
+}
+
+/// The virtual environments of Python to which these paths belong.
+pub(crate) fn environments_of(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    paths.iter().filter_map(|it| ProtectedPaths::environment_of(it)).map(Path::to_path_buf)
 }
 
 /// The paths that the sandbox keeps read-only, with their inodes. Left out are paths with a hard

@@ -91,8 +91,8 @@ impl Tool for DeletePath {
         }
         if info.is_too_deep() {
             return Err(format!(
-                "{} holds folders that are nested {} deep. Nothing was deleted. Use exec with rm -r.",
-                args.path, info.depth
+                "{} holds folders that are nested more than {} deep. Nothing was deleted. Use exec with rm -r.",
+                args.path, info.depth - 1
             ).into());
         }
         let content =

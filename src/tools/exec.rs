@@ -128,8 +128,10 @@ impl Tool for Exec {
         let restricted = DeniedPaths::restricted(&env.rules.get());
         let secrets_shown_by_git =
             command::secrets_shown_by_git(script, &workdir.path, roots, &restricted);
-        args.uncertainty =
-            command::uncertainty_of(args.script(), &workdir.path, &env.command_environment);
+        let line = (&**script, args.command.as_str());
+        let environment = &env.command_environment;
+        let uncertainty = command::uncertainty_of(line, &workdir.path, environment, &restricted);
+        args.uncertainty = uncertainty;
         args.secrets_shown_by_git = secrets_shown_by_git;
     }
 

@@ -36,7 +36,7 @@ impl OtherNames {
             linked.iter().any(|(target, id, _)| found == *id && path != target.path)
         };
         let repositories = env.checkpoint.repositories();
-        let protected = env.guard.take_snapshot(&env.confinement.protected, repositories);
+        let protected = env.guard.take_snapshot(&env.confinement, repositories);
         let protected = protected.files().filter(|it| is_other_name(it));
         OtherNames {
             protected: protected.map(|it| roots.resolve(it)).collect(),

@@ -2,6 +2,7 @@
 //! command changed is restored, and what it wrote is kept in a quarantine folder where no program
 //! picks it up.
 
+mod environment;
 mod folder_names;
 mod scan;
 mod restore;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use super::repository::{self, only_changes_tracking};
 use turnwright_policy::permission::ProtectedPaths;
 
-use scan::{ProtectedScan, SnapshotEntry, read};
+use scan::{FileStamp, ProtectedScan, SnapshotEntry, read};
 use turnwright_types::io_error_text::io_error_text;
 
 /// A report names at most this many paths.
@@ -30,6 +31,8 @@ pub(super) struct ProtectedSnapshot {
     overfull: Vec<PathBuf>,
     /// An earlier snapshot: what it knows may have been moved.
     reference: Option<Arc<ProtectedSnapshot>>,
+    /// The places where commands can write.
+    writable: Vec<PathBuf>,
 }
 
 /// The changes that were made to protected paths.
@@ -61,7 +64,14 @@ impl ProtectedSnapshot {
             entries: scan.entries,
             overfull: scan.overfull,
             reference: None,
+            writable: protected.roots.clone(),
         }
+    }
+
+    /// The same snapshot, with the places where commands can write besides the protected folders.
+    pub(super) fn with_writable(mut self, places: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.writable.extend(places);
+        self
     }
 
     /// The snapshot from before these repositories appeared, or files in subfolders that programs obey.
@@ -74,6 +84,7 @@ impl ProtectedSnapshot {
             repositories: Arc::new(new.into_iter().collect()),
             entries: BTreeMap::new(),
             overfull: Vec::new(),
+            writable: reference.as_ref().map(|it| it.writable.clone()).unwrap_or_default(),
             reference,
         }
     }
@@ -84,10 +95,30 @@ impl ProtectedSnapshot {
         !path.ends_with(".git") && self.repositories.contains(path)
     }
 
+    /// Whether a path belongs to a virtual environment of Python.
+    fn is_in_environment(&self, path: &Path) -> bool {
+        ProtectedPaths::environment_of(path).is_some()
+            || self.environments().any(|it| path.starts_with(it))
+    }
+
+    /// The virtual environments of which this is known by their file.
+    fn environments(&self) -> impl Iterator<Item = &Path> {
+        let files = self.repositories.iter().filter(|it| ProtectedPaths::is_environment_file(it));
+        files.filter_map(|it| it.parent())
+    }
+
     /// Whether a file with this name and content was there before.
-    fn was_moved(&self, path: &Path, length: u64) -> bool {
-        let known = self.reference.as_deref().unwrap_or(self).entries.iter();
-        let same = known.filter_map(|(known, entry)| match entry {
+    fn was_moved(&self, path: &Path, stamp: &FileStamp) -> bool {
+        let known = || self.reference.as_deref().unwrap_or(self).entries.iter();
+        let length = stamp.length;
+        let is_it = |it: (&PathBuf, &SnapshotEntry)| {
+            it.0.file_name() == path.file_name()
+                && matches!(it.1, SnapshotEntry::File(known, _) if known == stamp)
+        };
+        if known().any(is_it) {
+            return true;
+        }
+        let same = known().filter_map(|(known, entry)| match entry {
             SnapshotEntry::File(_, content) => {
                 content.as_ref().filter(|_| known.file_name() == path.file_name())
             }
@@ -177,8 +208,10 @@ impl ProtectedSnapshot {
             let done = match &mut quarantine {
                 None => Ok(()),
                 // git does not work without its config, so a config that cannot be restored stays.
-                // A missing hook does no harm.
-                Some(_) if before.is_some_and(|it| it.has_no_copy() && !self.is_hook(path)) => {
+                // A missing hook or program does no harm.
+                Some(_)
+                    if before.is_some_and(|it| it.has_no_copy() && !self.may_be_missing(path)) =>
+                {
                     Err(std::io::Error::other("there is no copy of what it was"))
                 }
                 Some(quarantine) => quarantine.quarantine_path(path),
@@ -187,7 +220,7 @@ impl ProtectedSnapshot {
         }
         for &path in paths {
             let Some(before) = self.entries.get(path) else { continue };
-            if now.contains_key(path) && before.has_no_copy() && !self.is_hook(path) {
+            if now.contains_key(path) && before.has_no_copy() && !self.may_be_missing(path) {
                 continue;
             }
             let restores = quarantine.is_some();
@@ -219,6 +252,9 @@ impl ProtectedSnapshot {
     fn is_changed(&self, path: &Path, now: Option<&SnapshotEntry>) -> bool {
         let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
         let before = self.entries.get(path);
+        if let Some(is_changed) = self.is_obeyed_file_changed(path, (before, now)) {
+            return is_changed;
+        }
         match (before, now) {
             (None, None) | (Some(SnapshotEntry::Folder), Some(SnapshotEntry::Folder)) => false,
             // git does not run `.sample` hooks, and a new repository contains them.
@@ -247,10 +283,7 @@ impl ProtectedSnapshot {
             (_, Some(SnapshotEntry::File(new, _))) if name == "git-rebase-todo" => {
                 read(path, new.length).is_none_or(|it| runs_programs(&it))
             }
-            (Some(_), None) if name == "git-rebase-todo" || self.is_in_subfolder(path) => false,
-            (None, Some(SnapshotEntry::File(new, _))) if self.is_in_subfolder(path) => {
-                !self.was_moved(path, new.length)
-            }
+            (Some(_), None) if name == "git-rebase-todo" => false,
             (Some(SnapshotEntry::File(old, _)), Some(SnapshotEntry::File(new, _)))
                 if old == new =>
             {
@@ -270,6 +303,28 @@ impl ProtectedSnapshot {
         }
     }
 
+    /// The same for files in subfolders and in environments, if the usual comparison is not for them.
+    fn is_obeyed_file_changed(
+        &self,
+        path: &Path,
+        (before, now): (Option<&SnapshotEntry>, Option<&SnapshotEntry>),
+    ) -> Option<bool> {
+        let is_in_environment = self.is_in_environment(path);
+        if !is_in_environment && !self.is_in_subfolder(path) {
+            return None;
+        }
+        match (before, now) {
+            // Without its file an environment would not be known any more, while it still is one.
+            (Some(_), None) => Some(environment::is_without_file(path)),
+            (None, Some(SnapshotEntry::File(new, _))) => Some(!self.was_moved(path, new)),
+            (_, Some(SnapshotEntry::Link(target))) => {
+                let is_python = is_in_environment && environment::is_python(path);
+                (is_python && environment::leads_to_python(target, &self.writable)).then_some(false)
+            }
+            _ => None,
+        }
+    }
+
     fn is_new_repository(&self, config: &Path) -> bool {
         config.parent().is_some_and(|it| self.is_repository(it) && !self.entries.contains_key(it))
     }
@@ -277,6 +332,10 @@ impl ProtectedSnapshot {
     /// Whether a folder is a git repository, or that of a submodule.
     fn is_repository(&self, folder: &Path) -> bool {
         folder.iter().any(|it| it == ".git") || self.repositories.contains(folder)
+    }
+
+    fn may_be_missing(&self, path: &Path) -> bool {
+        self.is_hook(path) || self.is_in_environment(path)
     }
 
     fn is_hook(&self, path: &Path) -> bool {
@@ -609,6 +668,40 @@ mod tests {
         let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
         assert_eq!(changes.not_restored.len(), 1, "{changes:?}");
         assert!(disk.ws.join(".envrc").exists(), "what cannot be put back stays");
+    }
+
+    /// Where there are no mount namespaces, the comparison is all that holds.
+    #[test]
+    fn programs_of_environments_are_compared_and_links_to_an_interpreter_may_change() {
+        let disk = TestProject::new();
+        let file = disk.file("env/pyvenv.cfg", "home = /usr/bin");
+        let changed = disk.file("env/bin/activate", "mine");
+        let large = disk.file("env/bin/ruff", &"x".repeat(MAX_COPY_BYTES as usize + 1));
+        symlink("/bin/sh", disk.ws.join("env/bin/python3")).unwrap();
+        let repositories = Arc::new([file].into());
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
+        assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
+        fs::write(&changed, "evil").unwrap();
+        fs::write(&large, "evil").unwrap();
+        let new = disk.file("env/bin/git", "evil");
+        symlink("python3", disk.ws.join("env/bin/python")).unwrap();
+        symlink("../../src/evil", disk.ws.join("env/bin/python3.9")).unwrap();
+        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+        assert_eq!(fs::read_to_string(&changed).unwrap(), "mine", "{changes:?}");
+        assert!(!new.exists() && !large.exists(), "{changes:?}");
+        assert!(fs::symlink_metadata(disk.ws.join("env/bin/python3.9")).is_err());
+        assert!(fs::symlink_metadata(disk.ws.join("env/bin/python")).is_ok());
+        let allowed = [disk.ws.join("env")];
+        disk.file("env/bin/black", "of an installer");
+        assert!(snapshot.check(&allowed, &disk.quarantine, true).is_none());
+        // A moved environment is no new one, whatever its name.
+        fs::remove_file(disk.ws.join("env/bin/black")).unwrap();
+        fs::rename(disk.ws.join("env"), disk.ws.join("other")).unwrap();
+        let moved = vec![disk.ws.join("other/pyvenv.cfg")];
+        let moved = ProtectedSnapshot::without_repositories(moved, Some(Arc::new(snapshot)));
+        let changes = moved.check(&[], &disk.quarantine, true);
+        let config = disk.ws.join("other/pyvenv.cfg");
+        assert!(config.exists(), "{changes:?}");
     }
 
     #[test]

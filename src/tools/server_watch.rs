@@ -161,7 +161,7 @@ impl ServerWatch {
         let (repositories, _) = env.checkpoint.find_new_repositories(&BTreeSet::new());
         let repositories: BTreeSet<_> = repositories.into_iter().collect();
         let known = Arc::new(repositories.clone());
-        let snapshot = env.guard.take_snapshot(&env.confinement.protected, known);
+        let snapshot = env.guard.take_snapshot(&env.confinement, known);
         ServerWatch {
             env: Arc::clone(env),
             servers: Vec::new(),

@@ -213,6 +213,31 @@ fn git_shows_the_content_of_a_tracked_secret_only_after_a_question() {
 }
 
 #[test]
+fn forms_of_git_that_are_not_looked_into_ask_where_they_may_show_a_secret() {
+    let mut agent = repository_with_secret()
+        .own_file("config/config.toml", "[permissions]\ndeny = ['read(notes/**)']")
+        .file("notes/x", "canary-note\n")
+        .file("a.rs", "")
+        .model(json!([says("Ok.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    keep_secret(agent.workspace());
+    let table = include_str!("../data/git_shown.txt");
+    for row in table.lines().filter(|it| !it.starts_with("# ")) {
+        let (line, expected) = row.split_once(" ⇒ ").unwrap();
+        let verdict = |mode: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+            command.args(["policy", "check", line]).current_dir(agent.workspace());
+            command.env("TURNWRIGHT_HOME", agent.home()).env("TURNWRIGHT_MODE", mode);
+            let output = process_waits::output(&mut command).unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            text.split(' ').next().unwrap_or_default().to_owned()
+        };
+        assert_eq!(["ask", "auto", "plan"].map(verdict).join(" "), expected, "{line}");
+    }
+}
+
+#[test]
 fn git_does_not_show_a_file_that_a_rule_denies() {
     let lines = [
         "git show HEAD:src/main.rs",

@@ -112,6 +112,86 @@ fn protected_files_that_a_command_writes_in_subfolders_are_taken_away_or_restore
     assert_eq!(agent.read("src/fine"), "fine\n");
 }
 
+/// A project with a virtual environment of each kind, whose `pip` installs what it is told.
+fn environments() -> crate::agent::TestAgentBuilder {
+    let pip = "#!/bin/sh\nfor it; do echo $it > .venv/bin/$it; done\necho again > .venv/bin/ruff\n";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file(".gitignore", ".venv/\nnamed/\n")
+        .file("sub/listed/pyvenv.cfg", "home = /usr/bin")
+        .file("sub/.venv/bin/activate", "mine");
+    for folder in [".venv", "named"] {
+        agent = agent
+            .file(&format!("{folder}/pyvenv.cfg"), "home = /usr/bin")
+            .file(&format!("{folder}/bin/activate"), "mine")
+            .file(&format!("{folder}/bin/ruff"), "mine")
+            .file(&format!("{folder}/bin/pip"), pip);
+    }
+    agent.file("sub/listed/bin/activate", "mine").file("sub/listed/bin/ruff", "mine")
+}
+
+#[test]
+fn what_is_in_a_virtual_environment_is_not_changed_by_commands_that_are_no_installers() {
+    let script =
+        "echo evil > .venv/bin/activate; echo evil > .venv/bin/git; ln -sf ../../x .venv/bin/python
+        echo evil > named/bin/ruff; echo evil > named/bin/git; echo evil > sub/listed/bin/ruff
+        rm named/pyvenv.cfg; echo evil > sub/listed/bin/git; echo evil > sub/.venv/bin/activate
+        echo evil > sub/.venv/bin/git; mkdir -p new/bin .new/bin; echo home > new/pyvenv.cfg
+        echo evil > new/bin/activate; ln -s ../../x new/bin/python; echo fine > fine
+        ln -s /usr/bin/python3 new/bin/python3; mkdir -p .venv/lib; echo fine > .venv/lib/x.py";
+    let run = |it: &str| calls("exec", &json!({ "command": it }));
+    // Words that name a path are no permission for it, either.
+    let direct = "rm -rf named/bin; mkdir -p named/bin; echo evil > named/bin/direct";
+    let replies = [run("sh script"), run(direct), says("Ok.")];
+    let mut agent = environments().file("script", script).model(json!(replies)).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let result = agent.model_request(2)["messages"].to_string();
+    assert!(!agent.path("named/bin/direct").exists(), "{result}");
+    for path in
+        [".venv/bin/activate", "named/bin/ruff", "sub/listed/bin/ruff", "sub/.venv/bin/activate"]
+    {
+        assert_eq!(agent.read(path), "mine", "{path}: {result}");
+    }
+    for folder in [".venv", "named", "sub/listed", "sub/.venv"] {
+        let path = format!("{folder}/bin/git");
+        assert!(!agent.path(&path).exists(), "{path}: {result}");
+    }
+    for path in [".venv/bin/python", "new/bin/activate", "new/bin/python", "new/pyvenv.cfg"] {
+        assert!(std::fs::symlink_metadata(agent.path(path)).is_err(), "{path}: {result}");
+    }
+    assert!(
+        result.contains("[protected: the command") && result.contains("new/bin/activate"),
+        "{result}"
+    );
+    assert!(std::fs::symlink_metadata(agent.path("new/bin/python3")).is_ok());
+    assert_eq!(
+        (agent.read("fine"), agent.read(".venv/lib/x.py")),
+        ("fine\n".into(), "fine\n".into())
+    );
+}
+
+#[test]
+fn installers_make_and_change_virtual_environments() {
+    let commands = [
+        ".venv/bin/pip install black",
+        "python3 -m venv --without-pip other",
+        "rm -rf .venv && python3 -m venv --without-pip .venv",
+    ];
+    let mut answers: Vec<_> =
+        commands.iter().map(|it| calls("exec", &json!({ "command": it }))).collect();
+    answers.push(says("Ok."));
+    let mut agent = environments().model(json!(answers)).start();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(agent.path(".venv/bin/pip"), executable).unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let told = |request: usize| agent.model_request(request)["messages"].to_string();
+    assert!(!told(3).contains("[protected:"), "{}", told(3));
+    assert!(told(1).contains("[exit 0"), "{}", told(1));
+    assert!(agent.path("other/bin/activate").exists(), "{}", told(3));
+    assert!(agent.path(".venv/bin/activate").exists(), "{}", told(3));
+    assert!(!agent.path(".venv/bin/ruff").exists(), "it was made anew: {}", told(3));
+}
+
 #[test]
 fn repositories_deep_in_ignored_folders_are_found_beside_the_calls() {
     let script = "mkdir -p node_modules/a/b && cd node_modules/a/b && git init -q . && \

@@ -532,12 +532,18 @@ fn a_command_that_holds_too_much_memory_is_stopped() {
     if !has_sandbox("memory") {
         return;
     }
-    let command = "python3 -c \"import time; x = bytearray(600 << 20); time.sleep(600)\"";
-    let builder = auto().own_file("config/config.toml", "[sandbox]\nmemory_mb = 300");
-    let replies = json!([calls("exec", &exec(command)), says("Done.")]);
-    let mut agent = builder.model(replies).start();
-    let result = cards::turn(&mut agent);
-    assert!(result.contains("MiB of memory") && result.contains("memory_mb"), "{result}");
+    // Also files that are nothing but memory, which no process maps.
+    for taken in [
+        "x = bytearray(600 << 20)",
+        "[os.write(x, bytes(1 << 20)) for x in [os.memfd_create('x')] for _ in range(600)]",
+    ] {
+        let command = format!("python3 -c \"import os, time; {taken}; time.sleep(600)\"");
+        let builder = auto().own_file("config/config.toml", "[sandbox]\nmemory_mb = 300");
+        let replies = json!([calls("exec", &exec(&command)), says("Done.")]);
+        let mut agent = builder.model(replies).start();
+        let result = cards::turn(&mut agent);
+        assert!(result.contains("MiB of memory") && result.contains("memory_mb"), "{result}");
+    }
 }
 
 #[test]

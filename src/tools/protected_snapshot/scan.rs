@@ -78,8 +78,13 @@ impl ProtectedScan<'_> {
             workspaces.extend(paths.filter(|it| ProtectedPaths::is_workspace_file(it)));
         }
         // git's own paths come first, because the number of copies is limited.
+        // The programs of environments are many.
+        let order = |it: &PathBuf| {
+            let is_last = ProtectedPaths::environment_of(it).is_some();
+            (is_last, !it.iter().any(|part| part == ".git"))
+        };
         let git_first = |mut places: Vec<PathBuf>| {
-            sort_by_key(&mut places, |it| !it.iter().any(|part| part == ".git"));
+            sort_by_key(&mut places, order);
             places
         };
         for place in git_first(protected.paths()) {
@@ -90,12 +95,30 @@ impl ProtectedScan<'_> {
         }
         let roots = protected.roots.iter().map(|it| it.join(".git"));
         let repositories: BTreeSet<_> = repositories.iter().cloned().chain(roots).collect();
-        for git in repositories.iter().take(MAX_REPOSITORIES) {
+        let repositories = git_first(repositories.into_iter().collect());
+        let is_environment = |it: &&PathBuf| ProtectedPaths::environment_of(it).is_some();
+        let watched = || repositories.iter().take(MAX_REPOSITORIES);
+        for git in watched().filter(|it| !is_environment(it)) {
             self.scan_repository(git);
         }
-        self.overfull.extend(repositories.into_iter().nth(MAX_REPOSITORIES));
+        self.overfull.extend(repositories.get(MAX_REPOSITORIES).cloned());
         for place in git_first(protected.leaf_paths()) {
             self.scan_below(place);
+        }
+        for path in watched().filter(is_environment) {
+            self.scan_environment(path);
+        }
+    }
+
+    /// Records a file of a virtual environment of Python, and with the file that makes it one its programs.
+    fn scan_environment(&mut self, path: &Path) {
+        self.scan_path(path);
+        if ProtectedPaths::is_environment_file(path)
+            && let Some(environment) = path.parent()
+        {
+            for folder in ProtectedPaths::environment_programs(environment) {
+                self.scan_below(folder);
+            }
         }
     }
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::tools::{ConfinementGuard, PreparedCall, ToolCtx, ToolOutcome};
+use crate::tools::{
+    ConfinementGuard, PreparedCall, ToolCtx, ToolOutcome, environments_of, makes_environments,
+};
 use crate::turn::TurnServices;
 use turnwright_policy::permission::{Confinement, Pass};
 use turnwright_store::{Durability, PendingWrite, SessionLog};
@@ -172,6 +174,8 @@ async fn begin_edit(
 struct RepositoryCheck {
     /// Where the command may write beyond its sandbox.
     allowed: Vec<PathBuf>,
+    /// Whether it may make virtual environments of Python.
+    makes_environments: bool,
     quarantine: PathBuf,
     guard: Arc<ConfinementGuard>,
     client: Arc<dyn Client>,
@@ -183,6 +187,7 @@ impl RepositoryCheck {
         let Confinement::Sandboxed { extra_writable, .. } = pass.confinement() else { return None };
         Some(RepositoryCheck {
             allowed: extra_writable.clone(),
+            makes_environments: pass.effects().iter().any(makes_environments),
             quarantine: ctx.env.quarantine_folder(),
             guard: Arc::clone(&ctx.env.guard),
             client: Arc::clone(&ctx.env.client),
@@ -192,7 +197,11 @@ impl RepositoryCheck {
     /// Takes away what git would run in them. Returns the report for the model and the user. Blocks.
     fn run(&self, changes: &CallChanges) -> Option<String> {
         let new = (changes.new_repositories.clone(), changes.may_have_more_repositories);
-        self.guard.check_repositories(new, &self.allowed, &self.quarantine)
+        let mut allowed = self.allowed.clone();
+        if self.makes_environments {
+            allowed.extend(environments_of(&new.0));
+        }
+        self.guard.check_repositories(new, &allowed, &self.quarantine)
     }
 }
 

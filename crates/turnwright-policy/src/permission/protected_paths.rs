@@ -21,6 +21,7 @@ const SHELLS: &str = "programs read or run it at startup";
 const CI: &str = "CI servers run what it says, with their secrets";
 const HOOKS: &str = "git runs it as a hook";
 const MISE: &str = "mise runs it when somebody enters the folder";
+const PYTHON: &str = "editors and shells run what is in a virtual environment of Python";
 const USER: &str = "the settings name it as protected";
 
 /// Protected paths by their last parts, at any depth, because a folder below may be cloned or
@@ -114,6 +115,9 @@ const PROTECTED: &[(&str, &str)] = &[
     ("azure-pipelines.yml", CI),
     ("bitbucket-pipelines.yml", CI),
     ("jenkinsfile", CI),
+    (".venv/bin", PYTHON),
+    (".venv/pyvenv.cfg", PYTHON),
+    (".venv/scripts", PYTHON),
     (".cargo/config", "cargo runs what it says, in every folder below"),
     (".cargo/config.toml", "cargo runs what it says, in every folder below"),
     (".bash_login", SHELLS),
@@ -148,6 +152,15 @@ const PROTECTED: &[(&str, &str)] = &[
 /// The ending of files with tasks and settings of VS Code, in lower case.
 const WORKSPACE_FILE: &str = ".code-workspace";
 
+/// The file that makes a folder a virtual environment of Python.
+const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
+
+/// The folders of an environment with its programs, in lower case.
+const ENVIRONMENT_PROGRAMS: &[&str] = &["bin", "scripts"];
+
+/// Usual names of environments besides `.venv`, in lower case. Others are told from their file alone.
+const ENVIRONMENTS: &[&str] = &["venv", "env", "virtualenv"];
+
 /// Folders for the packages of others, in lower case.
 const PACKAGE_FOLDERS: &[&str] = &["node_modules", "site-packages", "vendor"];
 
@@ -179,6 +192,9 @@ impl ProtectedPaths {
         if ProtectedPaths::is_workspace_file(path) {
             return Some(EDITORS);
         }
+        if is_in_environment(&parts) {
+            return Some(PYTHON);
+        }
         PROTECTED.iter().find(|(path, _)| contains_or_is_in(&parts, path)).map(|(_, why)| *why)
     }
 
@@ -205,12 +221,35 @@ impl ProtectedPaths {
         let patterns = || PROTECTED.iter().filter(|it| it.1 != CI);
         (1..parts.len()).any(|start| patterns().any(|it| is_in(start, it.0)))
             || ProtectedPaths::is_workspace_file(path)
+            || ProtectedPaths::is_environment_file(path)
     }
 
     /// Whether a folder below a root, in a subfolder of it, may hold such a file at this or a further
     /// level.
     pub fn may_hold_obeyed(path: &Path) -> bool {
         ProtectedPaths::is_obeyed_in_subfolder(path, true)
+    }
+
+    /// The virtual environment of Python to which a protected path belongs, judging by the path.
+    pub fn environment_of(path: &Path) -> Option<&Path> {
+        let is_programs = |it: &&Path| {
+            let name = parts(Path::new(it.file_name().unwrap_or_default()));
+            name.first().is_some_and(|it| ENVIRONMENT_PROGRAMS.contains(&it.as_str()))
+        };
+        if ProtectedPaths::is_environment_file(path) {
+            return path.parent();
+        }
+        path.ancestors().filter(is_programs).find_map(|it| it.parent().filter(|it| is_venv(it)))
+    }
+
+    /// Whether this is the file that makes its folder a virtual environment.
+    pub fn is_environment_file(path: &Path) -> bool {
+        path.file_name().is_some_and(is_environment_file_name)
+    }
+
+    /// The folders with the programs of an environment.
+    pub fn environment_programs(environment: &Path) -> impl Iterator<Item = PathBuf> {
+        ["bin", "Scripts"].iter().map(|it| environment.join(it))
     }
 
     /// Whether this is a file with tasks and settings of VS Code.
@@ -265,6 +304,9 @@ fn may_begin_obeyed(name: &OsStr) -> bool {
     if name.len() > WORKSPACE_FILE.len() && name.to_ascii_lowercase().ends_with(b"workspace") {
         return true;
     }
+    if name.eq_ignore_ascii_case(ENVIRONMENT_FILE.as_bytes()) {
+        return true;
+    }
     if !name.first().is_some_and(|it| b".mMlLoO".contains(it)) {
         return !name.is_ascii();
     }
@@ -283,6 +325,7 @@ fn usual_spelling(path: &'static str) -> &'static str {
     match path {
         "jenkinsfile" => "Jenkinsfile",
         ".rprofile" => ".Rprofile",
+        ".venv/scripts" => ".venv/Scripts",
         ".idea/runconfigurations" => ".idea/runConfigurations",
         ".idea/watchertasks.xml" => ".idea/watcherTasks.xml",
         path => path,
@@ -304,6 +347,37 @@ fn parts(path: &Path) -> Vec<String> {
         }
     };
     path.iter().map(part).collect()
+}
+
+fn is_environment_file_name(name: &OsStr) -> bool {
+    parts(Path::new(name)).first().is_some_and(|it| it == ENVIRONMENT_FILE)
+}
+
+/// Whether a folder is named `.venv`.
+fn is_venv(folder: &Path) -> bool {
+    let name = folder.file_name().unwrap_or_default();
+    parts(Path::new(name)).first().is_some_and(|it| it == ".venv")
+}
+
+/// Whether a path is, or may be, a part of a virtual environment that programs of the user run: its file, its
+/// programs if it has one of the usual names, and in any folder those that start it.
+fn is_in_environment(parts: &[String]) -> bool {
+    let starts = |it: &str| {
+        let (stem, end) = it.split_once('.').unwrap_or((it, ""));
+        let is_script = ["", "sh", "fish", "csh", "nu", "bat", "ps1", "xsh"].contains(&end);
+        let is_version = |it: &str| it.bytes().all(|it| it.is_ascii_digit() || it == b'.');
+        let is_python = |it: &str| it.strip_prefix("python").is_some_and(is_version);
+        stem == "activate" && is_script
+            || it == "activate_this.py"
+            || is_python(it.trim_end_matches(".exe"))
+    };
+    let is_programs = |it: &String| ENVIRONMENT_PROGRAMS.contains(&it.as_str());
+    let at = parts.iter().position(is_programs).filter(|it| *it > 0);
+    parts.last().is_some_and(|it| it == ENVIRONMENT_FILE)
+        || at.is_some_and(|at| {
+            ENVIRONMENTS.contains(&parts[at - 1].as_str())
+                || parts.get(at + 1).is_some_and(|it| starts(it))
+        })
 }
 
 fn git_reason(parts: &[String], is_git: bool) -> Option<&'static str> {
@@ -369,6 +443,17 @@ mod tests {
             ".Rprofile",
             ".roo/mcp.json",
             ".aider.conf.yml",
+            ".venv",
+            ".venv/bin/python",
+            ".VENV/Scripts/activate.bat",
+            "sub/.venv/bin/ruff",
+            ".venv/pyvenv.cfg",
+            "other/pyvenv.cfg",
+            "venv/bin/pytest",
+            "env/Scripts/python.exe",
+            "tools/py3/bin/activate",
+            "tools/py3/Scripts/Activate.ps1",
+            "tools/py3/bin/python3.12",
             "sub/OpenCode.json",
             ".continue/config.yaml",
             "sub/.pdbrc",
@@ -419,7 +504,12 @@ mod tests {
             "code-workspace",
             ".git/info/exclude",
             ".npmrc",
-            ".venv/pyvenv.cfg",
+            ".venv/lib/python3.12/site-packages/x.py",
+            "venv",
+            "env/mod.rs",
+            "bin/run",
+            "sub/bin/activation.rs",
+            "sub/bin/python-config",
             "src/workflows/ci.yml",
             "tasks.json",
         ] {
@@ -440,6 +530,11 @@ mod tests {
             ("sub/.idea/runConfigurations/x.xml", false, true),
             ("sub/.claude/a/b", false, true),
             ("sub/my.Code-Workspace", false, true),
+            (".venv/pyvenv.cfg", false, true),
+            ("any/name/Pyvenv.cfg", false, true),
+            ("sub/.venv/bin/python", false, true),
+            (".venv/bin/python", false, false),
+            ("sub/.venv/lib/x.py", false, false),
             ("sub/.vscode", true, true),
             ("sub/.vscode", false, false),
             ("sub/.vscode/extensions.json", false, false),
@@ -461,6 +556,22 @@ mod tests {
         }
         assert!(ProtectedPaths::may_hold_obeyed(Path::new("a/.config")));
         assert!(!ProtectedPaths::may_hold_obeyed(Path::new("a/target")));
+    }
+
+    #[test]
+    fn the_environment_of_a_protected_path_is_known() {
+        for (path, expected) in [
+            ("/ws/.venv/bin/python", Some("/ws/.venv")),
+            ("/ws/.venv/bin", Some("/ws/.venv")),
+            ("/ws/sub/.venv/Scripts/x.exe", Some("/ws/sub/.venv")),
+            ("/ws/py3/pyvenv.cfg", Some("/ws/py3")),
+            ("/ws/py3/bin/python", None),
+            ("/ws/.venv/lib/x.py", None),
+            ("/ws/.vscode/tasks.json", None),
+        ] {
+            let found = ProtectedPaths::environment_of(Path::new(path));
+            assert_eq!(found, expected.map(Path::new), "{path}");
+        }
     }
 
     #[test]

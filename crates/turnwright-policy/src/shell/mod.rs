@@ -24,6 +24,7 @@ mod network;
 mod parser;
 mod prefix;
 mod programs;
+mod python_environment;
 mod read_only;
 mod ruin;
 mod shell_folder;
@@ -47,7 +48,8 @@ pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
 pub use prefix::{SuggestedWords, suggest_prefix};
-pub use programs::GitContentQuery;
+pub use programs::{GitContentQuery, may_show_any_content};
+pub use python_environment::{EnvironmentUse, environment_use};
 pub use ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 
 /// What the words of a simple command say about it.
@@ -62,6 +64,8 @@ pub struct Classification {
     pub reads_unknown_files: bool,
     /// It is git, whose behaviour depends on the settings of the repository in which it runs.
     pub is_git: bool,
+    /// It is git, and its options lead it to another repository or working tree.
+    pub leads_elsewhere: bool,
     /// It is git, and its arguments make it start no other program.
     pub starts_no_other: bool,
     /// The same, and it may record which remote branch a branch follows.
@@ -124,6 +128,7 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         reads: reads.unwrap_or_default(),
         reads_unknown_files: read_only::reads_unknown_files(command),
         is_git: name == "git",
+        leads_elsewhere: programs::leads_elsewhere(command),
         starts_no_other: programs::starts_no_other(command),
         tracks_branches: programs::tracks_branches(command),
         git_content_shown: programs::shown_files(command),

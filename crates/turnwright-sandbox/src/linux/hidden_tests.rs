@@ -83,3 +83,34 @@ fn a_folder_that_leads_to_something_hidden_cannot_be_moved() {
         assert!(worked, "{text}");
     }
 }
+
+/// What is in pipes is counted by nobody, but the kernel gives a user little for all of them: then each new pipe
+/// holds two pages, and none can be made larger.
+#[test]
+fn pipes_hold_little_memory_in_the_sandbox() {
+    let limit = fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").unwrap_or_default();
+    let limit: u64 = limit.trim().parse().unwrap_or_default();
+    if !Path::new("/usr/bin/python3").exists() || limit == 0 {
+        return eprintln!("NOT TESTED: pipes have no limit here, or there is no Python");
+    }
+    let script = r#"/usr/bin/python3 -c "
+import fcntl, os, resource
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192), most))
+pages = count = 0
+try:
+    for count in range(1, 4000):
+        end, _ = os.pipe()
+        try: fcntl.fcntl(end, 1031, 1 << 20)
+        except OSError: pass
+        pages += fcntl.fcntl(end, 1032) // os.sysconf('SC_PAGESIZE')
+except OSError: pass
+print(pages, count)""#;
+    for namespaces in variants() {
+        let folders = TestFolders::new();
+        let (text, _) = folders.run(&folders.profile(), namespaces, script);
+        let numbers: Vec<u64> = text.split_whitespace().map(|it| it.parse().unwrap()).collect();
+        assert!(numbers[1] > 100, "{text}");
+        assert!(numbers[0] <= limit + 256 + 2 * numbers[1], "{text}, {limit}, {namespaces:?}");
+    }
+}

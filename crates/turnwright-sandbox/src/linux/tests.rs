@@ -399,6 +399,7 @@ fn dangerous_system_calls_are_denied() {
     let parent = i64::from(std::process::id());
     let device = i64::from(libc::S_IFBLK | 0o600);
     let rows: &[(&str, i64, [i64; 3], i32)] = &[
+        ("memory that nobody sees", libc::SYS_prctl, [libc::PR_SET_DUMPABLE.into(), 0, 0], denied),
         ("an internet socket", libc::SYS_socket, [libc::AF_INET.into(), 1, 0], denied),
         ("an IPv6 socket", libc::SYS_socket, [libc::AF_INET6.into(), 2, 0], denied),
         ("a netlink socket", libc::SYS_socket, [libc::AF_NETLINK.into(), 3, 0], denied),

@@ -35,6 +35,8 @@ const ENTRIES_PER_LOOK: usize = 64;
 const IDLE_WAIT: Duration = Duration::from_millis(50);
 /// The entries of a folder that git takes for a repository without `.git`.
 pub(super) const BARE_LAYOUT: [&str; 3] = ["HEAD", "objects", "refs"];
+/// The file of virtual environments of Python, which ignore rules nearly always exclude.
+pub(super) const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
 /// Names of entries that determine which others are listed.
 pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
@@ -119,6 +121,13 @@ pub(super) struct FolderLister<'a> {
 #[cfg(unix)]
 fn device_of(folder: impl std::os::fd::AsFd) -> Option<rustix::fs::Dev> {
     Some(rustix::fs::fstat(folder).ok()?.st_dev)
+}
+
+/// Whether anything is at a path.
+#[cfg(unix)]
+fn exists(path: &Path) -> bool {
+    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    rustix::fs::statat(rustix::fs::CWD, path, flags).is_ok()
 }
 
 impl<'a> FolderLister<'a> {
@@ -313,6 +322,11 @@ impl<'a> FolderLister<'a> {
         relative: &Path,
     ) {
         listing.repositories.extend(self.repository_in_ignored(path, folder));
+        let environment = path.join(ENVIRONMENT_FILE);
+        if (self.obeyed.is_obeyed)(&relative.join(ENVIRONMENT_FILE), false) && exists(&environment)
+        {
+            listing.repositories.push(environment);
+        }
         if (self.obeyed.may_hold)(relative) {
             listing.repositories.extend(self.obeyed_in_ignored(path, folder));
         }
@@ -381,14 +395,18 @@ impl<'a> FolderLister<'a> {
             watch.add_ignored(&folder.into(), listed, false);
         }
         let git = folder.join(".git");
-        let exists = |path: &Path| {
-            let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-            rustix::fs::statat(rustix::fs::CWD, path, flags).is_ok()
-        };
         if exists(&git) {
             return Some(git);
         }
         BARE_LAYOUT.iter().all(|it| exists(&folder.join(it))).then(|| folder.to_path_buf())
+    }
+
+    /// The file of an environment in an ignored folder.
+    #[cfg(not(unix))]
+    fn environment_in_ignored(&self, path: &Path, is_folder: bool) -> Option<PathBuf> {
+        let file = path.join(ENVIRONMENT_FILE);
+        let relative = file.strip_prefix(self.root).ok()?;
+        (is_folder && file.exists() && (self.obeyed.is_obeyed)(relative, false)).then_some(file)
     }
 
     /// The same without open folders, inodes and other file systems below the root.
@@ -432,6 +450,7 @@ impl<'a> FolderLister<'a> {
                 }
                 let is_bare = || BARE_LAYOUT.iter().all(|it| path.join(it).exists());
                 let git = path.join(".git");
+                listing.repositories.extend(self.environment_in_ignored(&path, is_folder));
                 if is_folder && git.exists() {
                     listing.repositories.push(git);
                 } else if is_folder && is_bare() {

@@ -4,7 +4,7 @@
 //! link) is reported for the folder with that name only.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -17,6 +17,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
+use super::folder_listing::ENVIRONMENT_FILE;
 use super::snapshot::ChangedFolders;
 
 /// The limits of the system for one user, whose editors need them as well: the number of watched
@@ -184,7 +185,9 @@ impl InotifyWatch {
             }
             let Some(folder) = state.paths.get(&number) else { continue };
             if let Some(ignored) = state.ignored.get(&number) {
-                if ignored.is_obeyed || event.file_name().is_some_and(|it| it == c".git") {
+                let is_searched =
+                    |it: &CStr| it == c".git" || it.to_bytes() == ENVIRONMENT_FILE.as_bytes();
+                if ignored.is_obeyed || event.file_name().is_some_and(is_searched) {
                     changes.listed.insert(ignored.listed.to_path_buf());
                 }
                 continue;

@@ -149,6 +149,50 @@ mod tests {
         true
     }
 
+    /// Parts of the nonce, others of its length, frames, and more than a frame may have. The launcher comes last.
+    #[tokio::test]
+    async fn no_forged_client_is_taken_for_the_launcher() {
+        let mut listener = LauncherListener::bind().await.unwrap();
+        let nonce = listener.nonce().to_owned();
+        let parts = (0..NONCE_LENGTH).map(|it| nonce[..it].to_owned());
+        let changed = (0..NONCE_LENGTH).map(|at| {
+            let mut all = nonce.clone().into_bytes();
+            all[at] ^= 1;
+            String::from_utf8(all).unwrap()
+        });
+        let others = [
+            nonce.to_uppercase() + "A",
+            format!("\n{nonce}"),
+            format!(" {nonce}"),
+            format!("\0{nonce}"),
+            nonce.chars().rev().collect(),
+            "x\u{4}\0\0\0c-0".to_owned(),
+            format!("o\u{20}\0\0\0{nonce}"),
+            "o\u{7f}\u{7f}\u{7f}\u{7f}".repeat(10_000),
+        ];
+        let mut forged = Vec::new();
+        for sent in parts.chain(changed).chain(others) {
+            let mut stream = UnixStream::connect(listener.socket()).await.unwrap();
+            // More than the buffer holds is not taken.
+            drop(stream.try_write(sent.as_bytes()));
+            forged.push(sent.len());
+            let accepted = timeout(Duration::from_millis(5), listener.accept()).await;
+            assert!(accepted.is_err(), "{sent:?}");
+            stream.shutdown().await.ok();
+        }
+        assert_eq!(forged.len(), 2 * NONCE_LENGTH + 8);
+        let socket = listener.socket();
+        let launcher = async {
+            let mut stream = UnixStream::connect(socket).await.unwrap();
+            for byte in format!("{nonce}!").bytes() {
+                stream.write_u8(byte).await.unwrap();
+            }
+            stream
+        };
+        let (mut accepted, _stream) = tokio::join!(listener.accept(), launcher);
+        assert_eq!(accepted.read_u8().await.unwrap(), b'!');
+    }
+
     #[tokio::test]
     async fn many_silent_peers_only_delay_the_launcher() {
         let mut listener = LauncherListener::bind().await.unwrap();

@@ -87,15 +87,19 @@ impl MemoryMeter {
             return None;
         }
         let mut processes = self.roots.clone();
-        let (mut next, mut held) = (0, 0);
+        let (mut next, mut own, mut mapped) = (0, 0, 0);
+        let mut files = MemoryFiles::default();
         while let Some(process) = processes.get(next) {
             let status = std::fs::read_to_string(format!("/proc/{process}/status"));
             let status = status.unwrap_or_default();
-            let parts = ["RssAnon:", "RssShmem:"].map(|it| bytes_of(&status, it));
-            held += parts.into_iter().flatten().sum::<u64>();
+            own += bytes_of(&status, "RssAnon:").unwrap_or_default();
+            mapped += bytes_of(&status, "RssShmem:").unwrap_or_default();
+            files.add(*process);
             processes.extend(super::descendants::of(*process));
             next += 1;
         }
+        // A file that is mapped is among both.
+        let held = own + mapped.max(files.bytes);
         (held > limit).then_some(held)
     }
 
@@ -106,9 +110,48 @@ impl MemoryMeter {
     }
 }
 
+/// The open files that are nothing but memory: those of `memfd_create`, and those without a name on a file system
+/// in memory. Nobody else counts them until a process maps them.
+#[cfg(target_os = "linux")]
+#[derive(Default)]
+struct MemoryFiles {
+    bytes: u64,
+    /// The devices and inodes of those that were counted. A command cannot have more of them than open files.
+    counted: std::collections::HashSet<(u64, u64)>,
+}
+
+#[cfg(target_os = "linux")]
+impl MemoryFiles {
+    fn add(&mut self, process: rustix::process::Pid) {
+        let open = std::fs::read_dir(format!("/proc/{process}/fd"));
+        for file in open.into_iter().flatten().flatten() {
+            // These links lead to the open file itself, whatever its name says.
+            let path = file.path();
+            let Ok(found) = rustix::fs::stat(&path) else { continue };
+            let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
+            if !is_file || found.st_nlink > 0 || found.st_blocks <= 0 || !is_in_memory(&path) {
+                continue;
+            }
+            if self.counted.insert((found.st_dev, found.st_ino)) {
+                self.bytes += u64::try_from(found.st_blocks).unwrap_or_default() * 512;
+            }
+        }
+    }
+}
+
+/// Whether a file is on a file system in memory.
+#[cfg(target_os = "linux")]
+fn is_in_memory(path: &std::path::Path) -> bool {
+    const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+    const HUGETLBFS: rustix::fs::FsWord = 0x9584_58f6;
+    rustix::fs::statfs(path).is_ok_and(|it| [TMPFS, HUGETLBFS].contains(&it.f_type))
+}
+
 #[cfg(target_os = "linux")]
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -119,5 +162,23 @@ mod tests {
         assert_eq!(meter.excess(u64::MAX), None);
         assert!(held.iter().all(|it| *it == 1));
         assert!(default_memory_limit().is_some_and(|it| it > 64 << 20));
+    }
+
+    #[test]
+    fn files_in_memory_count_once_although_nobody_maps_them() {
+        use rustix::fs::{MemfdFlags, memfd_create};
+
+        let file = File::from(memfd_create("test", MemfdFlags::CLOEXEC).unwrap());
+        let _second = file.try_clone().unwrap();
+        (&file).write_all(&vec![1; 64 << 20]).unwrap();
+        let mut files = MemoryFiles::default();
+        files.add(rustix::process::getpid());
+        // Other tests of this process may have some, too.
+        let found = rustix::fs::fstat(&file).unwrap();
+        assert!(files.counted.contains(&(found.st_dev, found.st_ino)));
+        assert!((64 << 20..128 << 20).contains(&files.bytes), "{}", files.bytes);
+        let unnamed = tempfile::tempfile().unwrap();
+        let found = rustix::fs::fstat(&unnamed).unwrap();
+        assert!(!files.counted.contains(&(found.st_dev, found.st_ino)));
     }
 }

@@ -31,7 +31,7 @@ pub struct EntryInfo {
     pub files: usize,
     /// The number of folders below it.
     pub folders: usize,
-    /// How deep the folders are nested.
+    /// How deep the folders are nested, as far as that was looked at.
     pub depth: usize,
     /// The first few entries, relative to the folder.
     pub names: Vec<PathBuf>,
@@ -50,7 +50,7 @@ impl EntryInfo {
 
     /// Whether there may be more entries than were counted.
     pub fn is_truncated(&self) -> bool {
-        self.entries() >= MAX_COUNTED
+        self.entries() >= MAX_COUNTED || self.is_too_deep()
     }
 }
 
@@ -165,6 +165,7 @@ fn inspect(path: &Path) -> io::Result<EntryInfo> {
             }
             if entry.file_type()?.is_dir() {
                 info.folders += 1;
+                // Each level takes longer to reach, and with a deeper one nothing is done.
                 info.depth = info.depth.max(name.components().count());
                 open.push(name);
             } else {

@@ -13,6 +13,7 @@ use crate::shell::read_only::options::{self, Argument, OptionTable, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
 use crate::shell::{SimpleCommand, Word, targets};
 
+use super::git_content::may_name_object;
 use super::{Program, is_in, program};
 
 const PATCH: &str = "-p -u -s -U: -z -a -b -w -R -W -M? -C? -B? -D -l: -S: -G: --patch --no-patch \
@@ -232,7 +233,7 @@ const SUBCOMMANDS: &[Program] = &[
     program("cherry-pick revert").options_outside_grant("--strategy"),
 ];
 
-fn subcommand(name: &str) -> &'static Program {
+pub(super) fn subcommand(name: &str) -> &'static Program {
     PROGRAMS[0].subcommand(name)
 }
 
@@ -246,10 +247,11 @@ fn needs_network(words: Args<'_>) -> bool {
 }
 
 /// Global options that change neither what runs nor where.
-const GLOBAL: &str = "--no-pager -P --no-optional-locks --no-lazy-fetch --no-replace-objects";
+pub(super) const GLOBAL: &str =
+    "--no-pager -P --no-optional-locks --no-lazy-fetch --no-replace-objects";
 
 /// Subcommands of git itself that start nothing but git, hooks, and what the settings name.
-const PLAIN: &str = "add branch checkout clone commit diff fetch init lfs log ls-remote merge mv pull push \
+pub(super) const PLAIN: &str = "add branch checkout clone commit diff fetch init lfs log ls-remote merge mv pull push \
     rebase remote restore rev-parse rm show stash status submodule switch tag worktree";
 /// Those that set the remote branch that another one follows.
 const TRACKING: &str = "branch checkout fetch pull push switch worktree";
@@ -357,97 +359,6 @@ fn may_show_kept_secret(sub: &str, options: OptionTable, words: &[Word]) -> bool
     let shows_object = sub == "cat-file" && !tells_kind && operands.iter().any(is_object);
     let named = operands.into_iter().chain(after);
     shows_object || !is_in(NAMES_ONLY, sub) && named.into_iter().any(may_be_secret)
-}
-
-/// The words of a git command that select what it shows of the content in revisions and in the index.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GitContentQuery {
-    /// The folder that options `-C` lead to, empty without them.
-    pub folder: PathBuf,
-    /// Words that are revisions or paths: paths if there is such a file.
-    pub operands: Vec<String>,
-    /// Words that are paths.
-    pub paths: Vec<String>,
-    /// Only files that git assumes to be unchanged are shown from the index: `git grep` searches the working tree
-    /// for all others.
-    pub only_assumed_unchanged: bool,
-}
-
-/// Which content of revisions and of the index a command shows without naming each file, as `git diff` and
-/// `git log -p` do; `None` if it shows none.
-pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitContentQuery> {
-    const PATCH_OPTIONS: &str = "p u U W c m S G --patch --unified --patch-with-raw --patch-with-stat --word-diff \
-        --word-diff-regex --color-words --function-context --check --binary --cc --diff-merges --ignore-matching-lines";
-    const SUMMARIES: &str = "s --stat --shortstat --numstat --dirstat --cumulative --name-only --name-status --raw \
-        --summary --compact-summary --quiet --no-patch";
-    let (program, words) = command.words.split_first()?;
-    let words = (crate::shell::args::name(&program.text) == "git").then_some(words)?;
-    let (sub, after) = git_subcommand(words)?;
-    let global = &words[..words.len() - after.len() - 1];
-    let is_unlisted = |it: &&Word| it.text.starts_with('-') && !is_in(GLOBAL, &it.text);
-    // Options other than `-C` lead to other repositories, or change what paths mean.
-    let has_others = global.iter().filter(is_unlisted).any(|it| it.text != "-C");
-    let is_elsewhere = global.iter().any(|it| is_unlisted(&it));
-    let folder = global.windows(2).filter(|it| it[0].text == "-C").map(|it| &it[1].text).collect();
-    let words = after;
-    // A search for a change tells, too, whether the content has the text.
-    let shows_patch = match sub {
-        "diff" | "show" | "range-diff" => true,
-        "stash" => words.first().is_some_and(|it| it.text == "show"),
-        "grep" => true,
-        "log" | "reflog" | "diff-tree" | "diff-index" | "diff-files" | "status" => false,
-        _ => return None,
-    };
-    let Reads::Options(options, _) = subcommand(sub).reads else { return None };
-    let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
-    let (before, after) = words.split_at(end);
-    let mut operands = Vec::new();
-    let (mut has_patch, mut has_summary, mut has_pattern) = (false, false, sub != "grep");
-    let mut is_limited = !has_others;
-    for argument in arguments(options, before) {
-        match argument? {
-            Argument::Option(option) => {
-                has_patch |= is_in(PATCH_OPTIONS, option);
-                has_patch |= sub == "status" && is_in("v --verbose", option);
-                has_summary |= is_in(SUMMARIES, option) && sub != "status";
-                is_limited &= !is_in("--follow --full-diff", option);
-                has_pattern |= is_in("e f", option);
-            }
-            Argument::Operand(word) => operands.push(word.text.clone()),
-            Argument::FileValue(..) => {}
-        }
-    }
-    operands.drain(..usize::from(!has_pattern && !operands.is_empty()));
-    let paths: Vec<_> = after.iter().skip(1).map(|it| it.text.clone()).collect();
-    // `git show HEAD:a` shows that file alone.
-    let is_one_file = |it: &String| it.contains(':') && !it.starts_with(':');
-    let names_files =
-        !is_elsewhere && sub == "show" && !operands.is_empty() && operands.iter().all(is_one_file);
-    let only_assumed_unchanged = sub == "grep" && !has_others;
-    let names_object = operands.iter().any(|it| may_name_object(it));
-    // `git show` prints such an object whatever the options say.
-    has_patch |= sub == "show" && names_object;
-    let shows = has_patch || shows_patch && !has_summary || sub == "grep";
-    is_limited &= !(names_object && ["diff", "show"].contains(&sub));
-    let (operands, paths) = if is_limited { (operands, paths) } else { Default::default() };
-    let query = GitContentQuery { folder, operands, paths, only_assumed_unchanged };
-    (shows && !names_files).then_some(query)
-}
-
-/// True for a revision that may be the name of an object, such as `1a2b3c` and `v1-2-g1a2b3c`: it may be the
-/// content of a file. With `~` or `^` it must be a commit.
-fn may_name_object(revision: &str) -> bool {
-    let may = |it: &str| {
-        let (name, suffix) = it.split_at(it.find(['^', '~', ':']).unwrap_or(it.len()));
-        let is_parent = |(at, _)| !suffix[at + 1..].starts_with('{');
-        let is_commit_or_tree = suffix.contains(['~', ':'])
-            || suffix.match_indices('^').any(is_parent)
-            || suffix.contains("^{commit}")
-            || suffix.contains("^{tree}");
-        let digits = name.rsplit_once("-g").map_or(name, |it| it.1);
-        !is_commit_or_tree && digits.len() >= 4 && digits.bytes().all(|it| it.is_ascii_hexdigit())
-    };
-    revision.split("..").any(|it| may(it.trim_start_matches(['.', '^'])))
 }
 
 /// True for a pattern or for magic that could name a secret file: git looks such words up by itself, in
@@ -634,91 +545,6 @@ mod tests {
                 let found = (all(|it| it.starts_no_other), all(|it| it.tracks_branches));
                 assert_eq!(found, expected, "{line}");
             }
-        }
-    }
-
-    #[test]
-    fn git_commands_that_show_what_it_keeps_are_known_with_what_limits_them() {
-        for (line, expected) in [
-            ("git diff", Some("|")),
-            ("git diff --cached", Some("|")),
-            ("git --no-pager diff HEAD~1 -- src/a.rs docs", Some("HEAD~1|src/a.rs docs")),
-            ("git diff main src", Some("main src|")),
-            ("git diff --stat -p", Some("|")),
-            ("git diff --stat", None),
-            ("git diff --name-only HEAD~3", None),
-            ("git diff --check", Some("|")),
-            ("git diff -U5", Some("|")),
-            ("git diff -s", None),
-            ("git show", Some("|")),
-            ("git show HEAD", Some("HEAD|")),
-            ("git show HEAD:src/a.rs", None),
-            ("git show HEAD HEAD:src/a.rs", Some("HEAD HEAD:src/a.rs|")),
-            ("git show --stat HEAD~2", None),
-            ("git show --format= --stat --patch HEAD", Some("HEAD|")),
-            ("git log --oneline -5", None),
-            ("git log -S'parse' --oneline -- src", Some("|src")),
-            ("git log -p -2 -- src/a.rs", Some("|src/a.rs")),
-            ("git log --patch", Some("|")),
-            ("git log --cc", Some("|")),
-            ("git log -u", Some("|")),
-            ("git log --word-diff", Some("|")),
-            ("git reflog -p", Some("|")),
-            ("git stash show", Some("show|")),
-            ("git stash show -p", Some("show|")),
-            ("git stash show --stat", None),
-            ("git stash list", None),
-            ("git stash list -p", Some("list|")),
-            ("git log -GSECRET=a --oneline", Some("|")),
-            ("git diff --stat -I ^SECRET=a", None),
-            ("git diff --stat --ignore-matching-lines=^SECRET=a", Some("|")),
-            ("git diff-tree -r HEAD", None),
-            ("git diff-tree -p HEAD", Some("HEAD|")),
-            ("git range-diff a b c", Some("a b c|")),
-            ("git grep x", Some("|")),
-            ("git grep -q x src -- docs", Some("src|docs")),
-            ("git grep -e x src", Some("src|")),
-            ("git status", None),
-            ("git status -sb", None),
-            ("git status -v", Some("|")),
-            ("git status -svv -- src", Some("|src")),
-            ("git status --verbose", Some("|")),
-            ("git diff -q", Some("|")),
-            ("git diff-files -q", None),
-            // The content of a file may have the name of an object, which no path limits.
-            ("git show 1a2b3c4 -- src", Some("|")),
-            ("git show -s 1a2b3c4", Some("|")),
-            ("git show --stat x-1-g1A2b3c4", Some("|")),
-            ("git show 1a2b3c4^{} -- src", Some("|")),
-            ("git show 1a2b3c4^{blob} -- src", Some("|")),
-            ("git diff 1a2b3c4 -- src", Some("|")),
-            ("git diff 1a2b3c4..5d6e7f8 -- src", Some("|")),
-            ("git diff --stat 1a2b3c4", None),
-            ("git show --stat 1a2b3c4~2", None),
-            ("git show 1a2b3c4^ -- src", Some("1a2b3c4^|src")),
-            ("git show 1a2b3c4^{commit} -- src", Some("1a2b3c4^{commit}|src")),
-            ("git show 1a2b3c4:src/a.rs", None),
-            ("git log -p 1a2b3c4 -- src", Some("1a2b3c4|src")),
-            ("git log -p --follow src/a.rs", Some("|")),
-            ("git log -p --full-diff -- src", Some("|")),
-            ("git log --follow src/a.rs", None),
-            ("git blame a", None),
-            ("ls diff", None),
-            ("git -C sub diff -- ':!private'", Some("|:!private")),
-            ("git -C sub log -p", Some("|")),
-            ("git -C sub show HEAD:private/x", Some("HEAD:private/x|")),
-            ("git -C sub grep x HEAD", Some("HEAD|")),
-            ("git -c grep.lineNumber=1 grep x HEAD", Some("|")),
-            ("git -C sub diff --stat", None),
-            ("git -C sub log --oneline", None),
-            ("git -c color.ui=always diff src", Some("|")),
-            ("git --git-dir=.git diff", Some("|")),
-            ("git --literal-pathspecs diff -- ':!private'", Some("|")),
-        ] {
-            let script = parse(line, ShellDialect::Bash);
-            let shown = classify(&script.commands[0]).git_content_shown;
-            let shown = shown.map(|it| format!("{}|{}", it.operands.join(" "), it.paths.join(" ")));
-            assert_eq!(shown.as_deref(), expected, "{line}");
         }
     }
 }

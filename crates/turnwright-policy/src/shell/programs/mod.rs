@@ -4,6 +4,7 @@
 
 mod files;
 mod git;
+mod git_content;
 mod projects;
 mod services;
 mod system;
@@ -18,8 +19,9 @@ use super::read_only::options::OptionTable;
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
 use super::targets::FindTargets;
 
-pub use git::GitContentQuery;
-pub(super) use git::{shown_files, starts_no_other, tracks_branches};
+pub(super) use git::{starts_no_other, tracks_branches};
+pub use git_content::{GitContentQuery, may_show_any_content};
+pub(super) use git_content::{leads_elsewhere, shown_files};
 
 /// Words that are separated by blanks.
 pub(super) type WordList = &'static str;

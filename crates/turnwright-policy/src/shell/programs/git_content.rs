@@ -1,0 +1,342 @@
+//! Which of the content that git has stored its commands show, besides the files that their words name.
+
+use std::path::PathBuf;
+
+use crate::shell::args::{first_operand, git_subcommand, is_option, name, operands};
+use crate::shell::read_only::Reads;
+use crate::shell::read_only::options::{Argument, arguments};
+use crate::shell::{SimpleCommand, Word};
+
+use super::git::{GLOBAL, PLAIN, subcommand};
+use super::is_in;
+
+/// The words of a git command that select what it shows of the content in revisions and in the index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GitContentQuery {
+    /// The folder that options `-C` lead to, empty without them.
+    pub folder: PathBuf,
+    /// Words that are revisions or paths: paths if there is such a file.
+    pub operands: Vec<String>,
+    /// Words that are paths.
+    pub paths: Vec<String>,
+    /// Only files that git assumes to be unchanged are shown from the index: `git grep` searches the working tree
+    /// for all others.
+    pub only_assumed_unchanged: bool,
+}
+
+/// Which content of revisions and of the index a command shows without naming each file, as `git diff` and
+/// `git log -p` do; `None` if it shows none.
+pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitContentQuery> {
+    const PATCH_OPTIONS: &str = "p u U W c m S G --patch --unified --patch-with-raw --patch-with-stat --word-diff \
+        --word-diff-regex --color-words --function-context --check --binary --cc --diff-merges --ignore-matching-lines";
+    const SUMMARIES: &str = "s --stat --shortstat --numstat --dirstat --cumulative --name-only --name-status --raw \
+        --summary --compact-summary --quiet --no-patch";
+    let (program, words) = command.words.split_first()?;
+    let words = (name(&program.text) == "git").then_some(words)?;
+    let (sub, after) = git_subcommand(words)?;
+    let global = &words[..words.len() - after.len() - 1];
+    let is_unlisted = |it: &&Word| it.text.starts_with('-') && !is_in(GLOBAL, &it.text);
+    // Options other than `-C` lead to other repositories, or change what paths mean.
+    let has_others = global.iter().filter(is_unlisted).any(|it| it.text != "-C");
+    let is_elsewhere = global.iter().any(|it| is_unlisted(&it));
+    let folder: PathBuf =
+        global.windows(2).filter(|it| it[0].text == "-C").map(|it| &it[1].text).collect();
+    let words = after;
+    // A search for a change tells, too, whether the content has the text.
+    let shows_patch = match sub {
+        "diff" | "show" | "range-diff" => true,
+        "stash" if !is_in("show list", first_operand(words)) => return None,
+        "stash" => words.first().is_some_and(|it| it.text == "show"),
+        "grep" => true,
+        "log" | "reflog" | "diff-tree" | "diff-index" | "diff-files" | "status" => false,
+        _ => return None,
+    };
+    let Reads::Options(options, _) = subcommand(sub).reads else { return None };
+    let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
+    let (before, after) = words.split_at(end);
+    let mut operands = Vec::new();
+    let (mut has_patch, mut has_summary, mut has_pattern) = (false, false, sub != "grep");
+    let mut is_limited = !has_others;
+    for argument in arguments(options, before) {
+        match argument? {
+            Argument::Option(option) => {
+                has_patch |= is_in(PATCH_OPTIONS, option);
+                has_patch |= sub == "status" && is_in("v --verbose", option);
+                has_summary |= is_in(SUMMARIES, option) && sub != "status";
+                is_limited &= !is_in("--follow --full-diff", option);
+                has_pattern |= is_in("e f", option);
+            }
+            Argument::Operand(word) => operands.push(word.text.clone()),
+            Argument::FileValue(..) => {}
+        }
+    }
+    operands.drain(..usize::from(!has_pattern && !operands.is_empty()));
+    let paths: Vec<_> = after.iter().skip(1).map(|it| it.text.clone()).collect();
+    // `git show HEAD:a` shows that file alone.
+    let is_one_file = |it: &String| it.contains(':') && !it.starts_with(':');
+    let names_files =
+        !is_elsewhere && sub == "show" && !operands.is_empty() && operands.iter().all(is_one_file);
+    let only_assumed_unchanged = sub == "grep" && !has_others;
+    let names_object = operands.iter().any(|it| may_name_object(it));
+    // `git show` prints such an object whatever the options say.
+    has_patch |= sub == "show" && names_object;
+    let shows = has_patch || shows_patch && !has_summary || sub == "grep";
+    is_limited &= !(names_object && ["diff", "show"].contains(&sub));
+    let (operands, paths) = if is_limited { (operands, paths) } else { Default::default() };
+    let query = GitContentQuery { folder, operands, paths, only_assumed_unchanged };
+    (shows && !names_files).then_some(query)
+}
+
+/// Whether global options of git lead to another repository, or to another working tree.
+pub(in crate::shell) fn leads_elsewhere(command: &SimpleCommand) -> bool {
+    let Some((program, words)) = command.words.split_first() else { return false };
+    let after = git_subcommand(words).map_or(0, |it| it.1.len() + 1);
+    let leads = |it: &Word| {
+        ["--git-dir", "--work-tree", "--exec-path="]
+            .iter()
+            .any(|option| it.text.starts_with(option))
+    };
+    name(&program.text) == "git" && words[..words.len() - after].iter().any(leads)
+}
+
+/// Whether git may show content that the words of the command do not limit, in a way that is not looked into. In a
+/// line that is not understood, its words and the variables that it finds are not known either.
+pub fn may_show_any_content(command: &SimpleCommand, is_understood: bool) -> bool {
+    let Some((program, words)) = command.words.split_first() else { return false };
+    let is_git = name(&program.text) == "git";
+    let Some((sub, words)) = git_subcommand(words).filter(|_| is_git) else { return false };
+    let has_unknown = command.has_unknown_args
+        || !is_understood && words.iter().any(|it| it.is_glob || it.text.contains(['$', '`']));
+    shows_all(sub, words)
+        || has_unknown && is_in(SHOWING, sub)
+        || !is_understood && (is_in(SHOWING_FILES, sub) || shown_files(command).is_some())
+}
+
+/// Subcommands that show content, depending on their words.
+const SHOWING: &str = "show cat-file blame annotate diff range-diff log reflog diff-tree diff-index diff-files grep stash";
+
+/// Those that show the files that their words name.
+const SHOWING_FILES: &str = "show cat-file blame annotate";
+
+/// Subcommands that show, pack or write all content of revisions.
+const SHOWING_ALL: &str = "archive difftool fast-export format-patch imap-send checkout-index http-backend instaweb \
+    daemon merge-tree merge-file pack-objects request-pull send-email send-pack svn p4 cvsexportcommit upload-archive \
+    upload-pack unpack-file whatchanged replay";
+
+/// Subcommands without a row of their own that show nothing.
+const SHOWING_NOTHING: &str = "apply check-mailmap check-ref-format column commit-graph commit-tree credential \
+    credential-cache credential-store fetch-pack flow fmt-merge-msg for-each-repo fsck get-tar-commit-id \
+    hash-object help index-pack interpret-trailers maintenance mailinfo mailsplit merge-index merge-one-file \
+    mergetool mktag mktree multi-pack-index pack-redundant pack-refs patch-id prune-packed quiltimport \
+    refs repack replace rerere show-index stripspace subtree unpack-objects update-index update-server-info var \
+    verify-commit verify-pack verify-tag write-tree";
+
+/// Whether a subcommand may show content that its words do not limit. One that is not known may be an alias of any
+/// other.
+fn shows_all(sub: &str, words: &[Word]) -> bool {
+    let has = |names: &str| {
+        words.iter().take_while(|it| it.text != "--").any(|word| {
+            names.split(' ').any(|it| {
+                let letter = it.chars().next().unwrap_or_default();
+                if it.len() == 1 {
+                    is_option(&word.text, letter, "")
+                } else {
+                    is_option(&word.text, '\0', it)
+                }
+            })
+        })
+    };
+    let is_local = |it: &Word| !it.text.contains(':');
+    match sub {
+        "cat-file" => {
+            let begins = |it: &Word, all: &[&str]| all.iter().any(|name| it.text.starts_with(name));
+            let lists = words.iter().any(|it| begins(it, &["--b"]) && !begins(it, KINDS_ONLY));
+            // Other words name the file that they show.
+            let is_one_file = |it: &&Word| it.text.contains(':');
+            let is_kind = |it: &&Word| is_in("blob tree commit tag", &it.text);
+            let mut named = operands(words).filter(|it| !is_kind(it) && !is_one_file(it));
+            lists || !has("t s e") && named.any(|it| may_name_object(&it.text))
+        }
+        "bundle" => first_operand(words) == "create",
+        "worktree" => first_operand(words) == "add",
+        "clone" => operands(words).next().is_some_and(is_local),
+        "am" | "rebase" => has("--show-current-patch"),
+        "commit" => has("p v --patch --verbose"),
+        "add" | "checkout" | "reset" | "restore" => has("p --patch"),
+        "stash" => !is_in("show list", first_operand(words)) && has("p --patch"),
+        _ if is_in(SHOWING_ALL, sub) => true,
+        _ => {
+            let is_known = !std::ptr::eq(subcommand(sub), &raw const super::UNKNOWN);
+            !is_known && !is_in(PLAIN, sub) && !is_in(SHOWING_NOTHING, sub)
+        }
+    }
+}
+
+/// Options of `git cat-file` that begin like those that show each object that the input names.
+const KINDS_ONLY: &[&str] = &["--batch-check", "--batch-all-objects", "--buffer"];
+
+/// True for a revision that may be the name of an object, such as `1a2b3c` and `v1-2-g1a2b3c`: it may be the
+/// content of a file. With `~` or `^` it must be a commit.
+pub(super) fn may_name_object(revision: &str) -> bool {
+    let may = |it: &str| {
+        let (name, suffix) = it.split_at(it.find(['^', '~', ':']).unwrap_or(it.len()));
+        let is_parent = |(at, _)| !suffix[at + 1..].starts_with('{');
+        let is_commit_or_tree = suffix.contains(['~', ':'])
+            || suffix.match_indices('^').any(is_parent)
+            || suffix.contains("^{commit}")
+            || suffix.contains("^{tree}");
+        let digits = name.rsplit_once("-g").map_or(name, |it| it.1);
+        !is_commit_or_tree && digits.len() >= 4 && digits.bytes().all(|it| it.is_ascii_hexdigit())
+    };
+    revision.split("..").any(|it| may(it.trim_start_matches(['.', '^'])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_show_any_content;
+    use crate::shell::{classify, parse};
+    use turnwright_types::dialect::ShellDialect;
+
+    #[test]
+    fn git_commands_that_show_what_it_keeps_are_known_with_what_limits_them() {
+        for (line, expected) in [
+            ("git diff", Some("|")),
+            ("git diff --cached", Some("|")),
+            ("git --no-pager diff HEAD~1 -- src/a.rs docs", Some("HEAD~1|src/a.rs docs")),
+            ("git diff main src", Some("main src|")),
+            ("git diff --stat -p", Some("|")),
+            ("git diff --stat", None),
+            ("git diff --name-only HEAD~3", None),
+            ("git diff --check", Some("|")),
+            ("git diff -U5", Some("|")),
+            ("git diff -s", None),
+            ("git show", Some("|")),
+            ("git show HEAD", Some("HEAD|")),
+            ("git show HEAD:src/a.rs", None),
+            ("git show HEAD HEAD:src/a.rs", Some("HEAD HEAD:src/a.rs|")),
+            ("git show --stat HEAD~2", None),
+            ("git show --format= --stat --patch HEAD", Some("HEAD|")),
+            ("git log --oneline -5", None),
+            ("git log -S'parse' --oneline -- src", Some("|src")),
+            ("git log -p -2 -- src/a.rs", Some("|src/a.rs")),
+            ("git log --patch", Some("|")),
+            ("git log --cc", Some("|")),
+            ("git log -u", Some("|")),
+            ("git log --word-diff", Some("|")),
+            ("git reflog -p", Some("|")),
+            ("git stash show", Some("show|")),
+            ("git stash show -p", Some("show|")),
+            ("git stash show --stat", None),
+            ("git stash list", None),
+            ("git stash list -p", Some("list|")),
+            ("git log -GSECRET=a --oneline", Some("|")),
+            ("git diff --stat -I ^SECRET=a", None),
+            ("git diff --stat --ignore-matching-lines=^SECRET=a", Some("|")),
+            ("git diff-tree -r HEAD", None),
+            ("git diff-tree -p HEAD", Some("HEAD|")),
+            ("git range-diff a b c", Some("a b c|")),
+            ("git grep x", Some("|")),
+            ("git grep -q x src -- docs", Some("src|docs")),
+            ("git grep -e x src", Some("src|")),
+            ("git status", None),
+            ("git status -sb", None),
+            ("git status -v", Some("|")),
+            ("git status -svv -- src", Some("|src")),
+            ("git status --verbose", Some("|")),
+            ("git diff -q", Some("|")),
+            ("git diff-files -q", None),
+            // The content of a file may have the name of an object, which no path limits.
+            ("git show 1a2b3c4 -- src", Some("|")),
+            ("git show -s 1a2b3c4", Some("|")),
+            ("git show --stat x-1-g1A2b3c4", Some("|")),
+            ("git show 1a2b3c4^{} -- src", Some("|")),
+            ("git show 1a2b3c4^{blob} -- src", Some("|")),
+            ("git diff 1a2b3c4 -- src", Some("|")),
+            ("git diff 1a2b3c4..5d6e7f8 -- src", Some("|")),
+            ("git diff --stat 1a2b3c4", None),
+            ("git show --stat 1a2b3c4~2", None),
+            ("git show 1a2b3c4^ -- src", Some("1a2b3c4^|src")),
+            ("git show 1a2b3c4^{commit} -- src", Some("1a2b3c4^{commit}|src")),
+            ("git show 1a2b3c4:src/a.rs", None),
+            ("git log -p 1a2b3c4 -- src", Some("1a2b3c4|src")),
+            ("git log -p --follow src/a.rs", Some("|")),
+            ("git log -p --full-diff -- src", Some("|")),
+            ("git log --follow src/a.rs", None),
+            ("git blame a", None),
+            ("ls diff", None),
+            ("git -C sub diff -- ':!private'", Some("|:!private")),
+            ("git -C sub log -p", Some("|")),
+            ("git -C sub show HEAD:private/x", Some("HEAD:private/x|")),
+            ("git -C sub grep x HEAD", Some("HEAD|")),
+            ("git -c grep.lineNumber=1 grep x HEAD", Some("|")),
+            ("git -C sub diff --stat", None),
+            ("git -C sub log --oneline", None),
+            ("git -c color.ui=always diff src", Some("|")),
+            ("git --git-dir=.git diff", Some("|")),
+            ("git --literal-pathspecs diff -- ':!private'", Some("|")),
+        ] {
+            let script = parse(line, ShellDialect::Bash);
+            let shown = classify(script.commands.last().unwrap()).git_content_shown;
+            let shown = shown.map(|it| format!("{}|{}", it.operands.join(" "), it.paths.join(" ")));
+            assert_eq!(shown.as_deref(), expected, "{line}");
+        }
+    }
+    #[test]
+    fn forms_of_git_that_may_show_any_content_are_known() {
+        for (line, expected) in [
+            ("git format-patch -1 --stdout", true),
+            ("git archive HEAD src", true),
+            ("git bundle create x --all", true),
+            ("git bundle verify x", false),
+            ("git fast-export HEAD", true),
+            ("git cat-file --batch", true),
+            ("git cat-file --batch-all-objects --batch", true),
+            ("git cat-file --batch-check", false),
+            ("git cat-file -p HEAD:src/a.rs", false),
+            ("git cat-file blob HEAD:src/a.rs", false),
+            ("git cat-file -p HEAD^{tree}", false),
+            ("git cat-file -p 1a2b3c4", true),
+            ("git cat-file -t 1a2b3c4", false),
+            ("git worktree add ../w", true),
+            ("git worktree list", false),
+            ("git clone . y", true),
+            ("git clone https://host/x", false),
+            ("git checkout-index -a --temp", true),
+            ("git am --show-current-patch", true),
+            ("git add -p", true),
+            ("git add -A", false),
+            ("git commit -v --dry-run", true),
+            ("git commit -m x", false),
+            ("git checkout -p", true),
+            ("git stash -p", true),
+            ("git stash push -m x", false),
+            ("git difftool", true),
+            ("git whatchanged -p", true),
+            ("git st", true),
+            ("git -c alias.x=show x", true),
+            ("git gc", false),
+            ("git fsck", false),
+            ("git push", false),
+            ("git init", false),
+            ("echo HEAD:.env | xargs git show", true),
+            ("echo -p | xargs git log", true),
+            ("git cat-file -p :src/a.rs", false),
+            ("git show HEAD", false),
+            ("git log", false),
+            ("GIT_DIR=x git show --stat", true),
+            ("env GIT_DIR=x git diff", true),
+            ("GIT_PAGER=cat git log --oneline", false),
+            ("GIT_PAGER=cat git log -p", true),
+            ("git log $x", true),
+            ("for f in $x; do git show HEAD:$f; done", true),
+            ("git show HEAD:$(echo .env)", true),
+            ("GIT_EDITOR=true git commit -m x", false),
+        ] {
+            let script = parse(line, ShellDialect::Bash);
+            let is_understood = script.ambiguity.is_none();
+            let all = &script.commands;
+            let shown = all.iter().any(|it| may_show_any_content(it, is_understood));
+            assert_eq!(shown, expected, "{line}");
+        }
+    }
+}

@@ -172,8 +172,9 @@ impl Intent {
                     .and_then(|it| it.rsplit_once("Lines: "))
                     .and_then(|(_, rest)| rest.strip_suffix(']'))
                     .unwrap_or("some");
+                let unit = if total == "1" { "line" } else { "lines" };
                 format!(
-                    "`{path}` has {total} lines. I am no language model and cannot judge it, but \
+                    "`{path}` has {total} {unit}. I am no language model and cannot judge it, but \
                      this is how it begins:\n\n{}",
                     quote(&body)
                 )

@@ -8,8 +8,8 @@ use crate::config::Config;
 use turnwright_types::io_error_text::io_error_text;
 
 const EXPLANATION: &str = "\
-turnwright is a coding agent that your editor starts. It speaks the Agent Client Protocol (ACP)
-on stdin and stdout, so there is nothing to type here.
+turnwright is a coding agent that your editor starts. It speaks the Agent
+Client Protocol (ACP) on stdin and stdout: there is nothing to type here.
 
 Add it to your editor's agents, for example in Zed's settings.json:
 
@@ -17,8 +17,8 @@ Add it to your editor's agents, for example in Zed's settings.json:
     \"turnwright\": { \"type\": \"custom\", \"command\": \"turnwright\", \"args\": [] }
   }
 
-`turnwright run` is a conversation in the terminal. `turnwright --help` lists commands and settings;
-`turnwright login` stores an API key.
+`turnwright run` is a conversation in the terminal, `turnwright login` stores
+an API key, and `turnwright --help` lists commands and settings.
 ";
 
 pub(super) fn run(config: Config) -> ExitCode {

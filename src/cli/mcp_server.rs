@@ -14,8 +14,9 @@ use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::real_path;
 
 const TERMINAL_HINT: &str = "\
-turnwright mcp-server offers the built-in tools to a client of the Model Context Protocol (MCP).
-The client starts it and talks to it on stdin and stdout, so there is nothing to type here.
+turnwright mcp-server offers the built-in tools to a client of the Model
+Context Protocol (MCP). The client starts it and talks to it on stdin and
+stdout: there is nothing to type here.
 
 `turnwright mcp-server --help` shows the client's settings.
 ";

@@ -48,6 +48,9 @@ const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
 const LICENSES: PackedText =
     PackedText::new(include_bytes!(concat!(env!("OUT_DIR"), "/licenses.txt.zlib")));
 
+/// The heading of the options that each command has.
+const GENERAL: &str = "Options of all commands";
+
 /// A coding agent for editors: speaks the Agent Client Protocol (ACP) over stdin and stdout
 #[derive(Debug, Default, Parser)]
 #[command(
@@ -63,19 +66,19 @@ const LICENSES: PackedText =
 )]
 struct CliArgs {
     /// Model, or PROVIDER/MODEL; `offline` is the built-in one [env: TURNWRIGHT_MODEL]
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, help_heading = GENERAL, value_name = "NAME")]
     model: Option<String>,
     /// Base URL of the OpenAI-compatible API [env: OPENAI_BASE_URL]
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, help_heading = GENERAL, value_name = "URL")]
     base_url: Option<String>,
     /// Limit of a turn or session, such as session_cost=2.5; repeatable
-    #[arg(long, global = true, value_name = "NAME=NUMBER", value_parser = parse_limit)]
+    #[arg(long, global = true, help_heading = GENERAL, value_name = "NAME=NUMBER", value_parser = parse_limit)]
     budget: Vec<(String, f64)>,
     /// Settings file [env: TURNWRIGHT_CONFIG]
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, help_heading = GENERAL, value_name = "PATH")]
     config: Option<PathBuf>,
     /// Log debug messages to stderr; -vv for trace [env: TURNWRIGHT_LOG]
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, help_heading = GENERAL, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
     command: Option<CliCommand>,

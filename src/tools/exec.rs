@@ -17,7 +17,7 @@ use turnwright_policy::shell::{self, Script};
 use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
-    escape_hidden, escape_hidden_line, fenced,
+    escape_hidden, escape_hidden_line, fenced, fenced_command,
 };
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::COMMAND_TOOL;
@@ -190,8 +190,7 @@ impl Tool for Exec {
                 );
             }
         }
-        // A client that shows the command by itself leaves out a block that equals its own.
-        let command = fenced(&escape_hidden(&args.command)).replacen('\n', "console\n", 1);
+        let command = fenced_command(&escape_hidden(&args.command));
         let folder = targets.first().map(|it| ctx.env.files.roots().client_path(it));
         let folder = folder.map(|it| format!("in {}", escape_hidden_line(&it.to_string_lossy())));
         Ok(((), [command].into_iter().chain(folder).map(CallContent::Text).collect()))

@@ -112,10 +112,8 @@ fn turnwright(home: &Path, arguments: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), text + &String::from_utf8(output.stderr).unwrap())
 }
 
-#[cfg(unix)]
 #[test]
 fn the_report_has_what_helps_and_no_key_from_anywhere() {
-    use std::os::unix::fs::PermissionsExt;
     let message = format!("Incorrect API key provided: {}", canary("variable"));
     let body = serde_json::json!({ "error": { "message": message } });
     let replies = serde_json::json!([[{ "status": 401, "body": body }]]);
@@ -132,7 +130,11 @@ fn the_report_has_what_helps_and_no_key_from_anywhere() {
     assert_eq!(status, 1, "{said}");
     let path = home.path().join("report.md");
     let report = fs::read_to_string(&path).unwrap();
-    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
     assert!(!report.contains("canary") && !report.contains("hunter2"), "{report}");
     assert!(!report.contains(home.path().to_str().unwrap()), "{report}");
     for expected in [

@@ -88,6 +88,20 @@ fn the_entry_is_written_into_the_usual_file_and_nothing_else_changes() {
 }
 
 #[test]
+fn a_file_with_the_line_ends_of_windows_keeps_them() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("acp.json");
+    fs::write(&file, "{\r\n  \"agent_servers\": {} // mine\r\n}\r\n").unwrap();
+    let arguments = ["jetbrains", "--write", "--yes", "--file", file.to_str().unwrap()];
+    let (status, text, errors) = editor(home.path(), &arguments);
+    assert_eq!((status, errors.as_str()), (0, ""));
+    assert!(!text.contains("\\u{d}"), "{text}");
+    let new = fs::read_to_string(&file).unwrap();
+    assert!(new.ends_with("} // mine\r\n}\r\n"), "{new:?}");
+    assert_eq!(new.matches('\n').count(), new.matches("\r\n").count(), "{new:?}");
+}
+
+#[test]
 fn what_cannot_be_parsed_or_is_code_is_printed_and_not_written() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("acp.json");

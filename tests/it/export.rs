@@ -1,8 +1,5 @@
 //! `turnwright sessions export` writes a session as a Markdown, HTML or JSON document.
 
-use std::fs;
-#[cfg(unix)]
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
@@ -23,7 +20,6 @@ fn export(agent: &TestAgent, arguments: &[&str]) -> Output {
     .unwrap()
 }
 
-#[cfg(unix)]
 #[test]
 fn a_session_is_exported_as_markdown_html_and_json() {
     let write = json!({ "path": "a.txt", "content": "<b>new</b>\n" });
@@ -66,9 +62,13 @@ fn a_session_is_exported_as_markdown_html_and_json() {
 
     // The extension of the file selects the format, and only the owner can read the file.
     assert_eq!(text(&["--output", "out.html"]), "");
-    let path = agent.path("out.html");
     assert!(agent.read("out.html").starts_with("<!DOCTYPE html>"));
-    assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(agent.path("out.html")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
 }
 
 #[test]

@@ -11,7 +11,6 @@ use turnwright_testing::cards::{self, call};
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 /// All entries below a folder with their modes, and the contents of files or the targets of links.
-#[cfg(unix)]
 pub fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut entries = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -152,7 +151,6 @@ fn answers(calls: &[Value]) -> Value {
     Value::from(replies)
 }
 
-#[cfg(unix)]
 #[test]
 fn in_plan_mode_no_call_changes_a_file_even_if_it_is_allowed() {
     for option in ["allow_once", "allow_always"] {

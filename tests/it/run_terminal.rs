@@ -35,6 +35,19 @@ fn a_question_is_asked_on_the_terminal_and_only_a_clear_yes_allows() {
 }
 
 #[test]
+fn a_question_shows_its_command_once() {
+    let desk = Desk::new(&json!([
+        calls("exec", &json!({ "command": "touch new.txt && rm new.txt" })),
+        says("I have seen what you decided."),
+    ]));
+    let mut terminal = desk.on_terminal(&["Run"]);
+    terminal.answer("anything else rejects:", "n");
+    let (_, shown) = terminal.wait_for_end("Session ");
+    let question = shown.split("Allow once").next().unwrap();
+    assert_eq!(question.matches("touch new.txt && rm new.txt").count(), 1, "{shown}");
+}
+
+#[test]
 fn ctrl_c_cancels_the_turn_and_a_second_one_ends_the_program() {
     let desk = Desk::new(&endless());
     let mut terminal = desk.on_terminal(&["Begin"]);

@@ -135,3 +135,21 @@ fn the_release_builds_each_target_of_the_packages() {
     assert!(built.clone().count() >= 5);
     assert!(built.all(|it| platforms.contains(&format!("\"{it}\""))));
 }
+
+/// A tag of an action can be moved; a commit cannot. The version stands behind it for readers.
+#[test]
+fn the_workflows_use_actions_at_a_commit() {
+    let mut used = 0;
+    for (name, text) in workflows().iter().filter(|it| it.0 != "docs/run.md") {
+        for line in
+            text.lines().filter_map(|it| it.trim_start_matches([' ', '-']).strip_prefix("uses: "))
+        {
+            let (_, version) = line.split_once('@').unwrap();
+            let (commit, comment) = version.split_once("  # v").unwrap_or_default();
+            let is_hash = commit.len() == 40 && commit.bytes().all(|it| it.is_ascii_hexdigit());
+            assert!(is_hash && !comment.is_empty(), "{name}: {line}");
+            used += 1;
+        }
+    }
+    assert!(used > 10, "{used}");
+}

@@ -99,10 +99,13 @@ fn a_rule_file_that_is_broken_or_newer_is_ignored() {
 #[test]
 fn an_escalation_is_named_in_the_title_and_can_only_be_allowed_once() {
     let mut agent = TestAgent::builder().start();
+    let place = if cfg!(windows) { r"C:\opt\x" } else { "/opt/x" };
+    let (title, outside) =
+        (format!("[may write {place}] touch x"), format!("Outside the project: `{place}`"));
     for (wanted, title, explanation) in [
         ("network", "[with network] touch x", "asks for network access"),
         ("full", "[without the sandbox] touch x", "without the sandbox"),
-        ("/opt/x", "[may write /opt/x] touch x", "Outside the project: `/opt/x`"),
+        (place, title.as_str(), outside.as_str()),
     ] {
         let call = json!({ "command": "touch x", "escalate": wanted });
         let question = ask_and_answer(&mut agent, calls("exec", &call), "reject_once");

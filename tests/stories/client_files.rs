@@ -1,6 +1,7 @@
 //! Files that the client serves (R-FS): unsaved buffers take precedence over the disk, and a client
 //! that misbehaves makes at most one call fail.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -48,11 +49,11 @@ fn serve_refusing(
         });
         let Some(method) = message["method"].as_str() else { break };
         let path = message["params"]["path"].as_str().unwrap();
-        assert!(path.starts_with('/'), "R-FS-2: {message}");
+        assert!(Path::new(path).is_absolute(), "R-FS-2: {message}");
         assert_eq!(message["params"]["sessionId"], agent.session.as_str(), "R-FS-2");
         // R-FS-3: the lines of a requested range are counted from 1.
         assert!(message["params"]["line"].as_u64().is_none_or(|it| it >= 1), "{message}");
-        match answer(method, path.rsplit('/').next().unwrap_or_default()) {
+        match answer(method, path.rsplit(['/', '\\']).next().unwrap_or_default()) {
             Ok(result) => agent.respond(&message, &result),
             Err((code, text)) => agent.refuse(&message, code, text),
         }

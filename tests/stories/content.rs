@@ -81,7 +81,8 @@ fn r_cont_2_lines_and_symbols_of_links_are_words_and_not_part_of_the_path() {
 fn a_path_argument_that_is_a_link_means_the_file_and_its_lines() {
     let mut agent =
         TestAgent::builder().file("plain.txt", "1\n2\n3\n4\n").permission("allow_once").start();
-    let uri = format!("file://{}", agent.path("plain.txt").display());
+    let file = agent.path("plain.txt").display().to_string().replace('\\', "/");
+    let uri = format!("file://{}{file}", if cfg!(windows) { "/" } else { "" });
     for path in ["plain.txt#L2:3", "plain.txt?symbol=x#L2-3", &format!("{uri}#L2:3")] {
         let result = result_of(&mut agent, "read_file", &json!({ "path": path }));
         assert!(result.ends_with("| Lines: 4]\n    2| 2\n    3| 3"), "{path}: {result}");

@@ -279,7 +279,9 @@ fn writes_in_background(replies: &[Value]) -> (TestAgent, Value, Value) {
 
 /// Waits for a request for this file of the editor.
 fn wait_for_read(agent: &mut TestAgent, path: &str) -> Value {
-    let is_of = |it: &Value| it["params"]["path"].as_str().is_some_and(|it| it.ends_with(path));
+    let is_of = |it: &Value| {
+        it["params"]["path"].as_str().is_some_and(|it| it.replace('\\', "/").ends_with(path))
+    };
     let fits = |it: &Value| it["method"] == "fs/read_text_file" && is_of(it);
     if let Some(request) = agent.log.iter().find(|it| fits(it)) {
         return request.clone();

@@ -4,6 +4,7 @@
 use std::fs;
 #[cfg(unix)]
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use turnwright_testing::{cards, process_waits};
@@ -22,6 +23,11 @@ fn three() -> Value {
     json!([says("One."), says("Two."), says("Three.")])
 }
 
+/// The name of a file without links, and without the prefix that the standard library gives it on Windows.
+fn real_name(path: &Path) -> String {
+    path.canonicalize().unwrap().display().to_string().trim_start_matches(r"\\?\").to_owned()
+}
+
 #[test]
 fn instructions_come_with_the_first_prompt_only_and_again_after_clear() {
     let mut agent = TestAgent::builder()
@@ -35,10 +41,7 @@ fn instructions_come_with_the_first_prompt_only_and_again_after_clear() {
     let own = first.find("Be brief.").unwrap();
     let project = first.find("Use tabs.").unwrap();
     assert!(own < project && first.starts_with("hi"), "{first}");
-    let label = format!(
-        "Project instructions from {}",
-        agent.path("AGENTS.md").canonicalize().unwrap().display()
-    );
+    let label = format!("Project instructions from {}", real_name(&agent.path("AGENTS.md")));
     assert!(first.contains(&label) && first.contains("do not override the user"), "{first}");
     assert!(!first.contains("Use spaces."), "{first}");
     assert_eq!(first.matches("</context>").count(), first.matches("<context>").count(), "{first}");
@@ -125,8 +128,8 @@ fn instructions_of_a_folder_come_with_the_first_result_from_there_and_once() {
     assert_eq!(agent.turn("go"), "end_turn");
     let results = cards::results(&agent, 4);
     assert_eq!(told(&results), [(true, false), (false, true), (false, false), (false, false)]);
-    let folder = agent.path("a").canonicalize().unwrap();
-    let label = format!("Project instructions from {}/AGENTS.md; they say how", folder.display());
+    let file = real_name(&agent.path("a/AGENTS.md"));
+    let label = format!("Project instructions from {file}; they say how");
     assert!(results[0].contains(&label) && results[0].contains("Short lines."), "{}", results[0]);
     let whole = agent.model_request(4).to_string();
     assert!(!whole.contains("Not touched.") && whole.matches("Use tabs.").count() == 1, "{whole}");

@@ -130,14 +130,13 @@ fn file_name(path: &Value) -> &str {
     path.as_str().unwrap().rsplit('/').next().unwrap()
 }
 
-#[cfg(unix)]
 #[test]
 fn edits_of_one_file_run_one_after_the_other_under_all_of_its_names() {
     let edit = |path: &str, number: usize| {
         let (old, new) = (format!("<{number}>"), format!("[{number}]"));
         call("edit_file", &json!({ "path": path, "edits": [{ "old_text": old, "new_text": new }] }))
     };
-    let names = ["f", "./f", "sub/../f", "link"];
+    let names = ["f", "./f", "sub/../f", if cfg!(unix) { "link" } else { ".\\f" }];
     let reply: Vec<_> = (0..20).map(|it| edit(names[it % 4], it)).collect();
     let lines: Vec<_> = (0..20).map(|it| format!("<{it}>\n")).collect();
     let mut agent = TestAgent::builder()
@@ -146,6 +145,7 @@ fn edits_of_one_file_run_one_after_the_other_under_all_of_its_names() {
         .model(json!([reply, says("Done.")]))
         .permission("allow_once")
         .start();
+    #[cfg(unix)]
     std::os::unix::fs::symlink("f", agent.path("link")).unwrap();
     cards::turn(&mut agent);
     let expected = lines.concat().replace('<', "[").replace('>', "]");

@@ -22,8 +22,9 @@ pub fn file_changes<T: Transport>(agent: &TestAgent<T>) -> Vec<String> {
         let (path, before): (String, String) = (row.get(0)?, row.get(1)?);
         let after: Option<String> = row.get(2)?;
         let root = fs::canonicalize(agent.workspace()).unwrap();
-        let path =
-            path.strip_prefix(root.to_str().unwrap()).map_or(&*path, |it| &it[1..]).to_owned();
+        // The standard library names a folder of Windows with this prefix.
+        let root = root.to_str().unwrap().trim_start_matches(r"\\?\");
+        let path = path.strip_prefix(root).map_or(&*path, |it| &it[1..]).replace('\\', "/");
         let after = after.map_or("?".to_owned(), |it| state(&store, &it));
         Ok(format!("{path}: {} → {after}", state(&store, &before)))
     };

@@ -313,6 +313,12 @@ pub fn fenced(text: &str) -> String {
     format!("{fence}\n{text}{end}{fence}")
 }
 
+/// A command in a code fence, as a card has it. The language keeps a client that shows the title by itself
+/// from leaving out the block as a repetition of it.
+pub fn fenced_command(command: &str) -> String {
+    fenced(command).replacen('\n', "console\n", 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -75,17 +75,19 @@ pub(super) struct Observer {
 const IGNORED_UPDATES: [&str; 3] =
     ["available_commands_update", "config_option_update", "usage_update"];
 
-/// The beginnings of notices about the disk on which sessions are stored.
-const STORE_NOTICES: [&str; 4] = [
+/// The beginnings of notices about the disk on which sessions are stored, and about the sandbox: a session that
+/// is recorded from its midst has told of that before.
+const MACHINE_NOTICES: [&str; 5] = [
+    "The sandbox is not available here",
     "Part of this session was not saved",
     "This session is not being saved",
     "Sessions are being saved again",
     "Too much was waiting to be saved",
 ];
 
-fn is_about_the_store(update: &Value) -> bool {
+fn is_about_the_machine(update: &Value) -> bool {
     let text = update["content"]["text"].as_str().or_else(|| update["title"].as_str());
-    text.is_some_and(|text| STORE_NOTICES.iter().any(|it| text.starts_with(it)))
+    text.is_some_and(|text| MACHINE_NOTICES.iter().any(|it| text.starts_with(it)))
 }
 
 /// Leaves out the lines of a notice about files with keys, which a recording does not have. Returns false if
@@ -169,7 +171,7 @@ impl Observer {
     fn on_update(&mut self, update: &mut Value) -> Vec<Observation> {
         let kind = update["sessionUpdate"].as_str().unwrap_or_default().to_owned();
         match kind.as_str() {
-            _ if IGNORED_UPDATES.contains(&kind.as_str()) || is_about_the_store(update) => {
+            _ if IGNORED_UPDATES.contains(&kind.as_str()) || is_about_the_machine(update) => {
                 Vec::new()
             }
             "agent_thought_chunk" | "notice" if !forget_key_files(update) => Vec::new(),
@@ -246,12 +248,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_disk_of_the_machine_is_not_compared() {
+    fn the_disk_and_the_sandbox_of_the_machine_are_not_compared() {
         let pieces = |update: Value| {
             Observer::default().on_agent(json!({ "method": "session/update", "params": { "sessionId": "s", "update": update } }))
         };
         let thought = |text: &str| json!({ "sessionUpdate": "agent_thought_chunk", "content": { "type": "text", "text": text } });
-        for notice in STORE_NOTICES {
+        for notice in MACHINE_NOTICES {
             assert!(pieces(thought(&format!("{notice}: x.\n\n"))).is_empty(), "{notice}");
             let update = json!({ "sessionUpdate": "notice", "severity": "info", "title": notice });
             assert!(pieces(update).is_empty(), "{notice}");

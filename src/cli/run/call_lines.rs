@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::agent_update::{list, string};
 use super::text_style::TextStyle;
-use turnwright_types::effect::{escape_hidden, escape_hidden_line, fenced};
+use turnwright_types::effect::{escape_hidden, escape_hidden_line, fenced_command};
 use turnwright_types::line_diff::unified_diff;
 
 /// Unchanged lines around a change.
@@ -95,7 +95,7 @@ impl CallCard {
         for item in list(self.field("content")) {
             if item["type"] == "diff" {
                 lines.extend(diff_lines(item, cwd, usize::MAX));
-            } else if item["content"]["text"] != fenced(&whole_title) {
+            } else if item["content"]["text"] != fenced_command(&whole_title) {
                 text.push_str(&string(&item["content"]["text"]));
                 text.push('\n');
             }

@@ -332,7 +332,7 @@ impl MessageText {
 
 /// Where the text of a line begins, behind its sign or its number.
 fn hanging_indent(line: &str) -> usize {
-    let is_before = |it: char| it == ' ' || it.is_ascii_digit() || "✓✗?".contains(it);
+    let is_before = |it: char| it == ' ' || it.is_ascii_digit() || "✓✗?→".contains(it);
     let before = line.chars().take_while(|it| is_before(*it)).count();
     if before > 6 { 2 } else { before }
 }

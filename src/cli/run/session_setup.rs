@@ -148,7 +148,7 @@ impl RunClient {
         if !is_offered || self.policy.asks_on.is_none() {
             return Err(RequestFailure::Error(error));
         }
-        self.screen.note(&error.message);
+        self.screen.note(&format!("{}.", error.message));
         self.screen.note(OFFLINE_OFFER);
         self.screen.prompt("Use it now? [y/N] ");
         let answer = self.read_answer().await?.unwrap_or_default().to_lowercase();

@@ -6,6 +6,10 @@ use super::text_style::{TextStyle, paint};
 
 /// The distance of tab stops.
 const TAB: usize = 8;
+/// Marks that begin no line.
+const CLOSING_MARKS: &str = "、。，．：；？！）】」』》〉〕％…—”’,.:;?!)]}%";
+/// Marks that end no line.
+const OPENING_MARKS: &str = "（【「『《〈〔“‘([{";
 
 /// Styled text on its way to a terminal. A word is held back until it is complete.
 #[derive(Debug, Default)]
@@ -46,13 +50,13 @@ impl WordWrap {
                     self.flush_word(width);
                     self.spaces += if char == ' ' { 1 } else { TAB - self.column % TAB };
                 }
-                // Between the characters of such a script a line may break anywhere.
-                char if columns > 1 => {
-                    self.flush_word(width);
+                char => {
+                    let last = self.word.last().and_then(|it| it.0.chars().next_back());
+                    if last.is_some_and(|last| may_break_between(last, char)) {
+                        self.flush_word(width);
+                    }
                     self.push(char, columns, style);
-                    self.flush_word(width);
                 }
-                char => self.push(char, columns, style),
             }
         }
     }
@@ -145,6 +149,13 @@ impl WordWrap {
     }
 }
 
+/// True for two characters of which one is of a script that has no spaces, such as Chinese. There a line may
+/// break anywhere but before a mark that closes and after one that opens.
+fn may_break_between(left: char, right: char) -> bool {
+    let is_wide = char_width(left) > 1 || char_width(right) > 1;
+    is_wide && !CLOSING_MARKS.contains(right) && !OPENING_MARKS.contains(left)
+}
+
 /// The number of columns of a character. A control character is shown as a picture.
 fn char_width(char: char) -> usize {
     char.width().unwrap_or(1)
@@ -170,6 +181,10 @@ mod tests {
             ("onetwothreefour fiver", 0, "onetwothreefour\nfiver"),
             ("一二三四五六", 0, "一二三四五\n六"),
             ("a 一二三四五", 0, "a 一二三四\n五"),
+            ("一二三四五，六", 0, "一二三四\n五，六"),
+            ("一二三四五）。六", 0, "一二三四\n五）。六"),
+            ("一二三四（五）", 0, "一二三四\n（五）"),
+            ("ab，cdefgh", 0, "ab，cdefgh"),
             ("1234567890 next", 0, "1234567890\nnext"),
             ("ends   \nnext", 0, "ends\nnext"),
             ("  indented text", 0, "  indented\ntext"),

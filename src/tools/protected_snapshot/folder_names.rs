@@ -83,7 +83,7 @@ mod tests {
             (".github/workflows", true),
             (".github/Workflows/CI.yml", true),
             (".github/none", !cfg!(target_os = "linux")),
-            (".github/none/deeper/still", !cfg!(target_os = "linux")),
+            (".github/none/deeper/still", false),
             (".github/Workflows/none", !cfg!(target_os = "linux")),
         ];
         for (path, expected) in table {

@@ -55,11 +55,7 @@ impl Intent {
             return Intent::List { path: ".".to_owned() };
         }
         if let Some(rest) = strip_opening(line, LIST) {
-            let path =
-                first_word(rest, &["the folder ", "the files in ", "files in ", "目录", "文件夹"]);
-            let path =
-                if matches!(path.as_str(), "files" | "文件" | "") { ".".into() } else { path };
-            return Intent::List { path };
+            return Intent::List { path: folder_to_list(rest) };
         }
         if let Some(rest) = strip_opening(line, SEARCH) {
             return Intent::Search { what: unquote(rest).to_owned() };
@@ -176,8 +172,9 @@ impl Intent {
                     .and_then(|it| it.rsplit_once("Lines: "))
                     .and_then(|(_, rest)| rest.strip_suffix(']'))
                     .unwrap_or("some");
+                let unit = if total == "1" { "line" } else { "lines" };
                 format!(
-                    "`{path}` has {total} lines. I am no language model and cannot judge it, but \
+                    "`{path}` has {total} {unit}. I am no language model and cannot judge it, but \
                      this is how it begins:\n\n{}",
                     quote(&body)
                 )
@@ -215,6 +212,16 @@ fn strip_opening<'a>(line: &'a str, openings: &[&str]) -> Option<&'a str> {
         let start = line.get(..opening.len())?;
         start.eq_ignore_ascii_case(opening).then(|| line[opening.len()..].trim())
     })
+}
+
+/// The folder of a request such as `the files in src`; this one, if it names none.
+fn folder_to_list(rest: &str) -> String {
+    let fillers = ["all ", "the ", "folder ", "文件夹", "目录", "files ", "in ", "of "];
+    let path = first_word(rest, &fillers);
+    match path.as_str() {
+        "" | "here" | "this" | "files" | "文件" => ".".to_owned(),
+        _ => path,
+    }
 }
 
 /// The first word, quoted or not, without fillers and final punctuation.
@@ -268,6 +275,22 @@ mod tests {
         check("读取 README.md，并告诉我这是什么", r#"read_file {"path":"README.md"}"#);
         check("list src", r#"list_dir {"path":"src"}"#);
         check("List files", r#"list_dir {"path":"."}"#);
+        for here in [
+            "list the files here",
+            "list the files",
+            "list all files",
+            "list files in this folder",
+            "list the files in this project.",
+            "ls",
+            "列出文件",
+        ] {
+            check(here, r#"list_dir {"path":"."}"#);
+        }
+        for src in ["list the folder src", "list the files in src", "list files of src"] {
+            check(src, r#"list_dir {"path":"src"}"#);
+        }
+        check("list files.d", r#"list_dir {"path":"files.d"}"#);
+        check("list 'the files'", r#"list_dir {"path":"the files"}"#);
         check("列出 src", r#"list_dir {"path":"src"}"#);
         check("run ls -la", r#"exec {"command":"ls -la"}"#);
         check("运行 ls -la", r#"exec {"command":"ls -la"}"#);

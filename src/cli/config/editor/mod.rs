@@ -74,7 +74,8 @@ fn write(
     let old = change.old.as_deref().unwrap_or_default();
     // Without unchanged lines: keys are often beside the entry.
     let difference = unified_diff(old, &change.new, 0, None);
-    print(&format!("{place}\n{}", escape_hidden(&difference)))?;
+    // The line ends of Windows are no part of the change.
+    print(&format!("{place}\n{}", escape_hidden(&difference.replace("\r\n", "\n"))))?;
     if !args.yes && !confirm()? {
         return Err(CliError::Other("nothing was written".to_owned()));
     }

@@ -2,6 +2,7 @@
 //! what belongs to a turn. It knows what was sent, and sends nothing itself.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -46,7 +47,9 @@ impl FrameRule {
             FrameRule::Answers => "every request is answered once",
             FrameRule::Schema => "every message fits the schema of ACP 1",
             FrameRule::Offers => "only what the client offers is used",
-            FrameRule::Calls => "every tool call is announced first and ends once",
+            FrameRule::Calls => {
+                "every tool call is announced first and ends once; its paths are absolute"
+            }
             FrameRule::Order => "no update outside of its turn or before its session",
         }
     }
@@ -288,6 +291,15 @@ impl FrameChecker {
         if let Some(problem) = problem {
             self.note(FrameRule::Calls, problem);
         }
+        let places = [&update["locations"], &update["content"]];
+        for path in places.iter().filter_map(|it| it.as_array()).flatten().map(|it| &it["path"]) {
+            if path.as_str().is_some_and(|it| !Path::new(it).is_absolute()) {
+                self.note(
+                    FrameRule::Calls,
+                    format!("the tool call {id} has the relative path {path}"),
+                );
+            }
+        }
     }
 }
 
@@ -344,6 +356,13 @@ mod tests {
         update(
             &json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "status": status }),
         )
+    }
+
+    /// A call with a location.
+    fn located(place: &Value) -> Value {
+        let mut call = call("pending");
+        call["params"]["update"]["locations"] = json!([place]);
+        call
     }
 
     fn call_update(status: &str) -> Value {
@@ -404,6 +423,10 @@ mod tests {
             (vec![call_update("completed")], "calls: an update of the tool call c before it"),
             (vec![call("completed"), call_update("failed")], "calls: the tool call c ends twice"),
             (vec![call("failed"), call("failed")], "calls: the tool call c is announced twice"),
+            (
+                vec![located(&json!({ "path": "a.rs" }))],
+                "calls: the tool call c has the relative path \"a.rs\"",
+            ),
             (vec![end(), text()], "order: agent_message_chunk after the answer to the prompt"),
             (vec![unknown], "order: agent_message_chunk of a session before it was answered"),
         ] {

@@ -174,7 +174,13 @@ fn measure(
     let model = Model::start()?;
     let recorded = if is_quick { None } else { Some(Recorded::read(&model)?) };
     let floor = recorded.as_ref().map(Recorded::floor);
-    let mut table = Table::begin(&agent::binary().to_string_lossy(), recorded);
+    let subject = agent::binary().to_string_lossy().into_owned();
+    let mut table = match recorded {
+        Some(mut recorded) => {
+            Table::begin_beside(&subject, Box::new(move |it| recorded.compare(it)))
+        }
+        None => Table::begin(&subject),
+    };
     for (_, measure) in chosen {
         measure(&mut table, &model, rounds)?;
     }

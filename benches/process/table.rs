@@ -3,16 +3,17 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::recorded::Recorded;
+/// What an earlier figure would be here, and whether this one is clearly worse; `None` if there is no earlier one.
+pub(crate) type Comparison = Box<dyn FnMut(&Figure) -> Option<(f64, bool)>>;
 
 /// A table on stdout. Each row is printed as soon as its figure is known.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Table {
     figures: Vec<Figure>,
     missed: usize,
     is_silent: bool,
     /// What the figures are compared with.
-    recorded: Option<Recorded>,
+    comparison: Option<Comparison>,
     worse: usize,
 }
 
@@ -25,14 +26,23 @@ pub(crate) struct Figure {
 }
 
 impl Table {
-    /// Prints the heading of a table about `subject`, whose figures are compared with recorded ones if there are any.
-    pub(crate) fn begin(subject: &str, recorded: Option<Recorded>) -> Table {
+    /// Prints the heading of a table about `subject`.
+    pub(crate) fn begin(subject: &str) -> Table {
+        Table::default().headed(subject)
+    }
+
+    /// The same for a table whose figures are compared with those of the last release.
+    pub(crate) fn begin_beside(subject: &str, comparison: Comparison) -> Table {
+        Table { comparison: Some(comparison), ..Table::default() }.headed(subject)
+    }
+
+    fn headed(self, subject: &str) -> Table {
         let cores = thread::available_parallelism().map_or(0, usize::from);
         let profile = if cfg!(debug_assertions) { "debug" } else { "bench" };
         println!("{cores} cores, profile {profile}, {subject}\n");
-        let release = if recorded.is_some() { "last release" } else { "" };
+        let release = if self.comparison.is_some() { "last release" } else { "" };
         println!("{:<50} {:>14} {release:>14} {:>12}", "benchmark", "measured", "budget");
-        Table { recorded, ..Table::default() }
+        self
     }
 
     /// A table that prints nothing.
@@ -60,7 +70,7 @@ impl Table {
 
     fn add(&mut self, name: &str, measured: f64, unit: &str, verdict: &str) {
         let figure = Figure { name: name.to_owned(), measured, unit: unit.to_owned() };
-        let compared = self.recorded.as_mut().and_then(|it| it.compare(&figure));
+        let compared = self.comparison.as_mut().and_then(|it| it(&figure));
         self.figures.push(figure);
         if self.is_silent {
             return;

@@ -676,7 +676,8 @@ mod tests {
         let disk = TestProject::new();
         let file = disk.file("env/pyvenv.cfg", "home = /usr/bin");
         let changed = disk.file("env/bin/activate", "mine");
-        let large = disk.file("env/bin/ruff", &"x".repeat(MAX_COPY_BYTES as usize + 1));
+        let large =
+            disk.file("env/bin/ruff", &"x".repeat(usize::try_from(MAX_COPY_BYTES).unwrap() + 1));
         symlink("/bin/sh", disk.ws.join("env/bin/python3")).unwrap();
         let repositories = Arc::new([file].into());
         let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);

@@ -13,6 +13,8 @@ use super::markdown_text::{code_fence, compress_whitespace, escape, indent, inli
 const INLINE_ELEMENTS: &[&str] = &["a", "b", "strong", "i", "em", "code", "kbd", "del", "s"];
 /// The parts of a table that contain cells only.
 const TABLE_PARTS: &[&str] = &["table", "thead", "tbody", "tfoot", "tr"];
+/// An emphasis of more than this is not joined with the next one: a page may have thousands in a row, and each is copied.
+const MAX_JOINED_BYTES: usize = 1_024;
 
 struct MarkdownElement<'a> {
     name: &'a str,
@@ -176,6 +178,7 @@ impl<'a> MarkdownWriter<'a> {
         let top = self.top();
         if let Some((mark, start)) = top.emphasis.take()
             && emphasis_mark(name) == Some(mark)
+            && top.content.len() - start <= MAX_JOINED_BYTES
         {
             let last = top.content.split_off(start);
             element.content = last.replacen(mark, "", 1);

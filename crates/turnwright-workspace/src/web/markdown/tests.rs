@@ -11,6 +11,13 @@ fn converted(html: &str) -> String {
 }
 
 #[test]
+fn long_emphasis_is_not_copied_for_each_that_follows() {
+    let long = "x".repeat(MAX_JOINED_BYTES);
+    assert_eq!(converted("<b>x</b><b>y</b>"), "**xy**");
+    assert_eq!(converted(&format!("<b>{long}</b><b>y</b>")), format!("**{long}****y**"));
+}
+
+#[test]
 fn elements_become_marks() {
     for (html, expected) in [
         ("<h2>One<br>two</h2>three", "## One two\n\nthree"),

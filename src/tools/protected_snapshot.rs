@@ -670,40 +670,6 @@ mod tests {
         assert!(disk.ws.join(".envrc").exists(), "what cannot be put back stays");
     }
 
-    /// Where there are no mount namespaces, the comparison is all that holds.
-    #[test]
-    fn programs_of_environments_are_compared_and_links_to_an_interpreter_may_change() {
-        let disk = TestProject::new();
-        let file = disk.file("env/pyvenv.cfg", "home = /usr/bin");
-        let changed = disk.file("env/bin/activate", "mine");
-        let large = disk.file("env/bin/ruff", &"x".repeat(MAX_COPY_BYTES as usize + 1));
-        symlink("/bin/sh", disk.ws.join("env/bin/python3")).unwrap();
-        let repositories = Arc::new([file].into());
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
-        assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
-        fs::write(&changed, "evil").unwrap();
-        fs::write(&large, "evil").unwrap();
-        let new = disk.file("env/bin/git", "evil");
-        symlink("python3", disk.ws.join("env/bin/python")).unwrap();
-        symlink("../../src/evil", disk.ws.join("env/bin/python3.9")).unwrap();
-        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
-        assert_eq!(fs::read_to_string(&changed).unwrap(), "mine", "{changes:?}");
-        assert!(!new.exists() && !large.exists(), "{changes:?}");
-        assert!(fs::symlink_metadata(disk.ws.join("env/bin/python3.9")).is_err());
-        assert!(fs::symlink_metadata(disk.ws.join("env/bin/python")).is_ok());
-        let allowed = [disk.ws.join("env")];
-        disk.file("env/bin/black", "of an installer");
-        assert!(snapshot.check(&allowed, &disk.quarantine, true).is_none());
-        // A moved environment is no new one, whatever its name.
-        fs::remove_file(disk.ws.join("env/bin/black")).unwrap();
-        fs::rename(disk.ws.join("env"), disk.ws.join("other")).unwrap();
-        let moved = vec![disk.ws.join("other/pyvenv.cfg")];
-        let moved = ProtectedSnapshot::without_repositories(moved, Some(Arc::new(snapshot)));
-        let changes = moved.check(&[], &disk.quarantine, true);
-        let config = disk.ws.join("other/pyvenv.cfg");
-        assert!(config.exists(), "{changes:?}");
-    }
-
     #[test]
     fn git_is_restored_even_if_other_folders_exhaust_the_limits() {
         let disk = TestProject::new();

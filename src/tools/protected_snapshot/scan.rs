@@ -83,9 +83,10 @@ impl ProtectedScan<'_> {
             let is_last = ProtectedPaths::environment_of(it).is_some();
             (is_last, !it.iter().any(|part| part == ".git"))
         };
-        let git_first = |mut places: Vec<PathBuf>| {
-            sort_by_key(&mut places, order);
-            places
+        let git_first = |places: Vec<PathBuf>| -> Vec<PathBuf> {
+            let mut places: Vec<_> = places.into_iter().map(|it| (order(&it), it)).collect();
+            sort_by_key(&mut places, |it| it.0);
+            places.into_iter().map(|it| it.1).collect()
         };
         for place in git_first(protected.paths()) {
             self.scan_path(&place);

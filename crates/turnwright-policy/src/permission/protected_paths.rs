@@ -232,6 +232,9 @@ impl ProtectedPaths {
 
     /// The virtual environment of Python to which a protected path belongs, judging by the path.
     pub fn environment_of(path: &Path) -> Option<&Path> {
+        if !path.iter().any(may_be_of_environment) {
+            return None;
+        }
         let is_programs = |it: &&Path| {
             let name = parts(Path::new(it.file_name().unwrap_or_default()));
             name.first().is_some_and(|it| ENVIRONMENT_PROGRAMS.contains(&it.as_str()))
@@ -347,6 +350,15 @@ fn parts(path: &Path) -> Vec<String> {
         }
     };
     path.iter().map(part).collect()
+}
+
+/// Whether a part of a path may be one that is looked for in environments. This is asked of all protected paths, of
+/// which few are.
+fn may_be_of_environment(part: &OsStr) -> bool {
+    let name = part.as_encoded_bytes();
+    let end = name.iter().rposition(|it| !matches!(it, b'.' | b' ')).map_or(0, |it| it + 1);
+    let is_named = |it: &&str| it.as_bytes().eq_ignore_ascii_case(&name[..end]);
+    !name.is_ascii() || ENVIRONMENT_PROGRAMS.iter().chain(&[ENVIRONMENT_FILE]).any(is_named)
 }
 
 fn is_environment_file_name(name: &OsStr) -> bool {

@@ -244,7 +244,8 @@ fn a_helper_holds_little_memory() {
     assert_at_most("KiB of anonymous memory for a helper", each);
 }
 
-/// Neither the number of threads nor their speed changes what the main thread does.
+/// The speed of other threads changes what the main thread does only in one place: it starts another thread for
+/// `session/new`, with eight system calls, if the one that asks the system in the background is not done yet.
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 fn the_start_does_little() {

@@ -384,9 +384,9 @@ fn is_in_environment(parts: &[String]) -> bool {
             || is_python(it.trim_end_matches(".exe"))
     };
     let is_programs = |it: &String| ENVIRONMENT_PROGRAMS.contains(&it.as_str());
-    let at = parts.iter().position(is_programs).filter(|it| *it > 0);
+    let mut places = (1..parts.len()).filter(|it| is_programs(&parts[*it]));
     parts.last().is_some_and(|it| it == ENVIRONMENT_FILE)
-        || at.is_some_and(|at| {
+        || places.any(|at| {
             ENVIRONMENTS.contains(&parts[at - 1].as_str())
                 || parts.get(at + 1).is_some_and(|it| starts(it))
         })
@@ -464,6 +464,8 @@ mod tests {
             "venv/bin/pytest",
             "env/Scripts/python.exe",
             "tools/py3/bin/activate",
+            "scripts/venv/bin/activate",
+            "bin/env/bin/python",
             "tools/py3/Scripts/Activate.ps1",
             "tools/py3/bin/python3.12",
             "sub/OpenCode.json",

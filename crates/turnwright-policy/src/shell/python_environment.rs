@@ -42,6 +42,10 @@ const RUNNERS: &[(&str, &str)] = &[
     ("nox", ""),
 ];
 
+/// Folders whose programs no command can have written.
+const SYSTEM_FOLDERS: &[&str] =
+    &["/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "~/.local/bin", "~/.cargo/bin"];
+
 /// Modules of Python that are programs only with `-m`.
 const MODULES: &[&str] = &["venv", "ensurepip"];
 
@@ -56,6 +60,7 @@ pub fn environment_use(command: &SimpleCommand) -> EnvironmentUse {
     if without_version(program) == "python" || program == "py" {
         // Other options may stand before it.
         let module = words.iter().position(|it| it.starts_with("-m"));
+        let module = module.filter(|at| !words[..*at].iter().any(|it| is_program_text(it)));
         let script = words.iter().position(|it| !it.starts_with('-')).unwrap_or(words.len());
         let Some(at) = module.filter(|it| *it <= script) else { return EnvironmentUse::None };
         return match (words[at].trim_start_matches("-m"), words.get(at + 1)) {
@@ -69,18 +74,32 @@ pub fn environment_use(command: &SimpleCommand) -> EnvironmentUse {
     of_program(without_version(program), words)
 }
 
-/// Whether a program is found in `PATH`, or among the programs of an environment, and not in another folder of
-/// a project, where it may have any content.
+/// Whether an option of Python makes it run a text, or what it reads: what follows is for that program.
+fn is_program_text(option: &str) -> bool {
+    option == "-" || !option.starts_with("--") && option.starts_with('-') && option.contains('c')
+}
+
+/// Whether a program is found in `PATH`, or in a folder of the system or of an environment, and not in another one
+/// of a project, where it may have any content.
 fn is_installed(program: &str) -> bool {
     let Some((folder, _)) = program.rsplit_once(['/', '\\']) else { return true };
-    let folder = folder.rsplit(['/', '\\']).next().unwrap_or_default();
-    folder == "bin" || folder.eq_ignore_ascii_case("scripts")
+    let mut parts = folder.rsplit(['/', '\\']);
+    let is_programs =
+        parts.next().is_some_and(|it| it == "bin" || it.eq_ignore_ascii_case("scripts"));
+    SYSTEM_FOLDERS.contains(&folder) || is_programs && parts.next().is_some_and(is_environment)
+}
+
+/// Whether a folder has one of the usual names of environments, whose programs are protected.
+fn is_environment(folder: &str) -> bool {
+    [".venv", "venv", "env", "virtualenv"].iter().any(|it| folder.eq_ignore_ascii_case(it))
 }
 
 fn of_program(program: &str, words: &[&str]) -> EnvironmentUse {
     let has_any = |subcommands: &str| {
         let is_one = |word: &&str| subcommands.split(' ').any(|it| it == *word);
-        subcommands.is_empty() || words.iter().any(is_one)
+        // As in `uv pip install`.
+        let mut first = words.iter().filter(|it| !it.starts_with('-')).take(2);
+        subcommands.is_empty() || first.any(is_one)
     };
     let is_among = |table: &[(&str, &str)]| table.iter().any(|it| it.0 == program && has_any(it.1));
     if is_among(RUNNERS) {
@@ -134,6 +153,12 @@ mod tests {
             ("uv lock", None),
             ("./pip install x", None),
             ("tools/uv sync", None),
+            ("bin/pip install x", None),
+            ("/ws/usr/bin/pip install x", None),
+            ("pip list a install", None),
+            ("python3 '-cimport x' -m pip install", None),
+            ("python3 - -m pip install", None),
+            ("python3 -Ic x -m pip install", None),
             ("python3 setup.py -m venv", None),
             ("python3 -m pytest -k venv", None),
             ("python3 x.py", None),

@@ -22,6 +22,9 @@ const LATE_COPY_LIMIT: Duration = Duration::from_millis(15);
 /// This many files are copied even if it takes longer: on a busy machine, the time may be over before the
 /// first one is read, and then nothing that a command does in a small project could be undone.
 const ALWAYS_COPIED: usize = 32;
+/// The number of files that are passed over, because they do not fit beside what is copied already, until no more
+/// are looked at.
+const MAX_TOO_LARGE: usize = 64;
 /// The most cached files.
 const MAX_FILES: usize = 50_000;
 
@@ -103,15 +106,19 @@ impl ContentCache {
         let late_files = self.uncopied.len();
         self.uncopied.append(&mut wanted);
         let mut count = 0;
+        let mut too_large = Vec::new();
         while let Some(file) = self.uncopied.pop() {
             let is_late = self.uncopied.len() < late_files;
             let limit = if is_late { limit.min(LATE_COPY_LIMIT) } else { limit };
             let stat = file.stat();
-            let has_room = self.files.len() < MAX_FILES
-                && usize::try_from(stat.size).is_ok_and(|it| self.bytes + it <= MAX_BYTES);
-            if !has_room || count >= ALWAYS_COPIED && start.elapsed() > limit {
+            let is_full = self.files.len() >= MAX_FILES || too_large.len() >= MAX_TOO_LARGE;
+            if is_full || count >= ALWAYS_COPIED && start.elapsed() > limit {
                 self.uncopied.push(file);
                 break;
+            }
+            if usize::try_from(stat.size).map_or(true, |it| self.bytes + it > MAX_BYTES) {
+                too_large.push(file);
+                continue;
             }
             let path = file.path();
             let is_link = stat_kind(&stat) == StatKind::Link;
@@ -125,6 +132,7 @@ impl ContentCache {
                 self.insert(&path, stat, found);
             }
         }
+        self.uncopied.extend(too_large.into_iter().rev());
     }
 
     /// Removes the states of files that have changed, and what is still to be copied of changed folders.
@@ -238,6 +246,29 @@ mod tests {
             let copy = contents.get(&path, &lstat(&path).unwrap()).unwrap();
             assert_eq!(copy.bytes.as_deref(), Some(name.as_bytes()));
         }
+    }
+
+    #[test]
+    fn a_file_for_which_there_is_no_room_does_not_keep_others_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut names = write_files(folder.path(), 2);
+        let mut contents = ContentCache::default();
+        contents.preload_within(Duration::MAX, None, &snapshot_of(folder.path(), &names[..1]), &[]);
+        let room = 100;
+        contents.bytes = MAX_BYTES - room;
+        names.push("large".to_owned());
+        std::fs::write(folder.path().join("large"), vec![b'x'; room + 1]).unwrap();
+        let before = snapshot_of(folder.path(), &names[..1]);
+        contents.preload_within(
+            Duration::MAX,
+            Some(&before),
+            &snapshot_of(folder.path(), &names),
+            &[],
+        );
+        let copied: Vec<_> = names.iter().map(|it| folder.path().join(it)).collect();
+        let copied = copied.iter().map(|it| contents.files.contains_key(it));
+        assert_eq!(copied.collect::<Vec<_>>(), [true, true, false]);
+        assert_eq!(contents.uncopied.len(), 1);
     }
 
     #[test]

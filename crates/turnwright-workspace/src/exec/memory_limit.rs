@@ -125,8 +125,13 @@ impl MemoryFiles {
     fn add(&mut self, process: rustix::process::Pid) {
         let open = std::fs::read_dir(format!("/proc/{process}/fd"));
         for file in open.into_iter().flatten().flatten() {
-            // These links lead to the open file itself, whatever its name says.
             let path = file.path();
+            // All of them are unlinked. Others may be on a file system that does not answer, and are not asked.
+            let name = std::fs::read_link(&path).unwrap_or_default();
+            if !name.as_os_str().as_encoded_bytes().ends_with(b" (deleted)") {
+                continue;
+            }
+            // These links lead to the open file itself, whatever its name says.
             let Ok(found) = rustix::fs::stat(&path) else { continue };
             let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
             if !is_file || found.st_nlink > 0 || found.st_blocks <= 0 || !is_in_memory(&path) {

@@ -1,4 +1,4 @@
-//! Reduces HTML to simpler HTML in one pass over the text, before it is parsed into a tree. The
+//! Reduces HTML to simpler HTML in one pass over the text, before `markdown` converts that. The
 //! result is balanced, shallow and small, and has only the elements and attributes that Markdown
 //! can express, so no page can make the conversion slow or overflow its stack.
 
@@ -303,7 +303,7 @@ impl<'a> HtmlCleaner<'a> {
         matches!(url.scheme(), "http" | "https" | "mailto").then(|| url.to_string())
     }
 
-    /// Writes an element whose end tag may be missing: the parser closes it by itself and never
+    /// Writes an element whose end tag may be missing: `markdown` closes it by itself and never
     /// nests it.
     fn write_optional_end(&mut self, name: &'static str) {
         if self.hidden > 0 {
@@ -314,7 +314,10 @@ impl<'a> HtmlCleaner<'a> {
             "html" | "head" | "body" => {}
             "tr" if is_layout => self.out.html.push_str("<p>"),
             "td" | "th" if is_layout => {
-                if !self.out.html.trim_end().ends_with("<p>") {
+                // Only the end is looked at, because blanks may be many.
+                let html = &self.out.html;
+                let end = &html[floor_char_boundary(html, html.len().saturating_sub(256))..];
+                if !end.trim_end().ends_with("<p>") {
                     self.out.html.push_str(" | ");
                 }
             }

@@ -22,6 +22,8 @@ struct MarkdownElement<'a> {
     attribute: String,
     /// The Markdown of its content.
     content: String,
+    /// Whether a program text has more than blanks so far.
+    has_text: bool,
     /// True at the beginning of a line, where spaces say nothing and some characters are marks.
     is_line_start: bool,
     /// How many items it has, if it is a list.
@@ -37,6 +39,7 @@ impl<'a> MarkdownElement<'a> {
             name,
             attribute,
             content: String::new(),
+            has_text: false,
             is_line_start,
             items: 0,
             emphasis: None,
@@ -115,7 +118,9 @@ impl<'a> MarkdownWriter<'a> {
     fn text(&mut self, raw: &str) {
         let text = decode_entities(raw, Place::Text);
         if self.is_open("pre") {
-            self.top().content.push_str(&text);
+            let top = self.top();
+            top.has_text |= !text.trim().is_empty();
+            top.content.push_str(&text);
             return;
         }
         let text = compress_whitespace(&text);
@@ -181,8 +186,9 @@ impl<'a> MarkdownWriter<'a> {
             && top.content.len() - start <= MAX_JOINED_BYTES
         {
             let last = top.content.split_off(start);
-            element.content = last.replacen(mark, "", 1);
-            element.content.truncate(element.content.len() - mark.len());
+            let (blanks, last) = last.split_at(last.len() - last.trim_start().len());
+            let inner = last.strip_prefix(mark).and_then(|it| it.strip_suffix(mark));
+            element.content = format!("{blanks}{}", inner.unwrap_or(last));
         }
         self.open.push(element);
     }
@@ -193,7 +199,7 @@ impl<'a> MarkdownWriter<'a> {
         if name == "pre" {
             return self.start_block(name, language);
         }
-        let is_other = self.top().name == "pre" && !self.top().content.trim().is_empty();
+        let is_other = self.top().name == "pre" && self.top().has_text;
         if is_other && !language.is_empty() {
             // The same program in another language.
             self.close(self.open.len() - 1, false);
@@ -306,9 +312,12 @@ impl<'a> MarkdownWriter<'a> {
             let Some(element) = self.open.pop() else { return };
             let is_inline = INLINE_ELEMENTS.contains(&element.name);
             let content = self.markdown_of(&element);
+            // In programs nothing is emphasised.
+            let is_text = !self.is_open("pre") && !self.is_open("code");
             let before = self.top().content.len();
             self.append(&content, !is_inline);
-            if let Some(mark) = emphasis_mark(element.name).filter(|it| content.ends_with(it)) {
+            let mark = emphasis_mark(element.name).filter(|it| is_text && content.ends_with(it));
+            if let Some(mark) = mark {
                 self.top().emphasis = Some((mark, before));
             }
             if suspends && is_inline {
@@ -371,6 +380,7 @@ impl<'a> MarkdownWriter<'a> {
         let top = self.top();
         top.emphasis = None;
         if markdown.is_empty() || is_program {
+            top.has_text |= !markdown.trim().is_empty();
             return top.content.push_str(markdown);
         }
         if is_block {

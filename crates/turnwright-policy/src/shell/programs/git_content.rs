@@ -24,13 +24,16 @@ pub struct GitContentQuery {
     pub only_assumed_unchanged: bool,
 }
 
+/// Options that make a command show the content of changes.
+const PATCH_OPTIONS: &str = "p u U W c m S G L --patch --unified --patch-with-raw --patch-with-stat --word-diff \
+    --word-diff-regex --color-words --function-context --check --binary --cc --diff-merges --ignore-matching-lines";
+/// Options that make it show something in their place.
+const SUMMARIES: &str = "s --stat --shortstat --numstat --dirstat --cumulative --name-only --name-status --raw \
+    --summary --compact-summary --quiet --no-patch";
+
 /// Which content of revisions and of the index a command shows without naming each file, as `git diff` and
 /// `git log -p` do; `None` if it shows none.
 pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitContentQuery> {
-    const PATCH_OPTIONS: &str = "p u U W c m S G --patch --unified --patch-with-raw --patch-with-stat --word-diff \
-        --word-diff-regex --color-words --function-context --check --binary --cc --diff-merges --ignore-matching-lines";
-    const SUMMARIES: &str = "s --stat --shortstat --numstat --dirstat --cumulative --name-only --name-status --raw \
-        --summary --compact-summary --quiet --no-patch";
     let (program, words) = command.words.split_first()?;
     let words = (name(&program.text) == "git").then_some(words)?;
     let (sub, after) = git_subcommand(words)?;
@@ -64,6 +67,8 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
                 has_patch |= sub == "status" && is_in("v --verbose", option);
                 has_summary |= is_in(SUMMARIES, option) && sub != "status";
                 is_limited &= !is_in("--follow --full-diff", option);
+                // `-L1,9:path` names its file itself.
+                is_limited &= option != "L" || sub == "grep";
                 has_pattern |= is_in("e f", option);
             }
             Argument::Operand(word) => operands.push(word.text.clone()),
@@ -108,8 +113,16 @@ pub fn may_show_any_content(command: &SimpleCommand, is_understood: bool) -> boo
     let has_unknown = command.has_unknown_args
         || !is_understood && words.iter().any(|it| it.is_glob || it.text.contains(['$', '`']));
     shows_all(sub, words)
+        || (is_in(SHOWING, sub) || sub == "status") && has_unlisted_option(sub, words)
         || has_unknown && is_in(SHOWING, sub)
         || !is_understood && (is_in(SHOWING_FILES, sub) || shown_files(command).is_some())
+}
+
+/// Whether a word looks like an option that the subcommand's table does not have. It may make the command show more.
+fn has_unlisted_option(sub: &str, words: &[Word]) -> bool {
+    let Reads::Options(options, _) = subcommand(sub).reads else { return false };
+    let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
+    arguments(options, &words[..end]).any(|it| it.is_none())
 }
 
 /// Subcommands that show content, depending on their words.
@@ -119,16 +132,16 @@ const SHOWING: &str = "show cat-file blame annotate diff range-diff log reflog d
 const SHOWING_FILES: &str = "show cat-file blame annotate";
 
 /// Subcommands that show, pack or write all content of revisions.
-const SHOWING_ALL: &str = "archive difftool fast-export format-patch imap-send checkout-index http-backend instaweb \
+const SHOWING_ALL: &str = "archive difftool fast-export for-each-repo format-patch imap-send checkout-index http-backend instaweb \
     daemon merge-tree merge-file pack-objects request-pull send-email send-pack svn p4 cvsexportcommit upload-archive \
-    upload-pack unpack-file whatchanged replay";
+    upload-pack unpack-file whatchanged replay rerere subtree";
 
 /// Subcommands without a row of their own that show nothing.
 const SHOWING_NOTHING: &str = "apply check-mailmap check-ref-format column commit-graph commit-tree credential \
-    credential-cache credential-store fetch-pack flow fmt-merge-msg for-each-repo fsck get-tar-commit-id \
+    credential-cache credential-store fetch-pack flow fmt-merge-msg fsck get-tar-commit-id \
     hash-object help index-pack interpret-trailers maintenance mailinfo mailsplit merge-index merge-one-file \
     mergetool mktag mktree multi-pack-index pack-redundant pack-refs patch-id prune-packed quiltimport \
-    refs repack replace rerere show-index stripspace subtree unpack-objects update-index update-server-info var \
+    refs repack replace show-index stripspace unpack-objects update-index update-server-info var \
     verify-commit verify-pack verify-tag write-tree";
 
 /// Whether a subcommand may show content that its words do not limit. One that is not known may be an alias of any
@@ -146,7 +159,9 @@ fn shows_all(sub: &str, words: &[Word]) -> bool {
             })
         })
     };
-    let is_local = |it: &Word| !it.text.contains(':');
+    let is_here =
+        |it: &Word| ["file:", ".", "/", "~"].iter().any(|start| it.text.starts_with(start));
+    let is_local = |it: &Word| !it.text.contains(':') || is_here(it);
     match sub {
         "cat-file" => {
             let begins = |it: &Word, all: &[&str]| all.iter().any(|name| it.text.starts_with(name));
@@ -159,7 +174,10 @@ fn shows_all(sub: &str, words: &[Word]) -> bool {
         }
         "bundle" => first_operand(words) == "create",
         "worktree" => first_operand(words) == "add",
-        "clone" => operands(words).next().is_some_and(is_local),
+        // The value of an option may stand first.
+        "clone" => operands(words).next().is_some_and(is_local) || operands(words).any(is_here),
+        // It writes what is in a revision to the working tree, under any name.
+        "read-tree" => has("u"),
         "am" | "rebase" => has("--show-current-patch"),
         "commit" => has("p v --patch --verbose"),
         "add" | "checkout" | "reset" | "restore" => has("p --patch"),
@@ -219,6 +237,7 @@ mod tests {
             ("git log --oneline -5", None),
             ("git log -S'parse' --oneline -- src", Some("|src")),
             ("git log -p -2 -- src/a.rs", Some("|src/a.rs")),
+            ("git log -L1,9:notes/x", Some("|")),
             ("git log --patch", Some("|")),
             ("git log --cc", Some("|")),
             ("git log -u", Some("|")),
@@ -301,6 +320,18 @@ mod tests {
             ("git worktree list", false),
             ("git clone . y", true),
             ("git clone https://host/x", false),
+            ("git clone https://host/x dir", false),
+            ("git clone file:///ws y", true),
+            ("git clone -c a.b=c:d . y", true),
+            ("git for-each-repo --config=foo.r log -p", true),
+            ("git subtree add -P copy . HEAD", true),
+            ("git read-tree --prefix=copy/ -u HEAD", true),
+            ("git rerere diff", true),
+            ("git show --output-indicator-new=+ HEAD", true),
+            ("git log -p --remerge-diff", true),
+            ("git diff --textconv HEAD~1", true),
+            ("git log --patc", true),
+            ("git log --oneline --graph -5", false),
             ("git checkout-index -a --temp", true),
             ("git am --show-current-patch", true),
             ("git add -p", true),

@@ -18,6 +18,18 @@ fn long_emphasis_is_not_copied_for_each_that_follows() {
 }
 
 #[test]
+fn marks_in_programs_are_no_emphasis() {
+    for (html, expected) in [
+        ("<pre><i>é*</i><i>x</i></pre>", "```\né*x\n```"),
+        ("<code><i>é*</i><i>x</i></code>", "`é*x`"),
+        ("<pre><b>**</b><b>x</b></pre>", "```\n**x\n```"),
+        ("<pre><i>/**</i>\n<i> * text</i></pre>", "```\n/**\n * text\n```"),
+    ] {
+        assert_eq!(converted(html), expected, "{html}");
+    }
+}
+
+#[test]
 fn elements_become_marks() {
     for (html, expected) in [
         ("<h2>One<br>two</h2>three", "## One two\n\nthree"),

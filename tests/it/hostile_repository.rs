@@ -223,17 +223,21 @@ fn forms_of_git_that_are_not_looked_into_ask_where_they_may_show_a_secret() {
     assert_eq!(agent.turn("go"), "end_turn");
     keep_secret(agent.workspace());
     let table = include_str!("../data/git_shown.txt");
+    let verdict = |line: &str, mode: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+        command.args(["policy", "check", line]).current_dir(agent.workspace());
+        command.env("TURNWRIGHT_HOME", agent.home()).env("TURNWRIGHT_MODE", mode);
+        let output = process_waits::output(&mut command).unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.split(' ').next().unwrap_or_default().to_owned()
+    };
+    // Where there are no namespaces, `auto` asks about each command that does more than read.
+    let asks_always = verdict("touch x", "auto") == "ask";
     for row in table.lines().filter(|it| !it.starts_with("# ")) {
         let (line, expected) = row.split_once(" ⇒ ").unwrap();
-        let verdict = |mode: &str| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-            command.args(["policy", "check", line]).current_dir(agent.workspace());
-            command.env("TURNWRIGHT_HOME", agent.home()).env("TURNWRIGHT_MODE", mode);
-            let output = process_waits::output(&mut command).unwrap();
-            let text = String::from_utf8(output.stdout).unwrap();
-            text.split(' ').next().unwrap_or_default().to_owned()
-        };
-        assert_eq!(["ask", "auto", "plan"].map(verdict).join(" "), expected, "{line}");
+        let found = ["ask", "auto", "plan"].map(|mode| verdict(line, mode)).join(" ");
+        let is_asked = asks_always && found == expected.replacen(" allow ", " ask ", 1);
+        assert!(is_asked || found == expected, "{line}: {found}, and not {expected}");
     }
 }
 

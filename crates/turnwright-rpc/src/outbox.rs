@@ -68,6 +68,13 @@ struct WriteQueue {
     batches: usize,
 }
 
+impl WriteQueue {
+    /// Whether there is something to write now. At the end no batch holds it back.
+    fn is_due(&self) -> bool {
+        !self.buffer.is_empty() && (self.batches == 0 || self.is_closing)
+    }
+}
+
 /// Messages that are sent while this lives are written when it is dropped, with one write.
 #[must_use = "the messages are written when it is dropped"]
 pub struct Batch(Outbox);
@@ -294,7 +301,7 @@ impl OutboxInner {
         loop {
             {
                 let mut queue = self.queue.lock();
-                if !queue.buffer.is_empty() {
+                if queue.is_due() {
                     std::mem::swap(&mut queue.buffer, taken);
                     break;
                 }
@@ -342,7 +349,7 @@ fn run_writer(shared: &OutboxInner, mut output: impl Write) {
             queue.is_writing = false;
             shared
                 .has_messages
-                .wait_while(&mut queue, |queue| queue.buffer.is_empty() && !queue.is_closing);
+                .wait_while(&mut queue, |queue| !queue.is_due() && !queue.is_closing);
             if queue.buffer.is_empty() {
                 break;
             }

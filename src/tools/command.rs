@@ -86,7 +86,8 @@ pub(super) fn uncertainty_of(
         let Some(folder) = &simple.folder else {
             return Some("it is not known in which folder it will run".to_owned());
         };
-        let folder = real_path(workdir.join(folder)).unwrap_or(workdir.to_path_buf());
+        let folder = workdir.join(folder).join(&class.git_folder);
+        let folder = real_path(folder).unwrap_or(workdir.to_path_buf());
         let version = || {
             let program = simple.program();
             toolchain::untrusted_version_reason(program, &folder, environment)
@@ -97,13 +98,9 @@ pub(super) fn uncertainty_of(
         if !class.is_git && !class.uses_rustup {
             continue;
         }
-        if shell::may_show_any_content(simple, script.ambiguity.is_none())
-            && let Some(secret) = repository::tracked_secrets(&folder, restricted, false).first()
-        {
-            let name = secret.file_name().unwrap_or_default().to_string_lossy();
-            return Some(format!(
-                "git may show tracked files such as {name}, which are secret or restricted"
-            ));
+        let shows_any = shell::may_show_any_content(simple, script.ambiguity.is_none());
+        if let Some(shown) = shows_any.then(|| secret_kept_in(&folder, restricted)).flatten() {
+            return Some(shown);
         }
         let place = (folder, class.is_git);
         if known.contains(&place) {
@@ -121,6 +118,13 @@ pub(super) fn uncertainty_of(
         known.push(place);
     }
     None
+}
+
+/// Why git must not show everything that it keeps of the repository in this folder; `None` if it may. Reads the disk.
+fn secret_kept_in(folder: &Path, restricted: &DeniedPaths) -> Option<String> {
+    let secrets = repository::tracked_secrets(folder, restricted, false);
+    let name = secrets.first()?.file_name().unwrap_or_default().to_string_lossy();
+    Some(format!("git may show tracked files such as {name}, which are secret or restricted"))
 }
 
 /// The tracked files whose content commands such as `git diff` and `git log -p` would show without naming them, if they

@@ -242,6 +242,39 @@ fn forms_of_git_that_are_not_looked_into_ask_where_they_may_show_a_secret() {
 }
 
 #[test]
+fn git_that_an_option_leads_to_another_folder_is_judged_by_the_repository_there() {
+    let mut agent = TestAgent::builder()
+        .file("a", "a")
+        .file("sub/.env", "SECRET=canary-sub\n")
+        .file("traps/a", "a")
+        .model(json!([says("Ok.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    for folder in ["sub", "traps"].map(|it| agent.path(it)) {
+        git(&folder, &["init", "-q"]);
+        git(&folder, &["add", "-f", "."]);
+        let author = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        git(&folder, &[&author[..], &["commit", "-q", "-m", "first"]].concat());
+    }
+    git(agent.workspace(), &["init", "-q"]);
+    git(&agent.path("traps"), &["config", "core.fsmonitor", "touch trap"]);
+    for (line, expected) in [
+        ("git -C sub archive HEAD", "ask"),
+        ("git -C sub format-patch -1 --stdout", "ask"),
+        ("git -C . -C sub cat-file --batch", "ask"),
+        ("git -C traps archive HEAD", "ask"),
+        ("git -C traps status", "ask"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+        command.args(["policy", "check", line]).current_dir(agent.workspace());
+        command.env("TURNWRIGHT_HOME", agent.home()).env("TURNWRIGHT_MODE", "auto");
+        let output = process_waits::output(&mut command).unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.split(' ').next(), Some(expected), "{line}: {text}");
+    }
+}
+
+#[test]
 fn git_does_not_show_a_file_that_a_rule_denies() {
     let lines = [
         "git show HEAD:src/main.rs",

@@ -64,6 +64,8 @@ pub struct Classification {
     pub reads_unknown_files: bool,
     /// It is git, whose behaviour depends on the settings of the repository in which it runs.
     pub is_git: bool,
+    /// Where the options `-C` of git lead to from [`SimpleCommand::folder`]; empty without them.
+    pub git_folder: PathBuf,
     /// It is git, and its options lead it to another repository or working tree.
     pub leads_elsewhere: bool,
     /// It is git, and its arguments make it start no other program.
@@ -128,6 +130,7 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         reads: reads.unwrap_or_default(),
         reads_unknown_files: read_only::reads_unknown_files(command),
         is_git: name == "git",
+        git_folder: programs::git_folder(command),
         leads_elsewhere: programs::leads_elsewhere(command),
         starts_no_other: programs::starts_no_other(command),
         tracks_branches: programs::tracks_branches(command),

@@ -42,8 +42,6 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
     // Options other than `-C` lead to other repositories, or change what paths mean.
     let has_others = global.iter().filter(is_unlisted).any(|it| it.text != "-C");
     let is_elsewhere = global.iter().any(|it| is_unlisted(&it));
-    let folder: PathBuf =
-        global.windows(2).filter(|it| it[0].text == "-C").map(|it| &it[1].text).collect();
     let words = after;
     // A search for a change tells, too, whether the content has the text.
     let shows_patch = match sub {
@@ -88,8 +86,18 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
     let shows = has_patch || shows_patch && !has_summary || sub == "grep";
     is_limited &= !(names_object && ["diff", "show"].contains(&sub));
     let (operands, paths) = if is_limited { (operands, paths) } else { Default::default() };
-    let query = GitContentQuery { folder, operands, paths, only_assumed_unchanged };
+    let query =
+        GitContentQuery { folder: git_folder(command), operands, paths, only_assumed_unchanged };
     (shows && !names_files).then_some(query)
+}
+
+/// The folder that the options `-C` of git lead to from the one it is started in, empty without them.
+pub(in crate::shell) fn git_folder(command: &SimpleCommand) -> PathBuf {
+    let Some((program, words)) = command.words.split_first() else { return PathBuf::new() };
+    let after = git_subcommand(words).map_or(0, |it| it.1.len() + 1);
+    let global = &words[..words.len() - after];
+    let options = global.windows(2).filter(|it| it[0].text == "-C" && name(&program.text) == "git");
+    options.map(|it| &it[1].text).collect()
 }
 
 /// Whether global options of git lead to another repository, or to another working tree.

@@ -21,7 +21,7 @@ use super::targets::FindTargets;
 
 pub(super) use git::{starts_no_other, tracks_branches};
 pub use git_content::{GitContentQuery, may_show_any_content};
-pub(super) use git_content::{leads_elsewhere, shown_files};
+pub(super) use git_content::{git_folder, leads_elsewhere, shown_files};
 
 /// Words that are separated by blanks.
 pub(super) type WordList = &'static str;

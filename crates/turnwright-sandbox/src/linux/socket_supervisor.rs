@@ -15,8 +15,10 @@
 //!   to look at processes.
 //! * A server sees the first process as its peer, with the user and group of the program.
 //! * A connection that has to wait is interrupted by an alarm and tried again, beside the others.
-//! * If a signal interrupts the program when the connection is made already, the next attempt of the program
-//!   gets the result.
+//! * If a signal interrupts the program when the connection is made already, the kernel loses the result, even one
+//!   that it has accepted. The program, or the kernel for it, then makes the same call again and gets the result.
+//!   So does a program that connects a second time on purpose, which would otherwise learn that it is connected
+//!   already.
 //! * The first process never closes the listener, and when it ends the kernel ends all others. So the program
 //!   cannot install a supervisor of its own that would lift this one.
 //! * Paths that lead through links of `/proc` (`/proc/self/fd/3/socket`) are refused, because they would be
@@ -57,8 +59,8 @@ const ATTEMPT: Duration = Duration::from_millis(1);
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// At most this many connections wait at the same time.
 const MAX_WAITING: usize = 64;
-/// The results of at most this many interrupted calls are kept.
-const MAX_UNDELIVERED: usize = 16;
+/// At most this many calls that have succeeded are remembered.
+const MAX_DONE: usize = 16;
 
 /// What the first process needs in order to supervise.
 #[derive(Debug)]
@@ -75,6 +77,7 @@ pub(super) struct SocketSupervisor {
 struct Connection {
     /// The number of the notification.
     id: u64,
+    call: Call,
     socket: OwnedFd,
     address: Address,
     /// What the address leads to.
@@ -98,10 +101,20 @@ struct ThreadIdentity {
     group: u32,
 }
 
-/// The results that a thread was not there to take, with the numbers of their sockets.
+/// What a call has in common with the one that is made again after a signal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Call {
+    thread: Pid,
+    /// The inode of the socket.
+    socket: u64,
+    /// Where the address lies in the memory of the thread.
+    pointer: u64,
+}
+
+/// The last calls that have succeeded.
 #[derive(Default)]
-struct Undelivered {
-    results: [(u64, i32); MAX_UNDELIVERED],
+struct DoneCalls {
+    calls: [Option<Call>; MAX_DONE],
     next: usize,
 }
 
@@ -137,7 +150,7 @@ impl SocketSupervisor {
     }
 
     fn serve(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
-        let mut undelivered = Undelivered::default();
+        let mut done_calls = DoneCalls::default();
         let mut waiting = [const { None }; MAX_WAITING];
         let mut next_retry = Instant::now();
         loop {
@@ -153,11 +166,11 @@ impl SocketSupervisor {
             if events.contains(PollFlags::IN) {
                 if let Some(notification) = syscalls::receive_notification(listener)? {
                     let free = waiting.iter_mut().find(|it| it.is_none());
-                    let blocked = self.handle(listener, &notification, &mut undelivered);
+                    let blocked = self.handle(listener, &notification, &mut done_calls);
                     match (blocked, free) {
                         (Some(connection), Some(place)) => *place = Some(connection),
                         (Some(connection), None) => {
-                            undelivered.answer(listener, connection, libc::EAGAIN);
+                            done_calls.answer(listener, connection, libc::EAGAIN);
                         }
                         (None, _) => {}
                     }
@@ -167,7 +180,7 @@ impl SocketSupervisor {
             }
             if Instant::now() >= next_retry {
                 for place in &mut waiting {
-                    *place = place.take().and_then(|it| it.advance(listener, &mut undelivered));
+                    *place = place.take().and_then(|it| it.advance(listener, &mut done_calls));
                 }
                 next_retry = Instant::now() + RETRY_INTERVAL;
             }
@@ -179,10 +192,10 @@ impl SocketSupervisor {
         &self,
         listener: BorrowedFd<'_>,
         notification: &libc::seccomp_notif,
-        undelivered: &mut Undelivered,
+        done_calls: &mut DoneCalls,
     ) -> Option<Connection> {
         match self.open_connection(listener, notification) {
-            Ok(connection) => connection?.advance(listener, undelivered),
+            Ok(connection) => connection?.advance(listener, done_calls),
             Err(error) => {
                 let number = error.raw_os_error().unwrap_or(libc::EACCES);
                 syscalls::answer_notification(listener, notification.id, number);
@@ -207,6 +220,7 @@ impl SocketSupervisor {
         let process = pidfd_open(thread, PidfdFlags::from_bits_retain(libc::PIDFD_THREAD))
             .or_else(|_| pidfd_open(user.process, PidfdFlags::empty()))?;
         let socket = pidfd_getfd(process, socket, PidfdGetfdFlags::empty())?;
+        let call = Call { thread, socket: rustix::fs::fstat(&socket)?.st_ino, pointer };
         let mut address = Address::read(thread, pointer, length)?;
         let mut path = [0; MAX_ADDRESS + 1];
         let path = address.path(&mut path);
@@ -223,7 +237,7 @@ impl SocketSupervisor {
         if let Some(target) = &target {
             address = Address::of_descriptor(target)?;
         }
-        Ok(Some(Connection { id, socket, address, _target: target, user, deadline: None }))
+        Ok(Some(Connection { id, call, socket, address, _target: target, user, deadline: None }))
     }
 
     /// Opens what a path leads to, if the program may connect to it.
@@ -250,7 +264,7 @@ impl Connection {
     fn advance(
         mut self,
         listener: BorrowedFd<'_>,
-        undelivered: &mut Undelivered,
+        done_calls: &mut DoneCalls,
     ) -> Option<Connection> {
         if !syscalls::is_waiting(listener, self.id) {
             return None;
@@ -261,7 +275,7 @@ impl Connection {
             Err(error) => error.raw_os_error().unwrap_or(libc::EACCES),
         };
         if number != libc::EINTR {
-            undelivered.answer(listener, self, number);
+            done_calls.answer(listener, self, number);
             return None;
         }
         let timeout = || syscalls::connect_timeout(self.socket.as_fd()).unwrap_or(Duration::MAX);
@@ -272,7 +286,7 @@ impl Connection {
         if deadline.is_some_and(|it| it <= Instant::now()) {
             let is_unix = self.address.family() == Some(UNIX);
             let number = if is_unix { libc::EAGAIN } else { libc::EINPROGRESS };
-            undelivered.answer(listener, self, number);
+            done_calls.answer(listener, self, number);
             return None;
         }
         self.deadline = deadline;
@@ -373,27 +387,24 @@ impl ThreadIdentity {
     }
 }
 
-impl Undelivered {
-    /// Answers with an error number, or 0. If the thread is not there any more, because a signal has
-    /// interrupted it, the result is kept for its next call.
+impl DoneCalls {
+    /// Answers with an error number, or 0. A call whose result was lost has done its work before.
     fn answer(&mut self, listener: BorrowedFd<'_>, connection: Connection, number: i32) {
-        let (id, socket) = (connection.id, rustix::fs::fstat(&connection.socket));
-        let socket = socket.map_or(0, |it| it.st_ino);
+        let Connection { id, call, .. } = connection;
         // If the program closes the socket next, nothing else keeps it open.
         drop(connection);
-        let kept = self.results.iter_mut().find(|it| it.0 == socket && socket != 0);
-        let mut number = number;
-        if let Some(kept) = kept {
-            // The first call has done it.
-            if [libc::EISCONN, libc::EALREADY].contains(&number) {
-                number = kept.1;
-            }
-            *kept = (0, 0);
-        }
-        let is_done = [0, libc::EINPROGRESS].contains(&number);
-        if !syscalls::answer_notification(listener, id, number) && is_done {
-            self.results[self.next] = (socket, number);
-            self.next = (self.next + 1) % MAX_UNDELIVERED;
+        let done = self.calls.iter_mut().find(|it| **it == Some(call));
+        let was_done = done.map(Option::take).is_some();
+        let answer = match number {
+            libc::EISCONN if was_done => 0,
+            libc::EALREADY if was_done => libc::EINPROGRESS,
+            number => number,
+        };
+        let is_accepted = syscalls::answer_notification(listener, id, answer);
+        // Once is enough for an answer that was accepted: a program may connect twice on purpose.
+        if [0, libc::EINPROGRESS].contains(&answer) && !(is_accepted && answer != number) {
+            self.calls[self.next] = Some(call);
+            self.next = (self.next + 1) % MAX_DONE;
         }
     }
 }

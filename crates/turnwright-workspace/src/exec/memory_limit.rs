@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use turnwright_types::blocking::spawn_blocking;
 
-/// How often the memory is looked at.
-const INTERVAL: Duration = Duration::from_millis(250);
+/// The shortest and the longest time between two looks.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+/// More bytes than a command can fill in a second: the kernel clears each page first.
+const GROWTH_PER_SECOND: u64 = 8 << 30;
 
 /// The processes of a command.
 #[derive(Clone, Debug)]
@@ -21,17 +23,33 @@ pub struct MemoryMeter {
 /// Waits until a command holds more than `limit` bytes, and returns how many it holds. Waits for ever if
 /// the system does not tell.
 pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
+    let mut pause = PAUSES.0;
     loop {
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(pause).await;
         let meter = meter.clone();
-        let measuring = spawn_blocking(move || meter.excess(limit));
+        let measuring = spawn_blocking(move || meter.measure(limit));
         match measuring.await {
-            Ok(Some(bytes)) => return bytes,
-            Ok(None) => {}
-            // The process is ending.
-            Err(_) => std::future::pending().await,
+            Ok(Some(Measured::Above(bytes))) => return bytes,
+            Ok(Some(Measured::Below(free))) => pause = pause_before(free),
+            // The system does not tell, or the process is ending.
+            Ok(None) | Err(_) => std::future::pending().await,
         }
     }
+}
+
+/// A command that waits far below its limit is not a reason to wake the processor four times a second.
+fn pause_before(free: u64) -> Duration {
+    let until_full = Duration::from_millis(free / (GROWTH_PER_SECOND / 1000));
+    until_full.clamp(PAUSES.0, PAUSES.1)
+}
+
+/// What a look at the memory has found, in bytes.
+#[derive(Debug, PartialEq, Eq)]
+enum Measured {
+    /// The command holds this much, which is more than the limit.
+    Above(u64),
+    /// At least this much is left.
+    Below(u64),
 }
 
 /// The limit if the settings name none: three quarters of the machine's memory, or of what the container
@@ -78,13 +96,13 @@ fn bytes_of(text: &str, name: &str) -> Option<u64> {
 }
 
 impl MemoryMeter {
-    /// What the command holds, if that is more than `limit`.
     #[cfg(target_os = "linux")]
-    fn excess(&self, limit: u64) -> Option<u64> {
+    fn measure(&self, limit: u64) -> Option<Measured> {
         let machine = meminfo()?;
         // The whole machine does not use as much.
-        if machine.total.saturating_sub(machine.available) < limit {
-            return None;
+        let used = machine.total.saturating_sub(machine.available);
+        if used < limit {
+            return Some(Measured::Below(limit - used));
         }
         let mut processes = self.roots.clone();
         let (mut next, mut own, mut mapped) = (0, 0, 0);
@@ -100,12 +118,13 @@ impl MemoryMeter {
         }
         // A file that is mapped is among both.
         let held = own + mapped.max(files.bytes);
-        (held > limit).then_some(held)
+        let free = limit.checked_sub(held);
+        Some(free.map_or(Measured::Above(held), Measured::Below))
     }
 
     #[cfg(not(target_os = "linux"))]
     #[expect(clippy::unused_self, reason = "only Linux says what a process holds")]
-    fn excess(&self, _: u64) -> Option<u64> {
+    fn measure(&self, _: u64) -> Option<Measured> {
         None
     }
 }
@@ -163,10 +182,26 @@ mod tests {
     fn the_memory_of_a_process_counts() {
         let held = vec![1_u8; 64 << 20];
         let meter = MemoryMeter { roots: vec![rustix::process::getpid()] };
-        assert!(meter.excess(16 << 20).is_some_and(|it| it > 64 << 20));
-        assert_eq!(meter.excess(u64::MAX), None);
+        let measured = meter.measure(16 << 20).unwrap();
+        assert!(matches!(measured, Measured::Above(it) if it > 64 << 20), "{measured:?}");
+        let measured = meter.measure(u64::MAX / 2).unwrap();
+        assert!(matches!(measured, Measured::Below(it) if it > u64::MAX / 4), "{measured:?}");
         assert!(held.iter().all(|it| *it == 1));
         assert!(default_memory_limit().is_some_and(|it| it > 64 << 20));
+    }
+
+    #[test]
+    fn the_next_look_is_before_the_limit_can_be_reached() {
+        let [short, long] = [PAUSES.0, PAUSES.1];
+        for (free, pause) in [
+            (0, short),
+            (GROWTH_PER_SECOND / 10, short),
+            (GROWTH_PER_SECOND, Duration::from_secs(1)),
+            (GROWTH_PER_SECOND / 2, Duration::from_millis(500)),
+            (u64::MAX, long),
+        ] {
+            assert_eq!(pause_before(free).as_millis(), pause.as_millis(), "{free}");
+        }
     }
 
     #[test]

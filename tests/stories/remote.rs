@@ -333,22 +333,28 @@ fn r_rem_14_a_terminal_goes_on_in_the_client_that_takes_over() {
 
 #[test]
 fn r_rem_14_what_a_terminal_shows_without_a_client_is_shown_to_the_next_one() {
-    let held = json!([{ "hold": true }, { "text": "Done." }]);
-    let agent = TestAgent::builder().v2().model(json!([waiting_command(), held]));
-    let mut agent = agent.permission("allow_once").start();
-    let session = agent.session.clone();
-    agent.prompt("go");
-    wait_for_output(&mut agent);
-    agent.break_off(SocketAgent::lose);
-    // The turn goes on with its second request when the command has ended, and lasts until the model is released.
-    end_command(&agent);
-    agent.model().wait_for_requests(2, LIMIT).unwrap();
-    agent.restart();
-    resume_v2(&mut agent, &session, false);
-    // It is told from the beginning, whatever the last client was told.
-    assert_eq!(terminal_output(&agent), "begun\nended\n");
-    agent.model().release();
-    agent.wait_for("the end of the turn", |it| it["params"]["update"]["state"] == "idle");
+    // What the agent tells before it notices the loss is gone with the connection. So this is tried again if the
+    // command has ended sooner.
+    eventually("the agent notices the loss before the command has ended", || {
+        let held = json!([{ "hold": true }, { "text": "Done." }]);
+        let agent = TestAgent::builder().v2().model(json!([waiting_command(), held]));
+        let mut agent = agent.permission("allow_once").start();
+        let session = agent.session.clone();
+        agent.prompt("go");
+        wait_for_output(&mut agent);
+        agent.break_off(SocketAgent::lose);
+        // The turn goes on with its second request when the command has ended, and lasts until the model is released.
+        end_command(&agent);
+        agent.model().wait_for_requests(2, LIMIT).unwrap();
+        agent.restart();
+        resume_v2(&mut agent, &session, false);
+        let output = terminal_output(&agent);
+        agent.model().release();
+        agent.wait_for("the end of the turn", |it| it["params"]["update"]["state"] == "idle");
+        // It is told from the beginning, whatever the last client was told.
+        assert!(["", "begun\nended\n"].contains(&output.as_str()), "{output}");
+        !output.is_empty()
+    });
 }
 
 #[test]

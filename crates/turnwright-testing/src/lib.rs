@@ -47,6 +47,7 @@ pub use process_waits::LIMIT;
 pub use programs::example_program;
 #[cfg(unix)]
 pub use programs::{copy_program, write_program};
+pub use raw_server::closed_port;
 pub use replies::{calls, prompt, says};
 pub use temporary_folder::temporary_folder;
 pub use transport::child::{ChildAgent, Program};

@@ -330,7 +330,8 @@ async fn the_database_of_another_program_is_left_alone() {
     let owners = ["CREATE TABLE notes (a)", "PRAGMA application_id = 7; PRAGMA user_version = 1"];
     for owner in owners {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(DATABASE_FILE);
+        // SQLite follows the links in a path, and one may lead to the folder for temporary files.
+        let path = folder.path().canonicalize().unwrap().join(DATABASE_FILE);
         Connection::open(&path).unwrap().execute_batch(owner).unwrap();
         let before = fs::read(&path).unwrap();
         let store = Store::new(folder.path());

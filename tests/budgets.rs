@@ -252,7 +252,7 @@ fn the_start_does_little() {
     use std::io::{BufRead, BufReader, Write};
     use std::process::Stdio;
 
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let trace = folder.path().join("trace");
     let started = Command::new("strace")
         .args(["-f", "-o", trace.to_str().unwrap(), PROGRAM])

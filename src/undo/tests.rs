@@ -212,7 +212,7 @@ async fn every_kind_of_change_can_be_undone_and_redone() {
 async fn later_changes_of_the_user_are_left_alone_and_reported() {
     let fixture = UndoFixture::new(&[("a", "1"), ("b", "1"), ("c", "1"), ("mine", "1")]).await;
     fixture
-        .turn(&[("a", FileOp::Write("2")), ("b", FileOp::Write("2")), ("c", FileOp::Mode(0o600))])
+        .turn(&[("a", FileOp::Write("2")), ("b", FileOp::Write("2")), ("c", FileOp::Mode(0o700))])
         .await;
     fixture.turn(&[("n/new", FileOp::Write("2"))]).await;
     FileOp::Write("the user's").run(&fixture.root.join("a"));

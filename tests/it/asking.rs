@@ -82,7 +82,7 @@ fn the_user_is_told_once_that_the_audit_is_incomplete() {
 #[cfg(unix)]
 #[test]
 fn a_command_does_not_run_if_its_folder_is_replaced_during_the_permission_request() {
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = turnwright_testing::temporary_folder();
     let mut agent = TestAgent::builder().file("sub/x", "").start();
     let call = json!({ "command": "touch mark", "workdir": "sub" });
     agent.model().push(calls("exec", &call)).unwrap();
@@ -102,7 +102,7 @@ fn a_command_does_not_run_if_its_folder_is_replaced_during_the_permission_reques
 
 #[test]
 fn two_agents_can_store_rules_for_the_same_project() {
-    let shared = tempfile::tempdir().unwrap();
+    let shared = turnwright_testing::temporary_folder();
     let mut agents: Vec<_> = (0..2)
         .map(|_| {
             let home = shared.path().display().to_string();

@@ -11,7 +11,7 @@ struct Cache(tempfile::TempDir);
 
 impl Cache {
     fn new() -> Cache {
-        let cache = Cache(tempfile::tempdir().unwrap());
+        let cache = Cache(turnwright_testing::temporary_folder());
         fs::create_dir(cache.0.path().join("package")).unwrap();
         fs::write(cache.0.path().join("package/lib"), "good\n").unwrap();
         cache

@@ -86,7 +86,7 @@ fn the_environment_and_flags_override_the_file() {
 fn a_flag_or_a_variable_selects_another_file() {
     let server = greeter();
     let file = format!("[providers.mine]\nbase_url = '{}'\nmodels = ['m']", server.base_url());
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("my.toml");
     std::fs::write(&path, &file).unwrap();
     let path = path.to_str().unwrap();

@@ -257,8 +257,10 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        let place =
-            Place { workspace: tempfile::tempdir().unwrap(), home: tempfile::tempdir().unwrap() };
+        let place = Place {
+            workspace: turnwright_testing::temporary_folder(),
+            home: turnwright_testing::temporary_folder(),
+        };
         std::fs::write(place.workspace.path().join("edited"), "edit 0\n").unwrap();
         place
     }

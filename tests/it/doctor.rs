@@ -35,7 +35,7 @@ impl Setup {
     }
 
     fn at(base_url: String) -> Setup {
-        let home = tempfile::tempdir().unwrap();
+        let home = turnwright_testing::temporary_folder();
         Setup { home, base_url, model: "scripted", key: Some(KEY), server: None }
     }
 

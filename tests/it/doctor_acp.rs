@@ -10,7 +10,7 @@ const AGENT: &str = env!("CARGO_BIN_EXE_turnwright");
 
 /// The exit status of the doctor and what it says.
 fn doctor(command: &[&str]) -> (i32, String) {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let mut doctor = Command::new(AGENT);
     doctor
         .args(["doctor", "--acp"])

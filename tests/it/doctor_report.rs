@@ -29,7 +29,7 @@ fn write(home: &Path, path: &str, text: &str) {
 
 /// A home with a key in every place where one can be, for a server that repeats the key that it gets.
 fn home_with_keys(base_url: &str) -> tempfile::TempDir {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     write(home.path(), "own/config/key", &canary("key-file"));
     write(
         home.path(),

@@ -30,7 +30,7 @@ fn program() -> String {
 
 #[test]
 fn the_printed_set_up_has_the_full_path() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     for name in ["zed", "neovim", "emacs", "jetbrains", "vscode", "acpx"] {
         let (status, text, errors) = editor(home.path(), &[name]);
         assert_eq!((status, errors.as_str()), (0, ""), "{text}");
@@ -47,7 +47,7 @@ fn the_printed_set_up_has_the_full_path() {
 #[cfg(not(target_os = "macos"))]
 #[test]
 fn the_entry_is_written_into_the_usual_file_and_nothing_else_changes() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let folder = home.path().join(if cfg!(windows) { "settings/Zed" } else { "settings/zed" });
     let file = folder.join("settings.json");
     fs::create_dir_all(&folder).unwrap();
@@ -89,7 +89,7 @@ fn the_entry_is_written_into_the_usual_file_and_nothing_else_changes() {
 
 #[test]
 fn a_file_with_the_line_ends_of_windows_keeps_them() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let file = home.path().join("acp.json");
     fs::write(&file, "{\r\n  \"agent_servers\": {} // mine\r\n}\r\n").unwrap();
     let arguments = ["jetbrains", "--write", "--yes", "--file", file.to_str().unwrap()];
@@ -103,7 +103,7 @@ fn a_file_with_the_line_ends_of_windows_keeps_them() {
 
 #[test]
 fn what_cannot_be_parsed_or_is_code_is_printed_and_not_written() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let file = home.path().join("acp.json");
     for wrong in ["{ 'agent_servers': {} }", "[]", "{ \"agent_servers\": 1 }", "\u{0}"] {
         fs::write(&file, wrong).unwrap();
@@ -131,7 +131,7 @@ fn what_cannot_be_parsed_or_is_code_is_printed_and_not_written() {
 #[test]
 fn on_a_terminal_it_is_asked_and_only_a_yes_writes() {
     use turnwright_testing::pseudo_terminal::PseudoTerminal;
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let file = home.path().join("acp.json");
     for (answer, is_written) in [("", false), ("n", false), ("perhaps", false), ("y", true)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));

@@ -34,7 +34,7 @@ struct ManualClient {
 
 impl ManualClient {
     fn start(replies: &Value, log: Option<&str>) -> ManualClient {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = turnwright_testing::temporary_folder();
         let scenario = Scenario::from_value(json!({ "replies": replies })).unwrap();
         let model = Server::start(scenario, 0).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))

@@ -63,7 +63,7 @@ impl CollectedOutput {
 
 impl Program {
     fn start(example: &str, arguments: &[&str], model: Option<&Server>) -> Program {
-        let home = tempfile::tempdir().unwrap();
+        let home = turnwright_testing::temporary_folder();
         let mut command = Command::new(example_program(example));
         command
             .args(arguments)
@@ -136,7 +136,7 @@ fn model(replies: &Value) -> Server {
 }
 
 fn workspace(files: &[(&str, &str)]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     for (name, content) in files {
         std::fs::write(folder.path().join(name), content).unwrap();
     }

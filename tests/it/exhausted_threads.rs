@@ -91,7 +91,7 @@ impl Drop for Agent {
 /// A folder that the user of the agent owns.
 #[cfg(unix)]
 fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(folder.path(), Some(USER), Some(USER)).unwrap();
     }

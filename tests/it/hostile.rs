@@ -154,7 +154,7 @@ fn answers(calls: &[Value]) -> Value {
 #[test]
 fn in_plan_mode_no_call_changes_a_file_even_if_it_is_allowed() {
     for option in ["allow_once", "allow_always"] {
-        let outside = tempfile::tempdir().unwrap();
+        let outside = turnwright_testing::temporary_folder();
         let mut agent = workspace()
             .variable("TURNWRIGHT_MODE", "plan")
             .model(answers(&tool_calls(outside.path())))
@@ -170,7 +170,7 @@ fn in_plan_mode_no_call_changes_a_file_even_if_it_is_allowed() {
 
 #[test]
 fn in_ask_mode_each_command_asks_once_and_runs_as_shown() {
-    let outside = tempfile::tempdir().unwrap();
+    let outside = turnwright_testing::temporary_folder();
     let target = outside.path().join("f").display().to_string();
     let table = [
         ("touch a && touch b", vec!["a", "b"]),

@@ -67,7 +67,7 @@ fn a_whole_session_contacts_the_model_and_the_configured_servers_only() {
     if !can_trace() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let trace = folder.path().join("trace");
     let stub = McpHttpStub::start(|_, _| false);
     let server = stub.server("far", &[]);
@@ -110,7 +110,7 @@ fn the_offline_model_makes_no_connection() {
     if !can_trace() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let trace = folder.path().join("trace");
     let mut agent: TracedAgent = traced(TracedAgent::offline(), &trace)
         .file("a.txt", "one\n")

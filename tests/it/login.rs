@@ -78,7 +78,7 @@ fn respond(stream: &mut impl std::io::Write, status: u16, body: &str) {
 }
 
 fn home() -> TempDir {
-    tempfile::tempdir().unwrap()
+    turnwright_testing::temporary_folder()
 }
 
 #[cfg(unix)]

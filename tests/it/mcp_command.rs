@@ -41,7 +41,7 @@ fn each_server_is_listed_with_its_state_and_its_origin() {
 #[cfg(unix)]
 #[test]
 fn a_download_that_takes_too_long_can_clean_up_and_the_user_is_told_what_to_do() {
-    let tools = tempfile::tempdir().unwrap();
+    let tools = turnwright_testing::temporary_folder();
     let npx = tools.path().join("npx");
     let script = "#!/bin/sh\ntrap 'sleep 0.9; echo cleaned >> download; exit 143' TERM\n\
                   echo begun >> download\nwhile :; do sleep 0.05; done\n";

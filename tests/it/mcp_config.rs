@@ -103,7 +103,7 @@ fn the_first_prompt_waits_as_long_as_the_settings_say() {
 
 #[test]
 fn config_show_prints_names_but_no_values_of_variables_and_headers() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     std::fs::create_dir(home.path().join("config")).unwrap();
     let settings = "[mcp]\nwait_seconds = 7\n[mcp.servers.notes]\ncommand = 'notes'\n\
                     args = ['mellon-1']\nenv = { NOTES_KEY = 'mellon-2' }\n[mcp.servers.web]\n\
@@ -122,7 +122,7 @@ fn config_show_prints_names_but_no_values_of_variables_and_headers() {
 
 #[test]
 fn the_doctor_checks_each_server_and_passes_despite_faulty_ones() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     std::fs::create_dir(home.path().join("config")).unwrap();
     let good = json!({ "name": "good one", "tools": [{ "name": "a" }, { "name": "b" }] });
     let settings = section("good", &good, "")

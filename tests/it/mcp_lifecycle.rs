@@ -361,7 +361,7 @@ fn a_server_can_write_only_in_the_project() {
         eprintln!("SKIPPED: this machine has no sandbox");
         return;
     }
-    let outside = tempfile::tempdir().unwrap();
+    let outside = turnwright_testing::temporary_folder();
     let file = outside.path().join("out");
     let scenario = json!({
         "tools": [{ "name": "write" }],
@@ -398,7 +398,7 @@ fn a_server_does_not_read_secrets_of_the_project() {
 
 #[test]
 fn a8_sessions_share_a_server_which_ends_with_the_last_of_them() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = turnwright_testing::temporary_folder();
     let word = unique("shared");
     let scenario = json!({ "tools": [{ "name": word }] });
     let mut agent = TestAgent::builder()

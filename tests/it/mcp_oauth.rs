@@ -242,7 +242,7 @@ fn client_log(agent: &TestAgent) -> String {
 
 #[test]
 fn a_login_is_stored_privately_used_renewed_and_deleted() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let (stub, auth) = server(3600);
     log_in(home.path(), &stub, &auth);
     let files = logins(home.path());
@@ -279,7 +279,7 @@ fn a_login_is_stored_privately_used_renewed_and_deleted() {
 
 #[test]
 fn an_expired_token_is_renewed_before_it_is_sent() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let (stub, auth) = server(0);
     log_in(home.path(), &stub, &auth);
     auth.lock().unwrap().lifetime = 3600;
@@ -293,7 +293,7 @@ fn an_expired_token_is_renewed_before_it_is_sent() {
 
 #[test]
 fn a_login_that_cannot_be_renewed_is_requested_and_a_new_one_is_used_at_once() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let (stub, auth) = server(0);
     log_in(home.path(), &stub, &auth);
     auth.lock().unwrap().refuses_renewal = true;
@@ -307,7 +307,7 @@ fn a_login_that_cannot_be_renewed_is_requested_and_a_new_one_is_used_at_once() {
 
 #[test]
 fn a_failed_login_stores_nothing() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let (stub, _) = server(3600);
     let login = PendingLogin::start(home.path(), &stub.url());
     let state = login.parameter("state");

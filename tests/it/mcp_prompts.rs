@@ -46,7 +46,7 @@ fn m_21_a_prompt_of_a_server_is_a_command_with_a_hint_of_its_arguments() {
 
 #[test]
 fn m_21_the_messages_of_the_server_become_the_users_prompt() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let log = folder.path().join("log");
     let messages = json!({ "messages": [
         { "role": "user", "content": { "type": "text", "text": "Greet\u{202e} Ada." } },

@@ -191,7 +191,7 @@ fn s3_8_and_9_a_rejected_call_is_not_sent_and_is_in_the_audit_log() {
 
 #[test]
 fn writable_folders_in_the_settings_are_roots_of_the_server() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = turnwright_testing::temporary_folder();
     let ask = json!([{ "ask": { "method": "roots/list", "params": {} } }]);
     let scenario = json!({ "tools": [{ "name": "t" }], "answers": { "t": ask } });
     let options = format!("write = ['{}']", dir.path().display());

@@ -31,7 +31,8 @@ struct Server {
 
 impl Server {
     fn start(arguments: &[&str], files: &[(&str, &str)]) -> Server {
-        let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (folder, home) =
+            (turnwright_testing::temporary_folder(), turnwright_testing::temporary_folder());
         for (path, content) in files {
             std::fs::write(folder.path().join(path), content).unwrap();
         }
@@ -346,7 +347,7 @@ fn the_server_applies_the_policy_of_sessions() {
 
 #[test]
 fn the_folders_come_from_the_command_line_or_from_the_client() {
-    let other = tempfile::tempdir().unwrap();
+    let other = turnwright_testing::temporary_folder();
     std::fs::write(other.path().join("a"), "elsewhere\n").unwrap();
     let root = other.path().to_str().unwrap();
     let mut server = Server::initialized(&["--root", root], &json!({ "roots": {} }), &[]);
@@ -365,7 +366,7 @@ fn the_folders_come_from_the_command_line_or_from_the_client() {
 #[cfg(unix)]
 #[test]
 fn the_root_folder_is_refused_under_any_name() {
-    let links = tempfile::tempdir().unwrap();
+    let links = turnwright_testing::temporary_folder();
     let link = links.path().join("link");
     std::os::unix::fs::symlink("/", &link).unwrap();
     for root in ["/", "/tmp/..", link.to_str().unwrap()] {

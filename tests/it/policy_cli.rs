@@ -14,7 +14,10 @@ struct User {
 
 impl User {
     fn new() -> User {
-        User { home: tempfile::tempdir().unwrap(), project: tempfile::tempdir().unwrap() }
+        User {
+            home: turnwright_testing::temporary_folder(),
+            project: turnwright_testing::temporary_folder(),
+        }
     }
 
     fn real_project(&self) -> PathBuf {
@@ -104,7 +107,7 @@ fn a_rule_applies_to_its_project_under_any_path() {
     let link = link.display().to_string();
     assert_eq!(user.policy_in(Path::new("/"), &["allow", "exec(make)", "--dir", &link]).1, 0);
     assert_eq!(user.list().len(), 1);
-    let other = tempfile::tempdir().unwrap();
+    let other = turnwright_testing::temporary_folder();
     assert!(user.policy_in(other.path(), &["list"]).0.contains("No rules"));
 }
 

@@ -31,7 +31,7 @@ struct Validator {
 
 impl Validator {
     fn start() -> Validator {
-        let home = tempfile::tempdir().unwrap();
+        let home = turnwright_testing::temporary_folder();
         let mut child = start(home.path());
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Validator { child, stdout, home }
@@ -94,7 +94,7 @@ fn the_first_line_is_an_answer_that_offers_a_way_to_log_in() {
 
 #[test]
 fn the_program_ends_well_when_nobody_is_there() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let mut child = start(home.path());
     drop(child.stdin.take());
     let output = process_waits::wait_with_output(child);

@@ -21,7 +21,7 @@ fn replay_with(
     arguments: &[&str],
     variables: &[(&str, &str)],
 ) -> (String, String, i32) {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let output = process_waits::output(
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .arg("replay")
@@ -40,7 +40,7 @@ fn replay_with(
 #[cfg(unix)]
 #[test]
 fn commands_are_played_back_and_do_not_run_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("commands.ndjson");
     let mark = folder.path().join("mark");
     let command = json!({ "command": format!("echo made; touch {}", mark.display()) });
@@ -83,7 +83,7 @@ fn commands_are_played_back_and_do_not_run_again() {
 
 #[test]
 fn a_session_of_an_earlier_process_is_played_back_and_another_model_is_told_all_of_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("stored.ndjson");
     let mut agent = TestAgent::builder()
         .model(json!([says("One."), says("Two."), says("Three.")]))
@@ -119,7 +119,7 @@ fn a_session_of_an_earlier_process_is_played_back_and_another_model_is_told_all_
 
 #[test]
 fn another_model_is_told_the_instructions_of_the_recorded_project() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("instructions.ndjson");
     let mut agent = TestAgent::builder()
         .model(json!([says("Hello.")]))
@@ -144,7 +144,7 @@ fn another_model_is_told_the_instructions_of_the_recorded_project() {
 
 #[test]
 fn a_form_of_a_server_is_not_shown_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("form.ndjson");
     let mut agent = TestAgent::builder()
         .model(json!([calls("mcp__forms__ask", &json!({})), says("Hello, Ada.")]))

@@ -21,7 +21,8 @@ pub struct Desk {
 impl Desk {
     /// No model is configured.
     pub fn bare() -> Desk {
-        let (home, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (home, folder) =
+            (turnwright_testing::temporary_folder(), turnwright_testing::temporary_folder());
         let project = folder.path().canonicalize().unwrap();
         Desk { home, project, server: None, _folder: folder }
     }
@@ -168,7 +169,7 @@ fn json_is_the_updates_of_the_protocol_and_the_answer_of_the_prompt() {
 
 #[test]
 fn yes_allows_once_what_the_sandbox_bounds_and_nothing_else() {
-    let outside = tempfile::tempdir().unwrap();
+    let outside = turnwright_testing::temporary_folder();
     let target = outside.path().canonicalize().unwrap().join("outside.txt");
     let network = json!({ "command": "echo x > net.txt", "escalate": "network" });
     let desk = Desk::new(&json!([
@@ -221,7 +222,7 @@ fn a_session_goes_on_in_its_folder() {
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
     let session: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
     let id = session["session_id"].as_str().unwrap();
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = turnwright_testing::temporary_folder();
     let from_elsewhere = |name: &str| {
         let mut command = desk.command(&["--session", name, "my third words"]);
         Ended::of(process_waits::output(command.current_dir(elsewhere.path())).unwrap())

@@ -125,7 +125,7 @@ fn request(command: &str) -> Vec<u8> {
 
 #[test]
 fn no_command_runs_if_the_agent_cannot_be_reached() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let (socket, ran) = (folder.path().join("line"), folder.path().join("ran"));
     let name = format!("touch {}", ran.display());
     let check = |output: Output| {
@@ -152,7 +152,7 @@ fn no_command_runs_if_the_agent_cannot_be_reached() {
 #[test]
 fn the_end_of_the_agent_ends_the_command() {
     use std::io::Write;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let (socket, ran) = (folder.path().join("line"), folder.path().join("ran"));
     let listener = UnixListener::bind(&socket).unwrap();
     let command = format!("touch {}; sleep 608.6; true", ran.display());
@@ -170,7 +170,7 @@ fn the_end_of_the_agent_ends_the_command() {
 #[test]
 fn output_of_a_background_process_does_not_delay_the_report_of_the_end() {
     use std::io::Write;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let socket = folder.path().join("line");
     let listener = UnixListener::bind(&socket).unwrap();
     // The background process begins to print when the shell has ended.

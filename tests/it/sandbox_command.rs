@@ -21,7 +21,7 @@ struct Ground {
 
 impl Ground {
     fn new() -> Ground {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = turnwright_testing::temporary_folder();
         let top = folder.path().canonicalize().unwrap();
         let [project, beside, home] = ["project", "beside", "home"].map(|it| top.join(it));
         for place in [&project, &beside, &home.join(".ssh"), &home.join(".config/turnwright")] {

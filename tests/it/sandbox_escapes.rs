@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use turnwright_testing::process_waits;
 
 fn doctor(arguments: &[&str]) -> (i32, String) {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let output = process_waits::output(
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .args(["doctor", "--sandbox"])

@@ -49,7 +49,7 @@ fn auto_mode_can_write_only_in_the_project() {
     if !has_sandbox("auto_mode_can_write_only_in_the_project") {
         return;
     }
-    let outside = tempfile::tempdir().unwrap();
+    let outside = turnwright_testing::temporary_folder();
     let (agent, result) = unasked(auto(), "echo x > a.txt && cat a.txt");
     assert!(result.contains("exit 0") && agent.path("a.txt").exists(), "{result}");
     let command =
@@ -65,7 +65,7 @@ fn a_command_that_the_sandbox_has_stopped_is_not_run_again() {
     if !has_sandbox("a_command_that_the_sandbox_has_stopped_is_not_run_again") {
         return;
     }
-    let outside = tempfile::tempdir().unwrap();
+    let outside = turnwright_testing::temporary_folder();
     let command = format!("echo run >> runs.txt; touch {}/x", outside.path().display());
     let (agent, result) = unasked(auto(), &command);
     assert!(result.contains("[sandbox: "), "{result}");
@@ -175,8 +175,8 @@ fn an_escalation_always_asks_and_opens_what_it_names() {
     if !has_sandbox("an_escalation_always_asks_and_opens_what_it_names") {
         return;
     }
-    let outside = tempfile::tempdir().unwrap();
-    let other = tempfile::tempdir().unwrap();
+    let outside = turnwright_testing::temporary_folder();
+    let other = turnwright_testing::temporary_folder();
     let command =
         format!("touch {}/x; touch {}/x", outside.path().display(), other.path().display());
     let arguments = json!({ "command": command, "escalate": outside.path() });
@@ -369,7 +369,7 @@ fn a_pattern_of_a_silent_command_leads_nowhere_through_a_link() {
     if !has_sandbox("a_pattern_of_a_silent_command_leads_nowhere_through_a_link") {
         return;
     }
-    let outside = tempfile::tempdir().unwrap();
+    let outside = turnwright_testing::temporary_folder();
     std::fs::write(outside.path().join("f"), "a file elsewhere").unwrap();
     for mode in ["plan", "ask", "auto"] {
         let builder =
@@ -392,7 +392,7 @@ fn a_silent_command_cannot_read_a_login_beside_the_programs_in_the_search_path()
     if !has_sandbox("a_silent_command_cannot_read_a_login_beside_the_programs_in_the_search_path") {
         return;
     }
-    let outside = tempfile::tempdir().unwrap();
+    let outside = turnwright_testing::temporary_folder();
     std::fs::create_dir(outside.path().join("bin")).unwrap();
     std::fs::write(outside.path().join("credentials.json"), "hush-hush").unwrap();
     let path = format!("{}/bin:{}", outside.path().display(), std::env::var("PATH").unwrap());
@@ -482,7 +482,7 @@ fn a_command_that_was_allowed_because_it_only_reads_can_write_nothing() {
     if !has_sandbox("a_command_that_was_allowed_because_it_only_reads_can_write_nothing") {
         return;
     }
-    let programs = tempfile::tempdir().unwrap();
+    let programs = turnwright_testing::temporary_folder();
     let script = "touch wrote; echo x >a; echo ran";
     let builder =
         with_program(TestAgent::builder().file("a", "old"), programs.path(), "tree", script);
@@ -496,7 +496,7 @@ fn only_a_line_of_ssh_and_the_like_with_network_gets_the_keys_and_the_agent_of_s
     if !has_sandbox("only_a_line_of_ssh_and_the_like_with_network_gets_the_keys_and_the_agent") {
         return;
     }
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     std::fs::create_dir(home.path().join(".ssh")).unwrap();
     std::fs::write(home.path().join(".ssh/id"), "a key of ssh\n").unwrap();
     let agent_of_ssh = home.path().join("agent");

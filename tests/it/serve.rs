@@ -29,7 +29,7 @@ fn serve(arguments: &[&str], token: Option<&str>) -> Served {
 
 /// Starts an agent with these variables.
 pub fn serve_with(arguments: &[&str], token: Option<&str>, variables: &[(&str, &str)]) -> Served {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let mut command = command(home.path(), &["serve", "--listen", "127.0.0.1:0"]);
     command.args(arguments).envs(variables.iter().copied()).stderr(Stdio::piped());
     command.envs(token.map(|token| (VARIABLE, token)));
@@ -108,7 +108,7 @@ impl Drop for Served {
 
 /// Runs the program to its end, and returns its exit status and what it has printed on stderr.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let mut command = command(home.path(), arguments);
     let output = process_waits::output(command.envs(variables.iter().copied())).unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -146,7 +146,7 @@ fn r_rem_9_no_command_and_no_message_has_the_token() {
 
 #[test]
 fn r_rem_9_the_token_may_be_in_a_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let file = folder.path().join("token");
     std::fs::write(&file, format!("{TOKEN}\nnot this\n")).unwrap();
     let served = serve(&["--token-file", file.to_str().unwrap()], Some("another-token-of-these"));

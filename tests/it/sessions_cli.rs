@@ -46,7 +46,7 @@ fn agent() -> TestAgent {
 
 #[test]
 fn without_stored_sessions_the_commands_say_so() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     for arguments in [&["history"][..], &["sessions", "list"], &["sessions", "show", "last"]] {
         let (text, status) = run(home.path(), home.path(), arguments);
         assert_eq!((text.as_str(), status), ("No stored sessions.\n", 0), "{arguments:?}");
@@ -56,7 +56,7 @@ fn without_stored_sessions_the_commands_say_so() {
 
 #[test]
 fn a_command_that_does_not_exist_is_answered_with_what_the_program_is() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let (text, status) = run(home.path(), home.path(), &["start"]);
     assert!(text.contains("an agent for editors that speak ACP"), "{text}");
     assert!(!text.contains("undo") && status == 2, "{text}");

@@ -112,7 +112,7 @@ struct Scratch {
 
 impl Scratch {
     fn new() -> Scratch {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = turnwright_testing::temporary_folder();
         let programs = folder.path().join("bin");
         fs::create_dir(&programs).unwrap();
         for name in ["a", "b"] {

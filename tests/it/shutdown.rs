@@ -166,7 +166,8 @@ fn r_tr_3_the_help_and_the_version_go_to_stdout() {
 #[test]
 fn a_limit_on_file_sizes_does_not_end_the_agent() {
     use std::io::{BufRead, BufReader, Write};
-    let (home, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (home, folder) =
+        (turnwright_testing::temporary_folder(), turnwright_testing::temporary_folder());
     let mut process = Command::new("/bin/sh")
         // In blocks of 512 bytes: less than the database needs.
         .args(["-c", "ulimit -f 8 && exec \"$0\"", env!("CARGO_BIN_EXE_turnwright")])

@@ -45,7 +45,7 @@ fn a_job_reaches_no_socket_that_is_made_meanwhile() {
     if !has_closed_sockets() {
         return;
     }
-    let outside = tempfile::tempdir().unwrap();
+    let outside = turnwright_testing::temporary_folder();
     let job = calls("exec", &json!({ "command": script(outside.path()), "background": true }));
     let mut agent =
         TestAgent::builder().permission("allow_once").model(json!([job, says("Done.")])).start();
@@ -59,7 +59,7 @@ fn an_mcp_server_reaches_no_socket_that_is_made_meanwhile() {
     if !has_closed_sockets() {
         return;
     }
-    let outside = tempfile::tempdir().unwrap();
+    let outside = turnwright_testing::temporary_folder();
     let line = format!("({}) & exec \"$0\" \"$1\"", script(outside.path()));
     let program = turnwright_testing::example_program("scripted_server");
     let scenario = json!({ "tools": [{ "name": "echo" }] });
@@ -89,7 +89,7 @@ fn below_another_supervisor_the_check_says_what_is_open() {
         assert libc.syscall(seccomp, 1, 8, ctypes.byref(program)) >= 0\n\
         if os.fork() == 0: os.execv(sys.argv[1], sys.argv[1:])\n\
         os.wait()";
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let mut command = std::process::Command::new("python3");
     command.args(["-c", script, env!("CARGO_BIN_EXE_turnwright"), "doctor", "--sandbox"]);
     let output =

@@ -614,7 +614,7 @@ fn no_process_in_a_terminal_survives_a_killed_agent() {
 
 #[test]
 fn the_folders_of_a_killed_agent_are_removed_by_the_next_start_and_no_others() {
-    let place = tempfile::tempdir().unwrap();
+    let place = turnwright_testing::temporary_folder();
     let replies = json!([calls("exec", &json!({ "command": "true" }))]);
     let start = || {
         let place = place.path().to_str().unwrap();

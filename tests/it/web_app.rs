@@ -91,7 +91,7 @@ fn sixty_commands_of_a_web_application_ask_at_most_twice_in_auto_mode() {
     let mut replies: Vec<_> = calls.chunks(10).map(|it| json!(it)).collect();
     replies.push(says("Done."));
 
-    let stubs = tempfile::tempdir().unwrap();
+    let stubs = turnwright_testing::temporary_folder();
     for name in ["npm", "npx", "node"] {
         turnwright_testing::write_program(&stubs.path().join(name), STUB);
     }

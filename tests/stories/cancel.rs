@@ -92,7 +92,10 @@ fn r_cancel_6_invalid_cancels_are_ignored_silently() {
     let id = agent.prompt("one");
     agent.wait_for_update("agent_message_chunk");
     // The session's title may come after the first words.
-    agent.settle(Duration::from_millis(300));
+    let is_title = |it: &Value| it["params"]["update"]["sessionUpdate"] == "session_info_update";
+    if !agent.log.iter().any(is_title) {
+        agent.wait_for("the title", is_title);
+    }
     let before = agent.log.len();
     for params in [
         json!({ "sessionId": "no-such-session" }),

@@ -320,7 +320,7 @@ fn r_fs_5_a_file_that_the_client_does_not_know_is_written_to_the_disk() {
 
 #[test]
 fn no_file_outside_the_project_is_requested_from_the_client() {
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = turnwright_testing::temporary_folder();
     let path = elsewhere.path().join("a.txt").display().to_string();
     std::fs::write(&path, "outside\n").unwrap();
     let mut agent = client(true, true).start();

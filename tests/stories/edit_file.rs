@@ -175,7 +175,7 @@ fn an_edit_applies_to_the_unsaved_text_of_the_editor() {
 #[test]
 fn an_edit_that_does_not_match_reveals_no_secret() {
     let mut agent = TestAgent::builder().file(".env", "KEY=the-secret-0\n").start();
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = turnwright_testing::temporary_folder();
     let outside = elsewhere.path().join("notes.txt");
     fs::write(&outside, "KEY=the-secret-0\n").unwrap();
     for path in [".env", outside.to_str().unwrap()] {

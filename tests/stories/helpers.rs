@@ -533,9 +533,13 @@ fn helpers_of_a_server_with_one_slot_work_one_after_the_other() {
             let models = json!({ "object": "list", "data": [model] });
             return plain(stream, 200, if request.contains("/props ") { &props } else { &models });
         };
-        let events = match (last_prompt(&body).contains("task"), has_result(&body)) {
+        let prompt = last_prompt(&body);
+        let said = serde_json::from_str::<String>(&prompt).unwrap();
+        // The first prompt of a session is followed by its context.
+        let said = said.lines().next().unwrap();
+        let events = match (said.starts_with("task "), has_result(&body)) {
             (true, false) => vec![calls_event(&[("list_dir", json!({}))])],
-            (false, false) if last_prompt(&body).contains("go") => {
+            (false, false) if said == "go" => {
                 let task = |it: u8| json!({ "description": "t", "prompt": format!("task {it}.") });
                 vec![calls_event(&[1, 2, 3].map(|it| ("agent", task(it))))]
             }
@@ -558,7 +562,7 @@ fn helpers_of_a_server_with_one_slot_work_one_after_the_other() {
         .requests()
         .iter()
         .filter_map(|it| serde_json::from_str(it.split_once("\r\n\r\n")?.1).ok())
-        .filter_map(|it| Some(last_prompt(&it).split_once("task ")?.1.as_bytes()[0]))
+        .filter_map(|it| Some(last_prompt(&it).strip_prefix("\"task ")?.as_bytes()[0]))
         .collect();
     assert_eq!(tasks.len(), 6, "{tasks:?}");
     assert!(tasks.chunks(2).all(|it| it[0] == it[1]), "{tasks:?}");

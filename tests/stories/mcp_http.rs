@@ -308,11 +308,9 @@ fn m_12_a_server_can_announce_on_its_stream_that_its_tools_have_changed() {
 #[test]
 fn m_17_an_unreachable_server_is_connected_when_it_starts() {
     // No server listens on this port until the test starts one.
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    let server = json!({ "type": "http", "name": "far", "url": format!("http://{address}/mcp"),
-        "headers": [] });
+    let address = ("127.0.0.1", turnwright_testing::closed_port());
+    let url = format!("http://127.0.0.1:{}/mcp", address.1);
+    let server = json!({ "type": "http", "name": "far", "url": url, "headers": [] });
     let mut agent =
         TestAgent::builder().model(json!(vec![says("one"); 50])).server_as(server).start();
     assert_eq!(agent.turn("go"), "end_turn");

@@ -59,7 +59,7 @@ fn without_a_sandbox_the_user_is_told_once() {
 
 #[test]
 fn no_call_changes_anything_in_plan_mode() {
-    let temp = tempfile::tempdir().unwrap();
+    let temp = turnwright_testing::temporary_folder();
     let inside_temp = format!("echo x > {}/x", temp.path().display());
     let exec = |command: &str| calls("exec", &json!({ "command": command }));
     let tries = vec![

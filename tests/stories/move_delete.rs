@@ -132,7 +132,7 @@ fn the_project_and_its_history_are_not_deleted() {
 
 #[test]
 fn nothing_outside_the_project_is_revealed_before_permission_is_given() {
-    let outside = tempfile::tempdir().unwrap();
+    let outside = turnwright_testing::temporary_folder();
     fs::write(outside.path().join("secret-plan"), "x").unwrap();
     let mut agent = TestAgent::builder().permission("reject_once").start();
     let result = again(&mut agent, "delete_path", &json!({ "path": outside.path() }));

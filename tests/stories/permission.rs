@@ -159,7 +159,7 @@ fn r_perm_6_only_a_selected_allow_option_allows_the_call() {
 
 #[test]
 fn only_reading_outside_the_project_requires_permission() {
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = turnwright_testing::temporary_folder();
     std::fs::write(elsewhere.path().join("secret"), "hunter2").unwrap();
     let mut agent = TestAgent::builder().file("a.txt", "here").start();
     #[cfg(unix)]

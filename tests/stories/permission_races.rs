@@ -74,7 +74,7 @@ fn a_file_that_did_not_change_is_written() {
 #[cfg(unix)]
 #[test]
 fn a_folder_that_was_replaced_by_a_link_is_not_followed() {
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = turnwright_testing::temporary_folder();
     for name in ["a.txt", "b.txt"] {
         let mut agent = TestAgent::builder().file("sub/a.txt", "shown\n").start();
         fs::write(elsewhere.path().join("a.txt"), "shown\n").unwrap();
@@ -96,7 +96,7 @@ fn a_folder_that_was_replaced_by_a_link_is_not_followed() {
 #[cfg(unix)]
 #[test]
 fn a_link_whose_target_was_changed_is_not_followed() {
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = turnwright_testing::temporary_folder();
     let outside = elsewhere.path().join("b.txt");
     fs::write(&outside, "shown\n").unwrap();
     let mut agent = TestAgent::builder().file("a.txt", "shown\n").start();
@@ -119,7 +119,7 @@ fn a_link_whose_target_was_changed_is_not_followed() {
 #[cfg(unix)]
 #[test]
 fn a_file_that_was_replaced_by_a_link_is_not_followed() {
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = turnwright_testing::temporary_folder();
     let outside = elsewhere.path().join("b.txt");
     fs::write(&outside, "shown\n").unwrap();
     let mut agent = TestAgent::builder().file("a.txt", "shown\n").start();

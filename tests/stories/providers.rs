@@ -29,7 +29,7 @@ impl Session {
     /// Starts a session with the model of the first provider.
     fn start(providers: &[&'static ProviderDialect]) -> Session {
         let mocks: Vec<MockProvider> = providers.iter().map(|it| MockProvider::start(it)).collect();
-        let home = tempfile::tempdir().unwrap();
+        let home = turnwright_testing::temporary_folder();
         let mut builder = TestAgent::unconfigured()
             .variable("TURNWRIGHT_HOME", home.path().to_str().unwrap())
             .file("a.txt", "alpha\n")

@@ -16,7 +16,7 @@ fn three_lines() -> crate::agent::TestAgentBuilder {
 #[test]
 fn the_stored_login_is_outside_the_project() {
     let roots = |home: &std::path::Path| turnwright_workspace::files::Roots::new(home).unwrap();
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let config = home.path().join(".config/turnwright");
     let roots = roots(home.path()).with_private_folder(&config);
     let place = |it: &str| roots.resolve(it).scope;

@@ -167,7 +167,7 @@ fn data_folder() -> PathBuf {
 
 #[test]
 fn what_is_recorded_plays_back_the_same() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     for story in &STORIES {
         let path = record(story, folder.path());
         assert_same(&path);
@@ -203,7 +203,7 @@ fn assert_differs(path: &Path, turn: &str, line: usize, details: &[&str]) {
 
 #[test]
 fn a_change_is_found_where_it_is() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     // The agent now says something else: here, because the recorded words were changed.
     let text = record_named("text", folder.path());
     let other = changed(&text, r#""text":"And again.""#, r#""text":"And never.""#);
@@ -238,7 +238,7 @@ fn a_change_is_found_where_it_is() {
 
 #[test]
 fn a_replay_touches_no_file_and_a_call_that_is_not_recorded_does_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let file = |name: &str| folder.path().join(name);
     let path = file("full.ndjson");
     let replies = |path: &Path| {
@@ -265,7 +265,7 @@ fn a_replay_touches_no_file_and_a_call_that_is_not_recorded_does_nothing() {
 
 #[test]
 fn a_recording_that_cannot_be_played_back_is_named_with_its_fault() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = record_named("text", folder.path());
     let text = std::fs::read_to_string(&path).unwrap();
     let first = text.lines().next().unwrap();
@@ -348,7 +348,7 @@ fn record_keeps_what_follows_in_this_session_only() {
 
 #[test]
 fn what_a_project_says_about_questions_is_played_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("project.ndjson");
     let mut agent = writes()
         .file(".turnwright/config.toml", "mode = \"plan\"\n")
@@ -407,7 +407,7 @@ fn record_stored(method: &str, folder: &Path) -> PathBuf {
 #[test]
 fn a_session_of_the_store_is_recorded_with_its_conversation() {
     for method in ["session/load", "session/resume", "session/fork"] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = turnwright_testing::temporary_folder();
         let path = record_stored(method, folder.path());
         assert_same(&path);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -459,7 +459,7 @@ fn record_in_a_conversation_keeps_what_was_before_and_forgets_what_was_allowed()
 
 #[test]
 fn what_a_recording_cannot_store_is_an_error_and_not_a_difference() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = record_stored("session/load", folder.path());
     let other = changed(&path, r#""created_at":"#, r#""created":"#);
     let error = replay(&other).unwrap_err();
@@ -475,7 +475,7 @@ fn wait_for_the_end(path: &Path) {
 
 #[test]
 fn what_is_recorded_over_a_socket_plays_back_the_same() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     for is_v2 in [false, true] {
         let path = folder.path().join(format!("socket-{is_v2}.ndjson"));
         let read = calls("read_file", &json!({ "path": "notes.txt" }));
@@ -510,7 +510,7 @@ fn what_is_recorded_over_a_socket_plays_back_the_same() {
 
 #[test]
 fn record_over_a_socket_keeps_the_session_until_its_connection_is_lost() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("typed.ndjson");
     let replies =
         json!([says("Before."), says("Recorded."), [{ "text": "half" }, { "hold": true }]]);
@@ -527,7 +527,7 @@ fn record_over_a_socket_keeps_the_session_until_its_connection_is_lost() {
 
 #[test]
 fn instructions_of_the_project_are_played_back_with_what_they_were() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("instructions.ndjson");
     let mut agent =
         model(json!([calls("read_file", &json!({ "path": "sub/a.txt" })), says("Read.")]))
@@ -558,7 +558,7 @@ fn instructions_of_the_project_are_played_back_with_what_they_were() {
 
 #[test]
 fn the_tools_of_servers_are_played_back_without_the_servers() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("servers.ndjson");
     let stub = McpHttpStub::start(|_, _| false);
     let call = calls("mcp__far__echo", &json!({ "text": "hi" }));
@@ -582,7 +582,7 @@ fn the_tools_of_servers_are_played_back_without_the_servers() {
 
 #[test]
 fn the_work_of_helpers_is_played_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("helpers.ndjson");
     let task =
         json!({ "description": "Look", "prompt": "Look into notes.txt.", "type": "explore" });
@@ -607,7 +607,7 @@ fn the_work_of_helpers_is_played_back() {
 
 #[test]
 fn a_recording_has_no_key_and_only_its_owner_can_read_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("keys.ndjson");
     let canary = "canary-recorded-key-0123456789";
     let (start, end) = canary.split_at(13);
@@ -648,7 +648,7 @@ fn a_recording_has_no_key_and_only_its_owner_can_read_it() {
 
 #[test]
 fn a_replay_does_without_the_servers_of_the_client() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("hosted.ndjson");
     let mut agent =
         model(json!([calls("mcp__near__echo", &json!({ "n": 1 })), says("It echoes.")]))
@@ -668,7 +668,7 @@ fn a_replay_does_without_the_servers_of_the_client() {
 
 #[test]
 fn the_recording_of_a_stranger_writes_nothing_and_sets_no_provider() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let path = record_named("text", folder.path());
     let target = folder.path().join("made-by-a-stranger");
     let prompt = format!("\"text\":\"/record {}\"", target.display());
@@ -696,7 +696,7 @@ fn the_recording_of_a_stranger_writes_nothing_and_sets_no_provider() {
 
 #[test]
 fn a_recording_that_cannot_be_made_costs_a_notice_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = turnwright_testing::temporary_folder();
     let blocked = folder.path().join("file");
     std::fs::write(&blocked, "").unwrap();
     let path = blocked.join("below-a-file.ndjson");

@@ -401,7 +401,7 @@ fn r_rem_14_who_resumes_a_session_can_cancel_the_call_that_runs() {
 
 #[test]
 fn r_rem_6_a_client_with_too_many_open_requests_is_refused_and_the_others_are_answered() {
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let replies = json!({ "replies": [{ "when": "go", "steps": [{ "hold": true }] }] });
     let scenario = turnwright_testing::scripted_model::Scenario::from_value(replies).unwrap();
     let model = turnwright_testing::scripted_model::Server::start(scenario, 0).unwrap();
@@ -438,7 +438,7 @@ fn variables(base_url: &str) -> Vec<(String, String)> {
 #[test]
 fn r_rem_6_many_clients_at_once_get_their_own_answers() {
     let clients = 40;
-    let home = tempfile::tempdir().unwrap();
+    let home = turnwright_testing::temporary_folder();
     let replies: Vec<_> = (0..clients)
         .map(|number| {
             let steps = json!([{ "text": format!("[{number}]"), "repeat": 50, "every_ms": 1 }]);

@@ -21,7 +21,8 @@ pub struct Served {
 }
 
 pub fn serve(replies: &Value) -> Served {
-    let (home, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (home, workspace) =
+        (turnwright_testing::temporary_folder(), turnwright_testing::temporary_folder());
     let scenario = Scenario::from_value(json!({ "replies": replies })).unwrap();
     let model = Server::start(scenario, 0).unwrap();
     let variables = [

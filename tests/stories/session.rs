@@ -68,7 +68,7 @@ fn r_sess_4_relative_paths_refer_to_the_working_folder() {
 
 #[test]
 fn r_sess_5_reading_outside_the_folder_requires_permission() {
-    let outside = tempfile::tempdir().unwrap();
+    let outside = turnwright_testing::temporary_folder();
     std::fs::write(outside.path().join("secret.txt"), "the secret\n").unwrap();
     let secret = outside.path().join("secret.txt").to_string_lossy().into_owned();
     let name = outside.path().file_name().unwrap().to_string_lossy().into_owned();

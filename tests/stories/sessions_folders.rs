@@ -41,7 +41,7 @@ fn r_dir_1_to_3_an_invalid_folder_is_refused_and_named() {
 #[test]
 fn r_dir_5_an_additional_folder_belongs_to_the_project_and_relative_paths_start_in_cwd() {
     let write = |path: &str| calls("write_file", &json!({ "path": path, "content": "x" }));
-    let base = tempfile::tempdir().unwrap();
+    let base = turnwright_testing::temporary_folder();
     let put = |path: &str, text: &str| {
         let path = base.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -24,14 +24,6 @@ fn message(error: &Value) -> &str {
     error["message"].as_str().unwrap()
 }
 
-/// Returns a port on which no server listens, for one test. It is below the ports that the system
-/// chooses, so that the system does not give it to a server of another test.
-fn closed_port() -> u16 {
-    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
-    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    (first..32_000).find(is_free).unwrap()
-}
-
 #[test]
 fn r_turn_12_an_unreachable_model_server_is_reported_as_such() {
     // No server listens on this port, and the system does not give it to a server of another test.
@@ -47,7 +39,7 @@ fn r_turn_12_an_unreachable_model_server_is_reported_as_such() {
 
 #[test]
 fn r_turn_12_the_agent_waits_for_a_model_server_that_starts_late() {
-    let port = closed_port();
+    let port = turnwright_testing::closed_port();
     let url = format!("http://127.0.0.1:{port}/v1");
     let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
     let id = agent.prompt("one");

@@ -196,16 +196,16 @@ fn r_turn_8_each_message_has_an_id_of_its_own() {
 
 #[test]
 fn r_turn_9_usage_is_shown_when_the_window_is_known_and_never_exceeds_it() {
-    for (counted, used) in [(100, 120), (5000, 1000)] {
+    for (counted, used) in [(100, 120), (5000, 3000)] {
         let usage = json!({ "prompt_tokens": counted, "completion_tokens": 20 });
         let mut agent = TestAgent::builder()
-            .variable("TURNWRIGHT_CONTEXT_WINDOW", "1000")
+            .variable("TURNWRIGHT_CONTEXT_WINDOW", "3000")
             .model(json!([[{ "text": "Hi." }, { "usage": usage }]]))
             .start();
         assert_eq!(agent.turn("hi"), "end_turn");
         let updates = agent.updates();
         let shown = updates.iter().find(|it| it["sessionUpdate"] == "usage_update").unwrap();
-        assert_eq!((&shown["used"], &shown["size"]), (&json!(used), &json!(1000)));
+        assert_eq!((&shown["used"], &shown["size"]), (&json!(used), &json!(3000)));
     }
 }
 
@@ -308,8 +308,10 @@ fn a_prompt_to_an_unknown_session_is_an_error() {
 fn the_first_request_is_small() {
     let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
     agent.turn("hi");
-    let size = agent.model_request(0).to_string().len();
-    assert!(size <= 8 * 1024, "the first request has {size} bytes");
+    let request = agent.model_request(0).to_string();
+    // The folder for temporary files may have a long name.
+    let size = request.len() - agent.workspace().as_os_str().len();
+    assert!(size <= 8 * 1024, "the first request has {size} bytes besides the name of the folder");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::agent::{TestAgent, calls, says};
 
 #[test]
 fn r_fork_1_a_copy_has_the_folders_of_its_request() {
-    let more = tempfile::tempdir().unwrap();
+    let more = turnwright_testing::temporary_folder();
     let noted = more.path().join("noted.txt");
     std::fs::write(&noted, "from the other folder\n").unwrap();
     let read = |path: &str| calls("read_file", &json!({ "path": path }));

@@ -232,8 +232,8 @@ fn r_turn_9_a_window_is_assumed_until_an_overflow_names_it() {
 fn a_change_of_the_model_changes_the_window_with_the_next_request() {
     let counted = json!({ "prompt_tokens": 100, "completion_tokens": 20 });
     let provider = Provider::answering(move |_| with_chunks(&[finish(), usage(&counted)]));
-    let models = "models = ['a', 'b', 'c']\n[providers.p.model.a]\nwindow = 1000\n\
-                  [providers.p.model.b]\nwindow = 2000";
+    let models = "models = ['a', 'b', 'c']\n[providers.p.model.a]\nwindow = 3000\n\
+                  [providers.p.model.b]\nwindow = 4000";
     let settings = format!("model = 'p/a'\n{}", provider.section("p", models));
     let mut agent = configured(&settings).start();
     for model in ["p/a", "p/b", "p/c"] {
@@ -241,7 +241,7 @@ fn a_change_of_the_model_changes_the_window_with_the_next_request() {
         assert_eq!(agent.turn("hi"), "end_turn");
     }
     let sizes: Vec<_> = gauges(&agent).iter().map(|it| it["size"].as_u64().unwrap()).collect();
-    assert_eq!(sizes, [1000, 2000, 128_000]);
+    assert_eq!(sizes, [3000, 4000, 128_000]);
 }
 
 /// Starts a server that looks like Ollama, with a model that could hold 262 144 tokens.

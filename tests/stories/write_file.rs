@@ -118,7 +118,7 @@ fn an_absolute_path_inside_the_project_works_like_a_relative_one() {
 
 #[test]
 fn a_write_outside_the_project_requires_permission() {
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = turnwright_testing::temporary_folder();
     let path = elsewhere.path().join("a.txt").display().to_string();
     let replies = json!([calls("write_file", &write(&path, "new")), says("Done.")]);
     let mut agent = TestAgent::builder().model(replies).start();
@@ -136,7 +136,7 @@ fn a_write_outside_the_project_requires_permission() {
 #[cfg(unix)]
 #[test]
 fn a_write_through_a_link_requires_permission_for_its_target() {
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = turnwright_testing::temporary_folder();
     let mut agent = TestAgent::builder().start();
     symlink(elsewhere.path().join("new.txt"), agent.path("dangling")).unwrap();
     symlink(elsewhere.path(), agent.path("folder")).unwrap();

@@ -40,7 +40,7 @@ fn note(log: &SessionLog, text: &str) {
 
 async fn new_session(store: &Store, id: &str) -> SessionLog {
     let log = SessionLog::new(store.clone(), SessionId::from(id));
-    log.create_session(SessionRow::new(SessionId::from(id), "/w".into())).written().await;
+    log.create_session(SessionRow::new(SessionId::from(id), "/w".into())).ended().await;
     log
 }
 
@@ -240,7 +240,7 @@ async fn whatever_page_of_an_open_database_is_damaged_no_turn_is_lost_in_silence
         log.set_session_row(SessionRow::new(SessionId::from("s1"), "/w".into()));
         log.resume_after((6, 3));
         add_turn(&log, 900);
-        log.flush().written().await;
+        log.flush().ended().await;
         damage(folder.path(), page);
         add_turn(&log, 910);
         store.flush().await.unwrap();

@@ -106,6 +106,15 @@ impl PendingWrite {
         }
     }
 
+    /// Like [`PendingWrite::written`], without a timeout, since a test may run on a slow machine.
+    #[cfg(test)]
+    pub(super) async fn ended(self) {
+        if let Some(waiting) = self.waiting.clone() {
+            drop(waiting.await);
+        }
+        self.written().await;
+    }
+
     fn note(&self, error: StoreError) {
         tracing::error!(%error, "a write of the session failed");
         *self.unreported_error.lock() = Some(error);

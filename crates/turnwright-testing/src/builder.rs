@@ -9,6 +9,7 @@ use crate::hosted_server::HostedHandler;
 use crate::model_failures::KEY;
 use crate::protocol::Protocol;
 use crate::scripted_model::{Scenario, Server};
+use crate::temporary_folder;
 use crate::transport::{Launch, Transport};
 
 /// Configures and starts a [`TestAgent`].
@@ -122,8 +123,8 @@ impl<T: Transport> TestAgentBuilder<T> {
     /// Starts the agent without sending anything.
     #[must_use]
     pub fn spawn(self) -> TestAgent<T> {
-        let workspace = tempfile::tempdir().unwrap();
-        let home = tempfile::tempdir().unwrap();
+        let workspace = temporary_folder();
+        let home = temporary_folder();
         let workspace_files =
             self.files.iter().map(|it| (workspace.path().join(&it.0), it.1.as_bytes()));
         let own_files = self.own_files.iter().map(|it| (home.path().join(&it.0), it.1.as_slice()));

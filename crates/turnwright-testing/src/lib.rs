@@ -34,6 +34,7 @@ pub mod scripted_model;
 pub mod session_requests;
 pub mod socket_clients;
 pub mod stored_changes;
+mod temporary_folder;
 mod transcript;
 mod translator;
 mod transport;
@@ -46,7 +47,9 @@ pub use process_waits::LIMIT;
 pub use programs::example_program;
 #[cfg(unix)]
 pub use programs::{copy_program, write_program};
+pub use raw_server::closed_port;
 pub use replies::{calls, prompt, says};
+pub use temporary_folder::temporary_folder;
 pub use transport::child::{ChildAgent, Program};
 pub use transport::thread::{InProcessServer, ThreadAgent};
 pub use transport::{AgentPipes, Launch, Transport, read_messages};

@@ -3,11 +3,22 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
 use crate::eventually;
+
+/// Returns a port on which no server listens until the test starts one. It is below the ports that the
+/// system chooses, so that the system gives it to no other test, and each call returns another one.
+pub fn closed_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + u16::try_from(std::process::id() % 1_000).unwrap() * 10;
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let mut ports = (0..1_000).map(|_| first + NEXT.fetch_add(1, Ordering::Relaxed));
+    ports.find(is_free).unwrap()
+}
 
 /// A running server. Its threads end with their connections.
 pub struct RawServer {

@@ -410,6 +410,9 @@ fn the_server_sees_the_user_of_the_program() {
         return;
     }
     let folders = TestFolders::new();
+    // The other user gets to the socket whatever the umask of the tests is.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(folders.inside.parent().unwrap(), mode).unwrap();
     let script = "import struct\nlistener = open_socket(); listener.bind('line'); listener.listen()\n\
         os.chmod('line', 0o777); os.chmod('.', 0o777)\n\
         if os.getuid() == 0: os.setgid(1); os.setuid(1)\n\

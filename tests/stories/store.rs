@@ -1,11 +1,12 @@
 //! A session store may be locked, damaged or written by a newer program. The agent tells the user,
 //! and goes on.
 
+use std::io::{Seek, SeekFrom, Write};
 use std::process::Command;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 use serde_json::{Value, json};
-use turnwright_testing::process_waits;
+use turnwright_testing::{eventually, process_waits};
 
 use crate::agent::{TestAgent, TestAgentBuilder, says};
 
@@ -25,6 +26,14 @@ fn replayed(agent: &TestAgent) -> Vec<String> {
     users
         .filter_map(|it| Some(it["content"]["text"].as_str()?.chars().take(20).collect()))
         .collect()
+}
+
+/// Writes everything from the write-ahead log into the database.
+fn truncate_log(connection: &Connection) {
+    eventually("no other writes", || {
+        let is_busy = |row: &Row<'_>| row.get::<_, bool>(0);
+        !connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], is_busy).unwrap()
+    });
 }
 
 #[test]
@@ -69,7 +78,7 @@ fn a_store_that_is_overwritten_while_the_agent_runs_is_moved_aside() {
     assert_eq!(agent.turn("hello"), "end_turn");
     let path = agent.home().join("state/sessions.db");
     let other = Connection::open(&path).unwrap();
-    other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    truncate_log(&other);
     let length = std::fs::metadata(&path).unwrap().len();
     std::fs::write(&path, vec![0xA5; usize::try_from(length).unwrap()]).unwrap();
     let session = agent.session.clone();
@@ -86,13 +95,14 @@ fn a_session_is_loaded_whole_although_an_index_is_damaged() {
     assert_eq!(agent.turn("hello"), "end_turn");
     let path = agent.home().join("state/sessions.db");
     let other = Connection::open(&path).unwrap();
-    other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    truncate_log(&other);
     let query = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_entries_1'";
-    let page: usize = other.query_row(query, [], |it| it.get(0)).unwrap();
+    let page: u64 = other.query_row(query, [], |it| it.get(0)).unwrap();
     drop(other);
-    let mut bytes = std::fs::read(&path).unwrap();
-    bytes[(page - 1) * 4096..page * 4096].fill(0xA5);
-    std::fs::write(&path, bytes).unwrap();
+    // Only this page, because the agent may tidy up the others at the same time.
+    let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.seek(SeekFrom::Start((page - 1) * 4096)).unwrap();
+    file.write_all(&[0xA5; 4096]).unwrap();
     let session = agent.session.clone();
     load(&mut agent, &session);
     assert_eq!(replayed(&agent), ["hello"]);

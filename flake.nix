@@ -47,6 +47,6 @@
         };
       });
 
-      formatter = forEachSystem (pkgs: pkgs.nixfmt-rfc-style);
+      formatter = forEachSystem (pkgs: pkgs.nixfmt);
     };
 }

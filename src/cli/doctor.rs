@@ -105,9 +105,13 @@ fn examine(args: &DoctorCliArgs, config: Config, report: &mut DoctorReport) -> E
     report.add_facts(&config);
     report.audit_log(&config);
     let provider = config.provider();
-    if args.report.is_some() && !matches!(provider, Ok(Provider::Endpoint(_))) {
-        // Who reads the report wants to know, also if there is no model to check.
-        report.sandbox(&config, false);
+    if let Ok(Provider::Endpoint(endpoint)) = &provider {
+        report.introduce(endpoint);
+    }
+    if !args.forget {
+        // Also if there is no model to check.
+        report.sandbox_holds = report.sandbox(&config, false) != Some(false);
+        report.print_line("");
     }
     let endpoint = match provider {
         Ok(Provider::Endpoint(endpoint)) => *endpoint,
@@ -120,13 +124,10 @@ fn examine(args: &DoctorCliArgs, config: Config, report: &mut DoctorReport) -> E
         }
         Err(error) => return report.unusable(&error.to_string()),
     };
-    report.introduce(&endpoint);
     let profiles = ModelProfiles::new(&config.paths);
     if args.forget {
         return report.forget(&profiles, &endpoint);
     }
-    report.sandbox_holds = report.sandbox(&config, false) != Some(false);
-    report.print_line("");
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return report.unusable(&error.to_string()),
@@ -396,7 +397,7 @@ impl DoctorReport {
         self.print_line(OFFLINE_MODEL);
         self.set("provider", "built in");
         self.set("model", "offline");
-        self.end(Some(true), ExitCode::SUCCESS)
+        self.end(Some(true), if self.sandbox_holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// Reports settings that cannot be used.

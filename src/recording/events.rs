@@ -30,6 +30,8 @@ pub(crate) enum RecordingError {
     OtherFormat(Value, String),
     #[error("It was made on another kind of system ({0}), whose paths mean nothing here")]
     OtherSystem(String),
+    #[error("Its first line is cut off, so there is nothing to play back")]
+    NothingWhole,
     #[error("Line {0} is cut off. Remove that line to play back what is before it")]
     CutOff(usize),
     #[error("Line {line} is damaged: {why}")]
@@ -156,7 +158,9 @@ fn foreign_method(event: &RecordedEvent) -> Option<&str> {
 fn check_head(line: &str, is_cut: bool) -> Result<Value, RecordingError> {
     let head: Value = match serde_json::from_str(line) {
         Ok(head) => head,
-        Err(_) if is_cut && line.contains(FORMAT_FIELD) => return Err(RecordingError::CutOff(1)),
+        Err(_) if is_cut && line.contains(FORMAT_FIELD) => {
+            return Err(RecordingError::NothingWhole);
+        }
         Err(_) => return Err(RecordingError::NotARecording),
     };
     let format = head.get(FORMAT_FIELD).ok_or(RecordingError::NotARecording)?;

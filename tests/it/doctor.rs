@@ -364,11 +364,13 @@ fn the_offline_model_passes_and_a_missing_model_is_a_configuration_error() {
     let findings = offline.doctor(&[]);
     assert_eq!(findings.status, 0, "{}", findings.text);
     assert!(findings.text.contains("built in"), "{}", findings.text);
+    assert!(findings.text.contains("sandbox"), "{}", findings.text);
 
     let missing = Setup { key: None, ..Setup::at(String::new()) };
     let findings = missing.doctor(&[]);
     assert_eq!(findings.status, 2, "{}", findings.text);
     assert!(findings.text.contains("turnwright login"), "{}", findings.text);
+    assert!(findings.text.contains("sandbox"), "{}", findings.text);
 
     let wrong = Setup::at("ftp://here".to_owned());
     let findings = wrong.doctor(&[]);

@@ -20,6 +20,10 @@ pub struct Served {
     stderr: BufReader<ChildStderr>,
     /// The address that the agent has printed.
     pub url: String,
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "kept so that the folder stays until the agent has ended")
+    )]
     home: TempDir,
 }
 

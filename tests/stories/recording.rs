@@ -274,7 +274,7 @@ fn a_recording_that_cannot_be_played_back_is_named_with_its_fault() {
         (String::new(), "It is empty"),
         ("no recording\n".to_owned(), "It is no recording: its first line does not say so"),
         ("{}\n".to_owned(), "It is no recording: its first line does not say so"),
-        (first[..40].to_owned(), "Line 1 is cut off"),
+        (first[..40].to_owned(), "Its first line is cut off, so there is nothing to play back"),
         (text[..text.len() - 10].to_owned(), "is cut off. Remove that line to play back what is"),
         (head.clone(), "It ends before a session was opened"),
         (format!("{head}{{\"n\":1}}\n"), "Line 2 is damaged: it is no event"),

@@ -87,8 +87,8 @@ pub(super) struct CommandConfinement {
     pub(super) makes_environments: bool,
     /// Paths that the sandbox keeps read-only, each with its inode.
     pub(super) read_only_inodes: Vec<(PathBuf, u64)>,
-    /// The hint for the model if the command fails because of the sandbox.
-    pub(super) hint: Option<String>,
+    /// What the sandbox lets the command do, which is told if the command seems to fail because of it.
+    pub(super) limits: Option<String>,
 }
 
 /// Builds the confinement of the command that `pass` permits.
@@ -123,7 +123,7 @@ pub(super) async fn confine(
             allowed: Vec::new(),
             makes_environments: false,
             read_only_inodes: Vec::new(),
-            hint: None,
+            limits: None,
         });
     };
     let redirects = pass.effects().iter().filter_map(|it| match it {
@@ -228,7 +228,7 @@ impl ConfinementBuilder<'_> {
             self.env.guard.take_snapshot(confinement, repositories)
         });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
-        let (allowed, hint) = (self.allowed_protected_paths(), Some(self.hint(&profile)));
+        let (allowed, limits) = (self.allowed_protected_paths(), Some(self.limits(&profile)));
         let makes_environments = environment_use(&self.command.script) != EnvironmentUse::None;
         // Only the check of a snapshot uses them.
         let read_only_inodes = if snapshot.is_some() {
@@ -244,7 +244,7 @@ impl ConfinementBuilder<'_> {
             allowed,
             makes_environments,
             read_only_inodes,
-            hint,
+            limits,
         })
     }
 
@@ -378,7 +378,8 @@ impl ConfinementBuilder<'_> {
         files.filter_map(|it| it.parent()).map(Path::to_path_buf).collect()
     }
 
-    fn hint(&self, profile: &SandboxProfile) -> String {
+    /// What the sandbox lets the command do, for the model and the user.
+    fn limits(&self, profile: &SandboxProfile) -> String {
         let network = match profile.network {
             Network::Off => "no network",
             Network::Loopback => "no network but loopback",
@@ -391,10 +392,7 @@ impl ConfinementBuilder<'_> {
         } else {
             "no writes, because it was judged read-only".to_owned()
         };
-        format!(
-            "[sandbox: {network}; {writes}. If it needs more call again with \"escalate\": \
-             \"network\", a path, or \"full\"; the user is asked.]"
-        )
+        format!("sandbox: {network}; {writes}")
     }
 }
 

@@ -22,7 +22,7 @@ use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::blocking::spawn_blocking;
-use turnwright_types::effect::Effect;
+use turnwright_types::effect::{CallContent, Effect};
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Job, Jobs};
@@ -59,6 +59,10 @@ pub struct ConfinementGuard {
 pub(super) const CALL_HINT: &str = "Other programs run what is there. If the change is wanted, make it with the file \
                     tools; the user is asked.";
 
+/// The advice to the model when the sandbox seems to be why a command has failed.
+const HOW_TO_ESCALATE: &str = "If it needs more call again with \"escalate\": \"network\", a path, or \"full\"; the \
+                    user is asked.";
+
 /// Instead of a report if the check itself has failed.
 const NOT_CHECKED: &str = "[protected: because of a bug it could not be checked whether protected files were \
                     changed. Look at them.]";
@@ -75,7 +79,7 @@ pub(super) const SEARCH_PAUSE_FACTOR: u32 = 50;
 struct CommandWatch {
     /// The command is not confined.
     is_unconfined: bool,
-    hint: Option<String>,
+    limits: Option<String>,
     has_snapshot: bool,
     /// Whether it may make virtual environments of Python.
     makes_environments: bool,
@@ -149,7 +153,7 @@ impl ConfinementGuard {
         self.servers.allow(confinement.allowed.iter().cloned(), LONGEST_COMMAND);
         let watch = Arc::new(CommandWatch {
             is_unconfined: confinement.profile.is_none(),
-            hint: confinement.hint,
+            limits: confinement.limits,
             has_snapshot: confinement.snapshot.is_some(),
             makes_environments: confinement.makes_environments,
             allowed: Mutex::new(confinement.allowed),
@@ -223,8 +227,8 @@ impl ConfinementGuard {
         }
     }
 
-    /// Waits for the check after the command's end and adds its report, or a hint about the
-    /// sandbox, to the outcome.
+    /// Waits for the check after the command's end and adds its report, and the limits of the
+    /// sandbox if they seem to be why it failed, to the outcome.
     pub(super) async fn add_report(&self, job: &Job, outcome: &mut ToolOutcome) {
         let Some(watch) = self.watches.lock().get(job.id()).cloned() else { return };
         watch.checked.cancelled().await;
@@ -234,8 +238,9 @@ impl ConfinementGuard {
         }
         let output = outcome.raw.get("output").and_then(serde_json::Value::as_str);
         let is_denial_likely = !outcome.ok && output.is_some_and(sandbox_denial::is_likely);
-        if let Some(hint) = watch.hint.as_ref().filter(|_| is_denial_likely) {
-            outcome.append_note(hint.clone());
+        if let Some(limits) = watch.limits.as_ref().filter(|_| is_denial_likely) {
+            outcome.add_line(&format!("[{limits}. {HOW_TO_ESCALATE}]"));
+            outcome.content.push(CallContent::Text(format!("[{limits}]")));
         }
     }
 

@@ -54,10 +54,14 @@ fn auto_mode_can_write_only_in_the_project() {
     assert!(result.contains("exit 0") && agent.path("a.txt").exists(), "{result}");
     let command =
         format!("python3 -c 'open(\"{0}/x\", \"w\")' || touch {0}/x", outside.path().display());
-    let (_, result) = unasked(auto(), &command);
+    let (agent, result) = unasked(auto(), &command);
     assert!(!outside.path().join("x").exists());
     assert!(result.contains("[sandbox: no network; writes only in "), "{result}");
     assert!(result.contains("\"escalate\""), "{result}");
+    // The user reads the same without the advice to the model.
+    let shown = cards::card_text(&cards::card(&agent, 0));
+    assert!(shown.contains("[sandbox: no network; writes only in "), "{shown}");
+    assert!(!shown.contains("escalate"), "{shown}");
 }
 
 #[test]

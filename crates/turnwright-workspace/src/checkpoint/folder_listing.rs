@@ -425,9 +425,7 @@ impl<'a> FolderLister<'a> {
         above: &FolderRules,
         _: &mut FolderNames,
     ) -> Option<(FolderListing, FolderRules)> {
-        let Some(rules) = above.below(folder, |_| true) else {
-            return Some(without_rules(above));
-        };
+        let Some(rules) = above.below(folder, |_| true) else { return Some(without_rules(above)) };
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
         let mut listing = FolderListing::default();
         let mut layout = 0;

@@ -60,7 +60,15 @@ fn a_full_disk_is_reported_and_nothing_is_lost_once_there_is_space() {
         )
         .start();
     assert_eq!(agent.turn(&noise(1_000_000)), "end_turn");
-    assert!(agent.thoughts().contains("Free some space on that disk"), "{}", agent.thoughts());
+    // On a busy machine the turn may end before the fault is found.
+    eventually("the user is told of the full disk", || {
+        if agent.thoughts().contains("Free some space on that disk") {
+            return true;
+        }
+        agent.model().push(says("More.")).unwrap();
+        assert_eq!(agent.turn("more"), "end_turn");
+        false
+    });
     let state = agent.home().join("state").to_string_lossy().into_owned();
     let remount = ["-o", "remount,size=32m", &state];
     let pid = agent.pid().to_string();
@@ -80,7 +88,8 @@ fn a_full_disk_is_reported_and_nothing_is_lost_once_there_is_space() {
     let session = agent.session.clone();
     let answer = load(&mut agent, &session);
     assert!(answer["result"].is_object(), "{answer}");
-    assert_eq!(replayed(&agent)[..2], [&noise(20), "short"]);
+    let shown = replayed(&agent);
+    assert!(shown[0] == noise(20) && shown.contains(&"short".to_owned()), "{shown:?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use turnwright_testing::{cards, process_waits};
@@ -164,7 +165,10 @@ impl Editor {
             }
             ("terminal/wait_for_exit", Some((exit, _))) => exit,
             ("terminal/output", Some((_, output))) => output,
-            ("terminal/wait_for_exit", None) => self.terminals.get_mut(&id).unwrap().wait(),
+            ("terminal/wait_for_exit", None) => match self.exit_of(&id, &request["id"]) {
+                Some(exit) => exit,
+                None => return,
+            },
             ("terminal/output", None) => {
                 let terminal = &self.terminals[&id];
                 json!({ "output": terminal.text(), "truncated": false, "exitStatus": terminal.exit })
@@ -178,6 +182,23 @@ impl Editor {
             }
         };
         self.agent.respond(request, &answer);
+    }
+
+    /// Waits for the end of a terminal's command; `None` once the agent has withdrawn its request. It does
+    /// when the launcher comes late, and the command may run on then.
+    fn exit_of(&mut self, terminal: &str, request: &Value) -> Option<Value> {
+        let is_withdrawn = |it: &Value| {
+            it["method"] == "$/cancel_request" && it["params"]["requestId"] == *request
+        };
+        let terminal = self.terminals.get_mut(terminal).unwrap();
+        let mut has_ended = false;
+        let agent = &mut self.agent;
+        eventually("the end of a command, or of the question about it", || {
+            has_ended = terminal.child.try_wait().unwrap().is_some();
+            agent.settle(Duration::from_millis(1));
+            has_ended || agent.log.iter().any(is_withdrawn)
+        });
+        has_ended.then(|| terminal.wait())
     }
 
     /// The result of the last call, as the model gets it.
@@ -256,7 +277,10 @@ fn r_term_2_and_4_and_6_a_command_runs_in_the_editors_terminal_through_the_launc
     assert!(result.starts_with("[exit 3 · "), "{result}");
     assert!(result.contains(&format!("out\nerr\n{folder}\n")), "{result}");
 
-    assert_eq!(methods(&editor.agent), ["terminal/create", "terminal/release"]);
+    let mut requests = methods(&editor.agent);
+    // On a busy machine the launcher comes late, and the editor is asked about the terminal as well.
+    requests.retain(|it| it != "terminal/wait_for_exit");
+    assert_eq!(requests, ["terminal/create", "terminal/release"]);
     let create = editor.agent.log.iter().find(|it| it["method"] == "terminal/create").unwrap();
     let params = &create["params"];
     assert!(params["command"].as_str().unwrap().starts_with('/'), "{params}");

@@ -146,7 +146,7 @@ fn a_write_through_a_link_requires_permission_for_its_target() {
         let id = agent.prompt("go");
         let question = agent.wait_for_request("session/request_permission");
         let shown = question["params"]["toolCall"].to_string();
-        let real = elsewhere.path().join("new.txt").display().to_string();
+        let real = elsewhere.path().canonicalize().unwrap().join("new.txt").display().to_string();
         assert!(shown.contains(&real) && shown.contains("Outside the project"), "{shown}");
         agent.choose(&question, "reject_once");
         assert_eq!(agent.stop_reason(&id), "end_turn");

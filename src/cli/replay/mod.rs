@@ -82,7 +82,8 @@ pub fn replay(path: &Path) -> Result<(String, bool), String> {
 
 fn play(head: &Value, events: &[RecordedEvent]) -> io::Result<ReplayOutcome> {
     let home = tempfile::Builder::new().prefix("turnwright-replay-").tempdir()?;
-    let config = Config::of_recording(head, home.path())?;
+    // The folder for temporary files may be a link, as on macOS, and no project is read behind one.
+    let config = Config::of_recording(head, &turnwright_workspace::real_path(home.path())?)?;
     let folder = |it: &Path| it.to_string_lossy().into_owned();
     let now = RunNormalizer::new(&folder(&config.paths.config), &folder(&config.paths.state));
     let recorded = |name: &str| head["folders"][name].as_str().unwrap_or_default().to_owned();

@@ -215,6 +215,13 @@ pub(super) fn target_stat(path: &Path) -> Option<FileStat> {
 mod tests {
     use super::*;
 
+    /// A folder, and its path without links.
+    fn real_folder() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let top = crate::real_path(folder.path()).unwrap();
+        (folder, top)
+    }
+
     fn snapshot_of(folder: &Path, names: &[String]) -> StatSnapshot {
         let entries = names.iter().map(|it| (it.as_str(), lstat(&folder.join(it)).unwrap()));
         StatSnapshot::of_folder(folder, entries)
@@ -231,9 +238,9 @@ mod tests {
 
     #[test]
     fn a_few_files_are_copied_however_long_it_takes_and_the_rest_before_later_commands() {
-        let folder = tempfile::tempdir().unwrap();
-        let names = write_files(folder.path(), ALWAYS_COPIED * 2 + 1);
-        let snapshot = snapshot_of(folder.path(), &names);
+        let (_folder, top) = real_folder();
+        let names = write_files(&top, ALWAYS_COPIED * 2 + 1);
+        let snapshot = snapshot_of(&top, &names);
         let mut contents = ContentCache::default();
         let mut previous = None;
         for copied in [ALWAYS_COPIED, ALWAYS_COPIED * 2, names.len(), names.len()] {
@@ -242,7 +249,7 @@ mod tests {
             previous = Some(&snapshot);
         }
         for name in &names {
-            let path = folder.path().join(name);
+            let path = top.join(name);
             let copy = contents.get(&path, &lstat(&path).unwrap()).unwrap();
             assert_eq!(copy.bytes.as_deref(), Some(name.as_bytes()));
         }
@@ -250,22 +257,17 @@ mod tests {
 
     #[test]
     fn a_file_for_which_there_is_no_room_does_not_keep_others_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut names = write_files(folder.path(), 2);
+        let (_folder, top) = real_folder();
+        let mut names = write_files(&top, 2);
         let mut contents = ContentCache::default();
-        contents.preload_within(Duration::MAX, None, &snapshot_of(folder.path(), &names[..1]), &[]);
+        contents.preload_within(Duration::MAX, None, &snapshot_of(&top, &names[..1]), &[]);
         let room = 100;
         contents.bytes = MAX_BYTES - room;
         names.push("large".to_owned());
-        std::fs::write(folder.path().join("large"), vec![b'x'; room + 1]).unwrap();
-        let before = snapshot_of(folder.path(), &names[..1]);
-        contents.preload_within(
-            Duration::MAX,
-            Some(&before),
-            &snapshot_of(folder.path(), &names),
-            &[],
-        );
-        let copied: Vec<_> = names.iter().map(|it| folder.path().join(it)).collect();
+        std::fs::write(top.join("large"), vec![b'x'; room + 1]).unwrap();
+        let before = snapshot_of(&top, &names[..1]);
+        contents.preload_within(Duration::MAX, Some(&before), &snapshot_of(&top, &names), &[]);
+        let copied: Vec<_> = names.iter().map(|it| top.join(it)).collect();
         let copied = copied.iter().map(|it| contents.files.contains_key(it));
         assert_eq!(copied.collect::<Vec<_>>(), [true, true, false]);
         assert_eq!(contents.uncopied.len(), 1);
@@ -273,18 +275,18 @@ mod tests {
 
     #[test]
     fn what_has_changed_meanwhile_is_copied_as_it_is_now() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut names = write_files(folder.path(), ALWAYS_COPIED + 3);
-        let before = snapshot_of(folder.path(), &names);
+        let (_folder, top) = real_folder();
+        let mut names = write_files(&top, ALWAYS_COPIED + 3);
+        let before = snapshot_of(&top, &names);
         let mut contents = ContentCache::default();
         contents.preload_within(Duration::ZERO, None, &before, &[]);
         assert_eq!(contents.uncopied.len(), 3);
         let gone = names.pop().unwrap();
-        std::fs::remove_file(folder.path().join(gone)).unwrap();
+        std::fs::remove_file(top.join(gone)).unwrap();
         for name in &names {
-            std::fs::write(folder.path().join(name), "changed").unwrap();
+            std::fs::write(top.join(name), "changed").unwrap();
         }
-        let after = snapshot_of(folder.path(), &names);
+        let after = snapshot_of(&top, &names);
         contents.preload_within(Duration::MAX, Some(&before), &after, &[]);
         assert_eq!((contents.files.len(), contents.uncopied.len()), (names.len(), 0));
         let copies: Vec<_> = contents.files.values().map(|it| it.1.bytes.as_deref()).collect();

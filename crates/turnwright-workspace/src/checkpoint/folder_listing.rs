@@ -46,7 +46,7 @@ pub(super) struct FolderListing {
     pub(super) entries: ListedEntries,
     /// The inodes of files with another name, through which they can change without an event.
     pub(super) hard_linked: Vec<u64>,
-    /// An ignore file is a link, so the rules can change without an event in this folder.
+    /// An ignore file is a link, or may be, so the rules can change without an event in this folder.
     pub(super) has_linked_rules: bool,
     /// The git repositories here and in ignored folders here: each `.git`, or the folder itself if it
     /// has the layout of one; and the files here and in ignored folders here that programs obey.
@@ -89,6 +89,12 @@ struct UnlistedEntry<'a> {
 
 fn unknown() -> FolderListing {
     FolderListing { is_unknown: true, ..FolderListing::default() }
+}
+
+/// A folder whose ignore files cannot be used. One that is a link may come to lead to a usable one without
+/// an event in this folder.
+fn without_rules(above: &FolderRules) -> (FolderListing, FolderRules) {
+    (FolderListing { has_linked_rules: true, ..unknown() }, above.clone())
 }
 
 /// The names in a folder, in memory that is used again for the next one.
@@ -220,7 +226,9 @@ impl<'a> FolderLister<'a> {
         let mut handle = rustix::fs::Dir::new(self.open_and_watch(folder)?).ok()?;
         self.read_names(&mut handle, names)?;
         let handle = handle.fd().ok()?;
-        let rules = above.below(folder, |it| names.get(it.as_ref()).is_some())?;
+        let Some(rules) = above.below(folder, |it| names.get(it.as_ref()).is_some()) else {
+            return Some(without_rules(above));
+        };
         let mut path = folder.to_path_buf();
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
         let mut listing = FolderListing {
@@ -417,7 +425,7 @@ impl<'a> FolderLister<'a> {
         above: &FolderRules,
         _: &mut FolderNames,
     ) -> Option<(FolderListing, FolderRules)> {
-        let rules = above.below(folder, |_| true)?;
+        let Some(rules) = above.below(folder, |_| true) else { return Some(without_rules(above)) };
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
         let mut listing = FolderListing::default();
         let mut layout = 0;

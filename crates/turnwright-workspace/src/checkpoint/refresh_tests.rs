@@ -111,6 +111,23 @@ fn apply(step: &Step, project: &Path, outside: &Path, number: usize) {
     }
 }
 
+/// Where a link leads nothing may be watched.
+#[test]
+fn an_ignore_file_that_is_a_link_may_come_to_lead_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = real_path(folder.path()).unwrap();
+    let apply = |step: &Step| apply(step, &project, &project, 0);
+    apply(&Step::MakeFolder("d/e"));
+    apply(&Step::LinkTo("d/.ignore", "d/e/a"));
+    let watched =
+        WatchedFolders::new(&Roots::new(&project).unwrap(), super::ObeyedFiles::default());
+    let take = || StatSnapshot::take(&watched, Duration::from_secs(9), &Arc::default()).unwrap();
+    let before = take();
+    apply(&Step::Write("d/.ignore"));
+    let refreshed = before.refresh(&watched, Duration::from_secs(9), &Arc::default());
+    assert_eq!(refreshed.unwrap_or_else(take).entries(), take().entries());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 

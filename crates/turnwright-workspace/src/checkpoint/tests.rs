@@ -55,12 +55,18 @@ fn names(changes: &CallChanges) -> Vec<String> {
 }
 
 #[cfg(unix)]
+/// The permissions of a file, which depend on the umask of the tests.
+fn mode_of(path: &Path) -> u32 {
+    std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions()) & 0o7777
+}
+
 #[test]
 fn the_state_of_a_path_is_observed() {
     let fixture = TrackerFixture::new(&[("f", "text")]);
     std::os::unix::fs::symlink("nowhere", fixture.path("l")).unwrap();
     let hash = "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1";
-    let file = |is_kept| FileState::File { hash: hash.to_owned(), size: 4, mode: 0o644, is_kept };
+    let mode = mode_of(&fixture.path("f"));
+    let file = |is_kept| FileState::File { hash: hash.to_owned(), size: 4, mode, is_kept };
     let link = FileState::Link { target: "nowhere".into() };
     let table = [
         ("f", true, file(true)),
@@ -234,7 +240,8 @@ fn what_the_user_changes_between_two_turns_is_not_the_commands() {
     fs::create_dir(fixture.path("e")).unwrap();
     assert_eq!(names(&run("d/c")), ["c"]);
     let changes = run("d/b");
-    let before = ObservedState::file(b"of the user".to_vec(), 0o644).state;
+    let mode = mode_of(&fixture.path("d/b"));
+    let before = ObservedState::file(b"of the user".to_vec(), mode).state;
     assert_eq!(changes.files.iter().map(|it| &it.before).collect::<Vec<_>>(), [&before]);
 }
 

@@ -64,6 +64,7 @@ fn missing_folders_are_created() {
     assert_eq!(agent.read("x/y/z.txt"), "z");
 }
 
+// Windows has no mode bits.
 #[cfg(unix)]
 #[test]
 fn the_mode_bits_are_kept_and_a_new_file_is_not_executable() {
@@ -80,6 +81,7 @@ fn the_mode_bits_are_kept_and_a_new_file_is_not_executable() {
     assert_eq!(mode("new.sh") & 0o400, 0o400);
 }
 
+// Windows lets only administrators make symbolic links, and Wine nobody.
 #[cfg(unix)]
 #[test]
 fn a_link_inside_the_project_stays_a_link() {
@@ -133,6 +135,7 @@ fn a_write_outside_the_project_requires_permission() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "new");
 }
 
+// Windows lets only administrators make symbolic links, and Wine nobody.
 #[cfg(unix)]
 #[test]
 fn a_write_through_a_link_requires_permission_for_its_target() {

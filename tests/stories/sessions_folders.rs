@@ -76,7 +76,8 @@ fn r_dir_5_an_additional_folder_belongs_to_the_project_and_relative_paths_start_
         |it: &str| messages.find(it).unwrap_or_else(|| panic!("{it} is not in {messages}"));
     assert!(position("First of all.") < position("Mind the gap."));
     position("dig: Digs.");
-    position(&format!("Another folder of the project: {more}"));
+    let in_json = more.replace('\\', r"\\");
+    position(&format!("Another folder of the project: {in_json}"));
     agent.turn("/status");
     assert!(agent.text().contains(&format!("Additional folder: `{more}`")), "{}", agent.text());
 }

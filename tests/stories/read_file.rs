@@ -204,9 +204,10 @@ fn a_batch_lists_folders_and_continues_after_files_that_cannot_be_read() {
     #[cfg(unix)]
     crate::agent::make_fifo(&agent.path("fifo"));
     // Windows has no FIFOs.
-    let (bad, why) = match cfg!(unix) {
-        true => ("fifo", "is a FIFO, not a regular file"),
-        false => ("a.txt/b", "does not exist"),
+    let (bad, why) = if cfg!(unix) {
+        ("fifo", "is a FIFO, not a regular file")
+    } else {
+        ("a.txt/b", "does not exist")
     };
     fs::write(agent.path("zero"), b"\0").unwrap();
     let paths = json!({ "paths": [bad, "zero", "folder", "none", "a.txt"] });

@@ -269,11 +269,10 @@ fn r_rem_6_a_connection_has_so_many_sessions_and_another_one_its_own() {
 
 /// A command that prints a line and another one when there is a file `go`, and the updates of its terminal.
 fn waiting_command() -> Value {
-    let command = match cfg!(windows) {
-        true => {
-            "echo begun& (for /l %i in (1,1,600) do @if not exist go ping -n 2 127.0.0.1 >nul)& echo ended"
-        }
-        false => "echo begun; until [ -e go ]; do sleep 0.02; done; echo ended",
+    let command = if cfg!(windows) {
+        "echo begun& (for /l %i in (1,1,600) do @if not exist go ping -n 2 127.0.0.1 >nul)& echo ended"
+    } else {
+        "echo begun; until [ -e go ]; do sleep 0.02; done; echo ended"
     };
     calls("exec", &json!({ "command": command }))
 }

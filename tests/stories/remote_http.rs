@@ -64,9 +64,10 @@ fn r_rem_7_a_turn_with_a_question_goes_over_requests_and_streams() {
 #[test]
 fn r_rem_14_a_command_has_a_terminal_over_requests_and_streams() {
     // The output is `hi` and the end of a line.
-    let (command, data) = match cfg!(windows) {
-        true => ("type nul >x& echo hi", "aGkNCg=="),
-        false => ("touch x; echo hi", "aGkK"),
+    let (command, data) = if cfg!(windows) {
+        ("type nul >x& echo hi", "aGkNCg==")
+    } else {
+        ("touch x; echo hi", "aGkK")
     };
     let served = serve(&json!([calls("exec", &json!({ "command": command })), says("Done.")]));
     let info = json!({ "name": "test", "version": "1" });

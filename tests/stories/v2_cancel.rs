@@ -47,9 +47,10 @@ fn statuses(agent: &TestAgent, call: &Value) -> Vec<String> {
 
 /// A command line that says that it has begun, and then sleeps.
 fn begin_and_sleep(time: &str) -> String {
-    match cfg!(windows) {
-        true => "echo begun& type nul >started& ping -n 600 127.0.0.1 >nul".to_owned(),
-        false => format!("echo begun; sleep {time}"),
+    if cfg!(windows) {
+        "echo begun& type nul >started& ping -n 600 127.0.0.1 >nul".to_owned()
+    } else {
+        format!("echo begun; sleep {time}")
     }
 }
 
@@ -57,9 +58,12 @@ fn begin_and_sleep(time: &str) -> String {
 /// the command line of the shell too, which exists before the command begins. No program of Windows lists the
 /// command lines of processes, so there the command makes a file.
 fn wait_for_sleep(agent: &TestAgent, time: &str) {
-    let is_begun = || match cfg!(windows) {
-        true => agent.path("started").exists(),
-        false => is_alive(&format!("sleep\0{time}")),
+    let is_begun = || {
+        if cfg!(windows) {
+            agent.path("started").exists()
+        } else {
+            is_alive(&format!("sleep\0{time}"))
+        }
     };
     eventually("the command sleeps", is_begun);
 }
@@ -199,9 +203,10 @@ fn v2_cancel_call_of_a_helper_ends_what_the_helper_does_and_asks() {
 #[test]
 fn v2_cancel_call_twice_is_accepted_twice_until_the_call_is_final() {
     // It ends only when it is killed, as every command on Windows.
-    let command = match cfg!(windows) {
-        true => begin_and_sleep("608.3"),
-        false => "trap '' TERM; while true; do sleep 608.3; done".to_owned(),
+    let command = if cfg!(windows) {
+        begin_and_sleep("608.3")
+    } else {
+        "trap '' TERM; while true; do sleep 608.3; done".to_owned()
     };
     let mut agent = v2(json!([exec(&command), says("Done.")])).permission("allow_once").start();
     let id = agent.prompt("go");

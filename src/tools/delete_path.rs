@@ -160,7 +160,7 @@ fn deleted_list(name: &str, info: &EntryInfo) -> String {
         (false, false) => name.to_owned(),
     };
     for below in &info.names {
-        text.push_str(&format!("\n{name}/{}", escape_hidden_line(&below.to_string_lossy())));
+        text.push_str(&format!("\n{name}/{}", escape_hidden_line(&display(below))));
     }
     let more = info.entries() - info.names.len();
     if more > 0 {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::ToolEnv;
 use turnwright_types::effect::{Effect, ResolvedPath};
+use turnwright_workspace::file_id;
 
 /// The other names of the files that a call writes.
 #[derive(Debug, Default)]
@@ -60,20 +61,4 @@ fn note(name: &str, others: u64) -> String {
         1 => format!("{name} has another name (a hard link), which changes as well."),
         _ => format!("{name} has {others} other names (hard links), which change as well."),
     }
-}
-
-/// The device and the inode of a file, which all its names have in common.
-type FileId = (u64, u64);
-
-/// The identity of the regular file at a path, and how many names it has.
-#[cfg(unix)]
-pub(super) fn file_id(path: &Path) -> Option<(FileId, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::symlink_metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    Some(((metadata.dev(), metadata.ino()), metadata.nlink()))
-}
-
-#[cfg(not(unix))]
-pub(super) fn file_id(_: &Path) -> Option<(FileId, u64)> {
-    None
 }

@@ -6,10 +6,10 @@ mod known_folders;
 use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 
-use super::hard_links::file_id;
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell;
 use turnwright_types::effect::{ResolvedPath, is_secret_path};
+use turnwright_workspace::file_id;
 
 pub(crate) use known_folders::KnownFolders;
 

@@ -3,15 +3,31 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+#[cfg(unix)]
+use std::process::Command;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use turnwright_rpc::Stdio;
+#[cfg(unix)]
+use turnwright_testing::process_waits;
 use turnwright_testing::{InProcessServer, ThreadAgent};
 
 use crate::socket_server::SocketServer;
 
 pub use turnwright_testing::{LIMIT, calls, eventually, prompt, says};
+
+/// The name of a file without links, and without the prefix that the standard library gives it on Windows.
+pub fn real_name(path: &Path) -> String {
+    path.canonicalize().unwrap().display().to_string().trim_start_matches(r"\\?\").to_owned()
+}
+
+/// Makes a FIFO, which Windows does not have.
+#[cfg(unix)]
+pub fn make_fifo(path: &Path) {
+    let made = process_waits::status(Command::new("mkfifo").arg(path));
+    assert!(made.unwrap().success());
+}
 
 /// The client of an agent that runs on a thread of the test.
 pub type TestAgent = turnwright_testing::TestAgent<AgentTransport>;

@@ -4,12 +4,11 @@
 use std::fs;
 #[cfg(unix)]
 use std::os::unix::fs::symlink;
-use std::path::Path;
 
 use serde_json::{Value, json};
-use turnwright_testing::{cards, process_waits};
+use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, real_name, says};
 
 /// Returns the text of all user messages in the n-th request to the model.
 fn user_text(agent: &TestAgent, number: usize) -> String {
@@ -21,11 +20,6 @@ fn user_text(agent: &TestAgent, number: usize) -> String {
 
 fn three() -> Value {
     json!([says("One."), says("Two."), says("Three.")])
-}
-
-/// The name of a file without links, and without the prefix that the standard library gives it on Windows.
-fn real_name(path: &Path) -> String {
-    path.canonicalize().unwrap().display().to_string().trim_start_matches(r"\\?\").to_owned()
 }
 
 #[test]
@@ -62,6 +56,7 @@ fn a_project_without_instructions_adds_nothing_to_the_prompt() {
     assert_eq!(user_text(&agent, 0).matches("<context>").count(), 1, "{}", user_text(&agent, 0));
 }
 
+// Windows has no FIFOs, and lets only administrators make symbolic links.
 #[cfg(unix)]
 #[test]
 fn links_out_of_the_project_and_special_files_are_not_read() {
@@ -70,10 +65,7 @@ fn links_out_of_the_project_and_special_files_are_not_read() {
         .file("GEMINI.md", "From the project.")
         .own_file("secret.md", "From elsewhere.")
         .start();
-    let made =
-        process_waits::status(std::process::Command::new("mkfifo").arg(agent.path("AGENTS.md")))
-            .unwrap();
-    assert!(made.success());
+    crate::agent::make_fifo(&agent.path("AGENTS.md"));
     symlink(agent.home().join("secret.md"), agent.path("CLAUDE.md")).unwrap();
     assert_eq!(agent.turn("hi"), "end_turn");
     let user_text = user_text(&agent, 0);
@@ -178,7 +170,6 @@ fn instructions_of_folders_have_a_limit() {
     assert!(results[0].contains("[cut: more than 16 KiB of instructions"), "{}", results[0]);
 }
 
-#[cfg(unix)]
 #[test]
 fn a_file_that_instructions_import_follows_them_unless_it_is_outside_or_secret() {
     let mut agent = TestAgent::builder()
@@ -188,11 +179,12 @@ fn a_file_that_instructions_import_follows_them_unless_it_is_outside_or_secret()
         .file(".env", "KEY=hidden\n")
         .own_file("secret.md", "From elsewhere.")
         .start();
+    #[cfg(unix)]
     symlink(agent.home().join("secret.md"), agent.path("link.md")).unwrap();
     assert_eq!(agent.turn("hi"), "end_turn");
     let text = user_text(&agent, 0);
-    let style = agent.path("docs/style.md").canonicalize().unwrap();
-    assert!(text.contains(&format!("Project instructions from {}; ", style.display())), "{text}");
+    let style = real_name(&agent.path("docs/style.md"));
+    assert!(text.contains(&format!("Project instructions from {style}; ")), "{text}");
     assert!(text.contains("Short lines.") && !text.contains("hidden"), "{text}");
     assert!(!text.contains("From elsewhere."), "{text}");
 }

@@ -7,7 +7,9 @@ use std::os::unix::fs::symlink;
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+#[cfg(unix)]
+use crate::agent::calls;
+use crate::agent::{TestAgent, TestAgentBuilder, says};
 
 const BUILD: &str = ".turnwright/memory/build.md";
 
@@ -106,6 +108,7 @@ fn an_invalid_note_is_refused_without_a_permission_request() {
     }
 }
 
+// Windows lets only administrators make symbolic links, and Wine nobody.
 #[cfg(unix)]
 #[test]
 fn a_link_does_not_make_another_file_a_note() {

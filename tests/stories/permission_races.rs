@@ -71,6 +71,7 @@ fn a_file_that_did_not_change_is_written() {
     assert_eq!(agent.read("a.txt"), "shown\nnew\n");
 }
 
+// Windows lets only administrators make symbolic links, and Wine nobody.
 #[cfg(unix)]
 #[test]
 fn a_folder_that_was_replaced_by_a_link_is_not_followed() {
@@ -93,6 +94,7 @@ fn a_folder_that_was_replaced_by_a_link_is_not_followed() {
     }
 }
 
+// Windows lets only administrators make symbolic links, and Wine nobody.
 #[cfg(unix)]
 #[test]
 fn a_link_whose_target_was_changed_is_not_followed() {
@@ -116,6 +118,7 @@ fn a_link_whose_target_was_changed_is_not_followed() {
     assert_eq!(status(&agent), "failed");
 }
 
+// Windows lets only administrators make symbolic links, and Wine nobody.
 #[cfg(unix)]
 #[test]
 fn a_file_that_was_replaced_by_a_link_is_not_followed() {

@@ -43,7 +43,6 @@ fn a_protected_file_can_only_be_allowed_once() {
     assert!(agent.path("a.txt").exists());
 }
 
-#[cfg(unix)]
 #[test]
 fn a_file_with_several_names_is_written_only_after_saying_so_and_a_protected_name_counts() {
     let hook = ".git/hooks/pre-commit";
@@ -65,7 +64,6 @@ fn a_file_with_several_names_is_written_only_after_saying_so_and_a_protected_nam
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn the_result_says_how_many_other_names_have_changed() {
     let mut agent = TestAgent::builder()

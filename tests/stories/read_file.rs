@@ -2,10 +2,9 @@
 //! call hang.
 
 use std::fs;
-use std::process::Command;
 
 use serde_json::json;
-use turnwright_testing::{cards, process_waits};
+use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, calls, says};
 
@@ -103,21 +102,28 @@ fn a_missing_file_is_reported_with_similar_names() {
     assert_eq!(cards::card(&agent, 0)["status"], "failed");
 }
 
-#[cfg(unix)]
 #[test]
 fn a_file_that_is_not_text_is_reported_with_a_reason_and_nothing_hangs() {
     let mut agent = three_lines().start();
-    fs::write(agent.path("nul"), b"ab\0cd").unwrap();
-    let fifo = agent.path("fifo");
-    assert!(process_waits::status(Command::new("mkfifo").arg(&fifo)).unwrap().success());
-    let _socket = std::os::unix::net::UnixListener::bind(agent.path("socket")).unwrap();
-    std::os::unix::fs::symlink("loop", agent.path("loop")).unwrap();
+    fs::write(agent.path("zero"), b"ab\0cd").unwrap();
+    #[cfg(unix)]
+    let _socket = {
+        crate::agent::make_fifo(&agent.path("fifo"));
+        std::os::unix::fs::symlink("loop", agent.path("loop")).unwrap();
+        std::os::unix::net::UnixListener::bind(agent.path("socket")).unwrap()
+    };
     let table = [
-        ("nul", "[File: nul | binary, 5 bytes]\nFirst bytes: 61 62 00 63 64\n"),
+        ("zero", "[File: zero | binary, 5 bytes]\nFirst bytes: 61 62 00 63 64\n"),
+        #[cfg(unix)]
         ("fifo", "is a FIFO"),
+        #[cfg(unix)]
         ("socket", "is a socket"),
+        #[cfg(unix)]
         ("loop", "Error: "),
+        #[cfg(unix)]
         ("a.txt/b", "Error: is not a folder"),
+        #[cfg(windows)]
+        ("a.txt/b", "Error: does not exist"),
     ];
     for (path, reason) in table {
         let result = cards::run_each(&mut agent, "read_file", &[json!({ "path": path })]).remove(0);
@@ -195,21 +201,26 @@ fn other_encodings_and_byte_order_marks_are_decoded() {
 #[test]
 fn a_batch_lists_folders_and_continues_after_files_that_cannot_be_read() {
     let mut agent = three_lines().file("folder/x", "12").file("folder/sub/y", "").start();
-    assert!(
-        process_waits::status(Command::new("mkfifo").arg(agent.path("fifo"))).unwrap().success()
-    );
-    fs::write(agent.path("nul"), b"\0").unwrap();
-    let paths = json!({ "paths": ["fifo", "nul", "folder", "none", "a.txt"] });
+    #[cfg(unix)]
+    crate::agent::make_fifo(&agent.path("fifo"));
+    // Windows has no FIFOs.
+    let (bad, why) = if cfg!(unix) {
+        ("fifo", "is a FIFO, not a regular file")
+    } else {
+        ("a.txt/b", "does not exist")
+    };
+    fs::write(agent.path("zero"), b"\0").unwrap();
+    let paths = json!({ "paths": [bad, "zero", "folder", "none", "a.txt"] });
     let result = cards::run_each(&mut agent, "read_file", &[paths]).remove(0);
     let parts: Vec<_> = result.split("\n\n").collect();
     assert_eq!(parts.len(), 5, "{result}");
-    assert_eq!(parts[0], "[File: fifo | Error: is a FIFO, not a regular file]");
-    assert_eq!(parts[1], "[File: nul | binary, 1 bytes]\nFirst bytes: 00");
+    assert_eq!(parts[0], format!("[File: {bad} | Error: {why}]"));
+    assert_eq!(parts[1], "[File: zero | binary, 1 bytes]\nFirst bytes: 00");
     assert_eq!(parts[2], "[Folder: folder]\nsub/\nx (2 B)");
     assert_eq!(parts[3], "[File: none | Error: does not exist]");
     assert!(parts[4].ends_with("    3| three\n"), "{result}");
     let card = cards::card_text(&cards::card(&agent, 0));
-    assert!(card.contains("is a FIFO") && card.contains("three"), "{card}");
+    assert!(card.contains(why) && card.contains("three"), "{card}");
 }
 
 #[test]
@@ -288,14 +299,17 @@ fn a_file_that_may_hold_secrets_requires_permission_and_its_example_does_not() {
     assert!(agent.log.iter().all(|it| !it.to_string().contains("KEY=1")));
 }
 
-#[cfg(unix)]
 #[test]
 fn paths_may_be_relative_absolute_or_with_dots_and_through_links_inside() {
     let mut agent = three_lines().file("sub/b.txt", "b\n").start();
-    std::os::unix::fs::symlink("a.txt", agent.path("sub/link")).unwrap();
-    std::os::unix::fs::symlink("../a.txt", agent.path("sub/good")).unwrap();
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("a.txt", agent.path("sub/link")).unwrap();
+        std::os::unix::fs::symlink("../a.txt", agent.path("sub/good")).unwrap();
+    }
     let absolute = agent.path("a.txt").display().to_string();
-    for path in ["a.txt", "./a.txt", "sub/../a.txt", "sub/good", &absolute] {
+    let good = if cfg!(unix) { "sub/good" } else { r"sub\..\a.txt" };
+    for path in ["a.txt", "./a.txt", "sub/../a.txt", good, &absolute] {
         let result = cards::run_each(&mut agent, "read_file", &[json!({ "path": path })]).remove(0);
         assert!(result.starts_with(&format!("[File: {path} | Lines: 3]\n")), "{path}: {result}");
     }
@@ -305,12 +319,13 @@ fn paths_may_be_relative_absolute_or_with_dots_and_through_links_inside() {
     assert!(result.contains("does not exist"), "{result}");
 }
 
-#[cfg(unix)]
 #[test]
 fn list_dir_shows_folders_sizes_and_links_in_order() {
     let mut agent = three_lines().file("sub/deep/er/x", "").file(".hidden", "").start();
     fs::create_dir(agent.path("empty")).unwrap();
+    #[cfg(unix)]
     std::os::unix::fs::symlink("/etc", agent.path("link")).unwrap();
+    let link = if cfg!(unix) { "link (link)\n" } else { "" };
     let all = [
         json!({}),
         json!({ "depth": 1 }),
@@ -321,10 +336,10 @@ fn list_dir_shows_folders_sizes_and_links_in_order() {
     assert_eq!(
         cards::run_each(&mut agent, "list_dir", &all),
         [
-            "a.txt (14 B)\nempty/\nlink (link)\nsub/\nsub/deep/\n",
-            "a.txt (14 B)\nempty/\nlink (link)\nsub/\n",
+            &format!("a.txt (14 B)\nempty/\n{link}sub/\nsub/deep/\n"),
+            &format!("a.txt (14 B)\nempty/\n{link}sub/\n"),
             "deep/\ndeep/er/\ndeep/er/x (0 B)\n",
-            ".hidden (0 B)\na.txt (14 B)\nempty/\nlink (link)\nsub/\n",
+            &format!(".hidden (0 B)\na.txt (14 B)\nempty/\n{link}sub/\n"),
             "[empty]\n"
         ]
     );

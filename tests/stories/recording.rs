@@ -671,7 +671,8 @@ fn the_recording_of_a_stranger_writes_nothing_and_sets_no_provider() {
     let folder = turnwright_testing::temporary_folder();
     let path = record_named("text", folder.path());
     let target = folder.path().join("made-by-a-stranger");
-    let prompt = format!("\"text\":\"/record {}\"", target.display());
+    let command = json!(format!("/record {}", target.display()));
+    let prompt = format!("\"text\":{command}");
     let typed = changed(&path, "\"text\":\"go\"", &prompt);
     replay(&typed).unwrap();
     assert!(!target.exists());
@@ -709,6 +710,7 @@ fn a_recording_that_cannot_be_made_costs_a_notice_and_nothing_else() {
     assert!(told.contains("Hello."), "{told}");
 }
 
+// A recording of another kind of system is refused, and these are of Linux.
 #[cfg(unix)]
 #[test]
 fn ten_recordings_play_back_as_they_were_made() {

@@ -269,7 +269,11 @@ fn r_rem_6_a_connection_has_so_many_sessions_and_another_one_its_own() {
 
 /// A command that prints a line and another one when there is a file `go`, and the updates of its terminal.
 fn waiting_command() -> Value {
-    let command = "echo begun; until [ -e go ]; do sleep 0.02; done; echo ended";
+    let command = if cfg!(windows) {
+        "echo begun& (for /l %i in (1,1,600) do @if not exist go ping -n 2 127.0.0.1 >nul)& echo ended"
+    } else {
+        "echo begun; until [ -e go ]; do sleep 0.02; done; echo ended"
+    };
     calls("exec", &json!({ "command": command }))
 }
 
@@ -291,7 +295,7 @@ fn terminal_output(agent: &TestAgent) -> String {
             _ => {}
         }
     }
-    String::from_utf8(output).unwrap()
+    String::from_utf8(output).unwrap().replace("\r\n", "\n")
 }
 
 /// Waits until the terminal has shown something.
@@ -377,7 +381,7 @@ fn r_rem_14_a_client_without_terminals_that_takes_over_gets_the_output_as_text()
         client.updates.iter().filter(|it| it["sessionUpdate"] == "tool_call_update").collect();
     assert!(cards.iter().all(|it| !it["content"].to_string().contains("terminal")), "{cards:?}");
     let content = cards.last().unwrap()["content"].to_string();
-    assert!(content.contains("begun\\nended"), "{content}");
+    assert!(content.replace("\\r\\n", "\\n").contains("begun\\nended"), "{content}");
 }
 
 #[test]

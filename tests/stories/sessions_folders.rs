@@ -37,7 +37,6 @@ fn r_dir_1_to_3_an_invalid_folder_is_refused_and_named() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn r_dir_5_an_additional_folder_belongs_to_the_project_and_relative_paths_start_in_cwd() {
     let write = |path: &str| calls("write_file", &json!({ "path": path, "content": "x" }));
@@ -50,9 +49,11 @@ fn r_dir_5_an_additional_folder_belongs_to_the_project_and_relative_paths_start_
     put("more/AGENTS.md", "Mind the gap.");
     put("more/.agents/skills/dig/SKILL.md", "---\nname: dig\ndescription: Digs.\n---\nx");
     put("secret/a.txt", "x");
-    std::os::unix::fs::symlink(base.path().join("secret"), base.path().join("more/out")).unwrap();
     let more = base.path().join("more").to_string_lossy().into_owned();
-    let (inside, outside) = (format!("{more}/b.txt"), format!("{more}/out/b.txt"));
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(base.path().join("secret"), base.path().join("more/out")).unwrap();
+    let out = if cfg!(unix) { "out" } else { "../secret" };
+    let (inside, outside) = (format!("{more}/b.txt"), format!("{more}/{out}/b.txt"));
     let mut agent = TestAgent::builder()
         .file("AGENTS.md", "First of all.")
         .model(json!([write("b.txt"), write(&inside), write(&outside), says("Done.")]))
@@ -64,7 +65,8 @@ fn r_dir_5_an_additional_folder_belongs_to_the_project_and_relative_paths_start_
     let id = agent.prompt("write");
     // Writes inside the folders require no permission.
     let question = agent.wait_for_request("session/request_permission");
-    assert!(question.to_string().contains("secret/b.txt"), "{question}");
+    let asked = question.to_string().replace(r"\\", "/");
+    assert!(asked.contains("secret/b.txt"), "{question}");
     assert!(agent.path("b.txt").exists() && base.path().join("more/b.txt").exists());
     agent.choose(&question, "reject_once");
     agent.stop_reason(&id);
@@ -74,7 +76,8 @@ fn r_dir_5_an_additional_folder_belongs_to_the_project_and_relative_paths_start_
         |it: &str| messages.find(it).unwrap_or_else(|| panic!("{it} is not in {messages}"));
     assert!(position("First of all.") < position("Mind the gap."));
     position("dig: Digs.");
-    position(&format!("Another folder of the project: {more}"));
+    let in_json = more.replace('\\', r"\\");
+    position(&format!("Another folder of the project: {in_json}"));
     agent.turn("/status");
     assert!(agent.text().contains(&format!("Additional folder: `{more}`")), "{}", agent.text());
 }

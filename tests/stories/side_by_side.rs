@@ -17,7 +17,7 @@ fn read(path: &str) -> Value {
 /// Returns the name of the file that a permission request is about.
 fn about(question: &Value) -> &str {
     let path = question["params"]["toolCall"]["locations"][0]["path"].as_str().unwrap();
-    path.rsplit('/').next().unwrap()
+    path.rsplit(['/', '\\']).next().unwrap()
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn at_most_eight_calls_run_at_a_time() {
 }
 
 fn file_name(path: &Value) -> &str {
-    path.as_str().unwrap().rsplit('/').next().unwrap()
+    path.as_str().unwrap().rsplit(['/', '\\']).next().unwrap()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, real_name, says};
 
 const NOTES: &str = "---\nname: release-notes\ndescription: Use when: a release is made\n\
                      allowed-tools: exec\n---\nWrite $ARGUMENTS for people.\n";
@@ -57,8 +57,8 @@ fn a_skill_is_loaded_without_permission_and_only_once() {
     cards::check(&agent);
     assert_eq!(cards::requests(&agent), [""; 0]);
     let results = cards::results(&agent, 2);
-    let dir = agent.path(".claude/skills/release-notes").canonicalize().unwrap();
-    let begin = format!("<skill_content name=\"release-notes\" dir=\"{}\">", dir.display());
+    let dir = real_name(&agent.path(".claude/skills/release-notes"));
+    let begin = format!("<skill_content name=\"release-notes\" dir=\"{dir}\">");
     assert!(results[0].starts_with(&begin), "{}", results[0]);
     assert!(results[0].contains("Write v2 for people."), "{}", results[0]);
     assert!(results[0].contains("- scripts/list.sh"), "{}", results[0]);
@@ -98,7 +98,7 @@ fn the_files_of_a_skill_are_read_without_permission_once_it_is_loaded() {
     let prompt = agent.prompt("go");
     let mut refuse = |what: &str| {
         let request = agent.wait_for_request("session/request_permission");
-        let title = request["params"]["toolCall"]["title"].as_str().unwrap();
+        let title = request["params"]["toolCall"]["title"].as_str().unwrap().replace('\\', "/");
         assert!(title.contains(what), "{title}");
         agent.choose(&request, "reject_once");
     };

@@ -238,7 +238,7 @@ fn calls_that_only_read_run_in_parallel_and_their_results_keep_the_order() {
     let second = agent.wait_for_request("fs/read_text_file");
     for question in [&second, &first] {
         let path = question["params"]["path"].as_str().unwrap();
-        let name = path.rsplit('/').next().unwrap().to_owned();
+        let name = path.rsplit(['/', '\\']).next().unwrap().to_owned();
         agent.respond(question, &json!({ "content": format!("buffer {name}") }));
     }
     assert_eq!(agent.stop_reason(&id), "end_turn");

@@ -325,7 +325,8 @@ fn v2_tool_calls_are_upserts_and_edits_have_changes_and_a_patch() {
     let change = |operation: &str, name: &str| json!([{ "operation": operation, "path": path(name), "fileType": "text" }]);
     assert_eq!(edited["changes"], change("modify", "a.txt"));
     assert_eq!(added["changes"], change("add", "b.txt"));
-    let file = path("a.txt");
+    // A patch has `/` on Windows, too.
+    let file = path("a.txt").replace('\\', "/");
     let patch =
         format!("diff --git {file} {file}\n--- {file}\n+++ {file}\n@@ -1 +1 @@\n-old\n+new\n");
     assert_eq!(edited["patch"], json!({ "format": "git_patch", "text": patch }));

@@ -45,19 +45,42 @@ fn statuses(agent: &TestAgent, call: &Value) -> Vec<String> {
     statuses
 }
 
+/// A command line that says that it has begun, and then sleeps.
+fn begin_and_sleep(time: &str) -> String {
+    if cfg!(windows) {
+        "echo begun& type nul >started& ping -n 600 127.0.0.1 >nul".to_owned()
+    } else {
+        format!("echo begun; sleep {time}")
+    }
+}
+
 /// Waits until `sleep` with this time runs. What the command did before it, has then happened: the time alone is on
-/// the command line of the shell too, which exists before the command begins.
-fn wait_for_sleep(time: &str) {
-    eventually("the command sleeps", || is_alive(&format!("sleep\0{time}")));
+/// the command line of the shell too, which exists before the command begins. No program of Windows lists the
+/// command lines of processes, so there the command makes a file.
+fn wait_for_sleep(agent: &TestAgent, time: &str) {
+    let is_begun = || {
+        if cfg!(windows) {
+            agent.path("started").exists()
+        } else {
+            is_alive(&format!("sleep\0{time}"))
+        }
+    };
+    eventually("the command sleeps", is_begun);
+}
+
+fn assert_not_asleep(time: &str) {
+    if !cfg!(windows) {
+        assert_gone(time);
+    }
 }
 
 #[test]
 fn v2_cancel_call_ends_a_command_and_the_turn_goes_on() {
-    let command = "echo begun; sleep 608.1";
+    let command = &begin_and_sleep("608.1");
     let mut agent = v2(json!([exec(command), says("Then not.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
-    wait_for_sleep("608.1");
+    wait_for_sleep(&agent, "608.1");
     let offered = updates_of(&agent, &call);
     assert!(offered.iter().any(|it| it["capabilities"] == json!({ "cancel": {} })), "{offered:?}");
     assert_eq!(cancel_call(&mut agent, &call)["result"], json!({}));
@@ -65,7 +88,7 @@ fn v2_cancel_call_ends_a_command_and_the_turn_goes_on() {
     assert_eq!(last["capabilities"], Value::Null);
     assert!(last.as_object().unwrap().contains_key("capabilities"), "it is withdrawn");
     assert_eq!(agent.stop_reason(&id), "end_turn");
-    assert_gone("608.1");
+    assert_not_asleep("608.1");
     assert_eq!(statuses(&agent, &call), ["pending", "in_progress", "cancelled"]);
     let told = &cards::results(&agent, 1)[0];
     assert!(told.contains("begun") && told.contains("cancelled this call, and not your"), "{told}");
@@ -95,14 +118,14 @@ fn v2_cancel_call_withdraws_the_question_of_a_call_that_waits_for_it() {
 #[test]
 fn v2_cancel_call_leaves_the_other_calls_of_the_answer_alone() {
     let both = json!([
-        cards::call("exec", &json!({ "command": "sleep 608.2" })),
+        cards::call("exec", &json!({ "command": begin_and_sleep("608.2") })),
         cards::call("write_file", &json!({ "path": "x", "content": "written\n" })),
         cards::call("read_file", &json!({ "path": "x" })),
     ]);
     let mut agent = v2(json!([both, says("Done.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
-    wait_for_sleep("608.2");
+    wait_for_sleep(&agent, "608.2");
     assert_eq!(cancel_call(&mut agent, &call)["result"], json!({}));
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert_eq!(agent.read("x"), "written\n");
@@ -179,12 +202,16 @@ fn v2_cancel_call_of_a_helper_ends_what_the_helper_does_and_asks() {
 
 #[test]
 fn v2_cancel_call_twice_is_accepted_twice_until_the_call_is_final() {
-    // It ends only when it is killed.
-    let command = "trap '' TERM; while true; do sleep 608.3; done";
-    let mut agent = v2(json!([exec(command), says("Done.")])).permission("allow_once").start();
+    // It ends only when it is killed, as every command on Windows.
+    let command = if cfg!(windows) {
+        begin_and_sleep("608.3")
+    } else {
+        "trap '' TERM; while true; do sleep 608.3; done".to_owned()
+    };
+    let mut agent = v2(json!([exec(&command), says("Done.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
-    wait_for_sleep("608.3");
+    wait_for_sleep(&agent, "608.3");
     let params = json!({ "sessionId": agent.session, "toolCallId": call });
     let both = [(); 2].map(|()| agent.request("tool_call/cancel", &params));
     for request in both {
@@ -196,7 +223,8 @@ fn v2_cancel_call_twice_is_accepted_twice_until_the_call_is_final() {
 
 #[test]
 fn v2_cancel_of_what_does_not_run_is_refused() {
-    let mut agent = v2(json!([exec("touch x"), says("Done.")])).start();
+    let command = if cfg!(windows) { "type nul >x" } else { "touch x" };
+    let mut agent = v2(json!([exec(command), says("Done.")])).start();
     let id = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
     assert_eq!(code(&cancel_call(&mut agent, &json!("call-77"))), -32602);
@@ -218,9 +246,9 @@ fn v2_cancel_of_what_does_not_run_is_refused() {
 
 #[test]
 fn v2_cancel_call_that_races_with_its_end_gets_one_result() {
+    let command = if cfg!(windows) { "ping -n 1 127.0.0.1 >nul" } else { "sleep 0.02" };
     for delay in [0, 2, 5, 10, 20, 40] {
-        let mut agent =
-            v2(json!([exec("sleep 0.02"), says("Done.")])).permission("allow_once").start();
+        let mut agent = v2(json!([exec(command), says("Done.")])).permission("allow_once").start();
         let id = agent.prompt("go");
         let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
         std::thread::sleep(Duration::from_millis(delay));
@@ -247,11 +275,11 @@ fn v2_cancel_call_that_races_with_its_end_gets_one_result() {
 
 #[test]
 fn v2_cancel_call_is_replayed_once_as_cancelled() {
-    let command = "sleep 608.4";
+    let command = &begin_and_sleep("608.4");
     let mut agent = v2(json!([exec(command), says("Then not.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
-    wait_for_sleep("608.4");
+    wait_for_sleep(&agent, "608.4");
     result(cancel_call(&mut agent, &call));
     assert_eq!(agent.stop_reason(&id), "end_turn");
     agent.restart();
@@ -270,13 +298,13 @@ fn v2_cancel_call_is_replayed_once_as_cancelled() {
 
 #[test]
 fn v2_cancel_terminal_stops_its_command_and_leaves_the_call_to_the_result() {
-    let command = "echo begun; sleep 608.5";
+    let command = &begin_and_sleep("608.5");
     let mut agent = v2(json!([exec(command), says("Then not.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let opened = agent.wait_for_update("terminal_update");
     assert_eq!(opened["capabilities"], json!({ "cancel": {} }));
     let terminal = opened["terminalId"].clone();
-    wait_for_sleep("608.5");
+    wait_for_sleep(&agent, "608.5");
     assert_eq!(cancel_terminal(&mut agent, &terminal)["result"], json!({}));
     let is_ended = |it: &Value| {
         let update = &it["params"]["update"];
@@ -286,7 +314,7 @@ fn v2_cancel_terminal_stops_its_command_and_leaves_the_call_to_the_result() {
     assert_eq!(ended["capabilities"], Value::Null);
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert_eq!(code(&cancel_terminal(&mut agent, &terminal)), -32602);
-    assert_gone("608.5");
+    assert_not_asleep("608.5");
     assert_eq!(statuses(&agent, &terminal), ["pending", "in_progress", "failed"]);
     let told = &cards::results(&agent, 1)[0];
     assert!(told.contains("stopped by the user") && told.contains("begun"), "{told}");
@@ -294,20 +322,20 @@ fn v2_cancel_terminal_stops_its_command_and_leaves_the_call_to_the_result() {
 
 #[test]
 fn v2_cancel_terminal_stops_a_command_in_the_background_after_its_turn() {
-    let server = json!({ "command": "echo up; sleep 608.6", "background": true });
+    let server = json!({ "command": begin_and_sleep("608.6"), "background": true });
     let replies = json!([calls("exec", &server), says("It runs."), says("It has ended.")]);
     let mut agent = v2(replies).permission("allow_once").start();
     assert_eq!(agent.turn("go"), "end_turn");
     let terminal = agent.updates().into_iter().find(|it| it["terminalId"].is_string()).unwrap();
     let terminal = terminal["terminalId"].clone();
-    eventually("the command runs", || is_alive("608.6"));
+    wait_for_sleep(&agent, "608.6");
     assert_eq!(cancel_terminal(&mut agent, &terminal)["result"], json!({}));
     let is_ended = |it: &Value| {
         let update = &it["params"]["update"];
         update["terminalId"] == terminal && update["exitStatus"].is_object()
     };
     agent.wait_for("the end", is_ended);
-    assert_gone("608.6");
+    assert_not_asleep("608.6");
     assert_eq!(agent.turn("and now?"), "end_turn");
     let body = agent.model_request(2).to_string();
     assert!(body.contains("ended: stopped by the user"), "{body}");

@@ -29,15 +29,16 @@ fn v2_tool_calls_say_which_files_are_moved_and_deleted() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(!agent.path("a.txt").exists() && !agent.path("b.txt").exists());
     let path = |name: &str| agent.path(name).to_str().unwrap().to_owned();
-    let (a, b, c) = (path("a.txt"), path("b.txt"), path("c.txt"));
+    // A patch has `/` on Windows, too.
+    let [a, b, c] = ["a.txt", "b.txt", "c.txt"].map(|it| path(it).replace('\\', "/"));
     let deleted = (
-        json!([{ "operation": "delete", "path": a, "fileType": "text" }]),
+        json!([{ "operation": "delete", "path": path("a.txt"), "fileType": "text" }]),
         format!(
             "diff --git {a} {a}\ndeleted file mode 100644\n--- {a}\n+++ /dev/null\n@@ -1 +0,0 @@\n-old\n"
         ),
     );
     let moved = (
-        json!([{ "operation": "move", "oldPath": b, "path": c, "fileType": "text" }]),
+        json!([{ "operation": "move", "oldPath": path("b.txt"), "path": path("c.txt"), "fileType": "text" }]),
         format!(
             "diff --git {b} {c}\nrename from {b}\nrename to {c}\n--- {b}\n+++ {c}\n@@ -1 +1 @@\n-one\n+two\n"
         ),

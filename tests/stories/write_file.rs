@@ -64,6 +64,7 @@ fn missing_folders_are_created() {
     assert_eq!(agent.read("x/y/z.txt"), "z");
 }
 
+// Windows has no mode bits.
 #[cfg(unix)]
 #[test]
 fn the_mode_bits_are_kept_and_a_new_file_is_not_executable() {
@@ -80,6 +81,7 @@ fn the_mode_bits_are_kept_and_a_new_file_is_not_executable() {
     assert_eq!(mode("new.sh") & 0o400, 0o400);
 }
 
+// Windows lets only administrators make symbolic links, and Wine nobody.
 #[cfg(unix)]
 #[test]
 fn a_link_inside_the_project_stays_a_link() {
@@ -133,6 +135,7 @@ fn a_write_outside_the_project_requires_permission() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "new");
 }
 
+// Windows lets only administrators make symbolic links, and Wine nobody.
 #[cfg(unix)]
 #[test]
 fn a_write_through_a_link_requires_permission_for_its_target() {
@@ -172,6 +175,8 @@ fn a_file_that_is_not_text_is_not_overwritten_and_requests_no_permission() {
     assert_eq!(fs::read(agent.path("image")).unwrap(), b"\x89PNG\0");
 }
 
+// The paths are of Linux, where nobody can write them. Windows would make them in the root of the drive.
+#[cfg(unix)]
 #[test]
 fn a_folder_that_cannot_be_written_fails_the_call_but_not_the_turn() {
     let mut agent = TestAgent::builder().permission("allow_once").start();
@@ -186,6 +191,8 @@ fn a_folder_that_cannot_be_written_fails_the_call_but_not_the_turn() {
     assert_eq!(cards::card(&agent, 0)["status"], "failed");
 }
 
+// The paths are of Linux, where nobody can write them. Windows would make them in the root of the drive.
+#[cfg(unix)]
 #[test]
 fn an_error_names_the_path_that_was_given() {
     let mut agent = TestAgent::builder().file("a", "x\n").permission("allow_once").start();

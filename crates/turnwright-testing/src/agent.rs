@@ -142,9 +142,9 @@ impl<T: Transport> TestAgent<T> {
         self.home.path()
     }
 
-    /// Returns a path in the workspace.
+    /// Returns a path in the workspace, with the separators of the system.
     pub fn path(&self, path: &str) -> PathBuf {
-        self.workspace.path().join(path)
+        self.workspace.path().join(path.replace('/', std::path::MAIN_SEPARATOR_STR))
     }
 
     /// Returns the content of a file in the workspace.

@@ -1,16 +1,17 @@
 //! Configures and starts a [`TestAgent`].
 
+use std::ffi::OsString;
 use std::marker::PhantomData;
 
 use serde_json::{Value, json};
 
-use crate::TestAgent;
 use crate::hosted_server::HostedHandler;
 use crate::model_failures::KEY;
 use crate::protocol::Protocol;
 use crate::scripted_model::{Scenario, Server};
 use crate::temporary_folder;
 use crate::transport::{Launch, Transport};
+use crate::{TestAgent, basic_variables};
 
 /// Configures and starts a [`TestAgent`].
 pub struct TestAgentBuilder<T> {
@@ -137,6 +138,11 @@ impl<T: Transport> TestAgentBuilder<T> {
             Server::start(Scenario::from_value(scenario).unwrap(), 0).unwrap()
         });
         let mut variables = Vec::new();
+        if cfg!(windows) {
+            // Without these, a command there finds no other program.
+            let text = |value: OsString| value.into_string().unwrap();
+            variables.extend(basic_variables().map(|it| (it.0.to_owned(), text(it.1))));
+        }
         if let Some(model) = &model {
             variables.push(("OPENAI_BASE_URL".to_owned(), model.base_url()));
             variables.push(("OPENAI_API_KEY".to_owned(), KEY.to_owned()));

@@ -124,12 +124,9 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(fits)
 }
 
-#[cfg(unix)]
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
-    use std::os::unix::fs::symlink;
-
     use super::*;
 
     fn put(path: &Path, text: &str) {
@@ -152,8 +149,12 @@ mod tests {
         put(&of_ws("empty.md"), "\n");
         put(&of_ws("title.md"), "\n# A title\u{202e}\nMore.");
         put(&base.join("secret.md"), "outside");
-        symlink(base.join("secret.md"), of_ws("link.md")).unwrap();
-        symlink(base.join("own"), of_ws("folder")).unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::symlink;
+            symlink(base.join("secret.md"), of_ws("link.md")).unwrap();
+            symlink(base.join("own"), of_ws("folder")).unwrap();
+        }
         let places = [
             ScannedFolder { folder: own, within: None },
             ScannedFolder { folder: base.join("missing"), within: None },

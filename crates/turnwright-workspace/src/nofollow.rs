@@ -141,10 +141,7 @@ fn with_fd_path(held: File, path: &Path) -> (Option<File>, PathBuf) {
 #[cfg(not(unix))]
 pub fn open_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     windows::refuse_links(path)?;
-    if !std::fs::metadata(path)?.is_dir() {
-        return Err(io::ErrorKind::NotADirectory.into());
-    }
-    Ok((None, path.to_path_buf()))
+    open_child_folder(path)
 }
 
 /// Opens a folder and creates what is missing.
@@ -155,10 +152,14 @@ pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     open_folder(path)
 }
 
-/// Opens a direct child of a folder.
+/// Opens a direct child of a folder that was opened before, so only the child is checked.
 #[cfg(not(unix))]
 pub(crate) fn open_child_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
-    open_folder(path)
+    windows::refuse_link(path)?;
+    if !std::fs::metadata(path)?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    Ok((None, path.to_path_buf()))
 }
 
 #[cfg(not(unix))]

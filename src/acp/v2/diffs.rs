@@ -90,11 +90,12 @@ fn patch(path: &Path, old: Option<&str>, new: &str, fate: &FileFate) -> Option<S
     Some(text)
 }
 
-/// A path as Git quotes it: as it is, unless it has unusual characters.
+/// A path as Git writes it: with `/` on Windows, too, and quoted if it has unusual characters.
 fn quoted(path: &str) -> String {
+    let path = if cfg!(windows) { path.replace('\\', "/") } else { path.to_owned() };
     let is_usual = |it: u8| (b' '..=b'~').contains(&it) && it != b'"' && it != b'\\';
     if path.bytes().all(is_usual) {
-        return path.to_owned();
+        return path;
     }
     let mut text = String::from("\"");
     for byte in path.bytes() {

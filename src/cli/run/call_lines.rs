@@ -8,6 +8,7 @@ use super::agent_update::{list, string};
 use super::text_style::TextStyle;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, fenced_command};
 use turnwright_types::line_diff::unified_diff;
+use turnwright_workspace::files::display;
 
 /// Unchanged lines around a change.
 const DIFF_CONTEXT: usize = 2;
@@ -107,8 +108,7 @@ impl CallCard {
 /// The changed lines of a file. Hidden characters are escaped.
 fn diff_lines(item: &Value, cwd: &Path, most: usize) -> Vec<StyledLine> {
     let path = string(&item["path"]);
-    let shown =
-        Path::new(&path).strip_prefix(cwd).map_or(path.clone(), |it| it.display().to_string());
+    let shown = Path::new(&path).strip_prefix(cwd).map_or(path.clone(), display);
     let (old, new) = (string(&item["oldText"]), string(&item["newText"]));
     let diff = unified_diff(&old, &new, DIFF_CONTEXT, None);
     let (added, removed) = (count_lines(&diff, '+'), count_lines(&diff, '-'));

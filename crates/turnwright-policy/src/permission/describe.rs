@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::decision::{Decision, Finding, Reason, Verdict};
+use super::glob::slashed;
 use super::rule::PathBases;
 use super::{Confinement, Mode, PolicyRules};
 use crate::shell::SimpleCommand;
@@ -392,8 +393,10 @@ fn effect_object(effect: &Effect, bases: &PathBases) -> String {
 /// A path relative to the project, or else absolute.
 fn display_path(path: &Path, bases: &PathBases) -> String {
     let inside = bases.roots.first().and_then(|it| path.strip_prefix(it).ok());
-    let short = inside.filter(|it| !it.as_os_str().is_empty()).unwrap_or(path);
-    escape_hidden_line(&short.to_string_lossy())
+    match inside.filter(|it| !it.as_os_str().is_empty()) {
+        Some(inside) => escape_hidden_line(&slashed(inside)),
+        None => escape_hidden_line(&path.to_string_lossy()),
+    }
 }
 
 fn join_list(items: &[String]) -> String {

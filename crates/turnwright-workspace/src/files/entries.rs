@@ -179,7 +179,11 @@ fn inspect(path: &Path) -> io::Result<EntryInfo> {
 /// Opens a folder some levels below a held one; `None` if it is not a folder any more.
 fn folder_below(path: &Path, below: &Path) -> io::Result<Option<(Option<fs::File>, PathBuf)>> {
     let mut at = (None, path.to_path_buf());
-    for name in below {
+    // Windows holds no folder open, and those above were opened before.
+    let mut steps: Vec<_> =
+        if cfg!(windows) { vec![below.as_os_str()] } else { below.iter().collect() };
+    steps.retain(|it| !it.is_empty());
+    for name in steps {
         at = match nofollow::open_child_folder(&at.1.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
             result => result?,

@@ -140,7 +140,7 @@ fn write_into(
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(map_io_error(&error)),
     };
-    let has_other_links = old.as_ref().is_some_and(|it| link_count(it) > 1);
+    let has_other_links = old.as_ref().is_some_and(|it| link_count(path, it) > 1);
     if has_other_links && hard_links == HardLinks::Keep {
         return write_in_place(path, bytes);
     }
@@ -279,14 +279,14 @@ fn reserve_space(_: &File, _: usize) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn link_count(metadata: &Metadata) -> u64 {
+fn link_count(_: &Path, metadata: &Metadata) -> u64 {
     use std::os::unix::fs::MetadataExt;
     metadata.nlink()
 }
 
 #[cfg(not(unix))]
-fn link_count(_: &Metadata) -> u64 {
-    1
+fn link_count(path: &Path, _: &Metadata) -> u64 {
+    crate::file_id(path).map_or(1, |(_, names)| names)
 }
 
 #[cfg(unix)]

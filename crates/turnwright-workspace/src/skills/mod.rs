@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::files::read_head;
+use crate::files::{display, read_head};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::sorting::sort_by_key;
 
@@ -112,7 +112,7 @@ impl Skill {
         if !files.is_empty() {
             text.push_str("\n\nFiles of this skill, relative to its folder:");
             for file in files.iter().take(MAX_LISTED_FILES) {
-                text.push_str(&format!("\n- {}", escape_hidden_line(&file.to_string_lossy())));
+                text.push_str(&format!("\n- {}", escape_hidden_line(&display(file))));
             }
             if files.len() > MAX_LISTED_FILES {
                 text.push_str("\n- … and more");

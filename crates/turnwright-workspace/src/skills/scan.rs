@@ -133,12 +133,9 @@ fn read_skill(text: &str, folder: &Path, within: Option<&Path>) -> Result<Skill,
     })
 }
 
-#[cfg(unix)]
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
-    use std::os::unix::fs::symlink;
-
     use super::*;
 
     fn put(folder: &Path, text: &str) {
@@ -163,11 +160,15 @@ mod tests {
         put(&user.join("deploy"), &skill("deploy", "of the user"));
         put(&user.join("own"), &skill("own", "x"));
         put(&base.join("secret"), &skill("secret", "outside of the project"));
-        symlink("..", ws.join("skills/a/loop")).unwrap();
-        symlink(base.join("secret"), ws.join("skills/out")).unwrap();
-        fs::create_dir_all(ws.join("skills/linked")).unwrap();
-        symlink(base.join("secret/SKILL.md"), ws.join("skills/linked/SKILL.md")).unwrap();
-        symlink(base.join("secret"), user.join("link")).unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::symlink;
+            symlink("..", ws.join("skills/a/loop")).unwrap();
+            symlink(base.join("secret"), ws.join("skills/out")).unwrap();
+            fs::create_dir_all(ws.join("skills/linked")).unwrap();
+            symlink(base.join("secret/SKILL.md"), ws.join("skills/linked/SKILL.md")).unwrap();
+            symlink(base.join("secret"), user.join("link")).unwrap();
+        }
 
         let places = [
             ScannedFolder { folder: ws.join("skills"), within: Some(ws.clone()) },
@@ -183,6 +184,7 @@ mod tests {
                 "deep: named by its folder",
                 "deploy: of the project",
                 "own: x",
+                #[cfg(unix)]
                 "secret: outside of the project"
             ]
         );

@@ -29,6 +29,7 @@ fn turnwright(agent: &TestAgent, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
         .args(arguments)
         .env_clear()
+        .envs(turnwright_testing::basic_variables())
         .env("TURNWRIGHT_HOME", agent.home())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

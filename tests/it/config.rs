@@ -4,6 +4,7 @@
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
+use turnwright_testing::command_lines::line_for;
 use turnwright_testing::process_waits;
 use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
 use turnwright_testing::scripted_model::{Scenario, Server};
@@ -123,7 +124,10 @@ fn unknown_settings_are_logged_and_ignored() {
 #[test]
 fn variables_with_keys_do_not_reach_commands() {
     let command = json!({
-        "command": "env; tr '\\0' '\\n' < /proc/$PPID/environ | grep -v ^COPY=; echo done"
+        "command": line_for(
+            "env; tr '\\0' '\\n' < /proc/$PPID/environ | grep -v ^COPY=; echo done",
+            "set & echo done",
+        )
     });
     let replies = json!([calls("exec", &command), says("Done.")]);
     let server = Server::start(Scenario::from_value(json!({ "replies": replies })).unwrap(), 0);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use turnwright_testing::command_lines::{then, touch};
 use turnwright_testing::example_program;
 use turnwright_testing::scripted_model::{Scenario, Server};
 
@@ -68,7 +69,7 @@ impl Program {
         command
             .args(arguments)
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(turnwright_testing::basic_variables())
             .env("TURNWRIGHT_HOME", home.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -187,7 +188,7 @@ fn echo_client_authenticates_with_the_given_method() {
 
 #[test]
 fn echo_client_allows_commands_with_yes_and_rejects_them_with_no() {
-    let touch = calls("exec", &json!({ "command": "touch ran; echo it did" }));
+    let touch = calls("exec", &json!({ "command": then(&touch("ran"), "echo it did") }));
     for (flag, runs) in [("--yes", true), ("--no", false)] {
         let model = model(&json!([touch, says("Over.")]));
         let folder = workspace(&[]);

@@ -32,7 +32,7 @@ impl User {
                 .arg("policy")
                 .args(arguments)
                 .env_clear()
-                .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+                .envs(turnwright_testing::basic_variables())
                 .env("TURNWRIGHT_HOME", self.home.path())
                 .current_dir(folder),
         )

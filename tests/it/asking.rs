@@ -149,7 +149,7 @@ fn builder_in(home: &str) -> TestAgentBuilder {
 fn policy(home: &Path, project: &Path, arguments: &[&str]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
     command.arg("policy").args(arguments).current_dir(project);
-    command.env_clear().env("TURNWRIGHT_HOME", home);
+    command.env_clear().envs(turnwright_testing::basic_variables()).env("TURNWRIGHT_HOME", home);
     let output = process_waits::output(&mut command).unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }

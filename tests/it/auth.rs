@@ -209,7 +209,8 @@ fn r_auth_3_a_second_login_replaces_the_first_in_a_running_agent() {
     let id = agent.prompt("hi");
     let answer = agent.answer_to(&id);
     assert_eq!(code(&answer), -32000);
-    let place = format!("Check the key in {}/config/login.json, or run", home(&agent));
+    let file = agent.home().join("config").join("login.json");
+    let place = format!("Check the key in {}, or run", file.display());
     assert!(answer["error"]["message"].as_str().unwrap().contains(&place), "{answer}");
     login(&agent, "sk-right");
     agent.session = agent.new_session();

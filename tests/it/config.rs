@@ -162,7 +162,11 @@ fn variables_with_keys_do_not_reach_commands() {
 /// A subcommand with the folders of an agent.
 fn command(agent: &TestAgent, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command.args(arguments).env_clear().env("TURNWRIGHT_HOME", agent.home());
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(turnwright_testing::basic_variables())
+        .env("TURNWRIGHT_HOME", agent.home());
     command.env("GROQ_API_KEY", "sk-groq-and-more").env("TURNWRIGHT_MODE", "plan");
     command
 }
@@ -383,6 +387,7 @@ fn project_settings(agent: &TestAgent) -> Vec<String> {
             .args(["config", "show", "--json"])
             .current_dir(agent.workspace())
             .env_clear()
+            .envs(turnwright_testing::basic_variables())
             .env("TURNWRIGHT_HOME", agent.home()),
     );
     let shown: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
@@ -401,6 +406,7 @@ fn run_in_project(agent: &TestAgent, arguments: &[&str]) -> String {
             .args(arguments)
             .current_dir(agent.workspace())
             .env_clear()
+            .envs(turnwright_testing::basic_variables())
             .env("TURNWRIGHT_HOME", agent.home()),
     );
     String::from_utf8(output.unwrap().stdout).unwrap()

@@ -14,6 +14,7 @@ fn editor(home: &Path, arguments: &[&str]) -> (i32, String, String) {
         .args(arguments)
         .stdin(Stdio::null())
         .env_clear()
+        .envs(turnwright_testing::basic_variables())
         .env("TURNWRIGHT_HOME", home.join("own"))
         .env(if cfg!(windows) { "USERPROFILE" } else { "HOME" }, home)
         .env(if cfg!(windows) { "APPDATA" } else { "XDG_CONFIG_HOME" }, home.join("settings"));
@@ -140,6 +141,7 @@ fn on_a_terminal_it_is_asked_and_only_a_yes_writes() {
             .arg(&file)
             .stdout(Stdio::null())
             .env_clear()
+            .envs(turnwright_testing::basic_variables())
             .env("TURNWRIGHT_HOME", home.path().join("own"));
         let mut terminal = PseudoTerminal::start(command);
         terminal.wait_for("Write this? [y/N] ");

@@ -87,8 +87,11 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
             "timeout",
             "exec",
             json!({ "command": then("echo part", &run_on("651.25")), "timeout": 5 }),
-            &["\nStill running after 5 s as p2 (partial output above). Use exec_output id=p2, \
-                 or signal=\"term\"."],
+            &[
+                line_for("part\nStill", "part\r\nStill"),
+                "Still running after 5 s as p2 (partial output above). Use exec_output id=p2, \
+                 or signal=\"term\".",
+            ],
         ),
         (
             "no such job",

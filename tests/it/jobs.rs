@@ -110,7 +110,7 @@ fn input_that_is_refused_is_not_sent() {
     let mut agent = TestAgent::builder().start();
     agent
         .model()
-        .push(calls("exec", &json!({ "command": line_for("cat", "sort"), "background": true })))
+        .push(calls("exec", &json!({ "command": run_on("639.25"), "background": true })))
         .unwrap();
     agent.model().push(calls("exec_output", &json!({ "id": "p1", "input": "rm -rf x" }))).unwrap();
     agent.model().push(calls("exec_output", &json!({ "id": "p1", "wait": 0 }))).unwrap();
@@ -118,7 +118,7 @@ fn input_that_is_refused_is_not_sent() {
     let id = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
     let shown = question["params"]["toolCall"]["content"].to_string();
-    assert!(shown.contains("rm -rf x") && shown.contains(line_for("cat", "sort")), "{shown}");
+    assert!(shown.contains("rm -rf x") && shown.contains("639.25"), "{shown}");
     agent.choose(&question, "reject_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
     let results = cards::results(&agent, 3);
@@ -212,7 +212,7 @@ fn no_job_survives_a_killed_agent() {
 #[test]
 fn plan_mode_sends_no_input_to_a_job() {
     let mut agent = agent();
-    background(&mut agent, line_for("cat", "sort"));
+    background(&mut agent, &run_on("640.25"));
     let mode = json!({ "sessionId": agent.session, "modeId": "plan" });
     assert!(agent.call("session/set_mode", &mode)["error"].is_null());
     let denied = call(&mut agent, "exec_output", &json!({ "id": "p1", "input": "x" }));

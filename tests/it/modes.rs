@@ -2,14 +2,14 @@
 
 use serde_json::json;
 use turnwright_testing::cards;
-use turnwright_testing::command_lines::line_for;
+use turnwright_testing::command_lines::{line_for, run_on};
 use turnwright_testing::session_requests::{known_mode, set_mode};
 
 use crate::agent::{TestAgent, calls, says};
 
 #[test]
 fn a_job_gets_neither_input_nor_a_signal_in_plan_mode() {
-    let start = json!({ "command": line_for("cat", "sort"), "background": true });
+    let start = json!({ "command": run_on("609.35"), "background": true });
     let control = |key: &str, value: &str| {
         let mut arguments = json!({ "id": "p1", "wait": 0 });
         arguments[key] = json!(value);

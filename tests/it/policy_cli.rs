@@ -18,7 +18,8 @@ impl User {
     }
 
     fn real_project(&self) -> PathBuf {
-        self.project.path().canonicalize().unwrap()
+        let path = self.project.path().canonicalize().unwrap().display().to_string();
+        path.trim_start_matches(r"\\?\").into()
     }
 
     /// The output on stdout and stderr, and the exit status.
@@ -146,6 +147,7 @@ fn no_rule_is_suggested_for_rare_commands() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so no rule allows it")]
 fn a_check_names_the_deciding_rule_of_each_command() {
     let user = User::new();
     user.policy(&["allow", "exec(npm run build)"]);
@@ -162,6 +164,7 @@ fn a_check_names_the_deciding_rule_of_each_command() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so no rule allows it")]
 fn a_rule_of_the_project_does_not_apply_outside() {
     let user = User::new();
     user.policy(&["allow", "exec(npm run build)"]);
@@ -177,6 +180,7 @@ fn a_rule_of_the_project_does_not_apply_outside() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so no rule allows it")]
 fn rust_programs_ask_if_the_project_selects_a_toolchain() {
     let user = User::new();
     assert_eq!(user.policy(&["check", "rustc --version"]).1, 0);
@@ -189,6 +193,7 @@ fn rust_programs_ask_if_the_project_selects_a_toolchain() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so no rule allows it")]
 fn a_rule_is_suggested_for_commands_that_are_often_allowed() {
     let user = User::new();
     for command in ["npm run build", "npm run build --a", "npm run build | npm run lint"] {

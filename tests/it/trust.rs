@@ -33,7 +33,9 @@ fn an_invalid_file_is_reported_and_has_no_effect() {
             let status = process_waits::status(Command::new("mkfifo").arg(&file)).unwrap();
             assert!(status.success());
         }),
-        ("is not a regular file", &|| std::fs::create_dir(&file).unwrap()),
+        (if cfg!(windows) { "cannot be opened" } else { "is not a regular file" }, &|| {
+            std::fs::create_dir(&file).unwrap()
+        }),
         ("is larger", &|| std::fs::write(&file, "#".repeat(300 * 1024)).unwrap()),
         ("is not UTF-8", &|| std::fs::write(&file, b"mode = '\xff'").unwrap()),
         ("line 1", &|| std::fs::write(&file, "mode = ").unwrap()),
@@ -56,6 +58,7 @@ fn turnwright(agent: &TestAgent, arguments: &[&str], input: &str) -> Output {
         .arg("trust")
         .args(arguments)
         .env_clear()
+        .envs(turnwright_testing::basic_variables())
         .env("TURNWRIGHT_HOME", agent.home())
         .current_dir(agent.workspace())
         .stdin(Stdio::piped())

@@ -12,7 +12,7 @@ use turnwright_testing::session_requests::opening_refusal;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
-const FILE: &str = "config/config.toml";
+const FILE: &str = if cfg!(windows) { r"config\config.toml" } else { "config/config.toml" };
 
 /// A model server that answers each request with "Hello."
 fn greeter() -> RawServer {

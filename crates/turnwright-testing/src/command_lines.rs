@@ -1,6 +1,8 @@
 //! Command lines that do the same in `sh` and in `cmd`, which runs the commands on Windows.
 
-use serde_json::json;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
 
 use crate::programs::example_program;
 
@@ -28,14 +30,24 @@ pub fn then(first: &str, second: &str) -> String {
 /// others.
 pub fn run_on(word: &str) -> String {
     if cfg!(windows) {
-        // Windows tells nobody the command line of another process, but who runs a program has its file open.
-        let program = word_program(word);
-        if !program.exists() {
-            std::fs::copy(example_program("scripted_server"), &program).unwrap();
-        }
-        return with_scenario(&program, &json!({ "stays": true }));
+        return with_scenario(&server_with(word), &json!({ "stays": true }));
     }
     format!("sleep {word}")
+}
+
+/// The program of a scripted server that [`is_alive`](crate::is_alive) finds by this word, which is in its
+/// scenario. Windows tells nobody the command line of another process, but the file of a running program is
+/// open, so there the server has a program of its own.
+pub fn server_with(word: &str) -> PathBuf {
+    let server = example_program("scripted_server");
+    if cfg!(not(windows)) {
+        return server;
+    }
+    let program = word_program(word);
+    if !program.exists() {
+        std::fs::copy(server, &program).unwrap();
+    }
+    program
 }
 
 /// Starts [`run_on`] in the background, then runs the second line.
@@ -57,12 +69,12 @@ pub fn wait_for_file(path: &str) -> String {
     format!("until [ -e {path} ]; do sleep 0.02; done")
 }
 
-fn with_scenario(program: &std::path::Path, scenario: &serde_json::Value) -> String {
+fn with_scenario(program: &Path, scenario: &Value) -> String {
     let scenario = scenario.to_string().replace('"', "\\\"");
     format!("\"{}\" \"{scenario}\"", program.display())
 }
 
-/// The program that [`run_on`] starts on Windows.
-pub(crate) fn word_program(word: &str) -> std::path::PathBuf {
+/// The file of the program that [`server_with`] makes on Windows.
+pub(crate) fn word_program(word: &str) -> PathBuf {
     example_program("scripted_server").with_file_name(format!("runs-on-{word}.exe"))
 }

@@ -394,6 +394,7 @@ fn project_settings(agent: &TestAgent) -> Vec<String> {
     let line = |it: &Value| {
         let text = |key: &str| it[key].as_str().unwrap().to_owned();
         let place = text("from").replace(agent.workspace().to_str().unwrap(), "ws");
+        let place = place.replace('\\', "/");
         format!("{}: {} from {place}", text("name"), text("value"))
     };
     shown["project"].as_array().unwrap().iter().map(line).collect()

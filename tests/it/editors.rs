@@ -25,7 +25,8 @@ fn editor(home: &Path, arguments: &[&str]) -> (i32, String, String) {
 
 /// The path of the program as it stands in JSON.
 fn program() -> String {
-    let path = serde_json::Value::from(env!("CARGO_BIN_EXE_turnwright")).to_string();
+    let path = std::path::absolute(env!("CARGO_BIN_EXE_turnwright")).unwrap();
+    let path = serde_json::Value::from(path.to_str().unwrap()).to_string();
     path.trim_matches('"').to_owned()
 }
 
@@ -125,7 +126,8 @@ fn what_cannot_be_parsed_or_is_code_is_printed_and_not_written() {
     assert_eq!((status, errors.as_str()), (0, ""));
     let made = fs::read_to_string(home.path().join(".acpx/config.json")).unwrap();
     let made: serde_json::Value = serde_json::from_str(&made).unwrap();
-    assert_eq!(made["agents"]["turnwright"]["argv"][0], env!("CARGO_BIN_EXE_turnwright"));
+    let path = std::path::absolute(env!("CARGO_BIN_EXE_turnwright")).unwrap();
+    assert_eq!(made["agents"]["turnwright"]["argv"][0], path.to_str().unwrap());
 }
 
 #[cfg(unix)]

@@ -77,18 +77,14 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
             "no such command",
             "exec",
             json!({ "command": "no-such-program-here" }),
-            if cfg!(windows) {
-                &["[exit 1 · ", "ecogni"]
-            } else {
-                &["[exit 127 · ", "not found"]
-            },
+            if cfg!(windows) { &["[exit ", "ecogni"] } else { &["[exit 127 · ", "not found"] },
         ),
         (
             "timeout",
             "exec",
             json!({ "command": then("echo part", &run_on("651.25")), "timeout": 5 }),
             &[
-                line_for("part\nStill", "part\r\nStill"),
+                "part\nStill",
                 "Still running after 5 s as p2 (partial output above). Use exec_output id=p2, \
                  or signal=\"term\".",
             ],
@@ -141,7 +137,7 @@ fn the_result_of_a_cancelled_command_has_its_output() {
         .start();
     let id = agent.prompt("go");
     agent.wait_for_status("in_progress");
-    // `exec` replaces the shell by `sleep` after the output was printed.
+    // The shell comes to this after the output was printed.
     eventually("the command runs", || is_alive("sleep\u{0}652.25"));
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");

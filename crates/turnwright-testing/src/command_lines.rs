@@ -74,7 +74,9 @@ fn with_scenario(program: &Path, scenario: &Value) -> String {
     format!("\"{}\" \"{scenario}\"", program.display())
 }
 
-/// The file of the program that [`server_with`] makes on Windows.
+/// The file of the program that [`server_with`] makes on Windows. A name of a program before the word, with a
+/// zero between, is left out.
 pub(crate) fn word_program(word: &str) -> PathBuf {
+    let word = word.rsplit('\0').next().unwrap_or_default();
     example_program("scripted_server").with_file_name(format!("runs-on-{word}.exe"))
 }

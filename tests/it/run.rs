@@ -22,7 +22,8 @@ impl Desk {
     /// No model is configured.
     pub fn bare() -> Desk {
         let (home, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let project = folder.path().canonicalize().unwrap();
+        let project = folder.path().canonicalize().unwrap().display().to_string();
+        let project = project.trim_start_matches(r"\\?\").into();
         Desk { home, project, server: None, _folder: folder }
     }
 

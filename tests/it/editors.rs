@@ -40,7 +40,9 @@ fn the_printed_set_up_has_the_full_path() {
     }
     let (_, text, _) = editor(home.path(), &["jetbrains"]);
     let file = home.path().join(".jetbrains/acp.json");
-    assert!(text.ends_with(&format!("On this machine the file is {}\n", file.display())), "{text}");
+    let slashes = |it: &str| if cfg!(windows) { it.replace('\\', "/") } else { it.to_owned() };
+    let expected = format!("On this machine the file is {}\n", file.display());
+    assert!(slashes(&text).ends_with(&slashes(&expected)), "{text}");
     assert_eq!(editor(home.path(), &["toad"]).0, 0);
     let (status, _, errors) = editor(home.path(), &["ed"]);
     assert!(status == 2 && errors.contains("zed, neovim, emacs"), "{errors}");

@@ -217,7 +217,7 @@ fn a_session_goes_on_in_its_folder() {
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .args(["sessions", "list", "--all", "--json"])
             .env_clear()
-            .envs(turnwright_testing::basic_variables())
+            .envs(basic_variables())
             .env("TURNWRIGHT_HOME", desk.home.path()),
     );
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();

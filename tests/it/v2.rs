@@ -14,7 +14,7 @@ fn of_kind(agent: &TestAgent, kind: &str) -> Vec<Value> {
 
 #[test]
 fn v2_terminals_are_the_agents_and_have_bytes_and_an_exit_status() {
-    let command = line_for("printf 'one\\033[1mtwo\\n'; exit 3", "echo one\u{1b}[1mtwo& exit 3");
+    let command = line_for("printf 'one\\033[1mtwo\\n'; exit 3", "echo onetwo& exit 3");
     let run = calls("exec", &json!({ "command": command }));
     let mut agent = TestAgent::builder()
         .v2()
@@ -34,7 +34,10 @@ fn v2_terminals_are_the_agents_and_have_bytes_and_an_exit_status() {
         .iter()
         .flat_map(|it| BASE64.decode(it["data"].as_str().unwrap()).unwrap())
         .collect();
-    assert_eq!(String::from_utf8(bytes).unwrap().replace("\r\n", "\n"), "one\u{1b}[1mtwo\n");
+    assert_eq!(
+        String::from_utf8(bytes).unwrap().replace("\r\n", "\n"),
+        line_for("one\u{1b}[1mtwo\n", "onetwo\n")
+    );
     let kinds: Vec<_> = agent.updates().iter().map(|it| it["sessionUpdate"].clone()).collect();
     let shown = agent.updates().iter().position(|it| it["content"][0]["type"] == "terminal");
     let announced = kinds.iter().position(|it| it == "terminal_update");

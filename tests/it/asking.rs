@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use turnwright_testing::command_lines::{line_for, touch};
 use turnwright_testing::questions::{
     ask_and_answer, ask_and_keep, option_names, project_rules, run_without_question,
 };
@@ -30,7 +31,11 @@ fn audit(agent: &TestAgent) -> Vec<Value> {
 fn a_command_that_cannot_be_analysed_can_only_be_allowed_once() {
     let mut agent = TestAgent::builder().start();
     for _ in 0..2 {
-        let question = ask_and_answer(&mut agent, exec("x=1; touch \"$x\""), "allow_once");
+        let question = ask_and_answer(
+            &mut agent,
+            exec(line_for("x=1; touch \"$x\"", "type nul > 1")),
+            "allow_once",
+        );
         let offered = option_names(&question);
         assert_eq!(offered, ["Allow once", "Reject", "Reject this exact command in this session"]);
         let text = cards::card_text(&question["params"]["toolCall"]);
@@ -38,7 +43,7 @@ fn a_command_that_cannot_be_analysed_can_only_be_allowed_once() {
         assert!(text.contains("sandbox"), "{text}");
     }
     // An answer that was not offered does not run the command.
-    ask_and_answer(&mut agent, exec("x=2; touch \"$x\""), "allow_always");
+    ask_and_answer(&mut agent, exec(line_for("x=2; touch \"$x\"", "type nul > 2")), "allow_always");
     assert!(agent.path("1").exists() && !agent.path("2").exists());
 }
 
@@ -46,7 +51,7 @@ fn a_command_that_cannot_be_analysed_can_only_be_allowed_once() {
 fn the_audit_log_has_all_decisions_and_no_key() {
     let key = "sk-test-0123456789";
     let mut agent = TestAgent::builder().start();
-    ask_and_answer(&mut agent, exec("touch one"), "allow_once");
+    ask_and_answer(&mut agent, exec(&touch("one")), "allow_once");
     ask_and_answer(&mut agent, exec(&format!("echo {key} > /dev/null; touch $X")), "reject_always");
     agent.model().push(exec(&format!("echo {key} > /dev/null; touch $X"))).unwrap();
     agent.model().push(says("All right.")).unwrap();
@@ -60,7 +65,9 @@ fn the_audit_log_has_all_decisions_and_no_key() {
         events,
         [(&asked, &yes), (&json!("ran"), &none), (&asked, &never), (&json!("denied"), &none)]
     );
-    assert_eq!(lines[0]["effects"], json!(["run touch one"]));
+    if cfg!(unix) {
+        assert_eq!(lines[0]["effects"], json!(["run touch one"]));
+    }
     assert_eq!(lines[0]["mode"], "ask");
     assert!(lines[0]["project"].is_string() && lines[0]["session"].is_string());
     let text = std::fs::read_to_string(agent.home().join("state/permissions.jsonl")).unwrap();
@@ -72,8 +79,8 @@ fn the_audit_log_has_all_decisions_and_no_key() {
 fn the_user_is_told_once_that_the_audit_is_incomplete() {
     let mut agent = TestAgent::builder().start();
     std::fs::create_dir_all(agent.home().join("state/permissions.jsonl")).unwrap();
-    for command in ["touch one", "touch two", "touch three"] {
-        ask_and_answer(&mut agent, exec(command), "allow_once");
+    for name in ["one", "two", "three"] {
+        ask_and_answer(&mut agent, exec(&touch(name)), "allow_once");
     }
     let count = agent.thoughts().matches("log of permission decisions is incomplete").count();
     assert_eq!(count, 1, "{}", agent.thoughts());
@@ -142,12 +149,13 @@ fn builder_in(home: &str) -> TestAgentBuilder {
 fn policy(home: &Path, project: &Path, arguments: &[&str]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
     command.arg("policy").args(arguments).current_dir(project);
-    command.env_clear().env("TURNWRIGHT_HOME", home);
+    command.env_clear().envs(turnwright_testing::basic_variables()).env("TURNWRIGHT_HOME", home);
     let output = process_waits::output(&mut command).unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so no pattern covers it")]
 fn a_session_pattern_covers_the_command_with_more_arguments_but_no_other_command() {
     let mut agent = TestAgent::builder().start();
     let question = ask_and_answer(&mut agent, exec("npm run build"), "allow_always");
@@ -159,6 +167,7 @@ fn a_session_pattern_covers_the_command_with_more_arguments_but_no_other_command
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so no pattern covers it")]
 fn a_lasting_answer_to_a_pipeline_covers_each_of_its_commands() {
     let mut agent = TestAgent::builder().start();
     let question = ask_and_keep(&mut agent, exec("npm run a | npm run b"));
@@ -175,6 +184,7 @@ fn a_lasting_answer_to_a_pipeline_covers_each_of_its_commands() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so no pattern covers it")]
 fn an_answer_covers_only_the_redirect_targets_that_the_request_shows() {
     let mut agent = TestAgent::builder().start();
     let question = ask_and_answer(&mut agent, exec("npm run a > log"), "allow_always");

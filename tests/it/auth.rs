@@ -29,6 +29,7 @@ fn turnwright(agent: &TestAgent, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
         .args(arguments)
         .env_clear()
+        .envs(turnwright_testing::basic_variables())
         .env("TURNWRIGHT_HOME", agent.home())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -208,7 +209,8 @@ fn r_auth_3_a_second_login_replaces_the_first_in_a_running_agent() {
     let id = agent.prompt("hi");
     let answer = agent.answer_to(&id);
     assert_eq!(code(&answer), -32000);
-    let place = format!("Check the key in {}/config/login.json, or run", home(&agent));
+    let file = agent.home().join("config").join("login.json");
+    let place = format!("Check the key in {}, or run", file.display());
     assert!(answer["error"]["message"].as_str().unwrap().contains(&place), "{answer}");
     login(&agent, "sk-right");
     agent.session = agent.new_session();

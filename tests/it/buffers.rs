@@ -2,6 +2,7 @@
 //! whose content in the editor differs.
 
 use serde_json::json;
+use turnwright_testing::command_lines::cat;
 use turnwright_testing::unsaved_buffers::{self, SaveBehavior};
 
 use crate::agent::AgentTransport;
@@ -12,7 +13,7 @@ type BufferEditor = unsaved_buffers::BufferEditor<AgentTransport>;
 fn results_from_disk_mention_unsaved_changes_in_the_editor() {
     let mut editor =
         BufferEditor::new(SaveBehavior::Saves).file(b"old words\n").unsaved("new words\n");
-    let command = json!({ "command": "cat f" });
+    let command = json!({ "command": cat("f") });
     assert!(
         !editor.call("exec", &command).contains("unsaved"),
         "the agent mentions unsaved changes of a file that it has not read"

@@ -48,6 +48,7 @@ fn has_layers(agent: &TestAgent) -> bool {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "caches are shared by a sandbox, and the commands are scripts of sh")]
 fn what_a_command_writes_into_a_cache_stays_in_the_project() {
     let cache = Cache::new();
     let script = "
@@ -65,6 +66,7 @@ fn what_a_command_writes_into_a_cache_stays_in_the_project() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "caches are shared by a sandbox, and the commands are scripts of sh")]
 fn two_commands_at_a_time_use_a_cache() {
     let cache = Cache::new();
     let script = "
@@ -88,6 +90,7 @@ fn two_commands_at_a_time_use_a_cache() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "caches are shared by a sandbox, and the commands are scripts of sh")]
 fn what_a_server_writes_into_a_cache_is_seen_by_no_other_program() {
     let cache = Cache::new();
     let program = turnwright_testing::example_program("scripted_server");
@@ -113,6 +116,7 @@ fn what_a_server_writes_into_a_cache_is_seen_by_no_other_program() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "caches are shared by a sandbox, and the commands are scripts of sh")]
 fn without_layers_programs_are_led_to_a_cache_of_the_project() {
     if !turnwright_sandbox::can_confine() {
         return eprintln!("SKIPPED: this machine has no sandbox");

@@ -6,6 +6,7 @@ use serde_json::json;
 use turnwright_testing::cancellation::{
     NEXT, PROMPTLY, assert_cards_are_finished, assert_silence_after, assert_valid, next_reply,
 };
+use turnwright_testing::command_lines::then;
 
 use crate::agent::TestAgent;
 
@@ -21,7 +22,7 @@ fn r_cancel_7_cards_and_history_are_complete_after_cancels_at_thirty_moments() {
         { "text": "I look at the file. ", "chunks": 10, "every_ms": 2 },
         { "call": { "name": "read_file", "arguments": { "path": "a.txt" }, "pieces": 3, "every_ms": 2 } },
         { "call": { "name": "read_file", "arguments": { "path": "b.txt" } } },
-        { "call": { "name": "exec", "arguments": { "command": "echo begun; sleep 0.03" } } },
+        { "call": { "name": "exec", "arguments": { "command": then("echo begun", "echo over") } } },
     ] });
     let mut agent = TestAgent::builder()
         .file("a.txt", "alpha\n")

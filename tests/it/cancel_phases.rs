@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use turnwright_testing::cancellation::{
     PROMPTLY, cancel_and_go_on, expect_cancelled, go_on, hangs, next_reply,
 };
+use turnwright_testing::command_lines::{run_on, then, touch};
 
 use crate::agent::{LIMIT, TestAgent, assert_gone, calls, eventually, is_alive};
 
@@ -31,7 +32,7 @@ fn runs(command: &str) -> Value {
 #[test]
 fn r_cancel_2_after_complete_calls_while_the_reply_goes_on() {
     let reads = json!([{ "call": { "name": "read_file", "arguments": { "path": "a.txt" } } },
-        { "call": { "name": "exec", "arguments": { "command": "touch ran" } } }, { "hang": true }]);
+        { "call": { "name": "exec", "arguments": { "command": touch("ran") } } }, { "hang": true }]);
     let mut agent =
         TestAgent::builder().model(json!([reads, next_reply()])).permission("allow_once").start();
     let id = agent.prompt("one");
@@ -71,17 +72,23 @@ fn cancel_a_command(command: &str, marker: &str) {
 #[test]
 fn r_cancel_1_while_a_command_runs() {
     let time = long_time(1);
-    cancel_a_command(&format!("touch begun; sleep {time}"), &time);
+    cancel_a_command(&then(&touch("begun"), &run_on(&time)), &time);
 }
 
 #[test]
 fn r_cancel_1_while_a_command_with_children_runs() {
     let time = long_time(2);
-    let command = format!("sleep {time} & (sleep {time} | sleep {time}) & touch begun; wait");
+    let command = if cfg!(windows) {
+        let (begin, child) = (touch("begun"), run_on(&time));
+        format!("start /b \"\" {child} & {begin} & cmd /d /c {child}")
+    } else {
+        format!("sleep {time} & (sleep {time} | sleep {time}) & touch begun; wait")
+    };
     cancel_a_command(&command, &time);
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "there are no signals")]
 fn r_cancel_1_while_a_command_runs_that_ignores_sigterm() {
     let time = long_time(3);
     let command = format!(
@@ -94,10 +101,18 @@ fn r_cancel_1_while_a_command_runs_that_ignores_sigterm() {
 #[test]
 fn r_cancel_1_while_a_command_prints_without_end() {
     let time = long_time(4);
-    cancel_a_command(&format!("sleep {time} & touch begun; yes"), &time);
+    let begin = touch("begun");
+    let line = if cfg!(windows) {
+        let child = run_on(&time);
+        format!("start /b \"\" {child} & {begin} & for /l %i in (1,0,2) do @echo y")
+    } else {
+        format!("sleep {time} & {begin}; yes")
+    };
+    cancel_a_command(&line, &time);
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "there are no signals")]
 fn r_cancel_1_a_command_may_clean_up_after_sigterm() {
     let mut agent = TestAgent::builder()
         .model(json!([
@@ -116,8 +131,8 @@ fn r_cancel_1_a_command_may_clean_up_after_sigterm() {
 fn r_cancel_1_later_calls_of_the_reply_never_run() {
     let time = long_time(5);
     let two = json!([
-        { "call": { "name": "exec", "arguments": { "command": format!("touch begun; sleep {time}") } } },
-        { "call": { "name": "exec", "arguments": { "command": "touch ran" } } },
+        { "call": { "name": "exec", "arguments": { "command": then(&touch("begun"), &run_on(&time)) } } },
+        { "call": { "name": "exec", "arguments": { "command": touch("ran") } } },
         { "call": { "name": "read_file", "arguments": { "path": "begun" } } },
     ]);
     let mut agent =

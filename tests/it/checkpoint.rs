@@ -5,10 +5,16 @@
 use std::os::unix::fs::symlink;
 
 use serde_json::json;
+use turnwright_testing::command_lines::{run_on, then};
 use turnwright_testing::stored_changes::file_changes;
 use turnwright_testing::{cards, process_waits};
 
-use crate::agent::{TestAgent, calls, eventually, says};
+use crate::agent::{TestAgent, assert_gone, calls, eventually, says};
+
+/// With the ends of lines that `sh` writes.
+fn unix_lines(changes: Vec<String>) -> Vec<String> {
+    changes.into_iter().map(|it| it.replace("\\r\\n", "\\n")).collect()
+}
 
 #[cfg(unix)]
 #[test]
@@ -56,7 +62,7 @@ fn each_change_starts_from_the_state_after_the_previous_call() {
     let write = calls("write_file", &json!({ "path": "a", "content": "two\n" }));
     let exec = |command: &str| calls("exec", &json!({ "command": command }));
     let replies =
-        json!([exec("echo x > b"), write, exec("echo y > b; echo three > a"), says("Done.")]);
+        json!([exec("echo x> b"), write, exec(&then("echo y> b", "echo three> a")), says("Done.")]);
     let builder = TestAgent::builder().file("a", "one\n").model(replies);
     let mut agent = builder.permission("allow_once").start();
     cards::turn(&mut agent);
@@ -66,23 +72,25 @@ fn each_change_starts_from_the_state_after_the_previous_call() {
         r#"b: "x\n" → "y\n""#,
         r#"b: absent → "x\n""#,
     ];
-    assert_eq!(file_changes(&agent), expected);
+    assert_eq!(unix_lines(file_changes(&agent)), expected);
 }
 
 #[test]
 fn the_card_lists_changes_that_cannot_be_undone() {
-    let command = "echo x >> big; echo y > small";
+    let command = then("echo x>> big", "echo y> small");
     let replies = json!([calls("exec", &json!({ "command": command })), says("Done.")]);
     let builder = TestAgent::builder().file("big", &"x".repeat(12 << 20)).file("small", "x");
     let mut agent = builder.model(replies).permission("allow_once").start();
     cards::turn(&mut agent);
-    let expected = ["big: unknown 12 MiB → lost 12582914", r#"small: "x" → "y\n""#];
-    assert_eq!(file_changes(&agent), expected);
+    let length = (12 << 20) + if cfg!(windows) { 3 } else { 2 };
+    let expected = [&format!("big: unknown 12 MiB → lost {length}"), r#"small: "x" → "y\n""#];
+    assert_eq!(unix_lines(file_changes(&agent)), expected);
     let text = cards::card_text(&cards::card(&agent, 0));
     assert!(text.contains("Not restorable by /undo: big (12 MiB). Files that"), "{text}");
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn changes_of_a_git_checkout_are_found() {
     let replies =
         json!([calls("exec", &json!({ "command": "git checkout -q old" })), says("Done.")]);
@@ -100,6 +108,7 @@ fn changes_of_a_git_checkout_are_found() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn changes_of_a_job_are_found_until_the_turn_ends() {
     let command =
         "echo 1 > a; while [ ! -e go ]; do sleep 0.01; done; echo 2 > b; echo 3 > c; sleep 60";
@@ -127,14 +136,17 @@ fn changes_of_a_job_are_found_until_the_turn_ends() {
 
 #[test]
 fn changes_of_a_cancelled_command_are_found() {
-    let exec = calls("exec", &json!({ "command": "echo x > a; sleep 60" }));
+    let exec = calls("exec", &json!({ "command": then("echo x> a", &run_on("60.35")) }));
     let builder = TestAgent::builder().file("b", "").model(json!([exec]));
     let mut agent = builder.permission("allow_once").start();
     let id = agent.prompt("go");
     agent.wait_for_status("in_progress");
-    let is_written = || std::fs::read(agent.path("a")).is_ok_and(|it| it == b"x\n");
+    let is_written =
+        || std::fs::read_to_string(agent.path("a")).is_ok_and(|it| it.trim_end() == "x");
     eventually("the command has started", is_written);
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");
-    eventually("the change is stored", || file_changes(&agent) == [r#"a: absent → "x\n""#]);
+    let expected = [r#"a: absent → "x\n""#];
+    eventually("the change is stored", || unix_lines(file_changes(&agent)) == expected);
+    assert_gone("60.35");
 }

@@ -51,6 +51,7 @@ fn notices(agent: &TestAgent) -> String {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the check is a script of sh")]
 fn the_model_is_told_what_its_edits_have_broken_until_it_is_repaired() {
     let edits = [write("a.txt", "BAD new\n"), write("old.txt", "more\nfine\nBAD old\n")];
     let replies = json!([
@@ -85,6 +86,7 @@ fn the_model_is_told_what_its_edits_have_broken_until_it_is_repaired() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the check is a script of sh")]
 fn what_a_command_edits_after_another_edit_is_checked() {
     let command = |it: &str| calls("exec", &json!({ "command": it }));
     let replies = json!([
@@ -110,6 +112,7 @@ fn what_a_command_edits_after_another_edit_is_checked() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the check is a script of sh")]
 fn a_model_that_does_not_repair_it_ends_after_three_rounds() {
     let again = |number: usize| write("a.txt", &"BAD new\n".repeat(number));
     let mut replies = Vec::new();
@@ -124,6 +127,7 @@ fn a_model_that_does_not_repair_it_ends_after_three_rounds() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the check is a script of sh")]
 fn a_model_that_only_explains_is_not_asked_again() {
     let mut agent = with_check()
         .model(json!([write("a.txt", "BAD new\n"), says("Done."), says("That is intended.")]))
@@ -156,6 +160,7 @@ fn nothing_is_checked_in_plan_mode_because_nothing_is_edited() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the check is a script of sh")]
 fn a_cancel_ends_a_check_at_once_and_no_edit_is_made() {
     let settings = "mode = 'auto-edit'\n[checks]\nslow = 'sleep 60'\n";
     let mut agent = with_check()
@@ -171,6 +176,7 @@ fn a_cancel_ends_a_check_at_once_and_no_edit_is_made() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the check is a script of sh")]
 fn a_project_s_own_checks_run_only_once_it_is_trusted() {
     let mut agent = TestAgent::builder()
         .file("check.sh", SCRIPT)
@@ -190,6 +196,7 @@ fn a_project_s_own_checks_run_only_once_it_is_trusted() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the check is a script of sh")]
 fn a_loaded_session_shows_the_checks_and_the_model_does_not_get_them_as_calls() {
     let mut agent = with_check()
         .model(json!([write("a.txt", "BAD new\n"), says("Done."), says("So be it."), says("Hi.")]))
@@ -208,6 +215,7 @@ fn a_loaded_session_shows_the_checks_and_the_model_does_not_get_them_as_calls() 
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the check is a script of sh")]
 fn what_a_helper_has_edited_is_checked_by_the_turn_that_has_started_it() {
     let helper = |kind: &str| {
         calls("agent", &json!({ "description": "x", "prompt": "the task", "type": kind }))

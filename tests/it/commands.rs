@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
+use turnwright_testing::command_lines::{in_background, line_for};
 
 use crate::agent::{TestAgent, TestAgentBuilder, assert_gone, calls, says};
 
@@ -15,24 +16,29 @@ fn raw(agent: &TestAgent) -> Value {
 }
 
 /// The result without its first line, which says how the command ended.
-fn output(result: &str) -> &str {
-    result.split_once('\n').unwrap_or_default().1
+fn output(result: &str) -> String {
+    result.split_once('\n').unwrap_or_default().1.replace("\r\n", "\n")
 }
 
 #[test]
 fn s4_6_a_command_gives_its_output_and_its_exit_code() {
-    let (agent, result) = run(TestAgent::builder(), "echo out; echo err >&2; echo out again");
+    let (agent, result) = run(
+        TestAgent::builder(),
+        line_for("echo out; echo err >&2; echo out again", "echo out& echo err>&2& echo out again"),
+    );
     assert!(result.starts_with("[exit 0 · "), "{result}");
     assert_eq!(output(&result), "out\nerr\nout again\n");
     assert_eq!(raw(&agent)["exitCode"], 0);
     let card = cards::card(&agent, 0);
     assert_eq!(card["status"], "completed");
-    assert!(cards::card_text(&card).contains("out\nerr\nout again\n"), "{card}");
+    let text = cards::card_text(&card).replace("\r\n", "\n");
+    assert!(text.contains("out\nerr\nout again\n"), "{card}");
 }
 
 #[test]
 fn a_card_says_that_a_command_has_no_output_and_how_it_failed() {
-    for (command, shown) in [("true", "No output"), ("exit 3", "No output\nFailed: exit 3")] {
+    let silent = line_for("true", "rem");
+    for (command, shown) in [(silent, "No output"), ("exit 3", "No output\nFailed: exit 3")] {
         let (agent, _) = run(TestAgent::builder(), command);
         assert_eq!(cards::card_text(&cards::card(&agent, 0)), shown, "{command}");
         assert_eq!(raw(&agent)["message"], "No output", "{command}");
@@ -40,6 +46,7 @@ fn a_card_says_that_a_command_has_no_output_and_how_it_failed() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "there are no signals, and cmd has other exit codes")]
 fn a_failing_command_is_a_failed_card_and_the_turn_goes_on() {
     for (command, how, code) in [
         ("echo half; exit 3", "exit 3", json!(3)),
@@ -56,6 +63,7 @@ fn a_failing_command_is_a_failed_card_and_the_turn_goes_on() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "there is no watcher process")]
 fn commands_run_after_the_watcher_process_was_killed() {
     let kill = "for it in /proc/[0-9]*/stat; do \
                 read -r pid name state parent rest < $it && [ \"$parent\" = $PPID ] && \
@@ -74,12 +82,13 @@ const STOPPED_NOTE: &str =
 
 #[test]
 fn background_processes_of_a_command_are_stopped_when_it_ends() {
-    let (_, result) = run(TestAgent::builder(), "sleep 606.2 & echo started");
+    let (_, result) = run(TestAgent::builder(), &in_background("606.2", "echo started"));
     assert_eq!(output(&result), format!("started\n{STOPPED_NOTE}"));
     assert_gone("606.2");
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn a_daemon_that_forks_twice_is_stopped_too() {
     if !has("setsid") {
         return;
@@ -92,6 +101,7 @@ fn a_daemon_that_forks_twice_is_stopped_too() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn programs_that_ask_for_input_do_not_block() {
     let table = [
         ("bash", "read -p 'name? ' name; echo \"status $?\"", "status 1"),
@@ -138,6 +148,7 @@ fn has(program: &str) -> bool {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn long_output_keeps_its_beginning_and_its_end() {
     let (agent, result) = run(TestAgent::builder(), "seq 1 200000; echo the last line >&2");
     assert!(result.len() < 40 * 1024, "{} bytes", result.len());
@@ -155,6 +166,7 @@ fn long_output_keeps_its_beginning_and_its_end() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn the_file_with_the_full_output_can_be_read_without_a_permission_request() {
     let script = "for i in $(seq 1 300000); do echo \"line number $i\"; done";
     let replies = json!([[cards::call("exec", &json!({ "command": script }))], says("Done.")]);
@@ -182,6 +194,7 @@ fn the_file_with_the_full_output_can_be_read_without_a_permission_request() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn a_large_output_needs_little_memory_and_few_bytes_on_the_wire() {
     let call = |command: &str| calls("exec", &json!({ "command": command }));
     let replies = json!([call("true"), says("Done."), call("seq 1 1000000"), says("Done.")]);
@@ -209,6 +222,7 @@ fn peak(agent: &TestAgent) -> u64 {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn progress_lines_keep_their_last_state_and_repeated_lines_their_count() {
     let command = "for i in 1 2 3; do printf \"$i%%\\r\"; done; echo done; yes | head -n 9000; \
                    printf '\\033[1;32mgreen\\033[0m\\n'";
@@ -217,12 +231,14 @@ fn progress_lines_keep_their_last_state_and_repeated_lines_their_count() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn output_that_is_not_valid_utf_8_is_accepted() {
     let (_, result) = run(TestAgent::builder(), "printf 'a\\377b\\000c\\033[1m'");
     assert!(output(&result).starts_with('a') && result.contains('b'), "{result:?}");
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn a_command_has_no_input_no_terminal_and_no_sockets_of_the_agent() {
     let command = "cat; read x; echo \"read: $?\"; \
                    (: < /dev/tty) 2>/dev/null && echo terminal; \
@@ -236,12 +252,16 @@ fn a_command_has_no_input_no_terminal_and_no_sockets_of_the_agent() {
 #[test]
 fn a_json_rpc_message_in_the_output_stays_output() {
     let line = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
-    let (agent, result) = run(TestAgent::builder(), &format!("echo '{line}'"));
+    let (agent, result) = run(
+        TestAgent::builder(),
+        &if cfg!(windows) { format!("echo {line}") } else { format!("echo '{line}'") },
+    );
     assert_eq!(output(&result), format!("{line}\n"));
     assert!(agent.log.iter().filter(|it| it["id"] == 1).count() <= 1);
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn a_command_runs_in_the_project_or_in_workdir() {
     let builder = TestAgent::builder().file("sub/x", "");
     let replies = |arguments: &Value| calls("exec", arguments);
@@ -276,7 +296,8 @@ fn a_command_does_not_inherit_secrets() {
     let builder =
         secrets.iter().fold(TestAgent::builder(), |it, (name, value)| it.variable(name, value));
     let builder = builder.variable("HARMLESS", "kept").variable("LANG", "C.UTF-8");
-    let command = "env; tr '\\0' '\\n' < /proc/self/environ; export -p; set";
+    let command =
+        line_for("env; tr '\\0' '\\n' < /proc/self/environ; export -p; set", "set & echo over");
     let (_, result) = run(builder, command);
     for expected in ["HARMLESS=kept", "LANG=C.UTF-8", "PATH=", "TERM=dumb", "PAGER=cat"] {
         assert!(result.contains(expected), "{expected} is missing: {result}");
@@ -290,6 +311,7 @@ fn a_command_does_not_inherit_secrets() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "there is no /proc")]
 fn a_command_cannot_read_the_key_from_the_agent_that_started_it() {
     let command = "tr '\\0' '\\n' < /proc/$PPID/environ; echo over";
     let (_, result) = run(TestAgent::builder(), command);

@@ -4,6 +4,7 @@
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
+use turnwright_testing::command_lines::line_for;
 use turnwright_testing::process_waits;
 use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
 use turnwright_testing::scripted_model::{Scenario, Server};
@@ -11,7 +12,7 @@ use turnwright_testing::session_requests::opening_refusal;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
-const FILE: &str = "config/config.toml";
+const FILE: &str = if cfg!(windows) { r"config\config.toml" } else { "config/config.toml" };
 
 /// A model server that answers each request with "Hello."
 fn greeter() -> RawServer {
@@ -123,7 +124,10 @@ fn unknown_settings_are_logged_and_ignored() {
 #[test]
 fn variables_with_keys_do_not_reach_commands() {
     let command = json!({
-        "command": "env; tr '\\0' '\\n' < /proc/$PPID/environ | grep -v ^COPY=; echo done"
+        "command": line_for(
+            "env; tr '\\0' '\\n' < /proc/$PPID/environ | grep -v ^COPY=; echo done",
+            "set & echo done",
+        )
     });
     let replies = json!([calls("exec", &command), says("Done.")]);
     let server = Server::start(Scenario::from_value(json!({ "replies": replies })).unwrap(), 0);
@@ -158,7 +162,11 @@ fn variables_with_keys_do_not_reach_commands() {
 /// A subcommand with the folders of an agent.
 fn command(agent: &TestAgent, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command.args(arguments).env_clear().env("TURNWRIGHT_HOME", agent.home());
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(turnwright_testing::basic_variables())
+        .env("TURNWRIGHT_HOME", agent.home());
     command.env("GROQ_API_KEY", "sk-groq-and-more").env("TURNWRIGHT_MODE", "plan");
     command
 }
@@ -379,12 +387,14 @@ fn project_settings(agent: &TestAgent) -> Vec<String> {
             .args(["config", "show", "--json"])
             .current_dir(agent.workspace())
             .env_clear()
+            .envs(turnwright_testing::basic_variables())
             .env("TURNWRIGHT_HOME", agent.home()),
     );
     let shown: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     let line = |it: &Value| {
         let text = |key: &str| it[key].as_str().unwrap().to_owned();
         let place = text("from").replace(agent.workspace().to_str().unwrap(), "ws");
+        let place = place.replace('\\', "/");
         format!("{}: {} from {place}", text("name"), text("value"))
     };
     shown["project"].as_array().unwrap().iter().map(line).collect()
@@ -397,6 +407,7 @@ fn run_in_project(agent: &TestAgent, arguments: &[&str]) -> String {
             .args(arguments)
             .current_dir(agent.workspace())
             .env_clear()
+            .envs(turnwright_testing::basic_variables())
             .env("TURNWRIGHT_HOME", agent.home()),
     );
     String::from_utf8(output.unwrap().stdout).unwrap()

@@ -11,9 +11,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use turnwright_testing::process_report;
+use turnwright_testing::command_lines::run_on;
 use turnwright_testing::process_waits::{self, Input};
 use turnwright_testing::scripted_model::{Scenario, Server};
+use turnwright_testing::{basic_variables, process_report};
 
 use crate::agent::{eventually, prompt, run_mark, says};
 
@@ -35,7 +36,7 @@ impl Victim {
     fn start(home: &Path, model: &Server) -> Victim {
         let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(basic_variables())
             .env("TURNWRIGHT_HOME", home)
             .env("OPENAI_BASE_URL", model.base_url())
             .env("OPENAI_API_KEY", "sk-test-0123456789")
@@ -210,8 +211,12 @@ fn script() -> Value {
             json!({ "entries": [{ "content": format!("Round {round}"), "status": status }] });
         let edit = json!({ "path": "edited", "edits": [{
             "old_text": format!("edit {round}\n"), "new_text": format!("edit {}\n", round + 1) }] });
-        let command =
-            json!({ "command": format!("printf '%s' {round} > ran; echo round {round}") });
+        let command = if cfg!(windows) {
+            format!("<nul set /p \"={round}\" > ran & echo round {round}")
+        } else {
+            format!("printf '%s' {round} > ran; echo round {round}")
+        };
+        let command = json!({ "command": command });
         replies.push(json!([
             { "thought": format!("Thinking of round {round}. "), "chunks": 3, "every_ms": 1 },
             { "text": format!("These are the words of round {round}. "), "chunks": 4, "every_ms": 1 },
@@ -544,7 +549,7 @@ fn a_prompt_that_a_kill_left_unanswered_is_not_joined_to_the_next_one() {
 #[test]
 fn a_card_that_was_open_at_a_kill_has_failed_when_the_session_is_loaded() {
     type Phase<'a> = (&'a str, Value, &'a dyn Fn(&Value) -> bool);
-    let command = step("exec", &json!({ "command": "sleep 1000" }));
+    let command = step("exec", &json!({ "command": run_on("1000.7") }));
     let is_card = |it: &Value| it["params"]["update"]["sessionUpdate"] == "tool_call";
     let is_running = |it: &Value| it["params"]["update"]["status"] == "in_progress";
     let is_question = |it: &Value| it["method"] == "session/request_permission";

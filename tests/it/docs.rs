@@ -213,6 +213,10 @@ fn every_command_line_is_understood() {
     for page in pages().iter().filter(for_users) {
         for (number, line) in command_lines(&read(page)) {
             seen += 1;
+            // There is no sandbox on Windows, so the program has no such subcommand there.
+            if cfg!(windows) && line.starts_with("turnwright sandbox") {
+                continue;
+            }
             if let Some(why) = misunderstood(&line) {
                 wrong.push(format!("{}:{number}: {line}: {why}", name(page)));
             }

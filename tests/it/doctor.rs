@@ -51,6 +51,7 @@ impl Setup {
             .arg("doctor")
             .args(arguments)
             .env_clear()
+            .envs(turnwright_testing::basic_variables())
             .env("TURNWRIGHT_HOME", self.home.path())
             .env("TURNWRIGHT_MODEL", self.model)
             .envs(self.key.map(|key| ("OPENAI_API_KEY", key)));
@@ -292,6 +293,7 @@ fn a_signal_ends_the_doctor_at_once() {
     let mut doctor = Command::new(env!("CARGO_BIN_EXE_turnwright"))
         .arg("doctor")
         .env_clear()
+        .envs(turnwright_testing::basic_variables())
         .env("TURNWRIGHT_HOME", setup.home.path())
         .env("TURNWRIGHT_MODEL", "scripted")
         .env("OPENAI_BASE_URL", &setup.base_url)

@@ -101,7 +101,7 @@ fn turnwright(home: &Path, arguments: &[&str]) -> (i32, String) {
         .args(arguments)
         .current_dir(home)
         .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .envs(turnwright_testing::basic_variables())
         .env("HOME", home)
         .env("TURNWRIGHT_HOME", home.join("own"))
         .env("MY_KEY", canary("variable"))

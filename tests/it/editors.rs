@@ -14,6 +14,7 @@ fn editor(home: &Path, arguments: &[&str]) -> (i32, String, String) {
         .args(arguments)
         .stdin(Stdio::null())
         .env_clear()
+        .envs(turnwright_testing::basic_variables())
         .env("TURNWRIGHT_HOME", home.join("own"))
         .env(if cfg!(windows) { "USERPROFILE" } else { "HOME" }, home)
         .env(if cfg!(windows) { "APPDATA" } else { "XDG_CONFIG_HOME" }, home.join("settings"));
@@ -24,7 +25,8 @@ fn editor(home: &Path, arguments: &[&str]) -> (i32, String, String) {
 
 /// The path of the program as it stands in JSON.
 fn program() -> String {
-    let path = serde_json::Value::from(env!("CARGO_BIN_EXE_turnwright")).to_string();
+    let path = std::path::absolute(env!("CARGO_BIN_EXE_turnwright")).unwrap();
+    let path = serde_json::Value::from(path.to_str().unwrap()).to_string();
     path.trim_matches('"').to_owned()
 }
 
@@ -38,7 +40,9 @@ fn the_printed_set_up_has_the_full_path() {
     }
     let (_, text, _) = editor(home.path(), &["jetbrains"]);
     let file = home.path().join(".jetbrains/acp.json");
-    assert!(text.ends_with(&format!("On this machine the file is {}\n", file.display())), "{text}");
+    let slashes = |it: &str| if cfg!(windows) { it.replace('\\', "/") } else { it.to_owned() };
+    let expected = format!("On this machine the file is {}\n", file.display());
+    assert!(slashes(&text).ends_with(&slashes(&expected)), "{text}");
     assert_eq!(editor(home.path(), &["toad"]).0, 0);
     let (status, _, errors) = editor(home.path(), &["ed"]);
     assert!(status == 2 && errors.contains("zed, neovim, emacs"), "{errors}");
@@ -124,7 +128,8 @@ fn what_cannot_be_parsed_or_is_code_is_printed_and_not_written() {
     assert_eq!((status, errors.as_str()), (0, ""));
     let made = fs::read_to_string(home.path().join(".acpx/config.json")).unwrap();
     let made: serde_json::Value = serde_json::from_str(&made).unwrap();
-    assert_eq!(made["agents"]["turnwright"]["argv"][0], env!("CARGO_BIN_EXE_turnwright"));
+    let path = std::path::absolute(env!("CARGO_BIN_EXE_turnwright")).unwrap();
+    assert_eq!(made["agents"]["turnwright"]["argv"][0], path.to_str().unwrap());
 }
 
 #[cfg(unix)]
@@ -140,6 +145,7 @@ fn on_a_terminal_it_is_asked_and_only_a_yes_writes() {
             .arg(&file)
             .stdout(Stdio::null())
             .env_clear()
+            .envs(turnwright_testing::basic_variables())
             .env("TURNWRIGHT_HOME", home.path().join("own"));
         let mut terminal = PseudoTerminal::start(command);
         terminal.wait_for("Write this? [y/N] ");

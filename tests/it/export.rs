@@ -14,6 +14,7 @@ fn export(agent: &TestAgent, arguments: &[&str]) -> Output {
             .args(["sessions", "export"])
             .args(arguments)
             .env_clear()
+            .envs(turnwright_testing::basic_variables())
             .env("TURNWRIGHT_HOME", agent.home())
             .current_dir(agent.workspace()),
     )

@@ -94,7 +94,10 @@ fn first_run(server: &RawServer) -> (TestAgent, PseudoTerminal) {
     let agent = TestAgent::unconfigured().file("note.txt", "The word of the day is PELICAN.\n");
     let agent = agent.initialize();
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command.args(["login", "--base-url", &server.base_url()]).env_clear();
+    command
+        .args(["login", "--base-url", &server.base_url()])
+        .env_clear()
+        .envs(turnwright_testing::basic_variables());
     command.env("TURNWRIGHT_HOME", agent.home());
     (agent, PseudoTerminal::start(command))
 }

@@ -28,7 +28,7 @@ fn run(agent: &TestAgent, arguments: &[&str]) -> String {
     command
         .args(arguments)
         .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .envs(turnwright_testing::basic_variables())
         .env("TURNWRIGHT_HOME", agent.home())
         .stdin(Stdio::null())
         .current_dir::<&Path>(agent.workspace());
@@ -92,7 +92,10 @@ fn a_kill_in_the_middle_of_a_helper_leaves_a_session_that_goes_on() {
 #[test]
 fn the_commands_of_a_helper_end_with_it_and_with_its_session() {
     let sleep = |time: &str, background: bool| {
-        call("exec", &json!({ "command": format!("sleep {time}"), "background": background }))
+        call(
+            "exec",
+            &json!({ "command": turnwright_testing::command_lines::run_on(time), "background": background }),
+        )
     };
     let replies = json!([
         [helper("the first")],

@@ -172,28 +172,40 @@ fn in_plan_mode_no_call_changes_a_file_even_if_it_is_allowed() {
 fn in_ask_mode_each_command_asks_once_and_runs_as_shown() {
     let outside = turnwright_testing::temporary_folder();
     let target = outside.path().join("f").display().to_string();
-    let table = [
+    let write = format!("echo x > {target}");
+    if cfg!(windows) {
+        return each_asks_once(&[
+            ("type nul > a && type nul > b", vec!["a", "b"]),
+            ("echo x > c", vec!["c"]),
+            ("cmd /c \"type nul > j\"", vec!["j"]),
+            (&write, vec![target.as_str()]),
+        ]);
+    }
+    each_asks_once(&[
         ("touch a && touch b", vec!["a", "b"]),
         ("echo x > c", vec!["c"]),
         ("touch 'd e'; mkdir g", vec!["d e", "g"]),
         ("echo x > h && cat h > i", vec!["h", "i"]),
-        (&format!("echo x > {target}") as &str, vec![target.as_str()]),
+        (&write, vec![target.as_str()]),
         ("sh -c 'touch j'", vec!["j"]),
         ("echo $(touch k)", vec!["k"]),
-    ];
+    ]);
+}
+
+fn each_asks_once(table: &[(&str, Vec<&str>)]) {
     for (command, files) in table {
         let replies = json!([calls("exec", &json!({ "command": command })), says("Done.")]);
         let mut agent = TestAgent::builder().model(replies).start();
         let id = agent.prompt("go");
         let question = agent.wait_for_request("session/request_permission");
-        for name in &files {
+        for name in files {
             assert!(!agent.path(name).exists(), "{command} ran before the answer");
         }
         assert!(cards::card_text(&question["params"]["toolCall"]).contains(command), "{question}");
         agent.choose(&question, "allow_once");
         assert_eq!(agent.stop_reason(&id), "end_turn");
         assert_eq!(cards::questions(&agent), 1, "{command}");
-        for name in &files {
+        for name in files {
             assert!(agent.path(name).exists(), "{command} has not made {name}: {:?}", agent.log);
         }
     }

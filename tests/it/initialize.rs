@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
+use turnwright_testing::command_lines::cat;
 use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, calls, says};
@@ -46,7 +47,7 @@ fn task() -> Value {
         [busy],
         calls("read_file", &json!({ "path": "a.txt" })),
         calls("write_file", &json!({ "path": "b.txt", "content": "new\n" })),
-        calls("exec", &json!({ "command": "cat b.txt" })),
+        calls("exec", &json!({ "command": cat("b.txt") })),
         says("Done.")
     ])
 }

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
+use turnwright_testing::command_lines::{in_background, line_for, run_on, then, wait_for_file};
 
 use crate::agent::{TestAgent, assert_gone, calls, eventually, is_alive, says};
 
@@ -34,6 +35,11 @@ fn read_until(agent: &mut TestAgent, word: &str, mut output: String) -> String {
     output
 }
 
+/// Runs until it is ended, in the background and in the foreground.
+fn twice(word: &str) -> String {
+    in_background(word, &then(&run_on(word), "echo over"))
+}
+
 fn last_card(agent: &TestAgent) -> Value {
     cards::card(agent, cards::ids(agent).len() - 1)
 }
@@ -41,7 +47,7 @@ fn last_card(agent: &TestAgent) -> Value {
 #[test]
 fn a_command_that_takes_too_long_goes_on_as_a_job() {
     let mut agent = agent();
-    let command = "echo begun; until [ -e go ]; do sleep 0.02; done; echo over; exit 3";
+    let command = then(&then("echo begun", &wait_for_file("go")), &then("echo over", "exit 3"));
     // Within this time the command has begun on a slow machine, too.
     let result = call(&mut agent, "exec", &json!({ "command": command, "timeout": 5 }));
     assert_eq!(
@@ -63,6 +69,7 @@ fn a_command_that_takes_too_long_goes_on_as_a_job() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "there are no signals")]
 fn a_signal_ends_a_job_with_all_its_processes() {
     let mut agent = agent();
     let command = "echo begun; sleep 631.25 & sleep 631.25; true";
@@ -76,6 +83,7 @@ fn a_signal_ends_a_job_with_all_its_processes() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn a_job_gets_input_after_a_permission_request() {
     let mut agent = agent();
     let command = "echo ready; while read -r line; do echo \"got $line\"; done; echo over";
@@ -100,14 +108,23 @@ fn a_job_gets_input_after_a_permission_request() {
 #[test]
 fn input_that_is_refused_is_not_sent() {
     let mut agent = TestAgent::builder().start();
-    agent.model().push(calls("exec", &json!({ "command": "cat", "background": true }))).unwrap();
+    let line = if cfg!(windows) { run_on("639.25") } else { "cat".to_owned() };
+    agent.model().push(calls("exec", &json!({ "command": line, "background": true }))).unwrap();
     agent.model().push(calls("exec_output", &json!({ "id": "p1", "input": "rm -rf x" }))).unwrap();
     agent.model().push(calls("exec_output", &json!({ "id": "p1", "wait": 0 }))).unwrap();
     agent.model().push(says("Done.")).unwrap();
     let id = agent.prompt("go");
+    if cfg!(windows) {
+        // Each command is asked about there.
+        let start = agent.wait_for_request("session/request_permission");
+        agent.choose(&start, "allow_once");
+    }
     let question = agent.wait_for_request("session/request_permission");
     let shown = question["params"]["toolCall"]["content"].to_string();
-    assert!(shown.contains("rm -rf x") && shown.contains("cat"), "{shown}");
+    assert!(
+        shown.contains("rm -rf x") && shown.contains(if cfg!(windows) { "639.25" } else { "cat" }),
+        "{shown}"
+    );
     agent.choose(&question, "reject_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
     let results = cards::results(&agent, 3);
@@ -118,8 +135,11 @@ fn input_that_is_refused_is_not_sent() {
 #[test]
 fn a_background_command_that_fails_at_once_reports_its_exit_code() {
     let mut agent = agent();
-    let result = background(&mut agent, "echo 'address in use' >&2; exit 1");
-    let result = read_until(&mut agent, "address in use\n", result);
+    let result = background(
+        &mut agent,
+        line_for("echo address in use >&2; exit 1", "echo address in use>&2& exit 1"),
+    );
+    let result = read_until(&mut agent, "address in use", result);
     read_until(&mut agent, "[exit 1 · ", result);
     assert_eq!(last_card(&agent)["status"], "failed");
 }
@@ -129,14 +149,20 @@ fn the_error_for_an_unknown_job_lists_the_known_jobs() {
     let mut agent = agent();
     let none = call(&mut agent, "exec_output", &json!({ "id": "p7" }));
     assert_eq!(none, "There is no job \"p7\". There are no jobs.");
-    background(&mut agent, "sleep 632.25");
+    background(&mut agent, &run_on("632.25"));
     let other = call(&mut agent, "exec_output", &json!({ "id": "p7", "input": "x" }));
-    let known = "There is no job \"p7\". Jobs: p1 `sleep 632.25` (running for ";
-    assert!(other.starts_with(known), "{other}");
+    let known = format!("There is no job \"p7\". Jobs: p1 `{}` (running for ", run_on("632.25"));
+    if cfg!(windows) {
+        // This line is too long to be shown whole.
+        assert!(other.starts_with(&known[..60]) && other.contains("` (running for "), "{other}");
+    } else {
+        assert!(other.starts_with(&known), "{other}");
+    }
     assert_eq!(cards::questions(&agent), 1, "the agent asked about an unknown job");
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn there_are_at_most_16_commands_at_a_time() {
     let mut agent = agent();
     let server = |number: usize| {
@@ -154,8 +180,8 @@ fn there_are_at_most_16_commands_at_a_time() {
 #[test]
 fn a_cancel_ends_the_command_of_the_turn_but_no_job() {
     let mut agent = agent();
-    background(&mut agent, "echo ready; exec sleep 634.25");
-    agent.model().push(calls("exec", &json!({ "command": "sleep 635.25; true" }))).unwrap();
+    background(&mut agent, &then("echo ready", &run_on("634.25")));
+    agent.model().push(calls("exec", &json!({ "command": run_on("635.25") }))).unwrap();
     let id = agent.prompt("go");
     agent.wait_for_status("in_progress");
     eventually("the command runs", || is_alive("635.25"));
@@ -173,9 +199,11 @@ fn a_cancel_ends_the_command_of_the_turn_but_no_job() {
 #[test]
 fn the_end_of_stdin_ends_the_jobs_of_all_sessions() {
     let mut agent = agent();
-    background(&mut agent, "(trap '' TERM; sleep 636.25; sleep 636.25) & sleep 636.25");
+    let both = twice("636.25");
+    let stubborn = "(trap '' TERM; sleep 636.25; sleep 636.25) & sleep 636.25";
+    background(&mut agent, if cfg!(windows) { &both } else { stubborn });
     agent.session = agent.new_session();
-    background(&mut agent, "exec sleep 637.25");
+    background(&mut agent, &run_on("637.25"));
     let (status, _) = agent.close();
     assert!(status.success());
     assert_gone("636.25");
@@ -185,7 +213,8 @@ fn the_end_of_stdin_ends_the_jobs_of_all_sessions() {
 #[test]
 fn no_job_survives_a_killed_agent() {
     let mut agent = agent();
-    background(&mut agent, "sleep 638.25 & sleep 638.25; true");
+    background(&mut agent, &twice("638.25"));
+    eventually("the job runs", || is_alive("638.25"));
     agent.kill();
     assert_gone("638.25");
 }
@@ -193,7 +222,8 @@ fn no_job_survives_a_killed_agent() {
 #[test]
 fn plan_mode_sends_no_input_to_a_job() {
     let mut agent = agent();
-    background(&mut agent, "cat");
+    let line = if cfg!(windows) { run_on("640.25") } else { "cat".to_owned() };
+    background(&mut agent, &line);
     let mode = json!({ "sessionId": agent.session, "modeId": "plan" });
     assert!(agent.call("session/set_mode", &mode)["error"].is_null());
     let denied = call(&mut agent, "exec_output", &json!({ "id": "p1", "input": "x" }));
@@ -203,6 +233,7 @@ fn plan_mode_sends_no_input_to_a_job() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn the_model_is_told_once_that_a_job_has_ended() {
     let mut agent = agent();
     background(&mut agent, "read -r line; exit 1");

@@ -7,10 +7,10 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use turnwright_testing::process_waits;
 #[cfg(unix)]
 use turnwright_testing::pseudo_terminal::PseudoTerminal;
 use turnwright_testing::raw_server::RawServer;
+use turnwright_testing::{basic_variables, process_waits};
 
 /// Ctrl-C on a terminal.
 const INTERRUPT: &str = "\u{3}";
@@ -18,7 +18,7 @@ const INTERRUPT: &str = "\u{3}";
 /// The command with its folders below `home` and no other variables. No request leaves this machine.
 fn command(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command.args(arguments).env_clear().env("TURNWRIGHT_HOME", home);
+    command.args(arguments).env_clear().envs(basic_variables()).env("TURNWRIGHT_HOME", home);
     command.env("https_proxy", closed_port());
     command
 }

@@ -2,6 +2,7 @@
 //! processes end with the session.
 
 use serde_json::{Value, json};
+use turnwright_testing::command_lines::server_with;
 
 use crate::agent::{TestAgent, assert_gone, calls, eventually, is_alive, says};
 
@@ -33,8 +34,9 @@ fn r_mcp_1_a_tool_of_a_server_is_offered_asked_about_and_called() {
 fn a_server_process_ends_with_its_session_and_with_the_agent() {
     let tool = "tool-of-2391";
     let scenario = json!({ "tools": [{ "name": tool }] });
-    let mut agent =
-        TestAgent::builder().model(json!([says("one")])).server("notes", &scenario).start();
+    let (program, scenario) = (server_with(tool), scenario.to_string());
+    let server = json!({ "name": "notes", "command": program, "args": [scenario], "env": [] });
+    let mut agent = TestAgent::builder().model(json!([says("one")])).server_as(server).start();
     assert_eq!(agent.turn("go"), "end_turn");
     eventually("the server runs", || is_alive(tool));
     let session = agent.session.clone();

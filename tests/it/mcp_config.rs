@@ -110,7 +110,11 @@ fn config_show_prints_names_but_no_values_of_variables_and_headers() {
                     url = 'https://example.com/mcp?k=mellon-3'\nheaders = { Own = 'mellon-4' }\n";
     std::fs::write(home.path().join("config/config.toml"), settings).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command.args(["config", "show"]).env_clear().env("TURNWRIGHT_HOME", home.path());
+    command
+        .args(["config", "show"])
+        .env_clear()
+        .envs(turnwright_testing::basic_variables())
+        .env("TURNWRIGHT_HOME", home.path());
     let output = command.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     for expected in ["mcp.wait_seconds", "mcp.servers.notes", "NOTES_KEY", "example.com/mcp", "Own"]
@@ -133,7 +137,11 @@ fn the_doctor_checks_each_server_and_passes_despite_faulty_ones() {
     std::fs::write(home.path().join("config/config.toml"), settings).unwrap();
     let doctor = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-        command.args(["--model", "offline", "doctor"]).args(arguments).env_clear();
+        command
+            .args(["--model", "offline", "doctor"])
+            .args(arguments)
+            .env_clear()
+            .envs(turnwright_testing::basic_variables());
         let path = std::env::var_os("PATH").unwrap_or_default();
         let output =
             command.env("TURNWRIGHT_HOME", home.path()).env("PATH", path).output().unwrap();

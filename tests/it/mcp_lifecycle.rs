@@ -397,6 +397,7 @@ fn a_server_does_not_read_secrets_of_the_project() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the processes are counted in /proc")]
 fn a8_sessions_share_a_server_which_ends_with_the_last_of_them() {
     let dir = turnwright_testing::temporary_folder();
     let word = unique("shared");

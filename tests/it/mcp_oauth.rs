@@ -133,6 +133,7 @@ fn turnwright(home: &Path, arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .env_clear()
+        .envs(turnwright_testing::basic_variables())
         .env("TURNWRIGHT_HOME", home)
         .env("TURNWRIGHT_LOG", "trace")
         .stdin(Stdio::null())

@@ -268,7 +268,12 @@ fn the_policy_subcommand_supports_rules_for_tools() {
     let (home, project) = (agent.home().to_owned(), agent.workspace().to_owned());
     let policy = |words: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_turnwright"));
-        command.arg("policy").args(words).env_clear().env("TURNWRIGHT_HOME", &home);
+        command
+            .arg("policy")
+            .args(words)
+            .env_clear()
+            .envs(turnwright_testing::basic_variables())
+            .env("TURNWRIGHT_HOME", &home);
         let output = command.current_dir(&project).output().unwrap();
         (String::from_utf8(output.stdout).unwrap(), output.status.code())
     };

@@ -62,8 +62,9 @@ fn r_mcp_6_a_server_runs_in_the_sessions_folder() {
         json!({ "tools": [{ "name": "look" }], "answers": { "look": [{ "pwd": true }] } });
     let mut agent = calling("look", &scenario).start();
     agent.turn("go");
-    let folder = std::fs::canonicalize(agent.workspace()).unwrap();
-    assert!(call_result(&agent).ends_with(folder.to_str().unwrap()), "{}", call_result(&agent));
+    let folder = std::fs::canonicalize(agent.workspace()).unwrap().display().to_string();
+    let folder = folder.trim_start_matches(r"\\?\");
+    assert!(call_result(&agent).ends_with(folder), "{}", call_result(&agent));
 }
 
 #[test]
@@ -202,7 +203,12 @@ fn writable_folders_in_the_settings_are_roots_of_the_server() {
     agent.turn("go");
     let folder = std::fs::canonicalize(agent.workspace()).unwrap();
     for folder in [folder.as_path(), dir.path()] {
-        let root = format!("file://{}", folder.display());
+        let root = if cfg!(windows) {
+            let folder = folder.display().to_string();
+            format!("file:///{}", folder.trim_start_matches(r"\\?\").replace('\\', "/"))
+        } else {
+            format!("file://{}", folder.display())
+        };
         assert!(call_result(&agent).contains(&root), "{root}: {}", call_result(&agent));
     }
 }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use turnwright_testing::basic_variables;
+use turnwright_testing::command_lines::{run_on, then};
 
 use crate::agent::{LIMIT, assert_gone, eventually, is_alive};
 
@@ -41,7 +43,7 @@ impl Server {
             .args(arguments)
             .current_dir(folder.path())
             .env_clear()
-            .env("PATH", "/usr/bin:/bin")
+            .envs(basic_variables())
             .env("TURNWRIGHT_HOME", home.path())
             .env("OPENAI_API_KEY", KEY)
             .stdin(Stdio::piped())
@@ -382,7 +384,7 @@ fn progress_is_reported_and_a_cancel_ends_the_command() {
     let mut server = Server::initialized(&["--mode", "full"], &json!({}), &[]);
     let call = json!({
         "name": "exec",
-        "arguments": { "command": "echo begun; sleep 73910391" },
+        "arguments": { "command": then("echo begun", &run_on("73910391")) },
         "_meta": { "progressToken": "p" },
     });
     let id = server.request("tools/call", &call);
@@ -404,12 +406,18 @@ fn progress_is_reported_and_a_cancel_ends_the_command() {
 
 #[test]
 fn commands_end_when_the_client_disconnects_or_the_server_gets_a_signal() {
+    // On Windows the server can only be killed.
     for (word, is_signal) in [("73920392", false), ("73930393", true)] {
         let mut server = Server::initialized(&["--mode", "full"], &json!({}), &[]);
-        let call = json!({ "name": "exec", "arguments": { "command": format!("sleep {word}") } });
+        let call = json!({ "name": "exec", "arguments": { "command": run_on(word) } });
         server.request("tools/call", &call);
         eventually("the command runs", || is_alive(word));
         if is_signal {
+            if cfg!(windows) {
+                server.child.kill().unwrap();
+                assert_gone(word);
+                continue;
+            }
             let server = server.child.id().to_string();
             assert!(Command::new("kill").arg(server).status().unwrap().success());
             assert_gone(word);
@@ -466,6 +474,7 @@ fn too_many_calls_are_refused_with_a_time_to_retry() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn keys_and_control_characters_are_removed_from_results() {
     let mut server = Server::initialized(&["--mode", "full"], &json!({}), &[("a", KEY)]);
     let (text, _) = server.result("read_file", &json!({ "path": "a" }));

@@ -2,13 +2,14 @@
 
 use serde_json::json;
 use turnwright_testing::cards;
+use turnwright_testing::command_lines::{line_for, run_on};
 use turnwright_testing::session_requests::{known_mode, set_mode};
 
 use crate::agent::{TestAgent, calls, says};
 
 #[test]
 fn a_job_gets_neither_input_nor_a_signal_in_plan_mode() {
-    let start = json!({ "command": "cat", "background": true });
+    let start = json!({ "command": run_on("609.35"), "background": true });
     let control = |key: &str, value: &str| {
         let mut arguments = json!({ "id": "p1", "wait": 0 });
         arguments[key] = json!(value);
@@ -39,8 +40,10 @@ fn a_job_gets_neither_input_nor_a_signal_in_plan_mode() {
 #[test]
 fn a_mode_that_changes_during_a_permission_request_applies_to_its_command() {
     for (mode, runs) in [("plan", false), ("auto-edit", true), ("full", true)] {
-        let replies =
-            json!([calls("exec", &json!({ "command": "$(echo touch) mark" })), says("Ok.")]);
+        let replies = json!([
+            calls("exec", &json!({ "command": line_for("$(echo touch) mark", "type nul > mark") })),
+            says("Ok.")
+        ]);
         let mut agent = TestAgent::builder().model(replies).start();
         let id = agent.prompt("go");
         let question = agent.wait_for_request("session/request_permission");
@@ -56,7 +59,12 @@ fn a_mode_that_changes_during_a_permission_request_applies_to_its_command() {
 
 #[test]
 fn a_new_mode_applies_from_the_next_command_on_and_the_model_is_told_once() {
-    let exec = |name: &str| calls("exec", &json!({ "command": format!("$(echo touch) {name}") }));
+    let exec = |name: &str| {
+        calls(
+            "exec",
+            &json!({ "command": line_for("$(echo touch) NAME", "type nul > NAME").replace("NAME", name) }),
+        )
+    };
     let mut agent = TestAgent::builder().model(json!([exec("a"), exec("b"), says("Ok.")])).start();
     let id = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");

@@ -35,7 +35,7 @@ fn output_of(agent: &TestAgent, arguments: &[&str]) -> String {
     command
         .args(arguments)
         .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .envs(turnwright_testing::basic_variables())
         .env("TURNWRIGHT_HOME", agent.home())
         .stdin(Stdio::null())
         .current_dir(agent.workspace());

@@ -32,6 +32,7 @@ fn changing_moving_or_deleting_protected_files_asks() {
 const TRAP: &str = "git init -q sub && git -C sub config core.fsmonitor ./x";
 
 #[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
 fn a_repository_that_a_command_makes_runs_nothing_of_its_choice() {
     let script = format!("{TRAP} && echo x > sub/.git/hooks/pre-commit && git init -q plain");
     let mut agent = TestAgent::builder()
@@ -48,6 +49,7 @@ fn a_repository_that_a_command_makes_runs_nothing_of_its_choice() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
 fn what_a_command_in_the_background_makes_is_taken_away_while_it_runs_and_when_it_ends() {
     let script = format!(
         "until [ -e go ]; do sleep 0.1; done; mkdir .vscode; echo x > .vscode/tasks.json
@@ -77,6 +79,7 @@ fn what_a_command_in_the_background_makes_is_taken_away_while_it_runs_and_when_i
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
 fn protected_files_that_a_command_writes_in_subfolders_are_taken_away_or_restored() {
     let script =
         "mkdir -p sub/.vscode sub/.cargo sub/.idea packages/x; echo x > sub/.vscode/tasks.json
@@ -131,6 +134,7 @@ fn environments() -> crate::agent::TestAgentBuilder {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
 fn what_is_in_a_virtual_environment_is_not_changed_by_commands_that_are_no_installers() {
     let script =
         "echo evil > .venv/bin/activate; echo evil > .venv/bin/git; ln -sf ../../x .venv/bin/python
@@ -172,6 +176,7 @@ fn what_is_in_a_virtual_environment_is_not_changed_by_commands_that_are_no_insta
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
 fn installers_make_and_change_virtual_environments() {
     let commands = [
         ".venv/bin/pip install black",
@@ -182,8 +187,11 @@ fn installers_make_and_change_virtual_environments() {
         commands.iter().map(|it| calls("exec", &json!({ "command": it }))).collect();
     answers.push(says("Ok."));
     let mut agent = environments().model(json!(answers)).start();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(agent.path(".venv/bin/pip"), executable).unwrap();
+    #[cfg(unix)]
+    {
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(agent.path(".venv/bin/pip"), executable).unwrap();
+    }
     assert_eq!(agent.turn("go"), "end_turn");
     let told = |request: usize| agent.model_request(request)["messages"].to_string();
     assert!(!told(3).contains("[protected:"), "{}", told(3));
@@ -194,6 +202,7 @@ fn installers_make_and_change_virtual_environments() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
 fn repositories_deep_in_ignored_folders_are_found_beside_the_calls() {
     let script = "mkdir -p node_modules/a/b && cd node_modules/a/b && git init -q . && \
         git config core.fsmonitor ./x";

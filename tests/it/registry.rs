@@ -12,7 +12,7 @@ use turnwright_testing::process_waits;
 fn start(home: &Path) -> Child {
     Command::new(env!("CARGO_BIN_EXE_turnwright"))
         .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .envs(turnwright_testing::basic_variables())
         .envs([("HOME", home), ("TMPDIR", home)])
         .env("TERM", "dumb")
         .current_dir(home)

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
+use turnwright_testing::command_lines::{then, touch};
 use turnwright_testing::scripted_model::{Scenario, Server};
 use turnwright_testing::{basic_variables, process_waits};
 
@@ -37,13 +38,12 @@ fn replay_with(
     (text(output.stdout), text(output.stderr), output.status.code().unwrap())
 }
 
-#[cfg(unix)]
 #[test]
 fn commands_are_played_back_and_do_not_run_again() {
     let folder = turnwright_testing::temporary_folder();
     let path = folder.path().join("commands.ndjson");
     let mark = folder.path().join("mark");
-    let command = json!({ "command": format!("echo made; touch {}", mark.display()) });
+    let command = json!({ "command": then("echo made", &touch(mark.to_str().unwrap())) });
     let mut agent = TestAgent::builder()
         .model(json!([calls("exec", &command), says("Made.")]))
         .variable("TURNWRIGHT_MODE", "full")

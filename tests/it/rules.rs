@@ -73,6 +73,7 @@ fn an_invalid_rule_disables_the_allow_rules_of_its_file_and_is_reported() {
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .args(["config", "show"])
             .env_clear()
+            .envs(turnwright_testing::basic_variables())
             .env("TURNWRIGHT_HOME", agent.home())
             .env("TURNWRIGHT_MODEL", "offline"),
     )

@@ -23,7 +23,8 @@ impl Desk {
     pub fn bare() -> Desk {
         let (home, folder) =
             (turnwright_testing::temporary_folder(), turnwright_testing::temporary_folder());
-        let project = folder.path().canonicalize().unwrap();
+        let project = folder.path().canonicalize().unwrap().display().to_string();
+        let project = project.trim_start_matches(r"\\?\").into();
         Desk { home, project, server: None, _folder: folder }
     }
 
@@ -217,6 +218,7 @@ fn a_session_goes_on_in_its_folder() {
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .args(["sessions", "list", "--all", "--json"])
             .env_clear()
+            .envs(basic_variables())
             .env("TURNWRIGHT_HOME", desk.home.path()),
     );
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::hangs;
+use turnwright_testing::command_lines::{line_for, run_on};
 use turnwright_testing::session_requests::{code, conversation, open, result, session_params};
 
 use crate::agent::{TestAgent, assert_gone, calls, eventually, is_alive, says};
@@ -30,7 +31,7 @@ fn r_load_1_a_session_loads_before_its_first_prompt_and_after_a_kill() {
 
 #[test]
 fn r_close_1_and_2_close_cancels_the_turn_and_an_unknown_session_is_not_found() {
-    let run = calls("exec", &json!({ "command": "sleep 7331.5" }));
+    let run = calls("exec", &json!({ "command": run_on("7331.5") }));
     let mut agent = TestAgent::builder().model(json!([run])).permission("allow_once").start();
     let session = agent.session.clone();
     let id = agent.prompt("wait");
@@ -50,7 +51,10 @@ fn r_close_1_and_2_close_cancels_the_turn_and_an_unknown_session_is_not_found() 
 
 #[test]
 fn r_del_1_and_2_delete_removes_a_session_with_its_files_and_can_be_repeated() {
-    let long = calls("exec", &json!({ "command": "seq 1 200000" }));
+    let long = calls(
+        "exec",
+        &json!({ "command": line_for("seq 1 200000", "for /l %i in (1,1,20000) do @echo number %i") }),
+    );
     let mut agent = TestAgent::builder()
         .model(json!([long, says("Done."), hangs()]))
         .permission("allow_once")
@@ -76,7 +80,7 @@ fn r_del_1_and_2_delete_removes_a_session_with_its_files_and_can_be_repeated() {
 
 #[test]
 fn r_fork_1_a_fork_of_a_running_session_is_active_and_independent() {
-    let run = calls("exec", &json!({ "command": "sleep 7332.5" }));
+    let run = calls("exec", &json!({ "command": run_on("7332.5") }));
     let mut agent = TestAgent::builder()
         .model(json!([says("One."), run, says("Copied."), says("On."), says("Again.")]))
         .permission("allow_once")
@@ -116,7 +120,11 @@ fn r_fork_1_a_fork_of_a_running_session_is_active_and_independent() {
 #[test]
 fn output_files_of_a_loaded_session_do_not_overwrite_earlier_ones() {
     let long = |word: &str| {
-        let command = format!("for i in $(seq 20000); do echo {word} $i; done");
+        let command = if cfg!(windows) {
+            format!("for /l %i in (1,1,20000) do @echo {word} %i")
+        } else {
+            format!("for i in $(seq 20000); do echo {word} $i; done")
+        };
         calls("exec", &json!({ "command": command }))
     };
     let mut agent = TestAgent::builder()

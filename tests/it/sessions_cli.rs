@@ -21,7 +21,7 @@ fn command(home: &Path, folder: &Path, arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .envs(turnwright_testing::basic_variables())
         .env("TURNWRIGHT_HOME", home)
         .stdin(Stdio::null())
         .current_dir(folder);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
+use turnwright_testing::command_lines::cat;
 
 use crate::agent::{TestAgent, says};
 
@@ -17,7 +18,7 @@ fn read(path: &str) -> Value {
 fn a_command_waits_for_the_change_before_it_and_a_read_for_the_command() {
     let reply = json!([
         write("a"),
-        call("exec", &json!({ "command": "cat a > b" })),
+        call("exec", &json!({ "command": format!("{} > b", cat("a")) })),
         read("b"),
         call("plan", &json!({ "entries": [{ "content": "one" }] })),
     ]);

@@ -3,12 +3,13 @@
 
 use serde_json::json;
 use turnwright_testing::cards;
+use turnwright_testing::command_lines::{then, touch, wait_for_file};
 
 use crate::agent::{TestAgent, calls, eventually, prompt, says};
 
 #[test]
 fn words_during_a_command_do_not_end_it() {
-    let wait = "touch begun; while [ ! -e go ]; do sleep 0.02; done; echo finished";
+    let wait = then(&then(&touch("begun"), &wait_for_file("go")), "echo finished");
     let mut agent = TestAgent::builder()
         .model(json!([calls("exec", &json!({ "command": wait })), says("Done.")]))
         .permission("allow_once")

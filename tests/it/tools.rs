@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
+use turnwright_testing::command_lines::{cat, run_on, then, touch, wait_for_file};
 
 use crate::agent::{TestAgent, assert_gone, calls, says};
 
@@ -22,7 +23,7 @@ fn r_tool_1_each_call_of_the_model_has_one_card() {
     let reply = json!([
         call("list_dir", &json!({})),
         call("read_file", &json!({ "path": "a" })),
-        call("exec", &json!({ "command": "true" })),
+        call("exec", &json!({ "command": "echo ok" })),
         call("nonsense", &json!({}))
     ]);
     let mut agent =
@@ -39,7 +40,7 @@ fn r_tool_2_two_calls_of_one_answer_with_the_same_id_are_two_calls() {
         json!({ "call": { "name": "exec", "arguments": arguments, "id": "x", "index": index } })
     };
     let mut agent = TestAgent::builder()
-        .model(json!([[same("touch a", 0), same("touch b", 1)], says("Done.")]))
+        .model(json!([[same(&touch("a"), 0), same(&touch("b"), 1)], says("Done.")]))
         .permission("allow_once")
         .start();
     cards::turn(&mut agent);
@@ -54,7 +55,7 @@ fn r_tool_3_and_8_a_card_has_the_kind_and_the_name_of_its_tool() {
         ("read_file", "read", json!({ "path": "a.txt" })),
         ("list_dir", "read", json!({})),
         ("write_file", "edit", json!({ "path": "b.txt", "content": "" })),
-        ("exec", "execute", json!({ "command": "true" })),
+        ("exec", "execute", json!({ "command": "echo ok" })),
     ];
     let reply: Vec<_> = table.iter().map(|(name, _, arguments)| call(name, arguments)).collect();
     let mut agent = TestAgent::builder()
@@ -97,7 +98,7 @@ fn r_tool_5_a_call_is_in_progress_after_the_permission_and_before_it_runs() {
 
 #[test]
 fn r_tool_6_a_long_command_shows_its_output_while_it_runs() {
-    let command = "echo begun; until [ -e go ]; do sleep 0.02; done; echo over";
+    let command = then(&then("echo begun", &wait_for_file("go")), "echo over");
     let replies = json!([calls("exec", &json!({ "command": command })), says("Done.")]);
     let mut agent = TestAgent::builder().model(replies).permission("allow_once").start();
     let id = agent.prompt("go");
@@ -109,14 +110,14 @@ fn r_tool_6_a_long_command_shows_its_output_while_it_runs() {
     std::fs::write(agent.path("go"), "").unwrap();
     assert_eq!(agent.stop_reason(&id), "end_turn");
     cards::check(&agent);
-    assert!(cards::card_text(&cards::card(&agent, 0)).contains("begun\nover\n"));
+    assert!(cards::card_text(&cards::card(&agent, 0)).replace('\r', "").contains("begun\nover\n"));
 }
 
 #[test]
 fn r_tool_13_a_cancel_ends_all_cards_as_failed_before_the_answer() {
     let reply = json!([
-        call("exec", &json!({ "command": "touch begun; exec sleep 603.7" })),
-        call("exec", &json!({ "command": "touch second" }))
+        call("exec", &json!({ "command": then(&touch("begun"), &run_on("603.7")) })),
+        call("exec", &json!({ "command": touch("second") }))
     ]);
     let mut agent = TestAgent::builder()
         .model(json!([reply, says("Stopped.")]))
@@ -144,7 +145,7 @@ fn a_call_after_a_change_sees_the_change() {
     let reply = json!([
         call("write_file", &json!({ "path": "a", "content": "new" })),
         call("read_file", &json!({ "path": "a" })),
-        call("exec", &json!({ "command": "cat a; echo newer > a" })),
+        call("exec", &json!({ "command": then(&cat("a"), "echo newer> a") })),
         call("read_file", &json!({ "path": "a" })),
     ]);
     let mut agent = TestAgent::builder()

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use serde_json::{Value, json};
+use turnwright_testing::command_lines::line_for;
 
 use crate::agent::{TestAgent, calls, prompt, says};
 
@@ -74,6 +75,7 @@ fn serve_slowly(mut stream: &TcpStream, body: &str) {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn r_tr_2_line_breaks_in_a_text_do_not_split_a_message() {
     let text = "one\ntwo\r\nthree\u{2028}four\u{2029}five\u{85}six\u{0}seven";
     let mut agent = TestAgent::builder()
@@ -94,7 +96,10 @@ fn r_tr_2_line_breaks_in_a_text_do_not_split_a_message() {
 
 #[test]
 fn r_tr_3_only_protocol_messages_go_to_stdout() {
-    let command = "echo on stdout; echo on stderr >&2; (sleep 0.05; echo late) & wait";
+    let command = line_for(
+        "echo on stdout; echo on stderr >&2; (sleep 0.05; echo late) & wait",
+        "echo on stdout& echo on stderr>&2& echo late",
+    );
     let mut agent = TestAgent::builder()
         .variable("TURNWRIGHT_LOG", "trace")
         .permission("allow_once")

@@ -1,13 +1,13 @@
 //! The limit on model requests per turn (R-TURN-6): a turn that reaches it runs no more commands.
 
 use serde_json::json;
-use turnwright_testing::cards;
+use turnwright_testing::{cards, command_lines};
 
 use crate::agent::{TestAgent, calls, says};
 
 #[test]
 fn r_turn_6_the_request_cap_ends_the_turn_and_runs_no_more_tools() {
-    let touch = |name: &str| calls("exec", &json!({ "command": format!("touch {name}") }));
+    let touch = |name: &str| calls("exec", &json!({ "command": command_lines::touch(name) }));
     let mut agent = TestAgent::builder()
         .variable("TURNWRIGHT_MAX_TURN_REQUESTS", "2")
         .model(json!([

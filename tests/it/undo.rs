@@ -1,24 +1,31 @@
 //! `/undo` and `/redo` of the changes that commands and tools have made to files.
 
+#[cfg(unix)]
 use std::collections::BTreeMap;
 use std::fs;
 #[cfg(unix)]
 use std::os::unix::fs::PermissionsExt;
+#[cfg(unix)]
 use std::process::Command;
 
 use serde_json::{Value, json};
+use turnwright_testing::command_lines::line_for;
+#[cfg(unix)]
 use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, calls, says};
 
+#[cfg(unix)]
 fn write(path: &str, content: &str) -> Value {
     calls("write_file", &json!({ "path": path, "content": content }))
 }
 
-#[cfg(unix)]
 #[test]
 fn undo_restores_files_that_a_command_changed() {
-    let line = "sed -i s/1/2/ a.txt; rm b.txt; chmod 755 c.sh; echo new > d.txt";
+    let line = line_for(
+        "sed -i s/1/2/ a.txt; rm b.txt; chmod 755 c.sh; echo new > d.txt",
+        "(echo 2) > a.txt & del b.txt & (echo 2) > c.sh & echo new > d.txt",
+    );
     let mut agent = TestAgent::builder()
         .file("a.txt", "1\n")
         .file("b.txt", "1\n")
@@ -26,24 +33,28 @@ fn undo_restores_files_that_a_command_changed() {
         .permission("allow_once")
         .model(json!([calls("exec", &json!({ "command": line })), says("Done.")]))
         .start();
-    let mode =
-        |agent: &TestAgent| fs::metadata(agent.path("c.sh")).unwrap().permissions().mode() & 0o777;
+    let mode = |agent: &TestAgent| mode_of(&fs::metadata(agent.path("c.sh")).unwrap()) & 0o777;
     let mode_before = mode(&agent);
     assert_eq!(agent.turn("run it"), "end_turn");
-    assert_eq!(mode(&agent), 0o755);
+    if cfg!(unix) {
+        assert_eq!(mode(&agent), 0o755);
+    }
+    assert!(!agent.path("b.txt").exists() && agent.path("d.txt").exists());
     let answer_text = agent.turn_text("/undo");
     assert!(answer_text.contains("Restored (3)"), "{answer_text}");
     assert!(answer_text.contains("Removed (1):\n\n* `d.txt`"), "{answer_text}");
     assert_eq!((agent.read("a.txt"), agent.read("b.txt")), ("1\n".into(), "1\n".into()));
-    assert_eq!(mode(&agent), mode_before);
+    assert_eq!((mode(&agent), agent.read("c.sh")), (mode_before, "1\n".into()));
     assert!(!agent.path("d.txt").exists());
 }
 
+#[cfg(unix)]
 fn run(command: &str) -> Value {
     calls("exec", &json!({ "command": command }))
 }
 
 /// Runs a shell script in the workspace outside of the agent, as the user would.
+#[cfg(unix)]
 fn by_hand(agent: &TestAgent, script: &str) {
     let mut shell = Command::new("sh");
     let done =

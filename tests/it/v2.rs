@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
+use turnwright_testing::command_lines::{line_for, run_on};
 use turnwright_testing::session_requests::result;
 
 use crate::agent::{TestAgent, calls, says};
@@ -13,7 +14,7 @@ fn of_kind(agent: &TestAgent, kind: &str) -> Vec<Value> {
 
 #[test]
 fn v2_terminals_are_the_agents_and_have_bytes_and_an_exit_status() {
-    let command = "printf 'one\\033[1mtwo\\n'; exit 3";
+    let command = line_for("printf 'one\\033[1mtwo\\n'; exit 3", "echo onetwo& exit 3");
     let run = calls("exec", &json!({ "command": command }));
     let mut agent = TestAgent::builder()
         .v2()
@@ -33,7 +34,10 @@ fn v2_terminals_are_the_agents_and_have_bytes_and_an_exit_status() {
         .iter()
         .flat_map(|it| BASE64.decode(it["data"].as_str().unwrap()).unwrap())
         .collect();
-    assert_eq!(String::from_utf8(bytes).unwrap(), "one\u{1b}[1mtwo\n");
+    assert_eq!(
+        String::from_utf8(bytes).unwrap().replace("\r\n", "\n"),
+        line_for("one\u{1b}[1mtwo\n", "onetwo\n")
+    );
     let kinds: Vec<_> = agent.updates().iter().map(|it| it["sessionUpdate"].clone()).collect();
     let shown = agent.updates().iter().position(|it| it["content"][0]["type"] == "terminal");
     let announced = kinds.iter().position(|it| it == "terminal_update");
@@ -58,7 +62,7 @@ fn v2_terminals_show_no_key() {
 
 #[test]
 fn v2_cancel_call_is_in_the_history_once_after_a_kill() {
-    let run = calls("exec", &json!({ "command": "sleep 608.7" }));
+    let run = calls("exec", &json!({ "command": run_on("608.7") }));
     let hangs = json!([{ "text": "Hm" }, { "hang": true }]);
     let mut agent = TestAgent::builder()
         .v2()

@@ -86,6 +86,7 @@ fn complaints(script: &[u8]) -> Option<String> {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "there is no bash for scripts of the repository")]
 fn the_shell_of_the_workflows_and_scripts_parses() {
     let steps = workflows().iter().flat_map(|(name, text)| steps(name, text)).collect::<Vec<_>>();
     assert!(steps.len() > 20, "{}", steps.len());

@@ -17,6 +17,7 @@ mod agent;
 mod builder;
 pub mod cancellation;
 pub mod cards;
+pub mod command_lines;
 pub mod hosted_server;
 pub mod mcp_http_stub;
 pub mod model_failures;

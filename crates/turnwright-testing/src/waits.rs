@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::command_lines::word_program;
 use crate::process_report::{all_processes, describe};
 use crate::process_waits::{self, LIMIT};
 
@@ -36,7 +37,14 @@ pub fn basic_variables() -> impl Iterator<Item = (&'static str, OsString)> {
 /// A word of a shell's script is on the command line of the shell as soon as that exists. To wait until
 /// the script has come to a command, name the command too: `sleep\x00600`. While a process starts a program,
 /// its command line is empty for an instant, so a test waits for this rather than to assert it.
+///
+/// On Windows it finds only what [`run_on`](crate::command_lines::run_on) has started: the file of a running
+/// program cannot be opened for writing.
 pub fn is_alive(word: &str) -> bool {
+    if cfg!(windows) {
+        let program = word_program(word);
+        return program.exists() && std::fs::File::options().write(true).open(program).is_err();
+    }
     !processes_with(word).is_empty()
 }
 
@@ -44,6 +52,11 @@ pub fn is_alive(word: &str) -> bool {
 /// stays, the test fails with a report of what it is.
 #[track_caller]
 pub fn assert_gone(word: &str) {
+    if cfg!(windows) {
+        eventually(&format!("the end of {word}"), || !is_alive(word));
+        std::fs::remove_file(word_program(word)).ok();
+        return;
+    }
     let end = Instant::now() + LIMIT;
     loop {
         let left = processes_with(word);

@@ -62,6 +62,14 @@ impl ProcessGroup {
 
     /// A program of Windows cannot be asked to end.
     pub(super) async fn end_group(&mut self, grace: Duration) -> Leftover {
+        // The job counts a program for an instant after its end.
+        let has_ended = tokio::time::timeout(Duration::ZERO, self.process.wait()).await.is_ok();
+        for _ in 0..if has_ended { 20 } else { 0 } {
+            if !self.process.has_running_processes() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         if !self.process.has_running_processes() {
             return Leftover::None;
         }

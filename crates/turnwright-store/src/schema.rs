@@ -84,24 +84,37 @@ fn is_missing(path: &Path) -> bool {
 
 /// Creates the database with mode 0600, since conversations are private. SQLite gives its files
 /// beside it the same mode.
+///
+/// A database that exists is not opened for that. On Unix, closing a file gives up all locks that the process has
+/// on it, and another process would take the database for one that nobody uses.
 fn create_private_file(path: &Path) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         create_private_folder(folder)?;
     }
     let mut options = fs::File::options();
-    options.read(true).append(true).create(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-        options.mode(0o600);
-        let file = options.open(path)?;
-        if file.metadata()?.permissions().mode() & 0o077 != 0 {
-            file.set_permissions(fs::Permissions::from_mode(0o600))?;
-        }
-        Ok(())
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => make_private(path),
+        created => created.map(drop),
     }
-    #[cfg(not(unix))]
-    options.open(path).map(drop)
+}
+
+#[cfg(unix)]
+fn make_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    // What a dangling link leads to is created by SQLite.
+    let Ok(found) = fs::metadata(path) else { return Ok(()) };
+    if found.permissions().mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+}
+
+#[cfg(not(unix))]
+fn make_private(_: &Path) -> std::io::Result<()> {
+    Ok(())
 }
 
 /// Creates a folder with mode 0700 unless it exists.
@@ -249,6 +262,26 @@ mod tests {
             let file = folder.path().join(format!("state/sessions.db{suffix}"));
             assert_eq!(mode(&file), 0o600, "{suffix}");
         }
+    }
+
+    /// Another process that sees no lock removes the write-ahead log.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn opening_a_writer_leaves_the_locks_of_other_connections() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        let first = open_writer(Some(&path)).unwrap();
+        first.execute(ROW, []).unwrap();
+        let end = format!(":{} ", fs::metadata(&path).unwrap().ino());
+        let locks = || {
+            let all = fs::read_to_string("/proc/locks").unwrap();
+            all.lines().filter(|it| it.contains(&end)).count()
+        };
+        assert_ne!(locks(), 0);
+        let second = open_writer(Some(&path)).unwrap();
+        assert_ne!(locks(), 0);
+        drop((first, second));
     }
 
     #[test]

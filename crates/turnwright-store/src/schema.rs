@@ -106,10 +106,10 @@ fn make_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     // What a dangling link leads to is created by SQLite.
     let Ok(found) = fs::metadata(path) else { return Ok(()) };
-    if found.permissions().mode() & 0o077 == 0 {
-        return Ok(());
+    if found.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     }
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+    Ok(())
 }
 
 #[cfg(not(unix))]

@@ -21,7 +21,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 #[cfg(not(unix))]
 pub fn open_file(path: &Path) -> io::Result<File> {
     windows::refuse_links(path)?;
-    File::open(path)
+    windows::open(path, false)
 }
 
 /// Opens a file in a pinned folder. A link in its last component is not followed. Does not block on a
@@ -39,7 +39,7 @@ pub fn open_pinned_file(path: &Path, writes: bool) -> io::Result<File> {
 #[cfg(not(unix))]
 pub fn open_pinned_file(path: &Path, writes: bool) -> io::Result<File> {
     windows::refuse_link(path)?;
-    File::options().read(true).write(writes).open(path)
+    windows::open(path, writes)
 }
 
 /// Creates a symbolic link.
@@ -164,15 +164,33 @@ pub(crate) fn open_child_folder(path: &Path) -> io::Result<(Option<File>, PathBu
 
 #[cfg(not(unix))]
 mod windows {
+    use std::fs::File;
     use std::io;
+    use std::os::windows::fs::OpenOptionsExt;
     use std::path::Path;
+
+    use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_BACKUP_SEMANTICS;
 
     /// `ERROR_STOPPED_ON_SYMLINK`.
     pub(super) const STOPPED_ON_LINK: i32 = 681;
 
-    /// Fails if a part of a path is a link or a junction. What does not exist is none.
+    /// Opens a file, or a folder as on other systems, so that it can be told apart from what may not be opened.
+    pub(super) fn open(path: &Path, writes: bool) -> io::Result<File> {
+        let mut options = File::options();
+        options.read(true).write(writes).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)
+    }
+
+    /// Fails if a part of a path is a link or a junction, or if a file is taken for a folder. What does not exist
+    /// is none of them.
     pub(super) fn refuse_links(path: &Path) -> io::Result<()> {
-        path.ancestors().filter(|it| it.file_name().is_some()).try_for_each(refuse_link)
+        refuse_link(path)?;
+        for folder in path.ancestors().skip(1).filter(|it| it.file_name().is_some()) {
+            refuse_link(folder)?;
+            if folder.is_file() {
+                return Err(io::ErrorKind::NotADirectory.into());
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn refuse_link(path: &Path) -> io::Result<()> {

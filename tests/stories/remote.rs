@@ -298,11 +298,13 @@ fn terminal_output(agent: &TestAgent) -> String {
     String::from_utf8(output).unwrap().replace("\r\n", "\n")
 }
 
-/// Waits until the terminal has shown something.
+/// Waits until the terminal has shown a line. `cmd` writes the end of it by itself.
 fn wait_for_output(agent: &mut TestAgent) {
     agent.wait_for("output", |it| {
         let update = &it["params"]["update"];
+        let data = update["data"].as_str().and_then(|it| STANDARD.decode(it).ok());
         update["sessionUpdate"] == "terminal_output_chunk"
+            && data.is_some_and(|it| it.ends_with(b"\n"))
     });
 }
 

@@ -90,7 +90,7 @@ impl StreamingCall {
             }
             // The path as written: it is resolved when the call is complete.
             ArgumentRole::Path => {
-                view.locations = vec![Location { path: cwd.join(&value), line: None }];
+                view.locations = vec![Location { path: place(cwd, &value), line: None }];
                 let object = escape_hidden_line(&value);
                 self.path = Some(value);
                 match &self.pattern {
@@ -136,12 +136,17 @@ impl StreamingCall {
         // length.
         let is_new = size > self.shown + self.shown / 8 || size < self.shown;
         if now >= self.previewed + PREVIEW_INTERVAL && is_new {
-            update.content = preview(&long, self.path.as_ref().map(|it| cwd.join(it)));
+            update.content = preview(&long, self.path.as_ref().map(|it| place(cwd, it)));
             self.previewed = now;
             self.shown = size;
         }
         Some(update)
     }
+}
+
+/// Where a path leads as it is written, with the separators of the system.
+fn place(cwd: &Path, path: &str) -> PathBuf {
+    cwd.join(path).components().collect()
 }
 
 /// The change so far. The old content of a file that is written anew is read only when the call is

@@ -146,7 +146,10 @@ impl StreamingCall {
 
 /// Where a path leads as it is written, with the separators of the system.
 fn place(cwd: &Path, path: &str) -> PathBuf {
-    cwd.join(path).components().collect()
+    let mut place = PathBuf::with_capacity(cwd.as_os_str().len() + 1 + path.len());
+    place.push(cwd);
+    place.extend(Path::new(path).components());
+    place
 }
 
 /// The change so far. The old content of a file that is written anew is read only when the call is

@@ -52,6 +52,9 @@ fn file_changes_of_a_command_are_found() {
         let replies = json!([calls("exec", &json!({ "command": command })), says("Done.")]);
         let mut agent = builder.model(replies).permission("allow_once").start();
         symlink("b", agent.path("d/l")).unwrap();
+        // Time stamps of a file system lag behind the clock: without the pause the files could look as new as what
+        // the command makes.
+        std::thread::sleep(std::time::Duration::from_millis(50));
         let result = cards::turn(&mut agent);
         assert_eq!(file_changes(&agent), *expected, "{command}: {result}");
     }

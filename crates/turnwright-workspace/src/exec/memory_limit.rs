@@ -31,7 +31,9 @@ pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
         match measuring.await {
             Ok(Some(Measured::Above(bytes))) => return bytes,
             Ok(Some(Measured::Below(free))) => pause = pause_before(free),
-            // The system does not tell, or the process is ending.
+            // For the moment, for example because too many files are open.
+            Ok(None) if cfg!(target_os = "linux") => pause = PAUSES.0,
+            // The system never tells, or the process is ending.
             Ok(None) | Err(_) => std::future::pending().await,
         }
     }

@@ -62,7 +62,9 @@ impl TestFolders {
         let sandbox = LinuxSandbox::with_namespaces(profile, namespaces).unwrap();
         let mut command = Command::new("/bin/sh");
         let variables = [("OUT", &self.outside), ("HOME", &self.home)];
-        command.args(["-c", script]).envs(variables).current_dir(&self.inside);
+        // Names of folders may contain spaces, and the scripts do not quote `$OUT`.
+        let script = format!("IFS=\n{script}");
+        command.args(["-c", &script]).envs(variables).current_dir(&self.inside);
         command.env("TMPDIR", &self.inside).env("GIT_CONFIG_GLOBAL", "/dev/null");
         let output =
             confined(&mut command, sandbox, || Ok(())).stdin(Stdio::null()).output().unwrap();
@@ -536,7 +538,7 @@ fn a_listener_of_a_daemon_that_starts_meanwhile_is_not_reached() {
     );
     let said = std::thread::scope(|scope| {
         let command = scope.spawn(|| folders.run(&folders.profile(), namespace_support(), &script));
-        while !started.exists() {
+        while !started.exists() && !command.is_finished() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::mcp_servers;
 use super::project_servers::unique_by_name;
-use super::recorded_project::{recorded_project, restore_project};
+use super::recorded_project::{recorded_project, recorded_roots, restore_project};
 use super::server_sandbox::ServerSite;
 use super::{SessionHost, effective_policy};
 use crate::error::Error;
@@ -86,7 +86,7 @@ impl SessionHost {
     pub(super) fn load_session(&self, request: LoadRequest) -> Result<LoadedSession, Error> {
         let LoadRequest { id, cwd, folders, servers, is_new } = request;
         let roots = match self.recording().playback() {
-            Some(_) => Roots::recorded(&cwd),
+            Some(playback) => recorded_roots(playback.project(), &cwd, &folders),
             None => roots(&cwd, &folders)?,
         };
         let mut project = self.load_project(&id, roots);
@@ -175,7 +175,7 @@ impl SessionHost {
     fn record_or_restore_project(&self, id: &SessionId, roots: &Roots, project_folder: &Path) {
         let (config, recorder) = (self.config(), self.recording().recorder());
         if recorder.is_on() {
-            let project = recorded_project(config, &self.trust, roots.real_cwd());
+            let project = recorded_project(config, &self.trust, roots);
             recorder.record_project(id, project);
         }
         if let Some(playback) = self.recording().playback() {

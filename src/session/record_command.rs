@@ -114,7 +114,7 @@ fn start(
     let facts = host.config().recorded_facts();
     let cwd = roots.cwd().to_path_buf();
     let (mode, servers) = (services.mode.get().id(), begin.servers);
-    let project = recorded_project(host.config(), &host.trust, roots.real_cwd());
+    let project = recorded_project(host.config(), &host.trust, roots);
     let are_gaps_reported = begin.are_gaps_reported;
     let session =
         RecordedSession { id, cwd, connection, mode, servers, project, stored, are_gaps_reported };

@@ -1,8 +1,8 @@
 //! What decides about the questions in a project besides the user's settings, in recordings: the project's
-//! own settings and the rules that the user has saved for it.
+//! own settings, the rules that the user has saved for it, and where its folders really are.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -10,13 +10,18 @@ use super::PROJECT_FILE;
 use crate::config::Config;
 use crate::trust::{self, TrustStore};
 use turnwright_policy::permission::ProjectRuleStore;
+use turnwright_workspace::files::Roots;
 use turnwright_workspace::private_file;
 
 /// The most bytes of saved rules that a recording takes.
 const MAX_RULES_BYTES: u64 = 1024 * 1024;
 
 /// What a recording keeps of a project. Blocks.
-pub(super) fn recorded_project(config: &Config, trust: &TrustStore, folder: &Path) -> Value {
+pub(super) fn recorded_project(config: &Config, trust: &TrustStore, roots: &Roots) -> Value {
+    let folder = roots.real_cwd();
+    let named = std::iter::once(roots.cwd()).chain(roots.additional_folders());
+    let folders =
+        named.zip(roots.folders()).map(|(it, real)| [it, real].map(Path::to_string_lossy));
     let settings = trust::read_project_file(folder, PROJECT_FILE).ok().flatten();
     let is_trusted = |it: &String| trust.is_trusted(folder, PROJECT_FILE, it.as_bytes());
     let rules = ProjectRuleStore::new(&config.paths.state, folder).path();
@@ -24,7 +29,21 @@ pub(super) fn recorded_project(config: &Config, trust: &TrustStore, folder: &Pat
         "is_trusted": settings.as_ref().is_some_and(is_trusted),
         "settings": settings,
         "rules": private_file::read(&rules, MAX_RULES_BYTES).ok(),
+        "folders": folders.collect::<Vec<_>>(),
     })
+}
+
+/// The roots of a recorded session, whose client named these folders. Of a folder of which the recording does
+/// not say where it really is, no links are known.
+pub(super) fn recorded_roots(recorded: &Value, cwd: &Path, others: &[PathBuf]) -> Roots {
+    let folders = recorded["folders"].as_array().map_or(&[][..], Vec::as_slice);
+    let real = |named: &Path| {
+        let found =
+            folders.iter().find(|it| it[0].as_str().is_some_and(|it| Path::new(it) == named));
+        let real = found.and_then(|it| it[1].as_str()).map_or(named, Path::new);
+        (named.to_path_buf(), real.to_path_buf())
+    };
+    Roots::recorded(real(cwd), others.iter().map(|it| real(it)).collect())
 }
 
 /// Puts what was recorded of the project in `cwd` where a replay looks for it: the settings into another

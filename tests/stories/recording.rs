@@ -8,7 +8,7 @@ use turnwright::internals::replay;
 use turnwright_testing::cancellation::{expect_cancelled, hangs};
 use turnwright_testing::hosted_server::{answer_well, hosted_server};
 use turnwright_testing::mcp_http_stub::McpHttpStub;
-use turnwright_testing::session_requests::{open, set_mode};
+use turnwright_testing::session_requests::{open, result, set_mode};
 use turnwright_testing::{Transport, cards};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, prompt, says};
@@ -175,6 +175,36 @@ fn what_is_recorded_plays_back_the_same() {
             std::fs::copy(&path, data_folder().join(path.file_name().unwrap())).unwrap();
         }
     }
+}
+
+#[test]
+fn a_project_behind_a_link_and_its_other_folder_play_back_the_same() {
+    let base = turnwright_testing::temporary_folder();
+    let (project, other) = (base.path().join("project"), base.path().join("other"));
+    std::fs::create_dir(&other).unwrap();
+    // Windows lets only administrators make links.
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("behind", &project).unwrap();
+    let real = if cfg!(unix) { base.path().join("behind") } else { project.clone() };
+    std::fs::create_dir(real).unwrap();
+    let write = |path: &Path| calls("write_file", &json!({ "path": path, "content": "x\n" }));
+    let (inside, also_inside) = (project.join("a.txt"), other.join("b.txt"));
+    let path = base.path().join("recording.ndjson");
+    let mut agent = model(json!([write(&inside), write(&also_inside), says("Written.")]))
+        .variable("TURNWRIGHT_MODE", "auto-edit")
+        .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+        .initialize();
+    let params = json!({ "cwd": project, "mcpServers": [], "additionalDirectories": [other] });
+    let opened = result(agent.call("session/new", &params));
+    opened["sessionId"].as_str().unwrap().clone_into(&mut agent.session);
+    one_turn(&mut agent);
+    agent.close();
+    assert!(inside.exists() && also_inside.exists());
+    assert_same(&path);
+    // Where there are no such folders, too.
+    std::fs::remove_file(&project).or_else(|_| std::fs::remove_dir_all(&project)).unwrap();
+    std::fs::remove_dir_all(&other).unwrap();
+    assert_same(&path);
 }
 
 /// Writes a recording with one change into a new file.

@@ -26,6 +26,8 @@ pub struct Roots {
     /// Folders outside of the project that the session may read.
     // A std lock: it is held only to access a short list.
     readable: Arc<RwLock<Vec<PathBuf>>>,
+    /// Whether the folders are those of a recording, so that the disk says nothing about them.
+    is_recorded: bool,
 }
 
 impl Roots {
@@ -36,13 +38,14 @@ impl Roots {
             return Err(std::io::ErrorKind::NotADirectory.into());
         }
         let folders = vec![(cwd.to_path_buf(), real)];
-        Ok(Roots { folders, private: Vec::new(), readable: Arc::default() })
+        Ok(Roots { folders, private: Vec::new(), readable: Arc::default(), is_recorded: false })
     }
 
-    /// Roots of a session that ran elsewhere. The folder need not exist, and is not looked at.
-    pub fn recorded(cwd: &Path) -> Roots {
-        let folders = vec![(cwd.to_path_buf(), cwd.to_path_buf())];
-        Roots { folders, private: Vec::new(), readable: Arc::default() }
+    /// Roots of a session that ran elsewhere: its working folder and others, each as the client named it and
+    /// with its links resolved. The folders need not exist, and are not looked at.
+    pub fn recorded(cwd: (PathBuf, PathBuf), others: Vec<(PathBuf, PathBuf)>) -> Roots {
+        let folders = std::iter::once(cwd).chain(others).collect();
+        Roots { folders, private: Vec::new(), readable: Arc::default(), is_recorded: true }
     }
 
     /// Adds a folder to the session.
@@ -126,10 +129,9 @@ impl Roots {
     /// symbolic links are followed as the kernel does, also in a path that does not exist yet.
     pub fn resolve(&self, path: impl AsRef<Path>) -> ResolvedPath {
         let absolute = unambiguous(self.folders[0].1.join(path));
-        let path = match real_path(&absolute) {
-            Ok(real) => real,
-            Err(_) => resolve_missing(&absolute),
-        };
+        let recorded = if self.is_recorded { self.recorded_place(&absolute) } else { None };
+        let real = recorded.or_else(|| real_path(&absolute).ok());
+        let path = real.unwrap_or_else(|| resolve_missing(&absolute));
         let is_private = self.private_folders().any(|it| path.starts_with(it));
         let place = if self.is_readable(&path) {
             PathScope::AgentData
@@ -139,6 +141,22 @@ impl Roots {
             PathScope::Outside
         };
         ResolvedPath { path, scope: place }
+    }
+
+    /// Where a path below one of the folders was. Links in the folders are not known.
+    fn recorded_place(&self, absolute: &Path) -> Option<PathBuf> {
+        let mut path = PathBuf::new();
+        for part in absolute.components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir => drop(path.pop()),
+                part => path.push(part),
+            }
+        }
+        self.folders.iter().find_map(|(named, real)| {
+            let rest = path.strip_prefix(named).or_else(|_| path.strip_prefix(real)).ok()?;
+            Some(if rest.as_os_str().is_empty() { real.clone() } else { real.join(rest) })
+        })
     }
 
     /// The path as the client knows it: below the folder as the client named it, even if that is a
@@ -350,6 +368,25 @@ mod tests {
         assert_eq!(place("../more/../secret/a"), PathScope::Outside);
         let target = roots.resolve(base.join("more/sub/a"));
         assert_eq!(roots.client_path(&target), link.join("sub/a"));
+    }
+
+    #[test]
+    fn folders_of_a_recording_are_where_they_were() {
+        let root = if cfg!(windows) { r"C:\" } else { "/" };
+        let at = |it: &str| Path::new(root).join(it);
+        let cwd = (at("named/ws"), at("real/ws"));
+        let roots = Roots::recorded(cwd, vec![(at("named/more"), at("more"))]);
+        for (path, real, scope) in [
+            (at("named/ws/a"), "real/ws/a", PathScope::Workspace),
+            (at("real/ws/a"), "real/ws/a", PathScope::Workspace),
+            (at("named/ws"), "real/ws", PathScope::Workspace),
+            (PathBuf::from("a/../b"), "real/ws/b", PathScope::Workspace),
+            (at("named/ws/../more/./c"), "more/c", PathScope::Workspace),
+            (at("named/ws/../../d"), "d", PathScope::Outside),
+            (at("named/wsx"), "named/wsx", PathScope::Outside),
+        ] {
+            assert_eq!(roots.resolve(&path), ResolvedPath { path: at(real), scope }, "{path:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! agent that an editor starts; [`agent_link`] runs it in this process.
 //!
 //! [`run_client`] sends requests and handles messages, [`screen`] shows them. The model's text goes through
-//! [`markdown`], [`inline_markdown`] and [`word_wrap`].
+//! [`markdown`], [`inline_markdown`], [`markdown_table`] and [`word_wrap`].
 
 mod agent_link;
 mod agent_update;
@@ -12,6 +12,7 @@ mod exit_status;
 mod inline_markdown;
 mod line_editor;
 mod markdown;
+mod markdown_table;
 mod permission_answer;
 mod prompt_content;
 mod prompt_history;

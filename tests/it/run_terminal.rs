@@ -202,7 +202,7 @@ fn only_colours_that_the_terminal_chooses_are_used() {
     terminal.wait_for("> ");
     terminal.type_in("go\r");
     terminal.answer("anything else rejects:", "y");
-    terminal.wait_for("1 | 2");
+    terminal.wait_for("──┼──");
     terminal.wait_for("> ");
     // Says what the command is for, behind the cursor.
     terminal.type_in("/undo");
@@ -234,6 +234,20 @@ fn styles_are_shown_where_they_can_be() {
         assert!(shown.contains("Some **bold** text."), "{name}: {shown:?}");
         assert!(!shown.contains("\x1b["), "{name}: {shown:?}");
     }
+}
+
+#[test]
+fn a_table_is_aligned_and_fits_into_the_terminal() {
+    let table =
+        "| Name | What it is |\n|---|---|\n| `a` | a text that is too long for this line |\nEnd.\n";
+    let desk = Desk::new(&json!([says(table)]));
+    let mut command = desk.command(&["Go"]);
+    command.env("NO_COLOR", "1");
+    let (_, shown) = PseudoTerminal::start_on_screen(command, 40).wait_for_end("Session ");
+    let expected = "Name │ What it is\r\n\
+                    ─────┼─────────────────────────────────\r\n\
+                    `a`  │ a text that is too long for this\r\n     │ line\r\nEnd.\r\n";
+    assert!(shown.contains(expected), "{shown:?}");
 }
 
 #[test]

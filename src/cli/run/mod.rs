@@ -85,8 +85,6 @@ pub(super) struct RunCliArgs {
     file: Vec<String>,
 }
 
-const AGENT_ENDED: &str = "the agent has ended unexpectedly; the log in the state folder says more";
-
 /// What a turn is run with.
 #[derive(Debug)]
 struct RunOptions {
@@ -208,14 +206,13 @@ fn serve(
 
 async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptions) -> TurnEnd {
     let (end, answer) = client.prompt(blocks, options.max_time).await;
-    match &answer {
-        Some(answer) => client.write_answer(answer),
-        None if end == TurnEnd::Failed => client.screen.error(AGENT_ENDED),
-        None => {}
+    if let Some(answer) = &answer {
+        client.write_answer(answer);
     }
     if let Some(Err(error)) = &answer {
         client.report_error(error);
     }
+    let end = client.screen.output_end().unwrap_or(end);
     if let Some(note) = end.note() {
         client.screen.note(note);
     }

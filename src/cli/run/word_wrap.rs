@@ -71,6 +71,23 @@ impl WordWrap {
         }
     }
 
+    /// Appends a line of code. It is broken at the last column, wherever that is, and keeps all its spaces.
+    pub(super) fn code(&mut self, text: &str, style: TextStyle, width: usize) {
+        let mut last = None;
+        for char in text.chars() {
+            let (columns, shown) = match char {
+                '\t' => (TAB - self.column % TAB, " ".repeat(TAB - self.column % TAB)),
+                char => (added_width(last, char), char.to_string()),
+            };
+            if self.column + columns > width && self.column > self.indent {
+                self.break_line(width);
+            }
+            self.write(&shown, style);
+            self.column += columns;
+            last = Some(char);
+        }
+    }
+
     /// Appends text that is not broken by us, such as code.
     pub(super) fn verbatim(&mut self, text: &str, style: TextStyle, width: usize) {
         self.flush_word(width);
@@ -100,11 +117,7 @@ impl WordWrap {
         }
         let can_break = self.spaces > 0 || self.word_width > 1 || self.breaks_words;
         if needed > width && self.column > self.indent && can_break {
-            self.write("\n", TextStyle::PLAIN);
-            // On a narrow terminal an indentation would leave nothing for the words.
-            let indent = if self.indent < width / 2 { self.indent } else { 0 };
-            self.write(&" ".repeat(indent), TextStyle::PLAIN);
-            self.column = indent;
+            self.break_line(width);
         } else {
             // Spaces within a style belong to it.
             let first = self.word.first().map_or(TextStyle::PLAIN, |it| it.1);
@@ -122,6 +135,15 @@ impl WordWrap {
         }
         self.spaces = 0;
         self.word_width = 0;
+    }
+
+    /// Begins another line, indented.
+    fn break_line(&mut self, width: usize) {
+        self.write("\n", TextStyle::PLAIN);
+        // On a narrow terminal an indentation would leave nothing for the words.
+        let indent = if self.indent < width / 2 { self.indent } else { 0 };
+        self.write(&" ".repeat(indent), TextStyle::PLAIN);
+        self.column = indent;
     }
 
     /// Ends the line and its indentation.
@@ -163,6 +185,19 @@ impl WordWrap {
         }
         self.word_width += columns;
     }
+}
+
+/// The text, or its beginning and an ellipsis if it has more columns.
+pub(super) fn shortened(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut columns = 1;
+    let fits = |it: &char| {
+        columns += char_width(*it);
+        columns <= width
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
 }
 
 /// True for two characters of which one is of a script that has no spaces, such as Chinese. There a line may
@@ -234,7 +269,37 @@ mod tests {
     }
 
     #[test]
-    fn code_is_left_as_it_is() {
+    fn code_is_broken_at_the_last_column() {
+        for (text, indent, expected) in [
+            ("  +  let x = 1;", 3, "  +  let x\n    = 1;"),
+            ("  +1234567890123", 3, "  +1234567\n   890123"),
+            ("  +\tx", 3, "  +     x"),
+            ("  -一二三四五", 3, "  -一二三\n   四五"),
+            ("  ", 2, "  "),
+            ("12345678👩‍👩‍👧!", 0, "12345678👩‍👩‍👧\n!"),
+        ] {
+            let mut wrap = WordWrap::new(false);
+            wrap.set_indent(indent);
+            wrap.code(text, TextStyle::PLAIN, 10);
+            assert_eq!(wrap.take(), expected);
+        }
+    }
+
+    #[test]
+    fn a_text_is_shortened_by_its_columns() {
+        for (text, expected) in [
+            ("123456", "123456"),
+            ("1234567", "12345…"),
+            ("一二三", "一二三"),
+            ("一二三四", "一二…"),
+            ("", ""),
+        ] {
+            assert_eq!(shortened(text, 6), expected);
+        }
+    }
+
+    #[test]
+    fn verbatim_text_is_left_as_it_is() {
         let mut wrap = WordWrap::new(true);
         wrap.verbatim("let answer = 42;\n\tx", TextStyle::PLAIN, 10);
         assert_eq!(wrap.take(), "let answer = 42;\n\tx");

@@ -245,7 +245,7 @@ fn a_table_is_aligned_and_fits_into_the_terminal() {
     command.env("NO_COLOR", "1");
     let (_, shown) = PseudoTerminal::start_on_screen(command, 40).wait_for_end("Session ");
     let expected = "Name │ What it is\r\n\
-                    ─────┼─────────────────────────────────\r\n\
+                    ─────┼──────────────────────────────────\r\n\
                     `a`  │ a text that is too long for this\r\n     │ line\r\nEnd.\r\n";
     assert!(shown.contains(expected), "{shown:?}");
 }

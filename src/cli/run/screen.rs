@@ -86,6 +86,8 @@ impl Screen {
             return Some(TurnEnd::Cancelled);
         }
         self.error(&format!("the answer cannot be written: {}", io_error_text(&failure)));
+        // The end of the message has failed as well.
+        self.failure = None;
         Some(TurnEnd::Failed)
     }
 

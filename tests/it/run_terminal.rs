@@ -276,6 +276,10 @@ fn a_conversation_has_turns_a_history_and_an_end() {
     terminal.type_in("/hel\t\r");
     terminal.wait_for("/undo");
     terminal.wait_for("> ");
+    // The model is not asked about a mistyped command.
+    terminal.type_in("/modee plan\r");
+    terminal.wait_for("Did you mean /mode?");
+    terminal.wait_for("> ");
     terminal.type_in("go on\r");
     terminal.wait_for("I begin.");
     terminal.interrupt();
@@ -295,7 +299,7 @@ fn a_conversation_has_turns_a_history_and_an_end() {
     let kept = std::fs::read_to_string(&history).unwrap();
     assert_eq!(
         kept,
-        "first words\nfirst words and more\n/help \ngo on\nand again\n"
+        "first words\nfirst words and more\n/help \n/modee plan\ngo on\nand again\n"
             .replace("/help \n", "/help\n")
     );
     assert_eq!(std::fs::metadata(history).unwrap().permissions().mode() & 0o777, 0o600);

@@ -32,6 +32,7 @@ pub(super) async fn converse(
 ) -> TurnEnd {
     client.screen.note(WELCOME);
     let mut editor = Some(editor);
+    let mut shown_usage = None;
     loop {
         let line = match read_prompt_line(client, &mut editor).await {
             Ok(line) => line,
@@ -69,9 +70,12 @@ pub(super) async fn converse(
         if let Some(note) = end.note() {
             client.screen.note(note);
         }
-        if let Some(usage) = client.screen.usage() {
-            client.screen.note(&usage);
+        // Most slash commands do not use the model.
+        let usage = client.screen.usage();
+        if let Some(text) = usage.as_ref().filter(|it| Some(*it) != shown_usage.as_ref()) {
+            client.screen.note(text);
         }
+        shown_usage = usage;
     }
 }
 

@@ -46,6 +46,7 @@ use self::typed_answer::AnswerSource;
 use super::mcp_server::parse_mode;
 use crate::config::Config;
 use turnwright_policy::permission::Mode;
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
 
 pub(super) const AFTER_HELP: &str = "\
@@ -205,6 +206,10 @@ fn serve(
 }
 
 async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptions) -> TurnEnd {
+    for name in prompt_content::linked_names(&blocks) {
+        let name = escape_hidden_line(name);
+        client.screen.note(&format!("Attached by its name only, not with its content: {name}"));
+    }
     let (end, answer) = client.prompt(blocks, options.max_time).await;
     if let Some(answer) = &answer {
         client.write_answer(answer);

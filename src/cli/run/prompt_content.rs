@@ -40,8 +40,9 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
         let block = if name == STDIN {
             json!({ "type": "resource", "resource": { "uri": "stdin:", "text": read_stdin()? } })
         } else {
-            let failed =
-                |it: io::Error| format!("{}: {}", escape_hidden_line(name), io_error_text(&it));
+            let failed = |it: io::Error| {
+                format!("--file {}: {}", escape_hidden_line(name), io_error_text(&it))
+            };
             attachment(Path::new(name)).map_err(failed)?
         };
         blocks.push(block);
@@ -117,6 +118,6 @@ mod tests {
         assert!(blocks[1]["resource"]["uri"].as_str().unwrap().ends_with("/a%20b.txt"));
         assert_eq!(blocks[1]["resource"]["text"], "text");
         let missing = prompt_blocks("Look", &["no\u{1b}such".to_owned()]).unwrap_err();
-        assert!(missing.starts_with("no\\u{1b}such: "), "{missing}");
+        assert!(missing.starts_with("--file no\\u{1b}such: "), "{missing}");
     }
 }

@@ -285,8 +285,7 @@ mod tests {
             for piece in [1, 3, 1000] {
                 // The space behind an empty cell cannot be seen.
                 let shown = shown(text, false, 80, piece);
-                let lines: String =
-                    shown.lines().map(|it| format!("{}\n", it.trim_end())).collect();
+                let lines: String = shown.lines().flat_map(|it| [it.trim_end(), "\n"]).collect();
                 assert_eq!(lines, expected, "{text:?} by {piece}");
             }
         }

@@ -21,6 +21,7 @@ use super::runtime;
 use crate::config::{Config, EndpointSettings, ModelProfiles, Provider, redacted_url};
 use crate::session::SessionHost;
 use bundle::ReportBundle;
+use scrub::without_certain_keys;
 use turnwright_llm::probe::{self, Check, CheckState, ProbeOptions};
 use turnwright_llm::{ErrorKind, ModelProfile};
 use turnwright_policy::permission::AuditLog;
@@ -462,5 +463,5 @@ fn as_json(check: &Check) -> (String, Value) {
 
 #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
 fn write_stdout(text: &str) -> io::Result<()> {
-    stdout().write_all(redact::text(text).as_bytes())
+    stdout().write_all(without_certain_keys(&redact::text(text)).as_bytes())
 }

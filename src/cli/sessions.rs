@@ -165,7 +165,9 @@ pub(super) fn find_session(store: &Store, name: &str) -> Result<SessionId, CliEr
     let name = escape_hidden_line(name);
     match (matching.next(), matching.next()) {
         (Some(id), None) => Ok(id.clone()),
-        (None, _) => Err(CliError::Other(format!("no session {name}"))),
+        (None, _) => Err(CliError::Other(format!(
+            "no session {name}; `turnwright sessions list --all` lists all"
+        ))),
         (Some(_), Some(_)) => Err(CliError::Other(format!("several sessions begin with {name}"))),
     }
 }

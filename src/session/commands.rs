@@ -349,6 +349,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_command_is_documented() {
+        let documented = include_str!("../../docs/tools.md");
+        for (command, _) in COMMANDS {
+            assert!(documented.contains(&format!("`/{}`", command.name)), "{}", command.name);
+        }
+    }
+
+    #[test]
     fn only_known_words_are_commands() {
         assert!(find("/status").is_some());
         assert_eq!(find("  /help me \n").unwrap().1, "me");

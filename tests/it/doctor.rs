@@ -254,6 +254,20 @@ fn an_unknown_model_name_is_answered_with_similar_names() {
 }
 
 #[test]
+fn a_key_in_place_of_the_name_of_a_model_is_not_shown() {
+    let message = "The model `sk-proj-abcdef0123456789` does not exist";
+    for arguments in [&[][..], &["--json"]] {
+        let setup = Setup {
+            model: "sk-proj-abcdef0123456789",
+            ..Setup::new(&json!([refuses(404, message)]))
+        };
+        let findings = setup.doctor(arguments);
+        assert!(!findings.text.contains("sk-proj"), "{}", findings.text);
+        assert!(findings.text.contains("[key]"), "{}", findings.text);
+    }
+}
+
+#[test]
 fn an_unreachable_server_is_reported() {
     // Port 9 is not ephemeral, so no other test can get it.
     let setup = Setup::at("http://127.0.0.1:9/v1".to_owned());

@@ -50,8 +50,8 @@ fn home_with_keys(base_url: &str) -> tempfile::TempDir {
             key_file = "key"
             [mcp.servers.leaky]
             command = "sh"
-            args = ["-c", "echo token=$NOTES_TOKEN $OTHER >&2; exit 1", "{}"]
-            env = {{ NOTES_TOKEN = "{}", OTHER = "${{MY_TITLE}}" }}
+            args = ["-c", "echo token=$NOTES_TOKEN $OTHER $PLAIN $0 $1 >&2; exit 1", "{}", "--key={}"]
+            env = {{ NOTES_TOKEN = "{}", OTHER = "${{MY_TITLE}}", PLAIN = "{}" }}
             [mcp.servers.remote]
             url = "http://me:{}@127.0.0.1:9/mcp?token={}"
             headers = {{ Authorization = "Bearer {}" }}
@@ -61,7 +61,9 @@ fn home_with_keys(base_url: &str) -> tempfile::TempDir {
             canary("userinfo"),
             canary("query"),
             canary("argument"),
+            canary("option"),
             random_canary("mcpenv"),
+            canary("plain"),
             canary("mcp-userinfo"),
             canary("mcp-query"),
             canary("mcp-header"),

@@ -48,6 +48,30 @@ fn the_printed_set_up_has_the_full_path() {
     assert!(status == 2 && errors.contains("zed, neovim, emacs"), "{errors}");
 }
 
+/// Package managers put each version into a folder of its own, and a link into `PATH`.
+#[cfg(unix)]
+#[test]
+fn a_link_in_the_path_is_the_program() {
+    let home = turnwright_testing::temporary_folder();
+    let bin = home.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let link = bin.join("turnwright");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_turnwright"), &link).unwrap();
+    let shown = |path: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+        command.args(["config", "editor", "zed"]).env_clear().env("PATH", path);
+        command.env("TURNWRIGHT_HOME", home.path().join("own"));
+        let output = process_waits::output(&mut command).unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let link = link.to_str().unwrap();
+    assert!(shown(bin.to_str().unwrap()).contains(&format!("\"command\": \"{link}\"")));
+    fs::remove_file(link).unwrap();
+    // Another program of this name.
+    fs::write(link, "#!/bin/sh\n").unwrap();
+    assert!(shown(bin.to_str().unwrap()).contains(&program()));
+}
+
 #[cfg(not(target_os = "macos"))]
 #[test]
 fn the_entry_is_written_into_the_usual_file_and_nothing_else_changes() {

@@ -79,6 +79,8 @@ fn an_unknown_session_is_an_error_and_leaves_no_file() {
     let output = export(&agent, &["nobody", "--output", "out.md"]);
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(stderr, "turnwright sessions: no session nobody\n");
+    let expected =
+        "turnwright sessions: no session nobody; `turnwright sessions list --all` lists all\n";
+    assert_eq!(stderr, expected);
     assert!(!agent.path("out.md").exists());
 }

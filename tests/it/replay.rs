@@ -61,6 +61,9 @@ fn commands_are_played_back_and_do_not_run_again() {
     assert_eq!((status, errors.as_str()), (0, ""), "{report}");
     assert!(report.starts_with("> make it\n") && report.contains("[end_turn]"), "{report}");
     assert!(!mark.exists());
+    let (report, errors, status) = replay(&path, &["--model", "unknown"]);
+    assert_eq!((status, report.as_str()), (2, ""), "{errors}");
+    assert!(errors.starts_with("turnwright replay: No provider is configured"), "{errors}");
 
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("Made.\"},\"messageId\"", "Done.\"},\"messageId\""))
@@ -128,7 +131,8 @@ fn another_model_is_told_the_instructions_of_the_recorded_project() {
         .start();
     assert_eq!(agent.turn("greet me"), "end_turn");
     agent.close();
-    let scenario = Scenario::from_value(json!({ "replies": [says("Salve.")] })).unwrap();
+    let look = json!([{ "text": "Spectabo." }, calls("list_dir", &json!({ "path": "." }))[0]]);
+    let scenario = Scenario::from_value(json!({ "replies": [look, says("Salve.")] })).unwrap();
     let other = Server::start(scenario, 0).unwrap();
     let url = other.base_url();
     let (report, errors, status) = replay_with(
@@ -137,7 +141,9 @@ fn another_model_is_told_the_instructions_of_the_recorded_project() {
         &[("OPENAI_BASE_URL", &url), ("OPENAI_API_KEY", "sk-test-1234")],
     );
     assert_eq!((status, errors.as_str()), (0, ""), "{report}");
-    assert!(report.contains("Salve."), "{report}");
+    // In the order of the turn.
+    assert!(report.starts_with("> greet me\nSpectabo.\n  "), "{report}");
+    assert!(report.ends_with("\nSalve.\n[end_turn]\n\n"), "{report}");
     let asked = other.request(0).body["messages"].to_string();
     assert_eq!(asked.matches("Answer in Latin, canary.").count(), 1, "{asked}");
 }

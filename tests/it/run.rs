@@ -282,6 +282,22 @@ fn a_limit_of_cost_or_time_ends_the_turn() {
     assert!(ended.stdout.contains("That took long."), "{}", ended.stdout);
 }
 
+/// A full disk is no reader that has gone.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure() {
+    for arguments in [&["Go"][..], &["--json", "Go"]] {
+        let desk = Desk::new(&json!([says("One."), says("Two.")]));
+        let mut command = desk.command(arguments);
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        command.stdout(full).stderr(Stdio::piped());
+        let ended = Ended::of(process_waits::wait_with_output(command.spawn().unwrap()));
+        assert_eq!(ended.status, Some(1), "{}", ended.stderr);
+        let why = "error: the answer cannot be written: No space left on device\n";
+        assert_eq!(ended.stderr.matches(why).count(), 1, "{}", ended.stderr);
+    }
+}
+
 #[test]
 fn a_turn_that_does_not_heed_its_time_is_cancelled() {
     // A model that never answers has no last word.

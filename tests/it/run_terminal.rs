@@ -202,7 +202,7 @@ fn only_colours_that_the_terminal_chooses_are_used() {
     terminal.wait_for("> ");
     terminal.type_in("go\r");
     terminal.answer("anything else rejects:", "y");
-    terminal.wait_for("1 | 2");
+    terminal.wait_for("──┼──");
     terminal.wait_for("> ");
     // Says what the command is for, behind the cursor.
     terminal.type_in("/undo");
@@ -237,6 +237,20 @@ fn styles_are_shown_where_they_can_be() {
 }
 
 #[test]
+fn a_table_is_aligned_and_fits_into_the_terminal() {
+    let table =
+        "| Name | What it is |\n|---|---|\n| `a` | a text that is too long for this line |\nEnd.\n";
+    let desk = Desk::new(&json!([says(table)]));
+    let mut command = desk.command(&["Go"]);
+    command.env("NO_COLOR", "1");
+    let (_, shown) = PseudoTerminal::start_on_screen(command, 40).wait_for_end("Session ");
+    let expected = "Name │ What it is\r\n\
+                    ─────┼──────────────────────────────────\r\n\
+                    `a`  │ a text that is too long for this\r\n     │ line\r\nEnd.\r\n";
+    assert!(shown.contains(expected), "{shown:?}");
+}
+
+#[test]
 fn lines_are_broken_between_words() {
     let desk = Desk::new(&json!([says("These are words for a terminal that is quite narrow.\n")]));
     let terminal = PseudoTerminal::start_on_screen(desk.command(&["Go"]), 40);
@@ -262,6 +276,10 @@ fn a_conversation_has_turns_a_history_and_an_end() {
     terminal.type_in("/hel\t\r");
     terminal.wait_for("/undo");
     terminal.wait_for("> ");
+    // The model is not asked about a mistyped command.
+    terminal.type_in("/modee plan\r");
+    terminal.wait_for("Did you mean /mode?");
+    terminal.wait_for("> ");
     terminal.type_in("go on\r");
     terminal.wait_for("I begin.");
     terminal.interrupt();
@@ -281,7 +299,7 @@ fn a_conversation_has_turns_a_history_and_an_end() {
     let kept = std::fs::read_to_string(&history).unwrap();
     assert_eq!(
         kept,
-        "first words\nfirst words and more\n/help \ngo on\nand again\n"
+        "first words\nfirst words and more\n/help \n/modee plan\ngo on\nand again\n"
             .replace("/help \n", "/help\n")
     );
     assert_eq!(std::fs::metadata(history).unwrap().permissions().mode() & 0o777, 0o600);

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::facts::shown_settings;
-use super::scrub::scrub;
+use super::scrub::{scrub, server_values};
 use crate::config::{Config, EffectiveSetting};
 use crate::session::last_client;
 use turnwright_store::history::{CallRecord, HistoryQuery, find_calls};
 use turnwright_store::sessions::{self, SessionFilter};
 use turnwright_store::{SessionRow, Store, StoreError};
+use turnwright_types::redact;
 use turnwright_types::timestamp::rfc3339;
 
 /// The number of bytes at the end of the log that the report contains.
@@ -37,6 +38,7 @@ impl ReportBundle {
         if path.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
+        redact::register_keys(server_values(config)).map_err(io::Error::other)?;
         let state = &config.paths.state;
         let line = |it: &EffectiveSetting| format!("{} = {} ({})\n", it.name, it.value, it.from);
         let client = last_client(state).map(|it| format!("{it:#}\n"));

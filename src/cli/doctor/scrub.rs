@@ -1,6 +1,8 @@
 //! Removes from a text whatever may be a secret, so that it can be given away: also keys that this process
 //! does not know, such as an old one in the log. Too much is removed rather than too little.
 
+use crate::config::Config;
+use turnwright_mcp::ServerTransport;
 use turnwright_types::redact;
 
 /// Stands for what was removed.
@@ -25,8 +27,12 @@ const SCHEMES: &[&str] = &["bearer", "basic"];
 /// The beginnings of the keys of well-known services.
 const KEY_PREFIXES: &[&str] =
     &["sk-", "sk_", "gsk_", "xai-", "nvapi-", "hf_", "ghp_", "gho_", "github_pat_", "AIza", "eyJ"];
-/// A word with a known beginning is a key from this length.
+/// Stands for what certainly is a key.
+const KEY: &str = "[key]";
+/// In a report, a word with a known beginning is a key from this length.
 const MIN_PREFIXED_LENGTH: usize = 8;
+/// A word that begins like a key and has a digit is one from this length.
+const MIN_CERTAIN_LENGTH: usize = 16;
 /// Letters and digits in a row that are neither a word nor a number.
 const MIN_RANDOM_LENGTH: usize = 16;
 
@@ -38,8 +44,35 @@ pub(super) fn scrub(text: &str, home: Option<&str>) -> String {
         None => text.into_owned(),
     };
     text.split_inclusive('\n')
-        .map(|it| without_keys(&without_values(&without_url_secrets(it))))
+        .map(|it| {
+            with_words_replaced(&without_values(&without_url_secrets(it)), looks_like_key, REMOVED)
+        })
         .collect()
+}
+
+/// The text without words that certainly are keys, such as one that was typed as the name of a model.
+pub(super) fn without_certain_keys(text: &str) -> String {
+    with_words_replaced(text, is_certain_key, KEY)
+}
+
+/// Whatever may be a key in the settings of the MCP servers, whatever its name: a server may print it.
+pub(super) fn server_values(config: &Config) -> Vec<String> {
+    let servers = config.mcp_settings().servers;
+    let values = servers.iter().flat_map(|it| match &it.transport {
+        ServerTransport::Stdio { arguments, environment, .. } => {
+            let words = arguments
+                .iter()
+                .flat_map(|it| it.split(|it: char| it.is_whitespace() || it == '='));
+            words.chain(environment.iter().map(|it| it.1.expose())).map(str::to_owned).collect()
+        }
+        ServerTransport::Http { headers, .. } => {
+            let words = headers.iter().flat_map(|it| it.1.expose().split_whitespace());
+            words.map(str::to_owned).collect::<Vec<_>>()
+        }
+        ServerTransport::Linked(_) => Vec::new(),
+    });
+    // A path or the name of a package says what went wrong.
+    values.filter(|it| !it.starts_with(['/', '~', '@', '-'])).collect()
 }
 
 /// Removes user info and queries of URLs.
@@ -120,8 +153,7 @@ fn value_length(text: &str) -> usize {
     if SCHEMES.iter().any(|it| first.eq_ignore_ascii_case(it)) { value.len() } else { first.len() }
 }
 
-/// Removes words that look like keys by themselves.
-fn without_keys(line: &str) -> String {
+fn with_words_replaced(line: &str, is_key: fn(&str) -> bool, replacement: &str) -> String {
     let in_word = |it: char| is_name_char(it) || "+=~%".contains(it);
     let mut clean = String::with_capacity(line.len());
     let mut rest = line;
@@ -130,10 +162,24 @@ fn without_keys(line: &str) -> String {
         let length = from_word.find(|it| !in_word(it)).unwrap_or(from_word.len());
         let (word, after) = from_word.split_at(length);
         clean.push_str(before);
-        clean.push_str(if looks_like_key(word) { REMOVED } else { word });
+        clean.push_str(if is_key(word) { replacement } else { word });
         rest = after;
     }
     clean + rest
+}
+
+fn is_certain_key(word: &str) -> bool {
+    let begins = |prefix: &&str| {
+        let mut starts = word.match_indices(prefix).map(|it| it.0);
+        starts.any(|start| {
+            let is_start = !word[..start].ends_with(|it: char| it.is_ascii_alphanumeric());
+            let key = &word[start..];
+            is_start
+                && key.len() >= MIN_CERTAIN_LENGTH
+                && key.contains(|it: char| it.is_ascii_digit())
+        })
+    };
+    KEY_PREFIXES.iter().any(begins)
 }
 
 fn looks_like_key(word: &str) -> bool {
@@ -173,5 +219,20 @@ mod tests {
             assert_eq!(scrub(text, None), expected);
         }
         assert_eq!(scrub("/home/me/x", Some("/home/me")), "~/x");
+    }
+
+    #[test]
+    fn only_what_certainly_is_a_key_is_removed_from_the_output() {
+        for (text, expected) in [
+            ("model = sk-proj-abcdef0123456789 (--model)", "model = [key] (--model)"),
+            ("groq/gsk_abcdef0123456789", "groq/[key]"),
+            ("no model TURNWRIGHT_MODEL=sk-abcdef0123456789", "no model [key]"),
+            // Models, paths and identifiers.
+            ("risk-model-2026-11-24-large, sk-learn, hf_model", ""),
+            ("/tmp/task-0123456789abcdef/0198c4e27d6a7bb2.json", ""),
+        ] {
+            let expected = if expected.is_empty() { text } else { expected };
+            assert_eq!(without_certain_keys(text), expected);
+        }
     }
 }

@@ -30,7 +30,8 @@ Example: turnwright replay bug.ndjson
          turnwright replay bug.ndjson --model ollama/qwen3-coder
 With --model, the prompts are sent to that model, and its actions are printed instead of compared.
 Tool calls that are not in the recording do nothing.
-Exit status: 0 if nothing differs, 1 if something does, 2 if the recording cannot be played back.";
+Exit status: 0 if nothing differs, 1 if something does, 2 if the recording cannot be played back or the \
+model is not configured.";
 
 /// The arguments of `turnwright replay`.
 #[derive(Debug, clap::Args)]
@@ -54,7 +55,11 @@ pub(super) fn run(args: &ReplayCliArgs, config: Config) -> ExitCode {
     super::deny_memory_inspection();
     let (text, exit_code) = if config.flags.model.is_some() {
         match other_model::run(config, &head, &events) {
-            Ok(report) => (report, ExitCode::SUCCESS),
+            Ok((report, None)) => (report, ExitCode::SUCCESS),
+            Ok((report, Some(why))) => {
+                drop(writeln!(stderr(), "turnwright replay: {why}"));
+                (report, ExitCode::from(2))
+            }
             Err(error) => return report_unplayable(&args.file, &error.into()),
         }
     } else {

@@ -14,15 +14,19 @@ use turnwright_types::effect::escape_hidden;
 
 /// How long the agent may send no message before the replay ends.
 const SILENCE_LIMIT: Duration = Duration::from_secs(600);
-/// The most characters of a prompt or an answer that are printed.
+/// The most characters of a prompt or a message that are printed.
 const MAX_SHOWN: usize = 600;
+/// The requests that open a session.
+const OPENING_METHODS: [&str; 4] =
+    ["session/new", "session/load", "session/resume", "session/fork"];
 
-/// Runs the prompts of a recording with the model of the settings. Returns what the turns did.
+/// Runs the prompts of a recording with the model of the settings. Returns what the turns did, and why
+/// the others were not run.
 pub(super) fn run(
     mut config: Config,
     head: &Value,
     events: &[RecordedEvent],
-) -> io::Result<String> {
+) -> io::Result<(String, Option<String>)> {
     let state = tempfile::Builder::new().prefix("turnwright-replay-").tempdir()?;
     state.path().join("state").clone_into(&mut config.paths.state);
     let agent = PlayedAgent::start(config, head, events, true)?;
@@ -32,18 +36,19 @@ pub(super) fn run(
         session: Value::Null,
         report: String::new(),
     };
+    let mut failure = None;
     for event in events {
         if let EventKind::In(message) = &event.kind
             && message["method"].is_string()
             && message.get("id").is_some()
-            && !run.ask(message.clone())
+            && let Err(why) = run.ask(message.clone())
         {
-            run.report.push_str("The agent does not answer any more.\n");
+            failure = Some(why);
             break;
         }
     }
     run.agent.end();
-    Ok(run.report)
+    Ok((run.report, failure))
 }
 
 /// What the client has answered to each method, in the order of the requests.
@@ -75,16 +80,25 @@ struct OtherModelRun {
     report: String,
 }
 
-/// What a turn has done.
+/// What a turn has done, in its order.
 #[derive(Default)]
-struct TurnReport {
+struct TurnReport(Vec<ReportedStep>);
+
+/// A message of the model, or a tool call.
+struct ReportedStep {
+    id: String,
+    /// The text of a message, or the title of a call.
     text: String,
-    calls: Vec<(String, String, String)>,
+    /// Of a call.
+    status: Option<String>,
 }
 
 impl OtherModelRun {
-    /// Sends a request of the client and waits for its answer. Returns whether there is one.
-    fn ask(&mut self, mut message: Value) -> bool {
+    /// Sends a request of the client and waits for its answer.
+    ///
+    /// # Errors
+    /// If there is none, or no session; in words.
+    fn ask(&mut self, mut message: Value) -> Result<(), String> {
         if let Some(session) = message["params"].get_mut("sessionId") {
             match &self.session {
                 // It has the id that it had in the store.
@@ -100,7 +114,9 @@ impl OtherModelRun {
         loop {
             let answer = match self.agent.next_event(SILENCE_LIMIT) {
                 Some(PlaybackEvent::Message(answer)) => answer,
-                Some(PlaybackEvent::Ended) | None => return false,
+                Some(PlaybackEvent::Ended) | None => {
+                    return Err("The agent does not answer any more".to_owned());
+                }
                 Some(_) => continue,
             };
             match (answer["method"].as_str(), answer.get("id")) {
@@ -123,8 +139,7 @@ impl OtherModelRun {
                     if let Some(session) = answer["result"].get("sessionId") {
                         self.session = session.clone();
                     }
-                    self.append_report(&message, &answer, &turn);
-                    return true;
+                    return self.append_report(&message, &answer, &turn);
                 }
                 _ => {}
             }
@@ -132,26 +147,37 @@ impl OtherModelRun {
     }
 
     /// Appends the result of a request to the report.
-    fn append_report(&mut self, message: &Value, answer: &Value, turn: &TurnReport) {
+    fn append_report(
+        &mut self,
+        message: &Value,
+        answer: &Value,
+        turn: &TurnReport,
+    ) -> Result<(), String> {
         let error = answer["error"]["message"].as_str();
-        if message["method"] != "session/prompt" {
-            if let Some(error) = error {
-                let method = message["method"].as_str().unwrap_or_default();
-                self.report.push_str(&format!("{method}: {}\n", escape_hidden(error)));
-            }
-            return;
+        let method = message["method"].as_str().unwrap_or_default();
+        if method != "session/prompt" {
+            return match error {
+                Some(error) if OPENING_METHODS.contains(&method) => Err(escape_hidden(error)),
+                Some(error) => {
+                    self.report.push_str(&format!("{method}: {}\n", escape_hidden(error)));
+                    Ok(())
+                }
+                None => Ok(()),
+            };
         }
         let prompt = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
         let mut text = format!("> {}\n", escape_hidden(&shortened(prompt)));
-        for (_, title, status) in &turn.calls {
-            text.push_str(&format!("  {status}: {}\n", escape_hidden(title)));
-        }
-        if !turn.text.is_empty() {
-            text.push_str(&format!("{}\n", escape_hidden(&shortened(&turn.text))));
+        for step in &turn.0 {
+            let line = match &step.status {
+                Some(status) => format!("  {status}: {}\n", escape_hidden(&step.text)),
+                None => format!("{}\n", escape_hidden(&shortened(step.text.trim_end()))),
+            };
+            text.push_str(&line);
         }
         let end = error.or_else(|| answer["result"]["stopReason"].as_str()).unwrap_or_default();
         text.push_str(&format!("[{}]\n\n", escape_hidden(end)));
         self.report.push_str(&text);
+        Ok(())
     }
 }
 
@@ -160,20 +186,27 @@ impl TurnReport {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         match update["sessionUpdate"].as_str() {
             Some("agent_message_chunk") => {
-                self.text.push_str(update["content"]["text"].as_str().unwrap_or_default());
+                let step = self.step(&update["messageId"], None);
+                step.text.push_str(update["content"]["text"].as_str().unwrap_or_default());
             }
             Some("tool_call" | "tool_call_update") => {
-                let Some(id) = text(&update["toolCallId"]) else { return };
-                let index = self.calls.iter().position(|it| it.0 == id).unwrap_or_else(|| {
-                    self.calls.push((id, String::new(), "pending".to_owned()));
-                    self.calls.len() - 1
-                });
-                let call = &mut self.calls[index];
-                call.1 = text(&update["title"]).unwrap_or_else(|| call.1.clone());
-                call.2 = text(&update["status"]).unwrap_or_else(|| call.2.clone());
+                let step = self.step(&update["toolCallId"], Some("pending"));
+                step.text = text(&update["title"]).unwrap_or_else(|| step.text.clone());
+                step.status = text(&update["status"]).or_else(|| step.status.take());
             }
             _ => {}
         }
+    }
+
+    /// The step with this id, which is a new one if there is none.
+    fn step(&mut self, id: &Value, status: Option<&str>) -> &mut ReportedStep {
+        let id = id.as_str().unwrap_or_default();
+        let index = self.0.iter().position(|it| it.id == id).unwrap_or_else(|| {
+            let status = status.map(str::to_owned);
+            self.0.push(ReportedStep { id: id.to_owned(), text: String::new(), status });
+            self.0.len() - 1
+        });
+        &mut self.0[index]
     }
 }
 

@@ -19,7 +19,26 @@ const MAX_OUTPUT_LINES: usize = 8;
 /// The most lines about a failure.
 const MAX_FAILURE_LINES: usize = 6;
 
-pub(super) type StyledLine = (String, TextStyle);
+/// A line for the terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StyledLine {
+    pub(super) text: String,
+    pub(super) style: TextStyle,
+    /// How far the text is indented where it is broken, if it is code: that is broken anywhere, because its spaces
+    /// matter. `None` for words.
+    pub(super) code_indent: Option<usize>,
+}
+
+impl StyledLine {
+    pub(super) fn words(text: String, style: TextStyle) -> StyledLine {
+        StyledLine { text, style, code_indent: None }
+    }
+
+    /// Code, or the output of a command. Hidden characters are escaped.
+    fn code(text: &str, style: TextStyle, indent: usize) -> StyledLine {
+        StyledLine { text: format!("  {}", escape_hidden(text)), style, code_indent: Some(indent) }
+    }
+}
 
 /// A tool call as the agent has described it so far.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +87,7 @@ impl CallCard {
         self.is_shown = true;
         let (sign, style) =
             if is_success { ("✓", TextStyle::GREEN) } else { ("✗", TextStyle::RED) };
-        let mut lines = vec![(format!("{sign} {}", self.title()), style)];
+        let mut lines = vec![StyledLine::words(format!("{sign} {}", self.title()), style)];
         for item in list(self.field("content")) {
             match item["type"].as_str() {
                 Some("diff") if self.was_asked || !is_success => {}
@@ -87,11 +106,9 @@ impl CallCard {
         self.was_asked = true;
         let whole_title = string(self.field("title"));
         let mut title = whole_title.lines();
-        let mut lines = vec![(
-            format!("? {}", escape_hidden(title.next().unwrap_or_default())),
-            TextStyle::BOLD,
-        )];
-        lines.extend(title.map(|it| (format!("  {}", escape_hidden(it)), TextStyle::BOLD)));
+        let first = format!("? {}", escape_hidden(title.next().unwrap_or_default()));
+        let mut lines = vec![StyledLine::words(first, TextStyle::BOLD)];
+        lines.extend(title.map(|it| StyledLine::code(it, TextStyle::BOLD, 2)));
         let mut text = String::new();
         for item in list(self.field("content")) {
             if item["type"] == "diff" {
@@ -113,7 +130,7 @@ fn diff_lines(item: &Value, cwd: &Path, most: usize) -> Vec<StyledLine> {
     let diff = unified_diff(&old, &new, DIFF_CONTEXT, None);
     let (added, removed) = (count_lines(&diff, '+'), count_lines(&diff, '-'));
     let head = format!("  {}  +{added} -{removed}", escape_hidden_line(&shown));
-    let mut lines = vec![(head, TextStyle::DIM)];
+    let mut lines = vec![StyledLine::words(head, TextStyle::DIM)];
     let total = diff.lines().count();
     for line in diff.lines().take(most) {
         let style = match line.chars().next() {
@@ -121,10 +138,12 @@ fn diff_lines(item: &Value, cwd: &Path, most: usize) -> Vec<StyledLine> {
             Some('-') => TextStyle::RED,
             _ => TextStyle::DIM,
         };
-        lines.push((format!("  {}", escape_hidden(line)), style));
+        // Broken behind the sign of the line.
+        lines.push(StyledLine::code(line, style, 3));
     }
     if total > most {
-        lines.push((format!("  … {} more lines", total - most), TextStyle::DIM));
+        let more = format!("  … {} more lines", total - most);
+        lines.push(StyledLine::words(more, TextStyle::DIM));
     }
     lines
 }
@@ -133,8 +152,13 @@ fn count_lines(diff: &str, sign: char) -> usize {
     diff.lines().filter(|it| it.starts_with(sign)).count()
 }
 
-fn indented(line: &str) -> StyledLine {
-    (format!("  {}", escape_hidden(line)), TextStyle::DIM)
+fn output_line(line: &str) -> StyledLine {
+    StyledLine::code(line, TextStyle::DIM, 2)
+}
+
+/// What was said about a failure: words, or the output of a command.
+fn failure_line(line: &str) -> StyledLine {
+    StyledLine::words(format!("  {}", escape_hidden(line)), TextStyle::DIM)
 }
 
 /// The end of a command's output, without the fence around it.
@@ -143,13 +167,18 @@ fn last_lines(item: &Value) -> Vec<StyledLine> {
     let is_fence = |it: &&str| it.len() >= 3 && it.trim_start_matches('`').len() < it.len() - 2;
     let lines: Vec<_> = text.lines().filter(|it| !is_fence(it)).collect();
     let skipped = lines.len().saturating_sub(MAX_OUTPUT_LINES);
-    let more = (skipped > 0).then(|| (format!("  … {skipped} lines before"), TextStyle::DIM));
-    more.into_iter().chain(lines[skipped..].iter().map(|it| indented(it))).collect()
+    let more = format!("  … {skipped} lines before");
+    let more = (skipped > 0).then(|| StyledLine::words(more, TextStyle::DIM));
+    more.into_iter().chain(lines[skipped..].iter().map(|it| output_line(it))).collect()
 }
 
 fn first_lines(item: &Value) -> Vec<StyledLine> {
     let text = string(&item["content"]["text"]);
-    text.lines().filter(|it| !it.starts_with("```")).take(MAX_FAILURE_LINES).map(indented).collect()
+    text.lines()
+        .filter(|it| !it.starts_with("```"))
+        .take(MAX_FAILURE_LINES)
+        .map(failure_line)
+        .collect()
 }
 
 #[cfg(test)]
@@ -165,7 +194,7 @@ mod tests {
         }
         let lines = card.take_final_lines(Path::new("/ws"));
         assert!(card.take_final_lines(Path::new("/ws")).is_empty(), "only once");
-        lines.into_iter().map(|it| it.0).collect()
+        lines.into_iter().map(|it| it.text).collect()
     }
 
     fn text(text: &str) -> Value {

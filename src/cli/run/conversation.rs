@@ -14,6 +14,9 @@ use turnwright_types::blocking::spawn_blocking;
 /// The maximum number of messages of the agent that are kept while the user types a prompt.
 const MAX_WAITING_MESSAGES: usize = 256;
 
+/// From this similarity a word is taken for a mistyped command; 1 is equality.
+const MIN_SIMILARITY: f64 = 0.9;
+
 const WELCOME: &str =
     "Type a prompt. Tab completes slash commands, Ctrl-C cancels a turn, Ctrl-D leaves.";
 const HOW_TO_LEAVE: &str = "Ctrl-D leaves.";
@@ -29,6 +32,7 @@ pub(super) async fn converse(
 ) -> TurnEnd {
     client.screen.note(WELCOME);
     let mut editor = Some(editor);
+    let mut shown_usage = None;
     loop {
         let line = match read_prompt_line(client, &mut editor).await {
             Ok(line) => line,
@@ -49,6 +53,12 @@ pub(super) async fn converse(
         if LEAVE_COMMANDS.iter().any(|(name, _)| words.strip_prefix('/') == Some(name)) {
             return TurnEnd::Done;
         }
+        if let Some(meant) = mistyped_command(&text, client.commands()) {
+            client.screen.note(&format!(
+                "There is no such command. Did you mean /{meant}? Behind a space it is a prompt."
+            ));
+            continue;
+        }
         let blocks = vec![json!({ "type": "text", "text": words })];
         let (end, answer) = client.prompt(blocks, options.max_time).await;
         match &answer {
@@ -60,10 +70,26 @@ pub(super) async fn converse(
         if let Some(note) = end.note() {
             client.screen.note(note);
         }
-        if let Some(usage) = client.screen.usage() {
-            client.screen.note(&usage);
+        // Most slash commands do not use the model.
+        let usage = client.screen.usage();
+        if let Some(text) = usage.as_ref().filter(|it| Some(*it) != shown_usage.as_ref()) {
+            client.screen.note(text);
         }
+        shown_usage = usage;
     }
+}
+
+/// The slash command that a line may mean whose own is none: the model would be asked about it. A line that begins
+/// with a space is a prompt, and so is one of which no command is similar: its file may be new.
+fn mistyped_command<'c>(line: &str, commands: &'c [(String, String)]) -> Option<&'c str> {
+    let word = line.strip_prefix('/')?.split(char::is_whitespace).next()?;
+    let names = || commands.iter().map(|it| it.0.as_str());
+    if word.is_empty() || names().any(|it| it == word) {
+        return None;
+    }
+    let similarity = |it: &str| strsim::jaro_winkler(it, word);
+    let closest = names().max_by(|left, right| similarity(left).total_cmp(&similarity(right)));
+    closest.filter(|it| similarity(it) >= MIN_SIMILARITY)
 }
 
 /// Reads a prompt line. Messages that the agent sends in the meantime are shown afterwards.
@@ -108,4 +134,30 @@ async fn read_prompt_line(
     }
     client.screen.end_turn();
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_command_is_no_prompt() {
+        let commands =
+            ["mode", "model", "undo", "db:seed"].map(|it| (it.to_owned(), String::new()));
+        for (line, expected) in [
+            ("/modee plan", Some("mode")),
+            ("/udno", Some("undo")),
+            ("/mode plan", None),
+            ("/db:seed", None),
+            (" /modee plan", None),
+            ("/unlike", None),
+            ("/etc/hosts is odd", None),
+            ("/ is full", None),
+            ("what is /modee", None),
+            ("", None),
+        ] {
+            assert_eq!(mistyped_command(line, &commands), expected, "{line:?}");
+            assert_eq!(mistyped_command(line, &[]), None);
+        }
+    }
 }

@@ -212,13 +212,13 @@ fn emit_construct(
 }
 
 /// The number of times that the first character is repeated.
-fn mark_length(text: &str) -> usize {
+pub(super) fn mark_length(text: &str) -> usize {
     let first = text.chars().next();
     text.len() - text.trim_start_matches(|it| Some(it) == first).len()
 }
 
 /// Finds a run of the character whose length fits.
-fn find_mark(text: &str, char: char, fits: impl Fn(usize) -> bool) -> Option<usize> {
+pub(super) fn find_mark(text: &str, char: char, fits: impl Fn(usize) -> bool) -> Option<usize> {
     let mut at = 0;
     while let Some(offset) = text[at..].find(char) {
         let length = mark_length(&text[at + offset..]);

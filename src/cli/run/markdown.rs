@@ -1,12 +1,17 @@
-//! Renders Markdown on a terminal while it arrives: headings, lists, quotes, fenced code and what
-//! [`emit_inline`] knows. Line breaks stay where the model has made them; tables and code are shown as they
-//! are. No text is lost: only marks are hidden, and without styles not even those.
+//! Renders Markdown on a terminal while it arrives: headings, lists, quotes, fenced code, tables and what
+//! [`emit_inline`] knows. Line breaks stay where the model has made them, and code is shown as it is. A table
+//! is shown once it is complete, because its last row may be the widest. No text is lost: only marks are hidden,
+//! and without styles not even those.
 //!
 //! A parser of CommonMark would have to see a paragraph's end before it could say what the paragraph is.
 
 use super::inline_markdown::emit_inline;
+use super::markdown_table::{begins_table, laid_out};
 use super::text_style::TextStyle;
 use super::word_wrap::WordWrap;
+
+/// How many bytes of a table are held back at most. The rows behind them are shown as they are.
+const MAX_TABLE_BYTES: usize = 64 * 1024;
 
 /// A message that is being rendered.
 #[derive(Debug, Default)]
@@ -19,6 +24,8 @@ pub(super) struct MarkdownStream {
     line: Option<LineKind>,
     /// The character and the length of the fence around the code that is being shown.
     fence: Option<(char, usize)>,
+    /// The lines of the table that is arriving, or a line that may be the heading of one.
+    table: Vec<String>,
     /// The last character of the line that was rendered.
     last: Option<char>,
 }
@@ -28,6 +35,8 @@ pub(super) struct MarkdownStream {
 enum LineKind {
     Words(TextStyle),
     Verbatim(TextStyle),
+    /// A row of a table, which is shown with the whole table.
+    Row,
 }
 
 /// What the beginning of a line is.
@@ -38,8 +47,9 @@ enum LineStart {
     /// A heading of this level, whose text begins at this byte.
     Heading(usize, usize),
     Fence(char, usize),
-    /// A table, a rule, or another line that is shown as it is.
+    /// A line that is shown as it is, such as a rule.
     Verbatim(TextStyle),
+    Row,
     /// Text that begins at this byte, after the mark of a list or of a quote.
     Words {
         text: usize,
@@ -68,6 +78,7 @@ impl MarkdownStream {
         if !self.held.is_empty() {
             self.render(true, width);
         }
+        self.end_table(width);
         self.wrap.flush_word(width);
         if !self.wrap.is_at_line_start() {
             self.wrap.end_line(width);
@@ -76,9 +87,9 @@ impl MarkdownStream {
         self.wrap.take()
     }
 
-    /// True if nothing of a line is shown or held back.
+    /// True if the cursor is at the beginning of a line: nothing of the line was shown yet.
     pub(super) fn is_at_line_start(&self) -> bool {
-        self.wrap.is_at_line_start() && self.held.is_empty()
+        self.wrap.is_at_line_start()
     }
 
     /// Renders what is held as far as it is known what it is.
@@ -99,8 +110,8 @@ impl MarkdownStream {
                 }
             },
         };
-        self.line = Some(kind);
         let used = match kind {
+            LineKind::Row => return self.add_row(text.to_owned(), width),
             LineKind::Verbatim(style) => {
                 self.wrap.verbatim(text, style, width);
                 text.len()
@@ -111,11 +122,41 @@ impl MarkdownStream {
                 emit_inline(text, is_complete, self.last, (style, !self.is_styled), emit)
             }
         };
+        self.line = Some(kind);
         self.last = text[..used].chars().next_back().or(self.last);
         text[used..].clone_into(&mut self.held);
         if has_ended {
             self.wrap.end_line(width);
             (self.line, self.last) = (None, None);
+        }
+    }
+
+    /// Adds a row to the table, if it is one.
+    fn add_row(&mut self, line: String, width: usize) {
+        self.table.push(line);
+        if let [heading, delimiter] = &self.table[..]
+            && !begins_table(heading, delimiter)
+        {
+            // The second line may be the heading of a table as well.
+            let second = self.table.pop();
+            self.end_table(width);
+            self.table.extend(second);
+        }
+        if self.table.iter().map(String::len).sum::<usize>() > MAX_TABLE_BYTES {
+            self.end_table(width);
+        }
+    }
+
+    /// Shows the table that ends here, or the line that is none.
+    fn end_table(&mut self, width: usize) {
+        let lines = std::mem::take(&mut self.table);
+        match &lines[..] {
+            [] => {}
+            [line] => {
+                self.wrap.verbatim(line, TextStyle::PLAIN, width);
+                self.wrap.end_line(width);
+            }
+            lines => self.wrap.painted_lines(&laid_out(lines, self.is_styled, width)),
         }
     }
 
@@ -138,8 +179,13 @@ impl MarkdownStream {
             }
             return Some((LineKind::Verbatim(TextStyle::PLAIN), 0));
         }
-        match line_start(text, is_complete) {
+        let start = line_start(text, is_complete);
+        if !matches!(start, LineStart::Unknown | LineStart::Row) {
+            self.end_table(width);
+        }
+        match start {
             LineStart::Unknown => None,
+            LineStart::Row => Some((LineKind::Row, 0)),
             LineStart::Heading(level, start) => {
                 let style = TextStyle { underline: level == 1, ..TextStyle::BOLD };
                 if !self.is_styled {
@@ -192,7 +238,8 @@ fn line_start(text: &str, is_complete: bool) -> LineStart {
             }
         }
         '`' | '~' if is_open => LineStart::Unknown,
-        '|' => LineStart::Verbatim(TextStyle::PLAIN),
+        '|' if is_complete => LineStart::Row,
+        '|' => LineStart::Unknown,
         '>' => {
             let space = usize::from(after.starts_with(' '));
             let text = indent + run + space;
@@ -262,7 +309,7 @@ mod tests {
             ("12. x", "\x1b[2m12. \x1b[0mx\n"),
             ("3.14 is pi", "3.14 is pi\n"),
             ("> said", "\x1b[2m> \x1b[0m\x1b[2msaid\x1b[0m\n"),
-            ("| a | *b* |\n|---|---|\n", "| a | *b* |\n|---|---|\n"),
+            ("| a\n*b*", "| a\n\x1b[3mb\x1b[0m\n"),
             (
                 "```rust\nlet *x* = `y`;\n\n```\n*after*",
                 "\x1b[2m```rust\x1b[0m\nlet *x* = `y`;\n\n\x1b[2m```\x1b[0m\n\x1b[3mafter\x1b[0m\n",
@@ -338,9 +385,11 @@ mod tests {
         ) {
             let safe = turnwright_types::effect::terminal_safe(text.clone());
             let marks = rendered(&text, false, width, piece);
-            prop_assert_eq!(without(&marks, ""), without(&safe, ""));
+            // The lines of a table take the place of its marks.
+            let table = "|:-│─┼";
+            prop_assert_eq!(without(&marks, table), without(&safe, table));
             let styled = plain(&rendered(&text, true, width, piece));
-            let hidden = "\\`*_[]()#";
+            let hidden = "\\`*_[]()#|:-│─┼";
             prop_assert_eq!(without(&styled, hidden), without(&safe, hidden));
             prop_assert!(!styled.contains('\x1b'));
         }

@@ -2,7 +2,7 @@
 //! agent that an editor starts; [`agent_link`] runs it in this process.
 //!
 //! [`run_client`] sends requests and handles messages, [`screen`] shows them. The model's text goes through
-//! [`markdown`], [`inline_markdown`] and [`word_wrap`].
+//! [`markdown`], [`inline_markdown`], [`markdown_table`] and [`word_wrap`].
 
 mod agent_link;
 mod agent_update;
@@ -12,6 +12,7 @@ mod exit_status;
 mod inline_markdown;
 mod line_editor;
 mod markdown;
+mod markdown_table;
 mod permission_answer;
 mod prompt_content;
 mod prompt_history;
@@ -45,6 +46,7 @@ use self::typed_answer::AnswerSource;
 use super::mcp_server::parse_mode;
 use crate::config::Config;
 use turnwright_policy::permission::Mode;
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
 
 pub(super) const AFTER_HELP: &str = "\
@@ -83,8 +85,6 @@ pub(super) struct RunCliArgs {
     #[arg(long, value_name = "PATH")]
     file: Vec<String>,
 }
-
-const AGENT_ENDED: &str = "the agent has ended unexpectedly; the log in the state folder says more";
 
 /// What a turn is run with.
 #[derive(Debug)]
@@ -206,15 +206,18 @@ fn serve(
 }
 
 async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptions) -> TurnEnd {
+    for name in prompt_content::linked_names(&blocks) {
+        let name = escape_hidden_line(name);
+        client.screen.note(&format!("Attached by its name only, not with its content: {name}"));
+    }
     let (end, answer) = client.prompt(blocks, options.max_time).await;
-    match &answer {
-        Some(answer) => client.write_answer(answer),
-        None if end == TurnEnd::Failed => client.screen.error(AGENT_ENDED),
-        None => {}
+    if let Some(answer) = &answer {
+        client.write_answer(answer);
     }
     if let Some(Err(error)) = &answer {
         client.report_error(error);
     }
+    let end = client.screen.output_end().unwrap_or(end);
     if let Some(note) = end.note() {
         client.screen.note(note);
     }

@@ -40,13 +40,19 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
         let block = if name == STDIN {
             json!({ "type": "resource", "resource": { "uri": "stdin:", "text": read_stdin()? } })
         } else {
-            let failed =
-                |it: io::Error| format!("{}: {}", escape_hidden_line(name), io_error_text(&it));
+            let failed = |it: io::Error| {
+                format!("--file {}: {}", escape_hidden_line(name), io_error_text(&it))
+            };
             attachment(Path::new(name)).map_err(failed)?
         };
         blocks.push(block);
     }
     Ok(blocks)
+}
+
+/// The names of the files of which the model gets nothing but the name.
+pub(super) fn linked_names(blocks: &[Value]) -> impl Iterator<Item = &str> {
+    blocks.iter().filter(|it| it["type"] == "resource_link").filter_map(|it| it["name"].as_str())
 }
 
 /// Attaches a file. Texts and pictures are attached as a whole. For anything else, such as a folder, the model
@@ -108,9 +114,10 @@ mod tests {
         let expected =
             ["text", "resource", "image", "resource_link", "resource_link", "resource_link"];
         assert_eq!(kinds, expected);
+        assert_eq!(linked_names(&blocks).take(2).collect::<Vec<_>>(), ["a.bin", "long.txt"]);
         assert!(blocks[1]["resource"]["uri"].as_str().unwrap().ends_with("/a%20b.txt"));
         assert_eq!(blocks[1]["resource"]["text"], "text");
         let missing = prompt_blocks("Look", &["no\u{1b}such".to_owned()]).unwrap_err();
-        assert!(missing.starts_with("no\\u{1b}such: "), "{missing}");
+        assert!(missing.starts_with("--file no\\u{1b}such: "), "{missing}");
     }
 }

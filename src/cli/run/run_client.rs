@@ -4,6 +4,7 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
@@ -23,6 +24,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long a turn that is over its time may take for a last answer, and then for its cancellation.
 const GRACE: Duration = Duration::from_secs(30);
 
+const AGENT_ENDED: &str = "the agent has ended unexpectedly; the log in the state folder says more";
 const CANCELLING: &str = "Cancelling … Ctrl-C again ends the program.";
 
 /// Why a request has no result.
@@ -76,7 +78,7 @@ impl TurnState {
 /// What the client waits for.
 enum ClientEvent {
     Line(Option<ParsedLine>),
-    Answer(Result<Value, RequestFailure>),
+    Answer(Result<Box<RawValue>, RequestError>),
     Signal(StopSignal),
     Tick,
     TimeIsOver,
@@ -158,13 +160,7 @@ impl RunClient {
         params: &Value,
     ) -> Result<Value, RequestFailure> {
         let peer = self.link.peer.clone();
-        let answer = async {
-            match peer.request(method, params, REQUEST_TIMEOUT).await {
-                Ok(result) => Ok(serde_json::from_str(result.get()).unwrap_or_default()),
-                Err(RequestError::ErrorResponse(error)) => Err(RequestFailure::Error(error)),
-                Err(_) => Err(RequestFailure::Ended(TurnEnd::Failed)),
-            }
-        };
+        let answer = peer.request(method, params, REQUEST_TIMEOUT);
         tokio::pin!(answer);
         loop {
             let event = tokio::select! {
@@ -177,15 +173,23 @@ impl RunClient {
             };
             match event {
                 ClientEvent::Line(Some(line)) => self.on_line(line).await?,
-                ClientEvent::Line(None) => return Err(RequestFailure::Ended(TurnEnd::Failed)),
-                ClientEvent::Answer(answer) => return answer,
+                ClientEvent::Answer(Ok(result)) => {
+                    return Ok(serde_json::from_str(result.get()).unwrap_or_default());
+                }
+                ClientEvent::Answer(Err(RequestError::ErrorResponse(error))) => {
+                    return Err(RequestFailure::Error(error));
+                }
+                ClientEvent::Line(None) | ClientEvent::Answer(Err(_)) => {
+                    self.screen.error(AGENT_ENDED);
+                    return Err(RequestFailure::Ended(TurnEnd::Failed));
+                }
                 ClientEvent::Signal(signal) => self.on_signal(signal)?,
                 ClientEvent::TimeIsOver => self.on_time_over()?,
                 ClientEvent::Tick => self.screen.tick(),
             }
-            // Nobody reads the answer, so it must not cost money any more.
-            if self.screen.is_closed() {
-                return Err(RequestFailure::Ended(TurnEnd::Cancelled));
+            // An answer that nobody gets must not cost money any more.
+            if let Some(end) = self.screen.output_end() {
+                return Err(RequestFailure::Ended(end));
             }
         }
     }

@@ -8,12 +8,14 @@ use std::time::Instant;
 
 use super::agent_update::{AgentUpdate, string};
 use super::call_lines::{CallCard, StyledLine};
+use super::exit_status::TurnEnd;
 use super::markdown::MarkdownStream;
 use super::terminal_traits::TerminalTraits;
 use super::text_style::{TextStyle, paint};
-use super::word_wrap::WordWrap;
+use super::word_wrap::{WordWrap, shortened};
 use serde_json::Value;
 use turnwright_types::effect::{escape_hidden_line, terminal_safe};
+use turnwright_types::io_error_text::io_error_text;
 
 /// Moves to the beginning of the line and clears it.
 const CLEAR_LINE: &str = "\r\x1b[K";
@@ -36,8 +38,8 @@ pub(super) struct Screen {
     /// What the agent is doing, and since when.
     activity: Option<(String, Instant)>,
     has_status_line: bool,
-    /// Nobody reads stdout any more.
-    is_closed: bool,
+    /// Why nothing can be written any more.
+    failure: Option<io::Error>,
 }
 
 /// A message on its way to stdout.
@@ -68,7 +70,7 @@ impl Screen {
             usage: None,
             activity: None,
             has_status_line: false,
-            is_closed: false,
+            failure: None,
         }
     }
 
@@ -76,9 +78,17 @@ impl Screen {
         self.traits
     }
 
-    /// True if nobody reads the output any more.
-    pub(super) fn is_closed(&self) -> bool {
-        self.is_closed
+    /// How the program ends because its output cannot be written, if it cannot.
+    pub(super) fn output_end(&mut self) -> Option<TurnEnd> {
+        let failure = self.failure.take()?;
+        if failure.kind() == io::ErrorKind::BrokenPipe {
+            // Nobody reads it any more.
+            return Some(TurnEnd::Cancelled);
+        }
+        self.error(&format!("the answer cannot be written: {}", io_error_text(&failure)));
+        // The end of the message has failed as well.
+        self.failure = None;
+        Some(TurnEnd::Failed)
     }
 
     pub(super) fn show(&mut self, update: AgentUpdate) {
@@ -97,30 +107,32 @@ impl Screen {
     pub(super) fn write_output(&mut self, text: &str) {
         self.clear_status();
         let written = self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush());
-        if written.is_err() {
-            self.is_closed = true;
-        }
+        self.failure = written.err().or(self.failure.take());
     }
 
     /// Says something about the turn, in a paragraph.
     pub(super) fn note(&mut self, text: &str) {
-        self.lines(&[(text.to_owned(), TextStyle::DIM)]);
+        self.lines(&[StyledLine::words(text.to_owned(), TextStyle::DIM)]);
     }
 
     /// Says why something has failed.
     pub(super) fn error(&mut self, text: &str) {
-        self.lines(&[(format!("error: {text}"), TextStyle::RED)]);
+        self.lines(&[StyledLine::words(format!("error: {text}"), TextStyle::RED)]);
     }
 
-    /// Writes lines to stderr, each broken between words where it is too long.
+    /// Writes lines to stderr, each broken where it is too long.
     pub(super) fn lines(&mut self, lines: &[StyledLine]) {
         self.end_message();
         self.clear_status();
         let width = self.note_width();
         let mut wrap = WordWrap::new(self.traits.is_stderr_terminal && self.traits.is_styled);
-        for (line, style) in lines {
-            wrap.set_indent(hanging_indent(line));
-            wrap.words(line, *style, width);
+        for line in lines {
+            wrap.set_indent(line.code_indent.unwrap_or_else(|| hanging_indent(&line.text)));
+            if line.code_indent.is_some() {
+                wrap.code(&line.text, line.style, width);
+            } else {
+                wrap.words(&line.text, line.style, width);
+            }
             wrap.end_line(width);
         }
         self.write_notes(&wrap.take());
@@ -157,7 +169,7 @@ impl Screen {
     pub(super) fn options(&mut self, options: &[Value]) {
         let line = |(number, option): (usize, &Value)| {
             let name = escape_hidden_line(&string(&option["name"]));
-            (format!("  {number}  {name}"), TextStyle::PLAIN)
+            StyledLine::words(format!("  {number}  {name}"), TextStyle::PLAIN)
         };
         let lines: Vec<_> = (1..).zip(options).map(line).collect();
         self.lines(&lines);
@@ -210,11 +222,9 @@ impl Screen {
             return;
         }
         let time = format!("  {seconds} s");
-        let space = self.note_width().saturating_sub(time.len() + 4);
-        let mut text: String = activity.chars().take(space / 2 * 2).collect();
-        if text.len() < activity.len() {
-            text.push('…');
-        }
+        // The last column stays empty: behind it, some terminals begin another line.
+        let space = self.note_width().saturating_sub(time.len() + 3);
+        let text = shortened(activity, space);
         let mut shown = CLEAR_LINE.to_owned();
         paint(&mut shown, &format!("· {text}{time}"), TextStyle::DIM, self.traits.is_styled);
         self.write_notes(&shown);
@@ -295,7 +305,7 @@ impl Screen {
                 "in_progress" => ("[>]", TextStyle::BOLD),
                 _ => ("[ ]", TextStyle::PLAIN),
             };
-            (format!("  {mark} {text}"), style)
+            StyledLine::words(format!("  {mark} {text}"), style)
         };
         let lines: Vec<_> = entries.iter().map(line).collect();
         self.plan = entries;
@@ -315,9 +325,8 @@ impl Screen {
 
     fn write_notes(&mut self, text: &str) {
         let written = self.notes.write_all(text.as_bytes()).and_then(|()| self.notes.flush());
-        if written.is_err_and(|it| it.kind() != io::ErrorKind::BrokenPipe) {
-            self.is_closed = true;
-        }
+        let failure = written.err().filter(|it| it.kind() != io::ErrorKind::BrokenPipe);
+        self.failure = failure.or(self.failure.take());
     }
 }
 

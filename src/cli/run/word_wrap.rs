@@ -1,6 +1,6 @@
 //! Breaks styled text between words where it would leave the terminal, while it is still arriving.
 
-use unicode_width::UnicodeWidthChar;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::text_style::{TextStyle, paint};
 
@@ -16,6 +16,8 @@ const OPENING_MARKS: &str = "（【「『《〈〔“‘([{";
 pub(super) struct WordWrap {
     /// Whether the terminal shows styles.
     is_styled: bool,
+    /// Whether a word that is longer than a line is broken here, and not by the terminal.
+    breaks_words: bool,
     output: String,
     /// The end of the output, which has one style and is not painted yet.
     run: String,
@@ -35,6 +37,11 @@ impl WordWrap {
         WordWrap { is_styled, ..WordWrap::default() }
     }
 
+    /// No line is longer than the width.
+    pub(super) fn breaking_words(is_styled: bool) -> WordWrap {
+        WordWrap { is_styled, breaks_words: true, ..WordWrap::default() }
+    }
+
     /// Sets how far the rest of the line is indented after a break.
     pub(super) fn set_indent(&mut self, indent: usize) {
         self.indent = indent;
@@ -43,7 +50,6 @@ impl WordWrap {
     /// Appends words. `width` is the number of columns.
     pub(super) fn words(&mut self, text: &str, style: TextStyle, width: usize) {
         for char in text.chars() {
-            let columns = char_width(char);
             match char {
                 '\n' => self.end_line(width),
                 ' ' | '\t' => {
@@ -55,9 +61,30 @@ impl WordWrap {
                     if last.is_some_and(|last| may_break_between(last, char)) {
                         self.flush_word(width);
                     }
+                    let columns = added_width(last, char);
+                    if self.breaks_words && self.word_width + columns > width {
+                        self.flush_word(width);
+                    }
                     self.push(char, columns, style);
                 }
             }
+        }
+    }
+
+    /// Appends a line of code. It is broken at the last column, wherever that is, and keeps all its spaces.
+    pub(super) fn code(&mut self, text: &str, style: TextStyle, width: usize) {
+        let mut last = None;
+        for char in text.chars() {
+            let (columns, shown) = match char {
+                '\t' => (TAB - self.column % TAB, " ".repeat(TAB - self.column % TAB)),
+                char => (added_width(last, char), char.to_string()),
+            };
+            if self.column + columns > width && self.column > self.indent {
+                self.break_line(width);
+            }
+            self.write(&shown, style);
+            self.column += columns;
+            last = Some(char);
         }
     }
 
@@ -76,19 +103,21 @@ impl WordWrap {
         }
     }
 
+    /// Appends whole lines that are painted and broken already.
+    pub(super) fn painted_lines(&mut self, lines: &str) {
+        self.end_run();
+        self.output.push_str(lines);
+    }
+
     /// Writes the word that was held back, and spaces before it.
     pub(super) fn flush_word(&mut self, width: usize) {
         let needed = self.column + self.spaces + self.word_width;
         if self.word.is_empty() {
             return;
         }
-        let can_break = self.spaces > 0 || self.word_width > 1;
+        let can_break = self.spaces > 0 || self.word_width > 1 || self.breaks_words;
         if needed > width && self.column > self.indent && can_break {
-            self.write("\n", TextStyle::PLAIN);
-            // On a narrow terminal an indentation would leave nothing for the words.
-            let indent = if self.indent < width / 2 { self.indent } else { 0 };
-            self.write(&" ".repeat(indent), TextStyle::PLAIN);
-            self.column = indent;
+            self.break_line(width);
         } else {
             // Spaces within a style belong to it.
             let first = self.word.first().map_or(TextStyle::PLAIN, |it| it.1);
@@ -106,6 +135,15 @@ impl WordWrap {
         }
         self.spaces = 0;
         self.word_width = 0;
+    }
+
+    /// Begins another line, indented.
+    fn break_line(&mut self, width: usize) {
+        self.write("\n", TextStyle::PLAIN);
+        // On a narrow terminal an indentation would leave nothing for the words.
+        let indent = if self.indent < width / 2 { self.indent } else { 0 };
+        self.write(&" ".repeat(indent), TextStyle::PLAIN);
+        self.column = indent;
     }
 
     /// Ends the line and its indentation.
@@ -149,11 +187,45 @@ impl WordWrap {
     }
 }
 
+/// The text, or its beginning and an ellipsis if it has more columns.
+pub(super) fn shortened(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut columns = 1;
+    let fits = |it: &char| {
+        columns += char_width(*it);
+        columns <= width
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
+}
+
 /// True for two characters of which one is of a script that has no spaces, such as Chinese. There a line may
 /// break anywhere but before a mark that closes and after one that opens.
 fn may_break_between(left: char, right: char) -> bool {
     let is_wide = char_width(left) > 1 || char_width(right) > 1;
-    is_wide && !CLOSING_MARKS.contains(right) && !OPENING_MARKS.contains(left)
+    is_wide
+        && !is_joined(left, right)
+        && !CLOSING_MARKS.contains(right)
+        && !OPENING_MARKS.contains(left)
+}
+
+/// The number of columns that a character adds to the one before it. The selector of the emoji form makes some
+/// characters wide, and a character that is joined to another has no columns of its own.
+fn added_width(last: Option<char>, char: char) -> usize {
+    match last {
+        Some(last) if is_joined(last, char) => 0,
+        Some(last) if char == '\u{fe0f}' => {
+            String::from_iter([last, char]).width().saturating_sub(char_width(last))
+        }
+        _ => char_width(char),
+    }
+}
+
+/// True for two parts of one emoji: behind the joiner, and a colour of skin.
+fn is_joined(left: char, right: char) -> bool {
+    let is_after_joiner = left == '\u{200d}' && char_width(right) > 1;
+    is_after_joiner || matches!(right, '\u{1f3fb}'..='\u{1f3ff}')
 }
 
 /// The number of columns of a character. A control character is shown as a picture.
@@ -188,13 +260,46 @@ mod tests {
             ("1234567890 next", 0, "1234567890\nnext"),
             ("ends   \nnext", 0, "ends\nnext"),
             ("  indented text", 0, "  indented\ntext"),
+            ("12345 👩‍👩‍👧👍🏽", 0, "12345 👩‍👩‍👧👍🏽"),
+            ("1234567 👩‍👩‍👧", 0, "1234567 👩‍👩‍👧"),
+            ("123456 ⚠️⚠️", 0, "123456\n⚠️⚠️"),
         ] {
             assert_eq!(wrapped(text, indent, 10), expected);
         }
     }
 
     #[test]
-    fn code_is_left_as_it_is() {
+    fn code_is_broken_at_the_last_column() {
+        for (text, indent, expected) in [
+            ("  +  let x = 1;", 3, "  +  let x\n    = 1;"),
+            ("  +1234567890123", 3, "  +1234567\n   890123"),
+            ("  +\tx", 3, "  +     x"),
+            ("  -一二三四五", 3, "  -一二三\n   四五"),
+            ("  ", 2, "  "),
+            ("12345678👩‍👩‍👧!", 0, "12345678👩‍👩‍👧\n!"),
+        ] {
+            let mut wrap = WordWrap::new(false);
+            wrap.set_indent(indent);
+            wrap.code(text, TextStyle::PLAIN, 10);
+            assert_eq!(wrap.take(), expected);
+        }
+    }
+
+    #[test]
+    fn a_text_is_shortened_by_its_columns() {
+        for (text, expected) in [
+            ("123456", "123456"),
+            ("1234567", "12345…"),
+            ("一二三", "一二三"),
+            ("一二三四", "一二…"),
+            ("", ""),
+        ] {
+            assert_eq!(shortened(text, 6), expected);
+        }
+    }
+
+    #[test]
+    fn verbatim_text_is_left_as_it_is() {
         let mut wrap = WordWrap::new(true);
         wrap.verbatim("let answer = 42;\n\tx", TextStyle::PLAIN, 10);
         assert_eq!(wrap.take(), "let answer = 42;\n\tx");

@@ -128,9 +128,10 @@ fn insert(text: &str, object: &JsoncNode, key: &str, value: &str) -> String {
     let first = object.members.iter().flatten().next();
     let (open, inside) = (object.span.start + 1, &text[object.span.clone()]);
     let key = Value::from(key);
-    if first.is_some() && !inside.contains('\n') {
+    if let Some(first) = first.filter(|_| !inside.contains('\n')) {
         let compact: Vec<_> = value.lines().map(str::trim).collect();
-        return splice(text, &(open..open), &format!(" {key}: {},", compact.join(" ")));
+        let new = format!("{key}: {}, ", compact.join(" "));
+        return splice(text, &(first.start..first.start), &new);
     }
     let newline = newline(text);
     let unit = indent_unit(text);

@@ -40,13 +40,27 @@ pub(in crate::cli) struct EditorCliArgs {
 
 pub(super) fn run(args: &EditorCliArgs, config: &Config) -> Result<(), CliError> {
     let guide = EditorGuide::find(&args.name).ok_or_else(|| CliError::Other(args.name.clone()))?;
-    let program = std::env::current_exe()?;
+    let program = lasting_program_path(config)?;
     if args.write {
         return write(guide, &program, args, config);
     }
     let file =
         guide.file(config).map(|it| format!("\nOn this machine the file is {}\n", it.display()));
     print(&format!("{}{}", guide.text(&program), file.unwrap_or_default()))
+}
+
+/// The path of this program. If `PATH` leads to it through a link, that is the path: package managers put each
+/// version into a folder of its own, which the next version deletes.
+fn lasting_program_path(config: &Config) -> io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let name = format!("turnwright{}", std::env::consts::EXE_SUFFIX);
+    let path = config.inherited.iter().find(|it| it.0 == "PATH");
+    let folders = path.map(|it| std::env::split_paths(&it.1)).into_iter().flatten();
+    let first =
+        folders.filter(|it| it.is_absolute()).map(|it| it.join(&name)).find(|it| it.exists());
+    let real = real_path(&program).ok();
+    let is_this = |it: &PathBuf| real.is_some() && real_path(it).ok() == real;
+    Ok(first.filter(is_this).unwrap_or(program))
 }
 
 fn write(

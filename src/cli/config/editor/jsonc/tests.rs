@@ -31,7 +31,7 @@ fn an_entry_takes_the_form_of_its_file() {
             "{\n    \"agents\": {\n        \"t\": {\n            \"command\": \"t\"\n        }\n     \
              /* none\n*/ },\n    \"b\": []\n}\n",
         ),
-        ("{\"agents\":{\"b\":1}}", "{\"agents\":{ \"t\": { \"command\": \"t\" },\"b\":1}}"),
+        ("{\"agents\":{\"b\":1}}", "{\"agents\":{\"t\": { \"command\": \"t\" }, \"b\":1}}"),
         (
             "\u{feff}{\n  \"agents\": {\n    // his\n    \"b\": \"}\",\n  },\n}",
             "\u{feff}{\n  \"agents\": {\n    \"t\": {\n      \"command\": \"t\"\n    },\n    \

@@ -1,0 +1,72 @@
+//! A kernel without Landlock: nothing is confined, the user is told so, and each command is asked about. A
+//! filter that answers to Landlock's system call as an old kernel does takes the place of one.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use serde_json::{Value, json};
+use turnwright_testing::cards;
+use turnwright_testing::process_waits;
+use turnwright_testing::questions::ask;
+
+use crate::agent::{TestAgent, calls};
+
+/// `landlock_create_ruleset`, which has one number on all processors.
+const CREATE_RULESET: i64 = 444;
+/// `ENOSYS`: the kernel does not have this system call.
+const NO_SUCH_CALL: u32 = 38;
+const SENTENCE: &str = "Landlock is not available (it needs Linux 5.19 or newer";
+
+/// Runs this on a thread whose children have no Landlock.
+fn without_landlock<R: Send>(test: impl FnOnce() -> R + Send) -> R {
+    let filter = SeccompFilter::new(
+        BTreeMap::from([(CREATE_RULESET, Vec::new())]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(NO_SUCH_CALL),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program = BpfProgram::try_from(filter.unwrap()).unwrap();
+    let on_thread = || {
+        seccompiler::apply_filter(&program).unwrap();
+        test()
+    };
+    std::thread::scope(|scope| scope.spawn(on_thread).join().unwrap())
+}
+
+#[test]
+fn doctor_says_what_the_kernel_lacks() {
+    let run = |arguments: &[&str]| {
+        let home = turnwright_testing::temporary_folder();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+        command.args(["doctor", "--sandbox"]).args(arguments).env("TURNWRIGHT_HOME", home.path());
+        let output = process_waits::output(&mut command).unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (status, text) = without_landlock(|| run(&["--json"]));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let report = &report["sandbox"];
+    assert_eq!((status, &report["holds"], &report["attempts"]), (Some(1), &json!(null), &json!([])));
+    assert_eq!(report["system"]["landlock"], json!("none"), "{report}");
+    assert!(report["missing"][0].as_str().unwrap().starts_with(SENTENCE), "{report}");
+
+    let (_, text) = without_landlock(|| run(&[]));
+    assert!(text.contains(SENTENCE), "{text}");
+}
+
+#[test]
+fn each_command_is_asked_about_and_the_user_knows_why() {
+    without_landlock(|| {
+        let builder = TestAgent::builder().variable("TURNWRIGHT_MODE", "auto");
+        let mut agent = builder.start();
+        let command = calls("exec", &json!({ "command": "echo quince > made.txt" }));
+        let (id, question) = ask(&mut agent, command);
+        assert_eq!(agent.told_of_no_sandbox, 1);
+        assert!(question.to_string().contains("no sandbox here"), "{question}");
+        assert!(!agent.path("made.txt").exists());
+        agent.choose(&question, "allow_once");
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        assert!(agent.path("made.txt").exists());
+        cards::check(&agent);
+    });
+}

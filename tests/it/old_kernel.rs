@@ -46,7 +46,10 @@ fn doctor_says_what_the_kernel_lacks() {
     let (status, text) = without_landlock(|| run(&["--json"]));
     let report: Value = serde_json::from_str(&text).unwrap();
     let report = &report["sandbox"];
-    assert_eq!((status, &report["holds"], &report["attempts"]), (Some(1), &json!(null), &json!([])));
+    assert_eq!(
+        (status, &report["holds"], &report["attempts"]),
+        (Some(1), &json!(null), &json!([]))
+    );
     assert_eq!(report["system"]["landlock"], json!("none"), "{report}");
     assert!(report["missing"][0].as_str().unwrap().starts_with(SENTENCE), "{report}");
 

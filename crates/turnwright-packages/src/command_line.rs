@@ -21,9 +21,33 @@ pub(crate) fn completions() -> Vec<Entry> {
         let mut text = Vec::new();
         let mut command = turnwright::internals::command_line();
         clap_complete::generate(shell, &mut command, "turnwright", &mut text);
+        if shell == Shell::Fish {
+            text.extend(fish_positional_values(&command).bytes());
+        }
         entries.push(Entry::new(path, FILE, text));
     }
     entries
+}
+
+/// Completes what a positional argument of a subcommand may be, which `clap_complete` leaves out for fish.
+fn fish_positional_values(command: &clap::Command) -> String {
+    let mut lines = String::new();
+    for outer in command.get_subcommands() {
+        let using = format!("__fish_turnwright_using_subcommand {}", outer.get_name());
+        let inner = outer
+            .get_subcommands()
+            .map(|it| (format!("{using}; and __fish_seen_subcommand_from {}", it.get_name()), it));
+        for (condition, subcommand) in inner.chain([(using.clone(), outer)]) {
+            let values = subcommand.get_positionals().flat_map(clap::Arg::get_possible_values);
+            let names: Vec<_> =
+                values.filter(|it| !it.is_hide_set()).map(|it| it.get_name().to_owned()).collect();
+            if !names.is_empty() {
+                let names = names.join(" ");
+                lines += &format!("complete -c turnwright -n \"{condition}\" -f -a \"{names}\"\n");
+            }
+        }
+    }
+    lines
 }
 
 /// Whether a path of [`completions`] is that of PowerShell, which has no common place for them.
@@ -66,6 +90,8 @@ mod tests {
         for entry in completions() {
             let text = String::from_utf8_lossy(&entry.bytes).into_owned();
             assert!(text.contains("mcp-server") && text.contains("doctor"), "{}", entry.path);
+            // A value of the argument of `config editor`.
+            assert!(text.contains("neovim") || is_powershell(&entry), "{}", entry.path);
         }
     }
 }

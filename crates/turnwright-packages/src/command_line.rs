@@ -5,6 +5,7 @@ use std::io;
 use clap_complete::Shell;
 
 use crate::archive::{Entry, FILE};
+use crate::release::{NAME, VERSION};
 
 /// A shell, and where its completions are in a package, below `/usr/share`.
 const SHELLS: [(Shell, &str); 4] = [
@@ -65,7 +66,11 @@ pub(crate) fn manual() -> io::Result<Vec<Entry>> {
     pages.extend(visible.map(|it| (format!("turnwright-{}", it.get_name()), it.clone())));
     let page = |(name, command): (String, clap::Command)| {
         let mut text = Vec::new();
-        clap_mangen::Man::new(command).render(&mut text)?;
+        let source = format!("{NAME} {VERSION}");
+        // No date, so that a build made again has the same bytes. An empty argument would be left out, and
+        // the next one taken for the date.
+        let page = clap_mangen::Man::new(command).date(" ").source(source);
+        page.manual("Manual of turnwright").render(&mut text)?;
         Ok(Entry::new(format!("man/man1/{name}.1"), FILE, text))
     };
     pages.into_iter().map(page).collect()
@@ -84,7 +89,8 @@ mod tests {
         {
             let page = pages.iter().find(|it| it.path == format!("man/man1/{name}.1"));
             let text = String::from_utf8_lossy(&page.unwrap().bytes).into_owned();
-            assert!(text.contains(".TH ") && text.contains("SYNOPSIS"), "{text}");
+            let heading = format!(".TH {name} 1 \" \" \"{NAME} {VERSION}\" ");
+            assert!(text.contains(&heading) && text.contains("SYNOPSIS"), "{text}");
         }
         assert!(!pages.iter().any(|it| it.path.contains("probe") || it.path.contains("launcher")));
         for entry in completions() {

@@ -1,4 +1,4 @@
-//! A kernel without Landlock: nothing is confined, the user is told so, and each command is asked about. A
+//! A kernel without Landlock: nothing is confined, the user is told so, and commands are asked about. A
 //! filter that answers to Landlock's system call as an old kernel does takes the place of one.
 
 use std::collections::BTreeMap;
@@ -8,9 +8,8 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 use turnwright_testing::process_waits;
-use turnwright_testing::questions::ask;
 
-use crate::agent::{TestAgent, calls};
+use crate::agent::{TestAgent, calls, says};
 
 /// `landlock_create_ruleset`, which has one number on all processors.
 const CREATE_RULESET: i64 = 444;
@@ -58,12 +57,14 @@ fn doctor_says_what_the_kernel_lacks() {
 }
 
 #[test]
-fn each_command_is_asked_about_and_the_user_knows_why() {
+fn the_user_is_told_and_asked() {
     without_landlock(|| {
         let builder = TestAgent::builder().variable("TURNWRIGHT_MODE", "auto");
-        let mut agent = builder.start();
-        let command = calls("exec", &json!({ "command": "echo quince > made.txt" }));
-        let (id, question) = ask(&mut agent, command);
+        let mut agent = builder.file("build.sh", "echo quince > made.txt\n").start();
+        agent.model().push(calls("exec", &json!({ "command": "sh build.sh" }))).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        let id = agent.prompt("go");
+        let question = agent.wait_for_request("session/request_permission");
         assert_eq!(agent.told_of_no_sandbox, 1);
         assert!(question.to_string().contains("no sandbox here"), "{question}");
         assert!(!agent.path("made.txt").exists());
@@ -72,4 +73,17 @@ fn each_command_is_asked_about_and_the_user_knows_why() {
         assert!(agent.path("made.txt").exists());
         cards::check(&agent);
     });
+}
+
+#[test]
+fn a_session_says_what_the_kernel_lacks() {
+    let home = turnwright_testing::temporary_folder();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    command.args(["run", "--model", "offline", "list the files here"]);
+    command.current_dir(home.path()).env("TURNWRIGHT_HOME", home.path());
+    let output = without_landlock(|| process_waits::output(&mut command).unwrap());
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+    let told = format!("{stdout}{stderr}");
+    assert!(output.status.success() && told.contains(SENTENCE), "{told}");
+    assert!(told.contains("In `auto` mode you are asked about commands"), "{told}");
 }

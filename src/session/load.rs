@@ -215,12 +215,14 @@ pub(super) fn missing_sandbox() -> String {
     if turnwright_sandbox::can_confine() {
         return String::new();
     }
-    turnwright_sandbox::sandbox_support().missing.join("; ")
+    turnwright_sandbox::sandbox_support().missing.join(" ")
 }
 
 /// The notice for a session that starts without a sandbox.
 fn sandbox_notice(why: &str) -> String {
-    format!("The sandbox is not available here ({why}): you are asked about each command.")
+    format!(
+        "The sandbox is not available here. {why} In `auto` mode you are asked about commands as in `auto-edit`."
+    )
 }
 
 fn roots(cwd: &Path, folders: &[PathBuf]) -> Result<Roots, Error> {

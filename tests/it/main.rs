@@ -76,6 +76,8 @@ mod mcp_tools;
 mod modes;
 mod nothing_written;
 mod old_database;
+#[cfg(target_os = "linux")]
+mod old_kernel;
 mod permission;
 mod permission_races;
 mod policy_cli;

@@ -154,3 +154,42 @@ fn the_workflows_use_actions_at_a_commit() {
     }
     assert!(used > 10, "{used}");
 }
+
+/// Runs `release/notes` for a tag and a changelog. Returns the exit status, what it prints and its complaint.
+#[cfg(unix)]
+fn notes(tag: &str, changelog: &str) -> (Option<i32>, String, String) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, changelog).unwrap();
+    let mut command = Command::new(repository().join("release/notes"));
+    let output = process_waits::output(command.arg(tag).arg(file.path())).unwrap();
+    let [printed, complaint] =
+        [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+    (output.status.code(), printed, complaint)
+}
+
+#[test]
+#[cfg(unix)]
+fn the_notes_of_a_release_are_the_section_of_its_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let tag = format!("v{version}");
+    let rest = "## Unreleased\n\n* later\n";
+    for heading in [format!("## {version}"), format!("## {version} (2030-01-31)")] {
+        let changelog = format!(
+            "# Changelog\n\n{rest}\n{heading}\n\n### Agent\n\n* now\n\n## 0.0.1\n\n* old\n"
+        );
+        let (status, printed, complaint) = notes(&tag, &changelog);
+        assert_eq!((status, printed.trim(), &*complaint), (Some(0), "### Agent\n\n* now", ""));
+    }
+    let empty = format!("{rest}\n## {version}\n\n## 0.0.1\n\n* old\n");
+    let long = format!("## {version}\n\n{}\n", "* word\n".repeat(20_000));
+    for (tag, changelog, reason) in [
+        (&*tag, rest, "has no section"),
+        (&tag, &empty, "has no section"),
+        (&tag, &long, "of 125000 allowed"),
+        ("v0.0.1", &empty, "is not the version of Cargo.toml"),
+    ] {
+        let (status, printed, complaint) = notes(tag, changelog);
+        assert_eq!((status, &*printed), (Some(1), ""));
+        assert!(complaint.starts_with("::error::") && complaint.contains(reason), "{complaint}");
+    }
+}

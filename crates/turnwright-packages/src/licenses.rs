@@ -23,6 +23,7 @@ struct Package {
     name: String,
     version: String,
     expression: String,
+    authors: Vec<String>,
     folder: PathBuf,
 }
 
@@ -39,13 +40,18 @@ pub(crate) fn text(workspace: &Path) -> Result<String, Box<dyn Error>> {
     let mut text = String::from(INTRODUCTION);
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     let mut chosen = String::new();
+    let mut without_file = Vec::new();
     for package in &packages {
         let name = format!("{} {}", package.name, package.version);
         let is_chosen = offers_chosen(&package.expression);
         if is_chosen {
             writeln!(chosen, "  {name}")?;
         }
-        for (file, content) in license_files(&package.folder, is_chosen)? {
+        let files = license_files(&package.folder, is_chosen)?;
+        if files.is_empty() && !is_chosen {
+            without_file.push(package);
+        }
+        for (file, content) in files {
             let (body, copyright) = without_copyright(&content);
             let words: Vec<_> = body.split_whitespace().collect();
             let group = groups.entry(words.join(" ")).or_default();
@@ -55,6 +61,9 @@ pub(crate) fn text(workspace: &Path) -> Result<String, Box<dyn Error>> {
             let member = format!("{name} ({}, {file})", package.expression);
             group.members.entry(member).or_default().extend(copyright);
         }
+    }
+    for package in without_file {
+        add_without_file(&mut groups, package)?;
     }
     for group in groups.values() {
         text.push_str(&format!("\n{}\n\n", "-".repeat(72)));
@@ -68,6 +77,21 @@ pub(crate) fn text(workspace: &Path) -> Result<String, Box<dyn Error>> {
     }
     write!(text, "\n{}\n\n{chosen}\n{}\n", "-".repeat(72), LICENSE.trim_matches('\n'))?;
     Ok(text)
+}
+
+/// Adds a package that comes without the text of its licence to the packages with the same licence.
+fn add_without_file(groups: &mut BTreeMap<String, Group>, package: &Package) -> Result<(), String> {
+    let Package { name, version, expression, authors, .. } = package;
+    let has_same = |group: &Group| {
+        let start = format!(" ({expression}, ");
+        group.members.keys().filter(|it| it.contains(&start)).count()
+    };
+    let most = groups.values_mut().max_by_key(|it| has_same(it)).filter(|it| has_same(it) > 0);
+    let group =
+        most.ok_or_else(|| format!("no package has the text of {expression} for {name}"))?;
+    let authors = authors.iter().map(|it| format!("by {it}"));
+    group.members.insert(format!("{name} {version} ({expression})"), authors.collect());
+    Ok(())
 }
 
 /// Whether the licence that is chosen is enough.
@@ -111,6 +135,7 @@ fn packages(workspace: &Path) -> Result<Vec<Package>, Box<dyn Error>> {
             name: text(&it["name"]),
             version: text(&it["version"]),
             expression: text(&it["license"]),
+            authors: list(&it["authors"]).iter().map(text).collect(),
             folder: Path::new(&text(&it["manifest_path"])).parent().unwrap_or(workspace).to_owned(),
         })
         .collect();
@@ -179,6 +204,9 @@ mod tests {
     fn the_program_has_the_licences_of_all_that_it_contains() {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let expected = text(&workspace).unwrap();
+        for Package { name, version, .. } in packages(&workspace).unwrap() {
+            assert!(expected.contains(&format!("\n  {name} {version}")), "{name} {version}");
+        }
         let path = workspace.join("src/cli/licenses.txt");
         let is_same = fs::read_to_string(&path).is_ok_and(|it| it == expected);
         assert!(

@@ -71,3 +71,46 @@ fn write(release: &Release, name: &str, manifest: &Value, files: Vec<Entry>) -> 
     release.write(&format!("npm/{name}-{VERSION}.tgz"), &tar_gz(&entries, false)?)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read;
+    use std::path::Path;
+
+    use super::*;
+    use crate::release::read_program;
+
+    #[test]
+    fn nothing_is_run_or_downloaded_by_an_installation() {
+        let out = tempfile::tempdir().unwrap();
+        let targets = ["x86_64-unknown-linux-musl", "x86_64-pc-windows-msvc"];
+        let programs = targets.map(|it| read_program(it, Path::new("Cargo.toml")).unwrap());
+        let release = Release {
+            programs: programs.into(),
+            repository: "https://example.com/t".to_owned(),
+            out: out.path().to_owned(),
+        };
+        make(&release).unwrap();
+        let manifest = |name: &str| -> Value {
+            let file = out.path().join(format!("npm/{name}-{VERSION}.tgz"));
+            let bytes = fs::read(file).unwrap();
+            let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&bytes[..]));
+            let mut first = archive.entries().unwrap().next().unwrap().unwrap();
+            assert_eq!(first.path().unwrap(), Path::new("package/package.json"));
+            let mut text = String::new();
+            first.read_to_string(&mut text).unwrap();
+            serde_json::from_str(&text).unwrap()
+        };
+        let main = manifest(NAME);
+        let platforms = ["turnwright-linux-x64", "turnwright-win32-x64"];
+        let optional: Map<_, _> =
+            platforms.map(|it| (it.to_owned(), json!(VERSION))).into_iter().collect();
+        assert_eq!(main["optionalDependencies"], Value::Object(optional));
+        for manifest in [main].into_iter().chain(platforms.map(manifest)) {
+            for key in ["scripts", "dependencies", "gypfile"] {
+                assert!(manifest.get(key).is_none(), "{manifest}");
+            }
+        }
+    }
+}

@@ -321,8 +321,9 @@ impl Address {
     fn of_descriptor(target: &OwnedFd) -> io::Result<Address> {
         let mut bytes = [0; MAX_ADDRESS];
         bytes[..PATH_OFFSET].copy_from_slice(&UNIX.to_ne_bytes());
-        let path = format_args!("/proc/self/fd/{}", target.as_raw_fd());
-        let length = format_path(&mut bytes[PATH_OFFSET..], path)?.count_bytes();
+        let place = &mut bytes[PATH_OFFSET..];
+        let path = format_path(place, format_args!("/proc/self/fd/{}", target.as_raw_fd()))?;
+        let length = path.count_bytes();
         Ok(Address { bytes, length: PATH_OFFSET + length + 1 })
     }
 

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 #![cfg_attr(
     all(windows, target_env = "gnu"),
-    expect(clippy::missing_const_for_thread_local, reason = "they are const, which is not seen there")
+    expect(
+        clippy::missing_const_for_thread_local,
+        reason = "they are const, which is not seen there"
+    )
 )]
 
 use std::alloc::{GlobalAlloc, Layout, System};

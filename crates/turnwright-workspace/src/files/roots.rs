@@ -156,7 +156,6 @@ impl Roots {
 
     /// Only Windows has paths that name another machine.
     #[cfg(not(windows))]
-    #[expect(clippy::unused_self, reason = "on Windows the folders of the session count")]
     pub fn leads_elsewhere(&self, _: &Path) -> bool {
         false
     }

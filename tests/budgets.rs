@@ -1,6 +1,13 @@
 //! Compares what can be counted exactly with `tests/data/budgets.txt`. Times are measured in `benches`.
 #![expect(clippy::disallowed_methods, reason = "the bans apply to the agent; tests are its client")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]
+#![cfg_attr(
+    all(windows, target_env = "gnu"),
+    expect(
+        clippy::missing_const_for_thread_local,
+        reason = "they are const, which is not seen there"
+    )
+)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -36,6 +36,7 @@ const MODEL_WORKS: &str = "The agent can work with this model.";
 const MODEL_FAILS: &str = "The agent can't work with this model yet: fix the lines marked FAIL.";
 const SANDBOX_LEAKS: &str =
     "The sandbox does NOT hold. This is a bug: please report it with the lines above.";
+#[cfg(unix)]
 const SANDBOX_HOLDS: &str = "The sandbox holds.";
 const NO_SANDBOX: &str = "No sandbox on this system: every command needs your approval.";
 

@@ -1,5 +1,6 @@
 //! The process's environment, read once at startup.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -31,6 +32,11 @@ pub(crate) fn has_variable(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }
 
+/// The name under which a variable is kept: Windows ignores the case of names.
+pub(super) fn variable_name(name: &str) -> Cow<'_, str> {
+    if cfg!(windows) { name.to_ascii_uppercase().into() } else { name.into() }
+}
+
 impl EnvironmentVariables {
     /// Sorts the variables of an environment, and returns with them the names of those that hold a key or a
     /// copy of one. Keys are the variables in `named`, those of well-known providers, the token of
@@ -43,12 +49,11 @@ impl EnvironmentVariables {
             name.ends_with("_API_KEY")
                 || name == SERVE_TOKEN
                 || presets::is_key_variable(name)
-                || named.iter().any(|it| it == name)
+                || named.iter().any(|it| variable_name(it) == name)
         };
         let mut variables = EnvironmentVariables::default();
         let mut keys = Vec::new();
         for (name, value) in environment {
-            // Windows ignores the case of names.
             let name = if cfg!(windows) { name.to_ascii_uppercase() } else { name };
             let text =
                 || value.to_str().map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
@@ -138,4 +143,30 @@ pub(super) fn read_variable(name: &str) -> Option<OsString> {
 pub(super) fn home() -> Option<PathBuf> {
     static HOME: OnceLock<Option<PathBuf>> = OnceLock::new();
     HOME.get_or_init(|| etcetera::home_dir().ok()).clone()
+}
+
+#[cfg(windows)]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_found_and_removed_in_any_case_of_its_name() {
+        let environment = [
+            ("My_Own_Secret", "value-of-the-first-key"),
+            ("OpenAI_Api_Key", "value-of-the-second-key"),
+            ("Copy", "x value-of-the-first-key"),
+            ("Path", "bin"),
+        ];
+        let environment = environment.map(|(name, value)| (name.into(), value.into()));
+        let named = ["my_own_SECRET".to_owned()];
+        let (variables, mut removed) = EnvironmentVariables::classify(environment, &named);
+        removed.sort();
+        assert_eq!(removed, ["COPY", "MY_OWN_SECRET", "OPENAI_API_KEY"]);
+        for name in ["My_own_secret", "openai_api_key"] {
+            assert!(variables.keys.contains_key(&*variable_name(name)), "{name}");
+        }
+        let names: Vec<_> = variables.inherited.iter().map(|it| it.0.to_str().unwrap()).collect();
+        assert_eq!(names, ["COPY", "PATH"]);
+    }
 }

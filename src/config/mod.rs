@@ -278,7 +278,9 @@ impl Config {
         name: &str,
         key_variables: &[String],
     ) -> Result<Option<String>, String> {
-        if presets::is_key_variable(name) || key_variables.iter().any(|it| it == name) {
+        let name = &*environment::variable_name(name);
+        let is_key = |it: &String| environment::variable_name(it) == name;
+        if presets::is_key_variable(name) || key_variables.iter().any(is_key) {
             return Err(format!(
                 "{name} holds a model's key. Model keys aren't available here: put the server's key \
                  into another variable"

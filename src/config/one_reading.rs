@@ -11,7 +11,7 @@ use turnwright_workspace::private_file;
 thread_local! {
     /// What was read since the current moment began: the text of each file, or the number of the error if
     /// there is none.
-    static FILES: RefCell<Option<HashMap<PathBuf, Result<String, i32>>>> = const { RefCell::new(None) };
+    static FILES: RefCell<Option<HashMap<PathBuf, Result<String, i32>>>> = RefCell::default();
 }
 
 /// Ends the moment also if the work panics.

@@ -123,8 +123,6 @@ fn hash(parts: &[&str]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use serde_json::json;
 
     use super::*;
@@ -169,6 +167,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_profile_is_private_and_says_for_people_what_it_is_about() {
+        use std::fs;
         use std::os::unix::fs::PermissionsExt;
         let (_home, profiles) = profiles();
         profiles.store("http://a/v1", "m", &json!({ "x": 1 })).unwrap();

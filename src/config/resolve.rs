@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::environment::variable_name;
 use super::file::{
     ConfigFile, ModelSection, ProviderSection, leads_elsewhere, referenced_variable,
 };
@@ -318,7 +319,7 @@ impl ProviderSources<'_> {
     }
 
     fn variable_key(&self, variable: &str) -> Option<ProviderKey> {
-        let secret = self.keys.get(variable)?.clone();
+        let secret = self.keys.get(&*variable_name(variable))?.clone();
         Some(ProviderKey { secret, origin: KeyOrigin::Variable(variable.to_owned()) })
     }
 
@@ -343,12 +344,14 @@ impl ProviderSources<'_> {
         let value = |(header, text): (&String, &String)| {
             let value = match referenced_variable(text) {
                 None => text.as_str().into(),
-                Some(variable) => self.keys.get(variable).cloned().ok_or_else(|| {
-                    self.unset_variable_error(
-                        variable,
-                        &format!("`providers.{name}.headers.{header}`"),
-                    )
-                })?,
+                Some(variable) => {
+                    self.keys.get(&*variable_name(variable)).cloned().ok_or_else(|| {
+                        self.unset_variable_error(
+                            variable,
+                            &format!("`providers.{name}.headers.{header}`"),
+                        )
+                    })?
+                }
             };
             Ok((header.clone(), value))
         };

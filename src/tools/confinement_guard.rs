@@ -34,6 +34,7 @@ pub(super) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// At most this many commands are remembered after their end.
 const MAX_WATCHES: usize = 64;
 /// At most this many files and folders of a read-only path are checked for hard links.
+#[cfg(unix)]
 const MAX_LINK_CHECKS: usize = 2_000;
 /// How long a command that was allowed to change a protected path may do so, and a file tool.
 const LONGEST_COMMAND: Duration = Duration::from_secs(1_800);

@@ -8,7 +8,7 @@ use turnwright_types::effect::{
 use turnwright_workspace::edit::line_changes::{self, LineChange};
 use turnwright_workspace::edit::{AppliedEdits, MatchKind};
 use turnwright_workspace::files::{
-    FileError, FileText, Files, Freshness, TextSource, WriteOutcome, display,
+    FileError, FileText, Files, Freshness, Roots, TextSource, WriteOutcome, display,
 };
 
 use super::{ToolCtx, ToolOutcome};
@@ -47,6 +47,16 @@ pub(super) fn whole_file_diff(path: PathBuf, before: Option<&str>, after: &str) 
         Vec::new()
     };
     diff(path, before, after, &spots, &mut { MAX_CARD_BYTES })
+}
+
+/// Why the first of these paths that leads to another machine or a device is not used, for the model.
+pub(super) fn refusal_of_other_machine(paths: &[PathBuf], roots: &Roots) -> Option<String> {
+    let path = paths.iter().find(|it| roots.leads_elsewhere(it))?;
+    Some(format!(
+        "{} is on another machine or a device, which only looking at it would connect to. Nothing was done. \
+         The user can add a folder of that machine to the session, or use a command.",
+        escape_hidden_line(&display(path))
+    ))
 }
 
 /// Whether a path still resolves to the target that the user has seen. A link may have been

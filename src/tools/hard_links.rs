@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::ToolEnv;
 use turnwright_types::effect::{Effect, ResolvedPath};
-use turnwright_workspace::file_id;
+use turnwright_types::file_id::file_id;
 
 /// The other names of the files that a call writes.
 #[derive(Debug, Default)]

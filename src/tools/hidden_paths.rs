@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell;
 use turnwright_types::effect::{ResolvedPath, is_secret_path};
-use turnwright_workspace::file_id;
+use turnwright_types::file_id::file_id;
 
 pub(crate) use known_folders::KnownFolders;
 

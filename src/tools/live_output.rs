@@ -85,6 +85,7 @@ pub(super) struct LiveOutput<'a> {
 enum OutputDisplay {
     Text,
     Drawn(DrawnTerminal),
+    #[cfg(unix)]
     ClientTerminal(TerminalId),
 }
 
@@ -110,6 +111,7 @@ impl<'a> LiveOutput<'a> {
         match &self.display {
             OutputDisplay::Text => None,
             OutputDisplay::Drawn(_) => Some(TerminalId::from(self.ctx.call.as_str())),
+            #[cfg(unix)]
             OutputDisplay::ClientTerminal(id) => Some(id.clone()),
         }
     }
@@ -125,6 +127,7 @@ impl<'a> LiveOutput<'a> {
         match &mut self.display {
             OutputDisplay::Text => self.follow_as_text(job).await,
             OutputDisplay::Drawn(drawn) => drawn.follow(job, self.ctx).await,
+            #[cfg(unix)]
             OutputDisplay::ClientTerminal(_) => std::future::pending().await,
         }
     }
@@ -177,6 +180,7 @@ impl<'a> LiveOutput<'a> {
                 return;
             }
             // The first item is the output, which the terminal shows.
+            #[cfg(unix)]
             OutputDisplay::ClientTerminal(_) => {
                 drop(outcome.content.drain(..1.min(outcome.content.len())));
             }

@@ -419,12 +419,20 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
     fn locate(&mut self, env: &ToolEnv) {
         let roots = env.files.roots();
         if let Some(LiteralCall { args, links }) = self.literal.take()
-            && links.iter().any(|it| roots.cwd().join(it).symlink_metadata().is_ok())
+            && links.iter().any(|it| {
+                let path = roots.cwd().join(it);
+                !roots.leads_elsewhere(&path) && path.symlink_metadata().is_ok()
+            })
         {
             self.args = args;
         }
         let paths = self.tool.paths(&self.args, env);
+        let leads_elsewhere = paths.iter().any(|it| roots.leads_elsewhere(it));
         self.targets = paths.into_iter().map(|it| self.tool.resolve_path(it, roots)).collect();
+        // It will be refused.
+        if leads_elsewhere && T::KIND != ToolKind::Execute {
+            return;
+        }
         self.tool.inspect(&mut self.args, &self.targets, env);
         if T::KIND == ToolKind::Edit {
             let effects = self.tool.effects(&self.args, &self.targets);
@@ -451,7 +459,10 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             if T::KIND != ToolKind::Execute {
                 let home = ctx.env.shared.folders.home.as_deref();
                 let paths = self.tool.paths(&self.args, &ctx.env);
-                if let Some(refusal) = home_path::refusal(&paths, home) {
+                let roots = ctx.env.files.roots();
+                let refusal = home_path::refusal(&paths, home)
+                    .or_else(|| edit_common::refusal_of_other_machine(&paths, roots));
+                if let Some(refusal) = refusal {
                     return Err(refusal.into());
                 }
             }

@@ -56,6 +56,7 @@ fn empty_input() -> io::Result<std::os::fd::OwnedFd> {
 
 /// Duplicates the standard handles. Windows has no `dup2`, so the originals stay in place.
 #[cfg(windows)]
+#[expect(clippy::disallowed_methods, reason = "this is where the connection takes stdout")]
 pub fn claim_stdio() -> io::Result<Stdio> {
     use std::os::windows::io::AsHandle;
     let input = io::stdin().as_handle().try_clone_to_owned()?;
@@ -250,6 +251,6 @@ pub async fn stop_signal() {
 #[cfg(not(unix))]
 pub async fn stop_signal() {
     if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -266,6 +266,28 @@ fn file_id(path: &Path) -> FileIdentity {
 }
 
 #[cfg(not(unix))]
-fn file_id(_: &Path) -> FileIdentity {
-    None
+fn file_id(path: &Path) -> FileIdentity {
+    turnwright_types::file_id::file_id(path).map(|it| it.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two processes find the same damage, and the second one must not replace the new database.
+    #[test]
+    fn a_database_that_another_process_has_replaced_is_recognised() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        fs::File::create(&path).unwrap();
+        let found = DatabaseFiles::of(&path);
+        assert!(found.is_unchanged() && !found.is_replaced());
+        fs::File::create(with_suffix(&path, REPLACEMENT_SUFFIX)).unwrap();
+        fs::rename(&path, with_suffix(&path, ".aside")).unwrap();
+        fs::rename(with_suffix(&path, REPLACEMENT_SUFFIX), &path).unwrap();
+        assert!(found.is_replaced() && !found.is_unchanged());
+        let (of_log, log) = (DatabaseFiles::of(&path), with_suffix(&path, "-wal"));
+        fs::File::create(log).unwrap();
+        assert!(!of_log.is_unchanged() && !of_log.is_replaced());
+    }
 }

@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests set up their files")]
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::io::{Seek, SeekFrom, Write};
 
 use futures_util::stream::{self, StreamExt};
 use serde_json::json;
@@ -128,8 +128,9 @@ impl Sample {
 
 /// Overwrites a page of the database with noise.
 fn damage(folder: &Path, page: usize) {
-    let file = fs::File::options().write(true).open(folder.join(DATABASE_FILE)).unwrap();
-    file.write_all_at(&noise(page + 7, PAGE_SIZE), (page * PAGE_SIZE) as u64).unwrap();
+    let mut file = fs::File::options().write(true).open(folder.join(DATABASE_FILE)).unwrap();
+    file.seek(SeekFrom::Start((page * PAGE_SIZE) as u64)).unwrap();
+    file.write_all(&noise(page + 7, PAGE_SIZE)).unwrap();
 }
 
 fn page_of(file: &Path, page: usize) -> Vec<u8> {

@@ -32,7 +32,6 @@ pub mod file_versions;
 mod text_search;
 
 #[cfg(test)]
-#[cfg(unix)]
 mod damage_tests;
 #[cfg(test)]
 mod size_tests;

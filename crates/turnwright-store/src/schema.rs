@@ -113,6 +113,7 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 }
 
 #[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on other systems")]
 fn make_private(_: &Path) -> std::io::Result<()> {
     Ok(())
 }

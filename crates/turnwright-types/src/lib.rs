@@ -1,4 +1,5 @@
-//! The vocabulary of turnwright: plain data types that all other crates share. No I/O.
+//! The vocabulary of turnwright: plain data types that all other crates share. Nothing
+//! but [`file_id`] looks at files.
 //!
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
@@ -19,6 +20,7 @@ pub mod client;
 pub mod dialect;
 pub mod shell_script;
 pub mod file_change;
+pub mod file_id;
 pub mod file_link;
 pub mod timestamp;
 pub mod token_meter;

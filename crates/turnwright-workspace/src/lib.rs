@@ -4,7 +4,6 @@
 pub mod git_repository;
 pub mod nofollow;
 pub mod private_file;
-mod file_id;
 mod real_path;
 pub mod search;
 pub mod files;
@@ -18,5 +17,4 @@ pub mod skills;
 pub mod helper_types;
 pub mod checkpoint;
 
-pub use file_id::{FileId, file_id};
 pub use real_path::{RealPaths, real_path};

@@ -134,6 +134,7 @@ fn open(folder: &Path) -> io::Result<fs::File> {
 
 /// Whoever could open it has locked it: its writer shares it with readers only.
 #[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on other systems")]
 pub(crate) fn lock_now(_: &fs::File) -> io::Result<()> {
     Ok(())
 }

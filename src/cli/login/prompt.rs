@@ -8,6 +8,7 @@ use std::process::ExitCode;
 #[cfg(unix)]
 use turnwright_types::blocking::spawn_blocking;
 
+#[cfg(unix)]
 use super::super::block_on;
 
 /// The longest answer, in bytes.

@@ -7,7 +7,7 @@ use std::io;
 pub(super) enum StopSignal {
     /// Ctrl-C.
     Interrupt,
-    /// SIGTERM, or the terminal was closed.
+    /// SIGTERM, or the terminal was closed, or the user logs out.
     Terminate,
 }
 
@@ -21,6 +21,12 @@ pub(super) struct StopSignals {
     hangup: tokio::signal::unix::Signal,
     #[cfg(windows)]
     interrupt: tokio::signal::windows::CtrlC,
+    #[cfg(windows)]
+    interrupt_at_once: tokio::signal::windows::CtrlBreak,
+    #[cfg(windows)]
+    close: tokio::signal::windows::CtrlClose,
+    #[cfg(windows)]
+    shutdown: tokio::signal::windows::CtrlShutdown,
 }
 
 impl StopSignals {
@@ -36,7 +42,15 @@ impl StopSignals {
             })
         }
         #[cfg(windows)]
-        Ok(StopSignals { interrupt: tokio::signal::windows::ctrl_c()? })
+        {
+            use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown};
+            Ok(StopSignals {
+                interrupt: ctrl_c()?,
+                interrupt_at_once: ctrl_break()?,
+                close: ctrl_close()?,
+                shutdown: ctrl_shutdown()?,
+            })
+        }
     }
 
     /// Waits for the next signal.
@@ -48,9 +62,11 @@ impl StopSignals {
             _ = self.interrupt.recv() => StopSignal::Interrupt,
         }
         #[cfg(windows)]
-        match self.interrupt.recv().await {
-            Some(()) => StopSignal::Interrupt,
-            None => std::future::pending().await,
+        tokio::select! {
+            _ = self.interrupt_at_once.recv() => StopSignal::Terminate,
+            _ = self.close.recv() => StopSignal::Terminate,
+            _ = self.shutdown.recv() => StopSignal::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
         }
     }
 }

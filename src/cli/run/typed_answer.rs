@@ -28,9 +28,19 @@ impl AnswerSource {
     }
 
     /// Discards what was typed before the question was shown, because it cannot be an answer to it.
+    #[cfg(unix)]
     pub(super) fn discard_typed(&self) {
-        #[cfg(unix)]
         rustix::termios::tcflush(&self.0, rustix::termios::QueueSelector::IFlush).ok();
+    }
+
+    /// The same for a console of Windows.
+    #[cfg(windows)]
+    #[expect(unsafe_code, reason = "a call of the system that takes a handle which is open")]
+    pub(super) fn discard_typed(&self) {
+        use std::os::windows::io::AsRawHandle;
+        use windows_sys::Win32::System::Console::FlushConsoleInputBuffer;
+        // SAFETY: the handle is open; that of anything but a console is refused.
+        unsafe { FlushConsoleInputBuffer(self.0.as_raw_handle()) };
     }
 
     /// Starts to read a line. Dropping the returned pipe ends the reading.

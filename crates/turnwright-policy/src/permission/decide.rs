@@ -331,6 +331,7 @@ fn ambiguity(script: &Script) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::permission::lasting_grant::find_lasting_grant;
     use crate::permission::{ProtectedPaths, Scope};
     use turnwright_types::dialect::ShellDialect;
 
@@ -453,6 +454,25 @@ mod tests {
             for (mode, expected) in modes.into_iter().zip(expected.split(' ')) {
                 let got = decide(&policy, mode, &Grants::default(), &effects).verdict();
                 assert_eq!(format!("{got:?}").to_lowercase(), expected, "{mode:?}: {line}");
+            }
+        }
+        // No rule and no earlier answer about its words lets a line through, and none is offered.
+        let allow = |it: &str| Rule::parse(it, RuleAction::Allow, Scope::User).unwrap();
+        let allowed =
+            ["exec", "exec(dir)", "exec(git)", "exec(=git status)", "exec(cmd)", "exec(echo)"];
+        let allowed = allowed.map(allow);
+        let mut grants = Grants::default();
+        for rule in &allowed {
+            grants.allow(rule.clone());
+        }
+        let policy = PolicyRules { rules: allowed.to_vec(), can_confine: true, ..policy };
+        for line in ["dir", "git status", "echo a", "cmd /c dir", "echo a > b.txt", ""] {
+            let effects = effects(&format!("cmd {line}"));
+            for mode in [Mode::Ask, Mode::AutoEdit] {
+                let decision = decide(&policy, mode, &grants, &effects);
+                assert_eq!(decision.verdict(), Verdict::Ask, "{mode:?}: {line}");
+                let lasting = find_lasting_grant(&policy, mode, &grants, &effects, &decision);
+                assert_eq!(lasting, None, "{mode:?}: {line}");
             }
         }
         // The user may allow exactly this line.

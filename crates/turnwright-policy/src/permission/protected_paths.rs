@@ -147,6 +147,19 @@ const PROTECTED: &[(&str, &str)] = &[
     (".zprofile", SHELLS),
     (".zshenv", SHELLS),
     (".zshrc", SHELLS),
+    // What only Windows reads.
+    #[cfg(windows)]
+    ("_exrc", EDITORS),
+    #[cfg(windows)]
+    ("_gvimrc", EDITORS),
+    #[cfg(windows)]
+    ("_vimrc", EDITORS),
+    #[cfg(windows)]
+    ("documents/powershell", SHELLS),
+    #[cfg(windows)]
+    ("documents/windowspowershell", SHELLS),
+    #[cfg(windows)]
+    ("start menu/programs/startup", SHELLS),
 ];
 
 /// The ending of files with tasks and settings of VS Code, in lower case.
@@ -310,7 +323,7 @@ fn may_begin_obeyed(name: &OsStr) -> bool {
     if name.eq_ignore_ascii_case(ENVIRONMENT_FILE.as_bytes()) {
         return true;
     }
-    if !name.first().is_some_and(|it| b".mMlLoO".contains(it)) {
+    if cfg!(not(windows)) && !name.first().is_some_and(|it| b".mMlLoO".contains(it)) {
         return !name.is_ascii();
     }
     let is_ignored = |it: &&u8| matches!(it, b'.' | b' ');
@@ -532,6 +545,36 @@ mod tests {
         }
         assert_eq!(protected.reason(Path::new("/repo/sub/a")), None);
         assert_eq!(protected.reason(Path::new("/etc/passwd")), None);
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn every_spelling_of_a_protected_path_is_protected_on_windows() {
+        let protected = ProtectedPaths { roots: vec![r"C:\ws".into()], extra: vec!["own".into()] };
+        for (path, expected) in [
+            (r"C:\ws\.git\config", true),
+            (r"C:\ws\.GIT\Config", true),
+            (r"c:\ws/.git/hooks/pre-commit", true),
+            (r"C:\ws\.git.\config. ", true),
+            (r"C:\ws\GIT~1\hooks\x", true),
+            (r"C:\ws\Own\x", true),
+            (r"C:\ws\sub\.VSCode\tasks.json", true),
+            (r"C:\ws\.venv\Scripts\python.exe", true),
+            (r"C:\ws\_vimrc", true),
+            // The same folder, as nothing resolves it: whatever is protected anywhere is so here.
+            (r"C:\WS\.git\config", true),
+            (r"\\?\C:\ws\.git\config", true),
+            (r"\\server\c$\ws\.git\config", true),
+            (r"C:\Users\me\Documents\PowerShell\Microsoft.PowerShell_profile.ps1", true),
+            (
+                r"C:\Users\me\AppData\Roaming\Microsoft\Windows\Start Menu\Programs\Startup\x.bat",
+                true,
+            ),
+            (r"C:\ws\src\main.rs", false),
+            (r"C:\ws\documents\a.txt", false),
+        ] {
+            assert_eq!(protected.reason(Path::new(path)).is_some(), expected, "{path}");
+        }
     }
 
     #[test]

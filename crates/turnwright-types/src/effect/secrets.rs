@@ -131,6 +131,43 @@ const HOME_BUILD_CREDENTIALS: &[&str] = &[
     ".sqlite_history",
 ];
 
+/// Places of both kinds that only Windows has. They are in no sandbox's list, because it has none.
+const WINDOWS_CREDENTIALS: &[&str] = &[
+    "AppData/Local/1Password",
+    "AppData/Local/BraveSoftware",
+    "AppData/Local/Chromium",
+    "AppData/Local/github-copilot",
+    "AppData/Local/Google/Chrome",
+    "AppData/Local/Microsoft/Credentials",
+    "AppData/Local/Microsoft/Edge",
+    "AppData/Local/Microsoft/Vault",
+    "AppData/Roaming/Bitcoin",
+    "AppData/Roaming/Composer/auth.json",
+    "AppData/Roaming/doctl",
+    "AppData/Roaming/Electrum",
+    "AppData/Roaming/gcloud",
+    "AppData/Roaming/GitHub CLI",
+    "AppData/Roaming/glab-cli",
+    "AppData/Roaming/gnupg",
+    "AppData/Roaming/helm/repositories.yaml",
+    "AppData/Roaming/Microsoft/Credentials",
+    "AppData/Roaming/Microsoft/Crypto",
+    "AppData/Roaming/Microsoft/Protect",
+    "AppData/Roaming/Microsoft/Vault",
+    "AppData/Roaming/Microsoft/Windows/PowerShell/PSReadLine",
+    "AppData/Roaming/Mozilla",
+    "AppData/Roaming/NuGet/NuGet.Config",
+    "AppData/Roaming/pip",
+    "AppData/Roaming/postgresql/pgpass.conf",
+    "AppData/Roaming/rclone",
+    "AppData/Roaming/sops/age",
+    "AppData/Roaming/Subversion/auth",
+    "AppData/Roaming/Thunderbird",
+];
+
+/// The first parts of all places that do not begin with a dot.
+const FIRST_PARTS: [&[u8]; 2] = [b"library", b"appdata"];
+
 /// The places of credentials below a home folder that no program of the model may read. Not all of them
 /// exist.
 pub fn credential_paths(home: &Path) -> Vec<PathBuf> {
@@ -148,7 +185,8 @@ fn is_in_credential_place(path: &Path) -> bool {
     while let Some(part) = rest.next() {
         let first = part.as_os_str().as_encoded_bytes();
         // The names of all these places begin so, and those of most others do not.
-        if !first.starts_with(b".") && !first.eq_ignore_ascii_case(b"library") {
+        let is_first = |it: &&[u8]| first.eq_ignore_ascii_case(it);
+        if !first.starts_with(b".") && !FIRST_PARTS.iter().any(is_first) {
             continue;
         }
         let is_below = |place: &&str| {
@@ -166,7 +204,8 @@ fn is_in_credential_place(path: &Path) -> bool {
             };
             below.split(|it| *it == b'/').skip(1).all(&mut is_next)
         };
-        if [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS].into_iter().flatten().any(is_below) {
+        let all = [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS, WINDOWS_CREDENTIALS];
+        if all.into_iter().flatten().any(is_below) {
             return true;
         }
     }
@@ -238,6 +277,10 @@ mod tests {
             "/home/u/.config/bravesoftware/x",
             "/home/u/.m2/settings.xml",
             "/ws/.npmrc",
+            "/home/u/APPDATA/roaming/github cli/hosts.yml",
+            "/home/u/.SSH/Config",
+            "/ws/.Env",
+            "/ws/ID_RSA",
             "/ws/.config/.CONFIG/git/credentials/x",
             "/ws/terraform.tfvars",
             "/ws/.env~",
@@ -273,8 +316,8 @@ mod tests {
 
     #[test]
     fn the_names_of_all_places_begin_alike() {
-        for place in [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS].into_iter().flatten() {
-            assert!(place.starts_with('.') || place.starts_with("Library/"), "{place}");
+        let all = [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS, WINDOWS_CREDENTIALS];
+        for place in all.into_iter().flatten() {
             assert!(is_secret_path(&Path::new("/ws").join(place)), "{place}");
         }
     }

@@ -153,7 +153,7 @@ impl super::ChangeTracker {
         };
         let hidden = self.0.hidden.lock().update(Some(&before.snapshot), &now, &watched);
         let changed = before.snapshot.compare(&now);
-        let mut changes =
+        let (mut changes, unchanged) =
             ChangeComparison::new(before, &self.0.contents.lock()).into_changes(changed);
         let new_repositories = &now.repositories() - &before.snapshot.repositories();
         changes.new_repositories = (&new_repositories | &hidden.found).into_iter().collect();
@@ -167,6 +167,9 @@ impl super::ChangeTracker {
                 }
                 _ => contents.remove(&change.path),
             }
+        }
+        for (path, stat, found) in unchanged {
+            contents.insert(&path, stat, found);
         }
         drop(contents);
         let (cached, repositories) = (Arc::clone(&before.cached), Arc::clone(&before.repositories));
@@ -228,6 +231,9 @@ fn content_key(stat: &FileStat) -> ContentKey {
     (stat.ino, stat.size, stat.mtime)
 }
 
+/// A path, its stat data and its state.
+type KnownContent = (PathBuf, FileStat, ObservedState);
+
 struct ChangeComparison<'a> {
     before: &'a CommandBaseline,
     contents: &'a ContentCache,
@@ -245,7 +251,8 @@ impl<'a> ChangeComparison<'a> {
         ChangeComparison { before, contents, start: Instant::now(), bytes: 0, inodes, renamed }
     }
 
-    fn into_changes(mut self, mut changed: Vec<StatChange>) -> CallChanges {
+    /// The changes, and the files whose content is the same as before although their stat data differ.
+    fn into_changes(mut self, mut changed: Vec<StatChange>) -> (CallChanges, Vec<KnownContent>) {
         let files = changed
             .iter()
             .filter_map(|it| it.before)
@@ -262,6 +269,7 @@ impl<'a> ChangeComparison<'a> {
         };
         changed.truncate(MAX_CHANGES);
         let mut observed = Vec::with_capacity(changed.len());
+        let mut unchanged = Vec::new();
         for change in changed {
             let after = self.observe(&change);
             if let Some(stat) = change.after.filter(|it| stat_kind(it) == StatKind::File) {
@@ -288,6 +296,8 @@ impl<'a> ChangeComparison<'a> {
             if before.state == after.state {
                 // Two contents that are both unknown need not be equal.
                 if !matches!(before.state, FileState::Unknown { .. }) {
+                    let stat = change.after.filter(|_| is_restorable(&after.state));
+                    unchanged.extend(stat.map(|it| (change.path, it, after)));
                     continue;
                 }
                 after = ObservedState::unknown("is unknown, too");
@@ -296,7 +306,7 @@ impl<'a> ChangeComparison<'a> {
             let (before, after) = (before.state, Some(after.state));
             changes.files.push(FileChange { path: change.path, before, after });
         }
-        changes
+        (changes, unchanged)
     }
 
     /// Whether a file only became ignored, or is no longer ignored. A file that was not modified

@@ -1,6 +1,7 @@
 //! Lists folders for snapshots: the stat data of all entries that no ignore rule excludes.
 
 use std::collections::HashMap;
+#[cfg(unix)]
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -423,7 +424,7 @@ impl<'a> FolderLister<'a> {
         &self,
         folder: &Arc<Path>,
         above: &FolderRules,
-        _: &mut FolderNames,
+        (): &mut FolderNames,
     ) -> Option<(FolderListing, FolderRules)> {
         let Some(rules) = above.below(folder, |_| true) else { return Some(without_rules(above)) };
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();

@@ -361,9 +361,10 @@ impl FileStat {
         let stat_data = FileStat::new(metadata);
         // The other data of a folder change with each entry that is added or removed.
         let is_folder = metadata.is_dir() && !metadata.is_symlink();
-        match is_folder {
-            true => FileStat { size: 0, mtime: (0, 0), ctime: (0, 0), ino: 0, ..stat_data },
-            false => stat_data,
+        if is_folder {
+            FileStat { size: 0, mtime: (0, 0), ctime: (0, 0), ino: 0, ..stat_data }
+        } else {
+            stat_data
         }
     }
 }

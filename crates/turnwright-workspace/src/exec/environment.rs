@@ -135,7 +135,7 @@ const NAMES_FOR_SILENT_COMMANDS: &[&str] = &[
 
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
-/// Where the programs of the system are, for a user whose own path has no trusted folder.
+/// Where they are on Unix.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// True if the value contains a URL with a password: `scheme://user:password@host`.
@@ -151,6 +151,11 @@ fn holds_password(value: &str) -> bool {
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_uppercase();
     !NON_SECRET_NAMES.contains(&name.as_str()) && SECRET_WORDS.iter().any(|it| name.contains(it))
+}
+
+/// Whether two names are those of one variable: Windows ignores their case.
+fn is_same_name(one: &OsStr, other: &str) -> bool {
+    if cfg!(windows) { one.eq_ignore_ascii_case(other) } else { one == other }
 }
 
 /// Environment variables without secrets.
@@ -178,7 +183,9 @@ impl Environment {
             !is_secret && !changes_meaning && !is_terminal
         };
         let mut kept: Vec<_> = variables.into_iter().filter(is_harmless).collect();
-        kept.retain(|(name, _)| !NONINTERACTIVE_VARIABLES.iter().any(|(quiet, _)| name == quiet));
+        let is_replaced =
+            |it: &OsStr| NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(it, quiet.0));
+        kept.retain(|(name, _)| !is_replaced(name));
         kept.extend(
             NONINTERACTIVE_VARIABLES.iter().map(|(name, value)| (name.into(), value.into())),
         );
@@ -187,7 +194,7 @@ impl Environment {
 
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Environment {
-        self.0.retain(|(it, _)| it != name);
+        self.0.retain(|(it, _)| !is_same_name(it, name));
         self.0.push((name.into(), value.into()));
         self
     }
@@ -205,7 +212,8 @@ impl Environment {
     /// A copy without these variables.
     #[must_use]
     pub fn without(&self, names: &[&str]) -> Environment {
-        let stays = |it: &&(OsString, OsString)| !names.iter().any(|name| it.0 == *name);
+        let stays =
+            |it: &&(OsString, OsString)| !names.iter().any(|name| is_same_name(&it.0, name));
         Environment(self.0.iter().filter(stays).cloned().collect())
     }
 
@@ -217,18 +225,26 @@ impl Environment {
             let name = it.0.to_string_lossy().to_uppercase();
             NAMES_FOR_SILENT_COMMANDS.contains(&name.as_str())
                 || name.starts_with("LC_")
-                || NONINTERACTIVE_VARIABLES.iter().any(|quiet| it.0 == *quiet.0)
+                || NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(&it.0, quiet.0))
         };
         let mut all: Vec<_> = self.0.iter().filter(is_known).cloned().collect();
-        for (name, path) in all.iter_mut().filter(|it| it.0 == "PATH" || it.0 == LIBRARY_PATH) {
+        let is_path = |it: &OsStr| is_same_name(it, "PATH");
+        let system_path = self.system_path();
+        for (name, path) in all.iter_mut().filter(|it| is_path(&it.0) || it.0 == LIBRARY_PATH) {
             let parts = std::env::split_paths(path).filter(|it| it.is_absolute() && is_trusted(it));
             let trusted = std::env::join_paths(parts).unwrap_or_default();
-            let is_missing = trusted.is_empty() && name == "PATH";
-            *path = if is_missing { SYSTEM_PATH.into() } else { trusted };
+            let is_missing = trusted.is_empty() && is_path(name);
+            *path = if is_missing { system_path.clone() } else { trusted };
         }
         // To the loader an empty part is the current folder, and so is an empty list to some.
         all.retain(|(name, path)| name != LIBRARY_PATH || !path.is_empty());
         Environment(all)
+    }
+
+    /// Where the programs of the system are, for a user whose own path has no trusted folder.
+    fn system_path(&self) -> OsString {
+        let system = self.get("SystemRoot").filter(|_| cfg!(windows));
+        system.map_or_else(|| SYSTEM_PATH.into(), |it| Path::new(it).join("System32").into())
     }
 
     /// A copy for a foreign program in the sandbox: without the services outside of it, and without
@@ -239,7 +255,7 @@ impl Environment {
     }
 
     pub fn get(&self, name: &str) -> Option<&OsStr> {
-        self.0.iter().find(|it| it.0 == name).map(|it| it.1.as_os_str())
+        self.0.iter().find(|it| is_same_name(&it.0, name)).map(|it| it.1.as_os_str())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &(OsString, OsString)> {
@@ -288,6 +304,38 @@ mod tests {
         let none = all.for_silent_command(|_| false);
         assert_eq!(none.get("PATH").unwrap(), "/usr/local/bin:/usr/bin:/bin");
         assert_eq!(none.get("LD_LIBRARY_PATH"), None);
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn names_of_variables_have_no_case_on_windows() {
+        let variables = [
+            ("Path", r"C:\project\bin;bin;C:\tools"),
+            ("SystemRoot", r"C:\Windows"),
+            ("Node_Options", "--require x"),
+            ("Pager", "less"),
+            ("Git_Dir", "x"),
+            ("Npm_Token", "t"),
+        ];
+        let all = Environment::scrubbed(variables.map(|(a, b)| (a.into(), b.into())), &[]);
+        let silent = all.for_silent_command(|it| !it.starts_with(r"C:\project"));
+        for (name, in_all, in_silent) in [
+            ("PATH", Some(r"C:\project\bin;bin;C:\tools"), Some(r"C:\tools")),
+            ("SYSTEMROOT", Some(r"C:\Windows"), Some(r"C:\Windows")),
+            ("NODE_OPTIONS", Some("--require x"), None),
+            ("pager", Some("cat"), Some("cat")),
+            ("GIT_DIR", None, None),
+            ("NPM_TOKEN", None, None),
+        ] {
+            assert_eq!(all.get(name).and_then(OsStr::to_str), in_all, "{name}");
+            assert_eq!(silent.get(name).and_then(OsStr::to_str), in_silent, "{name}");
+        }
+        let none = all.for_silent_command(|_| false);
+        assert_eq!(none.get("Path").unwrap(), r"C:\Windows\System32");
+        let other = all.clone().with("PATH", "x");
+        assert_eq!(other.get("Path").unwrap(), "x");
+        assert_eq!(other.iter().filter(|it| it.0.eq_ignore_ascii_case("path")).count(), 1);
+        assert_eq!(all.without(&["PATH"]).get("Path"), None);
     }
 
     #[test]

@@ -102,6 +102,7 @@ impl Jobs {
     }
 
     /// Sets another limit for temporary folders.
+    #[cfg(unix)]
     #[cfg(test)]
     #[must_use]
     pub(super) fn with_space(mut self, space: SpaceLimits) -> Jobs {

@@ -4,13 +4,17 @@
 use std::fs::File;
 #[cfg(target_os = "linux")]
 use std::io::Read;
+#[cfg(target_os = "linux")]
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
 use turnwright_types::blocking::spawn_blocking;
 
 /// The shortest and the longest time between two looks.
+#[cfg(target_os = "linux")]
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// More bytes than a command can fill in a second: the kernel clears each page first.
+#[cfg(target_os = "linux")]
 const GROWTH_PER_SECOND: u64 = 8 << 30;
 
 /// The processes of a command.
@@ -20,8 +24,8 @@ pub struct MemoryMeter {
     pub(super) roots: Vec<rustix::process::Pid>,
 }
 
-/// Waits until a command holds more than `limit` bytes, and returns how many it holds. Waits for ever if
-/// the system does not tell.
+/// Waits until a command holds more than `limit` bytes, and returns how many it holds.
+#[cfg(target_os = "linux")]
 pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
     let mut pause = PAUSES.0;
     loop {
@@ -32,20 +36,28 @@ pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
             Ok(Some(Measured::Above(bytes))) => return bytes,
             Ok(Some(Measured::Below(free))) => pause = pause_before(free),
             // For the moment, for example because too many files are open.
-            Ok(None) if cfg!(target_os = "linux") => pause = PAUSES.0,
-            // The system never tells, or the process is ending.
-            Ok(None) | Err(_) => std::future::pending().await,
+            Ok(None) => pause = PAUSES.0,
+            // The process is ending.
+            Err(_) => std::future::pending().await,
         }
     }
 }
 
+/// Waits for ever: only Linux says what a process holds.
+#[cfg(not(target_os = "linux"))]
+pub(super) async fn wait_until_above(_: MemoryMeter, _: u64) -> u64 {
+    std::future::pending().await
+}
+
 /// A command that waits far below its limit is not a reason to wake the processor four times a second.
+#[cfg(target_os = "linux")]
 fn pause_before(free: u64) -> Duration {
     let until_full = Duration::from_millis(free / (GROWTH_PER_SECOND / 1000));
     until_full.clamp(PAUSES.0, PAUSES.1)
 }
 
 /// What a look at the memory has found, in bytes.
+#[cfg(target_os = "linux")]
 #[derive(Debug, PartialEq, Eq)]
 enum Measured {
     /// The command holds this much, which is more than the limit.
@@ -97,8 +109,8 @@ fn bytes_of(text: &str, name: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|it| it * 1024)
 }
 
+#[cfg(target_os = "linux")]
 impl MemoryMeter {
-    #[cfg(target_os = "linux")]
     fn measure(&self, limit: u64) -> Option<Measured> {
         let machine = meminfo()?;
         // The whole machine does not use as much.
@@ -122,12 +134,6 @@ impl MemoryMeter {
         let held = own + mapped.max(files.bytes);
         let free = limit.checked_sub(held);
         Some(free.map_or(Measured::Above(held), Measured::Below))
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    #[expect(clippy::unused_self, reason = "only Linux says what a process holds")]
-    fn measure(&self, _: u64) -> Option<Measured> {
-        None
     }
 }
 

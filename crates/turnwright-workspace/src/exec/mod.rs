@@ -100,3 +100,6 @@ pub fn dialect() -> ShellDialect {
 #[cfg(unix)]
 #[cfg(test)]
 mod tests;
+#[cfg(windows)]
+#[cfg(test)]
+mod windows_tests;

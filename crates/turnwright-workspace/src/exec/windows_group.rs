@@ -16,6 +16,7 @@ use super::running::Leftover;
 use super::{CommandSpec, ProcessGroup};
 
 impl ProcessGroup {
+    #[expect(clippy::unused_async, reason = "it waits on other systems")]
     pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
         // There is no sandbox on Windows; this reports it.
         spec.sandbox.as_ref().map(Sandbox::prepare).transpose()?;
@@ -42,6 +43,7 @@ impl ProcessGroup {
     }
 
     /// Starts a program whose three pipes are handed to the caller.
+    #[expect(clippy::unused_async, reason = "it waits on other systems")]
     pub(super) async fn start_piped(
         program: &PipedProgram,
     ) -> io::Result<(ProcessGroup, ProcessPipes)> {

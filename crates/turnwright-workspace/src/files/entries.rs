@@ -59,9 +59,18 @@ impl Roots {
     pub fn resolve_entry(&self, path: &Path) -> ResolvedPath {
         let all = self.resolve(path);
         let Some(name) = path.file_name() else { return all };
+        // Windows has many spellings of a name, of which only a link has to be kept.
+        if cfg!(windows) && !self.is_link(path) {
+            return all;
+        }
         let folder = self.resolve(path.parent().unwrap_or(Path::new("")));
         let own = folder.path.join(name);
         if own == all.path { all } else { ResolvedPath { path: own, scope: folder.scope } }
+    }
+
+    fn is_link(&self, path: &Path) -> bool {
+        let path = self.real_cwd().join(path);
+        !self.leads_elsewhere(&path) && fs::read_link(path).is_ok()
     }
 }
 

@@ -212,6 +212,7 @@ fn set_file_mode(file: &fs::File, mode: u32) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on other systems")]
 fn set_file_mode(_: &fs::File, _: u32) -> io::Result<()> {
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! The folders of a session, and the resolution of paths against them.
 
 use crate::real_path;
+#[cfg(windows)]
+use crate::real_path::is_device_name;
 use parking_lot::RwLock;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -129,10 +131,13 @@ impl Roots {
     /// symbolic links are followed as the kernel does, also in a path that does not exist yet.
     pub fn resolve(&self, path: impl AsRef<Path>) -> ResolvedPath {
         let absolute = unambiguous(self.folders[0].1.join(path));
+        if self.is_on_other_machine(&absolute) {
+            return ResolvedPath { path: absolute, scope: PathScope::Outside };
+        }
         let recorded = if self.is_recorded { self.recorded_place(&absolute) } else { None };
         let real = recorded.or_else(|| real_path(&absolute).ok());
         let path = real.unwrap_or_else(|| resolve_missing(&absolute));
-        let is_private = self.private_folders().any(|it| path.starts_with(it));
+        let is_private = self.private_folders().any(|it| is_below(&path, it));
         let place = if self.is_readable(&path) {
             PathScope::AgentData
         } else if !is_private && self.folders.iter().any(|it| path.starts_with(&it.1)) {
@@ -159,6 +164,37 @@ impl Roots {
         })
     }
 
+    /// Whether a path may lead to another machine or to a device, which looking at it would already connect
+    /// to, and Windows would log in there with the user's name and password. Everything but drives, and shares
+    /// on which the session has a folder.
+    #[cfg(windows)]
+    pub fn leads_elsewhere(&self, path: &Path) -> bool {
+        self.is_on_other_machine(&unambiguous(self.folders[0].1.join(path)))
+    }
+
+    /// Only Windows has paths that name another machine.
+    #[cfg(not(windows))]
+    pub fn leads_elsewhere(&self, _: &Path) -> bool {
+        false
+    }
+
+    #[cfg(windows)]
+    fn is_on_other_machine(&self, absolute: &Path) -> bool {
+        let is_device = |it: Component<'_>| matches!(it, Component::Normal(name) if is_device_name(&name.to_string_lossy()));
+        let Some(place) = place_off_drives(absolute) else {
+            return absolute.components().any(is_device);
+        };
+        let named = self.folders.iter().flat_map(|it| [&it.0, &it.1]).cloned();
+        let own = named.chain(self.private.iter().cloned()).chain(self.readable_folders());
+        !own.into_iter().any(|it| place_off_drives(&it).as_ref() == Some(&place))
+    }
+
+    #[cfg(not(windows))]
+    #[expect(clippy::unused_self, reason = "on Windows the folders of the session count")]
+    fn is_on_other_machine(&self, _: &Path) -> bool {
+        false
+    }
+
     /// The path as the client knows it: below the folder as the client named it, even if that is a
     /// link.
     pub fn client_path(&self, target: &ResolvedPath) -> PathBuf {
@@ -183,6 +219,33 @@ impl Roots {
             Err(_) => escape_hidden_line(&target.path.to_string_lossy()),
         }
     }
+}
+
+/// The share, device or volume at the beginning of a path, without case; `None` for a path on a drive.
+#[cfg(windows)]
+fn place_off_drives(path: &Path) -> Option<(String, String)> {
+    use std::path::Prefix;
+    let Some(Component::Prefix(prefix)) = path.components().next() else { return None };
+    let plain = |it: &std::ffi::OsStr| it.to_string_lossy().to_lowercase();
+    match prefix.kind() {
+        Prefix::Disk(_) | Prefix::VerbatimDisk(_) => None,
+        Prefix::UNC(server, share) | Prefix::VerbatimUNC(server, share) => {
+            Some((plain(server), plain(share)))
+        }
+        Prefix::Verbatim(_) | Prefix::DeviceNS(_) => {
+            Some((plain(prefix.as_os_str()), String::new()))
+        }
+    }
+}
+
+/// Whether a path is a folder or below it. Names of what does not exist yet have any case on Windows.
+fn is_below(path: &Path, folder: &Path) -> bool {
+    if cfg!(not(windows)) {
+        return path.starts_with(folder);
+    }
+    let plain = |it: Component<'_>| it.as_os_str().to_string_lossy().to_lowercase();
+    let mut parts = path.components().map(plain);
+    folder.components().map(plain).all(|it| parts.next() == Some(it))
 }
 
 /// The path that Windows opens for this one: it removes dots and blanks at the end of a name, and `C:a`
@@ -217,6 +280,7 @@ fn file_of_stream(name: &str) -> &str {
 
 /// The path with one kind of separators.
 #[cfg(windows)]
+#[expect(clippy::needless_pass_by_value, reason = "other systems return it as it is")]
 fn native(path: PathBuf) -> PathBuf {
     path.components().collect()
 }
@@ -252,7 +316,23 @@ fn resolve_missing(path: &Path) -> PathBuf {
             _ => {}
         }
     }
-    real
+    with_real_folder(real)
+}
+
+/// The path with the names that its folders have on the disk: on Windows each may be written in any case,
+/// and has a short name, too.
+#[cfg(windows)]
+fn with_real_folder(path: PathBuf) -> PathBuf {
+    let real = path
+        .ancestors()
+        .skip(1)
+        .find_map(|folder| Some(real_path(folder).ok()?.join(path.strip_prefix(folder).ok()?)));
+    real.unwrap_or(path)
+}
+
+#[cfg(not(windows))]
+fn with_real_folder(path: PathBuf) -> PathBuf {
+    path
 }
 
 fn push_front(rest: &mut VecDeque<OsString>, path: &Path) {
@@ -267,6 +347,7 @@ fn push_front(rest: &mut VecDeque<OsString>, path: &Path) {
 }
 
 #[cfg(test)]
+#[cfg_attr(windows, expect(clippy::disallowed_methods, reason = "a test sets up its files"))]
 mod tests {
     use super::*;
 
@@ -336,6 +417,90 @@ mod tests {
         }
         let missing = roots.resolve("new.");
         assert_eq!(missing, roots.resolve("new"));
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn a_file_that_does_not_exist_yet_is_in_the_folder_that_is_on_the_disk() {
+        let base = tempfile::tempdir().unwrap();
+        let base = real_path(base.path()).unwrap();
+        for folder in ["ws/.git/hooks", "ws/.vscode-of-the-project", "ws/state"] {
+            fs::create_dir_all(base.join(folder)).unwrap();
+        }
+        let roots = Roots::new(&base.join("ws")).unwrap();
+        let roots = roots.with_private_folder(&base.join("ws/STATE/not-yet"));
+        let short = short_name(&base.join("ws/.vscode-of-the-project"));
+        let upper = base.join("ws").to_str().unwrap().to_uppercase();
+        for (spelling, expected, scope) in [
+            (".GIT/Hooks/new", ".git/hooks/new", PathScope::Workspace),
+            (".git./hooks./new", ".git/hooks/new", PathScope::Workspace),
+            (".GIT/hooks/new::$DATA", ".git/hooks/new", PathScope::Workspace),
+            (&format!("{short}/new"), ".vscode-of-the-project/new", PathScope::Workspace),
+            (&format!("{upper}/.Git/hooks/new"), ".git/hooks/new", PathScope::Workspace),
+            (&format!(r"\\?\{upper}\.git\hooks\new"), ".git/hooks/new", PathScope::Workspace),
+            ("State/Not-Yet/new", "state/Not-Yet/new", PathScope::Outside),
+            ("state/not-yet", "state/not-yet", PathScope::Outside),
+            ("state/new", "state/new", PathScope::Workspace),
+        ] {
+            let path = base.join("ws").join(expected).components().collect();
+            assert_eq!(roots.resolve(spelling), ResolvedPath { path, scope }, "{spelling}");
+        }
+        for entry in [r".GIT", ".git.", ".git::$INDEX_ALLOCATION", ".Git "] {
+            let expected = roots.resolve(".git");
+            assert_eq!(roots.resolve_entry(Path::new(entry)), expected, "{entry}");
+        }
+        let expected = roots.resolve(".vscode-of-the-project");
+        assert_eq!(roots.resolve_entry(Path::new(&short)), expected, "{short}");
+    }
+
+    /// The name of a file with 8 characters and an extension, or its only name.
+    #[cfg(windows)]
+    #[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
+    fn short_name(path: &Path) -> String {
+        use std::os::windows::ffi::OsStrExt;
+        use windows_sys::Win32::Storage::FileSystem::GetShortPathNameW;
+        let long: Vec<u16> = path.as_os_str().encode_wide().chain([0]).collect();
+        let mut short = vec![0; 1_000];
+        // SAFETY: the path ends with a zero, and the buffer is as long as it says.
+        let length = unsafe { GetShortPathNameW(long.as_ptr(), short.as_mut_ptr(), 1_000) };
+        let short = String::from_utf16(&short[..length as usize]).unwrap();
+        Path::new(&short).file_name().unwrap().to_str().unwrap().to_owned()
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn no_other_machine_and_no_device_is_looked_at() {
+        let base = tempfile::tempdir().unwrap();
+        let roots = Roots::new(base.path()).unwrap();
+        let mut on_share = roots.clone();
+        let share = PathBuf::from(r"\\?\UNC\Server\Share\project");
+        on_share.folders.push((share.clone(), share));
+        for (path, is_elsewhere, is_elsewhere_beside_share) in [
+            (r"a", false, false),
+            (r"C:\a", false, false),
+            (r"\\?\C:\a", false, false),
+            (r"/a", false, false),
+            (r"\\server\share\a", true, false),
+            (r"//SERVER/share/a", true, false),
+            (r"\\?\UNC\server\share\a", true, false),
+            (r"\\server\other\a", true, true),
+            (r"\\server@SSL\DavWWWRoot\a", true, true),
+            (r"\\?\UNC\other\share\a", true, true),
+            (r"\\.\UNC\server\share\a", true, true),
+            (r"\\?\GLOBALROOT\Device\Mup\server\share\a", true, true),
+            (r"\\.\PhysicalDrive0", true, true),
+            (r"\\.\pipe\a", true, true),
+            (r"NUL", true, true),
+            (r"a\con", true, true),
+            (r"COM1", true, true),
+        ] {
+            assert_eq!(roots.leads_elsewhere(Path::new(path)), is_elsewhere, "{path}");
+            let beside = on_share.leads_elsewhere(Path::new(path));
+            assert_eq!(beside, is_elsewhere_beside_share, "{path}");
+            if is_elsewhere {
+                assert_eq!(roots.resolve(path).scope, PathScope::Outside, "{path}");
+            }
+        }
     }
 
     #[test]

@@ -286,7 +286,7 @@ fn link_count(_: &Path, metadata: &Metadata) -> u64 {
 
 #[cfg(not(unix))]
 fn link_count(path: &Path, _: &Metadata) -> u64 {
-    crate::file_id(path).map_or(1, |(_, names)| names)
+    turnwright_types::file_id::file_id(path).map_or(1, |(_, names)| names)
 }
 
 #[cfg(unix)]

@@ -108,7 +108,6 @@ fn excludes(folder: &Path) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use std::fs;
@@ -196,6 +195,7 @@ mod tests {
         assert!(rules.ignores(&tree.join("x.no"), false) && !rules.ignores(&tree.join("x"), false));
     }
 
+    #[cfg(unix)]
     #[test]
     fn rules_that_must_not_be_read_are_not_read() {
         let folder = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ mod agent;
 mod asking;
 mod auth;
 mod buffers;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod canary;
 mod caches;
 mod cancel;
@@ -52,7 +52,6 @@ mod hosts;
 mod initialize;
 #[cfg(target_os = "linux")]
 mod sandbox_command;
-#[cfg(unix)]
 mod sandbox_escapes;
 mod jobs;
 mod login;
@@ -95,7 +94,6 @@ mod sandbox;
 #[cfg(target_os = "linux")]
 mod sandboxed;
 mod serve;
-#[cfg(target_os = "linux")]
 mod serve_clients;
 mod session;
 mod sessions;
@@ -103,7 +101,7 @@ mod sessions_cli;
 mod sessions_list;
 #[cfg(target_os = "linux")]
 mod shell_differential;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod shutdown;
 mod side_by_side;
 #[cfg(target_os = "linux")]

@@ -20,10 +20,6 @@ pub struct Served {
     stderr: BufReader<ChildStderr>,
     /// The address that the agent has printed.
     pub url: String,
-    #[cfg_attr(
-        not(target_os = "linux"),
-        expect(dead_code, reason = "kept so that the folder stays until the agent has ended")
-    )]
     home: TempDir,
 }
 
@@ -64,13 +60,11 @@ fn command(home: &Path, arguments: &[&str]) -> Command {
 }
 
 impl Served {
-    #[cfg(target_os = "linux")]
     pub fn process(&self) -> u32 {
         self.agent.id()
     }
 
     /// The folder of the agent's own files.
-    #[cfg(target_os = "linux")]
     pub fn home(&self) -> &Path {
         self.home.path()
     }

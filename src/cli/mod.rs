@@ -227,8 +227,6 @@ pub fn run() -> ExitCode {
     }
     #[cfg(unix)]
     turnwright_workspace::exec::ignore_file_size_signal();
-    #[cfg(windows)]
-    turnwright_rpc::keep_handles_from_children();
     let paths = Paths::find();
     let user_file = UserFile::find(arguments.config.clone(), &paths);
     let variables = crate::config::take_environment(&user_file.key_variables());

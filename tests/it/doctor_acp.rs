@@ -3,7 +3,6 @@
 
 use std::process::Command;
 
-use turnwright_testing::command_lines::wait_for_file;
 use turnwright_testing::example_program;
 use turnwright_testing::process_waits;
 
@@ -69,18 +68,4 @@ fn what_is_no_agent_fails() {
     let (status, text) = doctor(&["--", "/nowhere/agent"]);
     assert!(status == 1 && text.contains("FAIL initialize  it cannot be started"), "{text}");
     assert!(text.contains("skip load        not tried"), "{text}");
-}
-
-#[test]
-fn what_an_agent_leaves_running_does_not_hold_the_output_of_the_doctor() {
-    let folder = turnwright_testing::temporary_folder();
-    let (program, end) = (folder.path().join("agent.cmd"), folder.path().join("end"));
-    let line = wait_for_file(end.to_str().unwrap());
-    #[cfg(unix)]
-    turnwright_testing::write_program(&program, &format!("#!/bin/sh\n( {line} ) &\n"));
-    #[cfg(windows)]
-    std::fs::write(&program, format!("@start /b \"\" {line}\r\n")).unwrap();
-    let (status, text) = doctor(&["--", program.to_str().unwrap()]);
-    std::fs::write(&end, "").unwrap();
-    assert!(status == 1 && text.contains("FAIL initialize"), "{text}");
 }

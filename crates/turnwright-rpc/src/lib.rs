@@ -19,8 +19,6 @@ pub use message::{Params, ParsedLine, RequestId, RpcError, RpcMessage, parse_lin
 pub use outbox::{Batch, Outbox, OutgoingFilter};
 pub use pending::{Peer, RequestError};
 pub use queues::{LineSender, OutboxDrain, line_queue, message_queue};
-#[cfg(windows)]
-pub use stdio::keep_handles_from_children;
 pub use stdio::{
     LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, Stdio, claim_stdio, stop_signal,
 };

@@ -63,21 +63,6 @@ pub fn claim_stdio() -> io::Result<Stdio> {
     Ok(Stdio { input: File::from(input), output: File::from(output) })
 }
 
-/// Keeps children from getting the standard handles besides their own: a child of Windows gets every handle that
-/// may be inherited. While one of them ran, a reader of this process's output would wait for its end.
-#[cfg(windows)]
-#[expect(unsafe_code, reason = "a call of the system with handles that are open")]
-pub fn keep_handles_from_children() {
-    use std::os::windows::io::AsRawHandle;
-    use windows_sys::Win32::Foundation::{HANDLE_FLAG_INHERIT, SetHandleInformation};
-    let [input, output, errors] =
-        [io::stdin().as_raw_handle(), io::stdout().as_raw_handle(), io::stderr().as_raw_handle()];
-    for handle in [input, output, errors] {
-        // SAFETY: only flags of a handle are changed. It fails for one that is missing.
-        unsafe { SetHandleInformation(handle, HANDLE_FLAG_INHERIT, 0) };
-    }
-}
-
 /// Sees the lines of a connection. It must not block.
 pub trait LineObserver: Send + Sync {
     fn on_line(&self, direction: LineDirection, line: &[u8]);

@@ -83,7 +83,8 @@ fn checked_files(agent: &TestAgent) -> Vec<String> {
         match fs::read(&path) {
             Ok(content) => assert_no_key(&name, &content),
             // On Windows nobody reads what the agent has locked: its index of the database, its lock files.
-            Err(error) => assert!(cfg!(windows), "{name}: {error}"),
+            Err(_) if cfg!(windows) => {}
+            Err(error) => panic!("{name}: {error}"),
         }
         names.push(name);
     }

@@ -122,7 +122,8 @@ fn show_files(home: &str) -> String {
         return format!(
             "cd /d {home}\\config & type key & type login.json & type config.toml & \
              <nul set /p x=sk-canary-& echo 1-of-the-variable& \
-             for /l %i in (1,1,9000) do @echo {FILE} %i"
+             for /l %i in (1,1,900) do @echo %i {}",
+            format!(" {FILE}").repeat(6)
         );
     }
     format!(

@@ -221,6 +221,8 @@ fn r_rem_10_an_agent_that_ends_is_a_lost_connection_for_the_editor() {
         } else {
             served.end();
         }
+        // If its input ended first, nothing would be lost.
+        editor.wait_for_own_end();
         let (status, stderr) = editor.close();
         assert_eq!(status.code(), Some(1));
         assert_eq!(stderr, "turnwright connect: the connection to 127.0.0.1 was lost\n");

@@ -50,17 +50,20 @@ fn each_planted_fault_is_found_by_its_name() {
         ("no-capability", "FAIL offers      the request fs/read_text_file"),
         ("wrong-error", "FAIL errors      session/nonsense {}: -32000 instead of -32601"),
     ];
-    // Most of the time is spent with listening for what must not come.
-    std::thread::scope(|scope| {
-        for (fault, expected) in cases {
-            let run = &run;
-            scope.spawn(move || {
-                let (status, text) = run(fault);
-                assert_eq!(status, i32::from(!expected.is_empty()), "{fault}: {text}");
-                assert!(text.lines().any(|it| it.starts_with(expected)), "{fault}: {text}");
-            });
-        }
-    });
+    // Most of the time is spent with listening for what must not come. Wine starts programs slowly, and an agent
+    // that comes too late has another fault.
+    for at_once in cases.chunks(if cfg!(windows) { 2 } else { cases.len() }) {
+        std::thread::scope(|scope| {
+            for (fault, expected) in at_once {
+                let run = &run;
+                scope.spawn(move || {
+                    let (status, text) = run(fault);
+                    assert_eq!(status, i32::from(!expected.is_empty()), "{fault}: {text}");
+                    assert!(text.lines().any(|it| it.starts_with(expected)), "{fault}: {text}");
+                });
+            }
+        });
+    }
 }
 
 #[test]

@@ -220,13 +220,14 @@ fn is_hung_up(input: &File) -> bool {
     use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
     let mut status = IO_STATUS_BLOCK::default();
     let mut pipe = FILE_PIPE_LOCAL_INFORMATION::default();
+    let size = u32::try_from(size_of::<FILE_PIPE_LOCAL_INFORMATION>()).unwrap_or_default();
     // SAFETY: the handle is open, and `status` and `pipe` are what the call fills.
     let result = unsafe {
         NtQueryInformationFile(
             input.as_raw_handle(),
             &raw mut status,
             (&raw mut pipe).cast(),
-            size_of::<FILE_PIPE_LOCAL_INFORMATION>() as u32,
+            size,
             FilePipeLocalInformation,
         )
     };

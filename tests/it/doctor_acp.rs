@@ -20,7 +20,9 @@ fn doctor(command: &[&str]) -> (i32, String) {
         .env("OPENAI_API_KEY", "sk-test-0123456789");
     let output = process_waits::output(&mut doctor).unwrap();
     // Nothing of it is in the user's own state.
-    assert!(!home.path().join("state").exists());
+    let state = home.path().join("state");
+    let log = std::fs::read_to_string(state.join("turnwright.log"));
+    assert!(!state.exists(), "{log:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     (output.status.code().unwrap(), text + &String::from_utf8(output.stderr).unwrap())
 }

@@ -346,7 +346,7 @@ impl DoctorReport {
     #[cfg(not(unix))]
     fn sandbox(&mut self, _: &Config, _: bool) -> Option<bool> {
         self.print_field("sandbox", NO_SANDBOX);
-        self.set("sandbox", json!({ "holds": null, "missing": [NO_SANDBOX] }));
+        self.set("sandbox", json!({ "holds": null, "missing": [NO_SANDBOX], "attempts": [] }));
         None
     }
 

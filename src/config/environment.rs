@@ -22,6 +22,10 @@ pub(crate) fn take_environment(named: &[String]) -> EnvironmentVariables {
     for name in secret_names {
         erase_variable(&name);
     }
+    #[cfg(not(target_os = "linux"))]
+    if let Some(file) = read_variable("SSL_CERT_FILE") {
+        turnwright_http::trust_certificates_in(file.into());
+    }
     variables
 }
 

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
-use turnwright_testing::process_waits;
+use turnwright_testing::command_lines::line_for;
+use turnwright_testing::{basic_variables, process_waits};
 
 use crate::agent::{TestAgent, calls, says};
 
@@ -74,12 +75,18 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 fn checked_files(agent: &TestAgent) -> Vec<String> {
     let mut names = Vec::new();
     for path in files(agent.home()) {
-        let name = path.strip_prefix(agent.home()).unwrap().to_string_lossy().into_owned();
+        let name = path.strip_prefix(agent.home()).unwrap().to_string_lossy().replace('\\', "/");
         assert_no_key("a name", name.as_bytes());
-        if !USER_FILES.contains(&name.as_str()) {
-            assert_no_key(&name, &fs::read(&path).unwrap());
-            names.push(name);
+        if USER_FILES.contains(&name.as_str()) {
+            continue;
         }
+        match fs::read(&path) {
+            Ok(content) => assert_no_key(&name, &content),
+            // On Windows nobody reads what the agent has locked: its index of the database, its lock files.
+            Err(_) if cfg!(windows) => {}
+            Err(error) => panic!("{name}: {error}"),
+        }
+        names.push(name);
     }
     names
 }
@@ -90,6 +97,7 @@ fn output_of(agent: &TestAgent, arguments: &[&str]) -> Vec<u8> {
         Command::new(env!("CARGO_BIN_EXE_turnwright"))
             .args(arguments)
             .env_clear()
+            .envs(basic_variables())
             .env("TURNWRIGHT_HOME", agent.home())
             .env("OPENAI_API_KEY", VARIABLE)
             .env("SECOND_VARIABLE", SECOND)
@@ -102,6 +110,29 @@ fn output_of(agent: &TestAgent, arguments: &[&str]) -> Vec<u8> {
     [output.stdout, output.stderr].concat()
 }
 
+/// Collects what a command can see of the agent, in a file, since the agent removes keys from output.
+const COLLECT: &str = "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline > seen 2>/dev/null; \
+                       env >> seen; cat /proc/$PPID/environ >> seen; env; \
+                       tr '\\0' '\\n' < /proc/$PPID/environ";
+
+/// A command that prints the files with the keys, a key in two pieces, and more output than a result can
+/// hold.
+fn show_files(home: &str) -> String {
+    if cfg!(windows) {
+        return format!(
+            "cd /d {home}\\config & type key & type login.json & type config.toml & \
+             <nul set /p x=sk-canary-& echo 1-of-the-variable& \
+             for /l %i in (1,1,900) do @echo %i {}",
+            format!(" {FILE}").repeat(6)
+        );
+    }
+    format!(
+        "cd {home}/config; cat key login.json config.toml; \
+         printf sk-canary-; sleep 0.05; printf '1-of-the-variable\\n'; \
+         k=$(cat key); for i in $(seq 9000); do echo $k $i; done"
+    )
+}
+
 /// Runs turns in which the model, its commands and the provider disclose the keys.
 fn disclose_keys(agent: &mut TestAgent) {
     let all = ALL.join(" ");
@@ -109,22 +140,8 @@ fn disclose_keys(agent: &mut TestAgent) {
     let refusal = json!({ "error": { "message": format!("Incorrect API key provided: {VARIABLE}. \
                                      Or was it {SECOND}?") } });
     let replies = [
-        // This command collects what it can see of the agent, in a file, since the agent removes keys
-        // from output.
-        calls(
-            "exec",
-            &json!({ "command": "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline > seen 2>/dev/null; \
-                                 env >> seen; cat /proc/$PPID/environ >> seen; env; \
-                                 tr '\\0' '\\n' < /proc/$PPID/environ" }),
-        ),
-        // This command prints the files with the keys, a key in two pieces, and more output than a
-        // result can hold.
-        calls(
-            "exec",
-            &json!({ "command": format!("cd {home}/config; cat key login.json config.toml; \
-                printf sk-canary-; sleep 0.05; printf '1-of-the-variable\\n'; \
-                k=$(cat key); for i in $(seq 9000); do echo $k $i; done") }),
-        ),
+        calls("exec", &json!({ "command": line_for(COLLECT, "set > seen & set") })),
+        calls("exec", &json!({ "command": show_files(&home) })),
         calls("read_file", &json!({ "path": format!("{home}/config/config.toml") })),
         json!([
             { "thought": format!("The keys are {all}.") },

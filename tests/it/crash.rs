@@ -18,6 +18,8 @@ use turnwright_testing::{basic_variables, process_report};
 
 use crate::agent::{eventually, prompt, run_mark, says};
 
+/// How long what a killed process has written may take to arrive.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 const PROMPT: &str = "Do all of it.";
 const INTERRUPTED: &str = "This turn was interrupted: the agent ended in the middle of it.";
 
@@ -120,7 +122,13 @@ impl Victim {
     /// Kills the process. Lines that it had written count as received.
     fn kill(&mut self) {
         process_waits::kill(&mut self.child);
-        while self.receive().is_some() {}
+        if cfg!(windows) {
+            // Under Wine the pipe of a process that was killed while it wrote may stay open.
+            let messages = std::iter::from_fn(|| self.lines.recv_timeout(DRAIN_LIMIT).ok());
+            self.received.extend(messages);
+        } else {
+            while self.receive().is_some() {}
+        }
     }
 
     /// Closes stdin and waits until the process has ended with status 0.

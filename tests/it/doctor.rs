@@ -298,6 +298,15 @@ fn a_refused_effort_does_not_affect_the_other_efforts() {
     assert_eq!(report["profile"]["learned"]["quirks"]["effort"], "none", "{report}");
 }
 
+#[test]
+fn the_version_of_the_system_and_the_free_space_are_named() {
+    let report = Setup { model: "offline", ..Setup::at(String::new()) }.json();
+    let version = if cfg!(windows) { "Windows " } else { "Linux " };
+    let platform = report["platform"].as_str().unwrap();
+    assert!(cfg!(target_os = "macos") || platform.contains(version), "{platform}");
+    assert!(report["disk"]["free"].as_u64() > Some(0), "{report}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_ends_the_doctor_at_once() {

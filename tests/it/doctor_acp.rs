@@ -20,7 +20,9 @@ fn doctor(command: &[&str]) -> (i32, String) {
         .env("OPENAI_API_KEY", "sk-test-0123456789");
     let output = process_waits::output(&mut doctor).unwrap();
     // Nothing of it is in the user's own state.
-    assert!(!home.path().join("state").exists());
+    let state = home.path().join("state");
+    let log = std::fs::read_to_string(state.join("turnwright.log"));
+    assert!(!state.exists(), "{log:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     (output.status.code().unwrap(), text + &String::from_utf8(output.stderr).unwrap())
 }
@@ -50,17 +52,20 @@ fn each_planted_fault_is_found_by_its_name() {
         ("no-capability", "FAIL offers      the request fs/read_text_file"),
         ("wrong-error", "FAIL errors      session/nonsense {}: -32000 instead of -32601"),
     ];
-    // Most of the time is spent with listening for what must not come.
-    std::thread::scope(|scope| {
-        for (fault, expected) in cases {
-            let run = &run;
-            scope.spawn(move || {
-                let (status, text) = run(fault);
-                assert_eq!(status, i32::from(!expected.is_empty()), "{fault}: {text}");
-                assert!(text.lines().any(|it| it.starts_with(expected)), "{fault}: {text}");
-            });
-        }
-    });
+    // Most of the time is spent with listening for what must not come. Wine starts programs slowly, and an agent
+    // that comes too late has another fault.
+    for at_once in cases.chunks(if cfg!(windows) { 2 } else { cases.len() }) {
+        std::thread::scope(|scope| {
+            for (fault, expected) in at_once {
+                let run = &run;
+                scope.spawn(move || {
+                    let (status, text) = run(fault);
+                    assert_eq!(status, i32::from(!expected.is_empty()), "{fault}: {text}");
+                    assert!(text.lines().any(|it| it.starts_with(expected)), "{fault}: {text}");
+                });
+            }
+        });
+    }
 }
 
 #[test]

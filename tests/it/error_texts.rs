@@ -26,6 +26,7 @@ fn source() -> TestAgentBuilder {
 
 #[test]
 fn each_error_says_what_is_wrong_and_what_to_do() {
+    let many = format!("for /l %i in (1,1,800) do @echo %i {}", "x".repeat(150));
     let table: &[(&str, &str, Value, &[&str])] = &[
         (
             "no match",
@@ -98,7 +99,7 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
         (
             "truncated",
             "exec",
-            json!({ "command": line_for("seq 1 20000", "for /l %i in (1,1,20000) do @echo %i") }),
+            json!({ "command": line_for("seq 1 20000", &many) }),
             &["lines omitted; full output: ", "Use grep or read_file on it.]"],
         ),
         ("a pattern that is none", "grep", json!({ "pattern": "a(" }), &["fn a() {"]),

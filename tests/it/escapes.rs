@@ -71,5 +71,6 @@ fn titles_and_texts_contain_no_control_characters() {
             assert!(!text.contains(is_escape), "{text:?} in {message}");
         }
     }
-    assert!(titles > 20, "{titles}");
+    // Each call but the plan has one. Questions have more, except on Windows, where no file has such a name.
+    assert!(titles > if cfg!(windows) { 17 } else { 20 }, "{titles}");
 }

@@ -16,7 +16,8 @@ mod agent;
 mod asking;
 mod auth;
 mod buffers;
-#[cfg(target_os = "linux")]
+// On Unix its command reads /proc, which macOS does not have.
+#[cfg(any(target_os = "linux", windows))]
 mod canary;
 mod caches;
 mod cancel;
@@ -37,22 +38,26 @@ mod error_texts;
 mod errors;
 mod escapes;
 mod examples;
+// Windows has no limit on the threads of a user.
 #[cfg(unix)]
 mod exhausted_threads;
 mod export;
+// It logs in on a pseudo terminal, which Wine does not have.
 #[cfg(unix)]
 mod first_run;
 mod helpers;
 mod history;
 mod hostile;
+// Its traps are scripts of sh, which Git for Windows brings and Wine does not have.
 #[cfg(unix)]
 mod hostile_repository;
+// It needs strace.
 #[cfg(target_os = "linux")]
 mod hosts;
 mod initialize;
+// Windows has no sandbox.
 #[cfg(target_os = "linux")]
 mod sandbox_command;
-#[cfg(unix)]
 mod sandbox_escapes;
 mod jobs;
 mod login;
@@ -81,6 +86,7 @@ mod old_kernel;
 mod permission;
 mod permission_races;
 mod policy_cli;
+// Its processes fork.
 #[cfg(target_os = "linux")]
 mod process_tree;
 mod protected;
@@ -90,38 +96,47 @@ mod registry;
 mod replay;
 mod rules;
 mod run;
+// It needs pseudo terminals, which Wine does not have, and signals.
 #[cfg(unix)]
 mod run_terminal;
+// Windows has no sandbox, so no launcher.
 #[cfg(target_os = "linux")]
 mod sandbox;
+// Windows has no sandbox.
 #[cfg(target_os = "linux")]
 mod sandboxed;
 mod serve;
-#[cfg(target_os = "linux")]
 mod serve_clients;
 mod session;
 mod sessions;
 mod sessions_cli;
 mod sessions_list;
+// It runs bash and dash.
 #[cfg(target_os = "linux")]
 mod shell_differential;
-#[cfg(target_os = "linux")]
+// On Unix it needs setsid and /proc, which macOS does not have.
+#[cfg(any(target_os = "linux", windows))]
 mod shutdown;
 mod side_by_side;
+// Its sockets are files.
 #[cfg(target_os = "linux")]
 mod sockets;
+// It mounts a FUSE file system.
 #[cfg(target_os = "linux")]
 mod stalled_mount;
 mod steering;
 mod store;
+// It makes symbolic links, which Windows lets only administrators do.
 #[cfg(target_os = "linux")]
 mod symlink_race;
+// The launcher in a terminal is for Unix: it reports over a Unix socket.
 #[cfg(target_os = "linux")]
 mod terminals;
 mod tidy;
 mod tool_search;
 mod tools;
 mod transport;
+// Its commands are scripts of sh with traps and signals.
 #[cfg(target_os = "linux")]
 mod unruly_commands;
 mod endless_replies;

@@ -1,10 +1,11 @@
 //! `turnwright doctor --sandbox` attempts to escape from the sandbox and reports the attempts. The
-//! control experiment runs the attempts without the sandbox, where they must succeed.
+//! control experiment runs the attempts without the sandbox, where they must succeed. On Windows there is no
+//! sandbox, and the report says so.
 
 use std::process::Command;
 
 use serde_json::{Value, json};
-use turnwright_testing::process_waits;
+use turnwright_testing::{basic_variables, process_waits};
 
 fn doctor(arguments: &[&str]) -> (i32, String) {
     let home = turnwright_testing::temporary_folder();
@@ -13,7 +14,7 @@ fn doctor(arguments: &[&str]) -> (i32, String) {
             .args(["doctor", "--sandbox"])
             .args(arguments)
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(basic_variables())
             .env("TURNWRIGHT_HOME", home.path()),
     )
     .unwrap();
@@ -26,6 +27,7 @@ fn sandbox(text: &str) -> Value {
     report["sandbox"].clone()
 }
 
+#[cfg(unix)]
 fn attempts(sandbox: &Value) -> Vec<(&str, &str)> {
     let all = sandbox["attempts"].as_array().unwrap().iter();
     all.map(|it| (it["name"].as_str().unwrap(), it["verdict"].as_str().unwrap())).collect()
@@ -49,7 +51,7 @@ fn the_sandbox_stops_all_attempts() {
         assert!(matches!(attempt["verdict"].as_str(), Some("held" | "open")), "{attempt}");
     }
     assert_eq!((status, &report["holds"]), (0, &json!(true)));
-    assert!(attempts(&report).len() > 20);
+    assert!(report["attempts"].as_array().unwrap().len() > 20);
     let (_, text) = doctor(&[]);
     assert!(text.contains("The sandbox holds."), "{text}");
 }
@@ -67,6 +69,7 @@ fn can_read_other_processes() -> bool {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn without_the_sandbox_the_attempts_succeed() {
     let (status, text) = doctor(&["--json", "--without-sandbox"]);

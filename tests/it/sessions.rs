@@ -51,10 +51,8 @@ fn r_close_1_and_2_close_cancels_the_turn_and_an_unknown_session_is_not_found() 
 
 #[test]
 fn r_del_1_and_2_delete_removes_a_session_with_its_files_and_can_be_repeated() {
-    let long = calls(
-        "exec",
-        &json!({ "command": line_for("seq 1 200000", "for /l %i in (1,1,20000) do @echo number %i") }),
-    );
+    let many = format!("for /l %i in (1,1,800) do @echo number %i {}", "x".repeat(150));
+    let long = calls("exec", &json!({ "command": line_for("seq 1 200000", &many) }));
     let mut agent = TestAgent::builder()
         .model(json!([long, says("Done."), hangs()]))
         .permission("allow_once")
@@ -121,7 +119,8 @@ fn r_fork_1_a_fork_of_a_running_session_is_active_and_independent() {
 fn output_files_of_a_loaded_session_do_not_overwrite_earlier_ones() {
     let long = |word: &str| {
         let command = if cfg!(windows) {
-            format!("for /l %i in (1,1,20000) do @echo {word} %i")
+            let rest = "x".repeat(150);
+            format!("echo {word} 1& for /l %i in (2,1,800) do @echo {word} %i {rest}")
         } else {
             format!("for i in $(seq 20000); do echo {word} $i; done")
         };

@@ -1,10 +1,12 @@
 //! Shutdown (R-TR-12): when stdin ends or a signal comes, the agent exits soon with status 0 and leaves
-//! no process running.
+//! no process running. Windows has no signals and no limit on the size of files.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+#[cfg(unix)]
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::json;
+use turnwright_testing::command_lines::{in_background, run_on, then, touch};
 use turnwright_testing::process_waits;
 
 use crate::agent::{LIMIT, TestAgent, assert_gone, calls, eventually, is_alive};
@@ -26,9 +28,16 @@ fn in_a_command(command: &str, word: &str) -> TestAgent {
     agent
 }
 
-/// Commands whose processes are hard to end. Each process has `word` on its command line.
-fn stubborn(word: &str) -> [String; 5] {
-    [
+/// How many commands [`stubborn`] returns.
+const STUBBORN: usize = if cfg!(windows) { 2 } else { 5 };
+
+/// Commands whose processes are hard to end. [`is_alive`] finds each process by `word`.
+fn stubborn(word: &str) -> Vec<String> {
+    if cfg!(windows) {
+        let started = then(&touch("started"), &run_on(word));
+        return vec![started.clone(), in_background(word, &started)];
+    }
+    vec![
         format!("touch started; exec sleep {word}"),
         format!("touch started; sleep {word}; true"),
         format!("(sleep {word} &) ; sleep {word} & touch started; wait"),
@@ -37,12 +46,14 @@ fn stubborn(word: &str) -> [String; 5] {
     ]
 }
 
+#[cfg(unix)]
 fn is_over(agent: &TestAgent) -> bool {
     // The process is a zombie: it has exited, and the test client has not waited for it yet.
     let status = std::fs::read_to_string(format!("/proc/{}/stat", agent.pid())).unwrap();
     status.rsplit_once(") ").unwrap().1.starts_with('Z')
 }
 
+#[cfg(unix)]
 fn signal(agent: &TestAgent, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(agent.pid()).unwrap()).unwrap();
     kill_process(pid, signal).unwrap();
@@ -108,7 +119,7 @@ fn r_tr_12_the_end_of_stdin_rejects_an_open_permission_request() {
 
 #[test]
 fn r_tr_12_the_end_of_stdin_ends_every_process_of_a_command() {
-    for (number, name) in (0..5).zip(100..) {
+    for (number, name) in (0..STUBBORN).zip(100..) {
         let word = unique(name);
         let mut agent = in_a_command(&stubborn(&word)[number], &word);
         let (status, _) = agent.close();
@@ -117,6 +128,7 @@ fn r_tr_12_the_end_of_stdin_ends_every_process_of_a_command() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn p0_11_a_signal_ends_the_agent_and_every_process_of_a_command() {
     for (sent_signal, name) in [(Signal::TERM, 200), (Signal::INT, 201), (Signal::HUP, 202)] {
@@ -132,6 +144,7 @@ fn p0_11_a_signal_ends_the_agent_and_every_process_of_a_command() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn p0_11_a_signal_ends_an_idle_agent() {
     let mut agent = TestAgent::builder().start();
@@ -144,7 +157,7 @@ fn p0_11_a_signal_ends_an_idle_agent() {
 
 #[test]
 fn p0_11_a_killed_agent_leaves_no_process_of_a_command() {
-    for (number, name) in (0..5).zip(300..) {
+    for (number, name) in (0..STUBBORN).zip(300..) {
         let word = unique(name);
         let mut agent = in_a_command(&stubborn(&word)[number], &word);
         agent.kill();
@@ -163,9 +176,12 @@ fn r_tr_3_the_help_and_the_version_go_to_stdout() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_limit_on_file_sizes_does_not_end_the_agent() {
+    use serde_json::Value;
     use std::io::{BufRead, BufReader, Write};
+    use std::process::Stdio;
     let (home, folder) =
         (turnwright_testing::temporary_folder(), turnwright_testing::temporary_folder());
     let mut process = Command::new("/bin/sh")

@@ -127,7 +127,11 @@ fn a_skill_that_was_loaded_by_a_refused_prompt_can_be_loaded_again() {
 #[test]
 fn notes_and_skills_are_announced_within_limits_and_in_the_first_message_only() {
     let mut builder = TestAgent::builder().model(json!([says("One."), says("Two.")]));
-    for number in 0..150 {
+    if turnwright_testing::lacks_under_wine("notes and skills that are read in two seconds") {
+        return;
+    }
+    // More of each than fits into 8 KiB.
+    for number in 0..40 {
         let head = format!("name: s{number:03}\ndescription: {}", "what it does ".repeat(70));
         builder = builder
             .file(
@@ -147,7 +151,8 @@ fn notes_and_skills_are_announced_within_limits_and_in_the_first_message_only() 
     assert_eq!(of_user.len(), 2);
     assert!(of_user[0].contains("s000") && of_user[0].contains("project/p000"), "{}", of_user[0]);
     assert!(of_user[0].len() < 8 * 1024 + 8 * 1024 + 2 * 1024, "{} bytes", of_user[0].len());
-    assert!(of_user[0].lines().count() < 200 + 150 + 40, "{} lines", of_user[0].lines().count());
+    let notes = of_user[0].matches("/p0").count() + of_user[0].matches("/u0").count();
+    assert!(notes < 80, "{notes} notes");
     let rest = of_user[1].clone() + &text(&messages[0]);
     assert!(
         !rest.contains("s000") && !rest.contains("p000"),

@@ -3,8 +3,12 @@
 
 mod connection_fault;
 pub mod sse;
+#[cfg(not(target_os = "linux"))]
+mod trusted_file;
 
 pub use connection_fault::ConnectionFault;
+#[cfg(not(target_os = "linux"))]
+pub use trusted_file::trust_certificates_in;
 
 use std::sync::Arc;
 
@@ -44,6 +48,8 @@ impl Tls {
 /// Builds a client. Loading the certificates of the system blocks.
 pub fn build_client(builder: ClientBuilder, tls: Tls) -> reqwest::Result<Client> {
     if tls == Tls::SystemRoots {
+        #[cfg(not(target_os = "linux"))]
+        let builder = builder.tls_certs_merge(trusted_file::trusted_certificates()?);
         return builder.build();
     }
     let no_roots = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -209,9 +209,31 @@ fn is_hung_up(input: &File) -> bool {
     polled.is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
-#[cfg(not(unix))]
-fn is_hung_up(_: &File) -> bool {
-    false
+/// `PeekNamedPipe` fails only when nothing is left to read, so the state of the pipe is asked for.
+#[cfg(windows)]
+#[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
+fn is_hung_up(input: &File) -> bool {
+    use std::os::windows::io::AsRawHandle;
+    use windows_sys::Wdk::Storage::FileSystem::{
+        FILE_PIPE_CLOSING_STATE, FILE_PIPE_DISCONNECTED_STATE, FILE_PIPE_LOCAL_INFORMATION,
+        FilePipeLocalInformation, NtQueryInformationFile,
+    };
+    use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
+    let mut status = IO_STATUS_BLOCK::default();
+    let mut pipe = FILE_PIPE_LOCAL_INFORMATION::default();
+    let size = u32::try_from(size_of::<FILE_PIPE_LOCAL_INFORMATION>()).unwrap_or_default();
+    // SAFETY: the handle is open, and `status` and `pipe` are what the call fills.
+    let result = unsafe {
+        NtQueryInformationFile(
+            input.as_raw_handle(),
+            &raw mut status,
+            (&raw mut pipe).cast(),
+            size,
+            FilePipeLocalInformation,
+        )
+    };
+    let closed = [FILE_PIPE_CLOSING_STATE, FILE_PIPE_DISCONNECTED_STATE];
+    result == 0 && closed.contains(&pipe.NamedPipeState)
 }
 
 fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLine> {

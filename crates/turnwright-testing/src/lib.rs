@@ -45,9 +45,9 @@ mod waits;
 pub use agent::TestAgent;
 pub use builder::TestAgentBuilder;
 pub use process_waits::LIMIT;
-pub use programs::example_program;
 #[cfg(unix)]
 pub use programs::{copy_program, write_program};
+pub use programs::{example_program, lacks_under_wine};
 pub use raw_server::closed_port;
 pub use replies::{calls, prompt, says};
 pub use temporary_folder::temporary_folder;

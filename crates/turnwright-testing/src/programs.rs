@@ -1,4 +1,4 @@
-//! Finds the programs of `examples/`, and makes programs for tests.
+//! Finds the programs of `examples/`, makes programs for tests, and says where Wine runs them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,6 +24,15 @@ pub fn example_program(example: &str) -> PathBuf {
         assert!(process_waits::status_within(&mut cargo, BUILD_LIMIT).unwrap().success());
     }
     program
+}
+
+/// Whether Wine stands in for Windows. Says what is not tested there.
+pub fn lacks_under_wine(what: &str) -> bool {
+    let is_wine = cfg!(windows) && Path::new("C:\\windows\\system32\\winecfg.exe").exists();
+    if is_wine {
+        eprintln!("NOT TESTED: {what}, which Wine lacks");
+    }
+    is_wine
 }
 
 /// Returns the root of the repository.

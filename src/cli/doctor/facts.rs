@@ -27,7 +27,7 @@ impl DoctorReport {
 
     fn add_platform(&mut self) {
         let system =
-            format!("{} {}{}", std::env::consts::OS, std::env::consts::ARCH, kernel_version());
+            format!("{} {}{}", std::env::consts::OS, std::env::consts::ARCH, system_version());
         let program = std::env::current_exe();
         let program = program.map_or_else(|it| io_error_text(&it), |it| it.display().to_string());
         self.print_field("platform", &system);
@@ -125,23 +125,39 @@ fn collect_capabilities(declared: &Map<String, Value>, prefix: &str, found: &mut
     }
 }
 
-/// The version of the Linux kernel, as it is appended to the platform. Empty on other systems.
-fn kernel_version() -> String {
+/// The version of the Linux kernel, as it is appended to the platform. Empty on macOS.
+#[cfg(not(windows))]
+fn system_version() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
     release.map(|it| format!(", Linux {}", it.trim())).unwrap_or_default()
 }
 
+/// The name and version of Windows, as it is appended to the platform.
+#[cfg(windows)]
+#[expect(clippy::disallowed_methods, reason = "`ver` is a word of cmd and touches nothing")]
+fn system_version() -> String {
+    let printed = std::process::Command::new("cmd").args(["/d", "/c", "ver"]).output();
+    let version = printed.map(|it| String::from_utf8_lossy(&it.stdout).trim().to_owned());
+    version.ok().filter(|it| !it.is_empty()).map(|it| format!(", {it}")).unwrap_or_default()
+}
+
 /// The bytes that this user can still write where the folder is or will be.
+#[cfg(unix)]
 fn free_space(folder: &Path) -> Option<u64> {
-    #[cfg(unix)]
-    {
-        let existing = folder.ancestors().find(|it| it.exists())?;
-        let about = rustix::fs::statvfs(existing).ok()?;
-        Some(about.f_bavail.saturating_mul(about.f_frsize))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = folder;
-        None
-    }
+    let existing = folder.ancestors().find(|it| it.exists())?;
+    let about = rustix::fs::statvfs(existing).ok()?;
+    Some(about.f_bavail.saturating_mul(about.f_frsize))
+}
+
+#[cfg(windows)]
+#[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
+fn free_space(folder: &Path) -> Option<u64> {
+    use std::os::windows::ffi::OsStrExt;
+    use windows_sys::Win32::Storage::FileSystem::GetDiskFreeSpaceExW;
+    let existing = folder.ancestors().find(|it| it.exists())?;
+    let name: Vec<u16> = existing.as_os_str().encode_wide().chain([0]).collect();
+    let (mut free, null) = (0, std::ptr::null_mut());
+    // SAFETY: `name` ends with a zero, and `free` is what the call fills.
+    let is_known = unsafe { GetDiskFreeSpaceExW(name.as_ptr(), &raw mut free, null, null) } != 0;
+    is_known.then_some(free)
 }

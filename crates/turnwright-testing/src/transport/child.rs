@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{AgentPipes, EXIT_LIMIT, Launch, Transport, read_messages};
 use crate::process_waits::{self, Input, LIMIT};
 use crate::programs::example_program;
-use crate::waits::{basic_variables, run_mark};
+use crate::waits::{basic_variables, eventually, run_mark};
 use crate::{TestAgent, TestAgentBuilder};
 
 /// Names the program of the agent. Only the root package's integration tests know its path.
@@ -103,6 +103,12 @@ impl<P: Program> TestAgent<ChildAgent<P>> {
     /// Returns the id of the agent's process.
     pub fn pid(&self) -> u32 {
         self.transport.child.id()
+    }
+
+    /// Waits until the agent has ended by itself. [`TestAgent::close`] tells how.
+    pub fn wait_for_own_end(&mut self) {
+        let child = &mut self.transport.child;
+        eventually("the agent ends", || child.try_wait().unwrap().is_some());
     }
 
     /// Kills the agent with SIGKILL.

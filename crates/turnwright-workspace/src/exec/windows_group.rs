@@ -66,7 +66,7 @@ impl ProcessGroup {
     pub(super) async fn end_group(&mut self, grace: Duration) -> Leftover {
         // The job counts a program for an instant after its end.
         let has_ended = tokio::time::timeout(Duration::ZERO, self.process.wait()).await.is_ok();
-        for _ in 0..if has_ended { 20 } else { 0 } {
+        for _ in 0..if has_ended { 100 } else { 0 } {
             if !self.process.has_running_processes() {
                 break;
             }

@@ -1,0 +1,21 @@
+//! The certificates in the file that `SSL_CERT_FILE` names. On Linux the clients read the variable themselves;
+//! the certificate stores of Windows and macOS know nothing of it.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use reqwest::Certificate;
+
+static TRUSTED_FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// From now on, clients trust the certificates in this file besides those of the system.
+pub fn trust_certificates_in(file: PathBuf) {
+    // Fails if a file was named before. A process has one environment.
+    drop(TRUSTED_FILE.set(file));
+}
+
+/// What is in that file. Of one that cannot be read, nothing is trusted.
+pub(super) fn trusted_certificates() -> reqwest::Result<Vec<Certificate>> {
+    let content = TRUSTED_FILE.get().and_then(|it| std::fs::read(it).ok());
+    content.map_or(Ok(Vec::new()), |it| Certificate::from_pem_bundle(&it))
+}

@@ -24,9 +24,14 @@ fn source() -> TestAgentBuilder {
     TestAgent::builder().file("src/a.rs", SOURCE)
 }
 
+/// A command that prints more lines than a result has.
+fn many_lines() -> String {
+    let windows = format!("for /l %i in (1,1,800) do @echo %i {}", "x".repeat(150));
+    line_for("seq 1 20000", &windows).to_owned()
+}
+
 #[test]
 fn each_error_says_what_is_wrong_and_what_to_do() {
-    let many = format!("for /l %i in (1,1,800) do @echo %i {}", "x".repeat(150));
     let table: &[(&str, &str, Value, &[&str])] = &[
         (
             "no match",
@@ -99,7 +104,7 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
         (
             "truncated",
             "exec",
-            json!({ "command": line_for("seq 1 20000", &many) }),
+            json!({ "command": many_lines() }),
             &["lines omitted; full output: ", "Use grep or read_file on it.]"],
         ),
         ("a pattern that is none", "grep", json!({ "pattern": "a(" }), &["fn a() {"]),

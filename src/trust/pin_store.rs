@@ -10,6 +10,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use super::hex;
+use turnwright_types::sorting::sort_by_key;
 use turnwright_workspace::private_file;
 
 /// At most this many files are kept; then the oldest quarter is removed.
@@ -102,12 +103,14 @@ impl PinStore {
 
     fn make_room(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let mut files: Vec<_> = entries.map(|it| it.path()).collect();
+        let files: Vec<_> = entries.map(|it| it.path()).collect();
         if files.len() < MAX_PINS {
             return;
         }
-        files.sort_by_cached_key(|it| fs::symlink_metadata(it).and_then(|it| it.modified()).ok());
-        for old in &files[..files.len() / 4] {
+        let modified = |it: &Path| fs::symlink_metadata(it).and_then(|it| it.modified()).ok();
+        let mut files: Vec<_> = files.into_iter().map(|it| (modified(&it), it)).collect();
+        sort_by_key(&mut files, |it| it.0);
+        for (_, old) in &files[..files.len() / 4] {
             drop(fs::remove_file(old));
         }
     }

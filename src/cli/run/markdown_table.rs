@@ -132,19 +132,22 @@ fn styled_row(line: &str, count: usize, style: TextStyle, is_styled: bool) -> Ve
 fn column_widths(natural: &[usize], width: usize) -> Option<Vec<usize>> {
     let separators = SEPARATOR_WIDTH * natural.len().saturating_sub(1);
     let mut left = width.checked_sub(separators)?;
-    let mut order: Vec<_> = (0..natural.len()).collect();
-    order.sort_unstable_by_key(|it| natural[*it]);
-    let mut widths = natural.to_vec();
-    for (number, column) in order.iter().enumerate() {
+    let mut sorted = natural.to_vec();
+    sorted.sort_unstable();
+    // What the narrow columns leave is shared by the others.
+    let mut widest = usize::MAX;
+    for (number, column) in sorted.iter().enumerate() {
         let share = left / (natural.len() - number);
-        if natural[*column] > share {
-            if share < MIN_BROKEN_WIDTH {
-                return None;
-            }
-            widths[*column] = share;
+        if *column > share {
+            widest = share;
+            break;
         }
-        left -= widths[*column];
+        left -= column;
     }
+    if widest < MIN_BROKEN_WIDTH {
+        return None;
+    }
+    let widths = natural.iter().map(|it| widest.min(*it)).collect();
     Some(widths)
 }
 

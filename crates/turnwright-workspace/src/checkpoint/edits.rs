@@ -137,7 +137,7 @@ impl TrackedEdit {
         checkpoint.note_written(&after, &unsaved);
         let mut changes = CallChanges::default();
         let mut all: Vec<_> = self.before.keys().chain(after.keys()).cloned().collect();
-        all.sort_unstable();
+        all.sort();
         all.dedup();
         for path in all {
             let before = self.before.get(&path).map_or(FileState::Absent, |it| it.state.clone());

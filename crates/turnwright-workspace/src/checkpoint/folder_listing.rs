@@ -262,7 +262,7 @@ impl<'a> FolderLister<'a> {
             listing.repositories.push(folder.to_path_buf());
         }
         listing.entries.shrink_to_fit();
-        listing.repositories.sort_unstable();
+        listing.repositories.sort();
         Some((listing, rules))
     }
 
@@ -477,7 +477,7 @@ impl<'a> FolderLister<'a> {
             listing.repositories.push(folder.to_path_buf());
         }
         listing.entries.sort();
-        listing.repositories.sort_unstable();
+        listing.repositories.sort();
         Some((listing, rules))
     }
 }

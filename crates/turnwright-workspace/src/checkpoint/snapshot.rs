@@ -17,6 +17,7 @@ use super::inotify_watch::InotifyWatch as FolderWatch;
 use super::no_watch::NoWatch as FolderWatch;
 use crate::files::Roots;
 use crate::search::SearchDeadline;
+use turnwright_types::sorting::sort_by;
 
 /// If more folders have changed than this, all are listed anew.
 const MAX_RELISTED: usize = 1_000;
@@ -51,7 +52,7 @@ impl WatchedFolders {
         let all: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
         let is_first = |it: &PathBuf| !all.iter().any(|other| it != other && it.starts_with(other));
         let mut folders: Vec<_> = all.iter().filter(|it| is_first(it)).cloned().collect();
-        folders.sort_unstable();
+        folders.sort();
         folders.dedup();
         WatchedFolders {
             folders,
@@ -248,7 +249,7 @@ impl StatSnapshot {
         let gone = listed.filter(|it| !self.folders.contains_key(*it));
         let unknown = self.folders.iter().filter(|it| it.1.is_unknown).map(|it| it.0);
         let mut all: Vec<_> = gone.chain(unknown).map(|it| it.to_path_buf()).collect();
-        all.sort_unstable();
+        all.sort();
         all.dedup_by(|it, parent| it.starts_with(parent));
         all
     }
@@ -302,7 +303,7 @@ impl StatSnapshot {
                 compare_folder(folder, &nothing, after, &mut all);
             }
         }
-        all.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        sort_by(&mut all, |a, b| a.path.cmp(&b.path));
         all
     }
 }

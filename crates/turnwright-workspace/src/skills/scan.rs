@@ -83,7 +83,7 @@ impl SkillScan<'_> {
         let entries = entries.filter_map(Result::ok).take(MAX_ENTRIES);
         let mut folders: Vec<_> =
             entries.filter_map(|it| Some((it.file_name(), is_linked(&it)?))).collect();
-        folders.sort_unstable();
+        sort_by(&mut folders, Ord::cmp);
         for (name, is_linked) in folders {
             let below = folder.join(name);
             if is_linked {

@@ -17,6 +17,7 @@ use super::walk::{walk_builder, walk_parallel};
 use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
 use crate::nofollow;
 use turnwright_types::effect::is_secret_path;
+use turnwright_types::sorting::sort_by;
 
 /// Matches per page, or files if only files are listed.
 const PAGE_SIZE: usize = 100;
@@ -121,7 +122,7 @@ pub fn grep(
         found.hidden =
             HiddenMatches { files: second.hits.len(), is_incomplete: second_stop.was_cut_short() };
     }
-    counts.hits.sort_unstable_by(|a, b| compare_paths(&a.path, &b.path));
+    sort_by(&mut counts.hits, |a, b| compare_paths(&a.path, &b.path));
     if query.files_only {
         fill_file_page(&mut found, counts.hits, query.offset);
     } else {

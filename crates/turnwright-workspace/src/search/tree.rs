@@ -12,6 +12,7 @@ use ignore::IncrementalIgnore;
 use super::walk::ignore_rules;
 use super::{SearchDeadline, SearchScope, has_unsafe_ignore_files};
 use crate::nofollow;
+use turnwright_types::sorting::sort_by;
 
 /// The most entries of a tree.
 const MAX_ENTRIES: usize = 200;
@@ -148,7 +149,7 @@ impl TreeLister<'_> {
         if entries.len() <= max_entries {
             self.ignored += ignored;
         }
-        entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        sort_by(&mut entries, |a, b| a.path.cmp(&b.path));
         Ok(entries)
     }
 

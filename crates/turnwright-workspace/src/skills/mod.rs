@@ -87,7 +87,7 @@ impl SkillSet {
     /// The names of the skills that the model has loaded, in order.
     pub fn loaded_names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.0.lock().loaded.iter().cloned().collect();
-        names.sort_unstable();
+        names.sort();
         names
     }
 

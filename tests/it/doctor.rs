@@ -1,7 +1,9 @@
 //! `turnwright doctor` with working and faulty model servers: its report, its exit code, and the stored
 //! profile of the model.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
+#[cfg(unix)]
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;

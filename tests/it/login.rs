@@ -13,6 +13,7 @@ use turnwright_testing::raw_server::RawServer;
 use turnwright_testing::{basic_variables, process_waits};
 
 /// Ctrl-C on a terminal.
+#[cfg(unix)]
 const INTERRUPT: &str = "\u{3}";
 
 /// The command with its folders below `home` and no other variables. No request leaves this machine.
@@ -52,6 +53,7 @@ fn stored(home: &Path) -> Value {
 }
 
 /// A server that lists two models to whoever has the key `sk-right`.
+#[cfg(unix)]
 fn model_server() -> RawServer {
     RawServer::with_models(|_, request, stream| {
         let is_right = request.to_lowercase().contains("authorization: bearer sk-right\r\n");
@@ -68,6 +70,7 @@ fn model_server() -> RawServer {
 }
 
 /// A server without a list of models.
+#[cfg(unix)]
 fn server_without_a_list() -> RawServer {
     RawServer::with_models(|_, _, stream| respond(stream, 404, "not found"))
 }

@@ -144,5 +144,7 @@ mod trust;
 mod turn;
 mod undo;
 mod v2;
+// Its commands are those of a Unix shell.
+#[cfg(unix)]
 mod web_app;
 mod workflows;

@@ -4,7 +4,9 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, assert_gone, calls, eventually, is_alive, says};
+use crate::agent::{TestAgent, calls, eventually, says};
+#[cfg(unix)]
+use crate::agent::{assert_gone, is_alive};
 
 /// A name that is on the command line of no other process.
 fn unique(name: &str) -> String {
@@ -17,6 +19,7 @@ fn started_by(name: &str, command: &str, arguments: &[&str]) -> Value {
 }
 
 /// A scripted server that is started by a line of shell, in which its command is `"$0" "$1"`.
+#[cfg(unix)]
 fn behind(name: &str, line: &str, scenario: &Value) -> Value {
     let program = turnwright_testing::example_program("scripted_server");
     let program = program.to_str().unwrap();
@@ -252,6 +255,7 @@ fn an_answer_that_is_far_too_long_fails_at_once() {
 }
 
 /// Servers that are hard to end. All their processes have `word` on the command line.
+#[cfg(unix)]
 fn stubborn(word: &str) -> Vec<Value> {
     let scenario = json!({ "tools": [{ "name": word }], "stays": true });
     let slow = json!({ "tools": [{ "name": word }], "start_ms": 600_000 });
@@ -269,6 +273,7 @@ fn stubborn(word: &str) -> Vec<Value> {
 }
 
 /// An agent with all of these servers, whose processes are running.
+#[cfg(unix)]
 fn with_stubborn(word: &str) -> TestAgent {
     let mut agent = TestAgent::builder()
         .own_file("config/config.toml", "[mcp]\nwait_seconds = 1\n")

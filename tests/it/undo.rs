@@ -8,7 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 #[cfg(unix)]
 use std::process::Command;
 
-use serde_json::{Value, json};
+#[cfg(unix)]
+use serde_json::Value;
+use serde_json::json;
 use turnwright_testing::command_lines::line_for;
 #[cfg(unix)]
 use turnwright_testing::process_waits;

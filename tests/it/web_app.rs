@@ -73,7 +73,6 @@ const COMMANDS: &[&str] = &[
 
 const STUB: &str = "#!/bin/sh\nexit 0\n";
 
-#[cfg(unix)]
 #[test]
 fn sixty_commands_of_a_web_application_ask_at_most_twice_in_auto_mode() {
     assert_eq!(COMMANDS.len(), 60);

@@ -80,6 +80,7 @@ struct Case {
     name: String,
     place: Place,
     form: Form,
+    #[cfg(unix)]
     mode: u32,
     head: String,
     quoted: String,
@@ -147,6 +148,7 @@ impl Case {
             name: format!("f{number}"),
             place: dice.pick(PLACES),
             form,
+            #[cfg(unix)]
             mode: dice.pick(&[0o644, 0o600, 0o755, 0o640]),
             head,
             quoted,

@@ -10,8 +10,10 @@ use super::markdown_table::{begins_table, laid_out};
 use super::text_style::TextStyle;
 use super::word_wrap::WordWrap;
 
-/// How many bytes of a table are held back at most. The rows behind them are shown as they are.
+/// How many bytes of a table, and of a line of one, are held back at most. What is behind them is shown as it is.
 const MAX_TABLE_BYTES: usize = 64 * 1024;
+/// The same for its lines: one character may be a row, which has all columns of the table when it is laid out.
+const MAX_TABLE_LINES: usize = 1_000;
 
 /// A message that is being rendered.
 #[derive(Debug, Default)]
@@ -142,7 +144,8 @@ impl MarkdownStream {
             self.end_table(width);
             self.table.extend(second);
         }
-        if self.table.iter().map(String::len).sum::<usize>() > MAX_TABLE_BYTES {
+        let bytes: usize = self.table.iter().map(String::len).sum();
+        if bytes > MAX_TABLE_BYTES || self.table.len() >= MAX_TABLE_LINES {
             self.end_table(width);
         }
     }
@@ -238,6 +241,7 @@ fn line_start(text: &str, is_complete: bool) -> LineStart {
             }
         }
         '`' | '~' if is_open => LineStart::Unknown,
+        '|' if text.len() > MAX_TABLE_BYTES => LineStart::Verbatim(TextStyle::PLAIN),
         '|' if is_complete => LineStart::Row,
         '|' => LineStart::Unknown,
         '>' => {

@@ -11,6 +11,8 @@ use super::word_wrap::WordWrap;
 const SEPARATOR: &str = " │ ";
 /// The columns of the separator.
 const SEPARATOR_WIDTH: usize = 3;
+/// The most columns of a table. One with more is shown as it is.
+const MAX_COLUMNS: usize = 64;
 /// A column that has to be narrower than its text gets so many columns of the terminal at least.
 const MIN_BROKEN_WIDTH: usize = 10;
 
@@ -25,9 +27,10 @@ enum Alignment {
 /// Text of a cell in pieces of one style each.
 type StyledCell = Vec<(String, TextStyle)>;
 
-/// True if these two lines begin a table: a heading, and a delimiter with as many cells.
+/// True if these two lines begin a table: a heading, and a delimiter with as many cells, but not too many.
 pub(super) fn begins_table(heading: &str, delimiter: &str) -> bool {
-    alignments(delimiter).is_some_and(|it| it.len() == split_cells(heading).len())
+    let columns = alignments(delimiter).map_or(0, |it| it.len());
+    (1..=MAX_COLUMNS).contains(&columns) && columns == split_cells(heading).len()
 }
 
 /// Lays out the lines of a table, whose first two [begin one](begins_table). Without styles, marks are shown.
@@ -297,6 +300,24 @@ mod tests {
             "\x1b[1ma\x1b[0m\x1b[2m │ \x1b[0m\x1b[1;36mb|c\x1b[0m\n\x1b[2m──┼────\x1b[0m\n\
              \x1b[1md\x1b[0m\x1b[2m │ \x1b[0me\n \x1b[2m │ \x1b[0mf\n"
         );
+    }
+
+    /// A row of one character gets all columns, so a small text could need a lot of memory.
+    #[test]
+    fn a_table_has_so_many_columns_and_lines_at_most() {
+        let wide = |columns: usize| {
+            let row = |cell: &str| format!("{}\n", cell.repeat(columns));
+            row("|a") + &row("|-") + "|\n|b\n"
+        };
+        assert!(shown(&wide(MAX_COLUMNS), false, 400, 50).contains("a │ a"));
+        let too_wide = wide(MAX_COLUMNS + 1);
+        assert_eq!(shown(&too_wide, false, 400, 50), too_wide);
+        let long = format!("|a\n|-\n{}|end\n", "|\n".repeat(1_500));
+        assert!(shown(&long, false, 80, 500).ends_with("\n|\n|\n|end\n"));
+        let endless = format!("|{}", "a".repeat(70_000));
+        assert_eq!(shown(&endless, false, 80, 500), format!("{endless}\n"));
+        let mut stream = MarkdownStream::new(false);
+        assert_eq!(stream.push(&endless, 80), endless);
     }
 
     const OPTIONS: &str = "\

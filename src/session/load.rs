@@ -86,7 +86,10 @@ impl SessionHost {
     pub(super) fn load_session(&self, request: LoadRequest) -> Result<LoadedSession, Error> {
         let LoadRequest { id, cwd, folders, servers, is_new } = request;
         let roots = match self.recording().playback() {
-            Some(playback) => recorded_roots(playback.project(), &cwd, &folders),
+            Some(playback) => {
+                let others = &folders[..folders.len().min(MAX_FOLDERS)];
+                recorded_roots(playback.project(), &cwd, others)
+            }
             None => roots(&cwd, &folders)?,
         };
         let mut project = self.load_project(&id, roots);

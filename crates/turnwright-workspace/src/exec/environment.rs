@@ -135,7 +135,7 @@ const NAMES_FOR_SILENT_COMMANDS: &[&str] = &[
 
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
-/// Where they are on Unix.
+/// Where the programs of a Unix system are, for a user whose own path has no trusted folder.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// True if the value contains a URL with a password: `scheme://user:password@host`.

@@ -131,10 +131,10 @@ impl Roots {
     /// symbolic links are followed as the kernel does, also in a path that does not exist yet.
     pub fn resolve(&self, path: impl AsRef<Path>) -> ResolvedPath {
         let absolute = unambiguous(self.folders[0].1.join(path));
-        if self.is_on_other_machine(&absolute) {
+        let recorded = self.recorded_place(&absolute);
+        if recorded.is_none() && self.is_on_other_machine(&absolute) {
             return ResolvedPath { path: absolute, scope: PathScope::Outside };
         }
-        let recorded = if self.is_recorded { self.recorded_place(&absolute) } else { None };
         let real = recorded.or_else(|| real_path(&absolute).ok());
         let path = real.unwrap_or_else(|| resolve_missing(&absolute));
         let is_private = self.private_folders().any(|it| is_below(&path, it));
@@ -148,8 +148,11 @@ impl Roots {
         ResolvedPath { path, scope: place }
     }
 
-    /// Where a path below one of the folders was. Links in the folders are not known.
+    /// Where a path below one of the folders of a recording was. Links in the folders are not known.
     fn recorded_place(&self, absolute: &Path) -> Option<PathBuf> {
+        if !self.is_recorded {
+            return None;
+        }
         let mut path = PathBuf::new();
         for part in absolute.components() {
             match part {
@@ -169,7 +172,8 @@ impl Roots {
     /// on which the session has a folder.
     #[cfg(windows)]
     pub fn leads_elsewhere(&self, path: &Path) -> bool {
-        self.is_on_other_machine(&unambiguous(self.folders[0].1.join(path)))
+        let absolute = unambiguous(self.folders[0].1.join(path));
+        self.recorded_place(&absolute).is_none() && self.is_on_other_machine(&absolute)
     }
 
     /// Only Windows has paths that name another machine.
@@ -184,7 +188,9 @@ impl Roots {
         let Some(place) = place_off_drives(absolute) else {
             return absolute.components().any(is_device);
         };
-        let named = self.folders.iter().flat_map(|it| [&it.0, &it.1]).cloned();
+        // The folders of a recording are on a machine that somebody else has chosen.
+        let folders = if self.is_recorded { &[] } else { self.folders.as_slice() };
+        let named = folders.iter().flat_map(|it| [&it.0, &it.1]).cloned();
         let own = named.chain(self.private.iter().cloned()).chain(self.readable_folders());
         !own.into_iter().any(|it| place_off_drives(&it).as_ref() == Some(&place))
     }
@@ -475,6 +481,11 @@ mod tests {
         let mut on_share = roots.clone();
         let share = PathBuf::from(r"\\?\UNC\Server\Share\project");
         on_share.folders.push((share.clone(), share));
+        let share = PathBuf::from(r"\\server\share\project");
+        let replayed = Roots::recorded((share.clone(), share), Vec::new());
+        assert!(!replayed.leads_elsewhere(Path::new(r"\\server\share\project\a")));
+        assert!(replayed.leads_elsewhere(Path::new(r"\\server\share\a")));
+        assert_eq!(replayed.resolve("a").scope, PathScope::Workspace);
         for (path, is_elsewhere, is_elsewhere_beside_share) in [
             (r"a", false, false),
             (r"C:\a", false, false),

@@ -366,13 +366,7 @@ impl ChatAssembler {
             name.clone_into(&mut slot.name);
             batch.deltas.push(Delta::CallNamed { slot: position, name: name.to_owned() });
         }
-        let new = match arguments.strip_prefix(slot.arguments.as_str()) {
-            // The server repeats the complete arguments.
-            Some("") if slot.arguments.is_json_object() => "",
-            // The server repeats what it has sent and appends to it.
-            Some(new) if !new.is_empty() => new,
-            _ => &arguments,
-        };
+        let new = slot.arguments.new_part(&arguments);
         slot.arguments.push(new);
         batch.push_arguments(position, new);
         kept += new.len();
@@ -405,7 +399,9 @@ impl ChatAssembler {
         let mut open = (at + 1..self.slots.len()).filter(is_open);
         let only = open.next().filter(|_| open.next().is_none())?;
         let complete = &self.slots[at].arguments;
-        (complete.is_json_object() && !arguments.starts_with(complete.as_str())).then_some(only)
+        let is_repeat =
+            arguments.starts_with(complete.as_str()) || complete.is_repeated_by(arguments);
+        (complete.is_json_object() && !is_repeat).then_some(only)
     }
 
     /// Finds the slot that a delta belongs to. The index alone is not reliable: some servers omit

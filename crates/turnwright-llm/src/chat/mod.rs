@@ -3,6 +3,7 @@
 pub(super) mod arguments;
 mod assembler;
 mod reasoning_details;
+mod repeated_arguments;
 mod messages;
 mod request;
 mod text_pipeline;

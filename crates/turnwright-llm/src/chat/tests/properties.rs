@@ -141,6 +141,34 @@ proptest! {
         }
     }
 
+    /// Arguments that were cut off never run, wherever the server cuts them into pieces.
+    #[test]
+    fn cut_arguments_never_run(
+        names in prop::collection::vec(prop::sample::select(vec!["a", "b", "{", "{}"]), 1..4),
+        value in prop::sample::select(vec!["1", "\"x\"", "[{\"a\":1},{\"a\":1}]", "{}", "\"{}\""]),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        end in any::<prop::sample::Index>(),
+    ) {
+        let nested = |inner: String, name: &&str| format!("{{{name:?}:{inner}}}");
+        let whole = names.iter().fold(value.to_owned(), nested);
+        let mut places: Vec<_> = cuts.iter().chain([&end]).map(|it| it.index(whole.len())).collect();
+        places.sort_unstable();
+        let mut body = String::new();
+        let mut from = 0;
+        for to in places {
+            let function = json!({ "name": "f", "arguments": &whole[from..to] });
+            let call = json!({ "index": 0, "id": "c", "function": function });
+            let chunk = json!({ "choices": [{ "delta": { "tool_calls": [call] } }] });
+            body.push_str(&format!("data: {chunk}\n\n"));
+            from = to;
+        }
+        let (_, outcome) = receive([body.as_bytes(), b"data: [DONE]\n\n"]);
+        let calls = outcome.unwrap().calls;
+        let text = &whole[..from];
+        let runs = matches!(calls[0].arguments, Arguments::Object(_));
+        prop_assert!(text.is_empty() || !runs, "{text}");
+    }
+
     /// Well-formed calls are assembled correctly, however their deltas are interleaved.
     #[test]
     fn well_formed_calls_are_assembled(

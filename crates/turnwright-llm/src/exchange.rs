@@ -1,6 +1,7 @@
 //! What both protocols need to render a request and to read its reply.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::{Map, Value};
 
@@ -73,6 +74,8 @@ pub(super) struct ReplyContext {
     pub(super) quirks: Quirks,
     /// The tools offered to the model; `None` if there were none.
     pub(super) tools: Option<Arc<RenderedTools>>,
+    /// True once the server has sent a finish reason (chat completions).
+    pub(super) sends_finish_reasons: Arc<AtomicBool>,
 }
 
 impl ReplyContext {

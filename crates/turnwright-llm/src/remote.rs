@@ -66,6 +66,7 @@ pub struct RemoteModel {
     asked_at_start: tokio::sync::OnceCell<()>,
     /// The local server was asked for its window after an answer.
     has_asked_window: AtomicBool,
+    sends_finish_reasons: Arc<AtomicBool>,
     /// How many requests the local server works on at the same time; 0 if it has not said so.
     slots: AtomicU32,
     // Both mutexes are held only to copy a few bytes.
@@ -101,6 +102,7 @@ impl RemoteModel {
             local_server: OnceLock::new(),
             asked_at_start: tokio::sync::OnceCell::new(),
             has_asked_window: AtomicBool::new(false),
+            sends_finish_reasons: Arc::default(),
             slots: AtomicU32::new(0),
             rejected_efforts: Mutex::default(),
             tools: Mutex::default(),
@@ -153,6 +155,7 @@ impl RemoteModel {
             origin: Arc::clone(&self.origin),
             quirks: self.learned_quirks.quirks(),
             tools: (!tools.specs.is_empty()).then_some(tools),
+            sends_finish_reasons: Arc::clone(&self.sends_finish_reasons),
         }
     }
 

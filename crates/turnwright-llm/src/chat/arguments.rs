@@ -12,8 +12,24 @@ use super::wire::repair_surrogates;
 use crate::json_limits;
 use turnwright_types::message::Arguments;
 
+/// The most calls of a reply that run. A reply with more is a malfunction of the model, and ends with the
+/// next one.
+pub(crate) const MAX_CALLS: usize = 128;
+
+/// Parses the arguments of the call in this slot of a reply, which may have hit the output limit.
+pub(crate) fn finish_arguments(slot: usize, text: String, is_cut: bool) -> Arguments {
+    if slot < MAX_CALLS {
+        return if is_cut { truncated_arguments(text) } else { parse_arguments(text) };
+    }
+    let reason = format!(
+        "Nothing was executed: an answer may have at most {MAX_CALLS} calls. Make this one and those \
+         after it in your next answer."
+    );
+    Arguments::Unusable { text, reason }
+}
+
 /// Parses the arguments of a call from a complete reply.
-pub(crate) fn parse_arguments(text: String) -> Arguments {
+fn parse_arguments(text: String) -> Arguments {
     if matches!(text.trim(), "" | "null") {
         return Arguments::Object(Value::Object(Map::new()));
     }
@@ -45,7 +61,7 @@ pub(crate) fn parse_arguments(text: String) -> Arguments {
 /// Marks the arguments of a call as unusable because the reply hit the output limit. This applies
 /// to every call of the reply: some servers close the braces of a truncated call, so the truncated
 /// one cannot be identified.
-pub(crate) fn truncated_arguments(text: String) -> Arguments {
+fn truncated_arguments(text: String) -> Arguments {
     let reason = format!(
         "The answer was cut off at the output limit, the arguments of this call after {} bytes. \
          Nothing was executed. Send less at once: write the first part with write_file, then \

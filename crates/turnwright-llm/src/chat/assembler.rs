@@ -2,11 +2,12 @@
 //! is covered by a file in `tests/data/sse`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::arguments::{StreamedArguments, parse_arguments, truncated_arguments};
+use super::arguments::{MAX_CALLS, StreamedArguments, finish_arguments};
 use super::reasoning_details;
 use super::text_pipeline::TextPipeline;
 use super::wire::{self, CallDelta, ChatChunk, Choice, ChoiceDelta, FunctionDelta};
@@ -20,8 +21,6 @@ use crate::sse;
 use crate::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Reply, ReplyCall};
 use turnwright_types::message::{ProviderState, TokenUsage};
 
-/// A reply with more calls than this is a malfunction of the model.
-const MAX_CALLS: usize = 128;
 /// The limit on everything that is kept of one reply.
 const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;
 /// Larger than any context window. Sums of counts up to this limit cannot overflow.
@@ -37,6 +36,8 @@ pub(crate) struct ChatAssembler {
     refusal: String,
     usage: Option<TokenUsage>,
     done: bool,
+    /// The stream has ended with `[DONE]`.
+    has_end_mark: bool,
     /// Bytes kept so far, here and by the consumer of the deltas.
     size: usize,
     provider_state: ProviderState,
@@ -59,10 +60,11 @@ impl ReplyAssembler for ChatAssembler {
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
         let data = event.data.trim();
-        if data == "[DONE]" {
-            self.done = true;
-        }
         if self.done {
+            return Ok(());
+        }
+        if data == "[DONE]" {
+            (self.done, self.has_end_mark) = (true, true);
             return Ok(());
         }
         if event.name == "error" {
@@ -118,7 +120,7 @@ impl ReplyAssembler for ChatAssembler {
 
     fn finish(&mut self, batch: &mut DeltaBatch) -> Result<Reply, LlmError> {
         let leaked = self.text_pipeline.finish(batch);
-        if !self.is_complete() {
+        if !self.is_complete() || self.lacks_finish_reason() {
             return Err(self.context.truncated_error());
         }
         if self.slots.is_empty() {
@@ -143,9 +145,7 @@ impl ReplyAssembler for ChatAssembler {
                 slot: position,
                 provider_id: slot.id,
                 name: slot.name,
-                arguments: if cut { truncated_arguments } else { parse_arguments }(
-                    slot.arguments.into_text(),
-                ),
+                arguments: finish_arguments(position, slot.arguments.into_text(), cut),
                 extra: slot.extra,
             })
             .collect();
@@ -185,6 +185,7 @@ impl ChatAssembler {
             refusal: String::new(),
             usage: None,
             done: false,
+            has_end_mark: false,
             size: 0,
         }
     }
@@ -251,8 +252,21 @@ impl ChatAssembler {
         let is_plain = matches!(finish, "stop" | "tool_calls" | "function_call");
         if !finish.is_empty() && (self.finish_reason.is_empty() || !is_plain) {
             finish.clone_into(&mut self.finish_reason);
+            self.context.sends_finish_reasons.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// True if the server says how its replies end and has not said so of this one, which therefore broke
+    /// off somewhere behind it. Calls that are whole are what the model meant.
+    fn lacks_finish_reason(&self) -> bool {
+        let has_content = self.text_pipeline.has_text() || self.text_pipeline.has_thought();
+        let are_calls_whole = self.slots.iter().all(|it| it.arguments.is_json_object());
+        let is_whole = if self.slots.is_empty() { !has_content } else { are_calls_whole };
+        self.has_end_mark
+            && self.finish_reason.is_empty()
+            && !is_whole
+            && self.context.sends_finish_reasons.load(Ordering::Relaxed)
     }
 
     fn push_delta(
@@ -274,6 +288,9 @@ impl ChatAssembler {
         }
         self.refusal.push_str(&delta.refusal.text);
         for call in &delta.tool_calls {
+            if self.done {
+                break;
+            }
             self.push_call(call, batch)?;
         }
         // Some servers send a call both as `function_call` and in `tool_calls`.
@@ -342,9 +359,6 @@ impl ChatAssembler {
             return Ok(None);
         }
         let position = self.resolve_slot(index, id, name, &arguments);
-        if position >= MAX_CALLS {
-            return Err(self.malformed_error("the answer has more than 128 tool calls"));
-        }
         let is_new = position == self.slots.len();
         if is_new {
             if position == 0 {
@@ -372,7 +386,7 @@ impl ChatAssembler {
         kept += new.len();
         let is_complete = slot.arguments.is_json_object() && !new.is_empty();
         self.count_kept_bytes(kept)?;
-        if (is_new || is_complete) && self.first_repeat(false).is_some() {
+        if (is_new || is_complete) && self.first_repeat(false).is_some() || position == MAX_CALLS {
             // The rest would only be more of the same.
             self.done = true;
         }

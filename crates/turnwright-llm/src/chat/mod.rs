@@ -6,7 +6,7 @@ mod reasoning_details;
 mod repeated_arguments;
 mod messages;
 mod request;
-mod text_pipeline;
+pub(super) mod text_pipeline;
 pub(super) mod wire;
 
 #[cfg(test)]

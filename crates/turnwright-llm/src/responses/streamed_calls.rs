@@ -1,7 +1,7 @@
 //! Tool calls of a reply that are being received.
 
 use super::wire::OutputItem;
-use crate::chat::arguments::{StreamedArguments, parse_arguments, truncated_arguments};
+use crate::chat::arguments::{StreamedArguments, finish_arguments};
 use crate::exchange::ReplyContext;
 use crate::repeated_calls;
 use crate::{Delta, DeltaBatch, ReplyCall};
@@ -84,8 +84,7 @@ impl StreamedCall {
             self.arguments.push(&self.early);
             batch.push_arguments(slot, &self.early);
         }
-        let text = self.arguments.into_text();
-        let arguments = if cut { truncated_arguments(text) } else { parse_arguments(text) };
+        let arguments = finish_arguments(slot, self.arguments.into_text(), cut);
         ReplyCall { slot, provider_id: self.id, name: self.name, arguments, extra: None }
     }
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::{Map, Value};
 
-use super::LlmError;
 use super::error_body;
 use super::http::Secrets;
 use super::leaked_calls::{self, LeakedCall};
 use super::quirks::Quirks;
 use super::tool_aliases::ToolAliases;
+use super::{ErrorKind, LlmError};
 use turnwright_types::message::{ToolSpec, ToolSpecs};
 
 /// How a request is rendered for one model at one server.
@@ -83,9 +83,17 @@ impl ReplyContext {
     pub(super) fn stream_error(&self, body: &str) -> LlmError {
         let mut error = error_body::stream_error(&self.host, &self.secrets.redact(body));
         // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
-        if let LlmError::InStream { message, key_advice, .. } = &mut error {
+        if let LlmError::InStream { message, status, kind, key_advice, .. } = &mut error {
             *message = self.secrets.redact(message);
-            *key_advice = self.key_advice.clone().map(Box::new);
+            let advice = match (kind, status) {
+                // Our own key was accepted.
+                (ErrorKind::Auth, Some(500..)) => Some(format!(
+                    "It is the key that {} has for its provider: check it there",
+                    self.host
+                )),
+                _ => self.key_advice.clone(),
+            };
+            *key_advice = advice.map(Box::new);
         }
         error
     }

@@ -419,7 +419,8 @@ impl Endpoint {
     async fn status_error(&self, mut body: ReplyBody) -> LlmError {
         let response = &body.response;
         let status = response.status().as_u16();
-        let header_delay = retry_after::from_headers(response.headers(), SystemTime::now());
+        let now = retry_after::server_time(response.headers(), SystemTime::now());
+        let header_delay = retry_after::from_headers(response.headers(), now);
         let location = response
             .headers()
             .get("location")
@@ -439,7 +440,7 @@ impl Endpoint {
         // Redact before the text is shortened, because even a part of the key must not be shown.
         let text = self.secrets().redact(&String::from_utf8_lossy(&bytes));
         let ErrorReport { message, kind, retry_after, failed_generation, .. } =
-            error_body::parse(&text, Some(status), header_delay);
+            error_body::parse(&text, Some(status), header_delay, now);
         // Redact again, because in JSON the key may have been escaped, as in `\/`.
         let message = self.secrets().redact(&location.unwrap_or(message));
         let failed_generation = failed_generation.map(|it| Box::new(self.secrets().redact(&it)));

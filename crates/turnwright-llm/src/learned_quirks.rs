@@ -131,6 +131,7 @@ impl LearnedQuirks {
         if patches.is_empty()
             && media.images
             && matches!(status, 400 | 415 | 422)
+            && error.kind() == ErrorKind::BadRequest
             && self.are_images_assumed()
         {
             // A refusal in unknown words. Otherwise the image would fail every later request too.

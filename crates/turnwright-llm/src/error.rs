@@ -18,6 +18,8 @@ pub enum LlmError {
         fault: ConnectionFault,
         /// The proxy through which the request went.
         proxy: Option<String>,
+        /// True if the server has answered before.
+        has_answered: bool,
     },
     /// The provider answered with an HTTP error.
     #[error(
@@ -204,6 +206,17 @@ impl LlmError {
         self.kind().is_transient() && !matches!(self, LlmError::Silent { .. })
     }
 
+    /// True if a server that has answered before cannot be reached. It may be starting anew, or the network
+    /// may be away for a moment.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            LlmError::Connect { fault, has_answered, .. } => {
+                *has_answered && !matches!(fault, ConnectionFault::Tls(_))
+            }
+            _ => false,
+        }
+    }
+
     /// What the user can do once the request is not retried any more, unless the message says it.
     pub fn next_step(&self) -> Option<&'static str> {
         if self.message().and_then(hint).is_some() {
@@ -231,8 +244,7 @@ impl LlmError {
             let message = message.to_lowercase();
             UNREADABLE_REPLY.iter().any(|phrase| message.contains(phrase))
         };
-        matches!(self, LlmError::EmptyReply { .. } | LlmError::Truncated { .. })
-            || self.message().is_some_and(is_unreadable)
+        matches!(self, LlmError::EmptyReply { .. }) || self.message().is_some_and(is_unreadable)
     }
 
     /// True if the model rejects the requested reasoning effort but supports others.

@@ -49,6 +49,8 @@ impl Turn {
         self.report_corrected_base_url(selection.model.as_ref());
         let reply = outcome.as_ref().and_then(|it| it.as_ref().ok());
         let calls = self.take_answer(message, &answer, reply).await;
+        let has_words = !answer.text.trim().is_empty() || !calls.is_empty();
+        let wordless = (!has_words).then(|| request.clone());
         let sampled = match outcome {
             // The caller turns a cancelled token into the stop reason.
             None => return TurnStep::End(Ok(StopReason::Cancelled)),
@@ -70,11 +72,19 @@ impl Turn {
             }
             Some(Ok(reply)) => {
                 let model = selection.model.as_ref();
+                self.room.on_answer(has_words);
                 self.accept_reply(model, request, reply.usage);
                 self.evaluate_reply(model, reply, &calls, &answer.text)
             }
         };
-        self.step_after_sample(sampled, calls).await
+        let is_full = matches!(sampled, SampleOutcome::Reply { fills_window: true, .. });
+        let step = self.step_after_sample(sampled, calls).await;
+        match wordless.filter(|_| !is_full && self.budget.ending.is_none()) {
+            Some(request) => {
+                self.recover_from_no_words(step, selection.model.as_ref(), &request, answer.shown())
+            }
+            None => step,
+        }
     }
 
     fn next_request(&self, selection: &ModelSelection) -> Request {
@@ -134,7 +144,6 @@ impl Turn {
 
     /// Updates what depends on the request of a complete reply.
     fn accept_reply(&mut self, model: &dyn Model, request: Request, usage: Option<TokenUsage>) {
-        self.room.on_answer();
         if !self.is_helper {
             self.services.selection.forget_previous();
         }

@@ -259,6 +259,14 @@ impl LlmError {
         matches!(self.kind(), ErrorKind::BadRequest) && self.message().is_some_and(is_rejected)
     }
 
+    /// True if the model wants a signed thought in the conversation that is not there, for example because
+    /// another model has made the calls. It does without if it does not think.
+    pub(super) fn lacks_thought(&self) -> bool {
+        let message = self.message().unwrap_or_default().to_lowercase();
+        message.contains("expected `thinking`")
+            || message.contains("invalid `signature` in `thinking`")
+    }
+
     /// The delay that the provider asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -122,7 +122,7 @@ impl LearnedQuirks {
             | ErrorKind::Auth
             | ErrorKind::UrlNotFound => true,
             ErrorKind::ModelNotFound => !message.contains("image input"),
-            _ => error.is_reply_specific() || error.is_effort_rejection(),
+            _ => error.is_reply_specific() || error.is_effort_rejection() || error.lacks_thought(),
         };
         if is_unrelated || error.is_about_one_image() {
             return Vec::new();

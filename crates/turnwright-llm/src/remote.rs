@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
 
 use super::exchange::{RenderedTools, ReplyContext, RequestStyle};
 use super::http::{Endpoint, ReplyBody};
@@ -132,6 +133,16 @@ impl RemoteModel {
     }
 
     fn render(&self, tools: &RenderedTools, quirks: &Quirks, request: &Request) -> RequestBody {
+        self.render_with(tools, quirks, request, &self.settings.extra_body)
+    }
+
+    fn render_with(
+        &self,
+        tools: &RenderedTools,
+        quirks: &Quirks,
+        request: &Request,
+        extra_body: &Map<String, Value>,
+    ) -> RequestBody {
         let style = RequestStyle {
             model: &self.settings.model,
             origin: &self.origin,
@@ -139,7 +150,7 @@ impl RemoteModel {
             aliases: &tools.aliases,
             tools: &tools.json,
             max_output: self.settings.max_output,
-            extra_body: &self.settings.extra_body,
+            extra_body,
         };
         match self.protocol {
             Protocol::Chat => chat::render(&self.prefix_cache, &style, request),
@@ -208,6 +219,24 @@ impl RemoteModel {
             let quirks = self.learned_quirks.quirks_with(adaptation.merge(*patch));
             !tried.contains(&quirks) && self.render(tools, &quirks, request).to_vec() != before
         })
+    }
+
+    /// Sends the request once without an effort, whoever has set it. `None` if there is none.
+    async fn post_without_effort(
+        &self,
+        path: &str,
+        tools: &RenderedTools,
+        request: &Request,
+    ) -> Option<Result<ReplyBody, LlmError>> {
+        let mut extra_body = self.settings.extra_body.clone();
+        extra_body.retain(|name, _| {
+            !["reasoning_effort", "reasoning", "thinking"].contains(&name.as_str())
+        });
+        let has_effort = request.effort != ReasoningEffort::Default
+            || extra_body.len() < self.settings.extra_body.len();
+        let request = Request { effort: ReasoningEffort::Default, ..request.clone() };
+        let body = self.render_with(tools, &self.learned_quirks.quirks(), &request, &extra_body);
+        if has_effort { Some(self.endpoint.post(path, body).await) } else { None }
     }
 
     fn reject_effort(&self, effort: ReasoningEffort) {
@@ -308,6 +337,9 @@ impl RemoteModel {
             {
                 self.reject_effort(request.effort);
                 self.post(path, &tools, &with_default_effort()).await
+            }
+            Err(error) if error.lacks_thought() => {
+                self.post_without_effort(path, &tools, request).await.unwrap_or(Err(error))
             }
             response => response,
         };

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::arguments::{MAX_CALLS, StreamedArguments, finish_arguments};
+use super::messages::stored_fields;
 use super::reasoning_details;
 use super::text_pipeline::TextPipeline;
 use super::wire::{self, CallDelta, ChatChunk, Choice, ChoiceDelta, FunctionDelta};
@@ -50,7 +51,8 @@ struct CallSlot {
     id: String,
     name: String,
     arguments: StreamedArguments,
-    extra: Option<Value>,
+    /// The fields that the provider requires back.
+    signed_fields: Map<String, Value>,
 }
 
 impl ReplyAssembler for ChatAssembler {
@@ -146,7 +148,7 @@ impl ReplyAssembler for ChatAssembler {
                 provider_id: slot.id,
                 name: slot.name,
                 arguments: finish_arguments(position, slot.arguments.into_text(), cut),
-                extra: slot.extra,
+                extra: stored_fields(slot.signed_fields),
             })
             .collect();
         Ok(Reply {
@@ -331,15 +333,15 @@ impl ChatAssembler {
 
     fn push_call(&mut self, call: &CallDelta<'_>, batch: &mut DeltaBatch) -> Result<(), LlmError> {
         let slot = self.push_function(call.index(), &call.id.text, &call.function, batch)?;
-        let Some(extra) = call.extra_content.as_ref().filter(|it| !it.is_null()) else {
-            return Ok(());
-        };
-        // Extra content may arrive in a delta of its own.
-        let by_index = || self.slots.iter().position(|it| it.index == call.index());
-        let slot = slot.or_else(by_index).or(self.slots.len().checked_sub(1));
-        if let Some(slot) = slot.filter(|it| self.slots[*it].extra.is_none()) {
-            self.count_kept_bytes(json_limits::memory_size(extra))?;
-            self.slots[slot].extra = Some(extra.clone());
+        for (name, value) in call.signed_fields() {
+            // They may arrive in a delta of their own.
+            let by_index = || self.slots.iter().position(|it| it.index == call.index());
+            let slot = slot.or_else(by_index).or(self.slots.len().checked_sub(1));
+            if let Some(slot) = slot.filter(|it| !self.slots[*it].signed_fields.contains_key(name))
+            {
+                self.count_kept_bytes(json_limits::memory_size(value))?;
+                self.slots[slot].signed_fields.insert(name.to_owned(), value.clone());
+            }
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use super::coalesce::TextCoalescer;
 use super::draft_writer::DraftWriter;
 use super::failures::{empty_reply_as_overflow, fills_window};
 use super::listener::{AnswerListener, StreamedAnswer, clip_name, open_card};
+use super::refused_images::leave_out_images;
 use super::silence::SilenceWatch;
 use super::streaming_call::StreamingCall;
 use crate::turn::next_step::{self, SampleOutcome, ShownSoFar};
@@ -28,7 +29,7 @@ use turnwright_types::update::Update;
 const ENDED: &str = "Not executed: the turn ended here.";
 
 /// What was received of an answer.
-struct ReceivedAnswer {
+pub(super) struct ReceivedAnswer {
     answer: StreamedAnswer,
     /// `None` if the turn was cancelled.
     outcome: Option<Result<Reply, LlmError>>,
@@ -36,14 +37,34 @@ struct ReceivedAnswer {
     omits_media: bool,
 }
 
+impl ReceivedAnswer {
+    /// The error of a server that has refused one image, and takes others.
+    pub(super) fn refused_image(&self) -> Option<&LlmError> {
+        let error = self.outcome.as_ref()?.as_ref().err()?;
+        let is_first = self.answer.shown() == ShownSoFar::Nothing && !self.omits_media;
+        (is_first && error.is_about_one_image()).then_some(error)
+    }
+}
+
 impl Turn {
     pub(in crate::turn) async fn sample(&mut self) -> TurnStep {
         // While the client does not read the last round's updates, no new request is made.
         self.cancel.run_until_cancelled(self.services.client().wait_for_capacity()).await;
         let selection = self.services.selection.get();
-        let request = self.next_request(&selection);
+        let mut request = self.next_request(&selection);
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        let received = self.receive_answer(&selection, &request, message.clone()).await;
+        let mut received = self.receive_answer(&selection, &request, message.clone()).await;
+        let mut trial = None;
+        while let Some(images) = Turn::next_left_out(&received, &request, &mut trial) {
+            let mut attempt = request.clone();
+            leave_out_images(&mut attempt.messages, Some(&images));
+            let next = self.receive_answer(&selection, &attempt, message.clone()).await;
+            if let (Some(Ok(_)), Some(error)) = (&next.outcome, received.refused_image()) {
+                self.leave_out(images, error);
+                request = attempt;
+            }
+            received = next;
+        }
         let ReceivedAnswer { answer, outcome, omits_media } = received;
         self.report_missing_effort(&selection);
         self.report_corrected_base_url(selection.model.as_ref());

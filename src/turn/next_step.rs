@@ -22,10 +22,8 @@ const MAX_OUTAGE: Duration = Duration::from_secs(60);
 const MAX_OUTAGE_WAIT: Duration = Duration::from_secs(8);
 /// How often per turn a model that reaches its output limit within a call is told to send less.
 const MAX_CUT_CALLS: u32 = 2;
-/// How often the model is asked to continue one answer that the user has seen a part of, and how often in
-/// a turn.
+/// How often the model is asked to continue one answer that the user has seen a part of.
 const MAX_RESUMPTIONS: u32 = 3;
-const MAX_RESUMPTIONS_IN_TURN: u32 = 6;
 /// The interval at which the user is told how much of a wait is left.
 const COUNTDOWN_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -39,9 +37,7 @@ pub(super) struct TurnBudget {
     /// How long the server was waited for since it last answered.
     outage: Duration,
     cuts: u32,
-    /// For the current answer.
     resumptions: u32,
-    resumptions_in_turn: u32,
     nudges: u32,
     /// Whether the model was already asked to go on after the answer has filled the window.
     has_made_room: bool,
@@ -64,7 +60,6 @@ impl TurnBudget {
             outage: Duration::ZERO,
             cuts: MAX_CUT_CALLS,
             resumptions: MAX_RESUMPTIONS,
-            resumptions_in_turn: MAX_RESUMPTIONS_IN_TURN,
             nudges: 1,
             has_made_room: false,
             max_requests: requests,
@@ -225,9 +220,13 @@ fn after_failure(
     let Some(usual) = usual_wait(&error, shown, budget) else {
         return TurnStep::End(Err(Error::Llm(error)));
     };
+    let is_first_break = matches!(error, LlmError::Truncated { .. })
+        && budget.broken_streams + 1 == MAX_BROKEN_STREAMS;
+    // The first retry after an answer that was cut off or empty is not announced.
+    let is_silent = error.is_reply_specific() || is_first_break;
     let usual = usual.mul_f64(0.8 + 0.4 * jitter);
     // A server that asks for a wait of zero is in trouble all the same.
-    let delay = wanted.map_or(usual, |it| it.max(usual));
+    let delay = wanted.map_or(usual, |wanted| wanted.max(usual));
     let what = match &error {
         LlmError::Truncated { host } => format!("The answer from {host} broke off"),
         error => error_chain(error),
@@ -240,14 +239,7 @@ fn after_failure(
         ShownSoFar::ReasoningOrCards => {
             TurnStep::Wait(delay, Some(format!("{what} Trying again.")))
         }
-        // The first retry after an answer that was cut off or empty is not announced.
-        ShownSoFar::Nothing if error.is_reply_specific() => TurnStep::Wait(delay, None),
-        ShownSoFar::Nothing
-            if matches!(error, LlmError::Truncated { .. })
-                && budget.broken_streams + 1 == MAX_BROKEN_STREAMS =>
-        {
-            TurnStep::Wait(delay, None)
-        }
+        ShownSoFar::Nothing if is_silent => TurnStep::Wait(delay, None),
         ShownSoFar::Nothing => {
             let seconds = delay.as_secs_f32().ceil();
             TurnStep::Wait(delay, Some(format!("{what} Trying again in {seconds:.0} s.")))
@@ -272,9 +264,6 @@ fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> O
         ShownSoFar::Nothing if is_broken => (&mut budget.broken_streams, MAX_BROKEN_STREAMS),
         ShownSoFar::Nothing => (&mut budget.retries, MAX_RETRIES),
         ShownSoFar::ReasoningOrCards | ShownSoFar::AnswerText => {
-            if !TurnBudget::take(&mut budget.resumptions_in_turn) {
-                return None;
-            }
             (&mut budget.resumptions, MAX_RESUMPTIONS)
         }
     };
@@ -328,15 +317,7 @@ mod tests {
     }
 
     fn reported(kind: ErrorKind, shown: ShownSoFar) -> SampleOutcome {
-        let (host, message) = ("h".to_owned(), "m".to_owned());
-        let error = LlmError::InStream {
-            host,
-            message,
-            status: None,
-            retry_after: None,
-            kind,
-            key_advice: None,
-        };
+        let error = LlmError::in_stream("h".to_owned(), "m".to_owned(), kind);
         SampleOutcome::Failed { error, shown }
     }
 
@@ -505,20 +486,15 @@ mod tests {
     }
 
     #[test]
-    fn a_seen_answer_is_continued_three_times_per_answer_and_six_times_per_turn() {
+    fn a_seen_answer_is_continued_three_times() {
         let mut budget = TurnBudget::new(100);
         for _ in 0..2 {
             assert_eq!(next(cut(ShownSoFar::AnswerText), &mut budget), "continue 500ms");
             assert_eq!(next(cut(ShownSoFar::ReasoningOrCards), &mut budget), "pause 1s");
             assert_eq!(next(cut(ShownSoFar::AnswerText), &mut budget), "continue 2s");
+            assert!(next(cut(ShownSoFar::AnswerText), &mut budget).starts_with("error"));
             next(reply(EndReason::Complete, 1), &mut budget);
         }
-        assert!(next(cut(ShownSoFar::AnswerText), &mut budget).starts_with("error"));
-        let mut budget = TurnBudget::new(100);
-        for _ in 0..3 {
-            next(cut(ShownSoFar::AnswerText), &mut budget);
-        }
-        assert!(next(cut(ShownSoFar::AnswerText), &mut budget).starts_with("error"));
     }
 
     fn unreachable(fault: ConnectionFault, has_answered: bool) -> SampleOutcome {

@@ -296,7 +296,7 @@ fn r_turn_12_a_wrong_key_that_is_called_a_failure_of_the_server_is_not_tried_aga
     let mut agent = start(json!([[{ "data": error }, { "end": "eof" }], next_reply()]));
     let error = failure(&mut agent, "auth", Some(500));
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains("for its provider: check it there"), "{message}");
+    assert!(message.contains("has for its provider"), "{message}");
     assert!(!message.contains("OPENAI_API_KEY"), "{message}");
     assert_eq!(count(&agent), 1);
     go_on(&mut agent);

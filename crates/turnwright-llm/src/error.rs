@@ -187,6 +187,12 @@ fn with_advice(
 }
 
 impl LlmError {
+    /// An error in an answer that is not one of the server's own.
+    pub fn in_stream(host: String, message: String, kind: ErrorKind) -> LlmError {
+        let status = None;
+        LlmError::InStream { host, message, status, retry_after: None, kind, key_advice: None }
+    }
+
     pub fn kind(&self) -> ErrorKind {
         match self {
             LlmError::Connect { .. }
@@ -209,12 +215,8 @@ impl LlmError {
     /// True if a server that has answered before cannot be reached. It may be starting anew, or the network
     /// may be away for a moment.
     pub fn is_outage(&self) -> bool {
-        match self {
-            LlmError::Connect { fault, has_answered, .. } => {
-                *has_answered && !matches!(fault, ConnectionFault::Tls(_))
-            }
-            _ => false,
-        }
+        let LlmError::Connect { fault, has_answered, .. } = self else { return false };
+        *has_answered && !matches!(fault, ConnectionFault::Tls(_))
     }
 
     /// What the user can do once the request is not retried any more, unless the message says it.

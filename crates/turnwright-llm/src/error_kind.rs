@@ -93,7 +93,7 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     // Gateways wrap all that their provider answers as a failure of the server: the text says more.
     let is_vague = details
         .status
-        .is_none_or(|it| it == 500 || details.is_in_stream && (500..600).contains(&it));
+        .is_none_or(|code| code == 500 || details.is_in_stream && (500..600).contains(&code));
     let status = if is_vague { quoted_status(&text) } else { details.status };
     let is = |statuses: &[u16]| status.is_none_or(|it| statuses.contains(&it));
     if details.status == Some(413) || has(OVERFLOW) {
@@ -122,7 +122,8 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     if has(NO_TOOLS) {
         return ErrorKind::BadRequest;
     }
-    let lacks_model = has(NO_MODEL) || !has(TEMPORARY) && mentions_missing_model(&text);
+    let is_temporary = is_vague && has(&["try again", "temporar", "currently", "overload"]);
+    let lacks_model = has(NO_MODEL) || !is_temporary && mentions_missing_model(&text);
     if is(&[400, 403, 404, 422, 503]) && lacks_model {
         return ErrorKind::ModelNotFound;
     }
@@ -149,9 +150,10 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
 /// The status of an error that the message quotes, as in `Error code: 401 - {…}`.
 fn quoted_status(text: &str) -> Option<u16> {
     let phrases = ["error code: ", "status code: ", "status code ", "status: ", "http "];
-    let after = phrases.iter().flat_map(|phrase| text.split(phrase).skip(1));
-    let mut statuses = after.filter_map(|rest| rest.get(..3)?.parse().ok());
-    statuses.find(|status| (400..500).contains(status))
+    let quotes = phrases.iter().flat_map(|phrase| text.split(phrase).skip(1));
+    quotes
+        .filter_map(|quote| quote.get(..3)?.parse().ok())
+        .find(|status| (400..500).contains(status))
 }
 
 fn by_status(status: Option<u16>) -> ErrorKind {
@@ -288,35 +290,21 @@ const AUTH: &[&str] = &[
 const RATE_LIMIT: &[&str] =
     &["rate_limit", "rate limit", "ratelimit", "too many requests", "throttling"];
 
-/// What is missing only for the moment.
-const TEMPORARY: &[&str] = &["try again", "temporar", "currently", "overload", "at capacity"];
-
 /// Says of an error without a status that the request is at fault.
 const INVALID: &[&str] = &[
     "invalid_request",
     "invalid request",
     "bad_request",
     "bad request",
-    "badrequest",
-    "invalid_argument",
-    "invalid argument",
-    "invalid_param",
     "invalid param",
-    "invalid_prompt",
     "invalid value",
-    "validation error",
     "unsupported",
     "not support",
     "supported values",
     "unknown parameter",
-    "unknown field",
     "unrecognized",
     "must be",
-    "is required",
-    "field required",
-    "not permitted",
-    "not allowed",
-    "permission",
+    "required",
     "not found",
 ];
 

@@ -85,14 +85,10 @@ impl ReplyContext {
         // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
         if let LlmError::InStream { message, status, kind, key_advice, .. } = &mut error {
             *message = self.secrets.redact(message);
-            let advice = match (kind, status) {
-                // Our own key was accepted.
-                (ErrorKind::Auth, Some(500..)) => Some(format!(
-                    "It is the key that {} has for its provider: check it there",
-                    self.host
-                )),
-                _ => self.key_advice.clone(),
-            };
+            // Our own key was accepted.
+            let is_upstream = *kind == ErrorKind::Auth && matches!(status, Some(500..));
+            let upstream_advice = format!("Check the key that {} has for its provider", self.host);
+            let advice = if is_upstream { Some(upstream_advice) } else { self.key_advice.clone() };
             *key_advice = advice.map(Box::new);
         }
         error

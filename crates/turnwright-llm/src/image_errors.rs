@@ -54,11 +54,6 @@ impl LlmError {
             && !self.mentions_images_with(CERTAINLY_NO_IMAGES_PHRASES)
     }
 
-    /// True if the server rejected an image because of its size.
-    pub fn is_about_image_size(&self) -> bool {
-        self.mentions_images_with(&["exceed", "too large", "dimension", "length and width"])
-    }
-
     /// The most images that the server accepts in one request, if it says so.
     pub fn most_images(&self) -> Option<usize> {
         let message = self.message()?.to_ascii_lowercase();

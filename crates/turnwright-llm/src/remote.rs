@@ -133,16 +133,6 @@ impl RemoteModel {
     }
 
     fn render(&self, tools: &RenderedTools, quirks: &Quirks, request: &Request) -> RequestBody {
-        self.render_with(tools, quirks, request, &self.settings.extra_body)
-    }
-
-    fn render_with(
-        &self,
-        tools: &RenderedTools,
-        quirks: &Quirks,
-        request: &Request,
-        extra_body: &Map<String, Value>,
-    ) -> RequestBody {
         let style = RequestStyle {
             model: &self.settings.model,
             origin: &self.origin,
@@ -150,7 +140,7 @@ impl RemoteModel {
             aliases: &tools.aliases,
             tools: &tools.json,
             max_output: self.settings.max_output,
-            extra_body,
+            extra_body: &self.settings.extra_body,
         };
         match self.protocol {
             Protocol::Chat => chat::render(&self.prefix_cache, &style, request),
@@ -228,15 +218,15 @@ impl RemoteModel {
         tools: &RenderedTools,
         request: &Request,
     ) -> Option<Result<ReplyBody, LlmError>> {
-        let mut extra_body = self.settings.extra_body.clone();
-        extra_body.retain(|name, _| {
+        let body = self.render(tools, &self.learned_quirks.quirks(), request).to_vec();
+        let mut fields: Map<String, Value> = serde_json::from_slice(&body).ok()?;
+        let count = fields.len();
+        fields.retain(|name, _| {
             !["reasoning_effort", "reasoning", "thinking"].contains(&name.as_str())
         });
-        let has_effort = request.effort != ReasoningEffort::Default
-            || extra_body.len() < self.settings.extra_body.len();
-        let request = Request { effort: ReasoningEffort::Default, ..request.clone() };
-        let body = self.render_with(tools, &self.learned_quirks.quirks(), &request, &extra_body);
-        if has_effort { Some(self.endpoint.post(path, body).await) } else { None }
+        let mut body = RequestBody::default();
+        body.append(Value::from(fields.clone()).to_string().into_bytes());
+        if fields.len() < count { Some(self.endpoint.post(path, body).await) } else { None }
     }
 
     fn reject_effort(&self, effort: ReasoningEffort) {

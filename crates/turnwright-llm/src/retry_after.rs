@@ -29,7 +29,8 @@ const DATE_WORDS: [&str; 6] = ["reset", "重置", "again", "retry", "regain", "u
 
 /// The time at the server as far as the response says: the clock here may be wrong.
 pub(super) fn server_time(headers: &HeaderMap, now: SystemTime) -> SystemTime {
-    let date = headers.get(DATE).and_then(|it| httpdate::parse_http_date(it.to_str().ok()?).ok());
+    let date =
+        headers.get(DATE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
     date.unwrap_or(now)
 }
 
@@ -108,22 +109,20 @@ fn from_fields(value: &Value, now: SystemTime) -> Option<Duration> {
 
 fn from_message(message: &str, now: SystemTime) -> Option<Duration> {
     let text = message.to_ascii_lowercase();
-    if DATE_WORDS.iter().any(|it| text.contains(it)) {
-        // Zhipu's times are those of Beijing, in both of its languages.
-        let is_zhipu = text.contains("your limit will reset at ") || text.contains("重置");
-        let offset_hours = if is_zhipu { 8 } else { 0 };
-        let mut dates = text
-            .match_indices(['1', '2'])
-            .filter_map(|(at, _)| parse_date(&text[at..], offset_hours));
-        // One in the past is no reset.
-        if let Some(wait) = dates.find_map(|it| it.duration_since(now).ok()) {
-            return Some(wait);
-        }
-    }
-    PHRASES.iter().find_map(|phrase| {
-        let after = text[text.find(phrase)? + phrase.len()..].trim_start_matches("for ");
-        // A date in the past is not so many seconds.
-        parse_duration(after).filter(|_| parse_date(after, 0).is_none())
+    let names_date = DATE_WORDS.iter().any(|word| text.contains(word));
+    // Zhipu's times are those of Beijing, in both of its languages.
+    let is_zhipu = text.contains("your limit will reset at ") || text.contains("重置");
+    let offset_hours = if is_zhipu { 8 } else { 0 };
+    let starts = text.match_indices(['1', '2']).filter(|_| names_date);
+    let mut dates = starts.filter_map(|(at, _)| parse_date(&text[at..], offset_hours));
+    // One in the past is no reset.
+    let wait = dates.find_map(|date| date.duration_since(now).ok());
+    wait.or_else(|| {
+        PHRASES.iter().find_map(|phrase| {
+            let after = text[text.find(phrase)? + phrase.len()..].trim_start_matches("for ");
+            // A date in the past is not so many seconds.
+            parse_duration(after).filter(|_| parse_date(after, 0).is_none())
+        })
     })
 }
 
@@ -194,17 +193,18 @@ fn parse_date(text: &str, offset_hours: i64) -> Option<SystemTime> {
     let (hour, rest) = leading_number(rest, 2)?;
     let (minute, mut rest) = leading_number(rest.strip_prefix(':')?, 2)?;
     let mut second = 0;
-    if let Some((number, after)) = rest.strip_prefix(':').and_then(|it| leading_number(it, 2)) {
-        (second, rest) = (number, after);
+    if let Some((number, after)) = rest.strip_prefix(':').and_then(|text| leading_number(text, 2)) {
+        second = number;
+        rest = after;
     }
-    let zone = rest.trim_start_matches(|it: char| it == '.' || it.is_ascii_digit()).trim_start();
-    let is_utc = ["z", "utc", "gmt"]
-        .iter()
-        .any(|word| zone.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)));
+    let zone =
+        rest.trim_start_matches(|next: char| next == '.' || next.is_ascii_digit() || next == ' ');
+    let is_utc = ["z", "Z", "utc", "UTC", "gmt", "GMT"].iter().any(|word| zone.starts_with(word));
     let offset = match zone.as_bytes().first() {
         Some(sign @ (b'+' | b'-')) => {
             let (hours, rest) = leading_number(&zone[1..], 2)?;
-            let minutes = leading_number(rest.trim_start_matches(':'), 2).map_or(0, |it| it.0);
+            let minutes =
+                leading_number(rest.trim_start_matches(':'), 2).map_or(0, |(number, _)| number);
             let minutes = i64::from((hours * 60 + minutes.min(59)).min(1440));
             if *sign == b'+' { minutes } else { -minutes }
         }
@@ -220,7 +220,7 @@ fn parse_date(text: &str, offset_hours: i64) -> Option<SystemTime> {
 /// The number of so many digits at the start of a text, and what follows it.
 fn leading_number(text: &str, digits: usize) -> Option<(u32, &str)> {
     let (number, rest) = text.split_at_checked(digits)?;
-    let is_number = number.bytes().all(|it| it.is_ascii_digit());
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
     Some((number.parse().ok().filter(|_| is_number)?, rest))
 }
 

@@ -303,7 +303,8 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
             }
             ContentBlock::Text { text } => PromptPart::Text(bounded(&text, &mut text_left)),
             ContentBlock::Image { data, mime_type } => {
-                match media(&mime_type, data, &mut media_left).map(|it| read_picture(it.data)) {
+                match media(&mime_type, data, &mut media_left).map(|media| read_picture(media.data))
+                {
                     Some(Ok(picture)) => PromptPart::Image(picture),
                     Some(Err(fault)) => {
                         PromptPart::Text(format!("[an image was left out: {fault}]"))

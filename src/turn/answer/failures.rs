@@ -237,14 +237,9 @@ pub(super) fn empty_reply_as_overflow(
     if window.is_none_or(|it| used < it / 5 * 4) {
         return error;
     }
-    LlmError::InStream {
-        host: host.clone(),
-        message: format!("it sent {what}, and the conversation is about as long as the window"),
-        status: None,
-        retry_after: None,
-        kind: ErrorKind::ContextOverflow { limit: None, used: Some(used) },
-        key_advice: None,
-    }
+    let message = format!("it sent {what}, and the conversation is about as long as the window");
+    let kind = ErrorKind::ContextOverflow { limit: None, used: Some(used) };
+    LlmError::in_stream(host.clone(), message, kind)
 }
 
 /// Estimates the tokens of the conversation, without the tools, at four bytes each.

@@ -1,67 +1,37 @@
 //! Finds out which images of a conversation its server refuses, and leaves these out. Otherwise one that it
 //! cannot use would fail every request from now on.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::sample::ReceivedAnswer;
 use crate::turn::Turn;
-use turnwright_llm::{LlmError, Request};
+use turnwright_llm::LlmError;
 use turnwright_store::Entry;
-use turnwright_types::message::{Media, Message, PromptPart};
-use turnwright_types::sorting::sort_by_key;
+use turnwright_types::message::{Message, PromptPart};
 use turnwright_types::update::Update;
 
 /// How many images are left out one at a time before all new ones are.
 const MAX_TRIALS: usize = 4;
-/// The formats that most servers accept.
-const USUAL_FORMATS: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// The sets of images to leave out of a request, one after the other, until the server accepts it.
-#[derive(Debug)]
-pub(super) struct ImageTrial {
-    /// The last is the next. An image is its place among the images of the conversation.
-    sets: Vec<Vec<usize>>,
-}
-
-impl ImageTrial {
-    /// Images that were part of an answered request are suspected last.
-    fn new(messages: &[Arc<Message>], error: &LlmError) -> ImageTrial {
-        let answered = messages.iter().rposition(|it| matches!(it.as_ref(), Message::Assistant(_)));
-        let (old, new) = messages.split_at(answered.unwrap_or(0));
-        let old = old.iter().map(|it| images(it).count()).sum::<usize>();
-        let mut suspects: Vec<_> = (old..).zip(new.iter().flat_map(|it| images(it))).collect();
-        let count = old + suspects.len();
-        if let Some(most) = error.most_images() {
-            return ImageTrial { sets: vec![(0..count.saturating_sub(most)).collect()] };
-        }
-        let new: Vec<_> = (old..count).collect();
-        // Unusual formats first, then the largest or else the newest.
-        let is_about_size = error.is_about_image_size();
-        sort_by_key(&mut suspects, |(place, image)| {
-            let weight = if is_about_size { image.data.len() } else { *place };
-            (USUAL_FORMATS.contains(&image.mime.as_str()), Reverse(weight))
-        });
-        let one_each = suspects.iter().take(MAX_TRIALS).map(|(place, _)| vec![*place]);
-        let mut sets: Vec<_> = one_each.chain([new, (0..count).collect()]).collect();
-        sets.retain(|set| !set.is_empty());
-        sets.dedup();
-        sets.reverse();
-        ImageTrial { sets }
+/// The sets of images to leave out of a request until the server accepts it, the last first. An image is its
+/// place among those of the conversation. The newest are suspected first, and last those that were part of a
+/// request that was answered.
+pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> Vec<Vec<usize>> {
+    let answered =
+        messages.iter().rposition(|message| matches!(message.as_ref(), Message::Assistant(_)));
+    let old: usize =
+        messages[..answered.unwrap_or(0)].iter().map(|message| image_count(message)).sum();
+    let all: usize = messages.iter().map(|message| image_count(message)).sum();
+    if let Some(most) = error.most_images() {
+        return vec![(0..all.saturating_sub(most)).collect()];
     }
+    let mut sets: Vec<Vec<_>> = vec![(0..all).collect(), (old..all).collect()];
+    sets.extend((all.saturating_sub(MAX_TRIALS).max(old)..all).map(|place| vec![place]));
+    sets.dedup();
+    sets.retain(|set| !set.is_empty());
+    sets
 }
 
 impl Turn {
-    /// The images to leave out of the next attempt if the server has refused one of this request.
-    pub(super) fn next_left_out(
-        received: &ReceivedAnswer,
-        request: &Request,
-        trial: &mut Option<ImageTrial>,
-    ) -> Option<Vec<usize>> {
-        let error = received.refused_image()?;
-        trial.get_or_insert_with(|| ImageTrial::new(&request.messages, error)).sets.pop()
-    }
-
     /// Leaves these images out of the conversation, and tells the user why.
     pub(super) fn leave_out(&mut self, images: Vec<usize>, error: &LlmError) {
         if leave_out_images(&mut self.history.messages, Some(&images)) {
@@ -87,17 +57,16 @@ fn left_out_notice(error: &LlmError, what: &str) -> String {
     format!("{host} could not use an image, so {what} left out. ({why})")
 }
 
-fn images(message: &Message) -> impl Iterator<Item = &Media> {
-    let (parts, results): (&[PromptPart], &[Media]) = match message {
-        Message::User(user) => (&user.parts, &[]),
-        Message::Tool(tool) => (&[], &tool.images),
-        Message::Assistant(_) => (&[], &[]),
-    };
-    let attached = parts.iter().filter_map(|part| match part {
-        PromptPart::Image(media) => Some(media),
-        _ => None,
-    });
-    attached.chain(results)
+fn image_count(message: &Message) -> usize {
+    match message {
+        Message::User(user) => user.parts.iter().filter(|part| is_image(part)).count(),
+        Message::Tool(tool) => tool.images.len(),
+        Message::Assistant(_) => 0,
+    }
+}
+
+fn is_image(part: &PromptPart) -> bool {
+    matches!(part, PromptPart::Image(_))
 }
 
 /// Replaces images by a note, or only those at these places among the images of the conversation. Returns
@@ -105,7 +74,7 @@ fn images(message: &Message) -> impl Iterator<Item = &Media> {
 pub(crate) fn leave_out_images(messages: &mut [Arc<Message>], only: Option<&[usize]>) -> bool {
     let mut place = 0;
     let mut is_changed = false;
-    for message in messages {
+    for message in messages.iter_mut().skip_while(|message| !message.has_images()) {
         let mut changed = Message::clone(message);
         is_changed |= replace_images(&mut changed, &mut place, only);
         if is_changed {
@@ -126,7 +95,7 @@ fn replace_images(message: &mut Message, place: &mut usize, only: Option<&[usize
     match message {
         Message::User(user) => {
             let mut is_changed = false;
-            for part in user.parts.iter_mut().filter(|it| matches!(it, PromptPart::Image(_))) {
+            for part in user.parts.iter_mut().filter(|part| is_image(part)) {
                 if is_left_out() {
                     *part = PromptPart::Text(NOTE.to_owned());
                     is_changed = true;

@@ -7,7 +7,7 @@ use super::coalesce::TextCoalescer;
 use super::draft_writer::DraftWriter;
 use super::failures::{empty_reply_as_overflow, fills_window};
 use super::listener::{AnswerListener, StreamedAnswer, clip_name, open_card};
-use super::refused_images::leave_out_images;
+use super::refused_images::{leave_out_images, suspected_images};
 use super::silence::SilenceWatch;
 use super::streaming_call::StreamingCall;
 use crate::turn::next_step::{self, SampleOutcome, ShownSoFar};
@@ -29,7 +29,7 @@ use turnwright_types::update::Update;
 const ENDED: &str = "Not executed: the turn ended here.";
 
 /// What was received of an answer.
-pub(super) struct ReceivedAnswer {
+struct ReceivedAnswer {
     answer: StreamedAnswer,
     /// `None` if the turn was cancelled.
     outcome: Option<Result<Reply, LlmError>>,
@@ -39,7 +39,7 @@ pub(super) struct ReceivedAnswer {
 
 impl ReceivedAnswer {
     /// The error of a server that has refused one image, and takes others.
-    pub(super) fn refused_image(&self) -> Option<&LlmError> {
+    fn refused_image(&self) -> Option<&LlmError> {
         let error = self.outcome.as_ref()?.as_ref().err()?;
         let is_first = self.answer.shown() == ShownSoFar::Nothing && !self.omits_media;
         (is_first && error.is_about_one_image()).then_some(error)
@@ -54,12 +54,14 @@ impl Turn {
         let mut request = self.next_request(&selection);
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
         let mut received = self.receive_answer(&selection, &request, message.clone()).await;
-        let mut trial = None;
-        while let Some(images) = Turn::next_left_out(&received, &request, &mut trial) {
+        let mut suspected = None;
+        while let Some(error) = received.refused_image() {
+            let sets = suspected.get_or_insert_with(|| suspected_images(&request.messages, error));
+            let Some(images) = sets.pop() else { break };
             let mut attempt = request.clone();
             leave_out_images(&mut attempt.messages, Some(&images));
             let next = self.receive_answer(&selection, &attempt, message.clone()).await;
-            if let (Some(Ok(_)), Some(error)) = (&next.outcome, received.refused_image()) {
+            if let Some(Ok(_)) = next.outcome {
                 self.leave_out(images, error);
                 request = attempt;
             }

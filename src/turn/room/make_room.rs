@@ -249,14 +249,8 @@ impl Turn {
             TurnStep::End(Err(Error::Llm(error @ LlmError::EmptyReply { .. }))) => error,
             TurnStep::End(Ok(StopReason::MaxTokens)) => {
                 let kind = ErrorKind::ContextOverflow { limit: None, used: None };
-                LlmError::InStream {
-                    host: model.host(),
-                    message: "it ended the answer at a limit before the first word".to_owned(),
-                    status: None,
-                    retry_after: None,
-                    kind,
-                    key_advice: None,
-                }
+                let message = "it ended the answer at a limit before the first word".to_owned();
+                LlmError::in_stream(model.host(), message, kind)
             }
             step => return step,
         };

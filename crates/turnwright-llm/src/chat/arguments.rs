@@ -146,9 +146,8 @@ impl StreamedArguments {
     pub(crate) fn is_repeated_by(&self, piece: &str) -> bool {
         // An escape takes at most six times the bytes of its character. The limit keeps the time
         // proportional to what was received.
-        let is_long_enough = self.text.len() <= 8 * piece.len();
         self.is_object
-            && is_long_enough
+            && self.text.len() <= 8 * piece.len()
             && piece.trim_start().starts_with('{')
             && (piece == self.text || equal_objects(&format!("{}{piece}", self.text)).is_some())
     }

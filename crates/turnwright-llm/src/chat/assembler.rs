@@ -8,7 +8,6 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::arguments::{MAX_CALLS, StreamedArguments, finish_arguments};
-use super::messages::stored_fields;
 use super::reasoning_details;
 use super::text_pipeline::TextPipeline;
 use super::wire::{self, CallDelta, ChatChunk, Choice, ChoiceDelta, FunctionDelta};
@@ -66,7 +65,8 @@ impl ReplyAssembler for ChatAssembler {
             return Ok(());
         }
         if data == "[DONE]" {
-            (self.done, self.has_end_mark) = (true, true);
+            self.has_end_mark = true;
+            self.done = true;
             return Ok(());
         }
         if event.name == "error" {
@@ -148,7 +148,7 @@ impl ReplyAssembler for ChatAssembler {
                 provider_id: slot.id,
                 name: slot.name,
                 arguments: finish_arguments(position, slot.arguments.into_text(), cut),
-                extra: stored_fields(slot.signed_fields),
+                extra: (!slot.signed_fields.is_empty()).then(|| slot.signed_fields.into()),
             })
             .collect();
         Ok(Reply {

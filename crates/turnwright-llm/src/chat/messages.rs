@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::reasoning_details::{is_complete_block, is_thinking_block};
 use super::wire::SIGNED_FIELDS;
@@ -282,8 +282,8 @@ pub(super) fn assistant_message<'a>(
     let thought = message.thought.as_str();
     let has_thought = !thought.is_empty();
     let signed = message.provider_state.blobs.iter().filter(|_| quirks.details && is_own);
-    let (blocks, details): (Vec<_>, Vec<_>) = signed.partition(|it| is_thinking_block(it));
-    let blocks: Vec<_> = blocks.into_iter().filter(|it| is_complete_block(it)).collect();
+    let (blocks, details): (Vec<_>, Vec<_>) = signed.partition(|piece| is_thinking_block(piece));
+    let blocks: Vec<_> = blocks.into_iter().filter(|block| is_complete_block(block)).collect();
     let mut entry = AssistantEntry {
         reasoning_details: (!details.is_empty()).then_some(details),
         thinking_blocks: (!blocks.is_empty()).then_some(blocks),
@@ -343,9 +343,12 @@ fn tool_call<'a>(
     let name = style.aliases.to_wire(&call.name);
     let id = wire_call_id(style.quirks.ids, &call.provider_id, &call.id, &name);
     let signed_fields = match &call.extra {
-        Some(Value::Object(fields)) if is_own && fields.keys().all(|it| is_signed_field(it)) => {
+        Some(Value::Object(fields))
+            if is_own && fields.keys().all(|name| SIGNED_FIELDS.contains(&name.as_str())) =>
+        {
             fields.iter().map(|(name, value)| (name.as_str(), Cow::Borrowed(value))).collect()
         }
+        // Earlier versions have stored nothing but the extra content.
         Some(content) if is_own => BTreeMap::from([(SIGNED_FIELDS[0], Cow::Borrowed(content))]),
         _ if substitute => {
             let content = json!({ "google": { "thought_signature": SIGNATURE_PLACEHOLDER } });
@@ -354,22 +357,4 @@ fn tool_call<'a>(
         _ => BTreeMap::new(),
     };
     ChatToolCall { id, kind: "function", function: ChatFunction { name, arguments }, signed_fields }
-}
-
-/// The fields of a call that the provider requires back, in the form in which they are stored: the extra
-/// content by itself, unless it could be mistaken for several fields.
-pub(super) fn stored_fields(mut fields: Map<String, Value>) -> Option<Value> {
-    match fields.get(SIGNED_FIELDS[0]) {
-        None if fields.is_empty() => None,
-        Some(Value::Object(content))
-            if fields.len() == 1 && !content.keys().all(|it| is_signed_field(it)) =>
-        {
-            fields.remove(SIGNED_FIELDS[0])
-        }
-        _ => Some(Value::Object(fields)),
-    }
-}
-
-fn is_signed_field(name: &str) -> bool {
-    SIGNED_FIELDS.contains(&name)
 }

@@ -21,7 +21,7 @@ pub(super) fn is_complete_block(piece: &Value) -> bool {
 
 /// Fragments have empty signatures up to the last.
 fn is_unset(field: Option<&Value>) -> bool {
-    field.is_none_or(|it| it.is_null() || it == "")
+    field.is_none_or(|value| value.is_null() || value == "")
 }
 
 /// Appends fragments: continued text is joined to the last piece, anything else becomes a piece of

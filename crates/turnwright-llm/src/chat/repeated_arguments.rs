@@ -85,15 +85,14 @@ impl CutText<'_> {
 
     /// Compares the next number, truth value or null.
     fn compare_word(&mut self, expected: &Value) -> Comparison {
-        self.rest = self.rest.trim_start();
-        let is_end = |next: char| next.is_whitespace() || ",]}".contains(next);
-        let (word, rest) = self.rest.split_at(self.rest.find(is_end).unwrap_or(self.rest.len()));
+        let text = self.rest.trim_start();
+        let end = text.find(|next: char| next.is_whitespace() || ",]}".contains(next));
+        let (word, rest) = text.split_at(end.unwrap_or(text.len()));
         self.rest = rest;
-        let is_same = serde_json::from_str::<Value>(word).is_ok_and(|value| value == *expected);
-        if rest.is_empty() {
-            return ControlFlow::Break(is_same || expected.to_string().starts_with(word));
+        match serde_json::from_str::<Value>(word) {
+            Ok(value) if value == *expected && !rest.is_empty() => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(rest.is_empty() && expected.to_string().starts_with(word)),
         }
-        if is_same { ControlFlow::Continue(()) } else { ControlFlow::Break(false) }
     }
 
     fn skip_mark(&mut self, mark: char) -> Comparison {
@@ -110,28 +109,23 @@ impl CutText<'_> {
     /// Decodes the next string, or as much of it as there is. The second value is true if it is whole.
     fn next_string(&mut self) -> Comparison<(String, bool)> {
         self.skip_mark('"')?;
-        let mut end = 0;
-        let is_whole = loop {
-            let length = match self.rest.as_bytes().get(end..) {
-                Some([b'"', ..]) => break true,
-                Some([b'\\', b'u', ..]) => 6,
-                Some([b'\\', ..]) => 2,
-                Some([_, ..]) => 1,
-                _ => break false,
-            };
-            if end + length > self.rest.len() {
-                // Half of an escape sequence says nothing yet.
-                break false;
-            }
-            end += length;
-        };
-        let Some((quoted, rest)) = self.rest.split_at_checked(end) else {
-            return ControlFlow::Break(false);
-        };
+        let mut is_escaped = false;
+        let end = self.rest.bytes().position(|byte| {
+            let is_end = byte == b'"' && !is_escaped;
+            is_escaped = byte == b'\\' && !is_escaped;
+            is_end
+        });
+        let (quoted, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest.strip_prefix('"').unwrap_or_default();
-        match serde_json::from_str::<String>(&format!("\"{quoted}\"")) {
-            Ok(text) => ControlFlow::Continue((text, is_whole)),
-            Err(_) => ControlFlow::Break(false),
+        // Half of an escape sequence at the end says nothing yet. The longest has two units.
+        let most_left_out = if end.is_some() { 0 } else { 11 };
+        let decoded = (0..=most_left_out).find_map(|left_out| {
+            let text = quoted.get(..quoted.len().checked_sub(left_out)?)?;
+            serde_json::from_str(&format!("\"{text}\"")).ok()
+        });
+        match decoded {
+            Some(text) => ControlFlow::Continue((text, end.is_some())),
+            None => ControlFlow::Break(false),
         }
     }
 }
@@ -160,6 +154,8 @@ mod tests {
             r#"{"list":[1.5,{"deep":null}],"#,
             r#"{"list":[1"#,
             r#"{"u":"\u00"#,
+            r#"{"u":"\u00e9\ud83d"#,
+            r#"{"u":"\u00e9\ud83d\ude"#,
             r#"{"u":"é\"#,
             r#"{"path":"a.txt","n":false,"u":"é😀","list":[1.5,{"deep":null}]}"#,
             WHOLE,

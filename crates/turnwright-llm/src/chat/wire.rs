@@ -162,12 +162,9 @@ impl CallDelta<'_> {
         let values = [
             self.extra_content.as_ref(),
             self.thought_signature.as_ref(),
-            specific.filter(|it| it.get(SIGNED_FIELDS[1]).is_some()),
+            specific.filter(|fields| fields.get(SIGNED_FIELDS[1]).is_some()),
         ];
-        SIGNED_FIELDS
-            .into_iter()
-            .zip(values)
-            .filter_map(|(name, value)| Some((name, value.filter(|it| !it.is_null())?)))
+        SIGNED_FIELDS.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?)))
     }
 }
 

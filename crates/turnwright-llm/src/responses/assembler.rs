@@ -120,10 +120,7 @@ impl ReplyAssembler for ResponsesAssembler {
             end => end,
         };
         if !self.text_pipeline.has_text() && self.calls.is_empty() && end == EndReason::Complete {
-            self.text_pipeline.answer_with_thought(batch);
-            if !self.text_pipeline.has_text() {
-                return Err(self.empty_error());
-            }
+            return Err(self.empty_error());
         }
         if let Some(repeat) = streamed_calls::first_repeat(&self.calls, &self.context) {
             self.calls.truncate(repeat);
@@ -287,7 +284,7 @@ impl ResponsesAssembler {
             return Ok(());
         }
         self.count_kept_bytes(piece.text.len())?;
-        if self.text_item.is_some_and(|it| it != at) {
+        if self.text_item.is_some_and(|last| last != at) {
             self.release_text(batch);
             // Separates two messages.
             if self.text_pipeline.has_text() {
@@ -298,7 +295,7 @@ impl ResponsesAssembler {
         let shown = self.text_pipeline.text_len();
         self.text_pipeline.push_text(piece.text, batch);
         self.extend_span(shown);
-        self.check_repetition()
+        Ok(())
     }
 
     /// Emits text that is held back because it looks like the beginning of reasoning.
@@ -315,13 +312,6 @@ impl ResponsesAssembler {
             let span = &mut self.items[at].span;
             *span = if span.start == span.end { start..end } else { span.start..end };
         }
-    }
-
-    fn check_repetition(&self) -> Result<(), LlmError> {
-        if self.text_pipeline.is_stuck() {
-            return Err(LlmError::EndlessRepetition { host: self.context.host.clone() });
-        }
-        Ok(())
     }
 
     /// Ends the reply, because the rest would only be more of the same.
@@ -366,7 +356,7 @@ impl ResponsesAssembler {
         }
         self.thought_part = paragraph;
         self.text_pipeline.push_thought(piece.text, batch);
-        self.check_repetition()
+        Ok(())
     }
 
     fn push_refusal(
@@ -566,8 +556,12 @@ impl ResponsesAssembler {
         Ok(())
     }
 
-    /// Counts bytes that are kept of the reply and enforces the limit.
+    /// Counts bytes that are kept of the reply and enforces the limit. Also ends a reply whose text or
+    /// reasoning so far goes round in circles.
     fn count_kept_bytes(&mut self, bytes: usize) -> Result<(), LlmError> {
+        if self.text_pipeline.is_stuck() {
+            return Err(LlmError::EndlessRepetition { host: self.context.host.clone() });
+        }
         self.size += bytes;
         if self.size > MAX_REPLY_BYTES {
             return Err(self.malformed_error("the answer has more than 32 MiB"));

@@ -39,24 +39,18 @@ pub fn usual_base64(data: String) -> Option<String> {
         Some(url) => url.split_once(',').filter(|(head, _)| head.ends_with(";base64"))?.1,
         None => &data,
     };
-    let digits = text.trim_end().trim_end_matches('=').chars().filter(|it| !it.is_whitespace());
-    let mut usual: String = digits
-        .map(|digit| match digit {
-            '-' => '+',
-            '_' => '/',
-            digit => digit,
-        })
-        .collect();
-    let padding = usual.len().next_multiple_of(4) - usual.len();
-    usual.push_str(&"="[..padding.min(1)].repeat(padding));
-    Some(usual).filter(|it| is_usual(it))
+    let digits: String = text.trim_end().trim_end_matches('=').split_whitespace().collect();
+    let padding = digits.len().next_multiple_of(4) - digits.len();
+    let usual = digits.replace('-', "+").replace('_', "/") + &"=".repeat(padding);
+    Some(usual).filter(|usual| is_usual(usual))
 }
 
 fn is_usual(data: &str) -> bool {
     let digits = data.trim_end_matches('=');
-    let is_digit = |it: u8| it.is_ascii_alphanumeric() || b"+/".contains(&it);
     let is_padded = data.len().is_multiple_of(4) && data.len() - digits.len() <= 2;
-    !digits.is_empty() && is_padded && digits.bytes().all(is_digit)
+    !digits.is_empty()
+        && is_padded
+        && digits.bytes().all(|digit| digit.is_ascii_alphanumeric() || b"+/".contains(&digit))
 }
 
 #[cfg(test)]

@@ -153,10 +153,6 @@ fn signed_thinking_goes_back_to_its_origin_alone_and_without_what_is_unsigned() 
 
 #[test]
 fn signed_fields_of_a_call_go_back_as_they_came_and_to_their_origin_alone() {
-    let signed = |fields: Value| {
-        let Value::Object(fields) = fields else { unreachable!() };
-        super::super::messages::stored_fields(fields)
-    };
     for fields in [
         json!({ "extra_content": { "google": { "thought_signature": "s" } } }),
         json!({ "extra_content": { "thought_signature": "s" } }),
@@ -164,7 +160,7 @@ fn signed_fields_of_a_call_go_back_as_they_came_and_to_their_origin_alone() {
         json!({ "thought_signature": "s" }),
         json!({ "provider_specific_fields": { "thought_signature": "s" }, "extra_content": {} }),
     ] {
-        let calls = || vec![call(1, "a", signed(fields.clone()))];
+        let calls = || vec![call(1, "a", Some(fields.clone()))];
         let sent = |origin: &str| {
             let reply = rendered_reply(&Quirks::default(), answer(origin, "", "", calls()));
             let Value::Object(mut call) = reply["tool_calls"][0].clone() else { unreachable!() };

@@ -1,15 +1,9 @@
 //! Converts wire types to domain types.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
-
 use super::wire::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource};
 use crate::error::Error;
 use turnwright_types::message::{ATTACHED_PICTURE, Media, PromptPart, UserMessage};
-use turnwright_workspace::files::image_mime;
-
-/// How many characters of base64 the beginning of an image has that tells its format.
-const SIGNATURE_CHARS: usize = 64;
+use turnwright_workspace::files::{read_picture, usual_base64};
 
 /// Converts a prompt. An unknown kind of block is refused, because leaving it out would change what the
 /// user says (R-TURN-11). The session decides whether it accepts images and audio.
@@ -38,7 +32,7 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
             EmbeddedResourceResource::BlobResourceContents(it) => add_blob(parts, it),
             _ => return Err(unsupported("this kind of resource")),
         },
-        ContentBlock::Image(it) => parts.push(PromptPart::Image(image(&it.mime_type, it.data)?)),
+        ContentBlock::Image(it) => parts.push(PromptPart::Image(image(it.data)?)),
         ContentBlock::Audio(it) => parts.push(PromptPart::Audio(audio(it.mime_type, it.data)?)),
         _ => return Err(unsupported("this kind of content")),
     }
@@ -48,60 +42,31 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
 /// Adds an attached binary file: a picture as such, anything else by a description.
 fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
     let BlobResourceContents { uri, mime_type, blob: data, .. } = blob;
-    if let Some(mime) = image_format(&data) {
+    let size = data.len();
+    if let Ok(picture) = read_picture(data) {
         parts.push(PromptPart::Resource { uri, text: ATTACHED_PICTURE.to_owned() });
-        return parts.push(PromptPart::Image(Media { mime: mime.to_owned(), data }));
+        return parts.push(PromptPart::Image(picture));
     }
     let mime = mime_type.as_deref().unwrap_or("unknown type");
-    let text = format!("[binary content, {mime}, {} bytes in base64, not shown]", data.len());
+    let text = format!("[binary content, {mime}, {size} bytes in base64, not shown]");
     parts.push(PromptPart::Resource { uri, text });
 }
 
-/// Checks an image. The provider would refuse every later request that contains a malformed one.
-fn image(mime: &str, data: String) -> Result<Media, Error> {
-    let refused = |why: &str| {
-        Err(Error::InvalidParams(format!("An image of the prompt cannot be used: {why}")))
-    };
-    if !is_base64(&data) {
-        return refused("its data is not base64");
-    }
-    match image_format(&data) {
-        None => refused("its data is not PNG, JPEG, GIF or WebP"),
-        // A name for JPEG that is not registered, and common.
-        Some("image/jpeg") if mime.eq_ignore_ascii_case("image/jpg") => {
-            Ok(Media { mime: "image/jpeg".to_owned(), data })
-        }
-        Some(format) if mime.eq_ignore_ascii_case(format) => {
-            Ok(Media { mime: format.to_owned(), data })
-        }
-        Some(format) => {
-            let labelled: String = mime.chars().filter(char::is_ascii_graphic).take(50).collect();
-            refused(&format!("it is labelled `{labelled}`, but its data is {format}"))
-        }
-    }
+/// Reads an image. Its label does not matter.
+fn image(data: String) -> Result<Media, Error> {
+    read_picture(data).map_err(|fault| {
+        Error::InvalidParams(format!("An image of the prompt cannot be used: {fault}"))
+    })
 }
 
 /// Checks a recording.
 fn audio(mime: String, data: String) -> Result<Media, Error> {
     let is_mime = |it: char| it.is_ascii_alphanumeric() || "/.+-".contains(it);
     let is_valid = mime.starts_with("audio/") && mime.len() < 100 && mime.chars().all(is_mime);
-    if !is_valid || !is_base64(&data) {
-        return Err(Error::InvalidParams("A block is not audio/* in base64".to_owned()));
+    match usual_base64(data).filter(|_| is_valid) {
+        Some(data) => Ok(Media { mime, data }),
+        None => Err(Error::InvalidParams("A block is not audio/* in base64".to_owned())),
     }
-    Ok(Media { mime, data })
-}
-
-fn is_base64(data: &str) -> bool {
-    let digits = data.trim_end_matches('=');
-    let is_digit = |it: u8| it.is_ascii_alphanumeric() || b"+/".contains(&it);
-    let is_padded = data.len().is_multiple_of(4) && data.len() - digits.len() <= 2;
-    !digits.is_empty() && is_padded && digits.bytes().all(is_digit)
-}
-
-/// The MIME type of an image in base64, if models accept its format.
-fn image_format(data: &str) -> Option<&'static str> {
-    let head = data.get(..data.len().min(SIGNATURE_CHARS)).filter(|_| is_base64(data))?;
-    image_mime(&BASE64.decode(head).ok()?)
 }
 
 fn unsupported(what: &str) -> Error {

@@ -3,9 +3,6 @@
 
 use std::path::Path;
 
-use base64::Engine;
-use base64::engine::DecodePaddingMode;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value, json};
 
 use crate::tools::ToolOutcome;
@@ -17,13 +14,12 @@ use turnwright_types::effect::{CallContent, escape_hidden_line, fenced, terminal
 use turnwright_types::message::Media;
 use turnwright_types::redact;
 use turnwright_workspace::exec::excerpt;
+use turnwright_workspace::files::{PictureFault, read_picture};
 
 /// Maximum number of images in one result.
 const MAX_IMAGES: usize = 8;
 /// Maximum size of an image in base64.
 const MAX_IMAGE_BYTES: usize = 5 * 1024 * 1024;
-/// The image types that all providers accept.
-const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// Maximum length of a server's text in one line.
 const MAX_LINE_CHARS: usize = 300;
 /// Maximum number of blocks that the model reads of one result.
@@ -37,11 +33,6 @@ const MAX_SHORT_BLOCKS: usize = 4;
 const MAX_SHORT_TEXT: usize = 2 * 1024;
 /// JSON of at least this many bytes is split into lines, so that a part of it can be read.
 const MIN_PRETTY_JSON_BYTES: usize = 4 * 1024;
-
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// Whether a result is converted at once: a few short texts.
 pub(super) fn is_short(result: &ToolResult) -> bool {
@@ -98,7 +89,7 @@ impl OutcomeBuilder {
     fn add_block(&mut self, block: ResultBlock) {
         match block {
             ResultBlock::Text(text) => self.add_text(text),
-            ResultBlock::Image { mime, data } => self.add_image(&mime, &data),
+            ResultBlock::Image { mime, data } => self.add_image(&mime, data),
             ResultBlock::Audio { mime, data } => {
                 let (mime, size) = (one_line(&mime), format_bytes(data.len() as u64 / 4 * 3));
                 self.add_line(format!("[audio, {mime}, {size}: not supported]"));
@@ -135,31 +126,20 @@ impl OutcomeBuilder {
         }
     }
 
-    fn add_image(&mut self, mime: &str, data: &str) {
-        let mime = mime.trim().to_ascii_lowercase();
-        let data: String = data.split_ascii_whitespace().collect();
+    fn add_image(&mut self, label: &str, data: String) {
+        let label = one_line(&label.trim().to_ascii_lowercase());
         let bytes = format_bytes(data.len() as u64 / 4 * 3);
-        let problem = if !IMAGE_TYPES.contains(&&*mime) {
-            Some("unsupported type".to_owned())
-        } else if self.images.len() >= MAX_IMAGES {
-            Some(format!("more than {MAX_IMAGES} images"))
-        } else if data.len() > MAX_IMAGE_BYTES {
-            Some("too large".to_owned())
-        } else {
-            match BASE64.decode(&data) {
-                Ok(bytes) if !bytes.is_empty() => None,
-                _ => Some("invalid base64".to_owned()),
+        let problem = match read_picture(data) {
+            Err(PictureFault::NotBase64) => "invalid base64".to_owned(),
+            Err(PictureFault::UnknownFormat) => "unsupported type".to_owned(),
+            Ok(_) if self.images.len() >= MAX_IMAGES => format!("more than {MAX_IMAGES} images"),
+            Ok(picture) if picture.data.len() > MAX_IMAGE_BYTES => "too large".to_owned(),
+            Ok(picture) => {
+                self.add_line(format!("[an image, {}, {bytes}]", picture.mime));
+                return self.images.push(picture);
             }
         };
-        match problem {
-            Some(problem) => {
-                self.add_line(format!("[an image, {}, {bytes}: {problem}]", one_line(&mime)));
-            }
-            None => {
-                self.add_line(format!("[an image, {mime}, {bytes}]"));
-                self.images.push(Media { mime, data });
-            }
-        }
+        self.add_line(format!("[an image, {label}, {bytes}: {problem}]"));
     }
 
     /// Adds text of the server.

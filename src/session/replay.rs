@@ -106,7 +106,8 @@ pub(super) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {
             builder.compact(replacement, kept, max_result);
         }
         Entry::Pruned { kept } => builder.prune(kept),
-        Entry::ImagesLeftOut => builder.leave_out_images(),
+        Entry::ImagesLeftOut => builder.leave_out_images(None),
+        Entry::SomeImagesLeftOut { images } => builder.leave_out_images(Some(&images)),
         Entry::Refused => builder.messages.retain(|(of, _)| *of != turn),
         _ => {}
     }
@@ -143,9 +144,9 @@ impl HistoryBuilder {
         self.is_shortened = true;
     }
 
-    fn leave_out_images(&mut self) {
+    fn leave_out_images(&mut self, only: Option<&[usize]>) {
         let (turns, mut messages): (Vec<_>, Vec<_>) = self.messages.drain(..).unzip();
-        turn::leave_out_images(&mut messages);
+        turn::leave_out_images(&mut messages, only);
         self.messages = turns.into_iter().zip(messages).collect();
     }
 

@@ -51,7 +51,8 @@ use loop_detector::LoopDetector;
 use next_step::{ShownSoFar, TurnBudget};
 use room::make_room::RoomState;
 
-pub(crate) use answer::failures::{leave_out_images, stopped_note};
+pub(crate) use answer::failures::stopped_note;
+pub(crate) use answer::refused_images::leave_out_images;
 pub(crate) use cache_guard::CacheGuard;
 pub(crate) use calls::admission_queue::AdmissionQueue;
 pub(crate) use calls::cancellable_calls::CancellableCalls;

@@ -12,14 +12,18 @@ use turnwright_types::message::{StopReason, ToolCall};
 
 /// Maximum number of retries of a request after a transient failure.
 const MAX_RETRIES: u32 = 4;
-/// Retries when the answer was cut off or empty: an answer that is so twice will be so a third
-/// time.
+/// Retries when the answer was empty or unreadable: an answer that is so twice will be so a third time.
 const MAX_FRAGILE_RETRIES: u32 = 1;
+/// Retries when the stream broke before the user has seen anything of the answer.
+const MAX_BROKEN_STREAMS: u32 = 3;
+/// How long a server is waited for that has answered before. Gateways start anew in 9 to 18 seconds.
+const MAX_OUTAGE: Duration = Duration::from_secs(60);
+/// The longest of these waits: the server may be back any moment.
+const MAX_OUTAGE_WAIT: Duration = Duration::from_secs(8);
 /// How often per turn a model that reaches its output limit within a call is told to send less.
 const MAX_CUT_CALLS: u32 = 2;
-/// How often per turn the model is asked to continue an answer that the user has seen a part of. It
-/// is at most once for each answer.
-const MAX_RESUMPTIONS: u32 = 2;
+/// How often the model is asked to continue one answer that the user has seen a part of.
+const MAX_RESUMPTIONS: u32 = 3;
 /// The interval at which the user is told how much of a wait is left.
 const COUNTDOWN_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -29,12 +33,13 @@ pub(super) struct TurnBudget {
     requests: u32,
     retries: u32,
     fragile_retries: u32,
+    broken_streams: u32,
+    /// How long the server was waited for since it last answered.
+    outage: Duration,
     cuts: u32,
     resumptions: u32,
     nudges: u32,
-    /// Whether the model was already asked to continue the current answer.
-    is_resumed: bool,
-    /// The same after the answer has filled the window.
+    /// Whether the model was already asked to go on after the answer has filled the window.
     has_made_room: bool,
     /// The most requests of the turn.
     max_requests: u32,
@@ -51,10 +56,11 @@ impl TurnBudget {
             requests: requests.saturating_sub(1),
             retries: MAX_RETRIES,
             fragile_retries: MAX_FRAGILE_RETRIES,
+            broken_streams: MAX_BROKEN_STREAMS,
+            outage: Duration::ZERO,
             cuts: MAX_CUT_CALLS,
             resumptions: MAX_RESUMPTIONS,
             nudges: 1,
-            is_resumed: false,
             has_made_room: false,
             max_requests: requests,
             reached: None,
@@ -72,6 +78,15 @@ impl TurnBudget {
             None if TurnBudget::take(&mut self.requests) => Ok(()),
             None => Err(ReachedLimit::turn_requests(self.max_requests)),
         }
+    }
+
+    /// Gives back what was taken for an answer, because it is complete.
+    fn on_answer(&mut self) {
+        self.retries = MAX_RETRIES;
+        self.fragile_retries = MAX_FRAGILE_RETRIES;
+        self.broken_streams = MAX_BROKEN_STREAMS;
+        self.resumptions = MAX_RESUMPTIONS;
+        self.outage = Duration::ZERO;
     }
 
     fn take(count: &mut u32) -> bool {
@@ -125,9 +140,7 @@ pub(super) fn after_sample(
     match sampled {
         SampleOutcome::Failed { error, shown } => after_failure(error, shown, budget, jitter),
         SampleOutcome::Reply { end, calls, has_leaked_call, fills_window } => {
-            budget.retries = MAX_RETRIES;
-            budget.fragile_retries = MAX_FRAGILE_RETRIES;
-            budget.is_resumed = false;
+            budget.on_answer();
             let is_continued = std::mem::take(&mut budget.has_made_room);
             match end {
                 EndReason::Refused(_) => TurnStep::End(Ok(StopReason::Refusal)),
@@ -199,20 +212,21 @@ fn after_failure(
         ErrorKind::ContextOverflow { .. } => return TurnStep::End(Ok(StopReason::MaxTokens)),
         _ => {}
     }
-    let fragile = error.is_reply_specific();
-    let attempt = MAX_RETRIES - budget.retries;
     let wanted = error.retry_after();
     let is_too_long = wanted.is_some_and(|it| it > MAX_RETRY_WAIT);
-    if is_too_long || !error.is_transient() || !may_ask_again(shown, fragile, budget) {
+    if is_too_long || !error.is_transient() {
         return TurnStep::End(Err(Error::Llm(error)));
     }
-    let usual = Duration::from_millis(500 * (1 << attempt)).mul_f64(0.8 + 0.4 * jitter);
-    let delay = match wanted {
-        // A server that asks for a wait of zero is in trouble all the same.
-        Some(wanted) => wanted.max(usual),
-        None if fragile => Duration::ZERO,
-        None => usual,
+    let Some(usual) = usual_wait(&error, shown, budget) else {
+        return TurnStep::End(Err(Error::Llm(error)));
     };
+    let is_first_break = matches!(error, LlmError::Truncated { .. })
+        && budget.broken_streams + 1 == MAX_BROKEN_STREAMS;
+    // The first retry after an answer that was cut off or empty is not announced.
+    let is_silent = error.is_reply_specific() || is_first_break;
+    let usual = usual.mul_f64(0.8 + 0.4 * jitter);
+    // A server that asks for a wait of zero is in trouble all the same.
+    let delay = wanted.map_or(usual, |wanted| wanted.max(usual));
     let what = match &error {
         LlmError::Truncated { host } => format!("The answer from {host} broke off"),
         error => error_chain(error),
@@ -225,8 +239,7 @@ fn after_failure(
         ShownSoFar::ReasoningOrCards => {
             TurnStep::Wait(delay, Some(format!("{what} Trying again.")))
         }
-        // A retry after an answer that was cut off or empty is not announced.
-        ShownSoFar::Nothing if fragile => TurnStep::Wait(delay, None),
+        ShownSoFar::Nothing if is_silent => TurnStep::Wait(delay, None),
         ShownSoFar::Nothing => {
             let seconds = delay.as_secs_f32().ceil();
             TurnStep::Wait(delay, Some(format!("{what} Trying again in {seconds:.0} s.")))
@@ -234,15 +247,28 @@ fn after_failure(
     }
 }
 
-fn may_ask_again(shown: ShownSoFar, fragile: bool, budget: &mut TurnBudget) -> bool {
-    match shown {
-        ShownSoFar::Nothing if fragile => TurnBudget::take(&mut budget.fragile_retries),
-        ShownSoFar::Nothing => TurnBudget::take(&mut budget.retries),
-        ShownSoFar::ReasoningOrCards | ShownSoFar::AnswerText => {
-            let is_first = !std::mem::replace(&mut budget.is_resumed, true);
-            is_first && TurnBudget::take(&mut budget.resumptions)
-        }
+/// How long to wait before the model is asked again, unless the server has a wish. `None` if it was asked
+/// often enough.
+fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> Option<Duration> {
+    if error.is_outage() {
+        let left = MAX_OUTAGE.saturating_sub(budget.outage);
+        let wait = (budget.outage + Duration::from_millis(500)).min(MAX_OUTAGE_WAIT).min(left);
+        budget.outage += wait;
+        return (!wait.is_zero()).then_some(wait);
     }
+    if error.is_reply_specific() {
+        return TurnBudget::take(&mut budget.fragile_retries).then_some(Duration::ZERO);
+    }
+    let is_broken = matches!(error, LlmError::Truncated { .. });
+    let (left, most) = match shown {
+        ShownSoFar::Nothing if is_broken => (&mut budget.broken_streams, MAX_BROKEN_STREAMS),
+        ShownSoFar::Nothing => (&mut budget.retries, MAX_RETRIES),
+        ShownSoFar::ReasoningOrCards | ShownSoFar::AnswerText => {
+            (&mut budget.resumptions, MAX_RESUMPTIONS)
+        }
+    };
+    let attempt = most - *left;
+    TurnBudget::take(left).then(|| Duration::from_millis(500 << attempt))
 }
 
 /// Returns how much of the wait will be left when the user is told the next time.
@@ -256,6 +282,7 @@ pub(super) fn next_countdown(left: Duration) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_llm::ConnectionFault;
 
     fn reply(end: EndReason, calls: usize) -> SampleOutcome {
         let call = |number: usize| {
@@ -290,15 +317,7 @@ mod tests {
     }
 
     fn reported(kind: ErrorKind, shown: ShownSoFar) -> SampleOutcome {
-        let (host, message) = ("h".to_owned(), "m".to_owned());
-        let error = LlmError::InStream {
-            host,
-            message,
-            status: None,
-            retry_after: None,
-            kind,
-            key_advice: None,
-        };
+        let error = LlmError::in_stream("h".to_owned(), "m".to_owned(), kind);
         SampleOutcome::Failed { error, shown }
     }
 
@@ -456,23 +475,59 @@ mod tests {
     }
 
     #[test]
-    fn an_unseen_cut_answer_is_retried_once_without_a_notice() {
+    fn an_unseen_cut_answer_is_retried_three_times_and_announced_from_the_second_on() {
         let mut budget = TurnBudget::new(100);
-        let step = after_sample(cut(ShownSoFar::Nothing), &mut budget, 0.5);
-        assert!(matches!(step, TurnStep::Wait(Duration::ZERO, None)));
+        for (expected, is_told) in [(500, false), (1_000, true), (2_000, true)] {
+            let step = after_sample(cut(ShownSoFar::Nothing), &mut budget, 0.5);
+            let TurnStep::Wait(delay, why) = step else { panic!("{}", name(&step)) };
+            assert_eq!((delay, why.is_some()), (Duration::from_millis(expected), is_told));
+        }
         assert!(next(cut(ShownSoFar::Nothing), &mut budget).starts_with("error"));
     }
 
     #[test]
-    fn a_seen_answer_is_continued_once_per_answer_and_twice_per_turn() {
+    fn a_seen_answer_is_continued_three_times() {
         let mut budget = TurnBudget::new(100);
         for _ in 0..2 {
-            assert_eq!(next(cut(ShownSoFar::AnswerText), &mut budget), "continue 0ns");
+            assert_eq!(next(cut(ShownSoFar::AnswerText), &mut budget), "continue 500ms");
+            assert_eq!(next(cut(ShownSoFar::ReasoningOrCards), &mut budget), "pause 1s");
+            assert_eq!(next(cut(ShownSoFar::AnswerText), &mut budget), "continue 2s");
             assert!(next(cut(ShownSoFar::AnswerText), &mut budget).starts_with("error"));
-            assert!(next(cut(ShownSoFar::ReasoningOrCards), &mut budget).starts_with("error"));
             next(reply(EndReason::Complete, 1), &mut budget);
         }
-        assert!(next(cut(ShownSoFar::AnswerText), &mut budget).starts_with("error"));
+    }
+
+    fn unreachable(fault: ConnectionFault, has_answered: bool) -> SampleOutcome {
+        let error = LlmError::Connect { host: "h".to_owned(), fault, proxy: None, has_answered };
+        SampleOutcome::Failed { error, shown: ShownSoFar::Nothing }
+    }
+
+    #[test]
+    fn a_server_that_has_answered_is_waited_for_up_to_a_minute() {
+        let mut budget = TurnBudget::new(100);
+        for round in 0..2 {
+            let mut waits = Vec::new();
+            while let TurnStep::Wait(delay, Some(why)) =
+                after_sample(unreachable(ConnectionFault::Refused, true), &mut budget, 0.5)
+            {
+                assert!(why.contains("Nothing answers at h"), "{why}");
+                waits.push(delay.as_secs_f32());
+            }
+            assert_eq!(waits, [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0, 4.5], "{round}");
+            next(reply(EndReason::Complete, 1), &mut budget);
+        }
+        for (fault, has_answered) in
+            [(ConnectionFault::Refused, false), (ConnectionFault::Tls("wrong".to_owned()), true)]
+        {
+            let mut budget = TurnBudget::new(100);
+            for _ in 0..4 {
+                assert!(
+                    next(unreachable(fault.clone(), has_answered), &mut budget)
+                        .starts_with("pause")
+                );
+            }
+            assert!(next(unreachable(fault, has_answered), &mut budget).starts_with("error"));
+        }
     }
 
     #[test]

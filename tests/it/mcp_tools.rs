@@ -156,7 +156,7 @@ fn m_6_tool_failures_and_server_errors_have_different_results() {
 fn m_7_the_model_and_the_card_get_each_type_of_content() {
     let blocks = json!([
         { "type": "text", "text": "one" },
-        { "type": "image", "mimeType": "image/png", "data": PNG },
+        { "type": "image", "mimeType": "image/jpg", "data": PNG },
         { "type": "audio", "mimeType": "audio/wav", "data": "UklGRg==" },
         { "type": "resource", "resource": { "uri": "note://1", "text": "two" } },
         { "type": "resource", "resource": { "uri": "note://2", "blob": "AAAA" } },

@@ -1,6 +1,7 @@
 //! Stories about conversations that no longer fit into the model's window.
 
 use serde_json::{Value, json};
+use turnwright_testing::model_failures::failure;
 use turnwright_testing::scripted_model::Recorded;
 
 use crate::agent::{TestAgent, calls, says};
@@ -288,6 +289,50 @@ fn a_conversation_that_overflows_goes_on_in_every_dialect() {
 fn assert_fits(request: &Recorded, tokens: usize) {
     let length = request.body.to_string().len();
     assert!(length < tokens * 4, "{length} bytes are more than {tokens} tokens");
+}
+
+/// LM Studio answers nothing, or stops before the first word, if a prompt fills its window.
+#[test]
+fn without_a_word_in_a_window_of_unknown_size_the_conversation_is_summarised_once() {
+    let cut = json!([{ "finish": "length" }]);
+    let empty = json!([{ "finish": "stop" }]);
+    for (wordless, stop) in [(vec![cut], Some("max_tokens")), (vec![empty.clone(), empty], None)] {
+        let count = wordless.len();
+        let first = long_prompt("Never touch b.txt.", 20_000);
+        let script = [vec![says("One.")], wordless.clone(), vec![says("# Goal"), says("Two.")]];
+        let mut agent = TestAgent::builder().model(json!(script.concat())).start();
+        assert_eq!(agent.turn(&first), "end_turn");
+        assert_eq!(agent.turn("Go on."), "end_turn");
+        assert_eq!(agent.text(), "One.Two.");
+        let requests = agent.model().requests();
+        assert!(is_summary_request(&requests[1 + count].body));
+        let last = text(&requests[2 + count].body);
+        assert!(last.contains("Never touch b.txt.") && last.contains("Go on."), "{last}");
+        assert!(last.len() < text(&requests[1].body).len(), "{} bytes", last.len());
+
+        // It may have been something else.
+        let last = wordless[..1].to_vec();
+        let script = [vec![says("One.")], wordless, vec![says("# Goal")], last];
+        let mut agent = TestAgent::builder().model(json!(script.concat())).start();
+        assert_eq!(agent.turn(&first), "end_turn");
+        let hint = match stop {
+            Some(stop) => {
+                assert_eq!(agent.turn("Go on."), stop);
+                agent.text()
+            }
+            None => failure(&mut agent, "empty", None)["message"].to_string(),
+        };
+        assert!(hint.contains("its size is not known") && hint.contains("LM Studio"), "{hint}");
+        assert_eq!(agent.model().requests().len(), 3 + count);
+    }
+}
+
+#[test]
+fn a_model_that_thinks_up_to_its_limit_does_not_end_the_turn_in_silence() {
+    let thinks = json!([{ "thought": "Hm." }, { "finish": "length" }]);
+    let mut agent = TestAgent::builder().model(json!([thinks])).start();
+    assert_eq!(agent.turn("one"), "max_tokens");
+    assert!(agent.text().contains("lower its reasoning effort"), "{}", agent.text());
 }
 
 #[test]

@@ -73,6 +73,73 @@ fn two_parameters_that_are_refused_one_after_the_other_are_both_remembered() {
     assert_eq!(provider.chat_requests().len(), 4);
 }
 
+const EXPECTED_THINKING: &str = "litellm.BadRequestError: messages.1.content.0.type: Expected `thinking` or \
+                                 `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a \
+                                 final `assistant` message must start with a thinking block.";
+
+/// Claude with thinking behind LiteLLM: it answers with a call, preceded by these blocks, and wants to have
+/// them back.
+fn claude(blocks: Value) -> Provider {
+    Provider::answering(move |body| {
+        let calls = body["messages"].as_array().unwrap().iter();
+        let Some(last) = calls.rev().find(|it| !it["tool_calls"].is_null()) else {
+            let call = json!({ "index": 0, "id": "c", "function": { "name": "list_dir", "arguments": "{}" } });
+            let pieces = blocks.as_array().unwrap().iter();
+            let thoughts =
+                pieces.map(|it| json!({ "choices": [{ "delta": { "thinking_blocks": [it] } }] }));
+            let call = json!({ "choices": [{ "delta": { "tool_calls": [call] }, "finish_reason": "tool_calls" }] });
+            return Answer::Events(thoughts.chain([call]).collect());
+        };
+        if body.get("reasoning_effort").is_some() && last["thinking_blocks"].is_null() {
+            return refuses(EXPECTED_THINKING);
+        }
+        says("Done.")
+    })
+}
+
+#[test]
+fn signed_thinking_is_sent_back() {
+    let block = |text: &str, signature: &str| json!({ "type": "thinking", "thinking": text, "signature": signature });
+    let provider = claude(json!([block("Hm", ""), block(".", ""), block("", "sig")]));
+    let more = "request = { reasoning_effort = 'high' }";
+    let settings = format!("model = 'p/claude'\n{}", provider.section("p", more));
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(agent.text(), "Done.");
+    let requests = provider.chat_requests();
+    assert_eq!(requests.len(), 2);
+    let messages = requests[1]["messages"].as_array().unwrap();
+    assert_eq!(messages[2]["thinking_blocks"], json!([block("Hm.", "sig")]));
+}
+
+#[test]
+fn without_the_thinking_that_the_server_wants_the_request_is_repeated_without_the_effort() {
+    for more in
+        ["request = { reasoning_effort = 'high' }", "quirks = { effort = 'reasoning_effort' }"]
+    {
+        let provider = claude(json!([]));
+        let settings = format!("model = 'p/claude'\n{}", provider.section("p", more));
+        let mut agent = configured(&settings).start();
+        if more.starts_with("quirks") {
+            crate::provider::set(&mut agent, "thought_level", "high");
+        }
+        assert_eq!(agent.turn("hi"), "end_turn", "{more}");
+        assert_eq!(agent.text(), "Done.");
+        let efforts = |from: usize| {
+            let requests = provider.chat_requests();
+            requests[from..].iter().map(|it| it["reasoning_effort"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(efforts(0), [json!("high"), json!("high"), Value::Null], "{more}");
+        // It was about this conversation: the effort is not given up.
+        agent.session = agent.new_session();
+        if more.starts_with("quirks") {
+            crate::provider::set(&mut agent, "thought_level", "high");
+        }
+        assert_eq!(agent.turn("hi"), "end_turn");
+        assert_eq!(efforts(3)[0], "high", "{more}");
+    }
+}
+
 #[test]
 fn a_refused_effort_is_no_longer_offered() {
     let provider = strict(&["reasoning_effort"]);

@@ -91,16 +91,13 @@ fn r_init_12_an_image_is_sent_in_its_position_between_the_texts() {
 }
 
 #[test]
-fn r_turn_11_a_broken_or_mislabelled_picture_is_refused_in_words() {
+fn r_turn_11_what_is_no_picture_is_refused_in_words_and_a_wrong_label_does_not_matter() {
     let provider = Provider::of(&["eye"]);
     let mut agent = configured(&settings(&provider, "eye")).start();
     for (mime, data, expected) in [
         ("image/png", "", "its data is not base64"),
-        ("image/png", "iVBORw0KGgo", "its data is not base64"),
-        ("image/png", "iVBO rw0K", "its data is not base64"),
-        ("image/png", "AAAA", "its data is not PNG, JPEG, GIF or WebP"),
-        ("image/png", "/9j/4AAQ", "it is labelled `image/png`, but its data is image/jpeg"),
-        ("text/plain", "R0lGODlh", "it is labelled `text/plain`, but its data is image/gif"),
+        ("image/png", "iVBO(w0K", "its data is not base64"),
+        ("image/png", "AAAA", "its data is in no known format, such as PNG, JPEG, GIF or WebP"),
     ] {
         let block = json!({ "type": "image", "data": data, "mimeType": mime });
         let answer = send(&mut agent, &[text("Look"), block]);
@@ -108,10 +105,21 @@ fn r_turn_11_a_broken_or_mislabelled_picture_is_refused_in_words() {
         let told = format!("An image of the prompt cannot be used: {expected}");
         assert!(answer["error"].to_string().contains(&told), "{mime} {data}: {answer}");
     }
-    let jpg = json!({ "type": "image", "data": "/9j/4AAQ", "mimeType": "image/jpg" });
-    assert_eq!(send(&mut agent, &[jpg])["result"]["stopReason"], "end_turn");
-    assert_eq!(provider.chat_requests().len(), 1);
-    assert!(provider.chat_requests()[0].to_string().contains("data:image/jpeg;base64,/9j/4AAQ"));
+    for (mime, data, expected) in [
+        ("image/jpg", "/9j/4AAQ", "data:image/jpeg;base64,/9j/4AAQ"),
+        ("image/png", "/9j/4AAQ", "data:image/jpeg;base64,/9j/4AAQ"),
+        ("text/plain", "R0lGODlh", "data:image/gif;base64,R0lGODlh"),
+        ("image/png", "iVBORw0K\nGgo", "data:image/png;base64,iVBORw0KGgo="),
+        ("image/jpeg", "_9j_4AAQ", "data:image/jpeg;base64,/9j/4AAQ"),
+        ("", "data:image/png;base64,R0lGODlh", "data:image/gif;base64,R0lGODlh"),
+        ("image/heic", "AAAAGGZ0eXBoZWlj", "data:image/heic;base64,AAAAGGZ0eXBoZWlj"),
+    ] {
+        let block = json!({ "type": "image", "data": data, "mimeType": mime });
+        assert_eq!(send(&mut agent, &[block])["result"]["stopReason"], "end_turn", "{data}");
+        let request = provider.chat_requests().pop().unwrap().to_string();
+        assert!(request.contains(expected), "{data}: {request}");
+    }
+    assert_eq!(provider.chat_requests().len(), 7, "what is refused is not sent");
 }
 
 #[test]
@@ -269,6 +277,70 @@ fn an_unusable_image_is_left_out_and_the_next_image_is_sent() {
     agent.load(&session);
     assert_eq!(agent.turn("And after a restart?"), "end_turn");
     assert_eq!(provider.chat_requests().len(), 5, "it was refused once more");
+}
+
+/// Returns which of the images, by the characters that they end with, are in a request.
+fn images_in<'a>(body: &Value, ends: &[&'a str]) -> Vec<&'a str> {
+    let body = body.to_string();
+    ends.iter().copied().filter(|end| body.contains(&format!("{PNG_BASE64}{end}"))).collect()
+}
+
+#[test]
+fn of_several_images_only_the_refused_one_is_left_out() {
+    let ends = ["OLDA", "BROK", "NEWA", "NEWB"];
+    for order in [["BROK", "NEWA", "NEWB"], ["NEWA", "BROK", "NEWB"], ["NEWA", "NEWB", "BROK"]] {
+        let provider = Provider::answering(move |body| match images_in(body, &ends) {
+            sent if sent.contains(&"BROK") => refuses("Could not process image"),
+            _ => says("Yes."),
+        });
+        let mut agent = configured(&settings(&provider, "eye")).start();
+        send(&mut agent, &[text("Before"), image("OLDA")]);
+        let blocks: Vec<_> = [text("Look")].into_iter().chain(order.map(image)).collect();
+        assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
+        let sound = ["OLDA", "NEWA", "NEWB"];
+        let sent = |number: usize| images_in(&provider.chat_requests()[number], &ends);
+        let last = provider.chat_requests().len() - 1;
+        assert_eq!(sent(last), sound, "{order:?}");
+        assert!(last <= 4, "{last} requests");
+        assert!(notices(&agent).contains("so it was left out. (Could not process image)"));
+        assert_eq!(agent.turn("And now?"), "end_turn");
+        assert_eq!(sent(last + 1), sound, "{order:?}");
+        let session = agent.session.clone();
+        agent.restart();
+        agent.load(&session);
+        assert_eq!(agent.turn("And after a restart?"), "end_turn");
+        assert_eq!(sent(last + 2), sound, "{order:?}");
+    }
+}
+
+#[test]
+fn of_more_images_than_the_server_takes_the_oldest_are_left_out() {
+    let provider = Provider::answering(|body| match pictures(body) {
+        0 | 1 => says("Yes."),
+        _ => refuses("At most 1 image(s) may be provided in one request."),
+    });
+    let mut agent = configured(&settings(&provider, "eye")).start();
+    send(&mut agent, &[text("One"), image("OLDA")]);
+    let answer = send(&mut agent, &[text("Two"), image("NEWA")]);
+    assert_eq!(answer["result"]["stopReason"], "end_turn");
+    let requests = provider.chat_requests();
+    assert_eq!(requests.len(), 3);
+    assert_eq!(images_in(&requests[2], &["OLDA", "NEWA"]), ["NEWA"]);
+}
+
+#[test]
+fn a_server_that_refuses_every_image_gets_none_after_a_few_attempts() {
+    let provider = Provider::answering(|body| match pictures(body) {
+        0 => says("I see nothing."),
+        _ => refuses("Could not process image"),
+    });
+    let mut agent = configured(&settings(&provider, "eye")).start();
+    let ends = ["AAAA", "AAAB", "AAAC", "AAAD", "AAAE", "AAAF"];
+    let blocks: Vec<_> = [text("Look")].into_iter().chain(ends.map(image)).collect();
+    assert_eq!(send(&mut agent, &blocks)["result"]["stopReason"], "end_turn");
+    assert_eq!(provider.chat_requests().len(), 6, "four are tried one by one");
+    assert_eq!(agent.turn("And now?"), "end_turn");
+    assert_eq!(provider.chat_requests().len(), 7);
 }
 
 /// Runs a turn in which the model reads a file. Returns the agent, whose first call has a card.

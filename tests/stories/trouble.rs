@@ -51,6 +51,31 @@ fn r_turn_12_the_agent_waits_for_a_model_server_that_starts_late() {
 }
 
 #[test]
+fn r_turn_12_a_server_that_has_answered_is_waited_for_beyond_four_attempts_and_the_user_may_cancel()
+{
+    let port = turnwright_testing::closed_port();
+    let url = format!("http://127.0.0.1:{port}/v1");
+    let scenario = |replies: Value| Scenario::from_value(json!({ "replies": replies })).unwrap();
+    let server = Server::start(scenario(json!([says("One.")])), port).unwrap();
+    let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
+    assert_eq!(agent.turn("one"), "end_turn");
+    drop(server);
+    let id = agent.prompt("two");
+    while !agent.thoughts().contains("Trying again in 9 s.")
+        && !agent.thoughts().contains("Trying again in 8 s.")
+        && !agent.thoughts().contains("Trying again in 7 s.")
+    {
+        agent.wait_for_update("agent_thought_chunk");
+    }
+    assert!(agent.thoughts().contains("Nothing answers at"), "{}", agent.thoughts());
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&id), "cancelled");
+    let _server = Server::start(scenario(json!([says("Three.")])), port).unwrap();
+    assert_eq!(agent.turn("three"), "end_turn");
+    assert_eq!(agent.text(), "One.Three.");
+}
+
+#[test]
 fn r_turn_12_a_request_is_repeated_if_the_connection_closes_without_a_response() {
     let refuses = json!([{ "refuse": true }]);
     let mut agent = TestAgent::builder().model(json!([refuses, says("Now.")])).start();
@@ -93,7 +118,7 @@ fn r_turn_12_the_key_is_removed_from_errors_of_every_form() {
 
 #[test]
 fn r_turn_12_the_key_is_removed_from_an_error_inside_an_answer() {
-    let text = format!("upstream refused {KEY}");
+    let text = format!("unsupported value {KEY}");
     let replies = [
         json!([{ "error": { "message": text } }]),
         json!([{ "text": "a" }, { "error": text }]),
@@ -104,7 +129,7 @@ fn r_turn_12_the_key_is_removed_from_an_error_inside_an_answer() {
     for reply in replies {
         let mut agent = TestAgent::builder().model(json!([reply, next_reply()])).start();
         let error = failure(&mut agent, "bad_request", None);
-        assert!(message(&error).contains("upstream refused [key]"), "{error}");
+        assert!(message(&error).contains("unsupported value [key]"), "{error}");
         go_on(&mut agent);
     }
 }
@@ -112,7 +137,7 @@ fn r_turn_12_the_key_is_removed_from_an_error_inside_an_answer() {
 #[test]
 fn r_turn_12_no_part_of_the_key_is_left_where_a_long_error_is_cut() {
     // Errors are cut after 500 characters, which is in the middle of the key.
-    let text = format!("{} {KEY}", "x".repeat(490));
+    let text = format!("unsupported {} {KEY}", "x".repeat(478));
     let error = json!({ "error": { "message": text } });
     for reply in [status(401, &error), json!([{ "data": error }])] {
         let mut agent = TestAgent::builder().model(json!([reply, next_reply()])).start();
@@ -423,7 +448,8 @@ fn r_turn_12_an_error_that_ends_the_turn_says_what_to_do_next() {
         ("429 Too Many Requests", String::new(), "rate_limit", Some(429), "Wait a minute"),
         ("500 Oops", r#"{"error":"Oops."}"#.to_owned(), "unavailable", Some(500), "Prompt again"),
         ("503 Busy", String::new(), "unavailable", Some(503), "Prompt again later"),
-        ("200 OK", event(r#"{"message":"Oops"}"#), "bad_request", None, "choose another model"),
+        ("200 OK", event(r#"{"message":"Oops"}"#), "unavailable", None, "Prompt again later"),
+        ("200 OK", event(r#"{"type":"invalid_request_error"}"#), "bad_request", None, "choose"),
         ("200 OK", event(r#"{"message":"Oops","code":500}"#), "unavailable", Some(500), "later"),
         ("200 OK", nothing, "empty", None, "Prompt again later"),
     ];

@@ -43,12 +43,14 @@ fn r_turn_12_an_answer_that_is_cut_before_any_text_is_requested_again_silently()
 }
 
 #[test]
-fn r_turn_12_an_answer_that_is_cut_twice_is_an_error() {
+fn r_turn_12_an_answer_that_is_cut_four_times_is_an_error() {
     let cut = json!([{ "end": "eof" }]);
-    let mut agent = start(json!([cut, cut, next_reply()]));
+    let mut agent = start(json!([cut, cut, cut, cut, next_reply()]));
     let error = failure(&mut agent, "network", None);
     assert!(error["message"].as_str().unwrap().contains("broke off"), "{error}");
-    assert_eq!(count(&agent), 2);
+    assert_eq!(count(&agent), 4);
+    let told = agent.thoughts();
+    assert_eq!(told.matches("Trying again in").count(), 2, "the first attempt is silent: {told}");
     go_on(&mut agent);
 }
 
@@ -72,17 +74,21 @@ fn r_turn_12_an_answer_that_is_cut_within_its_text_is_continued_and_the_user_is_
 }
 
 #[test]
-fn r_turn_12_an_answer_that_is_cut_again_is_an_error_and_keeps_its_text() {
+fn r_turn_12_an_answer_that_is_cut_again_and_again_is_an_error_and_keeps_its_text() {
     let cut = |text: &str| json!([{ "text": text }, { "cut": true }]);
-    let mut agent = start(json!([cut("Half a "), cut("sen"), next_reply()]));
+    let cuts = ["Half ", "a ", "s", "en"].map(cut);
+    let mut replies = cuts.to_vec();
+    replies.push(next_reply());
+    let mut agent = start(json!(replies));
     let error = failure(&mut agent, "network", None);
     assert!(error["message"].as_str().unwrap().contains("broke off"), "{error}");
     assert_eq!(agent.text(), "Half a sen");
-    assert_eq!(count(&agent), 2);
+    assert_eq!(count(&agent), 4);
+    assert_eq!(agent.thoughts().matches("Continuing from there").count(), 3);
     go_on(&mut agent);
-    let transcript = agent.model_transcript(2);
+    let transcript = agent.model_transcript(4);
     assert_eq!(transcript.last().unwrap(), "user and now?");
-    let told = agent.model_request(2).to_string();
+    let told = agent.model_request(4).to_string();
     assert!(
         told.contains("[Your last answer is incomplete: it was cut off by an error.]"),
         "{told}"
@@ -256,6 +262,47 @@ fn r_turn_12_either_a_finish_reason_or_done_completes_an_answer() {
 }
 
 #[test]
+fn r_turn_12_an_end_mark_alone_is_a_cut_after_the_server_has_sent_a_finish_reason() {
+    let bare = json!([{ "text": "Half a sen" }, { "raw": "data: [DONE]\n\n" }, { "end": "eof" }]);
+    let mut agent = start(json!([says("One."), bare, says("tence."), next_reply()]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.turn("two"), "end_turn");
+    assert_eq!(agent.text(), "One.Half a sentence.");
+    assert!(agent.thoughts().contains("broke off. Continuing from there."), "{}", agent.thoughts());
+    assert_eq!(count(&agent), 3);
+}
+
+#[test]
+fn r_turn_12_an_error_without_a_type_in_mid_stream_is_tried_again() {
+    for error in [
+        json!({ "error": "Internal server error" }),
+        json!({ "error": { "message": "Overloaded" } }),
+        json!({ "error": "unexpected EOF" }),
+    ] {
+        let first = json!([{ "data": error }, { "end": "eof" }]);
+        let half = json!([{ "text": "Half a sen" }, { "data": error }, { "end": "eof" }]);
+        let mut agent = start(json!([first, half, says("tence."), next_reply()]));
+        assert_eq!(agent.turn("one"), "end_turn", "{error}");
+        assert_eq!(agent.text(), "Half a sentence.", "{error}");
+        assert!(agent.thoughts().contains("Trying again in"), "{}", agent.thoughts());
+        go_on(&mut agent);
+    }
+}
+
+#[test]
+fn r_turn_12_a_wrong_key_that_is_called_a_failure_of_the_server_is_not_tried_again() {
+    let error = json!({ "error": { "type": "server_error", "code": "server_error",
+        "message": "Error code: 401 - {'error': 'Incorrect API key provided'}" } });
+    let mut agent = start(json!([[{ "data": error }, { "end": "eof" }], next_reply()]));
+    let error = failure(&mut agent, "auth", Some(500));
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("has for its provider"), "{message}");
+    assert!(!message.contains("OPENAI_API_KEY"), "{message}");
+    assert_eq!(count(&agent), 1);
+    go_on(&mut agent);
+}
+
+#[test]
 fn r_turn_12_a_delta_that_is_not_json_is_an_interrupted_answer() {
     let garbage = json!({ "raw": "data: {\"choices\":[{\"delta\":{\"cont\n\n" });
     let mut agent = start(json!([[garbage], says("Now."), next_reply()]));
@@ -307,7 +354,10 @@ fn r_turn_12_a_text_or_document_that_is_no_answer_is_an_error() {
         (json!("{"), "network"),
     ] {
         let reply = json!([{ "status": 200, "body": body }]);
-        let mut agent = start(json!([reply, reply, next_reply()]));
+        let attempts = if kind == "network" { 4 } else { 2 };
+        let mut replies = vec![reply; attempts];
+        replies.push(next_reply());
+        let mut agent = start(json!(replies));
         failure(&mut agent, kind, None);
         go_on(&mut agent);
     }

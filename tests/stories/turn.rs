@@ -259,9 +259,10 @@ fn r_turn_12_a_failure_of_the_model_is_an_error_and_the_next_prompt_works() {
         json!([half, { "error": { "message": "overloaded", "code": 500 } }]),
         json!([call, { "cut": true }]),
     ];
-    // Failures that may be temporary are retried once.
+    // Failures that may be temporary are retried three times.
     let replies = failures.into_iter().map(|it| json!([it, says("Better.")]));
-    let replies = replies.chain(cuts.into_iter().map(|it| json!([it, it, says("Better.")])));
+    let replies =
+        replies.chain(cuts.into_iter().map(|it| json!([it, it, it, it, says("Better.")])));
     for replies in replies {
         let failure = replies[0].clone();
         let mut agent = TestAgent::builder().model(replies).start();

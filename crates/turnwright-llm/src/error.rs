@@ -18,6 +18,8 @@ pub enum LlmError {
         fault: ConnectionFault,
         /// The proxy through which the request went.
         proxy: Option<String>,
+        /// True if the server has answered before.
+        has_answered: bool,
     },
     /// The provider answered with an HTTP error.
     #[error(
@@ -185,6 +187,12 @@ fn with_advice(
 }
 
 impl LlmError {
+    /// An error in an answer that is not one of the server's own.
+    pub fn in_stream(host: String, message: String, kind: ErrorKind) -> LlmError {
+        let status = None;
+        LlmError::InStream { host, message, status, retry_after: None, kind, key_advice: None }
+    }
+
     pub fn kind(&self) -> ErrorKind {
         match self {
             LlmError::Connect { .. }
@@ -202,6 +210,13 @@ impl LlmError {
     /// long enough.
     pub fn is_transient(&self) -> bool {
         self.kind().is_transient() && !matches!(self, LlmError::Silent { .. })
+    }
+
+    /// True if a server that has answered before cannot be reached. It may be starting anew, or the network
+    /// may be away for a moment.
+    pub fn is_outage(&self) -> bool {
+        let LlmError::Connect { fault, has_answered, .. } = self else { return false };
+        *has_answered && !matches!(fault, ConnectionFault::Tls(_))
     }
 
     /// What the user can do once the request is not retried any more, unless the message says it.
@@ -231,8 +246,7 @@ impl LlmError {
             let message = message.to_lowercase();
             UNREADABLE_REPLY.iter().any(|phrase| message.contains(phrase))
         };
-        matches!(self, LlmError::EmptyReply { .. } | LlmError::Truncated { .. })
-            || self.message().is_some_and(is_unreadable)
+        matches!(self, LlmError::EmptyReply { .. }) || self.message().is_some_and(is_unreadable)
     }
 
     /// True if the model rejects the requested reasoning effort but supports others.
@@ -245,6 +259,14 @@ impl LlmError {
             is_about_effort && EFFORT_REJECTIONS.iter().any(|phrase| message.contains(phrase))
         };
         matches!(self.kind(), ErrorKind::BadRequest) && self.message().is_some_and(is_rejected)
+    }
+
+    /// True if the model wants a signed thought in the conversation that is not there, for example because
+    /// another model has made the calls. It does without if it does not think.
+    pub(super) fn lacks_thought(&self) -> bool {
+        let message = self.message().unwrap_or_default().to_lowercase();
+        message.contains("expected `thinking`")
+            || message.contains("invalid `signature` in `thinking`")
     }
 
     /// The delay that the provider asks for.

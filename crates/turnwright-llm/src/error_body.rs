@@ -1,6 +1,6 @@
 //! Parses the error bodies of servers in all known shapes. Does no I/O.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value};
 
@@ -34,25 +34,30 @@ pub(super) struct ErrorReport {
     pub(super) failed_generation: Option<String>,
 }
 
-/// Parses an error body. The HTTP status and the delay from the headers take precedence over the
-/// body's.
+/// Parses an error body. The HTTP status, which an error in a stream does not have, and the delay from the
+/// headers take precedence over the body's. `now` is what dates in the body are compared with.
 pub(super) fn parse(
     body: &str,
-    status: Option<u16>,
+    http_status: Option<u16>,
     header_delay: Option<Duration>,
+    now: SystemTime,
 ) -> ErrorReport {
     let value = serde_json::from_str::<Value>(body.trim()).unwrap_or_default();
     let choice_error = value.pointer("/choices/0/error");
     let message = find_message(&value).or_else(|| find_message(choice_error?));
     let message = message.unwrap_or_else(|| plain_text(body));
-    let status = status.or_else(|| find_status(&value));
-    let wait = header_delay.or_else(|| retry_after::from_body(&value, &message));
+    let status = http_status.or_else(|| find_status(&value));
     let mut codes = Vec::new();
     collect_codes(&value, &mut codes);
-    let has_retry_delay = wait.is_some();
-    let details =
-        ErrorDetails { status, body: &value, codes: &codes, message: &message, has_retry_delay };
-    let kind = classify(details);
+    let wait = header_delay.or_else(|| retry_after::from_body(&value, &message, now));
+    let kind = classify(ErrorDetails {
+        status,
+        is_in_stream: http_status.is_none(),
+        body: &value,
+        codes: &codes,
+        message: &message,
+        has_retry_delay: wait.is_some(),
+    });
     let may_ask_to_wait = matches!(status, Some(429 | 503 | 529)) || kind == ErrorKind::RateLimit;
     let mut message = shorten(&message);
     if let Some(categories) = azure_filter_categories(&value) {
@@ -71,7 +76,8 @@ pub(super) fn parse(
 
 /// The error for a JSON or plain text body inside a stream.
 pub(super) fn stream_error(host: &str, body: &str) -> LlmError {
-    let ErrorReport { message, status, kind, retry_after, .. } = parse(body, None, None);
+    let ErrorReport { message, status, kind, retry_after, .. } =
+        parse(body, None, None, SystemTime::now());
     let host = host.to_owned();
     LlmError::InStream { host, message, status, kind, retry_after, key_advice: None }
 }

@@ -76,6 +76,8 @@ impl ErrorKind {
 pub(super) struct ErrorDetails<'a> {
     /// The HTTP status, or its equivalent in the body.
     pub(super) status: Option<u16>,
+    /// True if the error is in a response that started successfully.
+    pub(super) is_in_stream: bool,
     pub(super) body: &'a Value,
     /// All codes and types in the body, in lower case.
     pub(super) codes: &'a [String],
@@ -88,7 +90,12 @@ pub(super) struct ErrorDetails<'a> {
 pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     let text = format!("{}\n{}", details.message, details.codes.join("\n")).to_lowercase();
     let has = |phrases: &[&str]| phrases.iter().any(|it| text.contains(it));
-    let is = |statuses: &[u16]| details.status.is_none_or(|it| statuses.contains(&it));
+    // Gateways wrap all that their provider answers as a failure of the server: the text says more.
+    let is_vague = details
+        .status
+        .is_none_or(|code| code == 500 || details.is_in_stream && (500..600).contains(&code));
+    let status = if is_vague { quoted_status(&text) } else { details.status };
+    let is = |statuses: &[u16]| status.is_none_or(|it| statuses.contains(&it));
     if details.status == Some(413) || has(OVERFLOW) {
         return super::overflow::parse_overflow(details.body, &text);
     }
@@ -99,10 +106,10 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     }
     // Google and Alibaba call every limit a quota.
     let is_lasting = !details.has_retry_delay || has(&["insufficient_quota", "limit: 0", "perday"]);
-    if details.status == Some(402) || has(QUOTA) && is_lasting && !has(&["throttling"]) {
+    if status == Some(402) || has(QUOTA) && is_lasting && !has(&["throttling"]) {
         return ErrorKind::Quota;
     }
-    if details.status == Some(429) {
+    if status == Some(429) {
         return ErrorKind::RateLimit;
     }
     if is(&[400, 403, 422, 451]) && has(REFUSED) {
@@ -115,7 +122,9 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     if has(NO_TOOLS) {
         return ErrorKind::BadRequest;
     }
-    if is(&[400, 403, 404, 422, 503]) && (has(NO_MODEL) || mentions_missing_model(&text)) {
+    let is_temporary = is_vague && has(&["try again", "temporar", "currently", "overload"]);
+    let lacks_model = has(NO_MODEL) || !is_temporary && mentions_missing_model(&text);
+    if is(&[400, 403, 404, 422, 503]) && lacks_model {
         return ErrorKind::ModelNotFound;
     }
     if is(&[400, 403]) && has(&["unsupported_country"]) {
@@ -127,7 +136,24 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     if is(&[400, 403]) && has(RATE_LIMIT) {
         return ErrorKind::RateLimit;
     }
-    by_status(details.status)
+    match by_status(status.or(details.status)) {
+        // Nobody knows what it was, and the request was accepted.
+        ErrorKind::BadRequest if is_vague && status.is_none() && !has(INVALID) => {
+            ErrorKind::Unavailable
+        }
+        // The path that was asked for is there.
+        ErrorKind::UrlNotFound if is_vague => ErrorKind::BadRequest,
+        kind => kind,
+    }
+}
+
+/// The status of an error that the message quotes, as in `Error code: 401 - {…}`.
+fn quoted_status(text: &str) -> Option<u16> {
+    let phrases = ["error code: ", "status code: ", "status code ", "status: ", "http "];
+    let quotes = phrases.iter().flat_map(|phrase| text.split(phrase).skip(1));
+    quotes
+        .filter_map(|quote| quote.get(..3)?.parse().ok())
+        .find(|status| (400..500).contains(status))
 }
 
 fn by_status(status: Option<u16>) -> ErrorKind {
@@ -263,6 +289,24 @@ const AUTH: &[&str] = &[
 
 const RATE_LIMIT: &[&str] =
     &["rate_limit", "rate limit", "ratelimit", "too many requests", "throttling"];
+
+/// Says of an error without a status that the request is at fault.
+const INVALID: &[&str] = &[
+    "invalid_request",
+    "invalid request",
+    "bad_request",
+    "bad request",
+    "invalid param",
+    "invalid value",
+    "unsupported",
+    "not support",
+    "supported values",
+    "unknown parameter",
+    "unrecognized",
+    "must be",
+    "required",
+    "not found",
+];
 
 /// True for `The model … does not exist` and similar messages.
 fn mentions_missing_model(text: &str) -> bool {

@@ -1,15 +1,16 @@
 //! What both protocols need to render a request and to read its reply.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::{Map, Value};
 
-use super::LlmError;
 use super::error_body;
 use super::http::Secrets;
 use super::leaked_calls::{self, LeakedCall};
 use super::quirks::Quirks;
 use super::tool_aliases::ToolAliases;
+use super::{ErrorKind, LlmError};
 use turnwright_types::message::{ToolSpec, ToolSpecs};
 
 /// How a request is rendered for one model at one server.
@@ -73,6 +74,8 @@ pub(super) struct ReplyContext {
     pub(super) quirks: Quirks,
     /// The tools offered to the model; `None` if there were none.
     pub(super) tools: Option<Arc<RenderedTools>>,
+    /// True once the server has sent a finish reason (chat completions).
+    pub(super) sends_finish_reasons: Arc<AtomicBool>,
 }
 
 impl ReplyContext {
@@ -80,9 +83,13 @@ impl ReplyContext {
     pub(super) fn stream_error(&self, body: &str) -> LlmError {
         let mut error = error_body::stream_error(&self.host, &self.secrets.redact(body));
         // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
-        if let LlmError::InStream { message, key_advice, .. } = &mut error {
+        if let LlmError::InStream { message, status, kind, key_advice, .. } = &mut error {
             *message = self.secrets.redact(message);
-            *key_advice = self.key_advice.clone().map(Box::new);
+            // Our own key was accepted.
+            let is_upstream = *kind == ErrorKind::Auth && matches!(status, Some(500..));
+            let upstream_advice = format!("Check the key that {} has for its provider", self.host);
+            let advice = if is_upstream { Some(upstream_advice) } else { self.key_advice.clone() };
+            *key_advice = advice.map(Box::new);
         }
         error
     }

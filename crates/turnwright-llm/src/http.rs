@@ -53,6 +53,8 @@ pub struct Endpoint {
     drains: DrainTasks,
     /// True if the base URL has no path, and the API was found below `/v1`.
     has_version_path: AtomicBool,
+    /// True once the server has answered anything.
+    has_answered: AtomicBool,
     /// Observes the requests, or answers them.
     traffic: Option<Arc<dyn Traffic>>,
 }
@@ -115,6 +117,7 @@ impl Endpoint {
             client,
             drains: DrainTasks::default(),
             has_version_path: AtomicBool::new(false),
+            has_answered: AtomicBool::new(false),
             traffic: None,
         })
     }
@@ -397,6 +400,7 @@ impl Endpoint {
                 return Err(self.connect_fault(fault));
             }
         };
+        self.has_answered.store(true, Ordering::Relaxed);
         let is_success = response.status().is_success();
         let body = ReplyBody { observer, ..self.body(response) };
         if is_success { Ok(body) } else { Err(self.status_error(body).await) }
@@ -408,7 +412,8 @@ impl Endpoint {
 
     fn connect_fault(&self, fault: ConnectionFault) -> LlmError {
         let proxy = turnwright_http::proxy_of(&self.base);
-        LlmError::Connect { host: self.host(), fault, proxy }
+        let has_answered = self.has_answered.load(Ordering::Relaxed);
+        LlmError::Connect { host: self.host(), fault, proxy, has_answered }
     }
 
     fn body(&self, response: Response) -> ReplyBody {
@@ -419,7 +424,8 @@ impl Endpoint {
     async fn status_error(&self, mut body: ReplyBody) -> LlmError {
         let response = &body.response;
         let status = response.status().as_u16();
-        let header_delay = retry_after::from_headers(response.headers(), SystemTime::now());
+        let now = retry_after::server_time(response.headers(), SystemTime::now());
+        let header_delay = retry_after::from_headers(response.headers(), now);
         let location = response
             .headers()
             .get("location")
@@ -439,7 +445,7 @@ impl Endpoint {
         // Redact before the text is shortened, because even a part of the key must not be shown.
         let text = self.secrets().redact(&String::from_utf8_lossy(&bytes));
         let ErrorReport { message, kind, retry_after, failed_generation, .. } =
-            error_body::parse(&text, Some(status), header_delay);
+            error_body::parse(&text, Some(status), header_delay, now);
         // Redact again, because in JSON the key may have been escaped, as in `\/`.
         let message = self.secrets().redact(&location.unwrap_or(message));
         let failed_generation = failed_generation.map(|it| Box::new(self.secrets().redact(&it)));

@@ -49,9 +49,16 @@ impl LlmError {
     }
 
     /// True if the server rejected one image but accepts images in general.
-    pub(super) fn is_about_one_image(&self) -> bool {
+    pub fn is_about_one_image(&self) -> bool {
         self.mentions_images_with(ONE_IMAGE_PHRASES)
             && !self.mentions_images_with(CERTAINLY_NO_IMAGES_PHRASES)
+    }
+
+    /// The most images that the server accepts in one request, if it says so.
+    pub fn most_images(&self) -> Option<usize> {
+        let message = self.message()?.to_ascii_lowercase();
+        let (count, rest) = message.split_once("at most ")?.1.split_once(' ')?;
+        count.parse().ok().filter(|_| rest.starts_with("image"))
     }
 
     fn mentions_images_with(&self, phrases: &[&str]) -> bool {

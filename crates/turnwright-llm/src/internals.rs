@@ -112,5 +112,5 @@ pub fn retry_delay(headers: &[(&str, &str)], body: &str) -> Option<Duration> {
     };
     let headers: HeaderMap = headers.iter().filter_map(pair).collect();
     let value = serde_json::from_str(body).unwrap_or_default();
-    retry_after::from_headers(&headers, now).or_else(|| retry_after::from_body(&value, body))
+    retry_after::from_headers(&headers, now).or_else(|| retry_after::from_body(&value, body, now))
 }

@@ -122,7 +122,7 @@ impl LearnedQuirks {
             | ErrorKind::Auth
             | ErrorKind::UrlNotFound => true,
             ErrorKind::ModelNotFound => !message.contains("image input"),
-            _ => error.is_reply_specific() || error.is_effort_rejection(),
+            _ => error.is_reply_specific() || error.is_effort_rejection() || error.lacks_thought(),
         };
         if is_unrelated || error.is_about_one_image() {
             return Vec::new();
@@ -131,6 +131,7 @@ impl LearnedQuirks {
         if patches.is_empty()
             && media.images
             && matches!(status, 400 | 415 | 422)
+            && error.kind() == ErrorKind::BadRequest
             && self.are_images_assumed()
         {
             // A refusal in unknown words. Otherwise the image would fail every later request too.

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
 
 use super::exchange::{RenderedTools, ReplyContext, RequestStyle};
 use super::http::{Endpoint, ReplyBody};
@@ -66,6 +67,7 @@ pub struct RemoteModel {
     asked_at_start: tokio::sync::OnceCell<()>,
     /// The local server was asked for its window after an answer.
     has_asked_window: AtomicBool,
+    sends_finish_reasons: Arc<AtomicBool>,
     /// How many requests the local server works on at the same time; 0 if it has not said so.
     slots: AtomicU32,
     // Both mutexes are held only to copy a few bytes.
@@ -101,6 +103,7 @@ impl RemoteModel {
             local_server: OnceLock::new(),
             asked_at_start: tokio::sync::OnceCell::new(),
             has_asked_window: AtomicBool::new(false),
+            sends_finish_reasons: Arc::default(),
             slots: AtomicU32::new(0),
             rejected_efforts: Mutex::default(),
             tools: Mutex::default(),
@@ -153,6 +156,7 @@ impl RemoteModel {
             origin: Arc::clone(&self.origin),
             quirks: self.learned_quirks.quirks(),
             tools: (!tools.specs.is_empty()).then_some(tools),
+            sends_finish_reasons: Arc::clone(&self.sends_finish_reasons),
         }
     }
 
@@ -205,6 +209,24 @@ impl RemoteModel {
             let quirks = self.learned_quirks.quirks_with(adaptation.merge(*patch));
             !tried.contains(&quirks) && self.render(tools, &quirks, request).to_vec() != before
         })
+    }
+
+    /// Sends the request once without an effort, whoever has set it. `None` if there is none.
+    async fn post_without_effort(
+        &self,
+        path: &str,
+        tools: &RenderedTools,
+        request: &Request,
+    ) -> Option<Result<ReplyBody, LlmError>> {
+        let body = self.render(tools, &self.learned_quirks.quirks(), request).to_vec();
+        let mut fields: Map<String, Value> = serde_json::from_slice(&body).ok()?;
+        let count = fields.len();
+        fields.retain(|name, _| {
+            !["reasoning_effort", "reasoning", "thinking"].contains(&name.as_str())
+        });
+        let mut body = RequestBody::default();
+        body.append(Value::from(fields.clone()).to_string().into_bytes());
+        if fields.len() < count { Some(self.endpoint.post(path, body).await) } else { None }
     }
 
     fn reject_effort(&self, effort: ReasoningEffort) {
@@ -305,6 +327,9 @@ impl RemoteModel {
             {
                 self.reject_effort(request.effort);
                 self.post(path, &tools, &with_default_effort()).await
+            }
+            Err(error) if error.lacks_thought() => {
+                self.post_without_effort(path, &tools, request).await.unwrap_or(Err(error))
             }
             response => response,
         };

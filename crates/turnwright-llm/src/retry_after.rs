@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use reqwest::header::HeaderMap;
+use reqwest::header::{DATE, HeaderMap};
 use serde_json::Value;
 
 /// The longest delay that a server can impose; for longer ones the turn ends with the error.
@@ -13,8 +13,26 @@ const MIN_EPOCH_MILLISECONDS: f64 = 1e11;
 const MIN_EPOCH_SECONDS: f64 = 1e9;
 
 /// Phrases that precede a delay in an error message.
-const PHRASES: [&str; 6] =
-    ["try again in ", "try again after ", "retry in ", "retry after ", "wait for ", "wait "];
+const PHRASES: [&str; 8] = [
+    "try again in ",
+    "try again after ",
+    "retry in ",
+    "retry after ",
+    "reset in ",
+    "resets in ",
+    "reset after ",
+    "wait ",
+];
+
+/// Words of error messages that name a date from which on requests are accepted again.
+const DATE_WORDS: [&str; 6] = ["reset", "重置", "again", "retry", "regain", "until"];
+
+/// The time at the server as far as the response says: the clock here may be wrong.
+pub(super) fn server_time(headers: &HeaderMap, now: SystemTime) -> SystemTime {
+    let date =
+        headers.get(DATE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
+    date.unwrap_or(now)
+}
 
 /// The delay in the headers: `Retry-After` takes precedence over vendor headers.
 pub(super) fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
@@ -55,36 +73,56 @@ fn from_rate_limit_headers(headers: &HeaderMap, now: SystemTime) -> Option<Durat
 }
 
 /// The delay in an error's body, in a field or in its message.
-pub(super) fn from_body(body: &Value, message: &str) -> Option<Duration> {
-    from_fields(body).or_else(|| from_message(message))
+pub(super) fn from_body(body: &Value, message: &str, now: SystemTime) -> Option<Duration> {
+    from_fields(body, now).or_else(|| from_message(message, now))
 }
 
 /// Google's `retryDelay` and similar fields.
-fn from_fields(value: &Value) -> Option<Duration> {
+fn from_fields(value: &Value, now: SystemTime) -> Option<Duration> {
+    const OWN: [&str; 8] = [
+        "retryDelay",
+        "retry_after",
+        "retry_after_seconds",
+        "resets_in_seconds",
+        "quotaResetDelay",
+        "resets_at",
+        "reset_at",
+        "X-RateLimit-Reset",
+    ];
     match value {
-        Value::Array(items) => items.iter().find_map(from_fields),
+        Value::Array(items) => items.iter().find_map(|it| from_fields(it, now)),
         Value::Object(fields) => {
-            let own = ["retryDelay", "retry_after", "retry_after_seconds"];
-            let own = own.iter().filter_map(|it| fields.get(*it)).find_map(|it| match it {
-                Value::String(text) => parse_duration(text),
-                other => checked_seconds(other.as_f64()?),
+            let own = OWN.iter().filter_map(|it| fields.get(*it)).find_map(|it| match it {
+                Value::String(text) => parse_delay_or_date(text, now),
+                other => parse_delay_or_date(&other.as_f64()?.to_string(), now),
             });
             own.or_else(|| {
-                ["error", "details", "metadata"]
+                ["error", "details", "metadata", "headers"]
                     .iter()
                     .filter_map(|it| fields.get(*it))
-                    .find_map(from_fields)
+                    .find_map(|it| from_fields(it, now))
             })
         }
         _ => None,
     }
 }
 
-fn from_message(message: &str) -> Option<Duration> {
+fn from_message(message: &str, now: SystemTime) -> Option<Duration> {
     let text = message.to_ascii_lowercase();
-    PHRASES.iter().find_map(|phrase| {
-        let after = &text[text.find(phrase)? + phrase.len()..];
-        parse_duration(after)
+    let names_date = DATE_WORDS.iter().any(|word| text.contains(word));
+    // Zhipu's times are those of Beijing, in both of its languages.
+    let is_zhipu = text.contains("your limit will reset at ") || text.contains("重置");
+    let offset_hours = if is_zhipu { 8 } else { 0 };
+    let starts = text.match_indices(['1', '2']).filter(|_| names_date);
+    let mut dates = starts.filter_map(|(at, _)| parse_date(&text[at..], offset_hours));
+    // One in the past is no reset.
+    let wait = dates.find_map(|date| date.duration_since(now).ok());
+    wait.or_else(|| {
+        PHRASES.iter().find_map(|phrase| {
+            let after = text[text.find(phrase)? + phrase.len()..].trim_start_matches("for ");
+            // A date in the past is not so many seconds.
+            parse_duration(after).filter(|_| parse_date(after, 0).is_none())
+        })
     })
 }
 
@@ -99,7 +137,7 @@ fn parse_delay_or_date(value: &str, now: SystemTime) -> Option<Duration> {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         return Some(checked_seconds(since)?.saturating_sub(now));
     }
-    let date = httpdate::parse_http_date(value).ok().or_else(|| parse_rfc_3339(value));
+    let date = httpdate::parse_http_date(value).ok().or_else(|| parse_date(value, 0));
     match date {
         Some(date) => Some(date.duration_since(now).unwrap_or_default()),
         None => parse_duration(value),
@@ -145,30 +183,45 @@ fn checked_seconds(number: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(number).ok()
 }
 
-/// Parses `2026-01-02T03:04:05.678Z`, also with an offset.
-fn parse_rfc_3339(text: &str) -> Option<SystemTime> {
-    let number = |from: usize, to: usize| text.get(from..to)?.parse::<u32>().ok();
-    let marks = [(4, "-"), (7, "-"), (10, "T"), (13, ":"), (16, ":")];
-    if !marks.iter().all(|(at, mark)| text.get(*at..=*at) == Some(*mark)) {
-        return None;
+/// Parses a date with a time at the start of a text: `2026-01-02T03:04:05.678Z`, also with an offset, a
+/// space or `at` in between, or without seconds. Without a zone, it is one of this offset from UTC.
+fn parse_date(text: &str, offset_hours: i64) -> Option<SystemTime> {
+    let (year, rest) = leading_number(text, 4)?;
+    let (month, rest) = leading_number(rest.strip_prefix('-')?, 2)?;
+    let (day, rest) = leading_number(rest.strip_prefix('-')?, 2)?;
+    let rest = [" at ", " ", "T", "t"].iter().find_map(|mark| rest.strip_prefix(mark))?;
+    let (hour, rest) = leading_number(rest, 2)?;
+    let (minute, mut rest) = leading_number(rest.strip_prefix(':')?, 2)?;
+    let mut second = 0;
+    if let Some((number, after)) = rest.strip_prefix(':').and_then(|text| leading_number(text, 2)) {
+        second = number;
+        rest = after;
     }
-    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    let fraction = |it: char| it == '.' || it.is_ascii_digit();
-    let zone = text.get(19..)?.trim_start_matches(fraction);
-    let offset = match zone.split_at_checked(1)? {
-        ("Z" | "z", "") => 0,
-        (sign @ ("+" | "-"), rest) => {
-            let (hours, minutes) = rest.split_once(':')?;
-            let offset = hours.parse::<u16>().ok()? * 60 + minutes.parse::<u16>().ok()?.min(59);
-            i64::from(offset.min(1440)) * if sign == "+" { 60 } else { -60 }
+    let zone =
+        rest.trim_start_matches(|next: char| next == '.' || next.is_ascii_digit() || next == ' ');
+    let is_utc = ["z", "Z", "utc", "UTC", "gmt", "GMT"].iter().any(|word| zone.starts_with(word));
+    let offset = match zone.as_bytes().first() {
+        Some(sign @ (b'+' | b'-')) => {
+            let (hours, rest) = leading_number(&zone[1..], 2)?;
+            let minutes =
+                leading_number(rest.trim_start_matches(':'), 2).map_or(0, |(number, _)| number);
+            let minutes = i64::from((hours * 60 + minutes.min(59)).min(1440));
+            if *sign == b'+' { minutes } else { -minutes }
         }
-        _ => return None,
+        _ if is_utc => 0,
+        _ => offset_hours * 60,
     };
     let days = i64::from(days_since_1970(year, month, day)?);
     let clock = i64::from(hour.min(23) * 3600 + minute.min(59) * 60 + second.min(60));
-    let since = u64::try_from(days * 86_400 + clock - offset).ok()?;
+    let since = u64::try_from(days * 86_400 + clock - offset * 60).ok()?;
     UNIX_EPOCH.checked_add(Duration::from_secs(since))
+}
+
+/// The number of so many digits at the start of a text, and what follows it.
+fn leading_number(text: &str, digits: usize) -> Option<(u32, &str)> {
+    let (number, rest) = text.split_at_checked(digits)?;
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    Some((number.parse().ok().filter(|_| is_number)?, rest))
 }
 
 fn days_since_1970(year: u32, month: u32, day: u32) -> Option<u32> {
@@ -237,6 +290,23 @@ mod tests {
         }
     }
 
+    /// The clock of the server decides, even if the one here is two minutes slow.
+    #[test]
+    fn a_date_counts_from_that_of_the_response() {
+        let local = now() - Duration::from_secs(120);
+        let date = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
+        for (name, value) in [
+            ("retry-after", "Sun, 06 Nov 1994 08:49:47 GMT"),
+            ("anthropic-ratelimit-tokens-reset", "1994-11-06T08:49:47Z"),
+        ] {
+            let headers = headers(&[(name, value), date]);
+            let got = from_headers(&headers, server_time(&headers, local));
+            assert_eq!(got, Some(Duration::from_secs(10)), "{name}");
+        }
+        assert_eq!(server_time(&headers(&[("date", "soon")]), local), local);
+        assert_eq!(server_time(&headers(&[]), local), local);
+    }
+
     #[test]
     fn only_exhausted_limits_count() {
         let with = |requests: &str, tokens: &str| {
@@ -267,30 +337,53 @@ mod tests {
             ("Try again in 120ms", Some(120)),
             ("Please wait 2 minutes", Some(120_000)),
             ("please retry after 3.", Some(3_000)),
+            ("Your quota will reset after 5h37m11s.", Some(20_231_000)),
+            ("Limit reached. It resets at 1994-11-06T08:49:47Z", Some(10_000)),
+            ("You will regain access on 1994-11-07 at 00:00 UTC.", Some(54_623_000)),
+            ("Please try again after 1994-11-06 10:49:47 +0200", Some(10_000)),
+            ("Blocked until 1994-11-06 08:49:47", Some(10_000)),
+            // Zhipu's clock is that of Beijing.
+            ("Usage limit reached. Your limit will reset at 1994-11-06 16:49:47", Some(10_000)),
+            ("已达到使用上限。您的限额将在 1994-11-06 16:49:47 重置。", Some(10_000)),
+            ("Your limit was reset at 1994-11-05T00:00:00Z. Try again in 5s", Some(5_000)),
+            ("Retry after 1994-11-06T08:00:00Z", None),
+            ("It failed at 1994-11-06T08:49:47Z", None),
             ("Try again in a while", None),
             ("Try again later", None),
         ];
         for (text, expected) in table {
-            let got = from_body(&Value::Null, text);
+            let got = from_body(&Value::Null, text, now());
             assert_eq!(got, expected.map(Duration::from_millis), "{text}");
         }
         let google = json!([{ "error": { "details": [
             { "@type": "type.googleapis.com/google.rpc.Help" },
             { "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s" },
         ] } }]);
-        assert_eq!(from_body(&google, ""), Some(Duration::from_secs(34)));
+        assert_eq!(from_body(&google, "", now()), Some(Duration::from_secs(34)));
+        for (body, expected) in [
+            (json!({ "error": { "resets_in_seconds": 1_234 } }), 1_234),
+            (json!({ "error": { "details": [{ "quotaResetDelay": "2h15m" }] } }), 8_100),
+            (json!({ "error": { "metadata": { "headers": { "X-RateLimit-Reset": "9" } } } }), 9),
+        ] {
+            assert_eq!(from_body(&body, "", now()), Some(Duration::from_secs(expected)), "{body}");
+        }
+        let (body, now) = (
+            json!({ "resets_at": 1_760_000_009 }),
+            UNIX_EPOCH + Duration::from_secs(1_760_000_000),
+        );
+        assert_eq!(from_body(&body, "", now), Some(Duration::from_secs(9)));
     }
 
     proptest! {
         /// A `Duration` cannot be negative, so this only checks that nothing panics.
         #[test]
         fn no_text_makes_it_panic(
-            text in "(try again in )?[-+0-9a-zA-ZäTZ:. ]{0,30}", free in any::<String>(),
+            text in "(try again in |reset at 20)?[-+0-9a-zA-ZäTZ:. ]{0,30}", free in any::<String>(),
             number in any::<f64>(),
         ) {
             for value in [text, free, number.to_string()] {
-                let _ = (parse_delay_or_date(&value, now()), parse_duration(&value), parse_rfc_3339(&value));
-                from_body(&json!({ "retryDelay": value, "retry_after": number }), &value);
+                let _ = (parse_delay_or_date(&value, now()), parse_duration(&value), parse_date(&value, 8));
+                from_body(&json!({ "retryDelay": value, "retry_after": number }), &value, now());
                 if let Ok(value) = HeaderValue::from_str(&value) {
                     for name in ["retry-after", "retry-after-ms", "x-ratelimit-reset"] {
                         let mut headers = HeaderMap::new();
@@ -311,7 +404,7 @@ mod tests {
             let text = format!(
                 "{}-{month:02}-{}T{}Z", &http[12..16], &http[5..7], &http[17..25],
             );
-            prop_assert_eq!(parse_rfc_3339(&text), Some(date), "{}", text);
+            prop_assert_eq!(parse_date(&text, 8), Some(date), "{}", text);
         }
     }
 }

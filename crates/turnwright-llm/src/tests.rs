@@ -1,13 +1,17 @@
 //! Errors as servers send them: the message in each shape, and its kind. The numbers refer to the
 //! list of provider quirks.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::ErrorKind;
-use super::error_body::parse;
+use super::error_body::{self, ErrorReport};
+
+fn parse(body: &str, status: Option<u16>, header_delay: Option<Duration>) -> ErrorReport {
+    error_body::parse(body, status, header_delay, SystemTime::UNIX_EPOCH)
+}
 
 #[test]
 fn the_message_is_found_in_each_shape() {
@@ -536,8 +540,47 @@ fn server_failures_are_recognised() {
             r#"{"error":{"message":"Failed to call a function.","code":"tool_use_failed","failed_generation":"<function=f>"}}"#,
         ),
         ("MiniMax", 200, r#"{"base_resp":{"status_code":1013,"status_msg":"unknown error"}}"#),
+        ("a gateway", 200, r#"{"error":"Internal server error"}"#),
+        ("a gateway", 200, r#"{"error":{"message":"Overloaded"}}"#),
+        ("a gateway", 200, r#"{"error":{"message":"Stream idle timeout"}}"#),
+        ("Ollama", 200, r#"{"error":"unexpected EOF"}"#),
+        ("Anthropic", 200, r#"{"type":"error","error":{"type":"api_error","message":"No."}}"#),
+        ("in a stream", 200, "the model crashed"),
+        (
+            "a full server",
+            200,
+            r#"{"error":{"type":"server_error","message":"The model is not available at the moment, try again"}}"#,
+        ),
     ];
     check(ErrorKind::Unavailable, &rows);
+}
+
+/// Gateways wrap what their provider has answered into an error of their own.
+#[test]
+fn a_lasting_failure_is_told_by_its_text_within_a_stream() {
+    let wrapped = |message: &str| {
+        let error = json!({ "code": "server_error", "type": "server_error", "message": message });
+        json!({ "error": error }).to_string()
+    };
+    for (expected, message) in [
+        (ErrorKind::Auth, "Incorrect API key provided: sk-x. Find yours at the platform."),
+        (ErrorKind::Auth, "Error code: 401 - {'error': {'message': 'No.'}}"),
+        (ErrorKind::Auth, "upstream: HTTP 403 Forbidden"),
+        (ErrorKind::ModelNotFound, "The model `m` does not exist."),
+        (ErrorKind::ModelNotFound, "Error code: 404 - {'detail': \"model 'm' not found\"}"),
+        (ErrorKind::Refused, "The response was filtered: content management policy."),
+        (ErrorKind::BadRequest, "Error code: 400 - {'error': 'tools[0] is wrong'}"),
+        (ErrorKind::BadRequest, "Error code: 404 - {'detail': 'Not Found'}"),
+        (ErrorKind::Quota, "Error code: 429 - You exceeded your current quota"),
+        (ErrorKind::RateLimit, "Error code: 429 - Slow down."),
+        (ErrorKind::Unavailable, "Error code: 503 - Busy."),
+        (ErrorKind::Unavailable, "The server had an error while processing your request."),
+    ] {
+        assert_eq!(kind(200, &wrapped(message)), expected, "{message}");
+    }
+    // A bare 500 says as little. The other statuses are those of proxies and of full servers.
+    assert_eq!(kind(500, &wrapped("Error code: 401")), ErrorKind::Auth);
+    assert_eq!(kind(502, &wrapped("Error code: 401")), ErrorKind::Unavailable);
 }
 
 #[test]
@@ -573,7 +616,9 @@ fn anything_else_is_a_bad_request() {
             r#"{"error":{"code":"unsupported_country_region_territory","message":"no"}}"#,
         ),
         ("501", 501, ""),
-        ("in a stream", 200, "the model crashed"),
+        ("in a stream", 200, r#"{"error":{"type":"invalid_request_error","message":"No."}}"#),
+        ("in a stream", 200, r#"{"error":"Unsupported value: 'stop'"}"#),
+        ("in a stream", 200, r#"{"detail":"Not Found"}"#),
     ];
     check(ErrorKind::BadRequest, &rows);
 }

@@ -18,6 +18,7 @@ use super::tool_list::page_params;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::message::{Media, PromptPart};
 use turnwright_types::update::SlashCommand;
+use turnwright_workspace::files::read_picture;
 
 /// How long listing prompts may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -302,8 +303,12 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
             }
             ContentBlock::Text { text } => PromptPart::Text(bounded(&text, &mut text_left)),
             ContentBlock::Image { data, mime_type } => {
-                match media(&mime_type, data, &mut media_left) {
-                    Some(media) => PromptPart::Image(media),
+                match media(&mime_type, data, &mut media_left).map(|media| read_picture(media.data))
+                {
+                    Some(Ok(picture)) => PromptPart::Image(picture),
+                    Some(Err(fault)) => {
+                        PromptPart::Text(format!("[an image was left out: {fault}]"))
+                    }
                     None => PromptPart::Text("[an image was left out: it is too large]".to_owned()),
                 }
             }
@@ -401,7 +406,7 @@ mod tests {
         let messages = serde_json::json!([
             { "role": "user", "content": { "type": "text", "text": "see\u{202e}this" } },
             { "role": "assistant", "content": { "type": "text", "text": "one\ntwo" } },
-            { "role": "user", "content": { "type": "image", "mimeType": "image/png", "data": "AAAA" } },
+            { "role": "user", "content": { "type": "image", "mimeType": "image/jpg", "data": "iVBORw0KGgoA" } },
             { "role": "user", "content": { "type": "resource",
                 "resource": { "uri": "x://y", "text": "z".repeat(MAX_TEXT_BYTES) } } },
             { "role": "user", "content": { "type": "text", "text": "too late" } },

@@ -73,6 +73,11 @@ pub enum Entry {
     },
     /// For the model, all images before this were left out, because its server could not use one.
     ImagesLeftOut,
+    /// The same of some images alone.
+    SomeImagesLeftOut {
+        /// Their places among the images of the conversation, from 0.
+        images: Vec<usize>,
+    },
     /// The turn was refused: the model does not see it.
     Refused,
     /// The conversation was rewound to just before an earlier entry.

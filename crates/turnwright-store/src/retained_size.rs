@@ -28,6 +28,7 @@ pub(super) fn entry_size(entry: &Entry) -> usize {
         Entry::Cleared
         | Entry::Pruned { .. }
         | Entry::ImagesLeftOut
+        | Entry::SomeImagesLeftOut { .. }
         | Entry::Refused
         | Entry::Rewound { .. }
         | Entry::RewindUndone { .. }

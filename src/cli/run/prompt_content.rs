@@ -11,7 +11,7 @@ use url::Url;
 
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_workspace::files::image_mime;
+use turnwright_workspace::files::picture_mime;
 
 /// The name that stands for stdin.
 pub(super) const STDIN: &str = "-";
@@ -69,7 +69,7 @@ fn attachment(path: &Path) -> io::Result<Value> {
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(link),
         bytes => bytes?,
     };
-    if let Some(mime) = image_mime(&bytes) {
+    if let Some(mime) = picture_mime(&bytes) {
         let data = BASE64.encode(&bytes);
         return Ok(json!({ "type": "image", "mimeType": mime, "data": data, "uri": uri.as_str() }));
     }

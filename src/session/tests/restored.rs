@@ -162,6 +162,7 @@ enum LogOp {
     Compacted(u8),
     Pruned(u8),
     ImagesLeftOut,
+    SomeImagesLeftOut(u8),
     Refused,
     Rewound(u8),
     RewindUndone(u8),
@@ -181,6 +182,7 @@ fn op() -> impl Strategy<Value = LogOp> {
         2 => (0..5_u8).prop_map(LogOp::Compacted),
         1 => (0..5_u8).prop_map(LogOp::Pruned),
         1 => Just(LogOp::ImagesLeftOut),
+        1 => (0..5_u8).prop_map(LogOp::SomeImagesLeftOut),
         1 => Just(LogOp::Refused),
         1 => (1..9_u8).prop_map(LogOp::Rewound),
         1 => (1..30_u8).prop_map(LogOp::RewindUndone),
@@ -259,6 +261,9 @@ impl LogWriter {
             }
             LogOp::Pruned(kept) => drop(log.add_entry(Entry::Pruned { kept: usize::from(*kept) })),
             LogOp::ImagesLeftOut => drop(log.add_entry(Entry::ImagesLeftOut)),
+            LogOp::SomeImagesLeftOut(image) => {
+                log.add_entry(Entry::SomeImagesLeftOut { images: vec![usize::from(*image)] });
+            }
             LogOp::Refused => drop(log.add_entry(Entry::Refused)),
             LogOp::Rewound(to) => drop(log.add_entry(Entry::Rewound { to: u64::from(*to) })),
             LogOp::RewindUndone(rewind) => {

@@ -7,7 +7,6 @@ use crate::error::Error;
 use crate::turn::room::compaction::window;
 use crate::turn::{ModelSelection, Turn};
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
-use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
     AssistantMessage, History, Message, PromptPart, ProviderState, StopReason, TokenUsage,
@@ -123,19 +122,6 @@ impl Turn {
         }
     }
 
-    /// Replaces all images in the history by a note if the error is about images, and returns the
-    /// text for the user. Otherwise an image that the server cannot use would fail every request
-    /// from now on.
-    pub(super) fn drop_images(&mut self, error: &LlmError) -> Option<String> {
-        if !error.is_about_images() || !leave_out_images(&mut self.history.messages) {
-            return None;
-        }
-        self.services.log().add_entry(Entry::ImagesLeftOut);
-        let (host, message) = (error.host().unwrap_or_default(), error.message());
-        let why = message.unwrap_or("no explanation");
-        Some(format!("{host} could not use an image, so all images so far were left out. ({why})"))
-    }
-
     /// Tells the user that the conversation does not fit into the window, although it was compacted.
     pub(in crate::turn) fn report_overflow(&mut self, model: &dyn Model, error: &LlmError) {
         let size = window(model, &self.history);
@@ -239,34 +225,6 @@ pub(super) fn omission_notice(
     Some(format!("{name} does not accept {what}; they were left out."))
 }
 
-/// Replaces all images by a note. Returns whether there was one.
-pub(crate) fn leave_out_images(messages: &mut [Arc<Message>]) -> bool {
-    let Some(first) = messages.iter().position(|it| it.has_images()) else { return false };
-    // All later messages are replaced too: a message caches what was rendered up to it.
-    for message in &mut messages[first..] {
-        *message = Arc::new(without_images(message));
-    }
-    true
-}
-
-fn without_images(message: &Message) -> Message {
-    const NOTE: &str = "[image left out: the server could not use it]";
-    let mut message = message.clone();
-    match &mut message {
-        Message::User(user) => {
-            for part in user.parts.iter_mut().filter(|it| matches!(it, PromptPart::Image(_))) {
-                *part = PromptPart::Text(NOTE.to_owned());
-            }
-        }
-        Message::Tool(tool) if !tool.images.is_empty() => {
-            tool.images.clear();
-            tool.text.push_str(NOTE);
-        }
-        Message::Tool(_) | Message::Assistant(_) => {}
-    }
-    message
-}
-
 /// Turns an empty answer into an overflow error if the conversation about fills the window: some
 /// servers answer nothing at all then (C.1 #10).
 pub(super) fn empty_reply_as_overflow(
@@ -279,14 +237,9 @@ pub(super) fn empty_reply_as_overflow(
     if window.is_none_or(|it| used < it / 5 * 4) {
         return error;
     }
-    LlmError::InStream {
-        host: host.clone(),
-        message: format!("it sent {what}, and the conversation is about as long as the window"),
-        status: None,
-        retry_after: None,
-        kind: ErrorKind::ContextOverflow { limit: None, used: Some(used) },
-        key_advice: None,
-    }
+    let message = format!("it sent {what}, and the conversation is about as long as the window");
+    let kind = ErrorKind::ContextOverflow { limit: None, used: Some(used) };
+    LlmError::in_stream(host.clone(), message, kind)
 }
 
 /// Estimates the tokens of the conversation, without the tools, at four bytes each.

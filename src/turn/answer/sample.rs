@@ -7,6 +7,7 @@ use super::coalesce::TextCoalescer;
 use super::draft_writer::DraftWriter;
 use super::failures::{empty_reply_as_overflow, fills_window};
 use super::listener::{AnswerListener, StreamedAnswer, clip_name, open_card};
+use super::refused_images::{leave_out_images, suspected_images};
 use super::silence::SilenceWatch;
 use super::streaming_call::StreamingCall;
 use crate::turn::next_step::{self, SampleOutcome, ShownSoFar};
@@ -36,19 +37,43 @@ struct ReceivedAnswer {
     omits_media: bool,
 }
 
+impl ReceivedAnswer {
+    /// The error of a server that has refused one image, and takes others.
+    fn refused_image(&self) -> Option<&LlmError> {
+        let error = self.outcome.as_ref()?.as_ref().err()?;
+        let is_first = self.answer.shown() == ShownSoFar::Nothing && !self.omits_media;
+        (is_first && error.is_about_one_image()).then_some(error)
+    }
+}
+
 impl Turn {
     pub(in crate::turn) async fn sample(&mut self) -> TurnStep {
         // While the client does not read the last round's updates, no new request is made.
         self.cancel.run_until_cancelled(self.services.client().wait_for_capacity()).await;
         let selection = self.services.selection.get();
-        let request = self.next_request(&selection);
+        let mut request = self.next_request(&selection);
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        let received = self.receive_answer(&selection, &request, message.clone()).await;
+        let mut received = self.receive_answer(&selection, &request, message.clone()).await;
+        let mut suspected = None;
+        while let Some(error) = received.refused_image() {
+            let sets = suspected.get_or_insert_with(|| suspected_images(&request.messages, error));
+            let Some(images) = sets.pop() else { break };
+            let mut attempt = request.clone();
+            leave_out_images(&mut attempt.messages, Some(&images));
+            let next = self.receive_answer(&selection, &attempt, message.clone()).await;
+            if let Some(Ok(_)) = next.outcome {
+                self.leave_out(images, error);
+                request = attempt;
+            }
+            received = next;
+        }
         let ReceivedAnswer { answer, outcome, omits_media } = received;
         self.report_missing_effort(&selection);
         self.report_corrected_base_url(selection.model.as_ref());
         let reply = outcome.as_ref().and_then(|it| it.as_ref().ok());
         let calls = self.take_answer(message, &answer, reply).await;
+        let has_words = !answer.text.trim().is_empty() || !calls.is_empty();
+        let wordless = (!has_words).then(|| request.clone());
         let sampled = match outcome {
             // The caller turns a cancelled token into the stop reason.
             None => return TurnStep::End(Ok(StopReason::Cancelled)),
@@ -70,11 +95,19 @@ impl Turn {
             }
             Some(Ok(reply)) => {
                 let model = selection.model.as_ref();
+                self.room.on_answer(has_words);
                 self.accept_reply(model, request, reply.usage);
                 self.evaluate_reply(model, reply, &calls, &answer.text)
             }
         };
-        self.step_after_sample(sampled, calls).await
+        let is_full = matches!(sampled, SampleOutcome::Reply { fills_window: true, .. });
+        let step = self.step_after_sample(sampled, calls).await;
+        match wordless.filter(|_| !is_full && self.budget.ending.is_none()) {
+            Some(request) => {
+                self.recover_from_no_words(step, selection.model.as_ref(), &request, answer.shown())
+            }
+            None => step,
+        }
     }
 
     fn next_request(&self, selection: &ModelSelection) -> Request {
@@ -134,7 +167,6 @@ impl Turn {
 
     /// Updates what depends on the request of a complete reply.
     fn accept_reply(&mut self, model: &dyn Model, request: Request, usage: Option<TokenUsage>) {
-        self.room.on_answer();
         if !self.is_helper {
             self.services.selection.forget_previous();
         }

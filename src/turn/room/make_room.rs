@@ -7,6 +7,7 @@ use super::budget::WindowBudget;
 use super::compaction::{self, CompactionOutcome, CompactionReason, Compactor, request_weight};
 use super::handoff;
 use super::prune::{self, prune};
+use crate::error::Error;
 use crate::tools::SMALL_WINDOW;
 use crate::turn::answer::failures::{Nudge, nudge_message};
 use crate::turn::loop_detector::LoopDetector;
@@ -25,6 +26,12 @@ const MAX_OVERFLOWS: u32 = 3;
 /// What the model reads at the end of a result that was cut.
 const RESULT_WAS_CUT: &str =
     "\n[The result is too long for the context window. Ask for a smaller part if you need more.]";
+/// What the user reads about an answer that reached a limit before its first word.
+const NO_WORDS: &str = "The answer reached a length limit before its first word. If the model thinks, lower its \
+                        reasoning effort, or allow longer answers: `max_output` in the settings, or a longer \
+                        context where the model is served.";
+/// No server has a window that fewer tokens of a request fill.
+const SMALLEST_FULL_WINDOW: u64 = 3_500;
 /// The user is told of an assumed window when so many percent of it are in use.
 const TELL_ASSUMED_AT: u64 = 50;
 
@@ -35,12 +42,15 @@ pub(in crate::turn) struct RoomState {
     is_compacted: bool,
     /// The requests that were too long since the last answer.
     overflows: u32,
+    /// An answer without a word was taken for a sign that the window is full.
+    has_guessed: bool,
 }
 
 impl RoomState {
     /// Takes note of an answer.
-    pub(in crate::turn) fn on_answer(&mut self) {
-        *self = RoomState::default();
+    pub(in crate::turn) fn on_answer(&mut self, has_words: bool) {
+        let has_guessed = self.has_guessed && !has_words;
+        *self = RoomState { has_guessed, ..RoomState::default() };
     }
 }
 
@@ -201,8 +211,55 @@ impl Turn {
     }
 
     fn give_up_room(&mut self, model: &dyn Model, error: &LlmError) -> TurnStep {
-        self.report_overflow(model, error);
+        if std::mem::take(&mut self.room.has_guessed) {
+            // It was not the window, or there is nothing that could be left out.
+            self.history.window_limit = None;
+            let hint = full_window_hint(model);
+            if let LlmError::EmptyReply { host, what } = error {
+                let (host, what) = (host.clone(), format!("{what}. {hint}"));
+                return TurnStep::End(Err(LlmError::EmptyReply { host, what }.into()));
+            }
+            self.say(hint);
+        } else {
+            self.report_overflow(model, error);
+        }
         TurnStep::End(Ok(StopReason::MaxTokens))
+    }
+
+    /// Replaces the end of a turn whose last answer has not a word, although the request was accepted. If the
+    /// size of the window is only assumed, perhaps the request has filled it: the conversation is summarised
+    /// and the model asked again, once.
+    pub(in crate::turn) fn recover_from_no_words(
+        &mut self,
+        step: TurnStep,
+        model: &dyn Model,
+        request: &Request,
+        shown: ShownSoFar,
+    ) -> TurnStep {
+        let size = self.history.meter.tokens(request_weight(&self.services, request));
+        let may_be_full =
+            size >= SMALLEST_FULL_WINDOW && compaction::is_window_assumed(model, &self.history);
+        if shown != ShownSoFar::Nothing || !may_be_full && !self.room.has_guessed {
+            if matches!(step, TurnStep::End(Ok(StopReason::MaxTokens))) {
+                self.say(NO_WORDS.to_owned());
+            }
+            return step;
+        }
+        let error = match step {
+            TurnStep::End(Err(Error::Llm(error @ LlmError::EmptyReply { .. }))) => error,
+            TurnStep::End(Ok(StopReason::MaxTokens)) => {
+                let kind = ErrorKind::ContextOverflow { limit: None, used: None };
+                let message = "it ended the answer at a limit before the first word".to_owned();
+                LlmError::in_stream(model.host(), message, kind)
+            }
+            step => return step,
+        };
+        if self.room.has_guessed {
+            return self.give_up_room(model, &error);
+        }
+        self.room.has_guessed = true;
+        self.learn_window(model, &error, request);
+        TurnStep::MakeRoom(error, ShownSoFar::Nothing)
     }
 
     /// Takes note of how large the window is, as a request that was too long shows it.
@@ -265,4 +322,15 @@ impl Turn {
             self.services.client().update(Update::Notice(notice));
         }
     }
+}
+
+/// What the user can do if a window whose size is only assumed may be full.
+fn full_window_hint(model: &dyn Model) -> String {
+    format!(
+        "Perhaps the conversation fills the window of {}: its size is not known, and {} tokens are assumed. \
+         Give the model a longer context where it is served (`num_ctx` of Ollama, Context Length of LM \
+         Studio), or set `window` for it in the settings",
+        model.name(),
+        model.assumed_window()
+    )
 }

@@ -7,12 +7,29 @@
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use super::repeated_arguments::{equal_objects, repeated_object};
 use super::wire::repair_surrogates;
 use crate::json_limits;
 use turnwright_types::message::Arguments;
 
+/// The most calls of a reply that run. A reply with more is a malfunction of the model, and ends with the
+/// next one.
+pub(crate) const MAX_CALLS: usize = 128;
+
+/// Parses the arguments of the call in this slot of a reply, which may have hit the output limit.
+pub(crate) fn finish_arguments(slot: usize, text: String, is_cut: bool) -> Arguments {
+    if slot < MAX_CALLS {
+        return if is_cut { truncated_arguments(text) } else { parse_arguments(text) };
+    }
+    let reason = format!(
+        "Nothing was executed: an answer may have at most {MAX_CALLS} calls. Make this one and those \
+         after it in your next answer."
+    );
+    Arguments::Unusable { text, reason }
+}
+
 /// Parses the arguments of a call from a complete reply.
-pub(crate) fn parse_arguments(text: String) -> Arguments {
+fn parse_arguments(text: String) -> Arguments {
     if matches!(text.trim(), "" | "null") {
         return Arguments::Object(Value::Object(Map::new()));
     }
@@ -33,9 +50,10 @@ pub(crate) fn parse_arguments(text: String) -> Arguments {
              executed. Send the whole call again.",
             text.len()
         ),
-        Err(error) => {
-            format!("The arguments are not valid JSON ({error}). Nothing was executed.")
-        }
+        Err(error) => match repeated_object(&repair_surrogates(&escape_controls(&text))) {
+            Some(object) => return Arguments::Object(object),
+            None => format!("The arguments are not valid JSON ({error}). Nothing was executed."),
+        },
     };
     Arguments::Unusable { text, reason }
 }
@@ -43,7 +61,7 @@ pub(crate) fn parse_arguments(text: String) -> Arguments {
 /// Marks the arguments of a call as unusable because the reply hit the output limit. This applies
 /// to every call of the reply: some servers close the braces of a truncated call, so the truncated
 /// one cannot be identified.
-pub(crate) fn truncated_arguments(text: String) -> Arguments {
+fn truncated_arguments(text: String) -> Arguments {
     let reason = format!(
         "The answer was cut off at the output limit, the arguments of this call after {} bytes. \
          Nothing was executed. Send less at once: write the first part with write_file, then \
@@ -54,7 +72,7 @@ pub(crate) fn truncated_arguments(text: String) -> Arguments {
 }
 
 /// True if the text is one complete JSON object. Cheap while the text is still incomplete.
-pub(crate) fn is_json_object(text: &str) -> bool {
+fn is_json_object(text: &str) -> bool {
     text.trim_start().starts_with('{')
         && text.trim_end().ends_with('}')
         && serde_json::from_str::<IgnoredAny>(text).is_ok()
@@ -63,7 +81,7 @@ pub(crate) fn is_json_object(text: &str) -> bool {
 /// Arguments that are still being streamed. Completeness is tracked incrementally, because parsing
 /// the whole text again for each delta would take quadratic time.
 #[derive(Debug, Default)]
-pub(super) struct StreamedArguments {
+pub(crate) struct StreamedArguments {
     text: String,
     /// The number of open brackets.
     depth: usize,
@@ -75,7 +93,7 @@ pub(super) struct StreamedArguments {
 }
 
 impl StreamedArguments {
-    pub(super) fn push(&mut self, piece: &str) {
+    pub(crate) fn push(&mut self, piece: &str) {
         self.text.push_str(piece);
         let was_closed = self.closed;
         let rest = if was_closed { piece } else { self.advance(piece) };
@@ -107,21 +125,50 @@ impl StreamedArguments {
         ""
     }
 
-    pub(super) fn is_json_object(&self) -> bool {
+    pub(crate) fn is_json_object(&self) -> bool {
         self.is_object
     }
 
-    pub(super) fn into_text(self) -> String {
+    /// The part of a piece that is new: some servers repeat what they have sent and append to it, or send
+    /// the complete arguments again. What could just as well be more of the same object is new.
+    pub(crate) fn new_part<'a>(&self, piece: &'a str) -> &'a str {
+        match piece.strip_prefix(self.text.as_str()) {
+            _ if self.text.is_empty() => piece,
+            Some(new) if !new.is_empty() && !may_be_one_value(&format!("{}{piece}", self.text)) => {
+                new
+            }
+            _ if self.is_repeated_by(piece) => "",
+            _ => piece,
+        }
+    }
+
+    /// True if the arguments are complete and the piece holds the same object again.
+    pub(crate) fn is_repeated_by(&self, piece: &str) -> bool {
+        // An escape takes at most six times the bytes of its character. The limit keeps the time
+        // proportional to what was received.
+        self.is_object
+            && self.text.len() <= 8 * piece.len()
+            && piece.trim_start().starts_with('{')
+            && (piece == self.text || equal_objects(&format!("{}{piece}", self.text)).is_some())
+    }
+
+    pub(crate) fn into_text(self) -> String {
         self.text
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
+}
+
+/// True if the text is a JSON value or the beginning of one.
+fn may_be_one_value(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(&escape_controls(text))
+        .map_or_else(|error| error.is_eof(), |_| true)
 }
 
 fn parse_leniently(text: &str) -> Result<Value, serde_json::Error> {

@@ -2,11 +2,12 @@
 //! is covered by a file in `tests/data/sse`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
-use super::arguments::{StreamedArguments, parse_arguments, truncated_arguments};
+use super::arguments::{MAX_CALLS, StreamedArguments, finish_arguments};
 use super::reasoning_details;
 use super::text_pipeline::TextPipeline;
 use super::wire::{self, CallDelta, ChatChunk, Choice, ChoiceDelta, FunctionDelta};
@@ -20,8 +21,6 @@ use crate::sse;
 use crate::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Reply, ReplyCall};
 use turnwright_types::message::{ProviderState, TokenUsage};
 
-/// A reply with more calls than this is a malfunction of the model.
-const MAX_CALLS: usize = 128;
 /// The limit on everything that is kept of one reply.
 const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;
 /// Larger than any context window. Sums of counts up to this limit cannot overflow.
@@ -37,6 +36,8 @@ pub(crate) struct ChatAssembler {
     refusal: String,
     usage: Option<TokenUsage>,
     done: bool,
+    /// The stream has ended with `[DONE]`.
+    has_end_mark: bool,
     /// Bytes kept so far, here and by the consumer of the deltas.
     size: usize,
     provider_state: ProviderState,
@@ -49,7 +50,8 @@ struct CallSlot {
     id: String,
     name: String,
     arguments: StreamedArguments,
-    extra: Option<Value>,
+    /// The fields that the provider requires back.
+    signed_fields: Map<String, Value>,
 }
 
 impl ReplyAssembler for ChatAssembler {
@@ -59,10 +61,12 @@ impl ReplyAssembler for ChatAssembler {
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
         let data = event.data.trim();
-        if data == "[DONE]" {
-            self.done = true;
-        }
         if self.done {
+            return Ok(());
+        }
+        if data == "[DONE]" {
+            self.has_end_mark = true;
+            self.done = true;
             return Ok(());
         }
         if event.name == "error" {
@@ -118,7 +122,7 @@ impl ReplyAssembler for ChatAssembler {
 
     fn finish(&mut self, batch: &mut DeltaBatch) -> Result<Reply, LlmError> {
         let leaked = self.text_pipeline.finish(batch);
-        if !self.is_complete() {
+        if !self.is_complete() || self.lacks_finish_reason() {
             return Err(self.context.truncated_error());
         }
         if self.slots.is_empty() {
@@ -143,10 +147,8 @@ impl ReplyAssembler for ChatAssembler {
                 slot: position,
                 provider_id: slot.id,
                 name: slot.name,
-                arguments: if cut { truncated_arguments } else { parse_arguments }(
-                    slot.arguments.into_text(),
-                ),
-                extra: slot.extra,
+                arguments: finish_arguments(position, slot.arguments.into_text(), cut),
+                extra: (!slot.signed_fields.is_empty()).then(|| slot.signed_fields.into()),
             })
             .collect();
         Ok(Reply {
@@ -185,6 +187,7 @@ impl ChatAssembler {
             refusal: String::new(),
             usage: None,
             done: false,
+            has_end_mark: false,
             size: 0,
         }
     }
@@ -251,8 +254,21 @@ impl ChatAssembler {
         let is_plain = matches!(finish, "stop" | "tool_calls" | "function_call");
         if !finish.is_empty() && (self.finish_reason.is_empty() || !is_plain) {
             finish.clone_into(&mut self.finish_reason);
+            self.context.sends_finish_reasons.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// True if the server says how its replies end and has not said so of this one, which therefore broke
+    /// off somewhere behind it. Calls that are whole are what the model meant.
+    fn lacks_finish_reason(&self) -> bool {
+        let has_content = self.text_pipeline.has_text() || self.text_pipeline.has_thought();
+        let are_calls_whole = self.slots.iter().all(|it| it.arguments.is_json_object());
+        let is_whole = if self.slots.is_empty() { !has_content } else { are_calls_whole };
+        self.has_end_mark
+            && self.finish_reason.is_empty()
+            && !is_whole
+            && self.context.sends_finish_reasons.load(Ordering::Relaxed)
     }
 
     fn push_delta(
@@ -274,6 +290,9 @@ impl ChatAssembler {
         }
         self.refusal.push_str(&delta.refusal.text);
         for call in &delta.tool_calls {
+            if self.done {
+                break;
+            }
             self.push_call(call, batch)?;
         }
         // Some servers send a call both as `function_call` and in `tool_calls`.
@@ -314,15 +333,15 @@ impl ChatAssembler {
 
     fn push_call(&mut self, call: &CallDelta<'_>, batch: &mut DeltaBatch) -> Result<(), LlmError> {
         let slot = self.push_function(call.index(), &call.id.text, &call.function, batch)?;
-        let Some(extra) = call.extra_content.as_ref().filter(|it| !it.is_null()) else {
-            return Ok(());
-        };
-        // Extra content may arrive in a delta of its own.
-        let by_index = || self.slots.iter().position(|it| it.index == call.index());
-        let slot = slot.or_else(by_index).or(self.slots.len().checked_sub(1));
-        if let Some(slot) = slot.filter(|it| self.slots[*it].extra.is_none()) {
-            self.count_kept_bytes(json_limits::memory_size(extra))?;
-            self.slots[slot].extra = Some(extra.clone());
+        for (name, value) in call.signed_fields() {
+            // They may arrive in a delta of their own.
+            let by_index = || self.slots.iter().position(|it| it.index == call.index());
+            let slot = slot.or_else(by_index).or(self.slots.len().checked_sub(1));
+            if let Some(slot) = slot.filter(|it| !self.slots[*it].signed_fields.contains_key(name))
+            {
+                self.count_kept_bytes(json_limits::memory_size(value))?;
+                self.slots[slot].signed_fields.insert(name.to_owned(), value.clone());
+            }
         }
         Ok(())
     }
@@ -342,9 +361,6 @@ impl ChatAssembler {
             return Ok(None);
         }
         let position = self.resolve_slot(index, id, name, &arguments);
-        if position >= MAX_CALLS {
-            return Err(self.malformed_error("the answer has more than 128 tool calls"));
-        }
         let is_new = position == self.slots.len();
         if is_new {
             if position == 0 {
@@ -366,19 +382,13 @@ impl ChatAssembler {
             name.clone_into(&mut slot.name);
             batch.deltas.push(Delta::CallNamed { slot: position, name: name.to_owned() });
         }
-        let new = match arguments.strip_prefix(slot.arguments.as_str()) {
-            // The server repeats the complete arguments.
-            Some("") if slot.arguments.is_json_object() => "",
-            // The server repeats what it has sent and appends to it.
-            Some(new) if !new.is_empty() => new,
-            _ => &arguments,
-        };
+        let new = slot.arguments.new_part(&arguments);
         slot.arguments.push(new);
         batch.push_arguments(position, new);
         kept += new.len();
         let is_complete = slot.arguments.is_json_object() && !new.is_empty();
         self.count_kept_bytes(kept)?;
-        if (is_new || is_complete) && self.first_repeat(false).is_some() {
+        if (is_new || is_complete) && self.first_repeat(false).is_some() || position == MAX_CALLS {
             // The rest would only be more of the same.
             self.done = true;
         }
@@ -405,7 +415,9 @@ impl ChatAssembler {
         let mut open = (at + 1..self.slots.len()).filter(is_open);
         let only = open.next().filter(|_| open.next().is_none())?;
         let complete = &self.slots[at].arguments;
-        (complete.is_json_object() && !arguments.starts_with(complete.as_str())).then_some(only)
+        let is_repeat =
+            arguments.starts_with(complete.as_str()) || complete.is_repeated_by(arguments);
+        (complete.is_json_object() && !is_repeat).then_some(only)
     }
 
     /// Finds the slot that a delta belongs to. The index alone is not reliable: some servers omit

@@ -1,11 +1,14 @@
 //! Renders conversation messages as chat completion messages, in the style that a server expects.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::reasoning_details::{is_complete_block, is_thinking_block};
+use super::wire::SIGNED_FIELDS;
 use crate::call_ids::wire_call_id;
 use crate::exchange::RequestStyle;
 use crate::quirks::{CacheHint, EmptyContent, ReasoningEcho, SystemRole};
@@ -45,7 +48,9 @@ pub(super) struct AssistantEntry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_text: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_details: Option<&'a [Value]>,
+    reasoning_details: Option<Vec<&'a Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_blocks: Option<Vec<&'a Value>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<ChatToolCall<'a>>,
 }
@@ -56,8 +61,9 @@ struct ChatToolCall<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     function: ChatFunction<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extra_content: Option<Cow<'a, Value>>,
+    /// Fields that came with the call.
+    #[serde(flatten)]
+    signed_fields: BTreeMap<&'a str, Cow<'a, Value>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -275,12 +281,18 @@ pub(super) fn assistant_message<'a>(
     let field = message.provider_state.field.as_deref().filter(|_| is_own);
     let thought = message.thought.as_str();
     let has_thought = !thought.is_empty();
-    let details = Some(message.provider_state.blobs.as_slice())
-        .filter(|it| quirks.details && is_own && !it.is_empty());
-    let mut entry = AssistantEntry { reasoning_details: details, ..AssistantEntry::default() };
+    let signed = message.provider_state.blobs.iter().filter(|_| quirks.details && is_own);
+    let (blocks, details): (Vec<_>, Vec<_>) = signed.partition(|piece| is_thinking_block(piece));
+    let blocks: Vec<_> = blocks.into_iter().filter(|block| is_complete_block(block)).collect();
+    let mut entry = AssistantEntry {
+        reasoning_details: (!details.is_empty()).then_some(details),
+        thinking_blocks: (!blocks.is_empty()).then_some(blocks),
+        ..AssistantEntry::default()
+    };
+    let has_signed = entry.reasoning_details.is_some() || entry.thinking_blocks.is_some();
     match quirks.echo {
         ReasoningEcho::Never | ReasoningEcho::Inline => {}
-        ReasoningEcho::Same if !has_thought || details.is_some() => {}
+        ReasoningEcho::Same if !has_thought || has_signed => {}
         ReasoningEcho::Same => match field {
             Some("reasoning_content") => entry.reasoning_content = Some(thought),
             Some("reasoning") => entry.reasoning = Some(thought),
@@ -330,12 +342,19 @@ fn tool_call<'a>(
     };
     let name = style.aliases.to_wire(&call.name);
     let id = wire_call_id(style.quirks.ids, &call.provider_id, &call.id, &name);
-    let extra_content = match &call.extra {
-        Some(extra) if is_own => Some(Cow::Borrowed(extra)),
-        _ if substitute => {
-            Some(Cow::Owned(json!({ "google": { "thought_signature": SIGNATURE_PLACEHOLDER } })))
+    let signed_fields = match &call.extra {
+        Some(Value::Object(fields))
+            if is_own && fields.keys().all(|name| SIGNED_FIELDS.contains(&name.as_str())) =>
+        {
+            fields.iter().map(|(name, value)| (name.as_str(), Cow::Borrowed(value))).collect()
         }
-        _ => None,
+        // Earlier versions have stored nothing but the extra content.
+        Some(content) if is_own => BTreeMap::from([(SIGNED_FIELDS[0], Cow::Borrowed(content))]),
+        _ if substitute => {
+            let content = json!({ "google": { "thought_signature": SIGNATURE_PLACEHOLDER } });
+            BTreeMap::from([(SIGNED_FIELDS[0], Cow::Owned(content))])
+        }
+        _ => BTreeMap::new(),
     };
-    ChatToolCall { id, kind: "function", function: ChatFunction { name, arguments }, extra_content }
+    ChatToolCall { id, kind: "function", function: ChatFunction { name, arguments }, signed_fields }
 }

@@ -3,9 +3,10 @@
 pub(super) mod arguments;
 mod assembler;
 mod reasoning_details;
+mod repeated_arguments;
 mod messages;
 mod request;
-mod text_pipeline;
+pub(super) mod text_pipeline;
 pub(super) mod wire;
 
 #[cfg(test)]

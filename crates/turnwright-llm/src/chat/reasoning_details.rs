@@ -1,12 +1,28 @@
-//! `reasoning_details`: signed or encrypted reasoning that OpenRouter and MiniMax stream in
-//! fragments and require back unchanged (quirk C.3 #4).
+//! Signed or encrypted reasoning that is streamed in fragments and required back unchanged:
+//! `reasoning_details` of OpenRouter and MiniMax (quirk C.3 #4), and Anthropic's `thinking_blocks` behind
+//! LiteLLM.
 
 use serde_json::Value;
 
 use crate::json_limits;
 
 /// The fields that are streamed in fragments.
-const STREAMED_FIELDS: [&str; 2] = ["text", "summary"];
+const STREAMED_FIELDS: [&str; 3] = ["text", "summary", "thinking"];
+
+/// True for a block of Anthropic's.
+pub(super) fn is_thinking_block(piece: &Value) -> bool {
+    matches!(piece["type"].as_str(), Some("thinking" | "redacted_thinking"))
+}
+
+/// True unless the signature of a block is missing, which makes it invalid.
+pub(super) fn is_complete_block(piece: &Value) -> bool {
+    piece["type"] != "thinking" || !is_unset(piece.get("signature"))
+}
+
+/// Fragments have empty signatures up to the last.
+fn is_unset(field: Option<&Value>) -> bool {
+    field.is_none_or(|value| value.is_null() || value == "")
+}
 
 /// Appends fragments: continued text is joined to the last piece, anything else becomes a piece of
 /// its own. Returns the approximate number of bytes added.
@@ -41,10 +57,11 @@ fn continues(last: &Value, next: &Value) -> bool {
     let grows = STREAMED_FIELDS.into_iter().chain(["signature"]).any(is_set);
     grows && next.is_object() && same("type") && same("index") && same("format")
         // A signature ends its piece.
-        && last.get("signature").is_none_or(Value::is_null)
+        && is_unset(last.get("signature"))
 }
 
 fn join(last: &mut Value, next: Value) -> usize {
+    let is_signed = !is_unset(next.get("signature"));
     let (Value::Object(last), Value::Object(next)) = (last, next) else { return 0 };
     let mut new = 0;
     for (field, value) in next {
@@ -52,14 +69,18 @@ fn join(last: &mut Value, next: Value) -> usize {
             (Some(Value::String(text)), Value::String(more))
                 if STREAMED_FIELDS.contains(&&*field) =>
             {
+                // The signature may come with the whole text once more.
+                if is_signed && *text == more {
+                    continue;
+                }
                 new += more.len();
                 text.push_str(&more);
             }
-            (Some(Value::Null) | None, value) => {
+            (known, value) if is_unset(known.as_deref()) => {
                 new += json_limits::memory_size(&value) + field.len();
                 last.insert(field, value);
             }
-            (Some(_), _) => {}
+            _ => {}
         }
     }
     new
@@ -89,5 +110,26 @@ mod tests {
             json!({ "type": "reasoning.text", "text": "ab", "index": 0, "signature": "s" });
         assert_eq!(all, [signed, text("c"), secrets.clone(), secrets]);
         assert_eq!(detail_text(&all), "abc");
+    }
+
+    /// LiteLLM sends a block for each piece, and the signature last.
+    #[test]
+    fn blocks_of_thinking_are_joined_up_to_their_signature() {
+        let block = |text: &str, signature: &str| json!({ "type": "thinking", "thinking": text, "signature": signature });
+        let redacted = json!({ "type": "redacted_thinking", "data": "x" });
+        let mut all = Vec::new();
+        for piece in [
+            block("Step 1. ", ""),
+            json!({ "type": "thinking", "thinking": "Step 2.", "signature": null }),
+            block("", "s"),
+            redacted.clone(),
+            block("Once ", ""),
+            block("more.", ""),
+            // With the whole text again.
+            block("Once more.", "t"),
+        ] {
+            merge(&mut all, vec![piece]);
+        }
+        assert_eq!(all, [block("Step 1. Step 2.", "s"), redacted, block("Once more.", "t")]);
     }
 }

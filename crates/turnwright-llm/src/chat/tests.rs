@@ -16,3 +16,39 @@ fn receive<'a>(
         ChatAssembler::new(ReplyContext { host: "host".to_owned(), ..ReplyContext::default() });
     transcript::read_reply(assembler, pieces)
 }
+
+/// C.1 #31: a proxy may send the end mark although the server behind it has broken off.
+#[test]
+fn an_end_mark_without_a_finish_reason_is_a_cut_if_the_server_sends_reasons() {
+    let event = |delta: &str, reason: &str| {
+        format!("data: {{\"choices\":[{{\"delta\":{delta},\"finish_reason\":{reason}}}]}}\n\n")
+    };
+    let call = |arguments: &str| {
+        let function = format!("{{\"name\":\"f\",\"arguments\":{arguments:?}}}");
+        format!("{{\"tool_calls\":[{{\"index\":0,\"id\":\"c\",\"function\":{function}}}]}}")
+    };
+    let table = [
+        (r#"{"content":"Half a"}"#.to_owned(), "complete", "cut"),
+        (r#"{"reasoning":"Half a"}"#.to_owned(), "empty", "cut"),
+        ("{}".to_owned(), "empty", "empty"),
+        (call("{}"), "complete", "complete"),
+        (call("{\"x\":"), "complete", "cut"),
+        (call(""), "complete", "cut"),
+    ];
+    for (delta, at_first, afterwards) in table {
+        let context = ReplyContext::default();
+        let read = |body: &str| {
+            let assembler = ChatAssembler::new(context.clone());
+            match transcript::read_reply(assembler, [body.as_bytes(), b"data: [DONE]\n\n"]).1 {
+                Ok(_) => "complete",
+                Err(LlmError::Truncated { .. }) => "cut",
+                Err(LlmError::EmptyReply { .. }) => "empty",
+                Err(error) => panic!("{error}"),
+            }
+        };
+        let body = event(&delta, "null");
+        assert_eq!(read(&body), at_first, "{delta}");
+        assert_eq!(read(&event(r#"{"content":"Whole."}"#, "\"stop\"")), "complete");
+        assert_eq!(read(&body), afterwards, "{delta}");
+    }
+}

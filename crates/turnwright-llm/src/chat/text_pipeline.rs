@@ -12,7 +12,7 @@ use crate::think_tags::{ReplyPiece, ThinkMode, ThinkSplitter};
 
 /// Processes the text of one reply.
 #[derive(Debug)]
-pub(super) struct TextPipeline {
+pub(crate) struct TextPipeline {
     /// `None` if the text cannot contain reasoning.
     splitter: Option<ThinkSplitter>,
     sink: TextSink,
@@ -28,14 +28,15 @@ struct TextSink {
     repetition: Option<RepetitionDetector>,
     /// The reasoning so far, for models that may put their whole answer into it.
     fallback_answer: Option<String>,
-    has_text: bool,
+    /// The length of the text so far, in bytes.
+    text_len: usize,
     has_thought: bool,
     is_inline: bool,
     is_stuck: bool,
 }
 
 impl TextPipeline {
-    pub(super) fn new(quirks: &Quirks, tools: Option<Arc<RenderedTools>>) -> TextPipeline {
+    pub(crate) fn new(quirks: &Quirks, tools: Option<Arc<RenderedTools>>) -> TextPipeline {
         let splitter = match quirks.think {
             ThinkTags::Off => None,
             ThinkTags::Tagged => Some(ThinkSplitter::new(ThinkMode::Plain)),
@@ -53,7 +54,7 @@ impl TextPipeline {
                 .loops
                 .then(|| RepetitionDetector::new(if parses_leaked_calls { 1 } else { LONG_UNIT })),
             fallback_answer: quirks.thought_is_answer.then(String::new),
-            has_text: false,
+            text_len: 0,
             has_thought: false,
             is_inline: false,
             is_stuck: false,
@@ -62,7 +63,7 @@ impl TextPipeline {
     }
 
     /// Adds text as the server sent it.
-    pub(super) fn push_text(&mut self, text: &str, batch: &mut DeltaBatch) {
+    pub(crate) fn push_text(&mut self, text: &str, batch: &mut DeltaBatch) {
         if text.is_empty() {
             return;
         }
@@ -73,7 +74,7 @@ impl TextPipeline {
     }
 
     /// Adds reasoning that the server sent in a field of its own.
-    pub(super) fn push_thought(&mut self, text: &str, batch: &mut DeltaBatch) {
+    pub(crate) fn push_thought(&mut self, text: &str, batch: &mut DeltaBatch) {
         if text.is_empty() {
             return;
         }
@@ -86,19 +87,19 @@ impl TextPipeline {
 
     /// Emits everything that was held back, because a regular tool call has started and so it
     /// cannot be a leaked call.
-    pub(super) fn release(&mut self, batch: &mut DeltaBatch) {
+    pub(crate) fn release(&mut self, batch: &mut DeltaBatch) {
         if let Some(mut splitter) = self.splitter.take() {
             splitter.finish(&mut |piece| self.sink.push_piece(piece, batch));
         }
         if let Some(mut filter) = self.sink.filter.take() {
             let (rest, _) = filter.finish(&[]);
-            self.sink.has_text |= !rest.is_empty();
+            self.sink.text_len += rest.len();
             batch.push_text(rest);
         }
     }
 
     /// Ends the text: emits what was held back and returns the leaked calls found in it.
-    pub(super) fn finish(&mut self, batch: &mut DeltaBatch) -> Vec<LeakedCall> {
+    pub(crate) fn finish(&mut self, batch: &mut DeltaBatch) -> Vec<LeakedCall> {
         if let Some(splitter) = &mut self.splitter {
             splitter.finish(&mut |piece| self.sink.push_piece(piece, batch));
         }
@@ -112,35 +113,39 @@ impl TextPipeline {
             filter.finish(&declared)
         };
         batch.push_text(rest);
-        let has_rest = !rest.is_empty();
-        self.sink.has_text |= has_rest;
+        let rest_len = rest.len();
+        self.sink.text_len += rest_len;
         calls
     }
 
     /// Emits the reasoning as text if the reply consists of nothing else and the model is known to
     /// do that.
-    pub(super) fn answer_with_thought(&mut self, batch: &mut DeltaBatch) {
+    pub(crate) fn answer_with_thought(&mut self, batch: &mut DeltaBatch) {
         let fallback_answer = self.sink.fallback_answer.take().unwrap_or_default();
-        self.sink.has_text |= !fallback_answer.is_empty();
+        self.sink.text_len += fallback_answer.len();
         batch.push_text(&fallback_answer);
     }
 
-    pub(super) fn has_text(&self) -> bool {
-        self.sink.has_text
+    pub(crate) fn has_text(&self) -> bool {
+        self.sink.text_len > 0
     }
 
-    pub(super) fn has_thought(&self) -> bool {
+    pub(crate) fn text_len(&self) -> usize {
+        self.sink.text_len
+    }
+
+    pub(crate) fn has_thought(&self) -> bool {
         self.sink.has_thought
     }
 
     /// True if reasoning was found inside the text.
-    pub(super) fn is_inline(&self) -> bool {
+    pub(crate) fn is_inline(&self) -> bool {
         self.sink.is_inline
     }
 
     /// True if the reply has repeated itself for so long that it is not going to end (quirk C.1
     /// #28b).
-    pub(super) fn is_stuck(&self) -> bool {
+    pub(crate) fn is_stuck(&self) -> bool {
         self.sink.is_stuck
     }
 }
@@ -159,7 +164,7 @@ impl TextSink {
     fn push_text(&mut self, text: &str, batch: &mut DeltaBatch) {
         self.check_repetition(text);
         let text = self.filter.as_mut().map_or(text, |filter| filter.push(text));
-        self.has_text |= !text.is_empty();
+        self.text_len += text.len();
         batch.push_text(text);
     }
 

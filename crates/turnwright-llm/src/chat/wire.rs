@@ -91,6 +91,9 @@ pub(super) struct ChoiceDelta<'a> {
     thinking: TolerantText<'a>,
     #[serde(borrow, default)]
     reasoning_details: Option<&'a RawValue>,
+    /// Anthropic's blocks, as LiteLLM passes them on.
+    #[serde(borrow, default)]
+    thinking_blocks: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) refusal: TolerantText<'a>,
     #[serde(borrow, default, deserialize_with = "bounded_list")]
@@ -118,13 +121,15 @@ impl ChoiceDelta<'_> {
 
     /// The signed or encrypted reasoning pieces.
     pub(super) fn detail_pieces(&self) -> Vec<Value> {
-        let raw = self.reasoning_details.map(RawValue::get);
-        match raw.and_then(|it| serde_json::from_str(it).ok()) {
-            Some(Value::Array(pieces)) => pieces.into_iter().filter(Value::is_object).collect(),
-            _ => Vec::new(),
-        }
+        let lists = self.reasoning_details.into_iter().chain(self.thinking_blocks);
+        let pieces = lists.filter_map(|raw| serde_json::from_str::<Vec<Value>>(raw.get()).ok());
+        pieces.flatten().filter(Value::is_object).collect()
     }
 }
+
+/// The fields of a call that go back to where they came from.
+pub(super) const SIGNED_FIELDS: [&str; 3] =
+    ["extra_content", "thought_signature", "provider_specific_fields"];
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct CallDelta<'a> {
@@ -136,13 +141,30 @@ pub(super) struct CallDelta<'a> {
     pub(super) function: FunctionDelta<'a>,
     /// Holds Gemini's signature, which its compatibility layer requires back unchanged.
     #[serde(default)]
-    pub(super) extra_content: Option<Value>,
+    extra_content: Option<Value>,
+    /// The signature, as some gateways pass it on.
+    #[serde(default)]
+    thought_signature: Option<Value>,
+    /// Holds the signature at LiteLLM.
+    #[serde(default)]
+    provider_specific_fields: Option<Value>,
 }
 
 impl CallDelta<'_> {
     /// An absent index is not 0: parallel calls would be merged.
     pub(super) fn index(&self) -> Option<u64> {
         self.index.as_ref().and_then(number)
+    }
+
+    /// The fields that the provider requires back with the call.
+    pub(super) fn signed_fields(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        let specific = self.provider_specific_fields.as_ref();
+        let values = [
+            self.extra_content.as_ref(),
+            self.thought_signature.as_ref(),
+            specific.filter(|fields| fields.get(SIGNED_FIELDS[1]).is_some()),
+        ];
+        SIGNED_FIELDS.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?)))
     }
 }
 

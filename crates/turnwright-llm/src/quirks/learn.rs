@@ -85,7 +85,7 @@ const LEARNING_RULES: &[LearningRule] = &[
         applies_to_500: false,
     },
     LearningRule {
-        phrases: &[&["reasoning_details"]],
+        phrases: &[&["reasoning_details"], &["thinking_blocks"]],
         patch: |_, _| QuirkPatch { details: Some(false), ..NONE },
         applies_to_500: false,
     },
@@ -114,7 +114,7 @@ const LEARNING_RULES: &[LearningRule] = &[
     LearningRule {
         phrases: &[&["thought_signature"]],
         patch: |_, _| QuirkPatch { signature: Some(true), ..NONE },
-        applies_to_500: false,
+        applies_to_500: true,
     },
     LearningRule {
         phrases: &[&["tool call id", "9"], &["tool_call", "{9}"], &["length of 9"]],

@@ -65,8 +65,8 @@ define_quirks! {
     effort: EffortDialect = EffortDialect::None;
     /// Whether reasoning is sent back (C.3 #8–#12).
     echo: ReasoningEcho = ReasoningEcho::Never;
-    /// Whether `reasoning_details` are sent back (C.3 #4).
-    details: bool = false;
+    /// Whether signed reasoning (`reasoning_details`, `thinking_blocks`) is sent back (C.3 #4).
+    details: bool = true;
     /// The required format of call identifiers (C.2 #8–#10).
     ids: CallIdFormat = CallIdFormat::Verbatim;
     /// Whether token counts may be requested with `stream_options` (C.4 #19).

@@ -171,7 +171,6 @@ const ROWS: &[TableRow] = &[
         &["minimax"],
         QuirkPatch {
             echo: Some(ReasoningEcho::Inline),
-            details: Some(true),
             effort: Some(EffortDialect::ThinkingAdaptive),
             reasoning_split: Some(true),
             limit: Some(OutputLimitField::MaxCompletionTokens),
@@ -253,7 +252,6 @@ const ROWS: &[TableRow] = &[
         QuirkPatch {
             effort: Some(EffortDialect::Reasoning),
             echo: Some(ReasoningEcho::Same),
-            details: Some(true),
             reasoning_split: Some(false),
             ..NONE
         },

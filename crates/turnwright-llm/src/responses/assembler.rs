@@ -9,7 +9,9 @@ use serde_json::value::RawValue;
 use super::streamed_calls::{self, StreamedCall};
 use super::streamed_items::{self, StreamedItem, TextPiece};
 use super::wire::{self, ItemKind, ItemLocation, OutputItem, ResponseObject, ResponsesEvent};
+use crate::chat::arguments::MAX_CALLS;
 use crate::chat::parse_usage;
+use crate::chat::text_pipeline::TextPipeline;
 use crate::chat::wire::repair_surrogates;
 use crate::error_body;
 use crate::exchange::ReplyContext;
@@ -19,9 +21,7 @@ use crate::sse;
 use crate::{DeltaBatch, EndReason, LlmError, Reply};
 use turnwright_types::message::{ProviderState, TokenUsage};
 
-/// A reply with more calls than this is a malfunction of the model.
-const MAX_CALLS: usize = 128;
-/// The same limit for output items of any kind.
+/// A reply with more output items than this is a malfunction of the model.
 const MAX_ITEMS: usize = 1024;
 /// The limit on everything that is kept of one reply.
 const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;
@@ -32,8 +32,7 @@ pub(crate) struct ResponsesAssembler {
     context: ReplyContext,
     items: Vec<StreamedItem>,
     calls: Vec<StreamedCall>,
-    /// The length of the text so far, in bytes.
-    text_len: usize,
+    text_pipeline: TextPipeline,
     /// The message that the last text belonged to.
     text_item: Option<usize>,
     /// The item and part that the last reasoning belonged to.
@@ -109,16 +108,18 @@ impl ReplyAssembler for ResponsesAssembler {
     }
 
     fn finish(&mut self, batch: &mut DeltaBatch) -> Result<Reply, LlmError> {
-        if !self.done {
-            return Err(self.context.truncated_error());
-        }
-        let end = match self.end.take().unwrap_or(EndReason::Complete) {
+        let shown = self.text_pipeline.text_len();
+        self.text_pipeline.finish(batch);
+        self.extend_span(shown);
+        // An end mark without the event that says how the reply has ended comes from somewhere else.
+        let Some(end) = self.end.take() else { return Err(self.context.truncated_error()) };
+        let end = match end {
             EndReason::Complete if !self.refusal.is_empty() && self.calls.is_empty() => {
                 self.refused()
             }
             end => end,
         };
-        if self.text_len == 0 && self.calls.is_empty() && end == EndReason::Complete {
+        if !self.text_pipeline.has_text() && self.calls.is_empty() && end == EndReason::Complete {
             return Err(self.empty_error());
         }
         if let Some(repeat) = streamed_calls::first_repeat(&self.calls, &self.context) {
@@ -136,6 +137,10 @@ impl ReplyAssembler for ResponsesAssembler {
         Ok(Reply { end, calls, usage: self.usage, provider_state })
     }
 
+    fn flush(&mut self, batch: &mut DeltaBatch) {
+        self.text_pipeline.release(batch);
+    }
+
     fn content_size(&self) -> usize {
         self.size
     }
@@ -147,11 +152,13 @@ impl ReplyAssembler for ResponsesAssembler {
 
 impl ResponsesAssembler {
     pub(crate) fn new(context: ReplyContext) -> ResponsesAssembler {
+        // Calls in the text are not looked for, so it does without the tools.
+        let text_pipeline = TextPipeline::new(&context.quirks, None);
         ResponsesAssembler {
             context,
             items: Vec::new(),
             calls: Vec::new(),
-            text_len: 0,
+            text_pipeline,
             text_item: None,
             thought_part: None,
             refusal: String::new(),
@@ -230,10 +237,10 @@ impl ResponsesAssembler {
     fn open_item(&mut self, kind: ItemKind, location: ItemLocation<'_>) -> Result<usize, LlmError> {
         let slot = self.calls.len();
         if kind == ItemKind::Call {
-            if slot == MAX_CALLS {
-                return Err(self.malformed_error("the answer has more than 128 tool calls"));
-            }
             self.calls.push(StreamedCall::default());
+            if slot == MAX_CALLS {
+                self.stop();
+            }
         }
         if self.items.len() == MAX_ITEMS {
             return Err(self.malformed_error("the answer has more than 1024 items"));
@@ -277,20 +284,40 @@ impl ResponsesAssembler {
             return Ok(());
         }
         self.count_kept_bytes(piece.text.len())?;
-        // Separates two messages.
-        if self.text_len > 0 && self.text_item != Some(at) {
-            self.text_len += 2;
-            batch.push_text("\n\n");
+        if self.text_item.is_some_and(|last| last != at) {
+            self.release_text(batch);
+            // Separates two messages.
+            if self.text_pipeline.has_text() {
+                self.text_pipeline.push_text("\n\n", batch);
+            }
         }
         self.text_item = Some(at);
-        let span = &mut self.items[at].span;
-        if span.start == span.end {
-            span.start = self.text_len;
-        }
-        self.text_len += piece.text.len();
-        span.end = self.text_len;
-        batch.push_text(piece.text);
+        let shown = self.text_pipeline.text_len();
+        self.text_pipeline.push_text(piece.text, batch);
+        self.extend_span(shown);
         Ok(())
+    }
+
+    /// Emits text that is held back because it looks like the beginning of reasoning.
+    fn release_text(&mut self, batch: &mut DeltaBatch) {
+        let shown = self.text_pipeline.text_len();
+        self.text_pipeline.release(batch);
+        self.extend_span(shown);
+    }
+
+    /// Records that the text from there on belongs to the last message.
+    fn extend_span(&mut self, start: usize) {
+        let end = self.text_pipeline.text_len();
+        if let Some(at) = self.text_item.filter(|_| start < end) {
+            let span = &mut self.items[at].span;
+            *span = if span.start == span.end { start..end } else { span.start..end };
+        }
+    }
+
+    /// Ends the reply, because the rest would only be more of the same.
+    fn stop(&mut self) {
+        self.end = Some(EndReason::Complete);
+        self.done = true;
     }
 
     fn push_thought(
@@ -328,7 +355,7 @@ impl ResponsesAssembler {
             batch.push_thought("\n\n");
         }
         self.thought_part = paragraph;
-        batch.push_thought(piece.text);
+        self.text_pipeline.push_thought(piece.text, batch);
         Ok(())
     }
 
@@ -363,6 +390,7 @@ impl ResponsesAssembler {
         if text.is_empty() || streamed_items::is_repeat(&self.items, ItemKind::Call, location) {
             return Ok(());
         }
+        self.release_text(batch);
         let at = self.find_or_open_item(ItemKind::Call, location)?;
         let slot = self.items[at].slot;
         let call = &mut self.calls[slot];
@@ -383,6 +411,9 @@ impl ResponsesAssembler {
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
         let Some((kind, item)) = raw.and_then(OutputItem::parse) else { return Ok(()) };
+        if kind == ItemKind::Call {
+            self.release_text(batch);
+        }
         let id = if item.id.text.is_empty() { location.id } else { &item.id.text };
         let location = ItemLocation { id, ..location };
         let call_id = item.call_id.text.as_ref();
@@ -448,7 +479,9 @@ impl ResponsesAssembler {
                 let named = call.set_name(slot, item, &self.context, batch);
                 let completed = call.set_arguments(slot, &item.arguments(), batch);
                 self.count_kept_bytes(named + completed)?;
-                self.done |= streamed_calls::first_repeat(&self.calls, &self.context).is_some();
+                if streamed_calls::first_repeat(&self.calls, &self.context).is_some() {
+                    self.stop();
+                }
             }
         }
         self.items[at].done = true;
@@ -496,7 +529,7 @@ impl ResponsesAssembler {
     ) -> Result<(), LlmError> {
         let kinds = [ItemKind::Message, ItemKind::Reasoning, ItemKind::Call];
         let known = kinds.map(|it| streamed_items::of_kind(&self.items, it));
-        let has_words = self.text_len > 0 || !self.refusal.is_empty();
+        let has_words = self.text_pipeline.has_text() || !self.refusal.is_empty();
         let mut seen = [0_usize; 3];
         for (index, raw) in (0..).zip(response.output()) {
             let Some((kind, item)) = OutputItem::parse(raw) else { continue };
@@ -511,7 +544,7 @@ impl ResponsesAssembler {
                     continue;
                 }
                 Some(at) => *at,
-                None if known.is_empty() => {
+                None if known.is_empty() && self.calls.len() <= MAX_CALLS => {
                     self.open_item(kind, ItemLocation { index: Some(index), id: &item.id.text })?
                 }
                 None => continue,
@@ -523,8 +556,12 @@ impl ResponsesAssembler {
         Ok(())
     }
 
-    /// Counts bytes that are kept of the reply and enforces the limit.
+    /// Counts bytes that are kept of the reply and enforces the limit. Also ends a reply whose text or
+    /// reasoning so far goes round in circles.
     fn count_kept_bytes(&mut self, bytes: usize) -> Result<(), LlmError> {
+        if self.text_pipeline.is_stuck() {
+            return Err(LlmError::EndlessRepetition { host: self.context.host.clone() });
+        }
         self.size += bytes;
         if self.size > MAX_REPLY_BYTES {
             return Err(self.malformed_error("the answer has more than 32 MiB"));
@@ -543,8 +580,11 @@ impl ResponsesAssembler {
     }
 
     fn empty_error(&self) -> LlmError {
-        let has_thought = self.thought_part.is_some();
-        let what = if has_thought { "reasoning but no answer" } else { "an empty answer" };
+        let what = if self.text_pipeline.has_thought() {
+            "reasoning but no answer"
+        } else {
+            "an empty answer"
+        };
         LlmError::EmptyReply { host: self.context.host.clone(), what: what.to_owned() }
     }
 }

@@ -1,7 +1,7 @@
 //! Tool calls of a reply that are being received.
 
 use super::wire::OutputItem;
-use crate::chat::arguments::{is_json_object, parse_arguments, truncated_arguments};
+use crate::chat::arguments::{StreamedArguments, finish_arguments};
 use crate::exchange::ReplyContext;
 use crate::repeated_calls;
 use crate::{Delta, DeltaBatch, ReplyCall};
@@ -11,7 +11,7 @@ use crate::{Delta, DeltaBatch, ReplyCall};
 pub(super) struct StreamedCall {
     id: String,
     name: String,
-    arguments: String,
+    arguments: StreamedArguments,
     /// Arguments that came with the name, used if no others arrive.
     early: String,
 }
@@ -51,14 +51,8 @@ impl StreamedCall {
         text: &str,
         batch: &mut DeltaBatch,
     ) -> usize {
-        let new = match text.strip_prefix(self.arguments.as_str()) {
-            // The server repeats the complete arguments.
-            Some("") if is_json_object(&self.arguments) => "",
-            // The server repeats what it has sent and appends to it.
-            Some(new) if !new.is_empty() => new,
-            _ => text,
-        };
-        self.arguments.push_str(new);
+        let new = self.arguments.new_part(text);
+        self.arguments.push(new);
         batch.push_arguments(slot, new);
         new.len()
     }
@@ -71,14 +65,15 @@ impl StreamedCall {
         batch: &mut DeltaBatch,
     ) -> usize {
         if let Some(rest) = text.strip_prefix(self.arguments.as_str()) {
-            self.arguments.push_str(rest);
+            self.arguments.push(rest);
             batch.push_arguments(slot, rest);
             rest.len()
-        } else if text.is_empty() || is_json_object(&self.arguments) {
+        } else if text.is_empty() || self.arguments.is_json_object() {
             0
         } else {
             // Deltas were lost or repeated: the final arguments count.
-            text.clone_into(&mut self.arguments);
+            self.arguments = StreamedArguments::default();
+            self.arguments.push(text);
             text.len()
         }
     }
@@ -86,11 +81,10 @@ impl StreamedCall {
     /// The complete call.
     pub(super) fn finish(mut self, slot: usize, cut: bool, batch: &mut DeltaBatch) -> ReplyCall {
         if self.arguments.is_empty() {
-            self.arguments = self.early;
-            batch.push_arguments(slot, &self.arguments);
+            self.arguments.push(&self.early);
+            batch.push_arguments(slot, &self.early);
         }
-        let arguments =
-            if cut { truncated_arguments(self.arguments) } else { parse_arguments(self.arguments) };
+        let arguments = finish_arguments(slot, self.arguments.into_text(), cut);
         ReplyCall { slot, provider_id: self.id, name: self.name, arguments, extra: None }
     }
 }
@@ -99,6 +93,6 @@ impl StreamedCall {
 /// because the rest would only be more of the same.
 pub(super) fn first_repeat(calls: &[StreamedCall], context: &ReplyContext) -> Option<usize> {
     let calls = calls.iter().filter(|_| context.quirks.loops);
-    let calls: Vec<_> = calls.map(|it| (&it.name, &it.arguments)).collect();
+    let calls: Vec<_> = calls.map(|it| (&it.name, it.arguments.as_str())).collect();
     repeated_calls::first_repeat(&calls)
 }

@@ -126,11 +126,16 @@ pub(super) fn find_for_item_event(
         items.iter().rposition(|it| it.kind == kind && !it.is_other_call(call_id) && test(it))
     };
     let is_free = |it: &StreamedItem| !(it.done || is_start && it.announced);
+    let has_call_id = |it: &StreamedItem| !call_id.is_empty() && it.call_id == call_id;
     let is_same = |it: &StreamedItem| {
         let fits = it.index.is_none() || location.index.is_none() || it.index == location.index;
-        fits && (it.has_id(location.id) || !call_id.is_empty() && it.call_id == call_id)
+        fits && (it.has_id(location.id) || has_call_id(it))
     };
+    // Some servers count items when they begin and again when they are complete.
+    let is_same_elsewhere =
+        |it: &StreamedItem| it.has_id(location.id) && (has_call_id(it) || !is_start && !it.done);
     last(&is_same)
+        .or_else(|| last(&is_same_elsewhere))
         .or_else(|| last(&|it| is_free(it) && it.has_index(location.index)))
         .or_else(|| last(&|it| is_free(it) && (location.is_unspecified() || it.is_unspecified())))
 }

@@ -262,6 +262,7 @@ impl Document for HtmlDocument<'_> {
             Entry::Refused
             | Entry::Pruned { .. }
             | Entry::ImagesLeftOut
+            | Entry::SomeImagesLeftOut { .. }
             | Entry::Rewound { .. }
             | Entry::RewindUndone { .. }
             | Entry::Unknown => Ok(()),

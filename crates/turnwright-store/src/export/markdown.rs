@@ -152,6 +152,7 @@ impl Document for MarkdownDocument<'_> {
             Entry::Refused
             | Entry::Pruned { .. }
             | Entry::ImagesLeftOut
+            | Entry::SomeImagesLeftOut { .. }
             | Entry::Rewound { .. }
             | Entry::RewindUndone { .. }
             | Entry::Unknown => Ok(()),

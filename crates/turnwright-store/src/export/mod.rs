@@ -132,6 +132,7 @@ impl DocumentWriter<'_> {
             Entry::Refused
             | Entry::Pruned { .. }
             | Entry::ImagesLeftOut
+            | Entry::SomeImagesLeftOut { .. }
             | Entry::Rewound { .. }
             | Entry::RewindUndone { .. }
             | Entry::Unknown => false,

@@ -62,6 +62,9 @@ enum EntryJson {
         kept: usize,
     },
     ImagesLeftOut,
+    SomeImagesLeftOut {
+        images: Vec<usize>,
+    },
     Refused,
     Rewound {
         to: u64,

@@ -65,9 +65,19 @@ pub(super) fn detect(bytes: &[u8]) -> Option<FileKind> {
     Some(FileKind { name, image_mime, size })
 }
 
-/// The MIME type of an image that begins with these bytes, if models accept its format.
-pub fn image_mime(bytes: &[u8]) -> Option<&'static str> {
-    detect(bytes)?.image_mime
+/// The MIME type of a picture that begins with these bytes, whether all models accept it or only some.
+pub fn picture_mime(bytes: &[u8]) -> Option<&'static str> {
+    let brand = bytes.get(8..12).filter(|_| bytes[4..].starts_with(b"ftyp"));
+    match brand {
+        Some(b"heic" | b"heix" | b"hevc") => Some("image/heic"),
+        Some(b"mif1" | b"msf1") => Some("image/heif"),
+        Some(b"avif" | b"avis") => Some("image/avif"),
+        _ if bytes.starts_with(b"BM") && bytes.get(6..10) == Some(&[0; 4]) => Some("image/bmp"),
+        _ => match detect(bytes)? {
+            FileKind { name: "TIFF", .. } => Some("image/tiff"),
+            kind => kind.image_mime,
+        },
+    }
 }
 
 /// Reads a big-endian number of `count` bytes.

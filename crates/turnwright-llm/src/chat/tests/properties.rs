@@ -141,6 +141,34 @@ proptest! {
         }
     }
 
+    /// Arguments that were cut off never run, wherever the server cuts them into pieces.
+    #[test]
+    fn cut_arguments_never_run(
+        names in prop::collection::vec(prop::sample::select(vec!["a", "b", "{", "{}"]), 1..4),
+        value in prop::sample::select(vec!["1", "\"x\"", "[{\"a\":1},{\"a\":1}]", "{}", "\"{}\""]),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        end in any::<prop::sample::Index>(),
+    ) {
+        let nested = |inner: String, name: &&str| format!("{{{name:?}:{inner}}}");
+        let whole = names.iter().fold(value.to_owned(), nested);
+        let mut places: Vec<_> = cuts.iter().chain([&end]).map(|it| it.index(whole.len())).collect();
+        places.sort_unstable();
+        let mut body = String::new();
+        let mut from = 0;
+        for to in places {
+            let function = json!({ "name": "f", "arguments": &whole[from..to] });
+            let call = json!({ "index": 0, "id": "c", "function": function });
+            let chunk = json!({ "choices": [{ "delta": { "tool_calls": [call] } }] });
+            body.push_str(&format!("data: {chunk}\n\n"));
+            from = to;
+        }
+        let (_, outcome) = receive([body.as_bytes(), b"data: [DONE]\n\n"]);
+        let calls = outcome.unwrap().calls;
+        let text = &whole[..from];
+        let runs = matches!(calls[0].arguments, Arguments::Object(_));
+        prop_assert!(text.is_empty() || !runs, "{text}");
+    }
+
     /// Well-formed calls are assembled correctly, however their deltas are interleaved.
     #[test]
     fn well_formed_calls_are_assembled(
@@ -218,12 +246,33 @@ fn an_endless_reply_is_stopped() {
     assert!(error_of_endless_reply(&calls).contains("invalid chunk"));
     let call =
         |name: usize| format!("{{\"function\":{{\"name\":\"f{name}\",\"arguments\":\"{{}}\"}}}}");
-    let calls: Vec<_> = (0..129).map(call).collect();
-    let calls = delta(&format!("\"tool_calls\":[{}]", calls.join(",")));
-    assert!(error_of_endless_reply(&calls).contains("more than 128 tool calls"));
     // The same call again and again is an answer of one call.
     let same = delta(&format!("\"tool_calls\":[{}]", call(0)));
     assert_eq!(error_of_endless_reply(&same), "an answer");
+}
+
+#[test]
+fn of_more_than_128_calls_the_first_128_run_and_the_reply_ends() {
+    let chunk = |calls: std::ops::Range<usize>| {
+        let call = |number: usize| {
+            json!({ "index": number, "id": format!("c{number}"),
+                "function": { "name": "f", "arguments": format!("{{\"x\":{number}}}") } })
+        };
+        let calls: Vec<_> = calls.map(call).collect();
+        format!("data: {}\n\n", json!({ "choices": [{ "delta": { "tool_calls": calls } }] }))
+    };
+    let one_by_one: String = (0..1000).map(|number| chunk(number..number + 1)).collect();
+    for body in [one_by_one, chunk(0..1000)] {
+        let (batch, outcome) = receive([body.as_bytes()]);
+        let calls = outcome.unwrap().calls;
+        let (last, others) = calls.split_last().unwrap();
+        assert_eq!(others.len(), 128);
+        assert!(others.iter().all(|it| matches!(it.arguments, Arguments::Object(_))));
+        let Arguments::Unusable { reason, .. } = &last.arguments else { panic!("{last:?}") };
+        assert!(reason.contains("at most 128 calls"), "{reason}");
+        let named = batch.deltas.iter().filter(|it| matches!(it, Delta::CallNamed { .. }));
+        assert_eq!(named.count(), 129);
+    }
 }
 
 #[test]

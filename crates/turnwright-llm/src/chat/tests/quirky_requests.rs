@@ -101,7 +101,7 @@ fn rendered_reply(quirks: &Quirks, message: Message) -> Value {
 
 #[test]
 fn reasoning_is_sent_back_only_where_required() {
-    let quirks = |echo| Quirks { echo, ..Quirks::default() };
+    let quirks = |echo| Quirks { echo, details: false, ..Quirks::default() };
     let own = || answer(ORIGIN, "a", "t", vec![]);
     let foreign = || answer("other/m", "a", "t", vec![]);
     let without_reasoning = || answer(ORIGIN, "a", "", vec![]);
@@ -125,10 +125,51 @@ fn reasoning_is_sent_back_only_where_required() {
     for (rule, message, expected) in table {
         assert_eq!(rendered_reply(&quirks(rule), message), expected, "{rule:?}");
     }
-    let details = Quirks { details: true, ..Quirks::default() };
+    let details = Quirks::default();
     let blobs = json!([{ "type": "reasoning.text", "text": "t" }]);
     assert_eq!(rendered_reply(&details, own())["reasoning_details"], blobs);
     assert_eq!(rendered_reply(&details, foreign()), plain);
+}
+
+/// Claude behind LiteLLM.
+#[test]
+fn signed_thinking_goes_back_to_its_origin_alone_and_without_what_is_unsigned() {
+    let signed = json!({ "type": "thinking", "thinking": "Hm.", "signature": "s" });
+    let redacted = json!({ "type": "redacted_thinking", "data": "x" });
+    let unsigned = json!({ "type": "thinking", "thinking": "Hm.", "signature": "" });
+    let reply = |origin: &str| {
+        let Message::Assistant(mut message) = answer(origin, "a", "Hm.", vec![]) else {
+            unreachable!()
+        };
+        message.provider_state.blobs = vec![signed.clone(), redacted.clone(), unsigned.clone()];
+        Message::Assistant(message)
+    };
+    let own = rendered_reply(&Quirks::default(), reply(ORIGIN));
+    assert_eq!(own["thinking_blocks"], json!([signed, redacted]));
+    assert_eq!(own.get("reasoning_details"), None);
+    let foreign = rendered_reply(&Quirks::default(), reply("other/m"));
+    assert_eq!(foreign, json!({ "role": "assistant", "content": "a" }));
+}
+
+#[test]
+fn signed_fields_of_a_call_go_back_as_they_came_and_to_their_origin_alone() {
+    for fields in [
+        json!({ "extra_content": { "google": { "thought_signature": "s" } } }),
+        json!({ "extra_content": { "thought_signature": "s" } }),
+        json!({ "extra_content": "s" }),
+        json!({ "thought_signature": "s" }),
+        json!({ "provider_specific_fields": { "thought_signature": "s" }, "extra_content": {} }),
+    ] {
+        let calls = || vec![call(1, "a", Some(fields.clone()))];
+        let sent = |origin: &str| {
+            let reply = rendered_reply(&Quirks::default(), answer(origin, "", "", calls()));
+            let Value::Object(mut call) = reply["tool_calls"][0].clone() else { unreachable!() };
+            call.retain(|name, _| !["id", "type", "function"].contains(&name.as_str()));
+            Value::Object(call)
+        };
+        assert_eq!(sent(ORIGIN), fields);
+        assert_eq!(sent("other/m"), json!({}), "{fields}");
+    }
 }
 
 /// C.3 #6: reasoning that arrived inside the text is sent back inside the text.

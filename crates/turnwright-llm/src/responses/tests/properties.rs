@@ -232,14 +232,36 @@ fn an_endless_reply_is_stopped() {
     let endless =
         event("completed", json!({ "response": { "output": vec![json!({ "": 0 }); 300_000] } }));
     assert!(error_of_endless_reply(|_| endless.clone()).contains("too many values"));
-    let call = |number: usize| {
-        let item = json!({ "type": "function_call", "call_id": number.to_string(), "name": "f" });
-        event("output_item.added", json!({ "output_index": number, "item": item }))
-    };
-    assert!(error_of_endless_reply(call).contains("more than 128 tool calls"));
     let message =
         |number: usize| event("output_text.delta", json!({ "output_index": number, "delta": "a" }));
     assert!(error_of_endless_reply(message).contains("more than 1024 items"));
+}
+
+#[test]
+fn of_more_than_128_calls_the_first_128_run_and_the_reply_ends() {
+    let item = |number: usize| {
+        json!({ "type": "function_call", "id": format!("f{number}"), "call_id": number.to_string(),
+            "name": "f", "arguments": format!("{{\"x\":{number}}}") })
+    };
+    let event = |number: usize| {
+        let item = item(number);
+        let event =
+            json!({ "type": "response.output_item.done", "output_index": number, "item": item });
+        format!("data: {event}\n\n")
+    };
+    let one_by_one: String = (0..1000).map(event).collect();
+    let output: Vec<_> = (0..1000).map(item).collect();
+    let response = json!({ "status": "completed", "output": output });
+    let at_the_end = json!({ "type": "response.completed", "response": response });
+    for body in [one_by_one, format!("data: {at_the_end}\n\n")] {
+        let (_, outcome) = receive([body.as_bytes()]);
+        let calls = outcome.unwrap().calls;
+        let (last, others) = calls.split_last().unwrap();
+        assert_eq!(others.len(), 128);
+        assert!(others.iter().all(|it| matches!(it.arguments, Arguments::Object(_))));
+        let Arguments::Unusable { reason, .. } = &last.arguments else { panic!("{last:?}") };
+        assert!(reason.contains("at most 128 calls"), "{reason}");
+    }
 }
 
 #[test]

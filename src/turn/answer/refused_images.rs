@@ -1,0 +1,117 @@
+//! Finds out which images of a conversation its server refuses, and leaves these out. Otherwise one that it
+//! cannot use would fail every request from now on.
+
+use std::sync::Arc;
+
+use crate::turn::Turn;
+use turnwright_llm::LlmError;
+use turnwright_store::Entry;
+use turnwright_types::message::{Message, PromptPart};
+use turnwright_types::update::Update;
+
+/// How many images are left out one at a time before all new ones are.
+const MAX_TRIALS: usize = 4;
+
+/// The sets of images to leave out of a request until the server accepts it, the last first. An image is its
+/// place among those of the conversation. The newest are suspected first, and last those that were part of a
+/// request that was answered.
+pub(super) fn suspected_images(messages: &[Arc<Message>], error: &LlmError) -> Vec<Vec<usize>> {
+    let answered =
+        messages.iter().rposition(|message| matches!(message.as_ref(), Message::Assistant(_)));
+    let old: usize =
+        messages[..answered.unwrap_or(0)].iter().map(|message| image_count(message)).sum();
+    let all: usize = messages.iter().map(|message| image_count(message)).sum();
+    if let Some(most) = error.most_images() {
+        return vec![(0..all.saturating_sub(most)).collect()];
+    }
+    let mut sets: Vec<Vec<_>> = vec![(0..all).collect(), (old..all).collect()];
+    sets.extend((all.saturating_sub(MAX_TRIALS).max(old)..all).map(|place| vec![place]));
+    sets.dedup();
+    sets.retain(|set| !set.is_empty());
+    sets
+}
+
+impl Turn {
+    /// Leaves these images out of the conversation, and tells the user why.
+    pub(super) fn leave_out(&mut self, images: Vec<usize>, error: &LlmError) {
+        if leave_out_images(&mut self.history.messages, Some(&images)) {
+            let what = if images.len() == 1 { "it was" } else { "some images were" };
+            self.services.client().update(Update::Notice(left_out_notice(error, what)));
+            self.services.log().add_entry(Entry::SomeImagesLeftOut { images });
+        }
+    }
+
+    /// Leaves out all images if the server accepts none, and returns the text for the user.
+    pub(super) fn drop_images(&mut self, error: &LlmError) -> Option<String> {
+        if !error.is_about_images() || !leave_out_images(&mut self.history.messages, None) {
+            return None;
+        }
+        self.services.log().add_entry(Entry::ImagesLeftOut);
+        Some(left_out_notice(error, "all images so far were"))
+    }
+}
+
+fn left_out_notice(error: &LlmError, what: &str) -> String {
+    let (host, message) = (error.host().unwrap_or_default(), error.message());
+    let why = message.unwrap_or("no explanation");
+    format!("{host} could not use an image, so {what} left out. ({why})")
+}
+
+fn image_count(message: &Message) -> usize {
+    match message {
+        Message::User(user) => user.parts.iter().filter(|part| is_image(part)).count(),
+        Message::Tool(tool) => tool.images.len(),
+        Message::Assistant(_) => 0,
+    }
+}
+
+fn is_image(part: &PromptPart) -> bool {
+    matches!(part, PromptPart::Image(_))
+}
+
+/// Replaces images by a note, or only those at these places among the images of the conversation. Returns
+/// whether there was one.
+pub(crate) fn leave_out_images(messages: &mut [Arc<Message>], only: Option<&[usize]>) -> bool {
+    let mut place = 0;
+    let mut is_changed = false;
+    for message in messages.iter_mut().skip_while(|message| !message.has_images()) {
+        let mut changed = Message::clone(message);
+        is_changed |= replace_images(&mut changed, &mut place, only);
+        if is_changed {
+            // All later messages are replaced too: a message caches what was rendered up to it.
+            *message = Arc::new(changed);
+        }
+    }
+    is_changed
+}
+
+/// Returns whether an image of the message, whose first has this place, was replaced.
+fn replace_images(message: &mut Message, place: &mut usize, only: Option<&[usize]>) -> bool {
+    const NOTE: &str = "[image left out: the server could not use it]";
+    let mut is_left_out = || {
+        *place += 1;
+        only.is_none_or(|places| places.contains(&(*place - 1)))
+    };
+    match message {
+        Message::User(user) => {
+            let mut is_changed = false;
+            for part in user.parts.iter_mut().filter(|part| is_image(part)) {
+                if is_left_out() {
+                    *part = PromptPart::Text(NOTE.to_owned());
+                    is_changed = true;
+                }
+            }
+            is_changed
+        }
+        Message::Tool(tool) => {
+            let count = tool.images.len();
+            tool.images.retain(|_| !is_left_out());
+            let is_changed = tool.images.len() < count;
+            if is_changed {
+                tool.text.push_str(NOTE);
+            }
+            is_changed
+        }
+        Message::Assistant(_) => false,
+    }
+}

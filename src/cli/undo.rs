@@ -21,6 +21,7 @@ use turnwright_store::{
 };
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::{MessageId, SessionId};
+use turnwright_types::redact;
 use turnwright_workspace::files::{Files, Roots};
 use turnwright_workspace::real_path;
 
@@ -234,9 +235,10 @@ fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, CliError> {
         let files: Vec<_> = changes.files.iter().map(file).collect();
         let session = session.row.id.as_str();
         let all = json!({ "session": session, "turns": turns, "files": files });
-        write_stdout(&format!("{all:#}\n"))?;
+        write_stdout(&redact::text(&format!("{all:#}\n")))?;
     } else {
-        write_stdout(&changes.files.iter().map(|it| it.diff.as_str()).collect::<String>())?;
+        let all: String = changes.files.iter().map(|it| it.diff.as_str()).collect();
+        write_stdout(&redact::text(&all))?;
     }
     Ok(ExitCode::SUCCESS)
 }

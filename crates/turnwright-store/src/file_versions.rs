@@ -146,11 +146,10 @@ fn parse_state(text: &str) -> FileState {
     rows::from_str(text).unwrap_or_else(|error| FileState::Unknown { why: error.to_string() })
 }
 
-/// True if the bytes with this SHA-256, in hexadecimal, are stored.
+/// Returns true if the bytes with this SHA-256, in hexadecimal, can be read.
 pub fn has_blob(connection: &Connection, hash: &str) -> Result<bool, StoreError> {
     let Some(digits) = blobs::parse_hash(hash) else { return Ok(false) };
-    let mut find = connection.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?")?;
-    Ok(find.query_row([digits], |_| Ok(())).optional()?.is_some())
+    blobs::is_readable(connection, &digits)
 }
 
 /// The prompts that were not rewound, in order.

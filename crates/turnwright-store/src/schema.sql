@@ -168,7 +168,7 @@ CREATE TABLE blobs (
   id INTEGER PRIMARY KEY,
   -- Of the bytes as they are read.
   hash BLOB NOT NULL UNIQUE,
-  -- They are compressed. Those that `tool_conversations` shows are not.
+  -- 1: they are compressed. Those that `tool_conversations` shows are not. 2: marks stand for keys.
   is_zlib INTEGER NOT NULL DEFAULT 0,
   bytes BLOB NOT NULL
 );

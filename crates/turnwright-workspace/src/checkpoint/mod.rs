@@ -39,7 +39,7 @@ use turnwright_types::ids::CallId;
 pub use commands::CommandBaseline;
 pub use edits::{ExpectedChange, TrackedEdit};
 pub use observe::current_state;
-pub use snapshot::ObeyedFiles;
+pub use snapshot::{GitSettings, ObeyedFiles};
 
 use commands::is_restorable;
 use content_cache::ContentCache;
@@ -135,8 +135,8 @@ impl ChangeTracker {
     }
 
     /// Sets the folders in which the effects of commands are tracked.
-    pub fn watch(&self, roots: &Roots, obeyed: ObeyedFiles) {
-        self.0.watched.get_or_init(|| WatchedFolders::new(roots, obeyed));
+    pub fn watch(&self, roots: &Roots, obeyed: ObeyedFiles, git: GitSettings) {
+        self.0.watched.get_or_init(|| WatchedFolders::new(roots, obeyed, git));
     }
 
     fn watched(&self) -> Option<WatchedFolders> {

@@ -36,7 +36,7 @@ impl TrackerFixture {
 
     fn tracker(&self) -> ChangeTracker {
         let tracker = ChangeTracker::default();
-        tracker.watch(&self.roots(), super::ObeyedFiles::default());
+        tracker.watch(&self.roots(), super::ObeyedFiles::default(), super::GitSettings::default());
         tracker
     }
 }
@@ -118,6 +118,7 @@ fn a_snapshot_has_hidden_files_and_neither_ignored_ones_nor_git() {
     let watched = WatchedFolders::new(
         &fixture.roots().with_private_folder(&fixture.path("ours")),
         super::ObeyedFiles::default(),
+        super::GitSettings::default(),
     );
     let map = StatSnapshot::take(&watched, Duration::from_secs(9), &not_cancelled()).unwrap();
     let entries = map.entries();

@@ -18,6 +18,7 @@ use super::listed_entries::ListedEntries;
 #[cfg(not(target_os = "linux"))]
 use super::no_watch::NoWatch as FolderWatch;
 use super::snapshot::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
+use crate::files::replacement::is_temporary;
 use crate::search::{FolderRules, SearchDeadline};
 
 /// The most entries of a snapshot.
@@ -251,6 +252,10 @@ impl<'a> FolderLister<'a> {
             }
             layout += usize::from(BARE_LAYOUT.iter().any(|it| name == *it));
             path.push(name);
+            if is_temporary(&path) {
+                path.pop();
+                continue;
+            }
             relative.push(name);
             let entry = UnlistedEntry { handle, name, path: &path, relative: &relative };
             let is_ignored = |is_folder| rules.ignores(&path, is_folder);
@@ -435,7 +440,7 @@ impl<'a> FolderLister<'a> {
                 return None;
             }
             let (name, path) = (entry.file_name(), entry.path());
-            if self.private.contains(&path) {
+            if self.private.contains(&path) || is_temporary(&path) {
                 continue;
             }
             if name == ".git" {

@@ -185,7 +185,7 @@ async fn execute(
         cancel: CancellationToken::new(),
     };
     let Some(planned) = context.plan(request).await? else {
-        return Err("nothing to do".into());
+        return Err(format!("nothing to do\n{}", context.uncovered().await?).trim_end().into());
     };
     if is_dry_run {
         let report = UndoReport::dry_run(planned);
@@ -224,8 +224,9 @@ fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, CliError> {
         turn_changes(connection, &session.row.id, what, &roots, SHOWN)
     })?;
     if changes.files.is_empty() {
-        return Err("no files were changed".into());
+        return Err(format!("no files were changed\n{}", changes.uncovered).trim_end().into());
     }
+    drop(stderr().write_all(changes.uncovered.as_bytes()));
     if args.json {
         let file = |it: &ChangedFile| {
             json!({ "path": it.path.to_string_lossy(), "before": state_json(&it.before),

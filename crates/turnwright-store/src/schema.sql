@@ -124,7 +124,8 @@ CREATE INDEX calls_of_session ON calls (session, asked_at);
 CREATE INDEX calls_of_tool ON calls (tool_name, asked_at);
 CREATE INDEX calls_that_failed ON calls (status, asked_at) WHERE status <> 'success';
 
--- The state of each file before and after the call that changed it.
+-- The state of each file before and after the call that changed it. An empty path says that it is not known
+-- which files a command has changed.
 CREATE TABLE file_versions (
   id INTEGER PRIMARY KEY,
   session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,

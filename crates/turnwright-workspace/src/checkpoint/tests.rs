@@ -255,7 +255,7 @@ fn what_the_user_changes_between_two_turns_is_not_the_commands() {
         tracker.changes_since(&before, false)
     };
     assert_eq!(names(&run("a")), ["a"]);
-    assert!(tracker.end_turn().is_none());
+    assert!(tracker.end_turn().1.is_none());
     tracker.drop_costly_baseline();
     fs::write(fixture.path("d/b"), "of the user").unwrap();
     fs::create_dir(fixture.path("e")).unwrap();

@@ -31,7 +31,7 @@ pub(crate) struct TurnChanges {
     pub turns: Vec<(u64, String)>,
     /// The files, sorted by path.
     pub files: Vec<ChangedFile>,
-    /// The turns of whose commands it is not known what they have changed.
+    /// The list, for people, of the turns with commands whose changes are not known.
     pub uncovered: String,
 }
 

@@ -70,7 +70,8 @@ pub(crate) struct UndoPlan {
     pub is_redo: bool,
     /// What is to be done with each file.
     pub steps: Vec<UndoStep>,
-    /// The turns from the first of these on of whose commands it is not known what they have changed.
+    /// The list, for people, of those turns since the first of these that have commands whose changes are
+    /// not known.
     pub uncovered: String,
 }
 
@@ -101,7 +102,7 @@ impl UndoContext {
         Ok(planned)
     }
 
-    /// Lists the turns of whose commands it is not known what they have changed.
+    /// Lists the turns with commands whose changes are not known.
     pub(crate) async fn uncovered(&self) -> Result<String, StoreError> {
         let session = self.session.clone();
         let look = move |connection: &rusqlite::Connection| {

@@ -33,7 +33,7 @@ pub(crate) struct UndoReport {
     pub lost: Vec<(PathBuf, String)>,
     /// Files that could not be restored, and why.
     pub failed: Vec<(PathBuf, String)>,
-    /// The turns of whose commands it is not known what they have changed.
+    /// The list of the turns with commands whose changes are not known.
     pub uncovered: String,
 }
 
@@ -109,7 +109,7 @@ impl UndoReport {
     }
 }
 
-/// Lists the turns of whose commands it is not known what they have changed, the newest first.
+/// Lists the turns with commands whose changes are not known, the newest first.
 pub(super) fn uncovered_turns<'a>(
     turns: impl DoubleEndedIterator<Item = &'a UndoableTurn>,
 ) -> String {

@@ -42,7 +42,8 @@ fn assert_nothing_stored(agent: &TestAgent) {
             }
             let bytes = std::fs::read(entry.path()).unwrap();
             let text = String::from_utf8_lossy(&bytes);
-            assert!(!text.contains(KEY) && !text.contains(OTHER_KEY), "{:?}", entry.path());
+            let has_key = text.contains(KEY) || text.contains(OTHER_KEY);
+            assert!(!has_key, "{}", entry.path().display());
         }
     }
 }
@@ -101,6 +102,35 @@ fn a_placeholder_never_takes_the_place_of_a_secret() {
     let result = run(&mut agent, "edit_file", &edit("5432\nkey", "5433\nkey"));
     assert!(result.starts_with("Applied"), "{result}");
     assert_eq!(agent.read("app.toml"), whole(KEY));
+}
+
+/// Stored conversations have it, for which this agent cannot know where it comes from.
+#[test]
+fn the_placeholder_of_earlier_versions_takes_the_place_of_no_secret_either() {
+    let url = "url = postgres://app:Zk39xQ71vvLm@db/app\n";
+    let before = format!("port = 5432\n{url}");
+    let mut agent = builder().file("db.toml", &before).start();
+    let replaced = |text: &str| text.replace("Zk39xQ71vvLm", "[key]").replace(KEY, "[key]");
+    let app = agent.read("app.toml");
+    let patch =
+        "*** Begin Patch\n*** Update File: app.toml\n@@\n port = 5432\n+[key]\n*** End Patch";
+    for (tool, path, content) in [
+        ("write_file", "db.toml", replaced(&before).replace("5432", "5433")),
+        ("write_file", "app.toml", replaced(&app)),
+        ("write_file", "app.toml", format!("{}# new\n", replaced(&app))),
+    ] {
+        run(&mut agent, "read_file", &json!({ "path": path }));
+        let result = run(&mut agent, tool, &json!({ "path": path, "content": content }));
+        assert!(result.starts_with("Nothing was done. The arguments contain"), "{result}");
+    }
+    let heredoc = format!("cat > db.toml <<'EOF'\n{}EOF", replaced(&before));
+    let result = run(&mut agent, "exec", &json!({ "command": heredoc }));
+    assert!(result.starts_with("Nothing was done."), "{result}");
+    assert_eq!((agent.read("db.toml"), agent.read("app.toml")), (before, app.clone()));
+    // A table of that name beside the secret is none.
+    let result = run(&mut agent, "apply_patch", &json!({ "patch": patch }));
+    assert!(!result.starts_with("Nothing"), "{result}");
+    assert_eq!(agent.read("app.toml"), app.replace("5432\n", "5432\n[key]\n"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! content is read while the key is loaded.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::string::FromUtf8Error;
 
@@ -59,10 +60,12 @@ fn without_keys(bytes: &[u8]) -> Option<Vec<u8>> {
 /// Replaces each mark by its key. Returns `None` if the key is not loaded.
 fn with_keys(bytes: &[u8]) -> Option<Vec<u8>> {
     let (mut whole, mut from) = (Vec::with_capacity(bytes.len()), 0);
+    let mut keys = HashMap::new();
     for start in memmem::find_iter(bytes, KEY_MARK) {
         let digits = start + KEY_MARK.len()..start + KEY_MARK.len() + KEY_DIGITS;
         let wanted = bytes.get(digits.clone())?;
-        let key = redact::find_key(|key| key_digits(key).as_bytes() == wanted)?;
+        let find = || redact::find_key(|key| key_digits(key).as_bytes() == wanted);
+        let key = keys.entry(wanted).or_insert_with(find).as_ref()?;
         whole.extend_from_slice(&bytes[from..start]);
         whole.extend_from_slice(key.expose_secret().as_bytes());
         from = digits.end + 1;

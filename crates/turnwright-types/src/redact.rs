@@ -23,6 +23,9 @@ use super::ids::hex;
 
 /// The beginning of a placeholder. Four hexadecimal digits and a bracket follow.
 pub const PLACEHOLDER_START: &str = "[hidden:";
+/// What earlier versions wrote for any secret. Stored conversations have it, and many files have it for
+/// other reasons.
+pub const FORMER_PLACEHOLDER: &str = "[key]";
 /// The length of a placeholder in bytes.
 const PLACEHOLDER_LENGTH: usize = PLACEHOLDER_START.len() + 5;
 /// Shorter keys are not searched for.
@@ -102,6 +105,13 @@ pub fn replace_keys(bytes: &[u8], replace: impl Fn(&[u8]) -> Vec<u8>) -> Option<
     }
     replaced.extend_from_slice(&bytes[from..]);
     Some(replaced)
+}
+
+/// Returns where the secrets are that would be hidden in the output of a command.
+pub fn secrets(text: &str) -> Vec<Range<usize>> {
+    let (keys, bytes) = (loaded(), text.as_bytes());
+    let loaded = std::iter::successors(keys.find(bytes, 0), |found| keys.find(bytes, found.end));
+    loaded.map(|found| found.first).chain(placed_keys(bytes, true).0).collect()
 }
 
 /// Finds a loaded key, or another form of one.

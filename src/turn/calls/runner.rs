@@ -15,7 +15,7 @@ use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::cancellable_calls::CallTokens;
 use super::cards::{abridged_arguments, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
-use super::hidden_secrets;
+use super::hidden_secrets::{self, FoundPlaceholders};
 use super::kept_call::KeptCall;
 use crate::tools::{
     AnyTool, HelperRunner, PreparedCall, SharedRules, ToolCtx, ToolEnv, ToolOutcome,
@@ -64,8 +64,7 @@ pub(in crate::turn) struct PendingCall {
     pub(super) raw_input: Value,
     /// The arguments, if the call is recorded or played back.
     arguments: Option<Value>,
-    /// True if the arguments contain the placeholder of a secret.
-    has_placeholder: bool,
+    placeholders: FoundPlaceholders,
     pub(super) prepared: Box<dyn PreparedCall>,
     pub(super) ctx: ToolCtx,
     /// The card's view before the call runs; `None` if there is no card.
@@ -144,21 +143,12 @@ impl CallRunner {
         let is_kept =
             recording.playback_of(&name).is_some() || recording.recorder_of(&name).is_some();
         let kept = is_kept.then(|| arguments.clone());
-        let has_placeholder = hidden_secrets::has_placeholder(&arguments);
+        let placeholders = FoundPlaceholders::find(&arguments);
         let prepared = catch_panic_sync(|| tool.prepare(arguments))??;
         let helpers = self.helpers.clone();
         let CallTokens { call: cancel, turn } = tokens;
         let ctx = ToolCtx { env: Arc::clone(&self.env), call: id.clone(), cancel, turn, helpers };
-        Ok(PendingCall {
-            id,
-            name,
-            raw_input,
-            arguments: kept,
-            has_placeholder,
-            prepared,
-            ctx,
-            view,
-        })
+        Ok(PendingCall { id, name, raw_input, arguments: kept, placeholders, prepared, ctx, view })
     }
 
     /// Resolves the call's paths and adds it to the end of the queue.
@@ -353,11 +343,9 @@ impl PendingCall {
             Some(content) => content?,
             None => return Err(cancelled()),
         };
-        if self.has_placeholder
-            && !self.effects()?.iter().all(is_droppable)
-            && !(preview.is_ok()
-                && hidden_secrets::stand_already(&self.prepared.expected_changes()))
-        {
+        let changes = if preview.is_ok() { self.prepared.expected_changes() } else { Vec::new() };
+        let is_misplaced = self.placeholders.are_misplaced(&changes);
+        if is_misplaced && !self.effects()?.iter().all(is_droppable) {
             preview = Err(hidden_secrets::refusal());
         }
         if let Some(kept) = KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref()) {
@@ -466,7 +454,7 @@ fn planned_change(call: &PendingCall, preview: Vec<CallContent>) -> Vec<CallCont
 /// answer.
 async fn locate(call: PendingCall) -> Result<PendingCall, ToolRefusal> {
     tracing::trace!(target: "turnwright::locate", call = call.id.as_str());
-    let PendingCall { id, name, raw_input, arguments, has_placeholder, mut prepared, ctx, view } =
+    let PendingCall { id, name, raw_input, arguments, placeholders, mut prepared, ctx, view } =
         call;
     let env: Arc<ToolEnv> = Arc::clone(&ctx.env);
     let locating = spawn_blocking(move || {
@@ -475,7 +463,7 @@ async fn locate(call: PendingCall) -> Result<PendingCall, ToolRefusal> {
     });
     match ctx.cancel.run_until_cancelled(locating).await {
         Some(Ok(prepared)) => {
-            Ok(PendingCall { id, name, raw_input, arguments, has_placeholder, prepared, ctx, view })
+            Ok(PendingCall { id, name, raw_input, arguments, placeholders, prepared, ctx, view })
         }
         Some(Err(_)) => Err(CRASHED.into()),
         None => Err(cancelled()),

@@ -399,7 +399,7 @@ impl<'a> ChangeComparison<'a> {
         if self.bytes >= MAX_BYTES
             || self.start.elapsed() > READ_LIMIT
             || is_secret_path(path)
-            || self.before.converted.contain(path)
+            || self.before.converted.contains(path)
         {
             return None;
         }

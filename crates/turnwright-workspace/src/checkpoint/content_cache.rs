@@ -183,7 +183,7 @@ fn wanted(
             let mut is_stored = || {
                 indexed.iter_mut().any(|it| it.next_clean_blob(name, stat).is_some())
                     && (stored.converted.is_empty()
-                        || !stored.converted.contain(&folder.join(name)))
+                        || !stored.converted.contains(&folder.join(name)))
             };
             let is_wanted = match stat_kind(stat) {
                 StatKind::Folder => false,

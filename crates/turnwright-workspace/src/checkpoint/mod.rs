@@ -126,13 +126,13 @@ pub struct CallChanges {
 }
 
 impl CallChanges {
-    /// Returns what is stored before a command, so that it is known for uncovered if the agent is killed.
+    /// Returns the record that is stored before a command runs. If the agent is killed, it stays, and says
+    /// that the changes of the command are not covered.
     pub fn of_running_command() -> FileChange {
         FileChange::uncovered(UNKNOWN_END)
     }
 
-    /// Adds what is stored in place of that when it is known what the command has changed, or that it is
-    /// not.
+    /// Adds what becomes of that record: it is withdrawn, or says why the changes are not known.
     pub fn settle_command(&mut self) {
         let running = CallChanges::of_running_command();
         let unknown = || FileState::Unknown { why: UNKNOWN_CHANGES.to_owned() };

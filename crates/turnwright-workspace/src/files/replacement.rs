@@ -18,7 +18,7 @@ const SUFFIX: &str = ".tmp";
 /// The number of random characters between them.
 const RANDOM_CHARS: usize = 6;
 /// A file that is younger may not be locked yet.
-const MIN_AGE: Duration = Duration::from_secs(2);
+const MIN_AGE: Duration = Duration::from_secs(10);
 /// The most entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 
@@ -101,16 +101,12 @@ pub fn remove_left_files<'a>(paths: impl Iterator<Item = &'a Path>) {
     }
 }
 
-/// Returns true if the path is that of a temporary file. One that a killed process has left is removed.
-/// Blocks.
-pub(crate) fn is_temporary(path: &Path) -> bool {
-    let is_temporary = path.file_name().is_some_and(is_temporary_name);
-    if is_temporary {
-        remove_if_abandoned(path, MIN_AGE);
-    }
-    is_temporary
+/// Removes a temporary file if a killed process has left it. Blocks.
+pub(crate) fn remove_left_file(path: &Path) {
+    remove_if_abandoned(path, MIN_AGE);
 }
 
+/// Returns true for a name that only new files have. They are left out of what is listed and searched.
 pub(crate) fn is_temporary_name(name: &OsStr) -> bool {
     let random = name.to_str().and_then(|it| it.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
     random.is_some_and(|it| {

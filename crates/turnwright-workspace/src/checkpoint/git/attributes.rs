@@ -1,7 +1,6 @@
-//! Finds out for which files git may write something else than the blob into the working tree: they have a
-//! filter (LFS, git-crypt), another encoding, `$Id$`, or CRLF by an attribute. Rather a file too many is
-//! found than one too few: what takes an attribute away again does not count, and what a pattern
-//! means exactly does not matter.
+//! Finds the files for which git may write something else than the blob into the working tree: they have a
+//! filter (LFS, git-crypt), another encoding, `$Id$`, or CRLF by an attribute. It errs towards too many:
+//! an attribute that is taken away again still counts, and unusual patterns are read broadly.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -49,7 +48,9 @@ impl ConvertedFiles {
                 repository.root.ancestors().take_while(|it| it.starts_with(&repository.top));
             files.extend(above.map(|it| (it.join(FILE_NAME), it.to_path_buf())));
             let more = watched.attribute_files(&repository.root);
-            files.extend(more.into_iter().map(|it| (it, repository.top.clone())));
+            // The user's may be links.
+            let more = more.into_iter().filter_map(|it| crate::real_path(it).ok());
+            files.extend(more.map(|it| (it, repository.top.clone())));
         }
         if !files.is_empty() {
             let folders = snapshot.folders_since(None);
@@ -74,7 +75,7 @@ impl ConvertedFiles {
     }
 
     /// Returns true if git may have converted this file.
-    pub(in super::super) fn contain(&self, path: &Path) -> bool {
+    pub(in super::super) fn contains(&self, path: &Path) -> bool {
         let applies = |rule: &Gitignore| {
             path.starts_with(rule.path()) && rule.matched(path, false).is_ignore()
         };
@@ -84,7 +85,9 @@ impl ConvertedFiles {
 
 /// Returns the patterns of each file that has such attributes.
 fn rules(files: &[AttributeFile]) -> Vec<Gitignore> {
-    let texts: Vec<_> = files.iter().map(|it| read_small(&it.path).unwrap_or_default()).collect();
+    // What cannot be read may say so of any file.
+    let text = |file: &AttributeFile| read_small(&file.path).unwrap_or("* ident".to_owned());
+    let texts: Vec<_> = files.iter().map(text).collect();
     let mut macros = HashSet::new();
     for line in texts.iter().flat_map(|it| it.lines()) {
         let mut words = line.split_whitespace();
@@ -187,8 +190,8 @@ mod tests {
             ("a.rs", false),
             ("a.id", false),
         ] {
-            assert_eq!(converted.contain(&top.join(name)), expected, "{name}");
+            assert_eq!(converted.contains(&top.join(name)), expected, "{name}");
         }
-        assert!(!converted.contain(Path::new("/elsewhere/a.lfs")));
+        assert!(!converted.contains(Path::new("/elsewhere/a.lfs")));
     }
 }

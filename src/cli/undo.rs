@@ -21,6 +21,7 @@ use turnwright_store::{
 };
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::{MessageId, SessionId};
+use turnwright_types::redact;
 use turnwright_workspace::files::{Files, Roots};
 use turnwright_workspace::real_path;
 
@@ -184,7 +185,7 @@ async fn execute(
         cancel: CancellationToken::new(),
     };
     let Some(planned) = context.plan(request).await? else {
-        return Err("nothing to do".into());
+        return Err(format!("nothing to do\n{}", context.uncovered().await?).trim_end().into());
     };
     if is_dry_run {
         let report = UndoReport::dry_run(planned);
@@ -223,8 +224,9 @@ fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, CliError> {
         turn_changes(connection, &session.row.id, what, &roots, SHOWN)
     })?;
     if changes.files.is_empty() {
-        return Err("no files were changed".into());
+        return Err(format!("no files were changed\n{}", changes.uncovered).trim_end().into());
     }
+    drop(stderr().write_all(changes.uncovered.as_bytes()));
     if args.json {
         let file = |it: &ChangedFile| {
             json!({ "path": it.path.to_string_lossy(), "before": state_json(&it.before),
@@ -234,9 +236,10 @@ fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, CliError> {
         let files: Vec<_> = changes.files.iter().map(file).collect();
         let session = session.row.id.as_str();
         let all = json!({ "session": session, "turns": turns, "files": files });
-        write_stdout(&format!("{all:#}\n"))?;
+        write_stdout(&redact::text(&format!("{all:#}\n")))?;
     } else {
-        write_stdout(&changes.files.iter().map(|it| it.diff.as_str()).collect::<String>())?;
+        let all: String = changes.files.iter().map(|it| it.diff.as_str()).collect();
+        write_stdout(&redact::text(&all))?;
     }
     Ok(ExitCode::SUCCESS)
 }

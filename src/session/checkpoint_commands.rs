@@ -122,12 +122,14 @@ impl CheckpointTask {
     async fn revert(&self, request: UndoRequest) -> Result<String, StoreError> {
         let context = self.context();
         let Some(planned) = context.plan(request).await? else {
-            return Ok(match request {
-                UndoRequest::Redo => "Nothing to redo.".to_owned(),
-                _ => "Nothing to undo: no turn of this session has file changes that are not \
-                      undone already."
-                    .to_owned(),
-            });
+            if request == UndoRequest::Redo {
+                return Ok("Nothing to redo.".to_owned());
+            }
+            let uncovered = context.uncovered().await?;
+            return Ok(format!(
+                "Nothing to undo: no turn of this session has file changes that are not undone \
+                 already.\n{uncovered}"
+            ));
         };
         let missing = match request {
             UndoRequest::Undo(count) => count.saturating_sub(planned.turns.len()),
@@ -158,13 +160,14 @@ impl CheckpointTask {
         let read =
             move |connection: &_| turn_changes(connection, &session, what, &roots, DIFF_BOUNDS);
         let found = context.store.read(read).await?;
+        let uncovered = &found.uncovered;
         if found.files.is_empty() {
-            return Ok("No files were changed.".to_owned());
+            return Ok(format!("No files were changed.\n{uncovered}"));
         }
         let all: String = found.files.iter().map(|it| it.diff.as_str()).collect();
         let turns = undo_report::turn_list(&found.turns);
         let diff = fenced(&all).replacen('\n', "diff\n", 1);
-        Ok(format!("{turns}:\n\n{diff}\n\n{NOT_COVERED}"))
+        Ok(format!("{turns}:\n\n{diff}\n\n{NOT_COVERED}\n{uncovered}"))
     }
 
     async fn rewind(&self, history: &mut History) -> Result<String, StoreError> {

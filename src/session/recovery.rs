@@ -17,6 +17,7 @@ use turnwright_types::ids::MessageId;
 use turnwright_types::message::{Arguments, AssistantMessage, Message, ProviderState};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::current_state;
+use turnwright_workspace::files::remove_left_files;
 
 /// The identifiers that an interrupted turn may have used without a trace.
 const SKIPPED_IDS: u64 = 10_000;
@@ -59,6 +60,7 @@ fn plan_repairs(unfinished: UnfinishedWork, services: &TurnServices) -> Repairs 
         repairs.last_id_number += SKIPPED_IDS;
     }
     for (row, files) in calls {
+        remove_left_files(files.iter().map(|it| it.path.as_path()));
         let (view, is_edit) = card_view(&row, services);
         let is_checkable = is_edit && row.status == CallStatus::Running;
         let checked = files.iter().filter(|_| is_checkable);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 
 use super::undo::short_path;
+use super::undo_report::uncovered_turns;
 use crate::undo::{DiffLimits, DiffSide, file_state, is_same_state, net_changes, unified_diff};
 use turnwright_store::{StoreError, file_versions, read};
 use turnwright_types::file_change::FileState;
@@ -30,6 +31,8 @@ pub(crate) struct TurnChanges {
     pub turns: Vec<(u64, String)>,
     /// The files, sorted by path.
     pub files: Vec<ChangedFile>,
+    /// The list, for people, of the turns with commands whose changes are not known.
+    pub uncovered: String,
 }
 
 #[derive(Clone, Debug)]
@@ -54,12 +57,16 @@ pub(crate) fn turn_changes(
 ) -> Result<TurnChanges, StoreError> {
     let key = read::session_key(connection, session)?;
     let mut turns = file_versions::undoable_turns(connection, key)?;
-    turns.retain(|it| it.has_file_changes);
     match what {
-        ChangeScope::Last => drop(turns.drain(..turns.len().saturating_sub(1))),
+        ChangeScope::Last => {
+            let last = turns.iter().rposition(|it| it.has_file_changes).unwrap_or_default();
+            turns.drain(..last);
+        }
         ChangeScope::Turn(number) => turns.retain(|it| it.number == number),
         ChangeScope::All => {}
     }
+    let uncovered = uncovered_turns(turns.iter());
+    turns.retain(|it| it.has_file_changes);
     let numbers: Vec<_> = turns.iter().map(|it| it.number).collect();
     let (mut files, mut room) = (Vec::new(), bounds.all);
     for folded in net_changes(&file_versions::file_versions(connection, key, &numbers)?) {
@@ -85,6 +92,7 @@ pub(crate) fn turn_changes(
     Ok(TurnChanges {
         turns: turns.into_iter().map(|it| (it.number, it.prompt_excerpt)).collect(),
         files,
+        uncovered,
     })
 }
 

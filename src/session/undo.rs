@@ -10,11 +10,11 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::undo_report::UndoReport;
+use super::undo_report::{self, UndoReport};
 use crate::turn;
 use crate::undo::{
     MAX_KEPT_BYTES, RestoreResult, UndoAction, UndoHistory, UndoStep, apply, file_state,
-    net_changes, plan_undo,
+    is_same_state, net_changes, plan_undo,
 };
 use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::{
@@ -70,6 +70,9 @@ pub(crate) struct UndoPlan {
     pub is_redo: bool,
     /// What is to be done with each file.
     pub steps: Vec<UndoStep>,
+    /// The list, for people, of those turns since the first of these that have commands whose changes are
+    /// not known.
+    pub uncovered: String,
 }
 
 impl UndoContext {
@@ -85,15 +88,29 @@ impl UndoContext {
             let folded = net_changes(&file_versions::file_versions(connection, key, &read)?);
             let steps =
                 plan_undo(folded, file_state, |it| file_versions::has_blob(connection, it))?;
-            let words = turns.into_iter().filter(|it| about.contains(&it.number));
-            let turns = words.map(|it| (it.number, it.prompt_excerpt)).collect();
-            Ok(Some(UndoPlan { turns, is_redo: request == UndoRequest::Redo, steps }))
+            let is_redo = request == UndoRequest::Redo;
+            let since = turns.iter().filter(|it| !is_redo && about.first() <= Some(&it.number));
+            let uncovered = undo_report::uncovered_turns(since);
+            let words = turns.iter().filter(|it| about.contains(&it.number));
+            let turns = words.map(|it| (it.number, it.prompt_excerpt.clone())).collect();
+            Ok(Some(UndoPlan { turns, is_redo, steps, uncovered }))
         };
         let mut planned = self.store.read(look).await?;
         for step in planned.iter_mut().flat_map(|it| &mut it.steps) {
             self.check_unsaved(step).await;
         }
         Ok(planned)
+    }
+
+    /// Lists the turns with commands whose changes are not known.
+    pub(crate) async fn uncovered(&self) -> Result<String, StoreError> {
+        let session = self.session.clone();
+        let look = move |connection: &rusqlite::Connection| {
+            let key = read::session_key(connection, &session)?;
+            let turns = file_versions::undoable_turns(connection, key)?;
+            Ok(undo_report::uncovered_turns(turns.iter()))
+        };
+        self.store.read(look).await
     }
 
     /// Marks a file as a conflict if the editor has unsaved changes of it.
@@ -140,11 +157,14 @@ impl UndoContext {
         let (wanted, unsaved) = self.split_saved(wanted).await;
         let mut outcomes = apply(&self.files, &self.store, &wanted, &self.cancel).await;
         outcomes.extend(unsaved);
-        if !outcomes.iter().any(|it| it.result.is_ok()) {
+        let files = self.changes(&outcomes).await;
+        let is_changed = |it: &FileChange| {
+            it.after.as_ref().is_some_and(|after| !is_same_state(after, &it.before))
+        };
+        if !files.iter().any(is_changed) {
             // Nothing was undone, so it can be tried again.
             self.log.set_target_turns(&[]).written().await;
         }
-        let files = self.changes(&outcomes).await;
         let is_done = |it: &Path| outcomes.iter().any(|of| of.path == it && of.result.is_ok());
         let mut content: Vec<_> =
             diffs.into_iter().filter(|it| is_done(&it.0)).map(|it| it.1).collect();

@@ -4,12 +4,15 @@ use std::path::PathBuf;
 
 use super::undo::{UndoPlan, one_line_excerpt, short_path};
 use crate::undo::{RestoreResult, UndoAction, UndoStep};
+use turnwright_store::file_versions::UndoableTurn;
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::file_change::FileState;
 use turnwright_workspace::files::Roots;
 
 /// The most files of each kind that are listed.
 const MAX_NAMED_FILES: usize = 50;
+/// The most turns that are named because of what is not known of them.
+const MAX_NAMED_TURNS: usize = 10;
 
 /// The result for each file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,12 +33,14 @@ pub(crate) struct UndoReport {
     pub lost: Vec<(PathBuf, String)>,
     /// Files that could not be restored, and why.
     pub failed: Vec<(PathBuf, String)>,
+    /// The list of the turns with commands whose changes are not known.
+    pub uncovered: String,
 }
 
 impl UndoReport {
     pub(crate) fn new(planned: UndoPlan, outcomes: Vec<RestoreResult>) -> UndoReport {
-        let UndoPlan { turns, is_redo, steps } = planned;
-        let mut report = UndoReport { turns, is_redo, ..UndoReport::default() };
+        let UndoPlan { turns, is_redo, steps, uncovered } = planned;
+        let mut report = UndoReport { turns, is_redo, uncovered, ..UndoReport::default() };
         for step in steps {
             match step.action {
                 UndoAction::AlreadyRestored => report.already.push(step.path),
@@ -93,7 +98,30 @@ impl UndoReport {
         ] {
             append_files(&mut text, title, files, roots);
         }
-        text
+        if !self.failed.is_empty() {
+            let (again, back) = if self.is_redo { ("redo", "undo") } else { ("undo", "redo") };
+            text.push_str(&format!(
+                "\nRepeat `/{again}` for the files that were not restored, or `/{back}` to take back \
+                 what was.\n"
+            ));
+        }
+        text + &self.uncovered
+    }
+}
+
+/// Lists the turns with commands whose changes are not known, the newest first.
+pub(super) fn uncovered_turns<'a>(
+    turns: impl DoubleEndedIterator<Item = &'a UndoableTurn>,
+) -> String {
+    let line = |turn: &UndoableTurn| {
+        let why = turn.uncovered.as_ref()?;
+        let words = one_line_excerpt(&turn.prompt_excerpt);
+        Some(format!("* turn {} ({words}) – {why}\n", turn.number))
+    };
+    let lines: String = turns.rev().filter_map(line).take(MAX_NAMED_TURNS).collect();
+    match lines.as_str() {
+        "" => lines,
+        lines => format!("\nNot covered is what commands have changed in:\n\n{lines}"),
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_types::effect::is_secret_path;
+use turnwright_workspace::checkpoint::GitSettings;
 use turnwright_workspace::files::read_head;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::real_path;
@@ -249,29 +250,69 @@ pub(super) fn new_repository_risk(git: &Path) -> Option<String> {
 }
 
 fn obeyed_paths(found: &GitRepository, folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
+    let named = named_paths(found, user_files, None).into_iter();
+    let named = named.filter(|(key, _)| key != "core.attributesfile");
+    let below = named.filter_map(|(_, path)| Some(path.strip_prefix(folder).ok()?.to_path_buf()));
+    below.filter(|it| it != Path::new("")).map(|it| it.display().to_string()).collect()
+}
+
+/// Returns the paths that the settings of a repository and those in `user_files` name, each with the key of
+/// the setting. Without a home folder, those in it are left out.
+fn named_paths(
+    found: &GitRepository,
+    user_files: &[PathBuf],
+    home: Option<&Path>,
+) -> Vec<(String, PathBuf)> {
     let own = common_folder(found).map(|it| it.join("config"));
     let files = own.into_iter().chain([found.git.join("config.worktree")]);
     let mut pending: Vec<_> = files.chain(user_files.iter().cloned()).collect();
-    let (mut read, mut obeyed) = (0, Vec::new());
+    let mut read = 0;
+    let mut named = Vec::new();
     while let Some(file) = pending.pop().filter(|_| read < MAX_SETTINGS_FILES) {
         read += 1;
         let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
         for setting in settings::parse(&text).unwrap_or_default() {
-            let Some(value) = setting.value.filter(|it| !it.starts_with('~')) else { continue };
+            let Some(value) = setting.value else { continue };
+            let value = match (value.strip_prefix("~/"), home) {
+                (Some(below), Some(home)) => home.join(below),
+                _ if value.starts_with('~') => continue,
+                _ => PathBuf::from(value),
+            };
             let path = match setting.key.as_str() {
-                "core.hookspath" => found.top.join(value),
+                "core.hookspath" | "core.attributesfile" => found.top.join(value),
                 "include.path" | "includeif.path" => file.with_file_name(value),
                 _ => continue,
             };
             let path = normalize_lexically(&path);
-            if setting.key != "core.hookspath" {
+            if !setting.key.starts_with("core.") {
                 pending.push(path.clone());
             }
-            obeyed.extend(path.strip_prefix(folder).ok().map(|it| it.display().to_string()));
+            named.push((setting.key, path));
         }
     }
-    obeyed.retain(|it| !it.is_empty());
-    obeyed
+    named
+}
+
+/// Where git's settings and attributes for all users are, depending on how it was installed.
+const SYSTEM_FOLDERS: [&str; 4] =
+    ["/etc", "/usr/local/etc", "/opt/homebrew/etc", "C:/Program Files/Git/etc"];
+
+/// Returns the files besides the `.gitattributes` from which git takes attributes in a folder. Looks files
+/// up: not for the runtime's thread.
+pub(super) fn attribute_files(folder: &Path, user: &GitSettings) -> Vec<PathBuf> {
+    let Some(found) = repository_of(folder) else { return Vec::new() };
+    let system = SYSTEM_FOLDERS.iter().map(Path::new).filter(|it| it.is_absolute());
+    let config = user.config.iter().map(|it| it.join("git"));
+    let settings = system.clone().map(|it| it.join("gitconfig"));
+    let settings = settings.chain(config.clone().map(|it| it.join("config")));
+    let settings: Vec<_> =
+        settings.chain(user.home.iter().map(|it| it.join(".gitconfig"))).collect();
+    let named = named_paths(&found, &settings, user.home.as_deref()).into_iter();
+    let named = named.filter(|(key, _)| key == "core.attributesfile").map(|(_, path)| path);
+    let own = common_folder(&found).map(|it| it.join("info/attributes"));
+    let all =
+        system.map(|it| it.join("gitattributes")).chain(config.map(|it| it.join("attributes")));
+    all.chain(named).chain(own).collect()
 }
 
 /// A path with `.` and `..` resolved by the names alone.
@@ -406,6 +447,28 @@ mod tests {
         disk.repository("plain/.git", USUAL_CONFIG);
         assert_eq!(obeyed("plain"), ["mine"]);
         assert!(obeyed("").is_empty());
+    }
+
+    #[test]
+    fn the_files_with_attributes_of_the_user_and_the_repository_are_found() {
+        let disk = TestFolder::new();
+        disk.repository("a/.git", "[core]\nattributesFile = own/attributes\n");
+        disk.file("home/.gitconfig", "[include]\npath = ~/more\n");
+        disk.file("home/more", "[core]\nattributesfile = \"~/named\" ; here\n");
+        let config = disk.base.join("home/.config");
+        let home = Some(disk.base.join("home"));
+        let user = GitSettings { home, config: Some(config), attribute_files };
+        let found = attribute_files(&disk.base.join("a"), &user);
+        let mut below: Vec<_> =
+            found.iter().filter_map(|it| it.strip_prefix(&disk.base).ok()).collect();
+        below.sort();
+        let expected = [
+            "a/.git/info/attributes",
+            "a/own/attributes",
+            "home/.config/git/attributes",
+            "home/named",
+        ];
+        assert_eq!(below, expected.map(Path::new));
     }
 
     #[test]

@@ -11,13 +11,14 @@ use super::confinement::ConfinementSettings;
 use super::confinement_guard::ConfinementGuard;
 use super::helper_set::HelperSet;
 use super::open_terminals::OpenTerminals;
+use super::repository;
 use crate::recording::Recording;
 use turnwright_policy::permission::{AuditLog, PolicyRules, ProtectedPaths, SharedMode};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
-use turnwright_workspace::checkpoint::{ChangeTracker, ObeyedFiles};
+use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings, ObeyedFiles};
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
 use turnwright_workspace::skills::SkillSet;
@@ -187,7 +188,11 @@ impl ToolEnv {
             is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
             may_hold: ProtectedPaths::may_hold_obeyed,
         };
-        self.checkpoint.watch(self.files.roots(), obeyed);
+        let home = self.command_environment.get("HOME").map(PathBuf::from);
+        let config = self.command_environment.get("XDG_CONFIG_HOME").map(PathBuf::from);
+        let config = config.or_else(|| Some(home.as_ref()?.join(".config")));
+        let git = GitSettings { home, config, attribute_files: repository::attribute_files };
+        self.checkpoint.watch(self.files.roots(), obeyed, git);
     }
 
     /// The folder that keeps a copy of what commands wrote into protected places.

@@ -8,6 +8,7 @@ pub(super) mod cancellable_calls;
 pub(super) mod cards;
 pub(super) mod conflicts;
 pub(super) mod file_change_recorder;
+mod hidden_secrets;
 mod kept_call;
 pub(super) mod results;
 pub(super) mod runner;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::file_state::state_of;
+use super::file_state::{file_state, state_of};
 use super::plan::{UndoAction, UndoStep, is_same_state};
 use turnwright_store::{Store, read};
 use turnwright_types::blocking::spawn_blocking;
@@ -93,6 +93,14 @@ pub(crate) async fn apply(
     for restore in all.iter_mut().rev().filter(|it| it.result.is_ok()) {
         if let FileState::Folder { mode } = restore.to {
             restore.result = in_parent(&restore.path, move |it| set_mode(it, mode, None)).await;
+        }
+    }
+    // An editor may answer before it formats and saves.
+    for restore in all.iter_mut().filter(|it| it.result.is_ok()) {
+        let path = restore.path.clone();
+        let now = spawn_blocking(move || file_state(&path)).await;
+        if now.is_ok_and(|now| !is_same_state(&now, &restore.to)) {
+            restore.result = Err("it was changed again at once".into());
         }
     }
     all

@@ -16,6 +16,7 @@ use turnwright_store::{
 };
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 use turnwright_types::ids::{CallId, SessionId};
+use turnwright_workspace::checkpoint::CallChanges;
 use turnwright_workspace::files::{Files, Roots};
 
 type Tree = BTreeMap<PathBuf, FileState>;
@@ -387,6 +388,33 @@ async fn an_undo_is_a_turn_with_its_own_versions() {
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].call, CallId::from("undo-2"));
     assert_eq!(rows[0].change.after, Some(file_state(&fixture.root.join("a"))));
+}
+
+#[tokio::test]
+async fn turns_of_whose_commands_nothing_is_known_are_named_each_time() {
+    let fixture = UndoFixture::new(&[("a", "1")]).await;
+    fixture.turn(&[("a", FileOp::Write("2"))]).await;
+    for is_unknown in [true, false, true] {
+        let turn = fixture.undo.log.begin_turn(TurnKind::Prompt, "run it".to_owned());
+        let call = CallId::from(format!("call-{turn}"));
+        let files = vec![CallChanges::of_running_command()];
+        let intent = ChangeIntent { files, bytes: Vec::new() };
+        fixture.undo.log.record_intent(&call, intent, Durability::ProcessCrash).written().await;
+        let mut changes = CallChanges { is_unknown, ..CallChanges::default() };
+        changes.settle_command();
+        let settled = CallOutcome { file_changes: changes.files, ..CallOutcome::default() };
+        fixture.undo.log.finish_call(&call, settled).written().await;
+        fixture.undo.log.end_turn("end_turn", 0, None).written().await;
+    }
+    let named = "\nNot covered is what commands have changed in:\n\n\
+                 * turn 4 (run it) – too many files, or the disk is too slow\n\
+                 * turn 2 (run it) – too many files, or the disk is too slow\n";
+    let report = fixture.carry_out(UndoRequest::Undo(1)).await.unwrap();
+    assert_eq!((report.restored.len(), report.uncovered.as_str()), (1, named));
+    assert!(report.text(fixture.undo.files.roots()).ends_with(named));
+    assert_eq!(fixture.read("a"), "1");
+    assert_eq!(fixture.undo.plan(UndoRequest::Undo(1)).await.unwrap().map(|it| it.turns), None);
+    assert_eq!(fixture.undo.uncovered().await.unwrap(), named);
 }
 
 const NAMES: [&str; 6] = ["a", "b", "d", "d/a", "d/e/c", "f/g"];

@@ -6,10 +6,12 @@ use turnwright_store::file_versions::UndoableTurn;
 /// Turns that were undone and can be redone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UndoneTurns {
-    /// The undo turns. Several if some of them were interrupted.
+    /// The undo turns. Several if some of them were interrupted or could not restore all files.
     pub undo_turns: Vec<u64>,
     /// The turns that were undone.
     pub turns: Vec<u64>,
+    /// True if some of their files were not restored, so that the turns can be undone as well.
+    pub is_partial: bool,
 }
 
 /// What can be undone and redone in a session.
@@ -22,36 +24,41 @@ pub(crate) struct UndoHistory {
 }
 
 impl UndoHistory {
-    /// Replays all turns. An interrupted undo counts as not done: repeating it finds the paths that
-    /// it has restored already.
+    /// Replays all turns. An undo or redo that was interrupted or had failures can be repeated, which finds
+    /// the paths that are restored already, and can be taken back.
     pub(crate) fn from_turns(turns: &[UndoableTurn]) -> UndoHistory {
         let mut history = UndoHistory::default();
-        let mut unfinished_undos = Vec::new();
         for turn in turns {
+            let is_partial = !turn.has_ended || turn.has_failures;
             match turn.kind {
                 TurnKind::Prompt | TurnKind::Command if turn.has_file_changes => {
                     history.undoable.push(turn.number);
                     history.undone.clear();
-                    unfinished_undos.clear();
                 }
                 TurnKind::Prompt | TurnKind::Command => {}
-                TurnKind::Undo if turn.target_turns.is_empty() => {}
+                TurnKind::Undo | TurnKind::Redo if turn.target_turns.is_empty() => {}
                 TurnKind::Undo => {
-                    unfinished_undos.push(turn.number);
-                    if turn.has_ended {
+                    let repeated = history.undone.pop_if(|last| last.is_partial);
+                    let mut undo_turns = repeated.map_or(Vec::new(), |last| last.undo_turns);
+                    undo_turns.push(turn.number);
+                    if !is_partial {
                         history.undoable.retain(|it| !turn.target_turns.contains(it));
-                        let undo_turns = std::mem::take(&mut unfinished_undos);
-                        history
-                            .undone
-                            .push(UndoneTurns { undo_turns, turns: turn.target_turns.clone() });
                     }
+                    let turns = turn.target_turns.clone();
+                    history.undone.push(UndoneTurns { undo_turns, turns, is_partial });
                 }
-                TurnKind::Redo if turn.has_ended && !turn.target_turns.is_empty() => {
-                    history.undone.pop();
+                TurnKind::Redo => {
+                    match history.undone.last_mut().filter(|_| is_partial) {
+                        Some(last) => {
+                            last.undo_turns.push(turn.number);
+                            last.is_partial = true;
+                        }
+                        None => drop(history.undone.pop()),
+                    }
                     history.undoable.extend(&turn.target_turns);
                     history.undoable.sort_unstable();
+                    history.undoable.dedup();
                 }
-                TurnKind::Redo => {}
             }
         }
         history
@@ -80,6 +87,8 @@ mod tests {
             target_turns: about.to_vec(),
             has_ended: true,
             has_file_changes: true,
+            uncovered: None,
+            has_failures: false,
         }
     }
 
@@ -97,7 +106,7 @@ mod tests {
         assert_eq!(undone.undoable, [0_u64; 0]);
         assert_eq!(
             undone.undone.last().unwrap(),
-            &UndoneTurns { undo_turns: vec![5], turns: vec![1] }
+            &UndoneTurns { undo_turns: vec![5], turns: vec![1], is_partial: false }
         );
         turns.push(turn(6, Redo, &[1]));
         let redone = UndoHistory::from_turns(&turns);
@@ -109,13 +118,32 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_undo_can_be_repeated() {
-        use TurnKind::{Prompt, Undo};
-        let mut turns = vec![turn(1, Prompt, &[]), turn(2, Undo, &[1])];
-        turns[1].has_ended = false;
-        assert_eq!(UndoHistory::from_turns(&turns).undoable, [1]);
-        turns.push(turn(3, Undo, &[1]));
-        let undone = UndoHistory::from_turns(&turns).undone;
-        assert_eq!(undone, [UndoneTurns { undo_turns: vec![2, 3], turns: vec![1] }]);
+    fn an_undo_that_was_interrupted_or_has_failed_can_be_repeated_and_taken_back() {
+        use TurnKind::{Prompt, Redo, Undo};
+        let undone = |undo_turns: &[u64], is_partial| UndoneTurns {
+            undo_turns: undo_turns.to_vec(),
+            turns: vec![1],
+            is_partial,
+        };
+        for has_ended in [false, true] {
+            let mut turns = vec![turn(1, Prompt, &[]), turn(2, Undo, &[1])];
+            turns[1].has_ended = has_ended;
+            turns[1].has_failures = has_ended;
+            let history = UndoHistory::from_turns(&turns);
+            assert_eq!((history.undoable, history.undone), (vec![1], vec![undone(&[2], true)]));
+            turns.push(turn(3, Undo, &[1]));
+            let history = UndoHistory::from_turns(&turns);
+            assert_eq!((history.undoable, history.undone), (vec![], vec![undone(&[2, 3], false)]));
+            turns.push(turn(4, Redo, &[1]));
+            turns[3].has_failures = true;
+            let history = UndoHistory::from_turns(&turns);
+            assert_eq!(
+                (history.undoable, history.undone),
+                (vec![1], vec![undone(&[2, 3, 4], true)])
+            );
+            turns.push(turn(5, Redo, &[1]));
+            let history = UndoHistory::from_turns(&turns);
+            assert_eq!((history.undoable, history.undone), (vec![1], vec![]));
+        }
     }
 }

@@ -71,7 +71,7 @@ fn the_audit_log_has_all_decisions_and_no_key() {
     assert_eq!(lines[0]["mode"], "ask");
     assert!(lines[0]["project"].is_string() && lines[0]["session"].is_string());
     let text = std::fs::read_to_string(agent.home().join("state/permissions.jsonl")).unwrap();
-    assert!(!text.contains(key) && text.contains("[key]"), "{text}");
+    assert!(!text.contains(key) && text.contains("[hidden:"), "{text}");
     assert!(!agent.path("X").exists());
 }
 

@@ -194,7 +194,7 @@ fn a_key_appears_only_in_the_authorization_header() {
         assert!(requests.iter().any(|it| has_key(&it.headers)), "the server got no key");
         // The results contained a key, which was replaced.
         let last = cards::results(&agent, requests.len() - 1);
-        assert!(last.iter().any(|it| it.contains("[key]")), "{last:?}");
+        assert!(last.iter().any(|it| it.contains("[hidden:")), "{last:?}");
 
         for arguments in [
             &["config", "show"][..],
@@ -236,5 +236,5 @@ fn write_file_writes_a_key_that_the_model_puts_into_a_file() {
     agent.model().push(says("Done.")).unwrap();
     cards::turn(&mut agent);
     assert_eq!(agent.read(".env.example"), format!("KEY={key}\n"));
-    assert!(cards::card(&agent, 0).to_string().contains("[key]"));
+    assert!(cards::card(&agent, 0).to_string().contains("[hidden:"));
 }

@@ -110,6 +110,69 @@ fn changes_of_a_git_checkout_are_found() {
     assert_eq!(file_changes(&agent), expected, "{result}");
 }
 
+/// A filter that keeps the length, settings and attributes at every level.
+#[cfg(unix)]
+#[test]
+fn what_git_has_converted_is_restored_as_it_was() {
+    const SETUP: &str = r#"
+        set -e
+        git config --global core.attributesFile '~/mine'
+        git config --global filter.rot.clean 'tr a-z b-za'
+        git config --global filter.rot.smudge 'tr b-za a-z'
+        echo '*.user filter=rot' > "$HOME/mine"
+        git init -q .
+        git config core.autocrlf true
+        echo '*.info filter=rot' > .git/info/attributes
+        mkdir -p sub/deep
+        printf '[attr]hide filter=rot\n*.rot hide\n*.sln text eol=crlf\n*.lf text eol=lf\n' > .gitattributes
+        printf '*.u16 working-tree-encoding=UTF-16LE\n*.id ident\n' > sub/.gitattributes
+        printf 'one\r\none\r\n' | tee a.txt sub/a.sln sub/deep/b.c > /dev/null
+        printf 'one\none\n' | tee a.lf a.rot sub/b.rot a.info sub/c.user > /dev/null
+        printf 'one $Id: 0123 $\n' > sub/a.id
+        printf 'o\0n\0e\0\n\0' > sub/a.u16
+        printf 'one\r\none\n' > sub/mixed.sln
+        find . -path ./.git -prune -o -type f -exec touch -d '1 hour ago' {} +
+        git add . 2> /dev/null
+        test -z "$(git status --porcelain --untracked-files=all | grep -v '^A ')"
+    "#;
+    let home = turnwright_testing::temporary_folder();
+    let line = "find . -path ./.git -prune -o -type f -exec sed -i s/o/0/ {} +";
+    let mut agent = TestAgent::builder()
+        .variable("HOME", home.path().to_str().unwrap())
+        .model(json!([calls("exec", &json!({ "command": line })), says("Done.")]))
+        .permission("allow_once")
+        .start();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", SETUP]).current_dir(agent.workspace()).env("HOME", home.path());
+    let status = process_waits::status(shell.env("GIT_CONFIG_NOSYSTEM", "1"));
+    assert!(status.unwrap().success());
+    let names = [
+        "a.txt",
+        "sub/a.sln",
+        "sub/deep/b.c",
+        "a.lf",
+        "a.rot",
+        "sub/b.rot",
+        "a.info",
+        "sub/c.user",
+        "sub/a.id",
+        "sub/a.u16",
+        "sub/mixed.sln",
+    ];
+    let contents = |agent: &TestAgent| names.map(|it| std::fs::read(agent.path(it)).unwrap());
+    let before = contents(&agent);
+    let result = cards::turn(&mut agent);
+    let changed = contents(&agent);
+    assert!(before.iter().zip(&changed).all(|(old, new)| old != new), "{result}");
+    let text = cards::card_text(&cards::card(&agent, 0));
+    assert!(!text.contains("Not restorable"), "{text}");
+    let report = agent.turn_text("/undo");
+    assert!(!report.contains("Cannot be restored"), "{report}");
+    for ((name, old), new) in names.iter().zip(&before).zip(contents(&agent)) {
+        assert_eq!(String::from_utf8_lossy(&new), String::from_utf8_lossy(old), "{name}: {report}");
+    }
+}
+
 #[test]
 #[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn changes_of_a_job_are_found_until_the_turn_ends() {

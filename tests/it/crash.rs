@@ -593,3 +593,68 @@ fn a_card_that_was_open_at_a_kill_has_failed_when_the_session_is_loaded() {
         }
     }
 }
+
+fn said(victim: &mut Victim, session: &str, words: &str) -> String {
+    let start = victim.received.len();
+    victim.call("session/prompt", &prompt(session, words));
+    let texts = fold(&victim.received[start..]);
+    let answers = texts.iter().filter(|it| it.key.starts_with("agent_message"));
+    answers.filter_map(|it| it.shown.as_str()).collect()
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
+fn a_command_in_whose_middle_the_agent_was_killed_is_named_as_not_covered() {
+    let write = step("write_file", &json!({ "path": "written", "content": "by a tool\n" }));
+    let command = "echo changed > edited; touch begun; exec sleep 1000.8";
+    let run = step("exec", &json!({ "command": command }));
+    let fine = step("exec", &json!({ "command": "echo fine > ran" }));
+    let place = Place::new();
+    let model = server(&json!([[write], says("Done."), [fine], says("Done."), [run]]));
+    let (mut victim, session, id) = place.begin(&model);
+    victim.answer(id);
+    assert_eq!(said(&mut victim, &session, "And this."), "Done.");
+    victim.send("session/prompt", &prompt(&session, "Run it."));
+    eventually("the command runs", || place.workspace.path().join("begun").exists());
+    victim.kill();
+
+    let mut next = Victim::start(place.home.path(), &model);
+    next.call("session/load", &place.load(&session));
+    let named = "Not covered is what commands have changed in:\n\n\
+                 * turn 3 (Run it.) – the agent ended while a command ran";
+    let not_named = "* turn 2";
+    let diff = said(&mut next, &session, "/diff");
+    assert!(diff.contains("+fine") && diff.contains(named) && !diff.contains(not_named), "{diff}");
+    let output = said(&mut next, &session, "/undo");
+    assert!(output.contains("Undone: turn 2") && output.contains(named), "{output}");
+    let output = said(&mut next, &session, "/undo");
+    assert!(output.contains("Undone: turn 1") && output.contains(named), "{output}");
+    let output = said(&mut next, &session, "/undo");
+    assert!(output.contains("Nothing to undo") && output.contains(named), "{output}");
+    assert!(!output.contains(not_named), "{output}");
+    let kept = std::fs::read_to_string(place.workspace.path().join("edited")).unwrap();
+    assert_eq!(kept, "changed\n");
+    next.end();
+}
+
+#[test]
+fn what_a_kill_in_the_middle_of_an_edit_has_left_is_gone_when_the_session_is_loaded() {
+    let write = step("write_file", &json!({ "path": "sub/new", "content": "x" }));
+    let place = Place::new();
+    let model = server(&json!([[write], [{ "hang": true }]]));
+    let (mut victim, session, _) = place.begin(&model);
+    eventually("the file is written", || place.workspace.path().join("sub/new").exists());
+    victim.kill();
+    // As if it had been killed a moment earlier.
+    let left = place.workspace.path().join("sub/.turnwright-aB3xYz.tmp");
+    std::fs::write(&left, "half a te").unwrap();
+    let connection =
+        rusqlite::Connection::open(place.home.path().join("state/sessions.db")).unwrap();
+    let set = "UPDATE calls SET status = 'running', ended_at = NULL, result = NULL";
+    connection.execute(set, []).unwrap();
+    drop(connection);
+    let mut next = Victim::start(place.home.path(), &model);
+    next.call("session/load", &place.load(&session));
+    assert!(!left.exists());
+    next.end();
+}

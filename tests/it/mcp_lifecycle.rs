@@ -347,7 +347,7 @@ fn d7_a_server_gets_its_declared_variables_and_no_key_of_the_agent() {
     assert_eq!(agent.turn("go"), "end_turn");
     let text = call_result(&agent, 0);
     assert!(!text.contains("sk-test") && !text.contains("canary"), "{text}");
-    assert!(text.contains("[key]") && text.contains("declared"), "{text}");
+    assert!(text.contains("[hidden:") && text.contains("declared"), "{text}");
     if turnwright_sandbox::can_confine() {
         assert!(text.contains("turnwright-"), "{text}");
     }

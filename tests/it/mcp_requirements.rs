@@ -76,7 +76,7 @@ fn r_mcp_8_the_value_of_a_variable_is_in_no_log() {
     agent.servers[0]["env"] = json!([{ "name": "NOTES_KEY", "value": "mellon-9417-key" }]);
     agent.session = agent.new_session();
     agent.turn("go");
-    assert!(call_result(&agent).contains("[key]"), "{}", call_result(&agent));
+    assert!(call_result(&agent).contains("[hidden:"), "{}", call_result(&agent));
     let (_, stderr) = agent.close();
     assert!(stderr.contains("turnwright_mcp"), "the log is empty");
     assert!(!stderr.contains("mellon"), "{stderr}");

@@ -478,9 +478,9 @@ fn too_many_calls_are_refused_with_a_time_to_retry() {
 fn keys_and_control_characters_are_removed_from_results() {
     let mut server = Server::initialized(&["--mode", "full"], &json!({}), &[("a", KEY)]);
     let (text, _) = server.result("read_file", &json!({ "path": "a" }));
-    assert!(text.contains("[key]"), "{text}");
+    assert!(text.contains("[hidden:"), "{text}");
     let (text, _) = server.result("exec", &json!({ "command": "cat a; printf '\\033[2J'; env" }));
-    assert!(text.contains("[key]") && !text.contains('\u{1b}'), "{text}");
+    assert!(text.contains("[hidden:") && !text.contains('\u{1b}'), "{text}");
     server.close();
 }
 

@@ -563,8 +563,40 @@ fn passwords_in_urls_are_not_in_the_output_of_commands() {
         .model(json!([calls("exec", &exec(command)), says("Done.")]))
         .start();
     let result = cards::turn(&mut agent);
-    assert_eq!(result.matches("https://me:[key]@host/x.git").count(), 5, "{result}");
-    assert_eq!(result.matches("AUTHORIZATION: basic [key]").count(), 2, "{result}");
+    assert_eq!(result.matches("https://me:[hidden:").count(), 5, "{result}");
+    assert_eq!(result.matches("AUTHORIZATION: basic [hidden:").count(), 2, "{result}");
     let all = format!("{:?}", agent.log);
     assert!(!all.contains("glpat-Ab3") && !all.contains("eDp5Z2hw"), "{all}");
+}
+
+#[test]
+fn a_password_that_a_command_has_not_shown_is_never_overwritten() {
+    let url = "DATABASE_URL: postgres://app:Zk39xQ71vvLm@db/app\n";
+    let content = format!("{url}PORT: 80\n");
+    let mut agent = auto().file("compose.yml", &content).model(json!([])).start();
+    let run = |agent: &mut TestAgent, tool: &str, arguments: &Value| {
+        agent.model().push(calls(tool, arguments)).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        cards::turn(agent)
+    };
+    let shown = run(&mut agent, "exec", &exec("cat compose.yml"));
+    assert!(!shown.contains("Zk39") && shown.contains("Secrets are hidden"), "{shown}");
+    let start = shown.find("DATABASE_URL").unwrap();
+    let end = shown.find("PORT: 80\n").unwrap();
+    let changed = format!("{}PORT: 81\n", &shown[start..end]);
+    for (tool, arguments) in [
+        ("write_file", json!({ "path": "compose.yml", "content": changed })),
+        ("exec", exec(&format!("cat > compose.yml <<'EOF'\n{changed}EOF"))),
+        ("exec", exec(&format!("printf '%s' '{changed}' > compose.yml"))),
+        ("exec", exec(&format!("echo {} >> compose.yml", changed.trim_end()))),
+    ] {
+        let result = run(&mut agent, tool, &arguments);
+        assert!(result.starts_with("Nothing was done."), "{result}");
+        assert_eq!(agent.read("compose.yml"), content);
+    }
+    run(&mut agent, "exec", &exec("sed -i 's/PORT: 80/PORT: 81/' compose.yml"));
+    assert_eq!(agent.read("compose.yml"), format!("{url}PORT: 81\n"));
+    assert!(agent.turn_text("/undo").contains("Restored (1)"));
+    assert_eq!(agent.read("compose.yml"), content);
+    assert_no_question(&agent);
 }

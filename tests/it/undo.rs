@@ -187,3 +187,115 @@ fn undo_never_destroys_the_only_copy_of_a_file() {
         assert!(text.contains("Cannot be restored"), "{name}: {text}");
     }
 }
+
+/// A folder with room for a few files, in the mount namespace of the agent.
+#[cfg(unix)]
+const SMALL_DISK: &str = "mount -t tmpfs -o size=160k small /mnt";
+
+#[cfg(unix)]
+#[test]
+fn an_undo_on_a_full_disk_is_repeated_when_there_is_room_again() {
+    if !crate::store::can_mount() {
+        return;
+    }
+    let make = "mkdir d; echo filler > .gitignore; for i in 1 2 3 4 5 6 7 8; do \
+                head -c 8000 /dev/zero | tr '\\0' $i > d/$i; done";
+    let change =
+        "for i in 1 2 3 4 5 6 7 8; do echo x > d/$i; done; cat /dev/zero > filler; wc -c d/*";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .model(json!([
+            run(make),
+            says("Made."),
+            run(change),
+            says("Changed."),
+            run("rm filler"),
+            says("Room."),
+            run("cksum d/* | cut -d ' ' -f 1 | sort | uniq | wc -l; wc -c d/8"),
+            says("Looked."),
+        ]))
+        .inside(SMALL_DISK)
+        .initialize();
+    let params = json!({ "cwd": "/mnt", "mcpServers": agent.servers });
+    let session = agent.call("session/new", &params)["result"]["sessionId"].clone();
+    agent.session = session.as_str().unwrap().to_owned();
+    assert_eq!(agent.turn("make"), "end_turn");
+    assert_eq!(agent.turn("change"), "end_turn");
+    let full = agent.turn_text("/undo");
+    assert!(full.contains("Not restored (") && full.contains("No space left"), "{full}");
+    assert!(!full.contains("/proc/self/fd") && full.contains("* `d/"), "{full}");
+    assert_eq!(agent.turn("make room"), "end_turn");
+    let output = agent.turn_text("/undo");
+    assert!(output.contains("Undone: turn 2") && !output.contains("Not restored"), "{output}");
+    assert_eq!(agent.turn("look"), "end_turn");
+    let result = turnwright_testing::cards::results(&agent, 7).pop().unwrap();
+    assert!(result.contains("8\n") && result.contains("8000 d/8"), "{result}");
+    assert!(agent.turn_text("/redo").contains("Restored (8)"));
+}
+
+/// More files than are looked at around a command.
+#[cfg(unix)]
+#[test]
+#[ignore = "it makes 200 000 files, which takes minutes on a busy machine"]
+fn undo_says_each_time_that_it_does_not_cover_commands_in_a_huge_project() {
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "1\n")
+        .permission("allow_once")
+        .model(json!([
+            write("a.txt", "2\n"),
+            says("One."),
+            run("echo x > b.txt"),
+            says("Two."),
+            run("echo y > b.txt"),
+            says("Three."),
+        ]))
+        .start();
+    for folder in 0..201 {
+        let folder = agent.path(&format!("many/{folder}"));
+        fs::create_dir_all(&folder).unwrap();
+        for file in 0..1_000 {
+            fs::File::create(folder.join(file.to_string())).unwrap();
+        }
+    }
+    for prompt in ["first", "second", "third"] {
+        assert_eq!(agent.turn(prompt), "end_turn");
+    }
+    let named = "* turn 3 (third) – too many files, or the disk is too slow\n\
+                 * turn 2 (second) – too many files, or the disk is too slow\n";
+    let diff = agent.turn_text("/diff");
+    assert!(diff.contains("+2\n") && diff.contains(named), "{diff}");
+    let output = agent.turn_text("/undo");
+    assert!(output.contains("Undone: turn 1 (first)") && output.contains(named), "{output}");
+    assert_eq!(agent.read("a.txt"), "1\n");
+    let output = agent.turn_text("/undo");
+    assert!(output.contains("Nothing to undo") && output.contains(named), "{output}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_a_killed_process_has_left_is_never_seen_and_soon_gone() {
+    const LEFT: &str = ".turnwright-aB3xYz.tmp";
+    let mut agent = TestAgent::builder()
+        .file(LEFT, "needle\n")
+        .file("other.txt", "needle\n")
+        .permission("allow_once")
+        .model(json!([]))
+        .start();
+    let an_hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3_600);
+    let file = fs::File::options().write(true).open(agent.path(LEFT)).unwrap();
+    file.set_modified(an_hour_ago).unwrap();
+    for (tool, arguments) in [
+        ("list_dir", json!({ "hidden": true })),
+        ("find_files", json!({ "pattern": "**", "hidden": true })),
+        ("grep", json!({ "pattern": "needle", "hidden": true })),
+    ] {
+        let results = turnwright_testing::cards::run_each(&mut agent, tool, &[arguments]);
+        assert!(results[0].contains("other.txt") && !results[0].contains(LEFT), "{results:?}");
+    }
+    let shown = json!({ "command": "echo x > new; ls -a" });
+    let results = turnwright_testing::cards::run_each(&mut agent, "exec", &[shown]);
+    assert!(results[0].contains("new") && !results[0].contains(LEFT), "{results:?}");
+    assert!(!agent.path(LEFT).exists());
+    let diff = agent.turn_text("/diff");
+    assert!(!diff.contains(LEFT), "{diff}");
+}

@@ -35,6 +35,7 @@ mod error_texts;
 mod errors;
 mod escapes;
 mod helpers;
+mod hidden_secrets;
 mod history;
 mod initialize;
 mod instructions;

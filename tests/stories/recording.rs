@@ -446,7 +446,7 @@ fn a_session_of_the_store_is_recorded_with_its_conversation() {
             panic!("{text}");
         };
         assert!(stored.contains("a line of the file") && stored.contains("One."), "{stored}");
-        assert!(text.contains("Remember [key]") && !text.contains("canary"), "{text}");
+        assert!(text.contains("Remember [hidden:") && !text.contains("canary"), "{text}");
 
         // A change is found in the turn that was recorded.
         let other = changed(&path, r#""text":"Three.""#, r#""text":"Four.""#);
@@ -664,9 +664,10 @@ fn a_recording_has_no_key_and_only_its_owner_can_read_it() {
     one_turn(&mut agent);
     agent.close();
     let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.contains("My key is [key]") && text.contains("The key is [key]"), "{text}");
+    let is_hidden = |words: &str| text.contains(&format!("{words} is [hidden:"));
+    assert!(is_hidden("My key") && is_hidden("The key"), "{text}");
     assert!(!text.contains("canary"), "{text}");
-    assert!(!text.contains(end) && text.contains("[key]."), "{text}");
+    assert!(!text.contains(end) && text.contains("]."), "{text}");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

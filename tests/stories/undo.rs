@@ -211,6 +211,23 @@ fn with_editor(
     buffers: &mut HashMap<String, String>,
     saves: bool,
 ) -> String {
+    let write = |path: &str, text: &str| {
+        if saves {
+            fs::write(path, text).unwrap();
+        }
+        Some(text.to_owned())
+    };
+    with_writing_editor(agent, prompt, buffers, &write)
+}
+
+/// The same with an editor that writes a file with `write`, which returns the text of the buffer; `None` if it
+/// refuses.
+fn with_writing_editor(
+    agent: &mut TestAgent,
+    prompt: &str,
+    buffers: &mut HashMap<String, String>,
+    write: &dyn Fn(&str, &str) -> Option<String>,
+) -> String {
     let before = agent.text().len();
     let id = agent.prompt(prompt);
     loop {
@@ -229,11 +246,101 @@ fn with_editor(
             agent.respond(&message, &json!({ "content": text.unwrap_or_default() }));
             continue;
         };
-        if saves {
-            fs::write(&path, text).unwrap();
+        match write(&path, text) {
+            Some(shown) => {
+                buffers.insert(path, shown);
+                agent.respond(&message, &json!(null));
+            }
+            None => agent.refuse(&message, -32_603, "the disk is full"),
         }
-        buffers.insert(path, text.to_owned());
-        agent.respond(&message, &json!(null));
+    }
+}
+
+const FILES_OF_EDITOR: &str = r#"{ "fs": { "readTextFile": true, "writeTextFile": true } }"#;
+
+fn edit(path: &str) -> Value {
+    let edits = json!([{ "old_text": "old", "new_text": "new" }]);
+    calls("edit_file", &json!({ "path": path, "edits": edits }))
+}
+
+#[test]
+fn undo_restores_the_very_bytes_through_an_editor_that_changes_what_it_saves() {
+    type Save = fn(&str) -> String;
+    let trim: Save = |text| text.replace(" \n", "\n").replace(" \n", "\n");
+    let add_line: Save = |text| format!("{text}\n");
+    let add_carriage_returns: Save = |text| text.replace('\n', "\r\n");
+    for (save, shows_it) in [
+        (trim, true),
+        (trim, false),
+        (add_line, true),
+        (add_line, false),
+        (add_carriage_returns, false),
+    ] {
+        let write = |path: &str, text: &str| {
+            fs::write(path, save(text)).unwrap();
+            Some(if shows_it { save(text) } else { text.to_owned() })
+        };
+        let mut agent = TestAgent::builder()
+            .capabilities(serde_json::from_str(FILES_OF_EDITOR).unwrap())
+            .file("a", "old  \nmore\n")
+            .permission("allow_once")
+            .model(json!([edit("a"), says("Done."), says("I see.")]))
+            .start();
+        let mut buffers = HashMap::new();
+        with_writing_editor(&mut agent, "go", &mut buffers, &write);
+        let saved = agent.read("a");
+        assert_eq!(saved, save("new  \nmore\n"));
+        let output = with_writing_editor(&mut agent, "/undo", &mut buffers, &write);
+        assert!(output.contains("Restored (1)"), "{output}");
+        assert_eq!(agent.read("a"), "old  \nmore\n");
+        buffers.clear();
+        let output = with_writing_editor(&mut agent, "/redo", &mut buffers, &write);
+        assert!(output.contains("Restored (1)"), "{output}");
+        assert_eq!(agent.read("a"), saved);
+        buffers.clear();
+        with_writing_editor(&mut agent, "/undo", &mut buffers, &write);
+        assert_eq!(agent.read("a"), "old  \nmore\n");
+        with_writing_editor(&mut agent, "and now?", &mut buffers, &write);
+        let request = agent.model_request(2).to_string();
+        assert!(request.contains("The user undid turn 1 (go)"), "{request}");
+    }
+}
+
+#[test]
+fn an_undo_that_has_failed_for_some_files_can_be_repeated_and_taken_back() {
+    for (next, expected) in [("/undo", ["old", "old"]), ("/redo", ["new", "new"])] {
+        let mut agent = TestAgent::builder()
+            .capabilities(serde_json::from_str(FILES_OF_EDITOR).unwrap())
+            .file("a", "old\n")
+            .file("b", "old\n")
+            .permission("allow_once")
+            .model(json!([edit("a"), edit("b"), says("Done."), says("I see.")]))
+            .start();
+        let mut buffers = HashMap::new();
+        with_editor(&mut agent, "go", &mut buffers, true);
+        let is_full = |path: &str, text: &str| {
+            if path.ends_with('b') {
+                return None;
+            }
+            fs::write(path, text).unwrap();
+            Some(text.to_owned())
+        };
+        let output = with_writing_editor(&mut agent, "/undo", &mut buffers, &is_full);
+        assert!(output.contains("Restored (1):\n\n* `a`"), "{output}");
+        assert!(output.contains("Not restored (1):\n\n* `b` – "), "{output}");
+        assert!(output.contains("Repeat `/undo` for the files that were not restored"), "{output}");
+        assert_eq!((agent.read("a"), agent.read("b")), ("old\n".into(), "new\n".into()));
+        // Also after a restart, and for the command line.
+        agent.restart();
+        let session = agent.session.clone();
+        agent.load(&session);
+        let output = with_editor(&mut agent, next, &mut buffers, true);
+        assert!(output.contains("Restored (1)"), "{output}");
+        assert_eq!([agent.read("a"), agent.read("b")], expected.map(|it| format!("{it}\n")));
+        let back = if next == "/undo" { "/redo" } else { "/undo" };
+        let output = with_editor(&mut agent, back, &mut buffers, true);
+        assert!(output.contains("Restored (2)"), "{output}");
+        assert!(!output.contains("Repeat"), "{output}");
     }
 }
 

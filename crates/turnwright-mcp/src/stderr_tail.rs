@@ -85,12 +85,13 @@ mod tests {
     #[test]
     fn the_tail_of_stderr_is_bounded_and_escaped() {
         redact::register_keys(["Hidden-2391-in-stderr".to_owned()]).unwrap();
+        let hidden = format!("with {}", redact::text("Hidden-2391-in-stderr"));
         for (printed, expected) in [
             ("", ""),
             (" \n", ""),
             ("port taken\n", "port taken"),
             ("a\u{1b}[2Jb\rc\n", "a\\u{1b}[2Jb\\u{d}c"),
-            ("with Hidden-2391-in-stderr", "with [key]"),
+            ("with Hidden-2391-in-stderr", &hidden),
         ] {
             assert_eq!(display_tail(printed.as_bytes()), expected);
         }

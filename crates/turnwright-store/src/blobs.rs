@@ -1,16 +1,31 @@
 //! Stores long texts and file contents once each by their SHA-256, however many calls, cards and
-//! sessions refer to them.
+//! sessions refer to them. A loaded key in the content of a file is left out, and put back when the
+//! content is read while the key is loaded.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::string::FromUtf8Error;
 
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
+use memchr::memmem;
 use ring::digest::{SHA256, digest};
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use secrecy::ExposeSecret;
 
 use super::StoreError;
+use turnwright_types::ids::hex;
+use turnwright_types::redact;
+
+/// The bits of the column `is_zlib`.
+const COMPRESSED: i64 = 1;
+const WITHOUT_KEYS: i64 = 2;
+/// Stands before the digits and the NUL that mark the place of a key.
+const KEY_MARK: &[u8] = b"\0turnwright-key:";
+/// The length of these digits.
+const KEY_DIGITS: usize = 16;
 
 /// How the bytes of a blob are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +34,50 @@ pub(super) enum BlobFormat {
     Plain,
     /// Compressed, if that saves enough.
     Compressed,
+    /// Compressed, with marks in place of the keys.
+    WithoutKeys,
+}
+
+/// Stores the content of a file, which an undo restores.
+pub(super) fn put_file_content(
+    connection: &Connection,
+    session: i64,
+    bytes: &[u8],
+) -> Result<(), StoreError> {
+    if redact::bytes(bytes).is_none() {
+        put(connection, session, bytes, BlobFormat::Compressed)?;
+    } else if without_keys(bytes).is_some_and(|it| with_keys(&it).as_deref() == Some(bytes)) {
+        put(connection, session, bytes, BlobFormat::WithoutKeys)?;
+    }
+    Ok(())
+}
+
+/// Replaces each key by its mark. Returns `None` if keys overlap.
+fn without_keys(bytes: &[u8]) -> Option<Vec<u8>> {
+    redact::replace_keys(bytes, |key| [KEY_MARK, key_digits(key).as_bytes(), b"\0"].concat())
+}
+
+/// Replaces each mark by its key. Returns `None` if the key is not loaded.
+fn with_keys(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (mut whole, mut from) = (Vec::with_capacity(bytes.len()), 0);
+    let mut keys = HashMap::new();
+    for start in memmem::find_iter(bytes, KEY_MARK) {
+        let digits = start + KEY_MARK.len()..start + KEY_MARK.len() + KEY_DIGITS;
+        let wanted = bytes.get(digits.clone())?;
+        let find = || redact::find_key(|key| key_digits(key).as_bytes() == wanted);
+        let key = keys.entry(wanted).or_insert_with(find).as_ref()?;
+        whole.extend_from_slice(&bytes[from..start]);
+        whole.extend_from_slice(key.expose_secret().as_bytes());
+        from = digits.end + 1;
+    }
+    whole.extend_from_slice(bytes.get(from..)?);
+    Some(whole)
+}
+
+/// Returns digits by which a key is found again. They tell no more of it than the hash of the whole
+/// content, which is stored beside them.
+fn key_digits(key: &[u8]) -> String {
+    hex(&digest(&SHA256, key).as_ref()[..KEY_DIGITS / 2])
 }
 
 /// Stores bytes and records that the session uses them. Returns the blob's id.
@@ -30,10 +89,10 @@ pub(super) fn put(
 ) -> Result<i64, StoreError> {
     let hash = digest(&SHA256, bytes);
     let mut find = connection.prepare_cached("SELECT id, is_zlib FROM blobs WHERE hash = ?")?;
-    let row = |it: &Row<'_>| Ok((it.get(0)?, it.get(1)?));
+    let row = |it: &Row<'_>| Ok((it.get(0)?, it.get::<_, i64>(1)?));
     let id = match find.query_row([hash.as_ref()], row).optional()? {
-        Some((id, is_compressed)) => {
-            if is_compressed && format == BlobFormat::Plain {
+        Some((id, flags)) => {
+            if flags == COMPRESSED && format == BlobFormat::Plain {
                 connection
                     .prepare_cached("UPDATE blobs SET is_zlib = 0, bytes = ? WHERE id = ?")?
                     .execute(params![bytes, id])?;
@@ -41,12 +100,17 @@ pub(super) fn put(
             id
         }
         None => {
-            let compressed = if format == BlobFormat::Compressed { compress(bytes) } else { None };
-            let (is_compressed, kept) =
-                (compressed.is_some(), compressed.as_deref().unwrap_or(bytes));
+            let (kept, mut flags) = match format {
+                BlobFormat::WithoutKeys => {
+                    (Cow::from(without_keys(bytes).unwrap_or_default()), WITHOUT_KEYS)
+                }
+                BlobFormat::Plain | BlobFormat::Compressed => (Cow::from(bytes), 0),
+            };
+            let compressed = if format == BlobFormat::Plain { None } else { compress(&kept) };
+            flags |= if compressed.is_some() { COMPRESSED } else { 0 };
             connection
                 .prepare_cached("INSERT INTO blobs (hash, is_zlib, bytes) VALUES (?, ?, ?)")?
-                .insert(params![hash.as_ref(), is_compressed, kept])?
+                .insert(params![hash.as_ref(), flags, compressed.as_deref().unwrap_or(&kept)])?
         }
     };
     connection
@@ -62,7 +126,7 @@ const LOST_TEXT: &str = "[This text was lost: the session store was damaged.]";
 pub(super) fn get(connection: &Connection, id: i64) -> Result<Option<Vec<u8>>, StoreError> {
     let mut find =
         connection.prepare_cached("SELECT hash, is_zlib, bytes FROM blobs WHERE id = ?")?;
-    find.query_row([id], |it| Ok(content(it))).optional()?.transpose()
+    Ok(find.query_row([id], |it| Ok(content(it))).optional()?.transpose()?.flatten())
 }
 
 /// The text of the blob with this id.
@@ -91,19 +155,35 @@ pub(super) fn parse_hash(hash: &str) -> Option<Vec<u8>> {
     (0..hash.len() / 2).map(digit).collect()
 }
 
-/// The bytes with this SHA-256, if they are stored.
+/// Returns the bytes with this SHA-256, if they are stored and the keys in them are loaded.
 pub(super) fn by_hash(connection: &Connection, hash: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
     let mut find =
         connection.prepare_cached("SELECT hash, is_zlib, bytes FROM blobs WHERE hash = ?")?;
-    find.query_row([hash], |it| Ok(content(it))).optional()?.transpose()
+    Ok(find.query_row([hash], |it| Ok(content(it))).optional()?.transpose()?.flatten())
 }
 
-/// The content of a row of `blobs`. An undo writes it into a file, so it must be what was stored.
-pub(super) fn content(row: &Row<'_>) -> Result<Vec<u8>, StoreError> {
+/// Returns true if the bytes with this SHA-256 are stored and the keys in them are loaded.
+pub(super) fn is_readable(connection: &Connection, hash: &[u8]) -> Result<bool, StoreError> {
+    let mut find = connection.prepare_cached("SELECT is_zlib FROM blobs WHERE hash = ?")?;
+    let flags: Option<i64> = find.query_row([hash], |row| row.get(0)).optional()?;
+    match flags {
+        Some(flags) if flags & WITHOUT_KEYS != 0 => Ok(by_hash(connection, hash)?.is_some()),
+        flags => Ok(flags.is_some()),
+    }
+}
+
+/// Returns the content of a row of `blobs`; `None` if a key in it is not loaded now. An undo writes it
+/// into a file, so it must be what was stored.
+pub(super) fn content(row: &Row<'_>) -> Result<Option<Vec<u8>>, StoreError> {
     let hash: Vec<u8> = row.get("hash")?;
-    let bytes = decompress(row.get("is_zlib")?, row.get("bytes")?)?;
+    let flags: i64 = row.get("is_zlib")?;
+    let mut bytes = decompress(flags & COMPRESSED != 0, row.get("bytes")?)?;
+    if flags & WITHOUT_KEYS != 0 {
+        let Some(whole) = with_keys(&bytes) else { return Ok(None) };
+        bytes = whole;
+    }
     if digest(&SHA256, &bytes).as_ref() == hash {
-        return Ok(bytes);
+        return Ok(Some(bytes));
     }
     Err(StoreError::Damaged("a long text differs from its hash".to_owned()))
 }
@@ -155,5 +235,37 @@ mod tests {
             let hash = digest(&SHA256, bytes);
             assert_eq!(by_hash(&connection, hash.as_ref()).unwrap().unwrap(), bytes);
         }
+    }
+
+    #[test]
+    fn the_content_of_a_file_is_stored_without_keys_and_comes_back_with_them() {
+        let connection = schema::open_writer(None).unwrap();
+        connection
+            .execute_batch(
+                "INSERT INTO sessions (key, id, cwd, real_cwd, created_at, updated_at) \
+                 VALUES (1, 's', '/', '/', 0, 0)",
+            )
+            .unwrap();
+        let key = "sk-canary-in-a-file-0123456789";
+        redact::register_keys([key.to_owned()]).unwrap();
+        for text in [
+            format!("key = {key}\n"),
+            format!("{key}{key}"),
+            format!("\0\u{ff}{key}"),
+            format!("{}{key} and [hidden:3fa2]", "many words ".repeat(100)),
+        ] {
+            put_file_content(&connection, 1, text.as_bytes()).unwrap();
+            let stored: Vec<u8> = connection
+                .query_row("SELECT bytes FROM blobs ORDER BY id DESC", [], |row| row.get(0))
+                .unwrap();
+            assert!(redact::bytes(&stored).is_none());
+            let hash = digest(&SHA256, text.as_bytes());
+            assert_eq!(by_hash(&connection, hash.as_ref()).unwrap().unwrap(), text.as_bytes());
+        }
+        let other = without_keys(format!("a {key}").as_bytes()).unwrap();
+        let unknown = String::from_utf8(other)
+            .unwrap()
+            .replace(&key_digits(key.as_bytes()), "0".repeat(16).as_str());
+        assert_eq!(with_keys(unknown.as_bytes()), None, "the key is not loaded");
     }
 }

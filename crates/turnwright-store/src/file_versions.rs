@@ -25,6 +25,10 @@ pub struct UndoableTurn {
     pub has_ended: bool,
     /// True if the turn has changed files or was about to.
     pub has_file_changes: bool,
+    /// Why it is unknown what some of its commands have changed.
+    pub uncovered: Option<String>,
+    /// True if an undo or redo has left files as they were though it should not.
+    pub has_failures: bool,
 }
 
 /// What a call has done to one file.
@@ -74,7 +78,11 @@ pub fn undoable_turns(
     let mut find = connection.prepare_cached(
         "SELECT number, kind, words, about, ended_at IS NOT NULL, EXISTS (SELECT 1 FROM \
          file_versions AS it WHERE it.session = turns.session AND it.turn = turns.number AND \
-         (it.after IS NULL OR it.after <> it.before)) FROM turns WHERE session = ? ORDER BY number",
+         it.path <> '' AND (it.after IS NULL OR it.after <> it.before)), (SELECT \
+         coalesce(it.after, it.before) FROM file_versions AS it WHERE it.session = turns.session \
+         AND it.turn = turns.number AND it.path = '' LIMIT 1), EXISTS (SELECT 1 FROM calls WHERE \
+         calls.session = turns.session AND calls.call = 'undo-' || turns.number AND status = \
+         'error') FROM turns WHERE session = ? ORDER BY number",
     )?;
     let rows = find.query_map([session], |row| {
         let about: Option<String> = row.get(3)?;
@@ -85,6 +93,11 @@ pub fn undoable_turns(
             target_turns: about.and_then(|it| serde_json::from_str(&it).ok()).unwrap_or_default(),
             has_ended: row.get(4)?,
             has_file_changes: row.get(5)?,
+            uncovered: row.get::<_, Option<String>>(6)?.map(|state| match parse_state(&state) {
+                FileState::Unknown { why } => why,
+                _ => String::new(),
+            }),
+            has_failures: row.get(7)?,
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -98,7 +111,7 @@ pub fn file_versions(
 ) -> Result<Vec<FileVersion>, StoreError> {
     let mut find = connection.prepare_cached(
         "SELECT turn, call, path, before, after FROM file_versions WHERE session = ? AND turn = ? \
-         ORDER BY id",
+         AND path <> '' ORDER BY id",
     )?;
     let mut all = Vec::new();
     for turn in turns {
@@ -120,7 +133,7 @@ pub fn changed_files(
 ) -> Result<Vec<(PathBuf, u64)>, StoreError> {
     let mut find = connection.prepare_cached(
         "SELECT path, count(*) FROM file_versions WHERE session = ?1 AND substr(call, 1, length(?2)) \
-         = ?2 GROUP BY path ORDER BY max(id) DESC LIMIT ?3",
+         = ?2 AND path <> '' GROUP BY path ORDER BY max(id) DESC LIMIT ?3",
     )?;
     let rows = find.query_map(params![session, call_prefix, most], |row| {
         Ok((path_from_value(row.get_ref(0)?), row.get(1)?))
@@ -146,11 +159,10 @@ fn parse_state(text: &str) -> FileState {
     rows::from_str(text).unwrap_or_else(|error| FileState::Unknown { why: error.to_string() })
 }
 
-/// True if the bytes with this SHA-256, in hexadecimal, are stored.
+/// Returns true if the bytes with this SHA-256, in hexadecimal, can be read.
 pub fn has_blob(connection: &Connection, hash: &str) -> Result<bool, StoreError> {
     let Some(digits) = blobs::parse_hash(hash) else { return Ok(false) };
-    let mut find = connection.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?")?;
-    Ok(find.query_row([digits], |_| Ok(())).optional()?.is_some())
+    blobs::is_readable(connection, &digits)
 }
 
 /// The prompts that were not rewound, in order.

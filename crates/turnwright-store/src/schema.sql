@@ -124,7 +124,8 @@ CREATE INDEX calls_of_session ON calls (session, asked_at);
 CREATE INDEX calls_of_tool ON calls (tool_name, asked_at);
 CREATE INDEX calls_that_failed ON calls (status, asked_at) WHERE status <> 'success';
 
--- The state of each file before and after the call that changed it.
+-- The state of each file before and after the call that changed it. An empty path says that it is not known
+-- which files a command has changed.
 CREATE TABLE file_versions (
   id INTEGER PRIMARY KEY,
   session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
@@ -168,7 +169,7 @@ CREATE TABLE blobs (
   id INTEGER PRIMARY KEY,
   -- Of the bytes as they are read.
   hash BLOB NOT NULL UNIQUE,
-  -- They are compressed. Those that `tool_conversations` shows are not.
+  -- 1: they are compressed. Those that `tool_conversations` shows are not. 2: marks stand for keys.
   is_zlib INTEGER NOT NULL DEFAULT 0,
   bytes BLOB NOT NULL
 );

@@ -45,6 +45,15 @@ pub struct FileChange {
     pub after: Option<FileState>,
 }
 
+impl FileChange {
+    /// Says that a command may change files, and why it is unknown which if nothing else is said of it. It
+    /// has an empty path.
+    pub fn uncovered(why: &str) -> FileChange {
+        let before = FileState::Unknown { why: why.to_owned() };
+        FileChange { path: PathBuf::new(), before, after: None }
+    }
+}
+
 /// What is stored before a call changes files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChangeIntent {

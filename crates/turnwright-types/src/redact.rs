@@ -1,7 +1,12 @@
 //! Removes the loaded API keys from text: from the log, from messages to the client, from command
 //! output and from what is stored. Keys are found by their value, wherever the text comes from.
+//!
+//! A secret is replaced by a placeholder that no other program writes, so that a text which contains one
+//! is known to come from a redacted text. The same secret has the same placeholder until the process
+//! ends, so that a changed secret is visible as changed.
 
 use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -16,8 +21,13 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::ids::hex;
 
-/// Replaces a key.
-const PLACEHOLDER: &str = "[key]";
+/// The beginning of a placeholder. Four hexadecimal digits and a bracket follow.
+pub const PLACEHOLDER_START: &str = "[hidden:";
+/// What earlier versions wrote for any secret. Stored conversations have it, and many files have it for
+/// other reasons.
+pub const FORMER_PLACEHOLDER: &str = "[key]";
+/// The length of a placeholder in bytes.
+const PLACEHOLDER_LENGTH: usize = PLACEHOLDER_START.len() + 5;
 /// Shorter keys are not searched for.
 const MIN_KEY_BYTES: usize = 8;
 /// A value of at least this length is a key even if it looks like a word.
@@ -79,6 +89,63 @@ pub fn partial_key_len(text: &str) -> usize {
 /// Returns the bytes with all keys replaced, or `None` if they contain no key.
 pub fn bytes(bytes: &[u8]) -> Option<Vec<u8>> {
     loaded().redact(bytes)
+}
+
+/// Replaces each key by what `replace` returns for it. Returns `None` if keys overlap.
+pub fn replace_keys(bytes: &[u8], replace: impl Fn(&[u8]) -> Vec<u8>) -> Option<Vec<u8>> {
+    let keys = loaded();
+    let (mut replaced, mut from) = (Vec::with_capacity(bytes.len()), 0);
+    while let Some(found) = keys.find(bytes, from) {
+        if found.first.end != found.end {
+            return None;
+        }
+        replaced.extend_from_slice(&bytes[from..found.first.start]);
+        replaced.extend(replace(&bytes[found.first]));
+        from = found.end;
+    }
+    replaced.extend_from_slice(&bytes[from..]);
+    Some(replaced)
+}
+
+/// Returns where the secrets are that would be hidden in the output of a command.
+pub fn secrets(text: &str) -> Vec<Range<usize>> {
+    let (keys, bytes) = (loaded(), text.as_bytes());
+    let loaded = std::iter::successors(keys.find(bytes, 0), |found| keys.find(bytes, found.end));
+    loaded.map(|found| found.first).chain(placed_keys(bytes, true).0).collect()
+}
+
+/// Finds a loaded key, or another form of one.
+pub fn find_key(is_wanted: impl Fn(&[u8]) -> bool) -> Option<SecretString> {
+    let keys = loaded();
+    keys.forms.iter().find(|form| is_wanted(form.expose_secret().as_bytes())).cloned()
+}
+
+/// Returns what stands for a secret. The random state of this process keeps it from telling anything of
+/// the secret.
+fn placeholder(secret: &[u8]) -> String {
+    static STATE: OnceLock<RandomState> = OnceLock::new();
+    let hash = STATE.get_or_init(RandomState::new).hash_one(secret);
+    format!("{PLACEHOLDER_START}{:04x}]", hash & 0xffff)
+}
+
+/// Finds the placeholders in a text.
+pub fn placeholders(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices(PLACEHOLDER_START).filter_map(|(start, _)| {
+        let placeholder = text.get(start..start + PLACEHOLDER_LENGTH)?;
+        is_placeholder(placeholder).then_some(placeholder)
+    })
+}
+
+fn is_placeholder(text: &str) -> bool {
+    let digits = text.strip_prefix(PLACEHOLDER_START).and_then(|rest| rest.strip_suffix(']'));
+    digits.is_some_and(|it| it.len() == 4 && it.bytes().all(|digit| digit.is_ascii_hexdigit()))
+}
+
+/// Keys that were found in a text.
+struct FoundKeys {
+    first: Range<usize>,
+    /// The end of the keys that overlap the first one.
+    end: usize,
 }
 
 /// The keys to redact, in every form in which they may appear.
@@ -157,12 +224,12 @@ impl KeySet {
     fn redact_part(&self, bytes: &[u8], part: Range<usize>) -> Option<(Vec<u8>, usize)> {
         let (mut clean, mut from, mut next) = (None, part.start, 0);
         while let Some(keys) = self.find(bytes, next)
-            && keys.start < part.end
+            && keys.first.start < part.end
         {
             let clean = clean.get_or_insert_with(|| Vec::with_capacity(bytes.len()));
-            if keys.start >= from {
-                clean.extend_from_slice(&bytes[from..keys.start]);
-                clean.extend_from_slice(PLACEHOLDER.as_bytes());
+            if keys.first.start >= from {
+                clean.extend_from_slice(&bytes[from..keys.first.start]);
+                clean.extend_from_slice(placeholder(&bytes[keys.first]).as_bytes());
             }
             from = from.max(keys.end);
             next = keys.end;
@@ -174,16 +241,16 @@ impl KeySet {
 
     /// Finds the first key from `from` on, together with the keys that overlap it: to replace only
     /// one of them would leave a part of another.
-    fn find(&self, bytes: &[u8], from: usize) -> Option<Range<usize>> {
-        let mut keys = self.find_one(bytes, from)?;
-        let mut last = keys.start;
+    fn find(&self, bytes: &[u8], from: usize) -> Option<FoundKeys> {
+        let first = self.find_one(bytes, from)?;
+        let (mut last, mut end) = (first.start, first.end);
         while let Some(found) = self.find_one(bytes, last + 1)
-            && found.start < keys.end
+            && found.start < end
         {
-            keys.end = keys.end.max(found.end);
+            end = end.max(found.end);
             last = found.start;
         }
-        Some(keys)
+        Some(FoundKeys { first, end })
     }
 
     /// Finds the first key from `from` on; of several there, the longest.
@@ -337,7 +404,7 @@ impl PlacedKeys {
         let (mut clean, mut from) = (Vec::with_capacity(certain), 0);
         for key in keys {
             clean.extend_from_slice(&bytes[from..key.start]);
-            clean.extend_from_slice(PLACEHOLDER.as_bytes());
+            clean.extend_from_slice(placeholder(&bytes[key.clone()]).as_bytes());
             from = key.end;
         }
         clean.extend_from_slice(&bytes[from..certain]);
@@ -391,14 +458,16 @@ fn key_in_authority(text: &str) -> Option<Range<usize>> {
     };
     let value = &text[key.clone()];
     let is_name = key.start == 0 && value.len() < MIN_WORDLIKE_KEY_BYTES;
-    (is_key(value) && !is_name && !value.starts_with('$')).then_some(key)
+    let is_hidden = is_placeholder(value);
+    (is_key(value) && !is_name && !is_hidden && !value.starts_with('$')).then_some(key)
 }
 
 /// The last word of `basic KEY`.
 fn key_in_header(text: &str) -> Option<Range<usize>> {
     let end = text.trim_end().len();
     let start = text[..end].rfind(' ').map_or(0, |it| it + 1);
-    is_key(&text[start..end]).then_some(start..end)
+    let value = &text[start..end];
+    (is_key(value) && !is_placeholder(value)).then_some(start..end)
 }
 
 #[cfg(test)]
@@ -416,6 +485,12 @@ mod tests {
     fn hidden(keys: &KeySet, text: &str) -> String {
         let clean = keys.redact(text.as_bytes());
         clean.map_or_else(|| text.to_owned(), |it| String::from_utf8(it).unwrap())
+    }
+
+    /// Writes `[key]` for each placeholder, whose digits are random.
+    fn plain(text: &str) -> String {
+        let found: Vec<_> = placeholders(text).map(str::to_owned).collect();
+        found.iter().fold(text.to_owned(), |text, placeholder| text.replace(placeholder, "[key]"))
     }
 
     #[test]
@@ -441,7 +516,7 @@ mod tests {
             ("sk-1234567", "sk-1234567"),
         ];
         for (text, expected) in table {
-            assert_eq!(hidden(&keys, text), expected);
+            assert_eq!(plain(&hidden(&keys, text)), expected);
         }
     }
 
@@ -452,7 +527,7 @@ mod tests {
         for before in ["", "u", "me", "me:", "user:"] {
             let text = format!("{before}{key} and more");
             for encoded in [STANDARD_NO_PAD.encode(&text), URL_SAFE_NO_PAD.encode(&text)] {
-                let clean = hidden(&keys, &encoded);
+                let clean = plain(&hidden(&keys, &encoded));
                 let left = clean.split_once("[key]").unwrap_or_else(|| panic!("{clean}"));
                 // At most the bits that it shares with its neighbours.
                 assert!(left.0.len() <= before.len() * 8 / 6 + 1, "{clean}");
@@ -463,7 +538,7 @@ mod tests {
             hex(key.as_bytes()),
             "sk-proj%2B12345678%3Fabc%2Fdef%3D".to_owned(),
         ] {
-            assert_eq!(hidden(&keys, &format!("a={text}&b")), "a=[key]&b");
+            assert_eq!(plain(&hidden(&keys, &format!("a={text}&b"))), "a=[key]&b");
         }
     }
 
@@ -492,7 +567,7 @@ mod tests {
                 let mut clean = redactor.push(&text.as_bytes()[..cut]).into_owned();
                 clean.extend_from_slice(&redactor.push(&text.as_bytes()[cut..]));
                 clean.extend(redactor.finish());
-                assert_eq!(String::from_utf8(clean).unwrap(), expected, "{cut}");
+                assert_eq!(plain(&String::from_utf8(clean).unwrap()), expected, "{cut}");
             }
         }
         assert!(is_key(key));
@@ -516,8 +591,39 @@ mod tests {
     #[test]
     fn of_keys_that_overlap_nothing_is_left() {
         let keys = keys(&["abc12345", "12345-long-key"]);
-        assert_eq!(hidden(&keys, "x abc12345-long-key y"), "x [key] y");
-        assert_eq!(hidden(&keys, "abc12345abc12345"), "[key][key]");
+        assert_eq!(plain(&hidden(&keys, "x abc12345-long-key y")), "x [key] y");
+        assert_eq!(plain(&hidden(&keys, "abc12345abc12345")), "[key][key]");
+    }
+
+    #[test]
+    fn the_same_secret_has_the_same_placeholder_and_another_one_has_another() {
+        let keys = keys(&["sk-12345678", "sk-87654321"]);
+        let text = hidden(&keys, "a sk-12345678 b sk-87654321 c sk-12345678");
+        let found: Vec<_> = placeholders(&text).collect();
+        assert_eq!(found.len(), 3, "{text}");
+        assert!(found[0] == found[2] && found[0] != found[1], "{text}");
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_hidden_again() {
+        for text in [
+            "postgres://app:[hidden:3fa2]@db/app",
+            "https://[hidden:3fa2]@host/x",
+            "Authorization: Bearer [hidden:03fb]\n",
+        ] {
+            let mut redactor = StreamRedactor::default();
+            let mut clean = redactor.push(text.as_bytes()).into_owned();
+            clean.extend(redactor.finish());
+            assert_eq!(String::from_utf8(clean).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn nothing_but_a_placeholder_is_taken_for_one() {
+        let text = "[key] map[key] [hidden] [hidden:…] [hidden:12345] [hidden:xyz1] [hidden:é12]";
+        assert_eq!(placeholders(text).count(), 0);
+        let found: Vec<_> = placeholders("[hidden:[hidden:0aF9]][hidden:1234").collect();
+        assert_eq!(found, ["[hidden:0aF9]"]);
     }
 
     #[test]
@@ -526,7 +632,7 @@ mod tests {
         let full = KeySet::default().with(&all).unwrap().unwrap();
         assert!(full.with(&all[..9]).unwrap().is_none(), "they are known");
         assert!(full.with(&["sk-12345678".to_owned()]).is_err());
-        assert_eq!(hidden(&full, "sk-000000 sk-004095 sk-004096"), "[key] [key] sk-004096");
+        assert_eq!(plain(&hidden(&full, "sk-000000 sk-004095 sk-004096")), "[key] [key] sk-004096");
     }
 
     proptest! {

@@ -10,6 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::admission_queue::AdmissionTicket;
 use super::cancellable_calls::CallTokens;
 use super::cards::{failed_update, final_update, settled_call};
+use super::hidden_secrets;
 use super::results::{CallResult, CallResults};
 use super::runner::{CANCELLED, CallEnd, PendingCall};
 use crate::tools::ToolOutcome;
@@ -174,6 +175,7 @@ impl Turn {
             CallEnd::Ran { .. } => return,
         };
         let mut outcome = ToolOutcome::refused(refusal);
+        hidden_secrets::hide(&mut outcome);
         outcome.content.splice(..0, shown);
         if let Some((update, settled)) = self.settle(results, index, &outcome, is_cancelled, None) {
             drop(self.services.log().finish_call(&update.id, settled));

@@ -102,7 +102,9 @@ impl FileChangeRecorder {
         // This wait is bounded.
         ctx.cancel.run_until_cancelled(env.checkpoint.wait_for_late_tasks()).await;
         if runs_command {
-            let call = begin_command(pass, ctx, note(ChangeIntent::default())).await;
+            let files = vec![CallChanges::of_running_command()];
+            let begun = note(ChangeIntent { files, bytes: Vec::new() });
+            let call = begin_command(pass, ctx, begun).await;
             return Some((prepared, FileChangeRecorder { call, begun: None }));
         }
         let (written, deleted) = written_and_deleted(pass.effects());
@@ -123,7 +125,8 @@ impl FileChangeRecorder {
         if let Some(begun) = self.begun {
             begun.written().await;
         }
-        let changes = match self.call {
+        let mut is_settled_command = false;
+        let mut changes = match self.call {
             RecordedCall::Nothing => CallChanges::default(),
             RecordedCall::Edit(edit) => {
                 let written = env.files.take_written(edit.targets());
@@ -131,14 +134,18 @@ impl FileChangeRecorder {
                 spawn_blocking(work).await.unwrap_or_default()
             }
             RecordedCall::Command { before: None, .. } => {
+                is_settled_command = true;
                 CallChanges { is_unknown: !ctx.cancel.is_cancelled(), ..CallChanges::default() }
             }
             RecordedCall::Command { before: Some(before), jobs, check } => {
-                if env.jobs.running_ids().iter().any(|it| !jobs.contains(it)) {
+                let goes_on = env.jobs.running_ids().iter().any(|it| !jobs.contains(it));
+                if goes_on {
                     checkpoint.note_background_command(&env.log.recorded_call(&ctx.call));
                 }
                 let log = (&env.log, &ctx.call);
-                let (changes, report) = after(&checkpoint, before, check, log, &ctx.cancel).await;
+                let found = after(&checkpoint, before, check, log, &ctx.cancel).await;
+                is_settled_command = found.is_some() && !goes_on;
+                let (changes, report) = found.unwrap_or_default();
                 if let Some(report) = report {
                     outcome.ok = false;
                     outcome.append_note(report);
@@ -151,6 +158,9 @@ impl FileChangeRecorder {
         let warning =
             can_undo.then(|| env.checkpoint.warning(&changes, env.files.roots())).flatten();
         outcome.content.extend(warning.map(CallContent::Text));
+        if is_settled_command {
+            changes.settle_command();
+        }
         changes
     }
 }
@@ -209,12 +219,19 @@ impl RepositoryCheck {
 /// call.
 pub(in crate::turn) async fn end_turn(services: &TurnServices, cancel: &CancellationToken) {
     let (checkpoint, log) = (&services.env.checkpoint, services.log());
-    if let Some((call, before)) = checkpoint.end_turn() {
+    let (calls, before) = checkpoint.end_turn();
+    if let Some((before, (last, others))) = before.zip(calls.split_last()) {
         let turn = log.turn();
-        let (changes, _) = after(checkpoint, before, None, (log, &call), cancel).await;
+        let found = after(checkpoint, before, None, (log, last), cancel).await;
         // The end of the turn is awaited and written after this.
-        if !changes.files.is_empty() {
-            drop(log.record_changes(turn, &call, changes.files, changes.contents));
+        if let Some((mut changes, _)) = found {
+            changes.settle_command();
+            drop(log.record_changes(turn, last, changes.files, changes.contents));
+        }
+        for call in others {
+            let mut changes = CallChanges::default();
+            changes.settle_command();
+            drop(log.record_changes(turn, call, changes.files, Vec::new()));
         }
     }
     checkpoint.drop_costly_baseline();
@@ -229,21 +246,24 @@ async fn before(checkpoint: ChangeTracker, cancel: &CancellationToken) -> Option
     before?.ok()?
 }
 
+/// Finds out what a command has changed. Returns `None` if it takes too long after a cancel; then that is
+/// stored when it is known.
 async fn after(
     checkpoint: &ChangeTracker,
     before: CommandBaseline,
     check: Option<RepositoryCheck>,
     (log, call): (&SessionLog, &CallId),
     cancel: &CancellationToken,
-) -> (CallChanges, Option<String>) {
+) -> Option<(CallChanges, Option<String>)> {
     let (found, mut waiting) = oneshot::channel();
     let (own, log, call, turn) = (checkpoint.clone(), log.clone(), call.clone(), log.turn());
     let was_cancelled = cancel.is_cancelled();
     checkpoint.late_tasks().spawn_blocking(move || {
         let changes = own.changes_since(&before, was_cancelled);
         let report = check.as_ref().and_then(|it| it.run(&changes));
-        if let Err((changes, report)) = found.send((changes, report)) {
+        if let Err((mut changes, report)) = found.send((changes, report)) {
             own.drop_baseline();
+            changes.settle_command();
             drop(log.record_changes(turn, &call, changes.files, changes.contents));
             if let Some((check, report)) = check.zip(report) {
                 check.client.update(Update::Notice(report));
@@ -256,13 +276,13 @@ async fn after(
     };
     tokio::select! {
         biased;
-        changes = &mut waiting => return changes.unwrap_or_default(),
+        changes = &mut waiting => return changes.ok(),
         () = out_of_time => {}
     }
     // Either the result has arrived by now, or the sender finds the channel closed and stores it
     // itself.
     waiting.close();
-    waiting.try_recv().unwrap_or_default()
+    waiting.try_recv().ok()
 }
 
 /// True for a call of an MCP tool that says it only reads and has not changed since the user allowed it.

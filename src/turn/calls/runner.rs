@@ -15,6 +15,7 @@ use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::cancellable_calls::CallTokens;
 use super::cards::{abridged_arguments, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
+use super::hidden_secrets::{self, FoundPlaceholders};
 use super::kept_call::KeptCall;
 use crate::tools::{
     AnyTool, HelperRunner, PreparedCall, SharedRules, ToolCtx, ToolEnv, ToolOutcome,
@@ -63,6 +64,7 @@ pub(in crate::turn) struct PendingCall {
     pub(super) raw_input: Value,
     /// The arguments, if the call is recorded or played back.
     arguments: Option<Value>,
+    placeholders: FoundPlaceholders,
     pub(super) prepared: Box<dyn PreparedCall>,
     pub(super) ctx: ToolCtx,
     /// The card's view before the call runs; `None` if there is no card.
@@ -141,11 +143,12 @@ impl CallRunner {
         let is_kept =
             recording.playback_of(&name).is_some() || recording.recorder_of(&name).is_some();
         let kept = is_kept.then(|| arguments.clone());
+        let placeholders = FoundPlaceholders::find(&arguments);
         let prepared = catch_panic_sync(|| tool.prepare(arguments))??;
         let helpers = self.helpers.clone();
         let CallTokens { call: cancel, turn } = tokens;
         let ctx = ToolCtx { env: Arc::clone(&self.env), call: id.clone(), cancel, turn, helpers };
-        Ok(PendingCall { id, name, raw_input, arguments: kept, prepared, ctx, view })
+        Ok(PendingCall { id, name, raw_input, arguments: kept, placeholders, prepared, ctx, view })
     }
 
     /// Resolves the call's paths and adds it to the end of the queue.
@@ -336,10 +339,15 @@ impl PendingCall {
         }
         let cancel = self.ctx.cancel.clone();
         let previewing = async { self.prepared.preview(&self.ctx).await };
-        let preview = match cancel.run_until_cancelled(catch_panic(previewing)).await {
+        let mut preview = match cancel.run_until_cancelled(catch_panic(previewing)).await {
             Some(content) => content?,
             None => return Err(cancelled()),
         };
+        let changes = if preview.is_ok() { self.prepared.expected_changes() } else { Vec::new() };
+        let is_misplaced = self.placeholders.are_misplaced(&changes);
+        if is_misplaced && !self.effects()?.iter().all(is_droppable) {
+            preview = Err(hidden_secrets::refusal());
+        }
         if let Some(kept) = KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref()) {
             kept.record_preview(&preview);
         }
@@ -430,6 +438,7 @@ impl PendingCall {
         if let Some(kept) = kept {
             kept.record_outcome(&outcome);
         }
+        hidden_secrets::hide(&mut outcome);
         (outcome, changes)
     }
 }
@@ -445,7 +454,8 @@ fn planned_change(call: &PendingCall, preview: Vec<CallContent>) -> Vec<CallCont
 /// answer.
 async fn locate(call: PendingCall) -> Result<PendingCall, ToolRefusal> {
     tracing::trace!(target: "turnwright::locate", call = call.id.as_str());
-    let PendingCall { id, name, raw_input, arguments, mut prepared, ctx, view } = call;
+    let PendingCall { id, name, raw_input, arguments, placeholders, mut prepared, ctx, view } =
+        call;
     let env: Arc<ToolEnv> = Arc::clone(&ctx.env);
     let locating = spawn_blocking(move || {
         prepared.locate(&env);
@@ -453,7 +463,7 @@ async fn locate(call: PendingCall) -> Result<PendingCall, ToolRefusal> {
     });
     match ctx.cancel.run_until_cancelled(locating).await {
         Some(Ok(prepared)) => {
-            Ok(PendingCall { id, name, raw_input, arguments, prepared, ctx, view })
+            Ok(PendingCall { id, name, raw_input, arguments, placeholders, prepared, ctx, view })
         }
         Some(Err(_)) => Err(CRASHED.into()),
         None => Err(cancelled()),

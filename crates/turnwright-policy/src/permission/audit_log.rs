@@ -361,7 +361,8 @@ mod tests {
         drop(audit);
         let lines = AuditLog::read_entries(state.path());
         let commands: Vec<_> = lines.iter().filter_map(|it| it.command.as_deref()).collect();
-        assert_eq!(commands, ["make all", "curl -H 'Bearer [key]' x"]);
+        let hidden = format!("curl -H 'Bearer {}' x", redact::text("sk-canary-1"));
+        assert_eq!(commands, ["make all", &hidden]);
         assert_eq!((lines[0].verdict.as_str(), lines[0].mode.as_str()), ("ask", "ask"));
         assert_eq!(lines[0].effects, ["run make all"]);
         let text = std::fs::read_to_string(state.path().join(FILE)).unwrap();

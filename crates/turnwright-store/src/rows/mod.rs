@@ -313,14 +313,14 @@ pub(super) fn store_result<'a>(
     Ok((None, Some(blobs::put(connection, session, text.as_bytes(), BlobFormat::Plain)?)))
 }
 
-/// Stores contents of files unchanged; contents with one of the agent's keys in them are skipped.
+/// Stores contents of files.
 pub(super) fn put_file_contents(
     connection: &Connection,
     session: i64,
     contents: &[Arc<[u8]>],
 ) -> Result<(), StoreError> {
-    for bytes in contents.iter().filter(|it| redact::bytes(it).is_none()) {
-        blobs::put(connection, session, bytes, BlobFormat::Compressed)?;
+    for bytes in contents {
+        blobs::put_file_content(connection, session, bytes)?;
     }
     Ok(())
 }

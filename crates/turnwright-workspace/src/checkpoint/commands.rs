@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::CallChanges;
-use super::content_cache::{ContentCache, MAX_CACHED_FILE};
+use super::content_cache::{ContentCache, MAX_CACHED_FILE, StoredContents};
 use super::folder_listing::IGNORE_FILES;
+use super::git::attributes::ConvertedFiles;
 use super::git::{FileStat, Repository};
 use super::hidden_folders::find_repositories;
 use super::observe::{ObservedState, observe};
@@ -49,6 +50,8 @@ pub struct CommandBaseline {
     cached: Arc<StatSnapshot>,
     /// The repositories, with their indexes from before the command.
     repositories: Arc<[Arc<Repository>]>,
+    /// The files for which these have another content.
+    converted: Arc<ConvertedFiles>,
 }
 
 impl CommandBaseline {
@@ -79,12 +82,15 @@ impl super::ChangeTracker {
         let is_known = |it: &Arc<Repository>| known.iter().any(|known| Arc::ptr_eq(known, it));
         let is_index_unchanged =
             repositories.len() == known.len() && repositories.iter().all(is_known);
-        let (previous, cached) = last.map(|it| (it.snapshot, it.cached)).unzip();
-        if let Some((snapshot, cached)) = previous.clone().zip(cached.clone())
-            && is_fresh(&snapshot)
+        let known_converted = last.as_ref().map(|it| Arc::clone(&it.converted));
+        if let Some(last) = &last
+            && is_fresh(&last.snapshot)
         {
-            return Some(CommandBaseline { snapshot, cached, repositories });
+            let (snapshot, cached) = (Arc::clone(&last.snapshot), Arc::clone(&last.cached));
+            let converted = Arc::clone(&last.converted);
+            return Some(CommandBaseline { snapshot, cached, repositories, converted });
         }
+        let (previous, cached) = last.map(|it| (it.snapshot, it.cached)).unzip();
         let refreshed =
             previous.as_ref().and_then(|it| it.refresh(&watched, SNAPSHOT_LIMIT, cancelled));
         let snapshot = match refreshed {
@@ -92,8 +98,12 @@ impl super::ChangeTracker {
             None => self.take_snapshot(&watched, SNAPSHOT_LIMIT, cancelled)?,
         };
         // What git has stored may be another content now.
-        let cached = cached.filter(|_| is_index_unchanged);
-        self.0.contents.lock().preload(cached.as_deref(), &snapshot, &repositories);
+        let converted =
+            ConvertedFiles::load(&watched, &snapshot, &repositories, known_converted.as_ref());
+        let is_same = known_converted.is_some_and(|known| Arc::ptr_eq(&known, &converted));
+        let cached = cached.filter(|_| is_index_unchanged && is_same);
+        let stored = StoredContents { repositories: &repositories, converted: &converted };
+        self.0.contents.lock().preload(cached.as_deref(), &snapshot, stored);
         let mut hidden = self.0.hidden.lock();
         hidden.update(previous.as_deref(), &snapshot, &watched);
         let found = &snapshot.repositories() | hidden.repositories();
@@ -103,7 +113,7 @@ impl super::ChangeTracker {
         inner.ignored = Arc::new(snapshot.ignored());
         drop(inner);
         let snapshot = Arc::new(snapshot);
-        Some(CommandBaseline { cached: Arc::clone(&snapshot), snapshot, repositories })
+        Some(CommandBaseline { cached: Arc::clone(&snapshot), snapshot, repositories, converted })
     }
 
     /// The git repositories in the folders before the last command: each `.git`, or the folder that is
@@ -173,9 +183,10 @@ impl super::ChangeTracker {
         }
         drop(contents);
         let (cached, repositories) = (Arc::clone(&before.cached), Arc::clone(&before.repositories));
+        let converted = Arc::clone(&before.converted);
         self.0.inner.lock().ignored = Arc::new(now.ignored());
         let snapshot = Arc::new(now);
-        let last = CommandBaseline { snapshot, cached, repositories };
+        let last = CommandBaseline { snapshot, cached, repositories, converted };
         let outdated = self.0.inner.lock().last_baseline.replace(last);
         drop(outdated);
         changes
@@ -385,7 +396,11 @@ impl<'a> ChangeComparison<'a> {
         stat: &FileStat,
         mode: u32,
     ) -> Option<ObservedState> {
-        if self.bytes >= MAX_BYTES || self.start.elapsed() > READ_LIMIT || is_secret_path(path) {
+        if self.bytes >= MAX_BYTES
+            || self.start.elapsed() > READ_LIMIT
+            || is_secret_path(path)
+            || self.before.converted.contains(path)
+        {
             return None;
         }
         let found =

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::folder_listing::FolderListing;
+use super::git::attributes::ConvertedFiles;
 use super::git::{FileStat, Repository};
 use super::observe::{ObservedState, observe};
 use super::snapshot::{StatKind, StatSnapshot, stat_kind};
@@ -57,6 +58,13 @@ impl UncopiedFile {
     }
 }
 
+/// The contents that need no copy, because git has them.
+#[derive(Clone, Copy)]
+pub(super) struct StoredContents<'a> {
+    pub(super) repositories: &'a [Arc<Repository>],
+    pub(super) converted: &'a ConvertedFiles,
+}
+
 impl ContentCache {
     /// The state of a path for these stat data.
     pub(super) fn get(&self, path: &Path, stat: &FileStat) -> Option<&ObservedState> {
@@ -85,9 +93,9 @@ impl ContentCache {
         &mut self,
         previous: Option<&StatSnapshot>,
         snapshot: &StatSnapshot,
-        repositories: &[Arc<Repository>],
+        stored: StoredContents<'_>,
     ) {
-        self.preload_within(COPY_LIMIT, previous, snapshot, repositories);
+        self.preload_within(COPY_LIMIT, previous, snapshot, stored);
     }
 
     fn preload_within(
@@ -95,11 +103,11 @@ impl ContentCache {
         limit: Duration,
         previous: Option<&StatSnapshot>,
         snapshot: &StatSnapshot,
-        repositories: &[Arc<Repository>],
+        stored: StoredContents<'_>,
     ) {
         let start = Instant::now();
         self.remove_stale(previous, snapshot);
-        let mut wanted = wanted(previous, snapshot, repositories);
+        let mut wanted = wanted(previous, snapshot, stored);
         // Files that were changed last are most likely to be changed again. What has changed since the previous
         // snapshot was changed after what is still to be copied.
         wanted.sort_unstable_by_key(|it| it.stat().mtime);
@@ -165,14 +173,18 @@ impl ContentCache {
 fn wanted(
     previous: Option<&StatSnapshot>,
     snapshot: &StatSnapshot,
-    repositories: &[Arc<Repository>],
+    stored: StoredContents<'_>,
 ) -> Vec<UncopiedFile> {
     let mut wanted = Vec::new();
     for (folder, listing) in snapshot.folders_since(previous) {
-        let mut indexed: Vec<_> = repositories.iter().filter_map(|it| it.folder(folder)).collect();
+        let mut indexed: Vec<_> =
+            stored.repositories.iter().filter_map(|it| it.folder(folder)).collect();
         for (index, (name, stat)) in listing.entries.iter().enumerate() {
-            let mut is_stored =
-                || indexed.iter_mut().any(|it| it.next_clean_blob(name, stat).is_some());
+            let mut is_stored = || {
+                indexed.iter_mut().any(|it| it.next_clean_blob(name, stat).is_some())
+                    && (stored.converted.is_empty()
+                        || !stored.converted.contains(&folder.join(name)))
+            };
             let is_wanted = match stat_kind(stat) {
                 StatKind::Folder => false,
                 StatKind::Link => true,
@@ -222,6 +234,10 @@ mod tests {
         (folder, top)
     }
 
+    fn none(converted: &ConvertedFiles) -> StoredContents<'_> {
+        StoredContents { repositories: &[], converted }
+    }
+
     fn snapshot_of(folder: &Path, names: &[String]) -> StatSnapshot {
         let entries = names.iter().map(|it| (it.as_str(), lstat(&folder.join(it)).unwrap()));
         StatSnapshot::of_folder(folder, entries)
@@ -244,7 +260,12 @@ mod tests {
         let mut contents = ContentCache::default();
         let mut previous = None;
         for copied in [ALWAYS_COPIED, ALWAYS_COPIED * 2, names.len(), names.len()] {
-            contents.preload_within(Duration::ZERO, previous, &snapshot, &[]);
+            contents.preload_within(
+                Duration::ZERO,
+                previous,
+                &snapshot,
+                none(&ConvertedFiles::default()),
+            );
             assert_eq!(contents.files.len(), copied);
             previous = Some(&snapshot);
         }
@@ -260,13 +281,23 @@ mod tests {
         let (_folder, top) = real_folder();
         let mut names = write_files(&top, 2);
         let mut contents = ContentCache::default();
-        contents.preload_within(Duration::MAX, None, &snapshot_of(&top, &names[..1]), &[]);
+        contents.preload_within(
+            Duration::MAX,
+            None,
+            &snapshot_of(&top, &names[..1]),
+            none(&ConvertedFiles::default()),
+        );
         let room = 100;
         contents.bytes = MAX_BYTES - room;
         names.push("large".to_owned());
         std::fs::write(top.join("large"), vec![b'x'; room + 1]).unwrap();
         let before = snapshot_of(&top, &names[..1]);
-        contents.preload_within(Duration::MAX, Some(&before), &snapshot_of(&top, &names), &[]);
+        contents.preload_within(
+            Duration::MAX,
+            Some(&before),
+            &snapshot_of(&top, &names),
+            none(&ConvertedFiles::default()),
+        );
         let copied: Vec<_> = names.iter().map(|it| top.join(it)).collect();
         let copied = copied.iter().map(|it| contents.files.contains_key(it));
         assert_eq!(copied.collect::<Vec<_>>(), [true, true, false]);
@@ -279,7 +310,7 @@ mod tests {
         let mut names = write_files(&top, ALWAYS_COPIED + 3);
         let before = snapshot_of(&top, &names);
         let mut contents = ContentCache::default();
-        contents.preload_within(Duration::ZERO, None, &before, &[]);
+        contents.preload_within(Duration::ZERO, None, &before, none(&ConvertedFiles::default()));
         assert_eq!(contents.uncopied.len(), 3);
         let gone = names.pop().unwrap();
         std::fs::remove_file(top.join(gone)).unwrap();
@@ -287,7 +318,12 @@ mod tests {
             std::fs::write(top.join(name), "changed").unwrap();
         }
         let after = snapshot_of(&top, &names);
-        contents.preload_within(Duration::MAX, Some(&before), &after, &[]);
+        contents.preload_within(
+            Duration::MAX,
+            Some(&before),
+            &after,
+            none(&ConvertedFiles::default()),
+        );
         assert_eq!((contents.files.len(), contents.uncopied.len()), (names.len(), 0));
         let copies: Vec<_> = contents.files.values().map(|it| it.1.bytes.as_deref()).collect();
         assert!(copies.iter().all(|it| *it == Some(b"changed")));

@@ -39,8 +39,8 @@ pub struct TrackedEdit {
     before: BTreeMap<PathBuf, ObservedState>,
     /// The expected states after the call.
     expected: HashMap<PathBuf, FileState>,
-    /// The paths of which the editor's text counts.
-    in_editor: Vec<PathBuf>,
+    /// The paths of which the editor's text counts, with the state on the disk.
+    in_editor: HashMap<PathBuf, FileState>,
 }
 
 impl TrackedEdit {
@@ -61,7 +61,7 @@ impl TrackedEdit {
             deleted,
             before,
             expected: HashMap::new(),
-            in_editor: Vec::new(),
+            in_editor: HashMap::new(),
         };
         for change in expected_changes {
             edit.add_expected(change);
@@ -72,8 +72,9 @@ impl TrackedEdit {
     fn add_expected(&mut self, change: &ExpectedChange<'_>) {
         let mode = self.before.get(change.path).and_then(mode_of).unwrap_or(DEFAULT_MODE);
         if let Some(text) = change.before.filter(|it| it.source == TextSource::Editor) {
-            self.before.insert(change.path.to_path_buf(), state_of_text(text, mode));
-            self.in_editor.push(change.path.to_path_buf());
+            let on_disk = self.before.insert(change.path.to_path_buf(), state_of_text(text, mode));
+            let on_disk = on_disk.map_or(FileState::Absent, |it| it.state);
+            self.in_editor.insert(change.path.to_path_buf(), on_disk);
         }
         if let Some((text, form)) = change.after
             && let Ok(bytes) = form.encode(text)
@@ -118,11 +119,15 @@ impl TrackedEdit {
         let mut unsaved = Vec::new();
         for path in &self.targets {
             let Some(there) = after.get(path) else { continue };
+            let on_disk = self.in_editor.get(path);
+            let on_disk = on_disk.or(self.before.get(path).map(|it| &it.state));
             let shown = match written.remove(path) {
+                // The editor has saved it, and may have converted it.
+                Some(Some(_)) if on_disk != Some(&there.state) => continue,
                 Some(Some(text)) => state_of_text(&text, mode_of(there).unwrap_or(DEFAULT_MODE)),
                 Some(None) => continue,
                 // Nothing was written, so nothing has changed in what the session sees.
-                None if self.in_editor.contains(path)
+                None if self.in_editor.contains_key(path)
                     && (mode_of(there).is_some() || !self.deleted.contains(path)) =>
                 {
                     self.before.get(path).cloned().unwrap_or_else(|| there.clone())

@@ -18,6 +18,7 @@ use super::listed_entries::ListedEntries;
 #[cfg(not(target_os = "linux"))]
 use super::no_watch::NoWatch as FolderWatch;
 use super::snapshot::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
+use crate::files::replacement::{is_temporary_name, remove_left_file};
 use crate::search::{FolderRules, SearchDeadline};
 
 /// The most entries of a snapshot.
@@ -251,6 +252,11 @@ impl<'a> FolderLister<'a> {
             }
             layout += usize::from(BARE_LAYOUT.iter().any(|it| name == *it));
             path.push(name);
+            if is_temporary_name(name) {
+                remove_left_file(&path);
+                path.pop();
+                continue;
+            }
             relative.push(name);
             let entry = UnlistedEntry { handle, name, path: &path, relative: &relative };
             let is_ignored = |is_folder| rules.ignores(&path, is_folder);
@@ -436,6 +442,10 @@ impl<'a> FolderLister<'a> {
             }
             let (name, path) = (entry.file_name(), entry.path());
             if self.private.contains(&path) {
+                continue;
+            }
+            if is_temporary_name(&name) {
+                remove_left_file(&path);
                 continue;
             }
             if name == ".git" {

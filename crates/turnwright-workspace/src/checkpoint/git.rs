@@ -2,10 +2,11 @@
 //! checkout. The repository is read directly instead of running git, because its configuration
 //! could start programs. What is not understood is treated as missing.
 //!
-//! A content is that of a file if the stat data in the index match the file. A filter (`filter`,
-//! `eol`, LFS) may have transformed it; then the sizes differ and nothing is returned. A filter
-//! that preserves the size is not noticed.
+//! A content is that of a file if the stat data in the index match the file, unless git has converted it
+//! ([`attributes`]). Ends of lines are converted here as git does it, whatever attribute or setting
+//! says so.
 
+pub(super) mod attributes;
 pub(super) mod index;
 pub(super) mod pack;
 #[cfg(test)]
@@ -145,16 +146,14 @@ impl Repository {
         Some(IndexedFolder { index, entries, prefix, written: self.written })
     }
 
-    /// Reads a blob and verifies its hash and size. Blocks.
+    /// Reads the content of a file whose blob this is, and verifies the blob's hash. Blocks.
     pub(super) fn read(&self, oid: &CleanBlob) -> Option<Vec<u8>> {
         let bytes = self.read_object(oid.hash)?;
-        if bytes.len() != oid.size {
-            return None;
-        }
         let mut hash = digest::Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
         hash.update(format!("blob {}\0", bytes.len()).as_bytes());
         hash.update(&bytes);
-        (hash.finish().as_ref() == oid.hash).then_some(bytes)
+        let is_intact = hash.finish().as_ref() == oid.hash;
+        with_ends_of_lines(bytes, oid.size).filter(|_| is_intact)
     }
 
     /// Reads an object and applies its deltas.
@@ -193,6 +192,30 @@ impl Repository {
             .iter()
             .find_map(|folder| locate_loose(folder, hash).or_else(|| locate_packed(folder, hash)))
     }
+}
+
+/// Returns the file of this size for a blob from which it differs at most by ends of lines: by a CR that
+/// git has added or removed before some line feeds. Returns `None` if that is neither before none nor
+/// before all of them.
+fn with_ends_of_lines(blob: Vec<u8>, size: usize) -> Option<Vec<u8>> {
+    let added = size.checked_sub(blob.len())?;
+    if added == 0 {
+        return Some(blob);
+    }
+    if memchr::memchr_iter(b'\n', &blob).count() != added {
+        return None;
+    }
+    let mut file = Vec::with_capacity(size);
+    for line in blob.split_inclusive(|byte| *byte == b'\n') {
+        match line.strip_suffix(b"\n") {
+            Some(text) => {
+                file.extend_from_slice(text);
+                file.extend_from_slice(b"\r\n");
+            }
+            None => file.extend_from_slice(line),
+        }
+    }
+    Some(file)
 }
 
 /// The entries of an index for what is below one folder.

@@ -39,7 +39,7 @@ use turnwright_types::ids::CallId;
 pub use commands::CommandBaseline;
 pub use edits::{ExpectedChange, TrackedEdit};
 pub use observe::current_state;
-pub use snapshot::ObeyedFiles;
+pub use snapshot::{GitSettings, ObeyedFiles};
 
 use commands::is_restorable;
 use content_cache::ContentCache;
@@ -53,6 +53,10 @@ pub const NOT_COVERED: &str = "Files that .gitignore names are not covered.";
 /// What the user is told once if the folders are too large to be compared.
 const UNKNOWN_WARNING: &str = "/undo can't track what commands change here: too many files, or the disk is too \
                                slow.";
+
+/// The same for each turn, and for a command whose end the agent has not seen.
+const UNKNOWN_CHANGES: &str = "too many files, or the disk is too slow";
+const UNKNOWN_END: &str = "the agent ended while a command ran";
 
 /// After this many snapshots that took too long, no more are taken.
 const MAX_SLOW_SNAPSHOTS: u8 = 2;
@@ -85,8 +89,8 @@ struct TrackerState {
     repositories: Arc<BTreeSet<PathBuf>>,
     /// The ignored folders of the last snapshot.
     ignored: Arc<Vec<PathBuf>>,
-    /// A call whose command still runs in the background.
-    background_call: Option<CallId>,
+    /// The calls whose commands went on in the background.
+    background_calls: Vec<CallId>,
     told_not_covered: bool,
     told_unknown: bool,
 }
@@ -98,7 +102,7 @@ impl Default for TrackerState {
             slow_snapshots_left: MAX_SLOW_SNAPSHOTS,
             repositories: Arc::default(),
             ignored: Arc::default(),
-            background_call: None,
+            background_calls: Vec::new(),
             told_not_covered: false,
             told_unknown: false,
         }
@@ -121,6 +125,22 @@ pub struct CallChanges {
     pub is_unknown: bool,
 }
 
+impl CallChanges {
+    /// Returns the record that is stored before a command runs. If the agent is killed, it stays, and says
+    /// that the changes of the command are not covered.
+    pub fn of_running_command() -> FileChange {
+        FileChange::uncovered(UNKNOWN_END)
+    }
+
+    /// Adds what becomes of that record: it is withdrawn, or says why the changes are not known.
+    pub fn settle_command(&mut self) {
+        let running = CallChanges::of_running_command();
+        let unknown = || FileState::Unknown { why: UNKNOWN_CHANGES.to_owned() };
+        let after = if self.is_unknown { unknown() } else { running.before.clone() };
+        self.files.push(FileChange { after: Some(after), ..running });
+    }
+}
+
 impl ChangeTracker {
     /// Takes note that a call has changed files.
     pub fn note_changes(&self, changes: &CallChanges) {
@@ -135,8 +155,8 @@ impl ChangeTracker {
     }
 
     /// Sets the folders in which the effects of commands are tracked.
-    pub fn watch(&self, roots: &Roots, obeyed: ObeyedFiles) {
-        self.0.watched.get_or_init(|| WatchedFolders::new(roots, obeyed));
+    pub fn watch(&self, roots: &Roots, obeyed: ObeyedFiles, git: GitSettings) {
+        self.0.watched.get_or_init(|| WatchedFolders::new(roots, obeyed, git));
     }
 
     fn watched(&self) -> Option<WatchedFolders> {
@@ -166,14 +186,15 @@ impl ChangeTracker {
 
     /// Records that the command of a call still runs in the background.
     pub fn note_background_command(&self, call: &CallId) {
-        self.0.inner.lock().background_call = Some(call.clone());
+        self.0.inner.lock().background_calls.push(call.clone());
     }
 
-    /// Ends the turn. If one of its commands still runs, returns the call and the last snapshot.
-    pub fn end_turn(&self) -> Option<(CallId, CommandBaseline)> {
+    /// Ends the turn. Returns the calls whose commands went on, and the last snapshot if there are any.
+    pub fn end_turn(&self) -> (Vec<CallId>, Option<CommandBaseline>) {
         let mut inner = self.0.inner.lock();
-        let call = inner.background_call.take()?;
-        Some((call, inner.last_baseline.take()?))
+        let calls = std::mem::take(&mut inner.background_calls);
+        let last = if calls.is_empty() { None } else { inner.last_baseline.take() };
+        (calls, last)
     }
 
     /// Drops the last snapshot between two turns, unless a watch reports what changes after it and it

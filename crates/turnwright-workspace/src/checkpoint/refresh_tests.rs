@@ -119,8 +119,11 @@ fn an_ignore_file_that_is_a_link_may_come_to_lead_to_a_file() {
     let apply = |step: &Step| apply(step, &project, &project, 0);
     apply(&Step::MakeFolder("d/e"));
     apply(&Step::LinkTo("d/.ignore", "d/e/a"));
-    let watched =
-        WatchedFolders::new(&Roots::new(&project).unwrap(), super::ObeyedFiles::default());
+    let watched = WatchedFolders::new(
+        &Roots::new(&project).unwrap(),
+        super::ObeyedFiles::default(),
+        super::GitSettings::default(),
+    );
     let take = || StatSnapshot::take(&watched, Duration::from_secs(9), &Arc::default()).unwrap();
     let before = take();
     apply(&Step::Write("d/.ignore"));
@@ -140,7 +143,7 @@ proptest! {
         let (project, outside) = (base.join("project"), base.join("outside"));
         fs::create_dir(&project).unwrap();
         fs::create_dir(&outside).unwrap();
-        let watched = WatchedFolders::new(&Roots::new(&project).unwrap(), super::ObeyedFiles::default());
+        let watched = WatchedFolders::new(&Roots::new(&project).unwrap(), super::ObeyedFiles::default(), super::GitSettings::default());
         let take = || StatSnapshot::take(&watched, Duration::from_secs(9), &Arc::default()).unwrap();
         let mut last = take();
         if !last.is_watched() {

@@ -30,6 +30,24 @@ pub(super) struct WatchedFolders {
     /// Our own folders, which are left out.
     pub(super) private: Vec<PathBuf>,
     pub(super) obeyed: ObeyedFiles,
+    git: GitSettings,
+}
+
+/// Where git finds its settings.
+#[derive(Clone, Debug)]
+pub struct GitSettings {
+    /// The user's home folder.
+    pub home: Option<PathBuf>,
+    /// The folder with the user's settings, such as `~/.config`.
+    pub config: Option<PathBuf>,
+    /// Returns the files besides the `.gitattributes` from which git takes attributes in a folder.
+    pub attribute_files: fn(&Path, &GitSettings) -> Vec<PathBuf>,
+}
+
+impl Default for GitSettings {
+    fn default() -> GitSettings {
+        GitSettings { home: None, config: None, attribute_files: |_, _| Vec::new() }
+    }
 }
 
 /// Which files in subfolders programs of the user obey.
@@ -48,7 +66,7 @@ impl Default for ObeyedFiles {
 }
 
 impl WatchedFolders {
-    pub(super) fn new(roots: &Roots, obeyed: ObeyedFiles) -> WatchedFolders {
+    pub(super) fn new(roots: &Roots, obeyed: ObeyedFiles, git: GitSettings) -> WatchedFolders {
         let all: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
         let is_first = |it: &PathBuf| !all.iter().any(|other| it != other && it.starts_with(other));
         let mut folders: Vec<_> = all.iter().filter(|it| is_first(it)).cloned().collect();
@@ -58,7 +76,13 @@ impl WatchedFolders {
             folders,
             private: roots.private_folders().map(Path::to_path_buf).collect(),
             obeyed,
+            git,
         }
+    }
+
+    /// Returns the files besides the `.gitattributes` from which git takes attributes in a folder. Blocks.
+    pub(super) fn attribute_files(&self, folder: &Path) -> Vec<PathBuf> {
+        (self.git.attribute_files)(folder, &self.git)
     }
 
     /// Whether the path below one of the folders is a file that programs of the user obey.

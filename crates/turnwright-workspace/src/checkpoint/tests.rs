@@ -36,7 +36,7 @@ impl TrackerFixture {
 
     fn tracker(&self) -> ChangeTracker {
         let tracker = ChangeTracker::default();
-        tracker.watch(&self.roots(), super::ObeyedFiles::default());
+        tracker.watch(&self.roots(), super::ObeyedFiles::default(), super::GitSettings::default());
         tracker
     }
 }
@@ -118,6 +118,7 @@ fn a_snapshot_has_hidden_files_and_neither_ignored_ones_nor_git() {
     let watched = WatchedFolders::new(
         &fixture.roots().with_private_folder(&fixture.path("ours")),
         super::ObeyedFiles::default(),
+        super::GitSettings::default(),
     );
     let map = StatSnapshot::take(&watched, Duration::from_secs(9), &not_cancelled()).unwrap();
     let entries = map.entries();
@@ -254,7 +255,7 @@ fn what_the_user_changes_between_two_turns_is_not_the_commands() {
         tracker.changes_since(&before, false)
     };
     assert_eq!(names(&run("a")), ["a"]);
-    assert!(tracker.end_turn().is_none());
+    assert!(tracker.end_turn().1.is_none());
     tracker.drop_costly_baseline();
     fs::write(fixture.path("d/b"), "of the user").unwrap();
     fs::create_dir(fixture.path("e")).unwrap();

@@ -111,7 +111,13 @@ impl Files {
                     let is_lf_normalized = now.as_ref().is_some_and(|it| it.is_lf_normalized);
                     if self.write_in_editor(editor, target, after, is_lf_normalized, cancel).await?
                     {
-                        return Ok(self.read_back(target, before, after, cancel).await);
+                        let written = self.read_back(target, before, after, cancel).await;
+                        if let Ok(saved) = disk::read(&target.path).await
+                            && before.is_none_or(|it| it.text != saved.text)
+                        {
+                            self.unsaved.note_converted(&target.path, &written.text, &saved);
+                        }
+                        return Ok(written);
                     }
                 }
             }

@@ -1,6 +1,7 @@
 //! New files that are written beside the path that they are going to have. Their writer holds a lock on
 //! each, so that another process can tell which ones were left behind by a process that was killed.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -17,7 +18,7 @@ const SUFFIX: &str = ".tmp";
 /// The number of random characters between them.
 const RANDOM_CHARS: usize = 6;
 /// A file that is younger may not be locked yet.
-const MIN_AGE: Duration = Duration::from_secs(60);
+const MIN_AGE: Duration = Duration::from_secs(10);
 /// The most entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 
@@ -30,12 +31,19 @@ pub(super) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     remove_abandoned(folder, MIN_AGE);
     let mut builder = tempfile::Builder::new();
     builder.prefix(PREFIX).suffix(SUFFIX).rand_bytes(RANDOM_CHARS);
-    let file = builder.make_in(folder, |path| create_new(path, mode))?;
+    let file = builder.make_in(folder, |path| create_new(path, mode)).map_err(without_path)?;
     // On a file system without locks nothing counts as abandoned.
     if let Err(error) = lock_now(file.as_file()) {
         tracing::debug!(%error, "a temporary file could not be locked");
     }
     Ok(file)
+}
+
+/// Returns the system's error, to which `tempfile` has added the path.
+fn without_path(error: io::Error) -> io::Error {
+    let system = error.get_ref().and_then(std::error::Error::source);
+    let code = system.and_then(|it| it.downcast_ref::<io::Error>()?.raw_os_error());
+    code.map_or(error, io::Error::from_raw_os_error)
 }
 
 /// Gives a file its final name, where nothing may be yet.
@@ -71,16 +79,35 @@ fn create_new(path: &Path, mode: u32) -> io::Result<File> {
 /// Removes the temporary files of this user that nobody has locked.
 fn remove_abandoned(folder: &Path, min_age: Duration) {
     for entry in fs::read_dir(folder).into_iter().flatten().take(MAX_ENTRIES).flatten() {
-        if is_temporary_name(&entry.file_name())
-            && is_abandoned(&entry.path(), min_age).unwrap_or(false)
-            && let Err(error) = fs::remove_file(entry.path())
-        {
-            tracing::warn!(%error, "a temporary file of a killed process cannot be removed");
+        if is_temporary_name(&entry.file_name()) {
+            remove_if_abandoned(&entry.path(), min_age);
         }
     }
 }
 
-fn is_temporary_name(name: &OsStr) -> bool {
+fn remove_if_abandoned(path: &Path, min_age: Duration) {
+    if is_abandoned(path, min_age).unwrap_or(false)
+        && let Err(error) = fs::remove_file(path)
+    {
+        tracing::warn!(%error, "a temporary file of a killed process cannot be removed");
+    }
+}
+
+/// Removes the temporary files beside these paths that killed processes have left. Blocks.
+pub fn remove_left_files<'a>(paths: impl Iterator<Item = &'a Path>) {
+    let folders: BTreeSet<_> = paths.filter_map(Path::parent).collect();
+    for (_held, folder) in folders.into_iter().filter_map(|it| nofollow::open_folder(it).ok()) {
+        remove_abandoned(&folder, Duration::ZERO);
+    }
+}
+
+/// Removes a temporary file if a killed process has left it. Blocks.
+pub(crate) fn remove_left_file(path: &Path) {
+    remove_if_abandoned(path, MIN_AGE);
+}
+
+/// Returns true for a name that only new files have. They are left out of what is listed and searched.
+pub(crate) fn is_temporary_name(name: &OsStr) -> bool {
     let random = name.to_str().and_then(|it| it.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
     random.is_some_and(|it| {
         it.len() == RANDOM_CHARS && it.bytes().all(|it| it.is_ascii_alphanumeric())

@@ -45,12 +45,10 @@ impl Files {
             RestorePrecondition::Sha256(_) => Some(make_writable(path).await?),
         };
         let written = match self.restore_in_editor(&target, expected, &bytes, cancel).await {
-            Ok(false) => match expected {
-                RestorePrecondition::Absent => create_file(path, bytes, mode).await,
-                RestorePrecondition::Sha256(sha256) => {
-                    save::write(path, WritePrecondition::Sha256(sha256), bytes).await
-                }
-            },
+            Ok(Some(RestorePrecondition::Absent)) => create_file(path, bytes, mode).await,
+            Ok(Some(RestorePrecondition::Sha256(sha256))) => {
+                save::write(path, WritePrecondition::Sha256(sha256), bytes).await
+            }
             result => result.map(drop),
         };
         match (&written, was) {
@@ -75,49 +73,49 @@ impl Files {
             return Ok(());
         }
         match super::disk::read(&target.path).await {
-            Ok(saved) if saved.hash() == shown.text.hash() => Ok(()),
+            Ok(saved) if self.unsaved.is_saved(&target.path, &shown.text, &saved) => Ok(()),
             Err(FileError::NotFound) if shown.text.text.is_empty() => Ok(()),
             _ => Err(FileError::Unsaved),
         }
     }
 
-    /// Restores through the editor. Returns `false` if the disk has to be written instead: there is
-    /// no editor for the file, or it would not preserve the bytes.
+    /// Restores through the editor. If the disk has to be written, too, returns what is there now: there is
+    /// no editor for the file, it would not preserve the bytes, or it has formatted them or not saved them.
     async fn restore_in_editor(
         &self,
         target: &ResolvedPath,
         expected: RestorePrecondition,
         bytes: &[u8],
         cancel: &CancellationToken,
-    ) -> Result<bool, FileError> {
+    ) -> Result<Option<RestorePrecondition>, FileError> {
         let can_write = self.buffers.as_ref().is_some_and(|it| it.can_write());
         if !can_write || target.scope != PathScope::Workspace || bytes.len() > EDITOR_TEXT_LIMIT {
-            return Ok(false);
+            return Ok(Some(expected));
         }
         let Some(text) = FileText::decode(bytes.to_vec()).filter(|it| !it.is_lossy_in_editor())
         else {
-            return Ok(false);
+            return Ok(Some(expected));
         };
         let now = match self.load(target).await {
-            Ok(found) if found.text.is_lossy_in_editor() => return Ok(false),
+            Ok(found) if found.text.is_lossy_in_editor() => return Ok(Some(expected)),
             Ok(found) => Some(found.text),
             Err(FileError::NotFound) => None,
             Err(error @ FileError::ReadRefused(_)) => return Err(error),
-            Err(_) => return Ok(false),
+            Err(_) => return Ok(Some(expected)),
         };
         if let RestorePrecondition::Sha256(sha256) = expected
-            && !has_sha256(&target.path, sha256).await?
+            && sha256_on_disk(&target.path).await? != sha256
         {
             return Err(FileError::Stale);
         }
         self.write_if_unchanged(target, now.as_ref(), &text.text, cancel).await?;
         self.forget_seen(target);
-        // The editor may have formatted the text, or not have saved it.
-        let wanted = sha256_of(bytes);
-        if has_sha256(&target.path, wanted).await.unwrap_or(false) {
-            return Ok(true);
+        match sha256_on_disk(&target.path).await {
+            Ok(now) if now == sha256_of(bytes) => Ok(None),
+            Ok(now) => Ok(Some(RestorePrecondition::Sha256(now))),
+            Err(FileError::NotFound) => Ok(Some(RestorePrecondition::Absent)),
+            Err(error) => Err(error),
         }
-        Err(FileError::Editor("it has written something else, or nothing yet".to_owned()))
     }
 }
 
@@ -128,9 +126,9 @@ fn sha256_of(bytes: &[u8]) -> [u8; 32] {
     sha256
 }
 
-async fn has_sha256(path: &Path, sha256: [u8; 32]) -> Result<bool, FileError> {
+async fn sha256_on_disk(path: &Path) -> Result<[u8; 32], FileError> {
     let path = path.to_path_buf();
-    run_blocking(move || save::has_sha256(&path, &sha256)).await
+    run_blocking(move || save::file_sha256(&path)).await
 }
 
 /// Creates a file that becomes visible only when it is complete and has its mode.
@@ -142,8 +140,8 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
         let folder = path.parent().unwrap_or(Path::new("/"));
         let (_held, folder) = nofollow::create_folder(folder).map_err(|it| map_open_error(&it))?;
         let write = || -> io::Result<()> {
-            let mut file = replacement::create(&folder, 0o600)?;
-            file.write_all(&bytes)?;
+            let file = replacement::create(&folder, 0o600)?;
+            file.as_file().write_all(&bytes)?;
             set_file_mode(file.as_file(), mode)?;
             file.as_file().sync_data()?;
             replacement::place_new(file, &folder.join(name))

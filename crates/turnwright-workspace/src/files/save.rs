@@ -82,11 +82,7 @@ impl WritePrecondition {
     }
 }
 
-pub(super) fn has_sha256(path: &Path, expected: &[u8; 32]) -> Result<bool, FileError> {
-    Ok(file_sha256(path)? == *expected)
-}
-
-fn file_sha256(path: &Path) -> Result<[u8; 32], FileError> {
+pub(super) fn file_sha256(path: &Path) -> Result<[u8; 32], FileError> {
     let mut file = nofollow::open_pinned_file(path, false).map_err(|it| map_open_error(&it))?;
     ensure_regular(&file.metadata().map_err(|it| map_io_error(&it))?)?;
     let mut context = Context::new(&SHA256);
@@ -178,8 +174,8 @@ fn replace_atomically(
     // A new file gets the mode that the umask allows. A replacement must not be readable by others
     // before it has the mode of the old file.
     let mode = if old.is_some() { 0o600 } else { 0o666 };
-    let mut file = replacement::create(folder, mode)?;
-    file.write_all(bytes)?;
+    let file = replacement::create(folder, mode)?;
+    file.as_file().write_all(bytes)?;
     if let Some(old) = old {
         if !preserve_owner(file.as_file(), old) {
             return Ok(Replacement::OwnerNotPreserved);

@@ -11,6 +11,7 @@ use ignore::IncrementalIgnore;
 
 use super::walk::ignore_rules;
 use super::{SearchDeadline, SearchScope, has_unsafe_ignore_files};
+use crate::files::replacement::is_temporary_name;
 use crate::nofollow;
 use turnwright_types::sorting::sort_by;
 
@@ -130,7 +131,8 @@ impl TreeLister<'_> {
                 break;
             }
             let name = entry.file_name();
-            if !self.scope.include_hidden && name.as_encoded_bytes().starts_with(b".") {
+            let is_hidden = name.as_encoded_bytes().starts_with(b".");
+            if is_hidden && (!self.scope.include_hidden || is_temporary_name(&name)) {
                 continue;
             }
             let Ok(metadata) = entry.metadata() else { continue };

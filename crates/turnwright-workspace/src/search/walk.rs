@@ -9,6 +9,7 @@ use std::thread;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
 use super::{SearchDeadline, SearchScope, has_unsafe_ignore_files};
+use crate::files::replacement::is_temporary_name;
 
 /// More threads would only wait for the disk.
 const MAX_THREADS: usize = 8;
@@ -22,6 +23,7 @@ pub(super) fn walk_builder(scope: &SearchScope, include_hidden: bool) -> WalkBui
     walk_builder.filter_entry(move |it| {
         let is_folder = it.file_type().is_some_and(|it| it.is_dir());
         it.file_name() != OsStr::new(".git")
+            && !is_temporary_name(it.file_name())
             && !excluded.contains(it.path())
             && (include_hidden || !is_folder || !has_unsafe_ignore_files(it.path()))
     });

@@ -207,16 +207,45 @@ fn worktrees_and_alternates_are_followed() {
 }
 
 #[test]
-fn filtered_contents_are_not_returned() {
-    let Some(repo) = TestRepository::new() else { return };
-    repo.git("config core.autocrlf true");
-    repo.write("file", "one\r\ntwo\r\n");
-    repo.git("add file");
-    let repository = Repository::open(&repo.top).unwrap();
-    let path = repo.top.join("file");
-    let stat = FileStat::new(&rustix::fs::lstat(&path).unwrap());
-    let oid = repository.clean_blob(&path, &stat).expect("git calls it unchanged");
-    assert_eq!(repository.read(&oid), None);
+fn ends_of_lines_are_those_of_the_file() {
+    for setting in ["core.autocrlf true", "core.autocrlf input", "core.eol crlf", "core.eol lf"] {
+        let Some(repo) = TestRepository::new() else { return };
+        repo.git(&format!("config {setting}"));
+        repo.write(".gitattributes", "*.text text\n*.auto text=auto\n*.keep -text\n");
+        for end in ["text", "auto", "keep", "plain"] {
+            for (name, text) in [
+                ("crlf", "one\r\ntwo\r\nthree"),
+                ("lf", "one\ntwo\n"),
+                ("double", "one\r\r\ntwo\r\r\n"),
+                ("none", "one"),
+                ("cr", "one\rtwo\r\n"),
+            ] {
+                repo.write(&format!("{name}.{end}"), text);
+            }
+            repo.write(&format!("mixed.{end}"), "one\r\ntwo\nthree\n");
+        }
+        repo.git("add .");
+        for end in ["text", "auto", "keep", "plain"] {
+            for name in ["crlf", "lf", "double", "none", "cr"] {
+                let name = format!("{name}.{end}");
+                let file = fs::read(repo.top.join(&name)).unwrap();
+                assert_eq!(repo.content(&name), Some(file), "{setting}: {name}");
+            }
+            // Git does not tell where the CRs were, unless it has kept them.
+            let mixed = repo.content(&format!("mixed.{end}"));
+            assert!(mixed.is_none_or(|it| it == b"one\r\ntwo\nthree\n"), "{setting}: {end}");
+        }
+        // What git writes, as opposed to what was added.
+        repo.git("commit -q -m one");
+        for name in ["crlf.text", "lf.text", "lf.auto", "lf.plain", "double.text"] {
+            fs::remove_file(repo.top.join(name)).unwrap();
+            repo.git(&format!("checkout -q -- {name}"));
+            let index = fs::File::options().write(true).open(repo.top.join(".git/index")).unwrap();
+            index.set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
+            let file = fs::read(repo.top.join(name)).unwrap();
+            assert_eq!(repo.content(name), Some(file), "{setting}: {name}");
+        }
+    }
 }
 
 #[test]

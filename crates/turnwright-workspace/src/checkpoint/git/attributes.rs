@@ -1,0 +1,197 @@
+//! Finds the files for which git may write something else than the blob into the working tree: they have a
+//! filter (LFS, git-crypt), another encoding, `$Id$`, or CRLF by an attribute. It errs towards too many:
+//! an attribute that is taken away again still counts, and unusual patterns are read broadly.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::super::content_cache::target_stat;
+use super::super::snapshot::{StatSnapshot, WatchedFolders};
+use super::{FileStat, Repository, read_small};
+
+/// The name of the files with attributes in the working tree.
+const FILE_NAME: &str = ".gitattributes";
+/// The attributes that make git convert, apart from ends of lines, which can be told by the size.
+const CONVERTING: [&str; 4] = ["filter=", "working-tree-encoding=", "ident", "eol=crlf"];
+
+/// A file with attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AttributeFile {
+    path: PathBuf,
+    stat: Option<FileStat>,
+    /// The folder below which its patterns apply.
+    base: PathBuf,
+}
+
+/// The files that git converts.
+#[derive(Debug, Default)]
+pub(in super::super) struct ConvertedFiles {
+    files: Vec<AttributeFile>,
+    rules: Vec<Gitignore>,
+}
+
+impl ConvertedFiles {
+    /// Reads the attributes that apply in a snapshot, unless they are the known ones. Blocks.
+    pub(in super::super) fn load(
+        watched: &WatchedFolders,
+        snapshot: &StatSnapshot,
+        repositories: &[Arc<Repository>],
+        known: Option<&Arc<ConvertedFiles>>,
+    ) -> Arc<ConvertedFiles> {
+        let mut files = Vec::new();
+        for repository in repositories {
+            let above =
+                repository.root.ancestors().take_while(|it| it.starts_with(&repository.top));
+            files.extend(above.map(|it| (it.join(FILE_NAME), it.to_path_buf())));
+            let more = watched.attribute_files(&repository.root);
+            // The user's may be links.
+            let more = more.into_iter().filter_map(|it| crate::real_path(it).ok());
+            files.extend(more.map(|it| (it, repository.top.clone())));
+        }
+        if !files.is_empty() {
+            let folders = snapshot.folders_since(None);
+            let having = folders.filter(|it| it.1.entries.get(OsStr::new(FILE_NAME)).is_some());
+            files.extend(having.map(|it| (it.0.join(FILE_NAME), it.0.to_path_buf())));
+        }
+        files.sort();
+        files.dedup();
+        let found = files.into_iter().map(|(path, base)| {
+            let stat = target_stat(&path);
+            AttributeFile { path, stat, base }
+        });
+        let files: Vec<_> = found.filter(|it| it.stat.is_some()).collect();
+        match known {
+            Some(known) if known.files == files => Arc::clone(known),
+            _ => Arc::new(ConvertedFiles { rules: rules(&files), files }),
+        }
+    }
+
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Returns true if git may have converted this file.
+    pub(in super::super) fn contains(&self, path: &Path) -> bool {
+        let applies = |rule: &Gitignore| {
+            path.starts_with(rule.path()) && rule.matched(path, false).is_ignore()
+        };
+        self.rules.iter().any(applies)
+    }
+}
+
+/// Returns the patterns of each file that has such attributes.
+fn rules(files: &[AttributeFile]) -> Vec<Gitignore> {
+    // What cannot be read may say so of any file.
+    let text = |file: &AttributeFile| read_small(&file.path).unwrap_or("* ident".to_owned());
+    let texts: Vec<_> = files.iter().map(text).collect();
+    let mut macros = HashSet::new();
+    for line in texts.iter().flat_map(|it| it.lines()) {
+        let mut words = line.split_whitespace();
+        if let Some(name) = words.next().and_then(|it| it.strip_prefix("[attr]"))
+            && words.any(|it| converts(it, &macros))
+        {
+            macros.insert(name.to_owned());
+        }
+    }
+    let rules = files.iter().zip(&texts).filter_map(|(file, text)| {
+        let mut builder = GitignoreBuilder::new(&file.base);
+        drop(builder.case_insensitive(true));
+        for (pattern, attributes) in text.lines().filter_map(split_line) {
+            if attributes.split_whitespace().any(|it| converts(it, &macros)) {
+                drop(builder.add_line(None, &broadened(pattern)));
+            }
+        }
+        builder.build().ok()
+    });
+    rules.filter(|it| !it.is_empty()).collect()
+}
+
+fn converts(attribute: &str, macros: &HashSet<String>) -> bool {
+    let name = attribute.find('=').map_or(attribute, |at| &attribute[..=at]);
+    CONVERTING.iter().any(|it| *it == name || *it == attribute) || macros.contains(attribute)
+}
+
+/// Splits a line into the pattern, which may be quoted, and the attributes.
+fn split_line(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim_start_matches(['\u{feff}', ' ', '\t']);
+    match line.strip_prefix('"') {
+        Some(quoted) => quoted.split_once("\" "),
+        None => line.split_once(char::is_whitespace).filter(|it| !it.0.starts_with(['#', '!'])),
+    }
+}
+
+/// Writes `*` for what other patterns may understand otherwise, such as `[[:space:]]` and `{`, and for what
+/// may be composed otherwise in the name of a file.
+fn broadened(pattern: &str) -> String {
+    let mut broad = String::new();
+    let mut rest = pattern.chars();
+    while let Some(next) = rest.next() {
+        if next == '[' {
+            let part = rest.as_str().find('/').unwrap_or(rest.as_str().len());
+            let end = rest.as_str()[..part].rfind(']').map_or(0, |at| at + 1);
+            rest = rest.as_str()[end..].chars();
+        }
+        match next {
+            '[' | ']' | '{' | '}' | '\\' | '"' | '\u{80}'.. if broad.ends_with('*') => {}
+            '[' | ']' | '{' | '}' | '\\' | '"' | '\u{80}'.. => broad.push('*'),
+            plain => broad.push(plain),
+        }
+    }
+    broad
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_that_git_converts_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = crate::real_path(folder.path()).unwrap();
+        let text = "\u{feff}*.lfs filter=lfs diff=lfs -text\n\
+                    # *.txt filter=x\n\
+                    \"with space.c\" ident\n\
+                    /docs/**/*.Md working-tree-encoding=UTF-16\n\
+                    *.sln text eol=crlf\n\
+                    file[[:space:]]a.psd filter=x\n\
+                    d/{a}.x filter=x\n\
+                    übung.x filter=x\n\
+                    [attr]secret filter=git-crypt\n\
+                    [attr]deep secret -text\n\
+                    keys/* deep\n\
+                    *.bat text\n*.png binary\n*.rs -filter !ident eol=lf\n*.id diff=ident\n";
+        #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+        std::fs::write(top.join(FILE_NAME), text).unwrap();
+        let path = top.join(FILE_NAME);
+        let file = AttributeFile { stat: target_stat(&path), path, base: top.clone() };
+        let converted =
+            ConvertedFiles { rules: rules(std::slice::from_ref(&file)), files: vec![file] };
+        for (name, expected) in [
+            ("a.lfs", true),
+            ("sub/b.LFS", true),
+            ("a.txt", false),
+            ("with space.c", true),
+            ("docs/a/b.md", true),
+            ("other/docs/b.md", false),
+            ("a.sln", true),
+            ("file a.psd", true),
+            ("d/{a}.x", true),
+            ("übung.x", true),
+            ("u\u{308}bung.x", true),
+            ("b.x", false),
+            ("keys/k", true),
+            ("keys/deeper/k", false),
+            ("a.bat", false),
+            ("a.png", false),
+            ("a.rs", false),
+            ("a.id", false),
+        ] {
+            assert_eq!(converted.contains(&top.join(name)), expected, "{name}");
+        }
+        assert!(!converted.contains(Path::new("/elsewhere/a.lfs")));
+    }
+}

@@ -1,7 +1,8 @@
 //! `apply_patch`: changes several files at once, in the patch format that some models are trained
 //! on. Either all files are changed or none.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::edit_common;
 use super::shown_argument::{PATCH, ShownArgument};
-use super::{OfferContext, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{OfferContext, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
@@ -36,6 +37,17 @@ pub(super) struct ApplyPatchArgs {
     /// The whole patch
     #[serde(alias = "input")]
     patch: String,
+    // Not in the schema: a command line that stands for a patch has one.
+    #[serde(default)]
+    #[schemars(skip)]
+    workdir: Option<String>,
+    /// What a command line that stands for a patch does besides, and is not done.
+    #[serde(default)]
+    #[schemars(skip)]
+    left_out: Option<String>,
+    /// The files of the patch, parsed once for each call.
+    #[serde(skip)]
+    parsed: OnceLock<Result<Vec<FilePatch>, String>>,
 }
 
 /// The change of one file.
@@ -62,9 +74,23 @@ enum PatchAction {
 }
 
 impl ApplyPatchArgs {
+    fn parsed(&self) -> &Result<Vec<FilePatch>, String> {
+        self.parsed.get_or_init(|| {
+            let mut files = patch::parse(&self.patch)?;
+            for path in files.iter_mut().flat_map(FilePatch::paths_mut) {
+                if let Some(folder) = &self.workdir
+                    && Path::new(path).is_relative()
+                {
+                    *path = format!("{folder}/{path}");
+                }
+            }
+            Ok(files)
+        })
+    }
+
     /// The files of the patch; none if it cannot be parsed.
-    fn files(&self) -> Vec<FilePatch> {
-        patch::parse(&self.patch).unwrap_or_default()
+    fn files(&self) -> &[FilePatch] {
+        self.parsed().as_deref().unwrap_or_default()
     }
 }
 
@@ -84,9 +110,23 @@ impl Tool for ApplyPatch {
     type Args = ApplyPatchArgs;
     type Preview = Vec<PatchStep>;
 
+    fn path_arguments<'a>(&self, args: &'a mut ApplyPatchArgs) -> Vec<PathArgument<'a>> {
+        args.parsed();
+        let Some(Ok(files)) = args.parsed.get_mut() else { return Vec::new() };
+        let mut all = Vec::new();
+        for file in files {
+            let mut may_be_new = matches!(file.change, PatchOp::Add { .. });
+            for text in file.paths_mut() {
+                all.push(PathArgument { text, may_be_new });
+                // The second one is where the file goes.
+                may_be_new = true;
+            }
+        }
+        all
+    }
+
     fn paths(&self, args: &ApplyPatchArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        let files = args.files();
-        let paths = files.iter().flat_map(|it| [Some(it.path.as_str()), renamed_to(it)]);
+        let paths = args.files().iter().flat_map(|it| [Some(it.path.as_str()), renamed_to(it)]);
         paths.flatten().map(PathBuf::from).collect()
     }
 
@@ -109,7 +149,7 @@ impl Tool for ApplyPatch {
         let mut targets = targets.iter().cloned();
         for file in args.files() {
             let Some(place) = targets.next() else { break };
-            if let Some(to) = renamed_to(&file).and_then(|_| targets.next()) {
+            if let Some(to) = renamed_to(file).and_then(|_| targets.next()) {
                 effects.extend([Effect::Write(to), Effect::Read(place.clone())]);
                 effects.push(Effect::Delete(place));
             } else if file.change == PatchOp::Delete {
@@ -127,8 +167,9 @@ impl Tool for ApplyPatch {
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<(Vec<PatchStep>, Vec<CallContent>), ToolRefusal> {
-        let files = patch::parse(&args.patch)
-            .map_err(|it| format!("The patch makes no sense: {it}. Nothing was written."))?;
+        let files = args.parsed().clone();
+        let files =
+            files.map_err(|it| format!("The patch makes no sense: {it}. Nothing was written."))?;
         for (number, place) in targets.iter().enumerate() {
             if targets[..number].contains(place) {
                 let name = ctx.env.files.roots().display_path(place);
@@ -190,7 +231,12 @@ impl Tool for ApplyPatch {
             }
         }
         delete_set_aside(&steps, files).await;
-        patch_outcome(self.view(&args, &[], files.roots()), &steps, files.roots())
+        let mut outcome =
+            patch_outcome(self.view(&args, &[], files.roots()), &steps, files.roots());
+        if let Some(rest) = &args.left_out {
+            outcome.append_note(format!("[Not run: {rest}. Call exec for it.]"));
+        }
+        outcome
     }
 }
 

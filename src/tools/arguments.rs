@@ -5,12 +5,10 @@ use serde_json::Value;
 
 mod repair;
 mod read;
-mod links;
 mod specs;
 #[cfg(test)]
 mod tests;
 
-pub(super) use links::{follow_links, linked_paths};
 pub(super) use repair::letters_and_digits;
 pub(crate) use repair::{canonical_name, repair_arguments};
 #[cfg(test)]
@@ -49,6 +47,25 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<Stri
         let name = T::NAME;
         format!("Invalid arguments for {name}: {problem}. Nothing was executed. {names}.").into()
     })
+}
+
+/// Fails if a text among the arguments contains a NUL, with which a file is no text any more.
+pub(super) fn refuse_nul(value: &Value, place: &str) -> Result<(), ToolRefusal> {
+    match value {
+        Value::String(text) if text.contains('\0') => Err(format!(
+            "`{place}` contains a NUL character, with which a file is binary for every tool. Nothing was \
+             done. Write the escape of the language, such as \\0 or \\u0000, as visible characters."
+        )
+        .into()),
+        Value::Array(items) => (0..)
+            .zip(items)
+            .try_for_each(|(number, item)| refuse_nul(item, &format!("{place}[{number}]"))),
+        Value::Object(fields) => fields.iter().try_for_each(|(key, value)| {
+            let dot = if place.is_empty() { "" } else { "." };
+            refuse_nul(value, &format!("{place}{dot}{key}"))
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The words for an error of the reader, which begins with the place of the value.

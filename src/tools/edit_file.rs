@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::edit_common;
 use super::shown_argument::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
-use super::{OfferContext, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{OfferContext, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
@@ -88,6 +88,14 @@ impl Tool for EditFile {
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, OLD_TEXT, NEW_TEXT];
     type Args = EditFileArgs;
     type Preview = PlannedEdit;
+
+    fn path_arguments<'a>(&self, args: &'a mut EditFileArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument { text: &mut args.path, may_be_new: false }]
+    }
+
+    fn choose_lines(&self, _: &mut EditFileArgs, _: usize, _: (u32, u32)) -> bool {
+        true
+    }
 
     fn paths(&self, args: &EditFileArgs, _: &ToolEnv) -> Vec<PathBuf> {
         vec![PathBuf::from(&args.path)]

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::command::{self, CommandPath};
 use super::shown_argument::{COMMAND, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
+use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
 use turnwright_policy::permission::{DeniedPaths, Pass};
 use turnwright_policy::shell::{self, Script};
 use turnwright_types::byte_size::format_bytes;
@@ -111,6 +111,11 @@ impl Tool for Exec {
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[COMMAND];
     type Args = ExecArgs;
     type Preview = ();
+
+    fn path_arguments<'a>(&self, args: &'a mut ExecArgs) -> Vec<PathArgument<'a>> {
+        let paths = args.workdir.iter_mut().chain(&mut args.escalate);
+        paths.map(|text| PathArgument { text, may_be_new: false }).collect()
+    }
 
     fn paths(&self, args: &ExecArgs, _: &ToolEnv) -> Vec<PathBuf> {
         let workdir = PathBuf::from(args.workdir());

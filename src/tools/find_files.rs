@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::search_common::{self, count};
 use super::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, shown_result};
+use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, shown_result};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -51,6 +51,10 @@ impl Tool for FindFiles {
     const IS_READ_ONLY: bool = true;
     type Args = FindFilesArgs;
     type Preview = ();
+
+    fn path_arguments<'a>(&self, args: &'a mut FindFilesArgs) -> Vec<PathArgument<'a>> {
+        args.path.iter_mut().map(|text| PathArgument { text, may_be_new: false }).collect()
+    }
 
     fn paths(&self, args: &FindFilesArgs, _: &ToolEnv) -> Vec<PathBuf> {
         vec![search_common::path_or_cwd(args.path.as_ref()).into()]

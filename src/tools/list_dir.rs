@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::search_common::{self, count};
 use super::shown_argument::{PATH, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, shown_result};
+use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, shown_result};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
@@ -49,6 +49,10 @@ impl Tool for ListDir {
     const IS_READ_ONLY: bool = true;
     type Args = ListDirArgs;
     type Preview = ();
+
+    fn path_arguments<'a>(&self, args: &'a mut ListDirArgs) -> Vec<PathArgument<'a>> {
+        args.path.iter_mut().map(|text| PathArgument { text, may_be_new: false }).collect()
+    }
 
     fn paths(&self, args: &ListDirArgs, _: &ToolEnv) -> Vec<PathBuf> {
         vec![args.path().into()]

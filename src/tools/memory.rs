@@ -210,6 +210,7 @@ fn new_note_text(args: &MemoryArgs, before: Option<&FileText>) -> Result<String,
     if content.is_empty() {
         return Err("memory needs the `content` of the note.".into());
     }
+    super::arguments::refuse_nul(&content.into(), "content")?;
     // Checked first, because searching a long text for secrets takes a while.
     check_length(content.len())?;
     if let Some(what) = memory::find_secret(content) {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -31,6 +31,14 @@ impl Tool for MovePath {
     const PENDING_TITLE: &'static str = "Move";
     type Args = MovePathArgs;
     type Preview = Option<EntryInfo>;
+
+    fn path_arguments<'a>(&self, args: &'a mut MovePathArgs) -> Vec<PathArgument<'a>> {
+        let MovePathArgs { from, to } = args;
+        vec![
+            PathArgument { text: from, may_be_new: false },
+            PathArgument { text: to, may_be_new: true },
+        ]
+    }
 
     fn paths(&self, args: &MovePathArgs, _: &ToolEnv) -> Vec<PathBuf> {
         vec![PathBuf::from(&args.from), PathBuf::from(&args.to)]

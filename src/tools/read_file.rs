@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::shown_argument::{PATH, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, list_dir, shown_result};
+use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, list_dir, shown_result};
 use show::{MAX_CALL_BYTES, ShownText};
 use turnwright_policy::permission::Pass;
 use turnwright_types::blocking::spawn_blocking;
@@ -54,6 +54,9 @@ pub(super) struct ReadFileArgs {
     limit: Option<i64>,
     #[serde(default)]
     show_line_numbers: Option<bool>,
+    /// The lines that were named with a path, by its number; set by [`Tool::choose_lines`].
+    #[serde(skip)]
+    named_lines: Vec<(usize, (u32, u32))>,
 }
 
 impl ReadFileArgs {
@@ -68,8 +71,14 @@ impl ReadFileArgs {
         }
     }
 
-    /// The first and the last requested line; none for a batch.
-    fn range(&self) -> (Option<i64>, Option<i64>) {
+    /// The first and the last requested line of one of the files. In a batch only those count that are named
+    /// with its path.
+    fn range(&self, number: usize) -> (Option<i64>, Option<i64>) {
+        let has_range = self.start_line.or(self.end_line).or(self.limit).is_some();
+        let named = self.named_lines.iter().find(|it| it.0 == number);
+        if let Some((_, (first, last))) = named.filter(|_| self.is_batch() || !has_range) {
+            return (Some((*first).into()), Some((*last).into()));
+        }
         if self.is_batch() {
             return (None, None);
         }
@@ -96,6 +105,19 @@ impl Tool for ReadFile {
     type Args = ReadFileArgs;
     type Preview = ();
 
+    fn path_arguments<'a>(&self, args: &'a mut ReadFileArgs) -> Vec<PathArgument<'a>> {
+        let is_batch = args.is_batch();
+        let batch = args.paths.iter_mut().flatten().filter(|_| is_batch);
+        let path = args.path.iter_mut().filter(|_| !is_batch);
+        let all = batch.chain(path).take(MAX_FILES);
+        all.map(|text| PathArgument { text, may_be_new: false }).collect()
+    }
+
+    fn choose_lines(&self, args: &mut ReadFileArgs, number: usize, lines: (u32, u32)) -> bool {
+        args.named_lines.push((number, lines));
+        true
+    }
+
     fn paths(&self, args: &ReadFileArgs, _: &ToolEnv) -> Vec<PathBuf> {
         args.files().into_iter().map(PathBuf::from).collect()
     }
@@ -103,7 +125,7 @@ impl Tool for ReadFile {
     fn view(&self, args: &ReadFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
         let title = match targets {
             [] => Self::PENDING_TITLE.to_owned(),
-            [one] => match args.range() {
+            [one] => match args.range(0) {
                 (Some(start), None) if start < 0 => {
                     format!(
                         "Read {} (last {} lines)",
@@ -119,9 +141,12 @@ impl Tool for ReadFile {
             },
             several => format!("Read {} files", several.len()),
         };
-        let line = args.start_line.and_then(|it| u32::try_from(it).ok()).filter(|it| *it > 0);
-        let locations =
-            targets.iter().map(|it| Location { path: roots.client_path(it), line }).collect();
+        let line = |number| u32::try_from(args.range(number).0?).ok().filter(|line| *line > 0);
+        let location = |(number, target)| Location {
+            path: roots.client_path(target),
+            line: line(number),
+        };
+        let locations = targets.iter().enumerate().map(location).collect();
         CallView { title, kind: Self::KIND, locations }
     }
 
@@ -133,10 +158,10 @@ impl Tool for ReadFile {
         if args.files().is_empty() {
             return ToolOutcome::failed("read_file needs `path` or `paths`. Nothing was read.");
         }
-        let window = show::window(args.range());
         let mut looks = Vec::new();
-        for (name, effect) in args.files().into_iter().zip(pass.effects()) {
+        for (number, (name, effect)) in args.files().into_iter().zip(pass.effects()).enumerate() {
             if let Effect::Read(target) = effect {
+                let window = show::window(args.range(number));
                 looks.push(find(name, (pass, target), window, ctx));
             }
         }
@@ -225,6 +250,7 @@ impl ReadReport {
         match found {
             ReadResult::Text(ShownText::Lines(excerpt)) => {
                 show::show_lines(&mut self.text, name, &excerpt, self.numbered, room);
+                self.text.push_str(&ctx.env.files.conflict_note(target));
             }
             ReadResult::Text(ShownText::Outline { lines, bytes, text }) => {
                 show::show_outline(&mut self.text, name, lines, bytes, &text);
@@ -319,7 +345,7 @@ mod tests {
         for (mut arguments, expected) in table {
             arguments["path"] = json!("a");
             let args: ReadFileArgs = serde_json::from_value(arguments.clone()).unwrap();
-            assert_eq!(args.range(), expected, "{arguments}");
+            assert_eq!(args.range(0), expected, "{arguments}");
         }
     }
 }

@@ -16,7 +16,7 @@ use turnwright_types::effect::ResolvedPath;
 use turnwright_types::file_change::FileState;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::sorting::sort_by;
-use turnwright_workspace::files::{FileError, Files, RestorePrecondition};
+use turnwright_workspace::files::{FileError, Files, RestorePrecondition, Roots};
 use turnwright_workspace::nofollow;
 
 /// Why a path was not restored, in words for the user.
@@ -82,8 +82,14 @@ pub(crate) async fn apply(
     });
     let mut all: Vec<RestoreResult> = wanted.collect();
     sort_by(&mut all, |restore, other| restore.path.cmp(&other.path));
+    let missing = missing_folders(files.roots().clone()).await;
+    for restore in &mut all {
+        if missing.iter().any(|folder| restore.path.starts_with(folder)) {
+            restore.result = Err("the folder of the session is gone".into());
+        }
+    }
     let work = RestoreWork { files, store, cancel };
-    for restore in all.iter_mut().rev().filter(|it| must_be_removed(it)) {
+    for restore in all.iter_mut().rev().filter(|it| it.result.is_ok() && must_be_removed(it)) {
         restore.result = work.remove(restore).await;
     }
     for restore in all.iter_mut().filter(|it| it.result.is_ok() && it.to != FileState::Absent) {
@@ -96,6 +102,15 @@ pub(crate) async fn apply(
         }
     }
     all
+}
+
+/// The folders of the session that were moved or deleted, and are not made anew.
+async fn missing_folders(roots: Roots) -> Vec<PathBuf> {
+    let looking = spawn_blocking(move || {
+        let missing = roots.folders().filter(|folder| !folder.is_dir());
+        missing.map(Path::to_path_buf).collect()
+    });
+    looking.await.unwrap_or_default()
 }
 
 /// Whether the existing entry must be removed, because nothing or another type of entry takes its

@@ -263,6 +263,27 @@ pub fn escape_hidden_line(name: &str) -> String {
     escape_hidden(name).replace('\n', "\\n").replace('\t', "\\t")
 }
 
+/// Returns the name that [`escape_hidden_line`] shows as `shown`; `None` if there are no escapes in it.
+pub fn unescape_hidden_line(shown: &str) -> Option<String> {
+    let mut name = String::with_capacity(shown.len());
+    let mut rest = shown;
+    while let Some((before, after)) = rest.split_once('\\') {
+        name.push_str(before);
+        let code = after.strip_prefix("u{").and_then(|it| it.split_once('}'));
+        let hidden = code.and_then(|(digits, after)| {
+            let number = u32::from_str_radix(digits, 16).ok()?;
+            Some((char::from_u32(number)?, after))
+        });
+        let line_feed = || Some(('\n', after.strip_prefix('n')?));
+        let tab = || Some(('\t', after.strip_prefix('t')?));
+        let (char, after) = hidden.or_else(line_feed).or_else(tab).unwrap_or(('\\', after));
+        name.push(char);
+        rest = after;
+    }
+    name.push_str(rest);
+    (name != shown).then_some(name)
+}
+
 /// Replaces the control characters of a text with their Unicode control pictures (`␛`), so that a
 /// terminal does not interpret them. Line ends and tabs are kept.
 pub fn terminal_safe(text: String) -> String {

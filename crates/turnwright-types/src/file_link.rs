@@ -46,6 +46,24 @@ impl FileLink {
         })
     }
 
+    /// Parses a path with lines as compilers and people write it, such as `a.rs:10:5`, `a.rs:10-20` and
+    /// `a.ts(10,5)`; `None` if it is just a path. A file may have such a name.
+    pub fn from_location(text: &str) -> Option<FileLink> {
+        let (path, lines) = match text.strip_suffix(')').and_then(|it| it.rsplit_once('(')) {
+            Some((path, place)) => {
+                let (line, column) = place.split_once(',').unwrap_or((place, "0"));
+                column.trim().parse::<u32>().ok()?;
+                (path, (parse_line(line)?, parse_line(line)?))
+            }
+            None => split_location(text.trim_end_matches(':'))?,
+        };
+        (!path.is_empty()).then(|| FileLink {
+            path: path.to_owned(),
+            symbol: None,
+            lines: Some(lines),
+        })
+    }
+
     /// The lines as text, such as `10-20`.
     pub fn line_range(&self) -> Option<String> {
         let (first, last) = self.lines?;
@@ -62,6 +80,26 @@ fn split_suffix(text: &str) -> (&str, Option<String>, Option<(u32, u32)>) {
         Some((path, symbol)) => (path, Some(decode(symbol)).filter(|it| !it.is_empty()), lines),
         None => (rest, None, lines),
     }
+}
+
+/// Splits `:10`, `:10-20`, `:L10-L20`, `:10:5` or `:10:5-20:8` off.
+fn split_location(text: &str) -> Option<(&str, (u32, u32))> {
+    let last_number = |text: &'_ str| {
+        let (rest, number) = text.rsplit_once(':')?;
+        Some((rest.len(), parse_line_range(number)?))
+    };
+    let (end, lines) = last_number(text)?;
+    // The last number is a column if another one precedes it.
+    let (end, lines) = last_number(&text[..end]).unwrap_or((end, lines));
+    Some((&text[..end], lines))
+}
+
+/// Parses `10`, `10-20` and `L10–L20`.
+fn parse_line_range(text: &str) -> Option<(u32, u32)> {
+    let (first, last) = text.split_once(['-', '–']).unwrap_or((text, text));
+    let number = |text: &str| parse_line(text.strip_prefix('L').unwrap_or(text));
+    let (first, last) = (number(first)?, number(last)?);
+    Some((first, last.max(first)))
 }
 
 /// Parses `L10`, `L10:20`, `L10-20`, `L10-L20` and `L10C3-L20C5`.
@@ -125,6 +163,28 @@ mod tests {
             ["https://h/a%20b#L1", "zed:///agent/x#L1", "file:a", "file://", "a/b.txt", "C:/a"]
         {
             assert_eq!(FileLink::from_uri(uri), None, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_location_is_a_path_with_lines() {
+        for (text, path, lines) in [
+            ("src/a.py:2", "src/a.py", (2, 2)),
+            ("a.py:2-3", "a.py", (2, 3)),
+            ("a.py:2–3", "a.py", (2, 3)),
+            ("a.py:L2-L3", "a.py", (2, 3)),
+            ("a.py:2:5", "a.py", (2, 2)),
+            ("a.py:2:5:", "a.py", (2, 2)),
+            ("a.ts(12,5)", "a.ts", (12, 12)),
+            ("a.ts(12)", "a.ts", (12, 12)),
+            (r"C:\a.py:7", r"C:\a.py", (7, 7)),
+        ] {
+            let (path, lines) = (path.to_owned(), Some(lines));
+            let expected = FileLink { path, symbol: None, lines };
+            assert_eq!(FileLink::from_location(text), Some(expected), "{text}");
+        }
+        for path in ["a.py", "a.py:", "a:b", "a:0", ":2", r"C:\a", "notes (old)", "f(x)", "a.py:-1"] {
+            assert_eq!(FileLink::from_location(path), None, "{path}");
         }
     }
 

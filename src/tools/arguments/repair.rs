@@ -74,8 +74,13 @@ fn object(fields: Map<String, Value>, schema: &Value) -> Value {
         repaired = rename_aliases(repaired, known);
         repaired = gather_list_item(repaired, schema, known);
     }
+    let names_json = repaired.get("path").and_then(Value::as_str).is_some_and(is_json_name);
     let field = |(key, value): (String, Value)| {
         let wanted = &schema["properties"][&key];
+        let value = match wanted["type"].as_str() {
+            Some("string") => as_text(&key, value, names_json),
+            _ => value,
+        };
         let is_left_out = match &value {
             Value::Null => true,
             // An empty string for an optional argument that is not a string.
@@ -88,6 +93,62 @@ fn object(fields: Map<String, Value>, schema: &Value) -> Value {
         (!is_left_out || is_required(schema, &key)).then_some((key, value))
     };
     Value::Object(repaired.into_iter().filter_map(field).collect())
+}
+
+/// The text that a value stands for, if it can only be one: parsers of model servers read text that is JSON, and
+/// some models write a command as a list of words.
+fn as_text(key: &str, value: Value, names_json: bool) -> Value {
+    let is_written = key == "content" || key == "new_text";
+    let text = match &value {
+        Value::Bool(_) if is_written => Some(value.to_string()),
+        Value::Array(items) => {
+            let words: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
+            match words.as_deref() {
+                Some(words) if key == "command" => Some(shell_line(words)),
+                // Lines, or the text of a list?
+                Some([word]) if !is_written => Some((*word).to_owned()),
+                Some(_) if !names_json => None,
+                None if !names_json && is_written => {
+                    Some(text_blocks(items).unwrap_or_else(|| json_text(key, &value)))
+                }
+                _ => is_written.then(|| json_text(key, &value)),
+            }
+        }
+        Value::Object(_) if is_written || key == "prompt" => Some(json_text(key, &value)),
+        _ => None,
+    };
+    text.map_or(value, Value::String)
+}
+
+fn is_json_name(path: &str) -> bool {
+    let extension = path.trim().rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    ["json", "jsonc", "json5", "geojson", "ipynb", "webmanifest"].contains(&extension.as_str())
+}
+
+/// The value as people write it. A file ends with a line end.
+fn json_text(key: &str, value: &Value) -> String {
+    format!("{value:#}{}", if key == "content" { "\n" } else { "" })
+}
+
+/// The text of content blocks as the protocols of models have them.
+fn text_blocks(items: &[Value]) -> Option<String> {
+    items.iter().map(|it| it["text"].as_str().filter(|_| it["type"] == "text")).collect()
+}
+
+/// The line that runs a program with these arguments. The script of a shell is a line already.
+fn shell_line(words: &[&str]) -> String {
+    if let [shell, flags, line] = words
+        && ["bash", "sh", "zsh"].contains(&shell.rsplit('/').next().unwrap_or_default())
+        && ["-c", "-lc"].contains(flags)
+    {
+        return (*line).to_owned();
+    }
+    let is_plain = |it: char| it.is_alphanumeric() || "-_./,+:@%=".contains(it);
+    let quoted = words.iter().map(|word| match *word {
+        word if !word.is_empty() && word.chars().all(is_plain) => word.to_owned(),
+        word => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 fn is_required(schema: &Value, key: &str) -> bool {

@@ -151,6 +151,8 @@ impl Turn {
             Arguments::Object(value) => value,
             Arguments::Unusable { reason, .. } => return Err(reason.into()),
         };
+        let (tool, arguments) = self.services.tools.meant_call(tool, arguments)?;
+        self.cards.set_name(&call.id, tool.name());
         let tokens =
             CallTokens { call: self.cancel.child_token(), turn: self.session_turn.clone() };
         self.cards.make_cancellable(&call.id, tokens.call.clone());

@@ -139,6 +139,7 @@ impl FileChangeRecorder {
                 }
                 let log = (&env.log, &ctx.call);
                 let (changes, report) = after(&checkpoint, before, check, log, &ctx.cancel).await;
+                env.files.note_changed_on_disk(&changes.files);
                 if let Some(report) = report {
                     outcome.ok = false;
                     outcome.append_note(report);

@@ -12,6 +12,7 @@ use super::save::{self, WritePrecondition};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, replacement};
 use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
+use turnwright_types::ids::hex;
 
 /// What must be at a path for its content to be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,7 @@ impl Files {
             Ok(false) => match expected {
                 RestorePrecondition::Absent => create_file(path, bytes, mode).await,
                 RestorePrecondition::Sha256(sha256) => {
+                    self.unsaved.note_replaced(path, Some(hex(&sha256)));
                     save::write(path, WritePrecondition::Sha256(sha256), bytes).await
                 }
             },

@@ -148,6 +148,10 @@ impl Roots {
         ResolvedPath { path, scope: place }
     }
 
+    pub(super) fn is_recorded(&self) -> bool {
+        self.is_recorded
+    }
+
     /// Where a path below one of the folders of a recording was. Links in the folders are not known.
     fn recorded_place(&self, absolute: &Path) -> Option<PathBuf> {
         if !self.is_recorded {
@@ -199,6 +203,14 @@ impl Roots {
     #[expect(clippy::unused_self, reason = "on Windows the folders of the session count")]
     fn is_on_other_machine(&self, _: &Path) -> bool {
         false
+    }
+
+    /// The folder of the session that holds one of these paths and is no longer there. Blocks.
+    pub fn missing_folder(&self, targets: &[ResolvedPath]) -> Option<&Path> {
+        let mut folders = self.folders().filter(|_| !self.is_recorded);
+        folders.find(|folder| {
+            targets.iter().any(|target| target.path.starts_with(folder)) && !folder.is_dir()
+        })
     }
 
     /// The path as the client knows it: below the folder as the client named it, even if that is a

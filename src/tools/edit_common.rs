@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use turnwright_types::effect::{
     CallContent, FileFate, PathScope, ResolvedPath, escape_hidden_line, fenced, is_secret_path,
 };
-use turnwright_workspace::edit::line_changes::{self, LineChange};
-use turnwright_workspace::edit::{AppliedEdits, MatchKind};
 use turnwright_types::look_alike::with_code_points;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_workspace::edit::line_changes::{self, LineChange};
+use turnwright_workspace::edit::{AppliedEdits, MatchKind};
 use turnwright_workspace::files::{
     FileError, FileText, Files, Freshness, MeantPath, Roots, TextSource, WriteOutcome, display,
 };

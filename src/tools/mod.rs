@@ -88,12 +88,12 @@ pub(crate) use confinement::{ConfinementSettings, makes_environments};
 pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard, environments_of};
 pub(crate) use current_place::{current_place, edited_path};
 use hard_links::OtherNames;
-pub(crate) use patch_command::patch_call;
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
 pub(crate) use hidden_paths::{KnownFolders, hidden_below};
 pub(crate) use outcome_json::{
     outcome_json, preview_json, read_outcome, read_preview, read_view, view_json,
 };
+pub(crate) use patch_command::patch_call;
 pub(crate) use project_context::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, folder_instructions,
     project_sources, read_project_context,
@@ -431,7 +431,9 @@ impl<T: Tool> TypedCall<T> {
     fn understand_paths(&mut self, files: &Files) {
         let mut all_lines = Vec::new();
         for (number, argument) in self.tool.path_arguments(&mut self.args).into_iter().enumerate() {
-            let Some(meant) = files.meant_path(argument.text, argument.may_be_new) else { continue };
+            let Some(meant) = files.meant_path(argument.text, argument.may_be_new) else {
+                continue;
+            };
             let note = edit_common::note_on_name(argument.text, &meant);
             let is_new = |note: &String| !self.name_notes.contains(note);
             self.name_notes.extend(note.filter(is_new));

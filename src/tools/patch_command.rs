@@ -99,7 +99,9 @@ fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
                 let patch = input.filter(|it| it.contains(BEGIN))?;
                 found = Some(PatchCommand { patch, ..PatchCommand::default() });
             }
-            ("cd" | "pushd", [_, target]) if !target.contains('$') => folder = join(&folder, target),
+            ("cd" | "pushd", [_, target]) if !target.contains('$') => {
+                folder = join(&folder, target)
+            }
             ("mkdir", [_, folders @ ..]) => {
                 made.extend(folders.iter().filter(|it| !it.starts_with('-')).cloned());
             }
@@ -202,7 +204,8 @@ impl<'a> Scanner<'a> {
         }
         for delimiter in std::mem::take(&mut self.documents) {
             let text = self.document(&delimiter)?;
-            let waiting = all.iter_mut().rev().find(|it| it.source.contains("<<") && it.input.is_none());
+            let waiting =
+                all.iter_mut().rev().find(|it| it.source.contains("<<") && it.input.is_none());
             waiting?.input = Some(text);
         }
         Some(())
@@ -290,7 +293,8 @@ impl<'a> Scanner<'a> {
 mod tests {
     use super::*;
 
-    const PATCH: &str = "*** Begin Patch\n*** Update File: a.txt\n@@\n-it's \"$x\"\n+`b` \\n\n*** End Patch";
+    const PATCH: &str =
+        "*** Begin Patch\n*** Update File: a.txt\n@@\n-it's \"$x\"\n+`b` \\n\n*** End Patch";
 
     fn found(command: &Value) -> Option<(String, Value, Value)> {
         let call = patch_call(COMMAND_TOOL, &json!({ "command": command }))?;

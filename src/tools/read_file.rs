@@ -142,10 +142,8 @@ impl Tool for ReadFile {
             several => format!("Read {} files", several.len()),
         };
         let line = |number| u32::try_from(args.range(number).0?).ok().filter(|line| *line > 0);
-        let location = |(number, target)| Location {
-            path: roots.client_path(target),
-            line: line(number),
-        };
+        let location =
+            |(number, target)| Location { path: roots.client_path(target), line: line(number) };
         let locations = targets.iter().enumerate().map(location).collect();
         CallView { title, kind: Self::KIND, locations }
     }

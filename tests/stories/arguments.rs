@@ -151,7 +151,11 @@ fn content_that_was_read_as_json_is_written_as_text() {
     let blocks = json!([{ "type": "text", "text": "one\n" }, { "type": "text", "text": "two\n" }]);
     let mut agent = TestAgent::builder().permission("allow_once").start();
     for (path, content, expected) in [
-        ("a.json", json!({ "b": [1, "x"], "a": null }), "{\n  \"b\": [\n    1,\n    \"x\"\n  ],\n  \"a\": null\n}\n"),
+        (
+            "a.json",
+            json!({ "b": [1, "x"], "a": null }),
+            "{\n  \"b\": [\n    1,\n    \"x\"\n  ],\n  \"a\": null\n}\n",
+        ),
         ("b.json", json!(["x"]), "[\n  \"x\"\n]\n"),
         ("c.json", json!([1]), "[\n  1\n]\n"),
         ("d", json!({}), "{}\n"),

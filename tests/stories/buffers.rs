@@ -4,8 +4,8 @@
 use std::fs;
 
 use serde_json::json;
-use turnwright_testing::{cards, command_lines};
 use turnwright_testing::unsaved_buffers::{self, SaveBehavior};
+use turnwright_testing::{cards, command_lines};
 
 use crate::agent::{AgentTransport, TestAgent};
 
@@ -218,10 +218,18 @@ fn the_last_line_end_survives_in_every_kind_of_editor() {
             let mut editor = editor;
             assert!(editor.read().ends_with("| Lines: 2]\n    1| one\n    2| two\n"));
             let steps = [
-                ("edit_file", json!({ "path": "f", "old_text": "one", "new_text": "1" }), "1\ntwo\n"),
+                (
+                    "edit_file",
+                    json!({ "path": "f", "old_text": "one", "new_text": "1" }),
+                    "1\ntwo\n",
+                ),
                 ("write_file", append.clone(), "1\ntwo\nthree\n"),
                 ("apply_patch", json!({ "patch": patch }), "1\n2\nthree\n"),
-                ("edit_file", json!({ "path": "f", "old_text": "three", "new_text": "3" }), "1\n2\n3\n"),
+                (
+                    "edit_file",
+                    json!({ "path": "f", "old_text": "three", "new_text": "3" }),
+                    "1\n2\n3\n",
+                ),
                 ("write_file", json!({ "path": "f", "content": "x\n" }), "x\n"),
                 ("write_file", json!({ "path": "f", "content": "x\n\n" }), "x\n\n"),
                 ("write_file", append.clone(), "x\n\nthree\n"),
@@ -244,7 +252,8 @@ fn the_last_line_end_survives_in_every_kind_of_editor() {
 
 #[test]
 fn an_unsaved_buffer_without_its_last_line_end_gets_it_back() {
-    let mut editor = BufferEditor::new(SaveBehavior::Joins).file(b"one\ntwo\n").unsaved("one\nzwei");
+    let mut editor =
+        BufferEditor::new(SaveBehavior::Joins).file(b"one\ntwo\n").unsaved("one\nzwei");
     let append = json!({ "path": "f", "content": "three\n", "mode": "append" });
     editor.call("write_file", &append);
     assert_eq!(editor.bytes(), b"one\nzwei\nthree\n");
@@ -267,7 +276,10 @@ fn a_buffer_that_the_editor_has_not_reloaded_after_a_command_does_not_count() {
         let result = editor.read();
         assert!(result.ends_with("    2| 2\n"), "{result}");
         let result = editor.edit("one", "1");
-        assert!(result.starts_with("Applied 1 edit to f") && !result.contains("changed"), "{result}");
+        assert!(
+            result.starts_with("Applied 1 edit to f") && !result.contains("changed"),
+            "{result}"
+        );
         assert_eq!(String::from_utf8_lossy(&editor.bytes()).replace('\r', ""), "1\n2\n");
         // The editor shows what was written, and from then on its text counts again.
         let mut editor = editor.unsaved("1\n2\nmine\n");

@@ -44,7 +44,11 @@ fn a_text_with_a_nul_is_not_written() {
             json!({ "path": "a.txt", "edits": [{ "old_text": "one", "new_text": "\0" }] }),
             "`edits[0].new_text`",
         ),
-        ("edit_file", json!({ "path": "a.txt", "old_text": "one", "new_text": "\0" }), "`new_text`"),
+        (
+            "edit_file",
+            json!({ "path": "a.txt", "old_text": "one", "new_text": "\0" }),
+            "`new_text`",
+        ),
         ("apply_patch", json!({ "patch": patch }), "`patch`"),
         ("apply_patch", json!({ "patch": add }), "`patch`"),
     ] {
@@ -99,7 +103,7 @@ fn white_space_and_quotes_around_a_path_make_no_second_file() {
         ("read_file", json!({ "paths": ["b.txt\n", "'src/x'"] }), "[File: src/x"),
         ("list_dir", json!({ "path": "\"src/\"\n" }), "x ("),
         ("find_files", json!({ "path": "@src", "glob": "added" }), "src/added"),
-        ("grep", json!({ "path": " src\n", "pattern": "y" }), "src/added:1:y"),
+        ("grep", json!({ "path": " src\n", "pattern": "y" }), "src/added:1: y"),
         ("exec", json!({ "command": "echo $PWD", "workdir": "'src'\n" }), "src\n"),
         ("delete_path", json!({ "path": "src/added\n" }), "Deleted src/added."),
     ] {
@@ -153,7 +157,7 @@ fn a_name_in_another_unicode_form_is_the_file_on_the_disk() {
         ("find_files", json!({ "glob": "한글/*.md" }), "a.md"),
         ("find_files", json!({ "glob": "!한글/*" }), nfd),
         ("grep", json!({ "pattern": "ganz", "glob": "\u{dc}*.md" }), "ganz neu"),
-        ("grep", json!({ "pattern": "b", "path": "한글" }), "b.md:1:b"),
+        ("grep", json!({ "pattern": "b", "path": "한글" }), "b.md:1: b"),
         ("move_path", json!({ "from": nfc, "to": "c.md" }), "Moved"),
         ("delete_path", json!({ "path": "한글/b.md" }), "Deleted"),
     ] {
@@ -211,7 +215,7 @@ fn a_name_is_accepted_as_it_was_shown() {
     }
     for (tool, arguments, expected) in [
         ("find_files", json!({ "glob": r"👨\u{200d}*.md" }), r"👨\u{200d}👩.md"),
-        ("grep", json!({ "pattern": "z", "glob": r"soft\u{ad}hyphen.md" }), "hyphen.md:1:z"),
+        ("grep", json!({ "pattern": "z", "glob": r"soft\u{ad}hyphen.md" }), "hyphen.md:1: z"),
         ("list_dir", json!({ "path": r"می\u{200c}خواهم" }), "a.md"),
         ("exec", json!({ "command": "ls", "workdir": r"می\u{200c}خواهم/" }), "a.md"),
         ("write_file", json!({ "path": r"👨\u{200d}👦.md", "content": "new\n" }), "Created"),

@@ -153,7 +153,7 @@ fn a_patch_in_a_command_line_is_judged_as_the_edits_that_it_makes() {
     ] {
         let builder = TestAgent::builder()
             .file("a.txt", "one\n")
-            .own_file("config.toml", config)
+            .own_file("config/config.toml", config)
             .variable("TURNWRIGHT_MODE", mode);
         let (agent, result) = cards::run(builder, "exec", &arguments);
         assert_eq!(agent.read("a.txt"), written, "{mode}: {result}");

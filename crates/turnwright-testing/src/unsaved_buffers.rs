@@ -142,7 +142,8 @@ impl<T: Transport> BufferEditor<T> {
             SaveBehavior::EndsLines => {
                 let has_crlf = fs::read(&path).is_ok_and(|it| it.contains(&b'\r'));
                 let end = if has_crlf { "\r\n" } else { "\n" };
-                let lines = content.split('\n').map(|it| it.trim_end_matches('\r').to_owned() + end);
+                let lines =
+                    content.split('\n').map(|it| it.trim_end_matches('\r').to_owned() + end);
                 fs::write(&path, lines.collect::<String>()).unwrap();
             }
             SaveBehavior::Saves => {

@@ -183,7 +183,8 @@ mod tests {
             let expected = FileLink { path, symbol: None, lines };
             assert_eq!(FileLink::from_location(text), Some(expected), "{text}");
         }
-        for path in ["a.py", "a.py:", "a:b", "a:0", ":2", r"C:\a", "notes (old)", "f(x)", "a.py:-1"] {
+        for path in ["a.py", "a.py:", "a:b", "a:0", ":2", r"C:\a", "notes (old)", "f(x)", "a.py:-1"]
+        {
             assert_eq!(FileLink::from_location(path), None, "{path}");
         }
     }

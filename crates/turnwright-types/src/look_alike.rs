@@ -51,9 +51,10 @@ pub fn first_cluster(text: &str) -> &str {
     &text[..end]
 }
 
-/// True for a mark that belongs to the character before it.
+/// True for a mark that belongs to the character before it, or a part of a Hangul syllable that has begun.
 pub fn is_mark(char: char) -> bool {
-    !char.is_ascii() && CanonicalCombiningClassMapBorrowed::new().get_u8(char) != 0
+    matches!(char, '\u{1160}'..='\u{11ff}')
+        || !char.is_ascii() && CanonicalCombiningClassMapBorrowed::new().get_u8(char) != 0
 }
 
 /// Returns the composed form of a text with plain blanks and without invisible characters.
@@ -144,7 +145,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_escaped_can_be_read_back() {
-        for name in ["👨\u{200d}👩.md", "soft\u{ad}.md", "a\nb\tc", "\u{202e}\\x", "\\\u{feff}"] {
+        for name in ["👨\u{200d}👩.md", "soft\u{ad}.md", "a\nb\tc", "\u{202e}\\x", "\\\u{feff}"]
+        {
             let shown = escape_hidden_line(name);
             assert_eq!(unescape_hidden_line(&shown).as_deref(), Some(name), "{shown}");
         }

@@ -434,7 +434,10 @@ mod tests {
             ("\u{dc}*.md", "/ws/a/U\u{308}b.md"),
         ] {
             assert!(Glob::parse(rule, true).unwrap().matches(Path::new(path), &bases()), "{rule}");
-            assert!(!Glob::parse(rule, false).unwrap().matches(Path::new(path), &bases()), "{rule}");
+            assert!(
+                !Glob::parse(rule, false).unwrap().matches(Path::new(path), &bases()),
+                "{rule}"
+            );
         }
         assert!(Glob::parse("/Make", true).unwrap().matches(Path::new("/ws/mAKE/a"), &bases()));
         assert!(Glob::everything().matches(Path::new("/any/thing"), &bases()));

@@ -187,7 +187,9 @@ impl Files {
             EditorWrite::Done => {}
         }
         let written = disk::read(&target.path).await.ok();
-        if let Some(repair) = written.and_then(|written| form_that_was_missed(shown, after, &written)) {
+        if let Some(repair) =
+            written.and_then(|written| form_that_was_missed(shown, after, &written))
+        {
             request_write(editor, self, target, repair, cancel).await?;
         }
         Ok(true)
@@ -302,14 +304,9 @@ fn as_on_disk(on_disk: Option<&FileText>, shown: String) -> LoadedText {
 
 /// What to send once more to an editor that has written `sent` in another form than was meant by `after`: some
 /// write exactly what they are given, and some end the last line again.
-fn form_that_was_missed<'a>(
-    sent: &'a str,
-    after: &'a str,
-    written: &FileText,
-) -> Option<&'a str> {
-    let has_lost_cr = sent != after
-        && written.text.contains('\n')
-        && written.line_endings() == LineEndings::Lf;
+fn form_that_was_missed<'a>(sent: &'a str, after: &'a str, written: &FileText) -> Option<&'a str> {
+    let has_lost_cr =
+        sent != after && written.text.contains('\n') && written.line_endings() == LineEndings::Lf;
     if has_lost_cr {
         return Some(after);
     }

@@ -133,13 +133,19 @@ impl Files {
                 }
                 // A name whose characters have other forms may be meant for another file, unless the model
                 // knows this one.
-                [name] if closeness < Resemblance::Form || !is_new || self.has_seen(&at.join(name)) => {
+                [name]
+                    if closeness < Resemblance::Form
+                        || !is_new
+                        || self.has_seen(&at.join(name)) =>
+                {
                     at.push(name);
                     found.push(name);
                     is_other = true;
                 }
                 names => {
-                    let names = names.iter().filter_map(|name| found.join(name).into_os_string().into_string().ok());
+                    let names = names
+                        .iter()
+                        .filter_map(|name| found.join(name).into_os_string().into_string().ok());
                     return Some(Similar::Several(names.collect()));
                 }
             }
@@ -310,7 +316,10 @@ mod tests {
             assert_eq!(meant, MeantPath { twins, ..one(sent, false) }, "{sent}");
         }
         let known = files.roots().resolve("（一）.md");
-        files.mark_seen_blocking(&known, &crate::files::FileText::new("x", crate::files::TextSource::Disk));
+        files.mark_seen_blocking(
+            &known,
+            &crate::files::FileText::new("x", crate::files::TextSource::Disk),
+        );
         assert_eq!(files.meant_path("(一).md", true), Some(one("（一）.md", true)));
     }
 }

@@ -125,7 +125,9 @@ impl Files {
         }
         for FileChange { path, before, .. } in changes {
             match before {
-                FileState::File { hash, .. } => self.unsaved.note_replaced(path, Some(hash.clone())),
+                FileState::File { hash, .. } => {
+                    self.unsaved.note_replaced(path, Some(hash.clone()))
+                }
                 FileState::Absent => self.unsaved.note_replaced(path, Some(content_hash(""))),
                 FileState::Unknown { .. } => self.unsaved.note_replaced(path, None),
                 FileState::Link { .. } | FileState::Folder { .. } => {}

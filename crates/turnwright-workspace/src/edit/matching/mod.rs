@@ -53,7 +53,9 @@ impl fmt::Display for MatchKind {
             MatchKind::TrailingSpace => formatter.write_str("but for white space at line ends"),
             MatchKind::Indentation(shift) => write!(formatter, "after indentation shift {shift}"),
             MatchKind::Composition => formatter.write_str("but for how characters are composed"),
-            MatchKind::Form => formatter.write_str("but for full-width forms, ligatures or invisible characters"),
+            MatchKind::Form => {
+                formatter.write_str("but for full-width forms, ligatures or invisible characters")
+            }
             MatchKind::Punctuation => formatter.write_str("but for quotes, dashes or spaces"),
             MatchKind::Escapes => formatter.write_str("after taking away one level of backslashes"),
         }

@@ -107,9 +107,6 @@ fn card_view(row: &CallRow, services: &TurnServices) -> (Option<CallView>, bool)
     };
     let first = tool.pending_view();
     let Arguments::Object(arguments) = row.arguments.clone() else { return (first, false) };
-    let Ok((tool, arguments)) = services.tools.meant_call(tool, arguments) else {
-        return (first, false);
-    };
     // A panic in a tool must not lose the conversation.
     let looking = AssertUnwindSafe(|| {
         let mut prepared = tool.prepare(arguments).ok()?;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::edit_common;
 use super::shown_argument::{PATCH, ShownArgument};
-use super::{OfferContext, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{OfferContext, PathArgument, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
@@ -40,11 +40,11 @@ pub(super) struct ApplyPatchArgs {
     // Not in the schema: a command line that stands for a patch has one.
     #[serde(default)]
     #[schemars(skip)]
-    workdir: Option<String>,
+    workdir: String,
     /// What a command line that stands for a patch does besides, and is not done.
     #[serde(default)]
     #[schemars(skip)]
-    left_out: Option<String>,
+    left_out: String,
     /// The files of the patch, parsed once for each call.
     #[serde(skip)]
     parsed: OnceLock<Result<Vec<FilePatch>, String>>,
@@ -78,10 +78,8 @@ impl ApplyPatchArgs {
         self.parsed.get_or_init(|| {
             let mut files = patch::parse(&self.patch)?;
             for path in files.iter_mut().flat_map(FilePatch::paths_mut) {
-                if let Some(folder) = &self.workdir
-                    && Path::new(path).is_relative()
-                {
-                    *path = format!("{folder}/{path}");
+                if !self.workdir.is_empty() && Path::new(path).is_relative() {
+                    *path = format!("{}/{path}", self.workdir);
                 }
             }
             Ok(files)
@@ -123,11 +121,6 @@ impl Tool for ApplyPatch {
             }
         }
         all
-    }
-
-    fn paths(&self, args: &ApplyPatchArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        let paths = args.files().iter().flat_map(|it| [Some(it.path.as_str()), renamed_to(it)]);
-        paths.flatten().map(PathBuf::from).collect()
     }
 
     fn is_offered(&self, offer: &OfferContext) -> bool {
@@ -233,8 +226,8 @@ impl Tool for ApplyPatch {
         delete_set_aside(&steps, files).await;
         let mut outcome =
             patch_outcome(self.view(&args, &[], files.roots()), &steps, files.roots());
-        if let Some(rest) = &args.left_out {
-            outcome.append_note(format!("[Not run: {rest}. Call exec for it.]"));
+        if !args.left_out.is_empty() {
+            outcome.append_note(format!("[Not run: {}. Call exec for it.]", args.left_out));
         }
         outcome
     }

@@ -9,8 +9,8 @@ mod specs;
 #[cfg(test)]
 mod tests;
 
-pub(super) use repair::letters_and_digits;
 pub(crate) use repair::{canonical_name, repair_arguments};
+pub(super) use repair::{letters_and_digits, shell_line};
 #[cfg(test)]
 pub(super) use specs::derive::spec as derive_spec;
 pub(super) use specs::spec;
@@ -49,22 +49,17 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<Stri
     })
 }
 
-/// Fails if a text among the arguments contains a NUL, with which a file is no text any more.
-pub(super) fn refuse_nul(value: &Value, place: &str) -> Result<(), ToolRefusal> {
+/// Why a text with a NUL is not written.
+pub(super) const NUL_REFUSAL: &str = "The text contains a NUL character, with which a file is binary for every tool. Nothing was done. Write the \
+     escape of the language, such as \\0 or \\u0000, as visible characters.";
+
+/// True if a text among the arguments contains a NUL.
+pub(super) fn has_nul(value: &Value) -> bool {
     match value {
-        Value::String(text) if text.contains('\0') => Err(format!(
-            "`{place}` contains a NUL character, with which a file is binary for every tool. Nothing was \
-             done. Write the escape of the language, such as \\0 or \\u0000, as visible characters."
-        )
-        .into()),
-        Value::Array(items) => (0..)
-            .zip(items)
-            .try_for_each(|(number, item)| refuse_nul(item, &format!("{place}[{number}]"))),
-        Value::Object(fields) => fields.iter().try_for_each(|(key, value)| {
-            let dot = if place.is_empty() { "" } else { "." };
-            refuse_nul(value, &format!("{place}{dot}{key}"))
-        }),
-        _ => Ok(()),
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(fields) => fields.values().any(has_nul),
+        _ => false,
     }
 }
 

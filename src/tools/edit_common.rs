@@ -1,16 +1,14 @@
 //! What the tools that change files share: how a change is shown and reported.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use turnwright_types::effect::{
     CallContent, FileFate, PathScope, ResolvedPath, escape_hidden_line, fenced, is_secret_path,
 };
-use turnwright_types::look_alike::with_code_points;
-use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::edit::line_changes::{self, LineChange};
 use turnwright_workspace::edit::{AppliedEdits, MatchKind};
 use turnwright_workspace::files::{
-    FileError, FileText, Files, Freshness, MeantPath, Roots, TextSource, WriteOutcome, display,
+    FileError, FileText, Files, Freshness, Roots, TextSource, WriteOutcome, display,
 };
 
 use super::{ToolCtx, ToolOutcome};
@@ -59,31 +57,6 @@ pub(super) fn refusal_of_other_machine(paths: &[PathBuf], roots: &Roots) -> Opti
          The user can add a folder of that machine to the session, or use a command.",
         escape_hidden_line(&display(path))
     ))
-}
-
-/// The refusal of a call in a folder of the session that was moved or deleted.
-pub(super) fn refusal_of_missing_folder(folder: &Path) -> ToolRefusal {
-    let name = escape_hidden_line(&display(folder));
-    format!(
-        "The folder {name} of this session is gone: it was moved or deleted. Nothing was done, and it is not \
-         made anew. Tell the user, who can put it back, or open a session where it is now."
-    )
-    .into()
-}
-
-/// Says which other name a path has that looks the same; `None` if there is none.
-pub(super) fn note_on_name(sent: &str, meant: &MeantPath) -> Option<String> {
-    let path = with_code_points(&meant.path);
-    if meant.looks_alike {
-        let sent = with_code_points(sent.trim());
-        return Some(format!("[{sent} was taken for {path}, which looks the same.]"));
-    }
-    let twins: Vec<_> = meant.twins.iter().map(|twin| with_code_points(twin)).collect();
-    let twins = twins.join(", ");
-    let is_shown = !twins.is_empty();
-    is_shown.then(|| {
-        format!("[⚠ {path} looks like {twins}, which is not the same. Names can be given as they are written here.]")
-    })
 }
 
 /// Whether a path still resolves to the target that the user has seen. A link may have been

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::edit_common;
 use super::shown_argument::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
-use super::{OfferContext, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{OfferContext, PathArgument, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
@@ -90,15 +90,11 @@ impl Tool for EditFile {
     type Preview = PlannedEdit;
 
     fn path_arguments<'a>(&self, args: &'a mut EditFileArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument { text: &mut args.path, may_be_new: false }]
+        vec![PathArgument::of_existing(&mut args.path)]
     }
 
-    fn choose_lines(&self, _: &mut EditFileArgs, _: usize, _: (u32, u32)) -> bool {
+    fn choose_lines(&self, _: &mut EditFileArgs, _: (u32, u32)) -> bool {
         true
-    }
-
-    fn paths(&self, args: &EditFileArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        vec![PathBuf::from(&args.path)]
     }
 
     /// Makes `edits` required in the schema, although a single replacement without it is accepted.

@@ -114,10 +114,10 @@ impl Tool for Exec {
 
     fn path_arguments<'a>(&self, args: &'a mut ExecArgs) -> Vec<PathArgument<'a>> {
         let paths = args.workdir.iter_mut().chain(&mut args.escalate);
-        paths.map(|text| PathArgument { text, may_be_new: false }).collect()
+        paths.map(PathArgument::of_existing).collect()
     }
 
-    fn paths(&self, args: &ExecArgs, _: &ToolEnv) -> Vec<PathBuf> {
+    fn paths(&self, args: &mut ExecArgs, _: &ToolEnv) -> Vec<PathBuf> {
         let workdir = PathBuf::from(args.workdir());
         let named = args.named_paths();
         std::iter::once(workdir).chain(named.iter().map(|it| it.path().to_owned())).collect()

@@ -163,21 +163,21 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// those that run concurrently, and a cancel waits for it to end them.
     const RUNS_CALLS: bool = false;
 
-    /// The paths that the arguments name. Each is resolved once per call, so that the place that
-    /// the user is shown, the place that is judged and the place that is touched are the same.
-    fn paths(&self, _args: &Self::Args, _env: &ToolEnv) -> Vec<PathBuf> {
-        Vec::new()
-    }
-
     /// The paths among the arguments as the model has sent them. Each is replaced by the one that it means
     /// before anything else looks at it.
     fn path_arguments<'a>(&self, _args: &'a mut Self::Args) -> Vec<PathArgument<'a>> {
         Vec::new()
     }
 
-    /// Restricts the call to the lines that the model has named with a path argument, by its number. Returns
-    /// false if it works on whole files only.
-    fn choose_lines(&self, _: &mut Self::Args, _number: usize, _lines: (u32, u32)) -> bool {
+    /// The paths that the arguments name. Each is resolved once per call, so that the place that
+    /// the user is shown, the place that is judged and the place that is touched are the same.
+    fn paths(&self, args: &mut Self::Args, _env: &ToolEnv) -> Vec<PathBuf> {
+        self.path_arguments(args).into_iter().map(|it| PathBuf::from(&*it.text)).collect()
+    }
+
+    /// Restricts the call to the lines that the model has named with a path. Returns false if it works on
+    /// whole files only.
+    fn choose_lines(&self, _args: &mut Self::Args, _lines: (u32, u32)) -> bool {
         !matches!(Self::KIND, ToolKind::Edit | ToolKind::Delete | ToolKind::Move)
     }
 
@@ -360,6 +360,8 @@ struct TypedCall<T: Tool> {
     args: T::Args,
     /// Arguments that were sent but that the tool does not have.
     ignored: Vec<String>,
+    paths: Vec<PathBuf>,
+    /// The same, resolved.
     targets: Vec<ResolvedPath>,
     other_names: OtherNames,
     preview: T::Preview,
@@ -374,6 +376,16 @@ pub struct PathArgument<'a> {
     text: &'a mut String,
     /// Whether it may be the path of a new file.
     may_be_new: bool,
+}
+
+impl<'a> PathArgument<'a> {
+    fn of_existing(text: &'a mut String) -> PathArgument<'a> {
+        PathArgument { text, may_be_new: false }
+    }
+
+    fn of_any(text: &'a mut String) -> PathArgument<'a> {
+        PathArgument { text, may_be_new: true }
+    }
 }
 
 impl<T: Tool> AnyTool for T {
@@ -406,20 +418,19 @@ impl<T: Tool> AnyTool for T {
     }
 
     fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
-        if matches!(T::KIND, ToolKind::Edit | ToolKind::Move) {
-            arguments::refuse_nul(&args, "")?;
+        if matches!(T::KIND, ToolKind::Edit | ToolKind::Move) && arguments::has_nul(&args) {
+            return Err(arguments::NUL_REFUSAL.into());
         }
         let (args, ignored) = arguments::parse_arguments::<T>(args)?;
         self.analyse(&args);
-        let (targets, preview) = (Vec::new(), T::Preview::default());
-        let other_names = OtherNames::default();
         Ok(Box::new(TypedCall {
             tool: self,
             args,
             ignored,
-            targets,
-            other_names,
-            preview,
+            paths: Vec::new(),
+            targets: Vec::new(),
+            other_names: OtherNames::default(),
+            preview: T::Preview::default(),
             name_notes: Vec::new(),
             refusal: None,
         }))
@@ -429,26 +440,23 @@ impl<T: Tool> AnyTool for T {
 impl<T: Tool> TypedCall<T> {
     /// Replaces the paths in the arguments by those that they mean.
     fn understand_paths(&mut self, files: &Files) {
-        let mut all_lines = Vec::new();
-        for (number, argument) in self.tool.path_arguments(&mut self.args).into_iter().enumerate() {
-            let Some(meant) = files.meant_path(argument.text, argument.may_be_new) else {
-                continue;
-            };
-            let note = edit_common::note_on_name(argument.text, &meant);
-            let is_new = |note: &String| !self.name_notes.contains(note);
-            self.name_notes.extend(note.filter(is_new));
-            let sent = std::mem::replace(argument.text, meant.path);
-            all_lines.extend(meant.lines.map(|lines| (number, sent, lines)));
+        let mut lines = None;
+        for PathArgument { text, may_be_new } in self.tool.path_arguments(&mut self.args) {
+            let Some(meant) = files.meant_path(text, may_be_new) else { continue };
+            self.name_notes.extend(meant.note);
+            let sent = std::mem::replace(text, meant.link.path);
+            lines = meant.link.lines.map(|it| (it, sent)).or(lines);
         }
-        for (number, sent, lines) in all_lines {
-            if !self.tool.choose_lines(&mut self.args, number, lines) {
-                let sent = escape_hidden_line(&sent);
-                self.refusal = Some(ToolRefusal::from(format!(
-                    "{sent} names lines, and {} changes whole files. Nothing was done. Give the path \
-                     alone, or change the lines with edit_file.",
-                    T::NAME
-                )));
-            }
+        self.name_notes.dedup();
+        if let Some((lines, sent)) = lines
+            && !self.tool.choose_lines(&mut self.args, lines)
+        {
+            self.refusal = Some(ToolRefusal::from(format!(
+                "{} names lines, and {} changes whole files. Nothing was done. Give the path alone, or \
+                 change the lines with edit_file.",
+                escape_hidden_line(&sent),
+                T::NAME
+            )));
         }
     }
 }
@@ -457,11 +465,16 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
     fn locate(&mut self, env: &ToolEnv) {
         let roots = env.files.roots();
         self.understand_paths(&env.files);
-        let paths = self.tool.paths(&self.args, env);
-        let leads_elsewhere = paths.iter().any(|it| roots.leads_elsewhere(it));
-        self.targets = paths.into_iter().map(|it| self.tool.resolve_path(it, roots)).collect();
+        self.paths = self.tool.paths(&mut self.args, env);
+        let leads_elsewhere = self.paths.iter().any(|it| roots.leads_elsewhere(it));
+        let paths = self.paths.iter().cloned();
+        self.targets = paths.map(|it| self.tool.resolve_path(it, roots)).collect();
         if let Some(folder) = roots.missing_folder(&self.targets) {
-            self.refusal = Some(edit_common::refusal_of_missing_folder(folder));
+            let name = escape_hidden_line(&folder.to_string_lossy());
+            self.refusal = Some(ToolRefusal::from(format!(
+                "The folder {name} of this session is gone: it was moved or deleted. Nothing was done, and it \
+                 is not made anew. Tell the user, who can put it back, or open a session where it is now."
+            )));
         }
         // It will be refused.
         if leads_elsewhere && T::KIND != ToolKind::Execute {
@@ -495,10 +508,9 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             // What a command line names is resolved by the shell.
             if T::KIND != ToolKind::Execute {
                 let home = ctx.env.shared.folders.home.as_deref();
-                let paths = self.tool.paths(&self.args, &ctx.env);
                 let roots = ctx.env.files.roots();
-                let refusal = home_path::refusal(&paths, home)
-                    .or_else(|| edit_common::refusal_of_other_machine(&paths, roots));
+                let refusal = home_path::refusal(&self.paths, home)
+                    .or_else(|| edit_common::refusal_of_other_machine(&self.paths, roots));
                 if let Some(refusal) = refusal {
                     return Err(refusal.into());
                 }

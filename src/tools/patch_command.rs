@@ -5,11 +5,14 @@ use serde_json::{Value, json};
 
 use turnwright_types::update::COMMAND_TOOL;
 
+use super::arguments::shell_line;
+
 const PROGRAMS: [&str; 3] = ["apply_patch", "applypatch", "apply-patch"];
-const SHELLS: [&str; 4] = ["bash", "sh", "zsh", "dash"];
+const SHELLS: [&str; 4] = ["bash", "sh", "zsh", "/bin/bash"];
 const BEGIN: &str = "*** Begin Patch";
+const END: &str = "*** End Patch";
 /// How deeply lines for a shell and JSON may be nested.
-const MAX_DEPTH: usize = 3;
+const MAX_DEPTH: usize = 4;
 
 /// A line that applies a patch.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,105 +24,93 @@ struct PatchCommand {
     others: Vec<String>,
 }
 
-/// One command of a line.
-#[derive(Debug, Default)]
-struct LineCommand<'a> {
-    source: &'a str,
-    words: Vec<String>,
-    /// Its here-document or here-string.
-    input: Option<String>,
-    /// Whether its output goes to the next command.
-    is_piped: bool,
-}
-
 /// The arguments of `apply_patch`, if a call of this tool only stands for it.
 pub(crate) fn patch_call(tool: &str, arguments: &Value) -> Option<Value> {
-    if tool != COMMAND_TOOL {
-        return None;
-    }
-    let texts = |names: &[&str]| names.iter().find_map(|name| arguments.get(name)).cloned();
-    let command = texts(&["command", "cmd", "script", "shell_command"])?;
-    let PatchCommand { patch, folder, others } = patch_in(&command, MAX_DEPTH)?;
-    let workdir = texts(&["workdir", "cwd"]);
-    let workdir = workdir.as_ref().and_then(Value::as_str).unwrap_or_default();
-    let folder = join(workdir.trim(), &folder);
-    let others = (!others.is_empty()).then(|| others.join("; "));
-    let folder = (!folder.is_empty()).then_some(folder);
-    Some(json!({ "patch": patch, "workdir": folder, "left_out": others }))
+    let argument = |names: &[&str]| names.iter().find_map(|name| arguments.get(name));
+    let command = argument(&["command", "cmd", "script", "shell_command"]);
+    let PatchCommand { patch, folder, others } =
+        patch_in(command.filter(|_| tool == COMMAND_TOOL)?, MAX_DEPTH)?;
+    let workdir = argument(&["workdir", "cwd"]).and_then(Value::as_str).unwrap_or_default();
+    let workdir = join(workdir.trim(), &folder);
+    Some(json!({ "patch": patch, "workdir": workdir, "left_out": others.join("; ") }))
 }
 
 fn patch_in(command: &Value, depth: usize) -> Option<PatchCommand> {
     match command {
         _ if depth == 0 => None,
-        Value::String(line) if !line.contains(BEGIN) => None,
-        Value::String(line) => match serde_json::from_str(line) {
+        Value::String(line) if line.contains(BEGIN) => match serde_json::from_str(line) {
             Ok(inner @ (Value::Array(_) | Value::Object(_))) => patch_in(&inner, depth - 1),
             _ => patch_in_line(line, depth),
         },
-        Value::Object(fields) => patch_in(fields.get("command").or(fields.get("cmd"))?, depth - 1),
+        Value::Object(fields) => patch_in(fields.get("command")?, depth - 1),
         Value::Array(words) => {
-            let words: Option<Vec<_>> =
-                words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
-            patch_in_words(&words?, depth)
-        }
-        _ => None,
-    }
-}
-
-fn patch_in_words(words: &[String], depth: usize) -> Option<PatchCommand> {
-    match words {
-        [shell, flags, line]
-            if SHELLS.contains(&shell.rsplit('/').next()?)
-                && flags.starts_with('-')
-                && flags.ends_with('c') =>
-        {
-            patch_in(&line.as_str().into(), depth - 1)
-        }
-        [program, patch] if PROGRAMS.contains(&program.as_str()) && patch.contains(BEGIN) => {
-            Some(PatchCommand { patch: patch.clone(), ..PatchCommand::default() })
+            let words: Vec<_> = words.iter().map(Value::as_str).collect::<Option<_>>()?;
+            patch_in_line(&shell_line(&words), depth)
         }
         _ => None,
     }
 }
 
 fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
-    let mut found: Option<PatchCommand> = None;
-    let mut folder = String::new();
-    let mut made = Vec::new();
-    let mut piped = None;
-    for LineCommand { source, words, input, is_piped } in commands(line)? {
-        if let Some(found) = &mut found {
-            found.others.push(source.to_owned());
-            continue;
+    if let [shell, flags, script] = *line.trim().splitn(3, ' ').collect::<Vec<_>>()
+        && SHELLS.contains(&shell)
+        && flags.starts_with('-')
+    {
+        let quote = script.chars().next().filter(|it| ['"', '\''].contains(it))?;
+        let script = script.trim().strip_prefix(quote)?.strip_suffix(quote)?;
+        return patch_in(&unescaped(script, quote).into(), depth - 1);
+    }
+    let begin = line.find(BEGIN)?;
+    let end = begin + line[begin..].rfind(END)? + END.len();
+    let (head, rest) = (&line[..begin], line[end..].trim_start_matches(['\n', ' ']));
+    let mut patch = line[begin..end].to_owned();
+    let (head, after) = if let Some(quote) =
+        head.chars().next_back().filter(|it| "'\"".contains(*it))
+    {
+        patch = unescaped(&patch, quote);
+        (head.trim_end_matches([quote, ' ', '<']), rest.strip_prefix(quote)?.to_owned())
+    } else {
+        let (head, opening) = head.strip_suffix('\n')?.rsplit_once("<<")?;
+        let opening = opening.trim_start_matches(['-', ' ', '\'', '"']);
+        let behind = opening.trim_start_matches(|char: char| char.is_alphanumeric() || char == '_');
+        let delimiter = &opening[..opening.len() - behind.len()];
+        let after = rest.strip_prefix(delimiter).filter(|_| !delimiter.is_empty())?;
+        let opening = behind.trim_start_matches(['\'', '"']);
+        match head.trim_end().strip_suffix("\"$(cat") {
+            Some(head) => (head, after.trim_start().strip_prefix(")\"")?.to_owned()),
+            None => (head, format!("{opening}\n{after}")),
         }
-        let program = words.first().map_or("", String::as_str);
-        let input = input.or(piped.take());
-        match (program, words.as_slice()) {
-            (_, [_]) if PROGRAMS.contains(&program) => {
-                let patch = input.filter(|it| it.contains(BEGIN))?;
-                found = Some(PatchCommand { patch, ..PatchCommand::default() });
-            }
-            ("cd" | "pushd", [_, target]) if !target.contains('$') => {
-                folder = join(&folder, target)
-            }
-            ("mkdir", [_, folders @ ..]) => {
-                made.extend(folders.iter().filter(|it| !it.starts_with('-')).cloned());
-            }
-            ("set" | "true" | "pwd", _) => {}
-            ("cat", [_]) if is_piped => piped = input,
-            ("echo" | "printf", [_, .., text]) if is_piped => piped = Some(text.clone()),
-            _ => found = Some(patch_in_words(&words, depth)?),
+    };
+    let mut before = statements(head);
+    let program = before.pop()?;
+    let mut others = statements(&after);
+    let is_piped = program == "cat" || program.starts_with("echo") || program.starts_with("printf");
+    if is_piped {
+        let target = others.first()?.strip_prefix('|')?.trim();
+        PROGRAMS.contains(&target).then(|| others.remove(0))?;
+    } else if !PROGRAMS.contains(&program) {
+        return None;
+    }
+    let mut folder = String::new();
+    for statement in before {
+        let (program, target) = statement.split_once(' ').unwrap_or((statement, ""));
+        let target = target.trim().trim_matches(['\'', '"']);
+        match program {
+            "cd" if !target.contains('$') => folder = join(&folder, target),
+            // The patch makes the folders of its files.
+            "mkdir" if patch.contains(&format!(": {}/", target.trim_start_matches("-p "))) => {}
+            "mkdir" => others.push(statement),
+            "set" => {}
+            _ => return None,
         }
     }
-    let mut found = found?;
-    // The patch makes the folders of its files.
-    made.retain(|folder| {
-        let below = format!("{}/", folder.trim_end_matches('/'));
-        !found.patch.lines().any(|line| line.contains(&format!(": {below}")))
-    });
-    found.others.extend(made.into_iter().map(|folder| format!("mkdir -p {folder}")));
-    found.folder = join(&folder, &found.folder);
-    Some(found)
+    let others = others.into_iter().map(str::to_owned).collect();
+    Some(PatchCommand { patch, folder, others })
+}
+
+fn statements(text: &str) -> Vec<&str> {
+    let parts = text.split(['\n', ';']).flat_map(|it| it.split("&&"));
+    parts.map(str::trim).filter(|it| !it.is_empty() && *it != "2>&1").collect()
 }
 
 fn join(folder: &str, path: &str) -> String {
@@ -127,166 +118,22 @@ fn join(folder: &str, path: &str) -> String {
         ("" | ".", _) => path.to_owned(),
         (_, "") => folder.to_owned(),
         _ if path.starts_with(['/', '~']) => path.to_owned(),
-        _ => format!("{}/{path}", folder.trim_end_matches('/')),
+        _ => format!("{folder}/{path}"),
     }
 }
 
-/// The commands of a line with their words; `None` if it has something that only a shell understands.
-fn commands(line: &str) -> Option<Vec<LineCommand<'_>>> {
-    let mut all = Vec::new();
-    let mut scanner = Scanner { text: line, at: 0, documents: Vec::new() };
-    while scanner.at < line.len() {
-        let command = scanner.command()?;
-        if !command.words.is_empty() {
-            all.push(command);
-        }
-        scanner.read_documents(&mut all)?;
+/// The text between quotes as a shell passes it on.
+fn unescaped(text: &str, quote: char) -> String {
+    if quote == '\'' {
+        return text.replace("'\\''", "'");
     }
-    scanner.documents.is_empty().then_some(all)
-}
-
-struct Scanner<'a> {
-    text: &'a str,
-    at: usize,
-    /// The delimiters of here-documents whose text has not come yet.
-    documents: Vec<String>,
-}
-
-impl<'a> Scanner<'a> {
-    fn rest(&self) -> &'a str {
-        &self.text[self.at..]
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        let escaped = chars.next_if(|next| char == '\\' && "\"$`\\".contains(*next));
+        plain.push(escaped.unwrap_or(char));
     }
-
-    fn eat(&mut self, expected: &str) -> bool {
-        let found = self.rest().starts_with(expected);
-        self.at += if found { expected.len() } else { 0 };
-        found
-    }
-
-    /// Reads a command up to the operator or line end behind it.
-    fn command(&mut self) -> Option<LineCommand<'a>> {
-        let mut command = LineCommand::default();
-        let start = self.at;
-        let mut end;
-        loop {
-            end = self.at;
-            while self.eat(" ") || self.eat("\t") || self.eat("\\\n") {}
-            if self.eat("||") || self.eat("&&") || self.eat(";") {
-                break;
-            } else if self.eat("|") {
-                command.is_piped = true;
-                break;
-            } else if self.rest().is_empty() || self.rest().starts_with('\n') {
-                break;
-            } else if self.eat("<<<") {
-                while self.eat(" ") {}
-                command.input = Some(self.word()?);
-            } else if self.eat("<<") {
-                let _ = self.eat("-");
-                while self.eat(" ") {}
-                let delimiter = self.word()?;
-                self.documents.push(delimiter);
-            } else if self.eat("2>&1") || self.eat(">&2") || self.eat("2>/dev/null") {
-            } else if self.rest().starts_with(['<', '>', '&', '(', ')', '{', '}', '#', '`']) {
-                return None;
-            } else {
-                command.words.push(self.word()?);
-            }
-        }
-        command.source = self.text[start..end].trim();
-        Some(command)
-    }
-
-    /// Reads the here-documents that begin in the next line, and gives them to their commands.
-    fn read_documents(&mut self, all: &mut [LineCommand<'a>]) -> Option<()> {
-        if !self.eat("\n") {
-            return Some(());
-        }
-        for delimiter in std::mem::take(&mut self.documents) {
-            let text = self.document(&delimiter)?;
-            let waiting =
-                all.iter_mut().rev().find(|it| it.source.contains("<<") && it.input.is_none());
-            waiting?.input = Some(text);
-        }
-        Some(())
-    }
-
-    /// The lines up to the one with the delimiter.
-    fn document(&mut self, delimiter: &str) -> Option<String> {
-        let start = self.at;
-        for line in self.rest().split_inclusive('\n') {
-            if line.trim() == delimiter {
-                let text = self.text[start..self.at].to_owned();
-                // The end of the line ends the command.
-                self.at += line.trim_end_matches('\n').len();
-                return Some(text);
-            }
-            self.at += line.len();
-        }
-        None
-    }
-
-    /// Reads a word without its quotes.
-    fn word(&mut self) -> Option<String> {
-        let mut word = String::new();
-        loop {
-            if self.eat("'") {
-                let (text, _) = self.rest().split_once('\'')?;
-                word.push_str(text);
-                self.at += text.len() + 1;
-            } else if self.eat("$'") {
-                self.escaped(&mut word, '\'')?;
-            } else if self.eat("\"") {
-                self.escaped(&mut word, '"')?;
-            } else if self.eat("\\") {
-                let next = self.rest().chars().next()?;
-                word.push(next);
-                self.at += next.len_utf8();
-            } else {
-                let ends = |it: char| it.is_whitespace() || ";&|<>()'\"\\`".contains(it);
-                let plain = self.rest().split(ends).next().unwrap_or_default();
-                let plain = plain.split("$'").next().unwrap_or_default();
-                if plain.is_empty() {
-                    return Some(word);
-                }
-                word.push_str(plain);
-                self.at += plain.len();
-            }
-        }
-    }
-
-    /// Reads to the closing quote. Double quotes may hold `$(cat <<…)`; after `$'` letters stand for control
-    /// characters.
-    fn escaped(&mut self, word: &mut String, quote: char) -> Option<()> {
-        loop {
-            let next = self.rest().chars().next()?;
-            if quote == '"' && self.eat("$(cat <<") {
-                let _ = self.eat("-");
-                let delimiter = self.word()?;
-                self.eat("\n").then_some(())?;
-                word.push_str(&self.document(&delimiter)?);
-                while self.eat("\n") || self.eat(" ") {}
-                self.eat(")").then_some(())?;
-                continue;
-            }
-            self.at += next.len_utf8();
-            match next {
-                _ if next == quote => return Some(()),
-                '\\' => {
-                    let escaped = self.rest().chars().next()?;
-                    self.at += escaped.len_utf8();
-                    match escaped {
-                        'n' if quote == '\'' => word.push('\n'),
-                        't' if quote == '\'' => word.push('\t'),
-                        '"' | '$' | '`' | '\\' => word.push(escaped),
-                        '\'' if quote == '\'' => word.push(escaped),
-                        _ => word.extend(['\\', escaped]),
-                    }
-                }
-                _ => word.push(next),
-            }
-        }
-    }
+    plain
 }
 
 #[cfg(test)]
@@ -296,19 +143,16 @@ mod tests {
     const PATCH: &str =
         "*** Begin Patch\n*** Update File: a.txt\n@@\n-it's \"$x\"\n+`b` \\n\n*** End Patch";
 
-    fn found(command: &Value) -> Option<(String, Value, Value)> {
+    fn found(command: &Value) -> Option<[String; 3]> {
         let call = patch_call(COMMAND_TOOL, &json!({ "command": command }))?;
-        let patch = call["patch"].as_str().unwrap().trim().to_owned();
-        Some((patch, call["workdir"].clone(), call["left_out"].clone()))
+        Some(["patch", "workdir", "left_out"].map(|it| call[it].as_str().unwrap().to_owned()))
     }
 
     #[test]
     fn a_line_that_applies_a_patch_stands_for_the_tool() {
-        let null = Value::Null;
         let single = PATCH.replace('\'', "'\\''");
         let double = PATCH.replace('\\', "\\\\").replace('"', "\\\"");
         let double = double.replace('$', "\\$").replace('`', "\\`");
-        let ansi = PATCH.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n");
         let document = |end: &str| format!("apply_patch <<'EOF'\n{PATCH}\nEOF{end}");
         for (line, folder, rest) in [
             (document(""), "", ""),
@@ -324,30 +168,27 @@ mod tests {
             (format!("cat <<'EOF' | apply_patch\n{PATCH}\nEOF"), "", ""),
             (format!("apply_patch '{single}'"), "", ""),
             (format!("apply_patch \"{double}\""), "", ""),
-            (format!("apply_patch $'{ansi}'"), "", ""),
             (format!("apply_patch <<< '{single}'"), "", ""),
             (format!("echo '{single}' | apply_patch"), "", ""),
             (format!("apply_patch \"$(cat <<'EOF'\n{PATCH}\nEOF\n)\""), "", ""),
             (format!("bash -lc 'cd sub && {}'", document("").replace('\'', "'\\''")), "sub", ""),
         ] {
-            let folder = if folder.is_empty() { null.clone() } else { folder.into() };
-            let rest = if rest.is_empty() { null.clone() } else { rest.into() };
-            let expected = Some((PATCH.to_owned(), folder, rest));
+            let expected = Some([PATCH, folder, rest].map(str::to_owned));
             assert_eq!(found(&line.as_str().into()), expected, "{line}");
         }
         for command in [
             json!(["apply_patch", PATCH]),
             json!(["bash", "-lc", document("")]),
-            json!(["/bin/sh", "-c", document("")]),
+            json!(["/bin/bash", "-c", document("")]),
             json!({ "command": ["apply_patch", PATCH] }),
             json!(json!(["apply_patch", PATCH]).to_string()),
             json!(json!({ "command": ["bash", "-lc", document("")] }).to_string()),
         ] {
-            let expected = Some((PATCH.to_owned(), null.clone(), null.clone()));
+            let expected = Some([PATCH, "", ""].map(str::to_owned));
             assert_eq!(found(&command), expected, "{command}");
         }
         let made = format!("mkdir -p new && {}", document("").replace("a.txt", "new/a.txt"));
-        assert_eq!(found(&made.into()).unwrap().2, null);
+        assert_eq!(found(&made.into()).unwrap()[2], "");
         let call = json!({ "cmd": format!("cd x && {}", document("")), "workdir": "w" });
         assert_eq!(patch_call(COMMAND_TOOL, &call).unwrap()["workdir"], "w/x");
     }

@@ -3,15 +3,13 @@
 mod outline;
 mod show;
 
-use std::path::PathBuf;
-
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::shown_argument::{PATH, ShownArgument};
-use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, list_dir, shown_result};
+use super::{PathArgument, Tool, ToolCtx, ToolOutcome, list_dir, shown_result};
 use show::{MAX_CALL_BYTES, ShownText};
 use turnwright_policy::permission::Pass;
 use turnwright_types::blocking::spawn_blocking;
@@ -54,9 +52,6 @@ pub(super) struct ReadFileArgs {
     limit: Option<i64>,
     #[serde(default)]
     show_line_numbers: Option<bool>,
-    /// The lines that were named with a path, by its number; set by [`Tool::choose_lines`].
-    #[serde(skip)]
-    named_lines: Vec<(usize, (u32, u32))>,
 }
 
 impl ReadFileArgs {
@@ -71,14 +66,8 @@ impl ReadFileArgs {
         }
     }
 
-    /// The first and the last requested line of one of the files. In a batch only those count that are named
-    /// with its path.
-    fn range(&self, number: usize) -> (Option<i64>, Option<i64>) {
-        let has_range = self.start_line.or(self.end_line).or(self.limit).is_some();
-        let named = self.named_lines.iter().find(|it| it.0 == number);
-        if let Some((_, (first, last))) = named.filter(|_| self.is_batch() || !has_range) {
-            return (Some((*first).into()), Some((*last).into()));
-        }
+    /// The first and the last requested line; none for a batch.
+    fn range(&self) -> (Option<i64>, Option<i64>) {
         if self.is_batch() {
             return (None, None);
         }
@@ -107,25 +96,22 @@ impl Tool for ReadFile {
 
     fn path_arguments<'a>(&self, args: &'a mut ReadFileArgs) -> Vec<PathArgument<'a>> {
         let is_batch = args.is_batch();
-        let batch = args.paths.iter_mut().flatten().filter(|_| is_batch);
         let path = args.path.iter_mut().filter(|_| !is_batch);
-        let all = batch.chain(path).take(MAX_FILES);
-        all.map(|text| PathArgument { text, may_be_new: false }).collect()
+        let all = args.paths.iter_mut().flatten().chain(path).take(MAX_FILES);
+        all.map(PathArgument::of_existing).collect()
     }
 
-    fn choose_lines(&self, args: &mut ReadFileArgs, number: usize, lines: (u32, u32)) -> bool {
-        args.named_lines.push((number, lines));
+    fn choose_lines(&self, args: &mut ReadFileArgs, lines: (u32, u32)) -> bool {
+        if !args.is_batch() && args.range() == (None, None) {
+            (args.start_line, args.end_line) = (Some(lines.0.into()), Some(lines.1.into()));
+        }
         true
-    }
-
-    fn paths(&self, args: &ReadFileArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        args.files().into_iter().map(PathBuf::from).collect()
     }
 
     fn view(&self, args: &ReadFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
         let title = match targets {
             [] => Self::PENDING_TITLE.to_owned(),
-            [one] => match args.range(0) {
+            [one] => match args.range() {
                 (Some(start), None) if start < 0 => {
                     format!(
                         "Read {} (last {} lines)",
@@ -141,10 +127,9 @@ impl Tool for ReadFile {
             },
             several => format!("Read {} files", several.len()),
         };
-        let line = |number| u32::try_from(args.range(number).0?).ok().filter(|line| *line > 0);
-        let location =
-            |(number, target)| Location { path: roots.client_path(target), line: line(number) };
-        let locations = targets.iter().enumerate().map(location).collect();
+        let line = args.start_line.and_then(|it| u32::try_from(it).ok()).filter(|it| *it > 0);
+        let locations =
+            targets.iter().map(|it| Location { path: roots.client_path(it), line }).collect();
         CallView { title, kind: Self::KIND, locations }
     }
 
@@ -156,10 +141,10 @@ impl Tool for ReadFile {
         if args.files().is_empty() {
             return ToolOutcome::failed("read_file needs `path` or `paths`. Nothing was read.");
         }
+        let window = show::window(args.range());
         let mut looks = Vec::new();
-        for (number, (name, effect)) in args.files().into_iter().zip(pass.effects()).enumerate() {
+        for (name, effect) in args.files().into_iter().zip(pass.effects()) {
             if let Effect::Read(target) = effect {
-                let window = show::window(args.range(number));
                 looks.push(find(name, (pass, target), window, ctx));
             }
         }
@@ -343,7 +328,7 @@ mod tests {
         for (mut arguments, expected) in table {
             arguments["path"] = json!("a");
             let args: ReadFileArgs = serde_json::from_value(arguments.clone()).unwrap();
-            assert_eq!(args.range(0), expected, "{arguments}");
+            assert_eq!(args.range(), expected, "{arguments}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use super::advertised_tools::{fits_window, schema_budget};
 use super::arguments::letters_and_digits;
 use super::tool_index::LooseMatch;
-use super::{AllowedTools, AnyTool, RemoteTools, ToolIndex, patch_command, tool_search};
+use super::{AllowedTools, AnyTool, RemoteTools, ToolIndex, tool_search};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::ToolSpecs;
 use turnwright_types::refusal::ToolRefusal;
@@ -253,22 +253,6 @@ impl Toolbox {
             self.remote.load([tool.name()]);
         }
         Ok(tool)
-    }
-
-    /// The tool that a call of this one means, with its arguments: a command line that applies a patch stands
-    /// for `apply_patch`.
-    ///
-    /// # Errors
-    /// The error text for the model.
-    pub fn meant_call(
-        &self,
-        tool: Arc<dyn AnyTool>,
-        arguments: Value,
-    ) -> Result<(Arc<dyn AnyTool>, Value), ToolRefusal> {
-        match patch_command::patch_call(tool.name(), &arguments) {
-            Some(patch) => Ok((self.find("apply_patch")?, patch)),
-            None => Ok((tool, arguments)),
-        }
     }
 
     /// Finds a tool. Models add prefixes, change the case, or use the names of other agents' tools;

@@ -69,11 +69,7 @@ impl Tool for WriteFile {
     type Preview = PlannedWrite;
 
     fn path_arguments<'a>(&self, args: &'a mut WriteFileArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument { text: &mut args.path, may_be_new: true }]
-    }
-
-    fn paths(&self, args: &WriteFileArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        vec![PathBuf::from(&args.path)]
+        vec![PathArgument::of_any(&mut args.path)]
     }
 
     fn view(&self, args: &WriteFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {

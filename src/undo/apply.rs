@@ -16,7 +16,7 @@ use turnwright_types::effect::ResolvedPath;
 use turnwright_types::file_change::FileState;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::sorting::sort_by;
-use turnwright_workspace::files::{FileError, Files, RestorePrecondition, Roots};
+use turnwright_workspace::files::{FileError, Files, RestorePrecondition};
 use turnwright_workspace::nofollow;
 
 /// Why a path was not restored, in words for the user.
@@ -82,9 +82,12 @@ pub(crate) async fn apply(
     });
     let mut all: Vec<RestoreResult> = wanted.collect();
     sort_by(&mut all, |restore, other| restore.path.cmp(&other.path));
-    let missing = missing_folders(files.roots().clone()).await;
-    for restore in &mut all {
-        if missing.iter().any(|folder| restore.path.starts_with(folder)) {
+    let roots = files.roots().clone();
+    let missing = spawn_blocking(move || {
+        roots.folders().find(|folder| !folder.is_dir()).map(Path::to_path_buf)
+    });
+    if let Ok(Some(folder)) = missing.await {
+        for restore in all.iter_mut().filter(|restore| restore.path.starts_with(&folder)) {
             restore.result = Err("the folder of the session is gone".into());
         }
     }
@@ -102,15 +105,6 @@ pub(crate) async fn apply(
         }
     }
     all
-}
-
-/// The folders of the session that were moved or deleted, and are not made anew.
-async fn missing_folders(roots: Roots) -> Vec<PathBuf> {
-    let looking = spawn_blocking(move || {
-        let missing = roots.folders().filter(|folder| !folder.is_dir());
-        missing.map(Path::to_path_buf).collect()
-    });
-    looking.await.unwrap_or_default()
 }
 
 /// Whether the existing entry must be removed, because nothing or another type of entry takes its

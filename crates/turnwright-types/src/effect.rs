@@ -265,22 +265,21 @@ pub fn escape_hidden_line(name: &str) -> String {
 
 /// Returns the name that [`escape_hidden_line`] shows as `shown`; `None` if there are no escapes in it.
 pub fn unescape_hidden_line(shown: &str) -> Option<String> {
-    let mut name = String::with_capacity(shown.len());
-    let mut rest = shown;
-    while let Some((before, after)) = rest.split_once('\\') {
-        name.push_str(before);
-        let code = after.strip_prefix("u{").and_then(|it| it.split_once('}'));
-        let hidden = code.and_then(|(digits, after)| {
-            let number = u32::from_str_radix(digits, 16).ok()?;
-            Some((char::from_u32(number)?, after))
-        });
-        let line_feed = || Some(('\n', after.strip_prefix('n')?));
-        let tab = || Some(('\t', after.strip_prefix('t')?));
-        let (char, after) = hidden.or_else(line_feed).or_else(tab).unwrap_or(('\\', after));
+    let mut parts = shown.split('\\');
+    let mut name = parts.next()?.to_owned();
+    for part in parts {
+        let code = part.strip_prefix("u{").and_then(|rest| rest.split_once('}'));
+        let number = code.and_then(|code| u32::from_str_radix(code.0, 16).ok());
+        let (char, rest) =
+            match (number.and_then(char::from_u32).zip(code), part.split_at_checked(1)) {
+                (Some((char, (_, rest))), _) => (char, rest),
+                (None, Some(("n", rest))) => ('\n', rest),
+                (None, Some(("t", rest))) => ('\t', rest),
+                _ => ('\\', part),
+            };
         name.push(char);
-        rest = after;
+        name.push_str(rest);
     }
-    name.push_str(rest);
     (name != shown).then_some(name)
 }
 

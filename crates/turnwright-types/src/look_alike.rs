@@ -27,11 +27,6 @@ pub fn composed(text: &str) -> Cow<'_, str> {
     ComposingNormalizerBorrowed::new_nfc().normalize(text)
 }
 
-/// Returns the decomposed form (NFD) of a text.
-pub fn decomposed(text: &str) -> Cow<'_, str> {
-    DecomposingNormalizerBorrowed::new_nfd().normalize(text)
-}
-
 /// Returns the decomposed form of a text without differences in the form of its characters (NFKD).
 pub fn compatible(text: &str) -> Cow<'_, str> {
     DecomposingNormalizerBorrowed::new_nfkd().normalize(text)
@@ -39,13 +34,6 @@ pub fn compatible(text: &str) -> Cow<'_, str> {
 
 /// Returns the first character of a text with the marks that belong to it.
 pub fn first_cluster(text: &str) -> &str {
-    // Most are ASCII, which no mark is.
-    if let [first, second, ..] = text.as_bytes()
-        && first.is_ascii()
-        && second.is_ascii()
-    {
-        return &text[..1];
-    }
     let mut rest = text.char_indices().skip(1);
     let end = rest.find(|(_, char)| !is_mark(*char)).map_or(text.len(), |it| it.0);
     &text[..end]
@@ -63,7 +51,9 @@ pub fn plain_blanks(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let chars = text.chars().filter(|char| is_joiner(*char) || !is_invisible(*char));
-    let plain: String = chars.map(|char| if is_blank(char) { ' ' } else { char }).collect();
+    let plain: String = chars
+        .map(|char| if char.is_whitespace() && !char.is_control() { ' ' } else { char })
+        .collect();
     Cow::Owned(composed(&plain).into_owned())
 }
 
@@ -79,28 +69,17 @@ pub fn resemblance(one: &str, other: &str) -> Option<Resemblance> {
     if one == other {
         return Some(Resemblance::Blanks);
     }
-    (plain_form(&one) == plain_form(&other)).then_some(Resemblance::Form)
+    let [one, other] = [one, other].map(|name| compatible(&name).replace(is_joiner, ""));
+    (one == other).then_some(Resemblance::Form)
 }
 
 /// Writes the characters beyond ASCII as `\u{…}`, so that names that look the same can be told apart.
 pub fn with_code_points(name: &str) -> String {
-    let mut text = String::with_capacity(name.len() * 4);
-    for char in name.chars() {
-        match char {
-            ' '..='~' => text.push(char),
-            _ => text.push_str(&format!("\\u{{{:x}}}", u32::from(char))),
-        }
-    }
-    text
-}
-
-fn plain_form(text: &str) -> String {
-    compatible(text).chars().filter(|char| !is_joiner(*char)).collect()
-}
-
-/// True for a blank of any width that stays within a line.
-pub fn is_blank(char: char) -> bool {
-    char.is_whitespace() && !char.is_control()
+    let written = name.chars().map(|char| match char {
+        ' '..='~' => char.to_string(),
+        _ => char.escape_unicode().to_string(),
+    });
+    written.collect()
 }
 
 /// True for a character that is drawn as nothing, among them those that select an emoji's colours.

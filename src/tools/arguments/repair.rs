@@ -74,7 +74,9 @@ fn object(fields: Map<String, Value>, schema: &Value) -> Value {
         repaired = rename_aliases(repaired, known);
         repaired = gather_list_item(repaired, schema, known);
     }
-    let names_json = repaired.get("path").and_then(Value::as_str).is_some_and(is_json_name);
+    let path = repaired.get("path").and_then(Value::as_str).unwrap_or_default().trim();
+    let names_json =
+        [".json", ".jsonc", ".ipynb", ".geojson"].iter().any(|end| path.ends_with(end));
     let field = |(key, value): (String, Value)| {
         let wanted = &schema["properties"][&key];
         let value = match wanted["type"].as_str() {
@@ -98,55 +100,36 @@ fn object(fields: Map<String, Value>, schema: &Value) -> Value {
 /// The text that a value stands for, if it can only be one: parsers of model servers read text that is JSON, and
 /// some models write a command as a list of words.
 fn as_text(key: &str, value: Value, names_json: bool) -> Value {
+    let items = value.as_array().map_or(&[][..], Vec::as_slice);
+    let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+    let are_words = value.is_array() && words.len() == items.len();
     let is_written = key == "content" || key == "new_text";
-    let text = match &value {
-        Value::Bool(_) if is_written => Some(value.to_string()),
-        Value::Array(items) => {
-            let words: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
-            match words.as_deref() {
-                Some(words) if key == "command" => Some(shell_line(words)),
-                // Lines, or the text of a list?
-                Some([word]) if !is_written => Some((*word).to_owned()),
-                Some(_) if !names_json => None,
-                None if !names_json && is_written => {
-                    Some(text_blocks(items).unwrap_or_else(|| json_text(key, &value)))
-                }
-                _ => is_written.then(|| json_text(key, &value)),
-            }
-        }
-        Value::Object(_) if is_written || key == "prompt" => Some(json_text(key, &value)),
-        _ => None,
+    let blocks: Option<String> = items.iter().map(|it| it["text"].as_str()).collect();
+    let text = match (&value, blocks) {
+        (Value::Bool(_), _) if is_written => value.to_string(),
+        (Value::Array(_), _) if are_words && key == "command" => shell_line(&words),
+        (Value::Array(_), _) if are_words && words.len() == 1 && !is_written => words[0].to_owned(),
+        // Lines, or the text of a list?
+        (Value::Array(_), _) if are_words && !names_json => return value,
+        (Value::Array(_), Some(text)) if is_written && !names_json => text,
+        (Value::Object(_) | Value::Array(_), _) if key == "content" => format!("{value:#}\n"),
+        (Value::Object(_) | Value::Array(_), _) if is_written => format!("{value:#}"),
+        _ => return value,
     };
-    text.map_or(value, Value::String)
-}
-
-fn is_json_name(path: &str) -> bool {
-    let extension = path.trim().rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-    ["json", "jsonc", "json5", "geojson", "ipynb", "webmanifest"].contains(&extension.as_str())
-}
-
-/// The value as people write it. A file ends with a line end.
-fn json_text(key: &str, value: &Value) -> String {
-    format!("{value:#}{}", if key == "content" { "\n" } else { "" })
-}
-
-/// The text of content blocks as the protocols of models have them.
-fn text_blocks(items: &[Value]) -> Option<String> {
-    items.iter().map(|it| it["text"].as_str().filter(|_| it["type"] == "text")).collect()
+    Value::String(text)
 }
 
 /// The line that runs a program with these arguments. The script of a shell is a line already.
-fn shell_line(words: &[&str]) -> String {
-    if let [shell, flags, line] = words
+pub(in crate::tools) fn shell_line(words: &[&str]) -> String {
+    if let [shell, "-c" | "-lc", line] = words
         && ["bash", "sh", "zsh"].contains(&shell.rsplit('/').next().unwrap_or_default())
-        && ["-c", "-lc"].contains(flags)
     {
         return (*line).to_owned();
     }
-    let is_plain = |it: char| it.is_alphanumeric() || "-_./,+:@%=".contains(it);
-    let quoted = words.iter().map(|word| match *word {
-        word if !word.is_empty() && word.chars().all(is_plain) => word.to_owned(),
-        word => format!("'{}'", word.replace('\'', r"'\''")),
+    let is_plain = |char: char| char.is_alphanumeric() || "-_./,+:@%=".contains(char);
+    let quoted = words.iter().map(|word| match word.trim_start_matches(is_plain) {
+        "" if !word.is_empty() => (*word).to_owned(),
+        _ => format!("'{}'", word.replace('\'', r"'\''")),
     });
     quoted.collect::<Vec<_>>().join(" ")
 }

@@ -12,7 +12,7 @@ use super::cancellable_calls::CallTokens;
 use super::cards::{failed_update, final_update, settled_call};
 use super::results::{CallResult, CallResults};
 use super::runner::{CANCELLED, CallEnd, PendingCall};
-use crate::tools::ToolOutcome;
+use crate::tools::{ToolOutcome, patch_call};
 use crate::turn::loop_guard::LoopQuestion;
 use crate::turn::{Turn, TurnStep};
 use turnwright_store::CallOutcome;
@@ -151,7 +151,10 @@ impl Turn {
             Arguments::Object(value) => value,
             Arguments::Unusable { reason, .. } => return Err(reason.into()),
         };
-        let (tool, arguments) = self.services.tools.meant_call(tool, arguments)?;
+        let (tool, arguments) = match patch_call(tool.name(), &arguments) {
+            Some(patch) => (self.services.tools.find("apply_patch")?, patch),
+            None => (tool, arguments),
+        };
         self.cards.set_name(&call.id, tool.name());
         let tokens =
             CallTokens { call: self.cancel.child_token(), turn: self.session_turn.clone() };

@@ -201,12 +201,11 @@ fn show(text: &[&str], old: &[&str], lines: Range<usize>, percent: u8) -> Simila
 /// True if the first difference of two lines may not be seen: the same character in another form, or a letter
 /// that looks like an ASCII one.
 fn looks_equal_at(one: &str, other: &str, place: usize) -> bool {
-    let at = |line: &str| {
+    let [one, other] = [one, other].map(|line| {
         let start = line.char_indices().nth(place).map_or(line.len(), |it| it.0);
-        first_cluster(&line[start..]).to_owned()
-    };
-    let (one, other) = (at(one), at(other));
-    resemblance(&one, &other).is_some() || one.is_ascii() != other.is_ascii()
+        first_cluster(&line[start..])
+    });
+    resemblance(one, other).is_some() || one.is_ascii() != other.is_ascii()
 }
 
 /// The part of a line around `place`, with white space made visible where it matters. With `marks` the

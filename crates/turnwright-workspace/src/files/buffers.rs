@@ -1,6 +1,7 @@
 //! Decides whether a file is read and written through the editor, whose unsaved changes count, or
 //! on the disk.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -8,9 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::save::WritePrecondition;
 use super::text::{LineEndings, with_crlf, with_lf};
 use super::unsaved::{BufferState, content_hash};
-use super::{
-    EDITOR_TEXT_LIMIT, FileError, FileText, Files, Freshness, TextSource, WriteOutcome, disk, save,
-};
+use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, WriteOutcome, disk, save};
 use turnwright_types::client::{BufferError, EditorBuffers};
 use turnwright_types::effect::{PathScope, ResolvedPath};
 
@@ -66,7 +65,11 @@ impl Files {
             match editor.read(&self.roots.client_path(target)).await {
                 // Some editors answer with an empty text for a file that does not exist.
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}
-                Ok(text) => return Ok(self.compare_buffer(target, on_disk.ok(), text).await),
+                Ok(text) => {
+                    let (files, path) = (self.clone(), target.path.clone());
+                    let compare = move || Ok(files.compare_buffer(&path, on_disk.ok(), text));
+                    return disk::run_blocking(compare).await;
+                }
                 Err(error @ BufferError::Refused(_)) if on_disk.is_ok() => {
                     return Err(FileError::ReadRefused(error.to_string()));
                 }
@@ -79,30 +82,14 @@ impl Files {
     }
 
     /// Decides what counts: the editor's text, or the disk's if the editor has only not loaded that yet.
-    async fn compare_buffer(
-        &self,
-        target: &ResolvedPath,
-        on_disk: Option<FileText>,
-        shown: String,
-    ) -> LoadedText {
+    fn compare_buffer(&self, path: &Path, on_disk: Option<FileText>, shown: String) -> LoadedText {
         let mut loaded = as_on_disk(on_disk.as_ref(), shown);
-        let (files, path, shown) = (self.clone(), target.path.clone(), loaded.text.clone());
-        let saved = on_disk.clone();
-        let compare = move || {
-            let was_shown = || files.seen.compare(&path, &shown) == Freshness::Same;
-            let saved = saved.as_ref().map(|it| it.text.as_str());
-            files.unsaved.compare(&path, saved, &shown.text, was_shown)
-        };
-        let state = if self.unsaved.is_replaced(&target.path) {
-            disk::run_blocking(move || Ok(compare())).await.unwrap_or(BufferState::Conflict)
-        } else {
-            compare()
-        };
-        loaded.is_conflicting = state == BufferState::Conflict;
-        match on_disk.filter(|_| state == BufferState::Stale) {
-            Some(text) => LoadedText { text, ..loaded },
-            None => loaded,
+        let saved = on_disk.as_ref().map(|it| it.text.as_str());
+        match (self.unsaved.compare(path, saved, &loaded.text.text), on_disk) {
+            (BufferState::Stale, Some(text)) => loaded.text = text,
+            (state, _) => loaded.is_conflicting = state == BufferState::Conflict,
         }
+        loaded
     }
 
     fn readable_editor(&self, target: &ResolvedPath) -> Option<&Arc<dyn EditorBuffers>> {
@@ -123,14 +110,12 @@ impl Files {
             }
         };
         let now = match cancel.run_until_cancelled(loading).await {
+            Some(Ok(found)) if found.is_conflicting => return Err(FileError::Conflict),
             Some(Ok(found)) => Some(found),
             Some(Err(FileError::NotFound)) => None,
             Some(Err(error)) => return Err(error),
             None => return Err(FileError::Cancelled),
         };
-        if now.as_ref().is_some_and(|it| it.is_conflicting) {
-            return Err(FileError::Conflict);
-        }
         if now.as_ref().map(|it| &it.text.text) != before.map(|it| &it.text) {
             return Err(FileError::Stale);
         }
@@ -160,7 +145,7 @@ impl Files {
         let (unsaved, path) = (Arc::clone(&self.unsaved), target.path.clone());
         let encode = move || {
             if let Some(now) = now.as_ref().filter(|_| has_buffer) {
-                unsaved.note_replaced(&path, Some(content_hash(&now.text.text)));
+                unsaved.note_replaced(&path, content_hash(&now.text.text));
             }
             let precondition = now.as_ref().map_or(WritePrecondition::Absent, expected_on_disk);
             Ok((precondition, text.encode()?, text))
@@ -237,9 +222,9 @@ impl Files {
             }
             Err(_) => return Ok(()),
         };
-        let plain = |it: &str| {
-            let lines = with_lf(it.trim_start_matches('\u{feff}'));
-            lines.strip_suffix('\n').map(str::to_owned).unwrap_or(lines)
+        let plain = |text: &str| {
+            let lines = with_lf(text.trim_start_matches('\u{feff}'));
+            lines.strip_suffix('\n').unwrap_or(&lines).to_owned()
         };
         // Not every editor supports the encoding: it may show the bytes as if they were UTF-8.
         let bytes = text.encoding.encode(&text.text).unwrap_or_default();

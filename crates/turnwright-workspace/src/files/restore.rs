@@ -49,7 +49,7 @@ impl Files {
             Ok(false) => match expected {
                 RestorePrecondition::Absent => create_file(path, bytes, mode).await,
                 RestorePrecondition::Sha256(sha256) => {
-                    self.unsaved.note_replaced(path, Some(hex(&sha256)));
+                    self.unsaved.note_replaced(path, hex(&sha256));
                     save::write(path, WritePrecondition::Sha256(sha256), bytes).await
                 }
             },

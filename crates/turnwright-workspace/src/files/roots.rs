@@ -29,7 +29,7 @@ pub struct Roots {
     // A std lock: it is held only to access a short list.
     readable: Arc<RwLock<Vec<PathBuf>>>,
     /// Whether the folders are those of a recording, so that the disk says nothing about them.
-    is_recorded: bool,
+    pub(super) is_recorded: bool,
 }
 
 impl Roots {
@@ -146,10 +146,6 @@ impl Roots {
             PathScope::Outside
         };
         ResolvedPath { path, scope: place }
-    }
-
-    pub(super) fn is_recorded(&self) -> bool {
-        self.is_recorded
     }
 
     /// Where a path below one of the folders of a recording was. Links in the folders are not known.

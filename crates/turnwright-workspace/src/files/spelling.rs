@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use turnwright_types::effect::unescape_hidden_line;
 use turnwright_types::file_link::FileLink;
-use turnwright_types::look_alike::{Resemblance, is_invisible, resemblance};
+use turnwright_types::look_alike::{Resemblance, is_invisible, resemblance, with_code_points};
 
 use super::{Files, Roots};
 
@@ -15,44 +15,12 @@ const MAX_COMPARED: usize = 100_000;
 const QUOTES: [(char, char); 5] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”'), ('‘', '’')];
 
 /// A path argument as it was understood.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeantPath {
-    pub path: String,
-    /// The lines that the argument names besides the file.
-    pub lines: Option<(u32, u32)>,
-    /// The argument names the file by another name that looks the same.
-    pub looks_alike: bool,
-    /// Nothing has the name, but these look the same.
-    pub twins: Vec<String>,
-}
-
-impl MeantPath {
-    fn plain(path: &str) -> MeantPath {
-        MeantPath { path: path.to_owned(), ..MeantPath::default() }
-    }
-
-    fn of_link(link: FileLink) -> MeantPath {
-        MeantPath { path: link.path, lines: link.lines, ..MeantPath::default() }
-    }
-}
-
-/// What a path that leads to nothing can mean.
-enum Similar {
-    /// Something that is there.
-    One(String),
-    /// One of these, or something new.
-    Several(Vec<String>),
-}
-
-/// The ways to read an argument, each plainer than the one before.
-struct Spellings<'a> {
-    /// As it was sent, apart from line ends around it.
-    literal: &'a str,
-    trimmed_end: &'a str,
-    trimmed: &'a str,
-    unquoted: &'a str,
-    /// Without the `@` by which people mention a file.
-    unmarked: &'a str,
+    /// The path, and the lines that the argument names besides.
+    pub link: FileLink,
+    /// What to say of other names that look the same.
+    pub note: Option<String>,
 }
 
 impl Files {
@@ -62,135 +30,121 @@ impl Files {
         if !sent.ends_with(['\n', '\r']) && self.roots.has_entry(sent) {
             return None;
         }
-        let spellings = Spellings::of(sent);
-        let mut meant: Vec<_> = spellings.distinct().map(MeantPath::plain).collect();
-        let links = spellings.distinct().filter_map(FileLink::from_argument);
-        let links: Vec<_> = links.map(MeantPath::of_link).collect();
-        let new = links.last().cloned();
-        meant.extend(links);
-        let locations = spellings.distinct().filter_map(FileLink::from_location);
-        meant.extend(locations.map(MeantPath::of_link));
-        if let Some(found) = meant.iter().find(|meant| self.roots.has_entry(&meant.path)) {
-            return Some(found.clone());
+        let spellings = spellings(sent);
+        let plain = |path: String| FileLink { path, symbol: None, lines: None };
+        let literal = spellings.iter().map(|path| plain((*path).to_owned()));
+        let links = spellings.iter().filter_map(|path| FileLink::from_argument(path));
+        let locations = spellings.iter().filter_map(|path| FileLink::from_location(path));
+        let all: Vec<_> = literal.chain(links.clone()).chain(locations).collect();
+        if let Some(found) = all.iter().find(|link| self.roots.has_entry(&link.path)) {
+            return Some(MeantPath { link: found.clone(), note: None });
         }
         let mut twins = Vec::new();
-        for meant in meant {
-            match self.similar_path(&meant.path, may_be_new) {
-                Some(Similar::One(path)) => {
-                    let looks_alike = resemblance(&meant.path, &path).is_some();
-                    return Some(MeantPath { path, looks_alike, ..meant });
-                }
-                Some(Similar::Several(names)) if twins.is_empty() => twins = names,
-                _ => {}
+        for link in all {
+            if let Some(path) = self.similar_path(&link.path, may_be_new, &mut twins) {
+                let is_shown = resemblance(&link.path, &path).is_some();
+                let [sent, shown] = [&link.path, &path].map(|path| with_code_points(path));
+                let note = format!("[{sent} was taken for {shown}, which looks the same.]");
+                let link = FileLink { path, ..link };
+                return Some(MeantPath { link, note: is_shown.then_some(note) });
             }
         }
-        let new = new.unwrap_or_else(|| MeantPath::plain(&self.name_of_new(&spellings)));
-        Some(MeantPath { twins, ..new })
+        let link = links.last().unwrap_or_else(|| plain(self.name_of_new(&spellings)));
+        let (path, others) = (with_code_points(&link.path), twins.join(", "));
+        let note = format!(
+            "[⚠ {path} looks like {others}, and is another name. Names can be given as they are written here.]"
+        );
+        Some(MeantPath { link, note: (!twins.is_empty()).then_some(note) })
     }
 
-    /// The path of something that does not exist yet. What looks like a decoration belongs to the name if
-    /// there is a folder of that name.
-    fn name_of_new(&self, spellings: &Spellings<'_>) -> String {
-        let begins_in_folder = |path: &&str| {
-            let folder = path.split_once('/').map_or("", |it| it.0);
-            self.roots.has_entry(folder)
-        };
-        let Spellings { trimmed_end, trimmed, unquoted, unmarked, .. } = *spellings;
-        let named = [trimmed_end, trimmed, unquoted].into_iter().find(begins_in_folder);
-        // The folder of a package scope, such as `@types`, begins with this mark, too.
-        let may_be_scope = unmarked.contains('/') && !begins_in_folder(&unmarked);
-        let path = named.unwrap_or(if may_be_scope { unquoted } else { unmarked });
-        let unescaped = unescape_hidden_line(path).filter(|it| it.contains(is_invisible));
+    /// The path of something that does not exist yet.
+    fn name_of_new(&self, spellings: &[&str]) -> String {
+        // What looks like a decoration belongs to the name if there is a folder of that name.
+        let mut ends = spellings.iter().map(|path| path.trim_end_matches(is_filler));
+        let named = ends.find(|path| {
+            path.split_once('/').is_some_and(|(folder, _)| self.roots.has_entry(folder))
+        });
+        let path = named.unwrap_or(match spellings {
+            // The folder of a package scope, such as `@types`, begins with this mark, too.
+            [.., marked, plain] if marked.starts_with('@') && plain.contains('/') => marked,
+            _ => spellings.last().copied().unwrap_or("."),
+        });
+        let unescaped = unescape_hidden_line(path).filter(|name| name.contains(is_invisible));
         unescaped.unwrap_or_else(|| path.to_owned())
     }
 
-    /// Finds what is shown like a path that leads to nothing, or looks the same.
-    fn similar_path(&self, path: &str, may_be_new: bool) -> Option<Similar> {
-        let unescaped = unescape_hidden_line(path).filter(|it| self.roots.has_entry(it));
-        if let Some(unescaped) = unescaped {
-            return Some(Similar::One(unescaped));
+    /// Finds what is shown like a path that leads to nothing, or looks the same. Adds to `twins` what may be
+    /// meant and may not.
+    fn similar_path(
+        &self,
+        path: &str,
+        may_be_new: bool,
+        twins: &mut Vec<String>,
+    ) -> Option<String> {
+        let unescaped = unescape_hidden_line(path).filter(|name| self.roots.has_entry(name));
+        if unescaped.is_some() || !self.roots.can_look_at(path) {
+            return unescaped;
         }
-        if !self.roots.can_look_at(path) {
-            return None;
-        }
-        let mut at = self.roots.real_cwd().to_path_buf();
-        let mut found = PathBuf::new();
+        let (mut at, mut found) = (self.roots.real_cwd().to_path_buf(), PathBuf::new());
         let mut is_other = false;
         let mut parts = Path::new(path).components();
         while let Some(part) = parts.next() {
-            let is_name = matches!(part, Component::Normal(_));
-            if !is_name || at.join(part).symlink_metadata().is_ok() {
-                at.push(part);
-                found.push(part);
-                continue;
-            }
-            let (closeness, names) = look_alikes(&at, part.as_os_str().to_str()?);
-            let is_new = may_be_new && parts.as_path().as_os_str().is_empty();
-            match names.as_slice() {
-                [] => {
-                    found.push(part);
-                    break;
-                }
+            let is_there = || at.join(part).symlink_metadata().is_ok();
+            let mut name = part.as_os_str().to_str()?.to_owned();
+            if matches!(part, Component::Normal(_)) && !is_there() {
+                let similar = look_alikes(&at, &name);
+                let is_new = may_be_new && parts.as_path().as_os_str().is_empty();
+                let [(closeness, only)] = similar.as_slice() else {
+                    if similar.is_empty() {
+                        found.push(part);
+                        break;
+                    }
+                    twins.extend(similar.iter().map(|it| with_code_points(&it.1)));
+                    return None;
+                };
                 // A name whose characters have other forms may be meant for another file, unless the model
                 // knows this one.
-                [name]
-                    if closeness < Resemblance::Form
-                        || !is_new
-                        || self.has_seen(&at.join(name)) =>
-                {
-                    at.push(name);
-                    found.push(name);
-                    is_other = true;
+                let place = self.roots.resolve(at.join(only)).path;
+                if is_new && *closeness == Resemblance::Form && !self.seen.contains(&place) {
+                    twins.push(with_code_points(only));
+                    return None;
                 }
-                names => {
-                    let names = names
-                        .iter()
-                        .filter_map(|name| found.join(name).into_os_string().into_string().ok());
-                    return Some(Similar::Several(names.collect()));
-                }
+                name.clone_from(only);
+                is_other = true;
             }
+            at.push(&name);
+            found.push(&name);
         }
         found.extend(parts);
-        let path = found.into_os_string().into_string().ok()?;
-        is_other.then_some(Similar::One(path))
-    }
-
-    fn has_seen(&self, path: &Path) -> bool {
-        self.seen.contains(&self.roots.resolve(path).path)
+        found.into_os_string().into_string().ok().filter(|_| is_other)
     }
 }
 
 impl Roots {
     /// True if something has exactly this path. A link counts, wherever it leads.
     fn has_entry(&self, path: &str) -> bool {
-        !path.is_empty()
-            && self.can_look_at(path)
-            && self.real_cwd().join(path).symlink_metadata().is_ok()
+        let at = self.real_cwd().join(path);
+        !path.is_empty() && self.can_look_at(path) && at.symlink_metadata().is_ok()
     }
 
     /// True if the disk may be asked about a path. It knows nothing of the folders of a recording.
     fn can_look_at(&self, path: &str) -> bool {
-        !self.is_recorded() && !self.leads_elsewhere(Path::new(path))
+        !self.is_recorded && !self.leads_elsewhere(Path::new(path))
     }
 }
 
-impl<'a> Spellings<'a> {
-    fn of(sent: &'a str) -> Spellings<'a> {
-        let literal = sent.trim_matches(['\n', '\r']);
-        let trimmed_end = literal.trim_end_matches(is_filler);
-        let trimmed = trimmed_end.trim_start_matches(is_filler);
-        let unquoted = without_quotes(trimmed);
-        let unmarked = unquoted.strip_prefix('@').map_or(unquoted, without_quotes);
-        Spellings { literal, trimmed_end, trimmed, unquoted, unmarked }
-    }
-
-    fn distinct(&self) -> impl Iterator<Item = &'a str> {
-        let Spellings { literal, trimmed_end, trimmed, unquoted, unmarked } = *self;
-        let mut all = vec![literal, trimmed_end, trimmed, unquoted, unmarked];
-        all.dedup();
-        all.retain(|path| !path.is_empty());
-        all.into_iter()
-    }
+/// The ways to read an argument: as it was sent, apart from line ends around it, then ever plainer, at last
+/// without the `@` by which people mention a file.
+fn spellings(sent: &str) -> Vec<&str> {
+    let literal = sent.trim_matches(['\n', '\r']);
+    let trimmed_end = literal.trim_end_matches(is_filler);
+    let trimmed = trimmed_end.trim_start_matches(is_filler);
+    let plain = without_quotes(trimmed);
+    let mut all = vec![literal, trimmed_end, trimmed, plain];
+    all.extend(plain.strip_prefix('@').map(without_quotes));
+    all.dedup();
+    all.retain(|path| !path.trim_matches(is_filler).is_empty());
+    all
 }
 
 fn is_filler(char: char) -> bool {
@@ -198,20 +152,20 @@ fn is_filler(char: char) -> bool {
 }
 
 fn without_quotes(text: &str) -> &str {
-    let inside = |(open, close)| text.strip_prefix(open)?.strip_suffix(close);
-    QUOTES.into_iter().find_map(inside).map_or(text, str::trim)
+    let inside = QUOTES.iter().find_map(|it| text.strip_prefix(it.0)?.strip_suffix(it.1));
+    inside.map_or(text, str::trim)
 }
 
 /// The names in a folder that look most like a name, and how much they do.
-fn look_alikes(folder: &Path, name: &str) -> (Resemblance, Vec<String>) {
+fn look_alikes(folder: &Path, name: &str) -> Vec<(Resemblance, String)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().take(MAX_COMPARED);
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut found: Vec<_> =
         names.filter_map(|other| Some((resemblance(name, &other)?, other))).collect();
     found.sort();
-    let closeness = found.first().map_or(Resemblance::Form, |it| it.0);
-    found.retain(|it| it.0 == closeness);
-    (closeness, found.into_iter().map(|it| it.1).collect())
+    let closest = found.first().map(|it| it.0);
+    found.retain(|it| Some(it.0) == closest);
+    found
 }
 
 #[cfg(test)]
@@ -260,11 +214,11 @@ mod tests {
             ("`a.txt:2:5`", false, "a.txt", Some((2, 2))),
             ("@a.txt#L2-L3", false, "a.txt", Some((2, 3))),
             ("new:2", true, "new:2", None),
-            (" \n", true, "", None),
+            (" \n", true, ".", None),
         ] {
             let meant = files.meant_path(sent, may_be_new).unwrap();
-            let expected = MeantPath { path: path.to_owned(), lines, ..MeantPath::default() };
-            assert_eq!(meant, expected, "{sent:?}");
+            let link = FileLink { path: path.to_owned(), symbol: None, lines };
+            assert_eq!(meant, MeantPath { link, note: None }, "{sent:?}");
         }
         for sent in names {
             assert_eq!(files.meant_path(sent, true), None, "{sent:?}");
@@ -284,26 +238,21 @@ mod tests {
             "line\nbreak",
             "x2.md",
         ]);
-        let one = |path: &str, looks_alike| MeantPath {
-            path: path.to_owned(),
-            looks_alike,
-            ..MeantPath::default()
-        };
         for (sent, may_be_new, expected) in [
-            ("\u{dc}bersicht.md", true, one("U\u{308}bersicht.md", true)),
-            ("\u{dc}bersicht.md:7", false, {
-                MeantPath { lines: Some((7, 7)), ..one("U\u{308}bersicht.md", true) }
-            }),
-            ("\u{dc}ber/\u{1112}\u{1161}\u{11ab}.md", true, one("U\u{308}ber/한.md", true)),
-            ("\u{dc}ber/new.md", true, one("U\u{308}ber/new.md", true)),
-            ("at 1 PM.png", true, one("at 1\u{202f}PM.png", true)),
-            ("(一).md", false, one("（一）.md", true)),
-            ("👨\\u{200d}👩.md", false, one("👨\u{200d}👩.md", false)),
-            ("👨\\u{200d}👦.md", true, one("👨\u{200d}👦.md", false)),
-            ("line\\nbreak", false, one("line\nbreak", false)),
-            ("new\\nline", true, one("new\\nline", false)),
+            ("\u{dc}bersicht.md", true, "U\u{308}bersicht.md"),
+            ("\u{dc}bersicht.md:7", false, "U\u{308}bersicht.md"),
+            ("\u{dc}ber/\u{1112}\u{1161}\u{11ab}.md", true, "U\u{308}ber/한.md"),
+            ("\u{dc}ber/new.md", true, "U\u{308}ber/new.md"),
+            ("at 1 PM.png", true, "at 1\u{202f}PM.png"),
+            ("(一).md", false, "（一）.md"),
+            ("👨\\u{200d}👩.md", false, "👨\u{200d}👩.md"),
+            ("👨\\u{200d}👦.md", true, "👨\u{200d}👦.md"),
+            ("line\\nbreak", false, "line\nbreak"),
+            ("new\\nline", true, "new\\nline"),
         ] {
-            assert_eq!(files.meant_path(sent, may_be_new), Some(expected), "{sent}");
+            let meant = files.meant_path(sent, may_be_new).unwrap();
+            assert_eq!(meant.link.path, expected, "{sent}");
+            assert_eq!(meant.note.is_some(), !sent.contains('\\'), "{sent}");
         }
         for (sent, may_be_new, twins) in [
             ("t w", false, vec!["t\u{a0}w", "t\u{202f}w"]),
@@ -312,14 +261,15 @@ mod tests {
             ("x².md", true, vec!["x2.md"]),
         ] {
             let meant = files.meant_path(sent, may_be_new).unwrap();
-            let twins: Vec<_> = twins.into_iter().map(str::to_owned).collect();
-            assert_eq!(meant, MeantPath { twins, ..one(sent, false) }, "{sent}");
+            let twins: Vec<_> = twins.into_iter().map(with_code_points).collect();
+            assert!(meant.note.unwrap().contains(&twins.join(", ")), "{sent}");
+            assert_eq!(meant.link.path, sent);
         }
         let known = files.roots().resolve("（一）.md");
         files.mark_seen_blocking(
             &known,
             &crate::files::FileText::new("x", crate::files::TextSource::Disk),
         );
-        assert_eq!(files.meant_path("(一).md", true), Some(one("（一）.md", true)));
+        assert_eq!(files.meant_path("(一).md", true).unwrap().link.path, "（一）.md");
     }
 }

@@ -17,7 +17,7 @@ use turnwright_types::ids::hex;
 const MAX_REMEMBERED: usize = 256;
 /// The most files that were changed on the disk alone, and the most earlier contents of each.
 const MAX_REPLACED: usize = 4_096;
-const MAX_CONTENTS: usize = 8;
+const MAX_CONTENTS: usize = 32;
 /// How many files a note names.
 const MAX_NAMED: usize = 3;
 
@@ -30,8 +30,8 @@ pub(super) struct UnsavedFiles(Mutex<KnownBuffers>);
 struct KnownBuffers {
     unsaved: BTreeSet<PathBuf>,
     /// The files that a call has changed on the disk since the editor showed what is there, with the SHA-256
-    /// of the contents before; `None` if one of them is not known.
-    replaced: BTreeMap<PathBuf, Vec<Option<String>>>,
+    /// of the contents before.
+    replaced: BTreeMap<PathBuf, Vec<String>>,
 }
 
 /// How the editor's text of a file compares with the disk's.
@@ -46,40 +46,32 @@ pub(super) enum BufferState {
 }
 
 impl UnsavedFiles {
-    /// Compares the editor's text with the disk's, and remembers the result. `was_shown` tells whether the model
-    /// has seen this text last. Hashes the text if the file was changed on the disk.
-    pub(super) fn compare(
-        &self,
-        path: &Path,
-        on_disk: Option<&str>,
-        shown: &str,
-        was_shown: impl FnOnce() -> bool,
-    ) -> BufferState {
-        let is_saved = on_disk.is_some_and(|it| it == shown || with_lf(it) == with_lf(shown));
-        let before = self.0.lock().replaced.get(path).cloned();
-        let is_stale = before.as_ref().is_some_and(|before| {
-            let is_known = !self.contains(path) && was_shown();
-            is_known || forms(shown).iter().any(|form| before.contains(&Some(form.clone())))
-        });
+    /// Compares the editor's text with the disk's, and remembers the result. Hashes the text if the file was
+    /// changed on the disk.
+    pub(super) fn compare(&self, path: &Path, on_disk: Option<&str>, shown: &str) -> BufferState {
+        let forms = if self.is_replaced(path) { forms(shown) } else { Vec::new() };
         let mut buffers = self.0.lock();
         let KnownBuffers { unsaved, replaced } = &mut *buffers;
-        if is_saved {
-            replaced.remove(path);
-        }
-        if is_saved || is_stale {
+        let state = match replaced.get(path) {
+            _ if on_disk.is_some_and(|it| it == shown || with_lf(it) == with_lf(shown)) => {
+                replaced.remove(path);
+                BufferState::Saved
+            }
+            None => BufferState::Unsaved,
+            Some(before) if forms.iter().any(|form| before.contains(form)) => BufferState::Stale,
+            Some(_) => BufferState::Conflict,
+        };
+        if matches!(state, BufferState::Saved | BufferState::Stale) {
             unsaved.remove(path);
-            return if is_saved { BufferState::Saved } else { BufferState::Stale };
-        }
-        if unsaved.len() < MAX_REMEMBERED {
+        } else if unsaved.len() < MAX_REMEMBERED {
             unsaved.insert(path.to_path_buf());
         }
-        let is_conflict = before.is_some_and(|before| !before.contains(&None));
-        if is_conflict { BufferState::Conflict } else { BufferState::Unsaved }
+        state
     }
 
     /// Records that a file is being changed on the disk and not in the editor. `before` is the SHA-256 of its
-    /// content in hexadecimal, if that is known.
-    pub(super) fn note_replaced(&self, path: &Path, before: Option<String>) {
+    /// content in hexadecimal.
+    pub(super) fn note_replaced(&self, path: &Path, before: String) {
         let mut buffers = self.0.lock();
         if buffers.replaced.len() < MAX_REPLACED || buffers.replaced.contains_key(path) {
             let contents = buffers.replaced.entry(path.to_path_buf()).or_default();
@@ -110,11 +102,11 @@ pub(super) fn content_hash(text: &str) -> String {
 }
 
 /// The hashes of what an editor may show as this text: it has line ends of its own, and may leave out the last.
-fn forms(shown: &str) -> [String; 4] {
+fn forms(shown: &str) -> Vec<String> {
     let lines = with_lf(shown);
     let open = lines.strip_suffix('\n').unwrap_or(&lines);
-    let (closed, crlf) = (format!("{open}\n"), with_crlf(open));
-    [content_hash(open), content_hash(&closed), content_hash(&crlf), content_hash(&(crlf + "\r\n"))]
+    let texts = [open.to_owned(), format!("{open}\n")];
+    texts.iter().flat_map(|text| [content_hash(text), content_hash(&with_crlf(text))]).collect()
 }
 
 impl Files {
@@ -125,12 +117,9 @@ impl Files {
         }
         for FileChange { path, before, .. } in changes {
             match before {
-                FileState::File { hash, .. } => {
-                    self.unsaved.note_replaced(path, Some(hash.clone()))
-                }
-                FileState::Absent => self.unsaved.note_replaced(path, Some(content_hash(""))),
-                FileState::Unknown { .. } => self.unsaved.note_replaced(path, None),
-                FileState::Link { .. } | FileState::Folder { .. } => {}
+                FileState::File { hash, .. } => self.unsaved.note_replaced(path, hash.clone()),
+                FileState::Absent => self.unsaved.note_replaced(path, content_hash("")),
+                _ => {}
             }
         }
     }

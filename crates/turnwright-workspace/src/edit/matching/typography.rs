@@ -5,12 +5,10 @@ use std::borrow::Cow;
 use std::iter;
 use std::ops::Range;
 
-use turnwright_types::line_diff::DiffOp;
-use turnwright_types::look_alike::{compatible, decomposed, first_cluster, is_invisible, is_mark};
+use turnwright_types::look_alike::{compatible, composed, first_cluster, is_invisible, is_mark};
 
-use super::super::buffer::diff_lines;
 use super::exact::TextPattern;
-use super::lines::lines_of;
+use super::lines::{carry_over_edit, lines_of};
 use super::{MAX_NAMED, MatchAttempt, MatchError, MatchKind, MatchQuery, TextMatch};
 
 /// The most candidate places that are examined.
@@ -28,48 +26,30 @@ fn ascii_form(char: char) -> Option<&'static str> {
     })
 }
 
-/// What is taken for the same, from the closest to the most different.
-#[derive(Clone, Copy, Debug)]
-enum Folding {
-    Composition,
-    Typography,
-    Form,
+/// Folds a text so that what counts as the same for a kind of match is the same.
+fn fold(text: &str, kind: &MatchKind) -> String {
+    let mut folded = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (cluster, after) = rest.split_at(first_cluster(rest).len());
+        fold_cluster(cluster, kind, &mut folded);
+        rest = after;
+    }
+    folded
 }
 
-impl Folding {
-    fn match_kind(self) -> MatchKind {
-        match self {
-            Folding::Composition => MatchKind::Composition,
-            Folding::Typography => MatchKind::Punctuation,
-            Folding::Form => MatchKind::Form,
-        }
-    }
-
-    fn fold(self, text: &str) -> String {
-        let mut folded = String::with_capacity(text.len());
-        let mut rest = text;
-        while !rest.is_empty() {
-            let cluster = first_cluster(rest);
-            self.fold_cluster(cluster, &mut folded);
-            rest = &rest[cluster.len()..];
-        }
-        folded
-    }
-
-    /// Folds a character with the marks that belong to it.
-    fn fold_cluster(self, cluster: &str, folded: &mut String) {
-        let chars = match self {
-            _ if cluster.is_ascii() => return folded.push_str(cluster),
-            Folding::Composition => return folded.push_str(&decomposed(cluster)),
-            Folding::Typography => Cow::Borrowed(cluster),
-            Folding::Form => compatible(cluster),
-        };
-        for char in chars.chars() {
-            match ascii_form(char) {
-                Some(ascii_form) => folded.push_str(ascii_form),
-                None if matches!(self, Folding::Form) && is_invisible(char) => {}
-                None => folded.push(char),
-            }
+/// Folds a character with the marks that belong to it.
+fn fold_cluster(cluster: &str, kind: &MatchKind, folded: &mut String) {
+    let chars = match kind {
+        _ if cluster.is_ascii() => return folded.push_str(cluster),
+        MatchKind::Composition => return folded.push_str(&composed(cluster)),
+        MatchKind::Form => compatible(cluster),
+        _ => Cow::Borrowed(cluster),
+    };
+    for char in chars.chars().filter(|it| *kind != MatchKind::Form || !is_invisible(*it)) {
+        match ascii_form(char) {
+            Some(ascii_form) => folded.push_str(ascii_form),
+            None => folded.push(char),
         }
     }
 }
@@ -81,23 +61,23 @@ pub(super) fn match_ignoring_typography<'a>(
     if text.is_ascii() && query.old.is_ascii() {
         return None;
     }
-    let kinds = [Folding::Composition, Folding::Typography, Folding::Form];
-    kinds.into_iter().find_map(|folding| match_folded(text, query, folding))
+    let kinds = [MatchKind::Composition, MatchKind::Punctuation, MatchKind::Form];
+    kinds.into_iter().find_map(|kind| match_folded(text, query, kind))
 }
 
-fn match_folded<'a>(text: &str, query: &MatchQuery<'a>, folding: Folding) -> MatchAttempt<'a> {
-    let old = folding.fold(query.old);
+fn match_folded<'a>(text: &str, query: &MatchQuery<'a>, match_kind: MatchKind) -> MatchAttempt<'a> {
+    let old = fold(query.old, &match_kind);
     if old.trim().is_empty() {
         return None;
     }
-    let folded = folding.fold(text);
+    let folded = fold(text, &match_kind);
     let pattern = TextPattern::new(&old, query.whole_lines);
     let first = pattern.starts(&folded, 0..folded.len()).next()?;
     // A second match may overlap the first.
     let second = pattern.starts(&folded, first + 1..folded.len()).take(1);
     let others = pattern.starts(&folded, 0..folded.len()).skip(1);
     // Both texts are in order, so one pass through the text finds the original offsets.
-    let mut cursor = FoldedCursor::new(text, folding);
+    let mut cursor = FoldedCursor::new(text, &match_kind);
     let mut places: Vec<Range<usize>> = Vec::new();
     let mut hits: Vec<_> =
         iter::once(first).chain(second).chain(others.take(MAX_CANDIDATES)).collect();
@@ -120,77 +100,47 @@ fn match_folded<'a>(text: &str, query: &MatchQuery<'a>, folding: Folding) -> Mat
     if places.len() > 1 {
         let starts: Vec<_> = places.iter().map(|it| it.start).collect();
         let count = starts.len();
-        return Some(Err(MatchError::Ambiguous {
-            match_kind: folding.match_kind(),
-            starts,
-            count,
-        }));
+        return Some(Err(MatchError::Ambiguous { match_kind, starts, count }));
     }
-    let new = carry_over(&text[place.clone()], query, folding);
-    let (ranges, match_kind) = (vec![place], folding.match_kind());
-    Some(Ok(TextMatch { ranges, new: Cow::Owned(new), match_kind }))
-}
-
-/// The replacement for a passage of the file that was quoted in another way: what the edit does not change stays
-/// as it is in the file.
-fn carry_over(file: &str, query: &MatchQuery<'_>, folding: Folding) -> String {
-    let (file, old, new) = (lines_of(file), lines_of(query.old), lines_of(query.new));
-    let mut lines = Vec::with_capacity(new.len());
-    for op in diff_lines(&old, &new) {
-        let (old_range, new_range) = (op.old_range(), op.new_range());
-        if let DiffOp::Equal { .. } = op {
-            lines.extend(file[old_range].iter().map(|line| Cow::Borrowed(*line)));
-        } else if old_range.len() == new_range.len() {
-            for (row, new_row) in old_range.zip(new_range) {
-                let line = carry_over_line(file[row], old[row], new[new_row], folding);
-                lines.push(line.map_or(Cow::Borrowed(new[new_row]), Cow::Owned));
-            }
-        } else {
-            lines.extend(new[new_range].iter().map(|line| Cow::Borrowed(*line)));
-        }
-    }
-    let mut text = lines.join("\n");
-    if query.new.ends_with('\n') {
-        text.push('\n');
-    }
-    text
+    let (file, quoted) = (lines_of(&text[place.clone()]), lines_of(query.old));
+    let new = carry_over_edit(&file, &quoted, query.new, |replaced, line| {
+        let kept = replaced.and_then(|(file, old)| carry_over_line(file, old, line, &match_kind));
+        Some(kept.unwrap_or_else(|| line.to_owned()))
+    })?;
+    Some(Ok(TextMatch { ranges: vec![place], new: Cow::Owned(new), match_kind }))
 }
 
 /// The changed line with the beginning and the end of the file's own that the edit leaves alone.
-fn carry_over_line(file: &str, old: &str, new: &str, folding: Folding) -> Option<String> {
-    let mut head = 0;
+fn carry_over_line(file: &str, old: &str, new: &str, kind: &MatchKind) -> Option<String> {
+    let (mut head, mut tail) = (0, 0);
     while head < old.len() && first_cluster(&old[head..]) == first_cluster(&new[head..]) {
         head += first_cluster(&old[head..]).len();
     }
-    let (mut old_end, mut new_end) = (old.len(), new.len());
-    let ends = old[head..].char_indices().rev().zip(new[head..].char_indices().rev());
-    for ((old_at, old_char), (new_at, new_char)) in ends {
-        if old_char != new_char {
-            break;
-        }
-        // Marks stay with the character that they belong to.
-        if !is_mark(old_char) {
-            (old_end, new_end) = (head + old_at, head + new_at);
+    let ends = old[head..].char_indices().rev().zip(new[head..].chars().rev());
+    for ((at, char), _) in ends.take_while(|((_, old), new)| old == new) {
+        // A mark stays with the character that it belongs to.
+        if !is_mark(char) {
+            tail = old.len() - head - at;
         }
     }
-    let mut cursor = FoldedCursor::new(file, folding);
-    let start = cursor.original_offset(folding.fold(&old[..head]).len())?;
-    let end = cursor.original_offset(folding.fold(&old[..old_end]).len())?;
-    Some([&file[..start], &new[head..new_end], &file[end..]].concat())
+    let mut cursor = FoldedCursor::new(file, kind);
+    let start = cursor.original_offset(fold(&old[..head], kind).len())?;
+    let end = cursor.original_offset(fold(&old[..old.len() - tail], kind).len())?;
+    Some([&file[..start], &new[head..new.len() - tail], &file[end..]].concat())
 }
 
 /// Maps offsets of the folded text to the original text.
 #[derive(Clone)]
 struct FoldedCursor<'t> {
     text: &'t str,
-    folding: Folding,
+    kind: &'t MatchKind,
     at: usize,
     folded: usize,
 }
 
 impl<'t> FoldedCursor<'t> {
-    fn new(text: &'t str, folding: Folding) -> FoldedCursor<'t> {
-        FoldedCursor { text, folding, at: 0, folded: 0 }
+    fn new(text: &'t str, kind: &'t MatchKind) -> FoldedCursor<'t> {
+        FoldedCursor { text, kind, at: 0, folded: 0 }
     }
 
     /// The offset in the original text; `None` if it is inside of a character.
@@ -199,7 +149,7 @@ impl<'t> FoldedCursor<'t> {
         while self.folded < folded && self.at < self.text.len() {
             let cluster = first_cluster(&self.text[self.at..]);
             buffer.clear();
-            self.folding.fold_cluster(cluster, &mut buffer);
+            fold_cluster(cluster, self.kind, &mut buffer);
             self.folded += buffer.len();
             self.at += cluster.len();
         }

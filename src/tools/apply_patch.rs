@@ -1,17 +1,17 @@
 //! `apply_patch`: changes several files at once, in the patch format that some models are trained
 //! on. Either all files are changed or none.
 
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+mod patch_arguments;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
+use std::path::PathBuf;
+
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::edit_common;
 use super::shown_argument::{PATCH, ShownArgument};
 use super::{OfferContext, PathArgument, Tool, ToolCtx, ToolOutcome};
+use patch_arguments::ApplyPatchArgs;
 use turnwright_policy::permission::Pass;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
@@ -29,26 +29,6 @@ const MAX_PATCHED_BYTES: usize = 64 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct ApplyPatch;
-
-/// Change files by a patch: `*** Begin Patch`, then for each file `*** Update File: PATH` (or Add,
-/// Delete) with `@@` hunks, then `*** End Patch`. All files or none.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ApplyPatchArgs {
-    /// The whole patch
-    #[serde(alias = "input")]
-    patch: String,
-    // Not in the schema: a command line that stands for a patch has one.
-    #[serde(default)]
-    #[schemars(skip)]
-    workdir: String,
-    /// What a command line that stands for a patch does besides, and is not done.
-    #[serde(default)]
-    #[schemars(skip)]
-    left_out: String,
-    /// The files of the patch, parsed once for each call.
-    #[serde(skip)]
-    parsed: OnceLock<Result<Vec<FilePatch>, String>>,
-}
 
 /// The change of one file.
 #[derive(Debug)]
@@ -73,25 +53,6 @@ enum PatchAction {
     },
 }
 
-impl ApplyPatchArgs {
-    fn parsed(&self) -> &Result<Vec<FilePatch>, String> {
-        self.parsed.get_or_init(|| {
-            let mut files = patch::parse(&self.patch)?;
-            for path in files.iter_mut().flat_map(FilePatch::paths_mut) {
-                if !self.workdir.is_empty() && Path::new(path).is_relative() {
-                    *path = format!("{}/{path}", self.workdir);
-                }
-            }
-            Ok(files)
-        })
-    }
-
-    /// The files of the patch; none if it cannot be parsed.
-    fn files(&self) -> &[FilePatch] {
-        self.parsed().as_deref().unwrap_or_default()
-    }
-}
-
 /// The new path of a file that is renamed.
 fn renamed_to(file: &FilePatch) -> Option<&str> {
     match &file.change {
@@ -109,18 +70,7 @@ impl Tool for ApplyPatch {
     type Preview = Vec<PatchStep>;
 
     fn path_arguments<'a>(&self, args: &'a mut ApplyPatchArgs) -> Vec<PathArgument<'a>> {
-        args.parsed();
-        let Some(Ok(files)) = args.parsed.get_mut() else { return Vec::new() };
-        let mut all = Vec::new();
-        for file in files {
-            let mut may_be_new = matches!(file.change, PatchOp::Add { .. });
-            for text in file.paths_mut() {
-                all.push(PathArgument { text, may_be_new });
-                // The second one is where the file goes.
-                may_be_new = true;
-            }
-        }
-        all
+        args.paths()
     }
 
     fn is_offered(&self, offer: &OfferContext) -> bool {

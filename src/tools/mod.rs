@@ -172,7 +172,7 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// The paths that the arguments name. Each is resolved once per call, so that the place that
     /// the user is shown, the place that is judged and the place that is touched are the same.
     fn paths(&self, args: &mut Self::Args, _env: &ToolEnv) -> Vec<PathBuf> {
-        self.path_arguments(args).into_iter().map(|it| PathBuf::from(&*it.text)).collect()
+        self.path_arguments(args).into_iter().map(|path| PathBuf::from(&*path.text)).collect()
     }
 
     /// Restricts the call to the lines that the model has named with a path. Returns false if it works on
@@ -445,7 +445,7 @@ impl<T: Tool> TypedCall<T> {
             let Some(meant) = files.meant_path(text, may_be_new) else { continue };
             self.name_notes.extend(meant.note);
             let sent = std::mem::replace(text, meant.link.path);
-            lines = meant.link.lines.map(|it| (it, sent)).or(lines);
+            lines = meant.link.lines.map(|named| (named, sent)).or(lines);
         }
         self.name_notes.dedup();
         if let Some((lines, sent)) = lines
@@ -466,9 +466,9 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
         let roots = env.files.roots();
         self.understand_paths(&env.files);
         self.paths = self.tool.paths(&mut self.args, env);
-        let leads_elsewhere = self.paths.iter().any(|it| roots.leads_elsewhere(it));
+        let leads_elsewhere = self.paths.iter().any(|path| roots.leads_elsewhere(path));
         let paths = self.paths.iter().cloned();
-        self.targets = paths.map(|it| self.tool.resolve_path(it, roots)).collect();
+        self.targets = paths.map(|path| self.tool.resolve_path(path, roots)).collect();
         if let Some(folder) = roots.missing_folder(&self.targets) {
             let name = escape_hidden_line(&folder.to_string_lossy());
             self.refusal = Some(ToolRefusal::from(format!(

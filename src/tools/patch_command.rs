@@ -10,9 +10,11 @@ use super::arguments::shell_line;
 const PROGRAMS: [&str; 3] = ["apply_patch", "applypatch", "apply-patch"];
 const SHELLS: [&str; 4] = ["bash", "sh", "zsh", "/bin/bash"];
 const BEGIN: &str = "*** Begin Patch";
-const END: &str = "*** End Patch";
+const END: &str = "\n*** End Patch";
 /// How deeply lines for a shell and JSON may be nested.
 const MAX_DEPTH: usize = 4;
+/// The most characters that are told of what is not done.
+const MAX_SHOWN_CHARS: usize = 200;
 
 /// A line that applies a patch.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -30,9 +32,10 @@ pub(crate) fn patch_call(tool: &str, arguments: &Value) -> Option<Value> {
     let command = argument(&["command", "cmd", "script", "shell_command"]);
     let PatchCommand { patch, folder, others } =
         patch_in(command.filter(|_| tool == COMMAND_TOOL)?, MAX_DEPTH)?;
+    let others: String = others.join("; ").chars().take(MAX_SHOWN_CHARS).collect();
     let workdir = argument(&["workdir", "cwd"]).and_then(Value::as_str).unwrap_or_default();
     let workdir = join(workdir.trim(), &folder);
-    Some(json!({ "patch": patch, "workdir": workdir, "left_out": others.join("; ") }))
+    Some(json!({ "patch": patch, "workdir": workdir, "left_out": others }))
 }
 
 fn patch_in(command: &Value, depth: usize) -> Option<PatchCommand> {
@@ -56,16 +59,16 @@ fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
         && SHELLS.contains(&shell)
         && flags.starts_with('-')
     {
-        let quote = script.chars().next().filter(|it| ['"', '\''].contains(it))?;
+        let quote = script.chars().next().filter(|quote| ['"', '\''].contains(quote))?;
         let script = script.trim().strip_prefix(quote)?.strip_suffix(quote)?;
         return patch_in(&unescaped(script, quote).into(), depth - 1);
     }
     let begin = line.find(BEGIN)?;
-    let end = begin + line[begin..].rfind(END)? + END.len();
-    let (head, rest) = (&line[..begin], line[end..].trim_start_matches(['\n', ' ']));
+    let end = begin + line[begin..].find(END)? + END.len();
+    let (head, rest) = (&line[..begin], line[end..].trim_start());
     let mut patch = line[begin..end].to_owned();
     let (head, after) = if let Some(quote) =
-        head.chars().next_back().filter(|it| "'\"".contains(*it))
+        head.chars().next_back().filter(|quote| "'\"".contains(*quote))
     {
         patch = unescaped(&patch, quote);
         (head.trim_end_matches([quote, ' ', '<']), rest.strip_prefix(quote)?.to_owned())
@@ -109,8 +112,8 @@ fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
 }
 
 fn statements(text: &str) -> Vec<&str> {
-    let parts = text.split(['\n', ';']).flat_map(|it| it.split("&&"));
-    parts.map(str::trim).filter(|it| !it.is_empty() && *it != "2>&1").collect()
+    let parts = text.split(['\n', ';']).flat_map(|line| line.split("&&"));
+    parts.map(str::trim).filter(|part| !part.is_empty() && *part != "2>&1").collect()
 }
 
 fn join(folder: &str, path: &str) -> String {

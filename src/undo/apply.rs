@@ -92,7 +92,9 @@ pub(crate) async fn apply(
         }
     }
     let work = RestoreWork { files, store, cancel };
-    for restore in all.iter_mut().rev().filter(|it| it.result.is_ok() && must_be_removed(it)) {
+    for restore in
+        all.iter_mut().rev().filter(|restore| restore.result.is_ok() && must_be_removed(restore))
+    {
         restore.result = work.remove(restore).await;
     }
     for restore in all.iter_mut().filter(|it| it.result.is_ok() && it.to != FileState::Absent) {

@@ -140,10 +140,10 @@ impl<T: Transport> BufferEditor<T> {
             SaveBehavior::Keeps => drop(self.buffers.insert(path, content)),
             SaveBehavior::SavesRaw | SaveBehavior::Joins => fs::write(&path, content).unwrap(),
             SaveBehavior::EndsLines => {
-                let has_crlf = fs::read(&path).is_ok_and(|it| it.contains(&b'\r'));
+                let has_crlf = fs::read(&path).is_ok_and(|bytes| bytes.contains(&b'\r'));
                 let end = if has_crlf { "\r\n" } else { "\n" };
                 let lines =
-                    content.split('\n').map(|it| it.trim_end_matches('\r').to_owned() + end);
+                    content.split('\n').map(|line| line.trim_end_matches('\r').to_owned() + end);
                 fs::write(&path, lines.collect::<String>()).unwrap();
             }
             SaveBehavior::Saves => {

@@ -104,7 +104,7 @@ fn as_text(key: &str, value: Value, names_json: bool) -> Value {
     let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
     let are_words = value.is_array() && words.len() == items.len();
     let is_written = key == "content" || key == "new_text";
-    let blocks: Option<String> = items.iter().map(|it| it["text"].as_str()).collect();
+    let blocks: Option<String> = items.iter().map(|block| block["text"].as_str()).collect();
     let text = match (&value, blocks) {
         (Value::Bool(_), _) if is_written => value.to_string(),
         (Value::Array(_), _) if are_words && key == "command" => shell_line(&words),

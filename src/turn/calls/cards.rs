@@ -118,7 +118,7 @@ impl OpenCards {
 
     /// Sets the name of the tool, unless the client shows the card already.
     pub(in crate::turn) fn set_name(&mut self, id: &CallId, name: &str) {
-        if let Some(card) = self.find(id).filter(|it| !it.is_shown) {
+        if let Some(card) = self.find(id).filter(|card| !card.is_shown) {
             name.clone_into(&mut card.name);
         }
     }

@@ -202,7 +202,7 @@ fn show(text: &[&str], old: &[&str], lines: Range<usize>, percent: u8) -> Simila
 /// that looks like an ASCII one.
 fn looks_equal_at(one: &str, other: &str, place: usize) -> bool {
     let [one, other] = [one, other].map(|line| {
-        let start = line.char_indices().nth(place).map_or(line.len(), |it| it.0);
+        let start = line.char_indices().nth(place).map_or(line.len(), |(start, _)| start);
         first_cluster(&line[start..])
     });
     resemblance(one, other).is_some() || one.is_ascii() != other.is_ascii()

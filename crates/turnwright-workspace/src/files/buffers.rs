@@ -67,8 +67,10 @@ impl Files {
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}
                 Ok(text) => {
                     let (files, path) = (self.clone(), target.path.clone());
-                    let compare = move || Ok(files.compare_buffer(&path, on_disk.ok(), text));
-                    return disk::run_blocking(compare).await;
+                    return disk::run_blocking(move || {
+                        Ok(files.compare_buffer(&path, on_disk.ok(), text))
+                    })
+                    .await;
                 }
                 Err(error @ BufferError::Refused(_)) if on_disk.is_ok() => {
                     return Err(FileError::ReadRefused(error.to_string()));
@@ -84,7 +86,7 @@ impl Files {
     /// Decides what counts: the editor's text, or the disk's if the editor has only not loaded that yet.
     fn compare_buffer(&self, path: &Path, on_disk: Option<FileText>, shown: String) -> LoadedText {
         let mut loaded = as_on_disk(on_disk.as_ref(), shown);
-        let saved = on_disk.as_ref().map(|it| it.text.as_str());
+        let saved = on_disk.as_ref().map(|saved| saved.text.as_str());
         match (self.unsaved.compare(path, saved, &loaded.text.text), on_disk) {
             (BufferState::Stale, Some(text)) => loaded.text = text,
             (state, _) => loaded.is_conflicting = state == BufferState::Conflict,
@@ -274,7 +276,7 @@ fn as_on_disk(on_disk: Option<&FileText>, shown: String) -> LoadedText {
     let is_crlf = on_disk.is_some_and(|it| it.line_endings() == LineEndings::Crlf);
     let is_lf_normalized = is_crlf && !shown.contains('\r');
     let mut text = if is_lf_normalized { with_crlf(&shown) } else { shown };
-    if let Some(saved) = on_disk.map(|it| it.text.as_str()) {
+    if let Some(saved) = on_disk.map(|saved| saved.text.as_str()) {
         let end = if is_crlf { "\r\n" } else { "\n" };
         let is_open = !text.is_empty() && !text.ends_with('\n');
         if saved.strip_suffix(end) == Some(&text) || is_open && saved.ends_with(end) {

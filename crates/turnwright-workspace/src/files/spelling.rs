@@ -89,9 +89,8 @@ impl Files {
         let mut is_other = false;
         let mut parts = Path::new(path).components();
         while let Some(part) = parts.next() {
-            let is_there = || at.join(part).symlink_metadata().is_ok();
             let mut name = part.as_os_str().to_str()?.to_owned();
-            if matches!(part, Component::Normal(_)) && !is_there() {
+            if matches!(part, Component::Normal(_)) && at.join(part).symlink_metadata().is_err() {
                 let similar = look_alikes(&at, &name);
                 let is_new = may_be_new && parts.as_path().as_os_str().is_empty();
                 let [(closeness, only)] = similar.as_slice() else {
@@ -99,7 +98,7 @@ impl Files {
                         found.push(part);
                         break;
                     }
-                    twins.extend(similar.iter().map(|it| with_code_points(&it.1)));
+                    twins.extend(similar.iter().map(|(_, name)| with_code_points(name)));
                     return None;
                 };
                 // A name whose characters have other forms may be meant for another file, unless the model
@@ -152,7 +151,8 @@ fn is_filler(char: char) -> bool {
 }
 
 fn without_quotes(text: &str) -> &str {
-    let inside = QUOTES.iter().find_map(|it| text.strip_prefix(it.0)?.strip_suffix(it.1));
+    let inside =
+        QUOTES.iter().find_map(|(open, close)| text.strip_prefix(*open)?.strip_suffix(*close));
     inside.map_or(text, str::trim)
 }
 
@@ -163,8 +163,8 @@ fn look_alikes(folder: &Path, name: &str) -> Vec<(Resemblance, String)> {
     let mut found: Vec<_> =
         names.filter_map(|other| Some((resemblance(name, &other)?, other))).collect();
     found.sort();
-    let closest = found.first().map(|it| it.0);
-    found.retain(|it| Some(it.0) == closest);
+    let closest = found.first().map(|(closeness, _)| *closeness);
+    found.retain(|(closeness, _)| Some(*closeness) == closest);
     found
 }
 

@@ -53,7 +53,9 @@ impl UnsavedFiles {
         let mut buffers = self.0.lock();
         let KnownBuffers { unsaved, replaced } = &mut *buffers;
         let state = match replaced.get(path) {
-            _ if on_disk.is_some_and(|it| it == shown || with_lf(it) == with_lf(shown)) => {
+            _ if on_disk
+                .is_some_and(|saved| saved == shown || with_lf(saved) == with_lf(shown)) =>
+            {
                 replaced.remove(path);
                 BufferState::Saved
             }
@@ -112,7 +114,7 @@ fn forms(shown: &str) -> Vec<String> {
 impl Files {
     /// Records what a command has changed on the disk, where an editor may not see it.
     pub fn note_changed_on_disk(&self, changes: &[FileChange]) {
-        if !self.buffers.as_ref().is_some_and(|it| it.can_read()) {
+        if !self.buffers.as_ref().is_some_and(|editor| editor.can_read()) {
             return;
         }
         for FileChange { path, before, .. } in changes {

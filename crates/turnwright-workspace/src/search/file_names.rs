@@ -75,7 +75,7 @@ pub fn find(scope: &SearchScope, options: FindOptions, stop: &SearchDeadline) ->
         let second_stop = &stop.for_second_search();
         let name = scope.glob.as_ref().and_then(|it| it.literal_name());
         let similar_to =
-            name.filter(|it| it.len() <= MAX_NAME_BYTES).map(|it| composed(it).to_lowercase());
+            name.filter(|it| it.len() <= MAX_NAME_BYTES).map(|name| composed(name).to_lowercase());
         let files = AtomicUsize::new(0);
         let second = FindWalk { stop: second_stop, similar_to, files, ..search }.run(true);
         names.hidden =

@@ -46,7 +46,7 @@ fn fold_cluster(cluster: &str, kind: &MatchKind, folded: &mut String) {
         MatchKind::Form => compatible(cluster),
         _ => Cow::Borrowed(cluster),
     };
-    for char in chars.chars().filter(|it| *kind != MatchKind::Form || !is_invisible(*it)) {
+    for char in chars.chars().filter(|char| *kind != MatchKind::Form || !is_invisible(*char)) {
         match ascii_form(char) {
             Some(ascii_form) => folded.push_str(ascii_form),
             None => folded.push(char),

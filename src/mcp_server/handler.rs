@@ -18,6 +18,7 @@ use super::client_calls::{
 use super::offered_tools::{OfferedTools, PAGE_SIZE};
 use super::requests::{Answer, ClientRequest};
 use crate::session::SessionHost;
+use crate::tools::patch_call;
 use crate::turn::StandaloneCalls;
 use turnwright_rpc::{Outbox, Peer, RpcError};
 use turnwright_types::blocking::spawn_blocking;
@@ -218,6 +219,10 @@ impl McpHandler {
         let guard =
             self.0.calls.register(ClientCall { token, ask_method, progress_count: 0.into() });
         let arguments = Value::Object(call.arguments.clone());
+        let (tool, arguments) = match patch_call(tool.name(), &arguments) {
+            Some(patch) => (self.0.tools.find("apply_patch").unwrap_or(tool), patch),
+            None => (tool, arguments),
+        };
         let outcome = runner.run(guard.id.clone(), tool, arguments, request.cancel).await;
         if let Some(question) = guard.call.take_pending_question()
             && let Some(input_required) = self.input_required(call, question).await

@@ -1,16 +1,17 @@
 //! `apply_patch`: changes several files at once, in the patch format that some models are trained
 //! on. Either all files are changed or none.
 
+mod patch_arguments;
+
 use std::path::PathBuf;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::edit_common;
 use super::shown_argument::{PATCH, ShownArgument};
-use super::{OfferContext, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{OfferContext, PathArgument, Tool, ToolCtx, ToolOutcome};
+use patch_arguments::ApplyPatchArgs;
 use turnwright_policy::permission::Pass;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
@@ -28,15 +29,6 @@ const MAX_PATCHED_BYTES: usize = 64 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct ApplyPatch;
-
-/// Change files by a patch: `*** Begin Patch`, then for each file `*** Update File: PATH` (or Add,
-/// Delete) with `@@` hunks, then `*** End Patch`. All files or none.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ApplyPatchArgs {
-    /// The whole patch
-    #[serde(alias = "input")]
-    patch: String,
-}
 
 /// The change of one file.
 #[derive(Debug)]
@@ -61,13 +53,6 @@ enum PatchAction {
     },
 }
 
-impl ApplyPatchArgs {
-    /// The files of the patch; none if it cannot be parsed.
-    fn files(&self) -> Vec<FilePatch> {
-        patch::parse(&self.patch).unwrap_or_default()
-    }
-}
-
 /// The new path of a file that is renamed.
 fn renamed_to(file: &FilePatch) -> Option<&str> {
     match &file.change {
@@ -84,10 +69,8 @@ impl Tool for ApplyPatch {
     type Args = ApplyPatchArgs;
     type Preview = Vec<PatchStep>;
 
-    fn paths(&self, args: &ApplyPatchArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        let files = args.files();
-        let paths = files.iter().flat_map(|it| [Some(it.path.as_str()), renamed_to(it)]);
-        paths.flatten().map(PathBuf::from).collect()
+    fn path_arguments<'a>(&self, args: &'a mut ApplyPatchArgs) -> Vec<PathArgument<'a>> {
+        args.paths()
     }
 
     fn is_offered(&self, offer: &OfferContext) -> bool {
@@ -109,7 +92,7 @@ impl Tool for ApplyPatch {
         let mut targets = targets.iter().cloned();
         for file in args.files() {
             let Some(place) = targets.next() else { break };
-            if let Some(to) = renamed_to(&file).and_then(|_| targets.next()) {
+            if let Some(to) = renamed_to(file).and_then(|_| targets.next()) {
                 effects.extend([Effect::Write(to), Effect::Read(place.clone())]);
                 effects.push(Effect::Delete(place));
             } else if file.change == PatchOp::Delete {
@@ -127,8 +110,9 @@ impl Tool for ApplyPatch {
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<(Vec<PatchStep>, Vec<CallContent>), ToolRefusal> {
-        let files = patch::parse(&args.patch)
-            .map_err(|it| format!("The patch makes no sense: {it}. Nothing was written."))?;
+        let files = args.parsed().clone();
+        let files =
+            files.map_err(|it| format!("The patch makes no sense: {it}. Nothing was written."))?;
         for (number, place) in targets.iter().enumerate() {
             if targets[..number].contains(place) {
                 let name = ctx.env.files.roots().display_path(place);
@@ -190,7 +174,12 @@ impl Tool for ApplyPatch {
             }
         }
         delete_set_aside(&steps, files).await;
-        patch_outcome(self.view(&args, &[], files.roots()), &steps, files.roots())
+        let mut outcome =
+            patch_outcome(self.view(&args, &[], files.roots()), &steps, files.roots());
+        if !args.left_out.is_empty() {
+            outcome.append_note(format!("[Not run: {}. Call exec for it.]", args.left_out));
+        }
+        outcome
     }
 }
 

@@ -5,14 +5,12 @@ use serde_json::Value;
 
 mod repair;
 mod read;
-mod links;
 mod specs;
 #[cfg(test)]
 mod tests;
 
-pub(super) use links::{follow_links, linked_paths};
-pub(super) use repair::letters_and_digits;
 pub(crate) use repair::{canonical_name, repair_arguments};
+pub(super) use repair::{letters_and_digits, shell_line};
 #[cfg(test)]
 pub(super) use specs::derive::spec as derive_spec;
 pub(super) use specs::spec;
@@ -49,6 +47,20 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<Stri
         let name = T::NAME;
         format!("Invalid arguments for {name}: {problem}. Nothing was executed. {names}.").into()
     })
+}
+
+/// Why a text with a NUL is not written.
+pub(super) const NUL_REFUSAL: &str = "The text contains a NUL character, with which a file is binary for every tool. Nothing was done. Write the \
+     escape of the language, such as \\0 or \\u0000, as visible characters.";
+
+/// True if a text among the arguments contains a NUL.
+pub(super) fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(fields) => fields.values().any(has_nul),
+        _ => false,
+    }
 }
 
 /// The words for an error of the reader, which begins with the place of the value.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::shown_argument::{PATH, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{PathArgument, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
@@ -36,8 +36,8 @@ impl Tool for DeletePath {
     type Args = DeletePathArgs;
     type Preview = Option<EntryInfo>;
 
-    fn paths(&self, args: &DeletePathArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        vec![PathBuf::from(&args.path)]
+    fn path_arguments<'a>(&self, args: &'a mut DeletePathArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_existing(&mut args.path)]
     }
 
     fn resolve_path(&self, path: PathBuf, roots: &Roots) -> ResolvedPath {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::edit_common;
 use super::shown_argument::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
-use super::{OfferContext, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{OfferContext, PathArgument, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
@@ -89,8 +89,12 @@ impl Tool for EditFile {
     type Args = EditFileArgs;
     type Preview = PlannedEdit;
 
-    fn paths(&self, args: &EditFileArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        vec![PathBuf::from(&args.path)]
+    fn path_arguments<'a>(&self, args: &'a mut EditFileArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_existing(&mut args.path)]
+    }
+
+    fn choose_lines(&self, _: &mut EditFileArgs, _: (u32, u32)) -> bool {
+        true
     }
 
     /// Makes `edits` required in the schema, although a single replacement without it is accepted.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::command::{self, CommandPath};
 use super::shown_argument::{COMMAND, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
+use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
 use turnwright_policy::permission::{DeniedPaths, Pass};
 use turnwright_policy::shell::{self, Script};
 use turnwright_types::byte_size::format_bytes;
@@ -112,7 +112,12 @@ impl Tool for Exec {
     type Args = ExecArgs;
     type Preview = ();
 
-    fn paths(&self, args: &ExecArgs, _: &ToolEnv) -> Vec<PathBuf> {
+    fn path_arguments<'a>(&self, args: &'a mut ExecArgs) -> Vec<PathArgument<'a>> {
+        let paths = args.workdir.iter_mut().chain(&mut args.escalate);
+        paths.map(PathArgument::of_existing).collect()
+    }
+
+    fn paths(&self, args: &mut ExecArgs, _: &ToolEnv) -> Vec<PathBuf> {
         let workdir = PathBuf::from(args.workdir());
         let named = args.named_paths();
         std::iter::once(workdir).chain(named.iter().map(|it| it.path().to_owned())).collect()

@@ -1,14 +1,12 @@
 //! `find_files`: finds files by name.
 
-use std::path::PathBuf;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::search_common::{self, count};
 use super::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, shown_result};
+use super::{PathArgument, Tool, ToolCtx, ToolOutcome, shown_result};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -52,8 +50,8 @@ impl Tool for FindFiles {
     type Args = FindFilesArgs;
     type Preview = ();
 
-    fn paths(&self, args: &FindFilesArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        vec![search_common::path_or_cwd(args.path.as_ref()).into()]
+    fn path_arguments<'a>(&self, args: &'a mut FindFilesArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
     }
 
     fn view(&self, args: &FindFilesArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -103,7 +101,7 @@ impl Tool for FindFiles {
         match search_common::run_search(ctx, search).await {
             Ok(Ok(names)) => report(self, &args, target, names, ctx),
             Ok(Err(why)) => {
-                let name = search_common::path_or_cwd(args.path.as_ref());
+                let name = args.path.as_deref().unwrap_or(".");
                 ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
             }
             Err(reason) => ToolOutcome::failed(reason),

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::search_common::{self, count};
 use super::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, shown_result};
+use super::{PathArgument, Tool, ToolCtx, ToolOutcome, shown_result};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -68,8 +68,8 @@ impl Tool for Grep {
     type Args = GrepArgs;
     type Preview = ();
 
-    fn paths(&self, args: &GrepArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        vec![search_common::path_or_cwd(args.path.as_ref()).into()]
+    fn path_arguments<'a>(&self, args: &'a mut GrepArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
     }
 
     fn view(&self, args: &GrepArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -101,7 +101,7 @@ impl Tool for Grep {
         let Some(Effect::Read(target)) = pass.effects().first() else {
             return ToolOutcome::failed("Nothing was searched: there is no permission for it.");
         };
-        let name = search_common::path_or_cwd(args.path.as_ref());
+        let name = args.path.as_deref().unwrap_or(".");
         let hidden = args.hidden.unwrap_or(false);
         let scope =
             match search_common::scope((pass, target), args.glob.as_deref(), hidden, ctx).await {

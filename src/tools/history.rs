@@ -56,7 +56,7 @@ impl Tool for History {
     type Args = HistoryArgs;
     type Preview = ();
 
-    fn paths(&self, args: &HistoryArgs, env: &ToolEnv) -> Vec<PathBuf> {
+    fn paths(&self, args: &mut HistoryArgs, env: &ToolEnv) -> Vec<PathBuf> {
         match args.session {
             HistoryScope::Current => Vec::new(),
             HistoryScope::All => vec![env.shared.folders.state.clone()],

@@ -1,14 +1,12 @@
 //! `list_dir`: lists a folder as a tree.
 
-use std::path::PathBuf;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::search_common::{self, count};
 use super::shown_argument::{PATH, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, shown_result};
+use super::{PathArgument, Tool, ToolCtx, ToolOutcome, shown_result};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
@@ -35,12 +33,6 @@ pub(super) struct ListDirArgs {
     hidden: Option<bool>,
 }
 
-impl ListDirArgs {
-    fn path(&self) -> &str {
-        search_common::path_or_cwd(self.path.as_ref())
-    }
-}
-
 impl Tool for ListDir {
     const NAME: &'static str = "list_dir";
     const KIND: ToolKind = ToolKind::Read;
@@ -50,8 +42,8 @@ impl Tool for ListDir {
     type Args = ListDirArgs;
     type Preview = ();
 
-    fn paths(&self, args: &ListDirArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        vec![args.path().into()]
+    fn path_arguments<'a>(&self, args: &'a mut ListDirArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
     }
 
     fn view(&self, _: &ListDirArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -78,8 +70,13 @@ impl Tool for ListDir {
             Ok(tree) => tree,
             Err(why) => {
                 return ToolOutcome::failed(
-                    search_common::obstacle_message(args.path(), &why.to_string(), target, ctx)
-                        .await,
+                    search_common::obstacle_message(
+                        args.path.as_deref().unwrap_or("."),
+                        &why.to_string(),
+                        target,
+                        ctx,
+                    )
+                    .await,
                 );
             }
         };

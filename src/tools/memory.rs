@@ -103,7 +103,7 @@ impl Tool for Memory {
     type Args = MemoryArgs;
     type Preview = PlannedNoteChange;
 
-    fn paths(&self, args: &MemoryArgs, env: &ToolEnv) -> Vec<PathBuf> {
+    fn paths(&self, args: &mut MemoryArgs, env: &ToolEnv) -> Vec<PathBuf> {
         if !args.changes() || args.check_name().is_err() {
             return Vec::new();
         }
@@ -209,6 +209,9 @@ fn new_note_text(args: &MemoryArgs, before: Option<&FileText>) -> Result<String,
     let content = args.content.as_deref().unwrap_or_default().trim_end();
     if content.is_empty() {
         return Err("memory needs the `content` of the note.".into());
+    }
+    if content.contains('\0') {
+        return Err(super::arguments::NUL_REFUSAL.into());
     }
     // Checked first, because searching a long text for secrets takes a while.
     check_length(content.len())?;

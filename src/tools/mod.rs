@@ -31,6 +31,7 @@ mod project_context;
 mod memory;
 mod move_path;
 mod open_terminals;
+mod patch_command;
 mod outcome_json;
 mod plan;
 mod private_caches;
@@ -69,12 +70,14 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
+};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{Media, ToolSpec};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::files::Roots;
+use turnwright_workspace::files::{Files, Roots};
 
 pub(crate) use advertised_tools::SMALL_WINDOW;
 pub(crate) use agent::{AGENT_TOOL, may_edit};
@@ -90,6 +93,7 @@ pub(crate) use hidden_paths::{KnownFolders, hidden_below};
 pub(crate) use outcome_json::{
     outcome_json, preview_json, read_outcome, read_preview, read_view, view_json,
 };
+pub(crate) use patch_command::patch_call;
 pub(crate) use project_context::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, folder_instructions,
     project_sources, read_project_context,
@@ -159,10 +163,22 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// those that run concurrently, and a cancel waits for it to end them.
     const RUNS_CALLS: bool = false;
 
+    /// The paths among the arguments as the model has sent them. Each is replaced by the one that it means
+    /// before anything else looks at it.
+    fn path_arguments<'a>(&self, _args: &'a mut Self::Args) -> Vec<PathArgument<'a>> {
+        Vec::new()
+    }
+
     /// The paths that the arguments name. Each is resolved once per call, so that the place that
     /// the user is shown, the place that is judged and the place that is touched are the same.
-    fn paths(&self, _args: &Self::Args, _env: &ToolEnv) -> Vec<PathBuf> {
-        Vec::new()
+    fn paths(&self, args: &mut Self::Args, _env: &ToolEnv) -> Vec<PathBuf> {
+        self.path_arguments(args).into_iter().map(|path| PathBuf::from(&*path.text)).collect()
+    }
+
+    /// Restricts the call to the lines that the model has named with a path. Returns false if it works on
+    /// whole files only.
+    fn choose_lines(&self, _args: &mut Self::Args, _lines: (u32, u32)) -> bool {
+        !matches!(Self::KIND, ToolKind::Edit | ToolKind::Delete | ToolKind::Move)
     }
 
     /// Resolves one of these paths. A tool that acts on a directory entry itself, not on what it
@@ -344,16 +360,32 @@ struct TypedCall<T: Tool> {
     args: T::Args,
     /// Arguments that were sent but that the tool does not have.
     ignored: Vec<String>,
+    paths: Vec<PathBuf>,
+    /// The same, resolved.
     targets: Vec<ResolvedPath>,
     other_names: OtherNames,
     preview: T::Preview,
-    literal: Option<LiteralCall<T::Args>>,
+    /// What to tell the user and the model about names that look the same.
+    name_notes: Vec<String>,
+    /// Why it cannot run, whatever it would do.
+    refusal: Option<ToolRefusal>,
 }
 
-/// The arguments of a call with links, taken literally: a file may have such a name.
-struct LiteralCall<A> {
-    args: A,
-    links: Vec<String>,
+/// A path among the arguments of a call.
+pub struct PathArgument<'a> {
+    text: &'a mut String,
+    /// Whether it may be the path of a new file.
+    may_be_new: bool,
+}
+
+impl<'a> PathArgument<'a> {
+    fn of_existing(text: &'a mut String) -> PathArgument<'a> {
+        PathArgument { text, may_be_new: false }
+    }
+
+    fn of_any(text: &'a mut String) -> PathArgument<'a> {
+        PathArgument { text, may_be_new: true }
+    }
 }
 
 impl<T: Tool> AnyTool for T {
@@ -385,50 +417,65 @@ impl<T: Tool> AnyTool for T {
         T::SHOWN_ARGUMENTS
     }
 
-    fn prepare(self: Arc<Self>, mut args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
-        // What a command line names is resolved by the shell.
-        let links = match T::KIND {
-            ToolKind::Execute => Vec::new(),
-            _ => arguments::linked_paths(&args),
-        };
-        let mut literal = None;
-        if !links.is_empty() {
-            let as_sent = arguments::parse_arguments::<T>(args.clone());
-            literal = as_sent.ok().map(|(args, _)| LiteralCall { args, links });
-            let schema = arguments::spec::<T>().parameters;
-            let takes_range = schema["properties"]["start_line"].is_object();
-            arguments::follow_links(&mut args, takes_range);
+    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
+        if matches!(T::KIND, ToolKind::Edit | ToolKind::Move) && arguments::has_nul(&args) {
+            return Err(arguments::NUL_REFUSAL.into());
         }
         let (args, ignored) = arguments::parse_arguments::<T>(args)?;
         self.analyse(&args);
-        let (targets, preview) = (Vec::new(), T::Preview::default());
-        let other_names = OtherNames::default();
         Ok(Box::new(TypedCall {
             tool: self,
             args,
             ignored,
-            targets,
-            other_names,
-            preview,
-            literal,
+            paths: Vec::new(),
+            targets: Vec::new(),
+            other_names: OtherNames::default(),
+            preview: T::Preview::default(),
+            name_notes: Vec::new(),
+            refusal: None,
         }))
+    }
+}
+
+impl<T: Tool> TypedCall<T> {
+    /// Replaces the paths in the arguments by those that they mean.
+    fn understand_paths(&mut self, files: &Files) {
+        let mut lines = None;
+        for PathArgument { text, may_be_new } in self.tool.path_arguments(&mut self.args) {
+            let Some(meant) = files.meant_path(text, may_be_new) else { continue };
+            self.name_notes.extend(meant.note);
+            let sent = std::mem::replace(text, meant.link.path);
+            lines = meant.link.lines.map(|named| (named, sent)).or(lines);
+        }
+        self.name_notes.dedup();
+        if let Some((lines, sent)) = lines
+            && !self.tool.choose_lines(&mut self.args, lines)
+        {
+            self.refusal = Some(ToolRefusal::from(format!(
+                "{} names lines, and {} changes whole files. Nothing was done. Give the path alone, or \
+                 change the lines with edit_file.",
+                escape_hidden_line(&sent),
+                T::NAME
+            )));
+        }
     }
 }
 
 impl<T: Tool> PreparedCall for TypedCall<T> {
     fn locate(&mut self, env: &ToolEnv) {
         let roots = env.files.roots();
-        if let Some(LiteralCall { args, links }) = self.literal.take()
-            && links.iter().any(|it| {
-                let path = roots.cwd().join(it);
-                !roots.leads_elsewhere(&path) && path.symlink_metadata().is_ok()
-            })
-        {
-            self.args = args;
+        self.understand_paths(&env.files);
+        self.paths = self.tool.paths(&mut self.args, env);
+        let leads_elsewhere = self.paths.iter().any(|path| roots.leads_elsewhere(path));
+        let paths = self.paths.iter().cloned();
+        self.targets = paths.map(|path| self.tool.resolve_path(path, roots)).collect();
+        if let Some(folder) = roots.missing_folder(&self.targets) {
+            let name = escape_hidden_line(&folder.to_string_lossy());
+            self.refusal = Some(ToolRefusal::from(format!(
+                "The folder {name} of this session is gone: it was moved or deleted. Nothing was done, and it \
+                 is not made anew. Tell the user, who can put it back, or open a session where it is now."
+            )));
         }
-        let paths = self.tool.paths(&self.args, env);
-        let leads_elsewhere = paths.iter().any(|it| roots.leads_elsewhere(it));
-        self.targets = paths.into_iter().map(|it| self.tool.resolve_path(it, roots)).collect();
         // It will be refused.
         if leads_elsewhere && T::KIND != ToolKind::Execute {
             return;
@@ -455,24 +502,27 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
         ctx: &'a ToolCtx,
     ) -> BoxFuture<'a, Result<Vec<CallContent>, ToolRefusal>> {
         Box::pin(async {
+            if let Some(refusal) = &self.refusal {
+                return Err(refusal.clone());
+            }
             // What a command line names is resolved by the shell.
             if T::KIND != ToolKind::Execute {
                 let home = ctx.env.shared.folders.home.as_deref();
-                let paths = self.tool.paths(&self.args, &ctx.env);
                 let roots = ctx.env.files.roots();
-                let refusal = home_path::refusal(&paths, home)
-                    .or_else(|| edit_common::refusal_of_other_machine(&paths, roots));
+                let refusal = home_path::refusal(&self.paths, home)
+                    .or_else(|| edit_common::refusal_of_other_machine(&self.paths, roots));
                 if let Some(refusal) = refusal {
                     return Err(refusal.into());
                 }
             }
             let computed = self.tool.preview(&self.args, &self.targets, ctx).await;
             let (preview, mut content) = computed.map_err(|refusal| {
-                let for_model = append_ignored(refusal.for_model, &self.ignored);
-                ToolRefusal { for_model, ..refusal }
+                let told = [&[refusal.for_model], self.name_notes.as_slice()].concat().join("\n");
+                ToolRefusal { for_model: append_ignored(told, &self.ignored), ..refusal }
             })?;
             self.preview = preview;
-            content.extend(self.other_names.note().map(CallContent::Text));
+            let notes = self.name_notes.iter().cloned().chain(self.other_names.note());
+            content.extend(notes.map(CallContent::Text));
             Ok(content)
         })
     }
@@ -487,12 +537,12 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
 
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
-            let TypedCall { tool, args, ignored, other_names, preview, .. } = *self;
+            let TypedCall { tool, args, ignored, other_names, preview, name_notes, .. } = *self;
             ctx.env.guard.note_allowed(&pass, &ctx.env.confinement.protected);
             let mut outcome = tool.run(args, preview, &pass, ctx).await;
-            if let Some(note) = other_names.note().filter(|_| outcome.ok) {
-                outcome.text.push_str(&format!("\n{note}"));
-                outcome.content.push(CallContent::Text(note));
+            let other_names = other_names.note().filter(|_| outcome.ok);
+            for note in name_notes.into_iter().chain(other_names) {
+                outcome.append_note(note);
             }
             outcome.text = append_ignored(outcome.text, &ignored);
             outcome

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{PathArgument, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -32,8 +32,8 @@ impl Tool for MovePath {
     type Args = MovePathArgs;
     type Preview = Option<EntryInfo>;
 
-    fn paths(&self, args: &MovePathArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        vec![PathBuf::from(&args.from), PathBuf::from(&args.to)]
+    fn path_arguments<'a>(&self, args: &'a mut MovePathArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_existing(&mut args.from), PathArgument::of_any(&mut args.to)]
     }
 
     fn resolve_path(&self, path: PathBuf, roots: &Roots) -> ResolvedPath {

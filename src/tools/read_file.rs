@@ -3,15 +3,13 @@
 mod outline;
 mod show;
 
-use std::path::PathBuf;
-
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::shown_argument::{PATH, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, list_dir, shown_result};
+use super::{PathArgument, Tool, ToolCtx, ToolOutcome, list_dir, shown_result};
 use show::{MAX_CALL_BYTES, ShownText};
 use turnwright_policy::permission::Pass;
 use turnwright_types::blocking::spawn_blocking;
@@ -96,8 +94,18 @@ impl Tool for ReadFile {
     type Args = ReadFileArgs;
     type Preview = ();
 
-    fn paths(&self, args: &ReadFileArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        args.files().into_iter().map(PathBuf::from).collect()
+    fn path_arguments<'a>(&self, args: &'a mut ReadFileArgs) -> Vec<PathArgument<'a>> {
+        let is_batch = args.is_batch();
+        let path = args.path.iter_mut().filter(|_| !is_batch);
+        let all = args.paths.iter_mut().flatten().chain(path).take(MAX_FILES);
+        all.map(PathArgument::of_existing).collect()
+    }
+
+    fn choose_lines(&self, args: &mut ReadFileArgs, lines: (u32, u32)) -> bool {
+        if !args.is_batch() && args.range() == (None, None) {
+            (args.start_line, args.end_line) = (Some(lines.0.into()), Some(lines.1.into()));
+        }
+        true
     }
 
     fn view(&self, args: &ReadFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -225,6 +233,7 @@ impl ReadReport {
         match found {
             ReadResult::Text(ShownText::Lines(excerpt)) => {
                 show::show_lines(&mut self.text, name, &excerpt, self.numbered, room);
+                self.text.push_str(&ctx.env.files.conflict_note(target));
             }
             ReadResult::Text(ShownText::Outline { lines, bytes, text }) => {
                 show::show_outline(&mut self.text, name, lines, bytes, &text);

@@ -19,11 +19,6 @@ use turnwright_workspace::search::{
 const MAX_TITLE_CHARS: usize = 60;
 pub(super) const MAX_LOCATIONS: usize = 10;
 
-/// The path argument, or `.` for the working folder.
-pub(super) fn path_or_cwd(path: Option<&String>) -> &str {
-    path.map(String::as_str).filter(|it| !it.trim().is_empty()).unwrap_or(".")
-}
-
 /// Refuses to search a whole disk or a whole home folder, unless that is the session's folder.
 pub(super) async fn check_breadth(
     targets: &[ResolvedPath],

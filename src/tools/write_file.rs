@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::shown_argument::{CONTENT, PATH, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, edit_common};
+use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, edit_common};
 use turnwright_policy::permission::Pass;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
@@ -68,8 +68,8 @@ impl Tool for WriteFile {
     type Args = WriteFileArgs;
     type Preview = PlannedWrite;
 
-    fn paths(&self, args: &WriteFileArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        vec![PathBuf::from(&args.path)]
+    fn path_arguments<'a>(&self, args: &'a mut WriteFileArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_any(&mut args.path)]
     }
 
     fn view(&self, args: &WriteFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {

@@ -105,20 +105,24 @@ impl Turn {
         // A helper that has failed may have edited something before.
         let has_edited = results.into_iter().any(|result| {
             result.ok && self.is_edit(&result.name)
-                || calls.iter().any(|it| it.id == result.call && self.starts_editing_helper(it))
+                || calls.iter().any(|it| it.id == result.call && self.edits_otherwise(it))
         });
         self.checks.is_due |= has_edited;
     }
 
     fn may_edit(&self, call: &ToolCall) -> bool {
-        self.is_edit(&call.name) || self.starts_editing_helper(call)
+        self.is_edit(&call.name) || self.edits_otherwise(call)
     }
 
-    fn starts_editing_helper(&self, call: &ToolCall) -> bool {
+    /// True if a call starts a helper that may edit, or is a command line that stands for a patch.
+    fn edits_otherwise(&self, call: &ToolCall) -> bool {
         let Arguments::Object(arguments) = &call.arguments else { return false };
-        let is_agent = self.services.tools.find(&call.name).is_ok_and(|it| it.name() == AGENT_TOOL);
+        let Ok(tool) = self.services.tools.find(&call.name) else { return false };
+        if tools::patch_call(tool.name(), arguments).is_some() {
+            return true;
+        }
         let helpers = &self.services.env.helpers;
-        is_agent && tools::may_edit(arguments, helpers, |it| self.is_edit(it))
+        tool.name() == AGENT_TOOL && tools::may_edit(arguments, helpers, |it| self.is_edit(it))
     }
 
     fn is_edit(&self, name: &str) -> bool {

@@ -48,7 +48,7 @@ impl Tool for PanickingTool {
     type Args = PanicArgs;
     type Preview = ();
 
-    fn paths(&self, args: &PanicArgs, _: &ToolEnv) -> Vec<PathBuf> {
+    fn paths(&self, args: &mut PanicArgs, _: &ToolEnv) -> Vec<PathBuf> {
         args.panic_at("locate");
         Vec::new()
     }
@@ -232,7 +232,7 @@ impl Tool for HangingTool {
     type Args = NoArgs;
     type Preview = ();
 
-    fn paths(&self, _: &NoArgs, _: &ToolEnv) -> Vec<PathBuf> {
+    fn paths(&self, _: &mut NoArgs, _: &ToolEnv) -> Vec<PathBuf> {
         self.hangs.notify_one();
         while !self.alive.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));

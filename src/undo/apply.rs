@@ -82,8 +82,19 @@ pub(crate) async fn apply(
     });
     let mut all: Vec<RestoreResult> = wanted.collect();
     sort_by(&mut all, |restore, other| restore.path.cmp(&other.path));
+    let roots = files.roots().clone();
+    let missing = spawn_blocking(move || {
+        roots.folders().find(|folder| !folder.is_dir()).map(Path::to_path_buf)
+    });
+    if let Ok(Some(folder)) = missing.await {
+        for restore in all.iter_mut().filter(|restore| restore.path.starts_with(&folder)) {
+            restore.result = Err("the folder of the session is gone".into());
+        }
+    }
     let work = RestoreWork { files, store, cancel };
-    for restore in all.iter_mut().rev().filter(|it| must_be_removed(it)) {
+    for restore in
+        all.iter_mut().rev().filter(|restore| restore.result.is_ok() && must_be_removed(restore))
+    {
         restore.result = work.remove(restore).await;
     }
     for restore in all.iter_mut().filter(|it| it.result.is_ok() && it.to != FileState::Absent) {

@@ -145,3 +145,49 @@ fn long_arguments_are_shown_as_their_length_on_the_card() {
     assert_eq!(cards::card(&agent, 0)["rawInput"], shown);
     assert_eq!(agent.read("a.txt").len(), 100_000);
 }
+
+#[test]
+fn content_that_was_read_as_json_is_written_as_text() {
+    let blocks = json!([{ "type": "text", "text": "one\n" }, { "type": "text", "text": "two\n" }]);
+    let mut agent = TestAgent::builder().permission("allow_once").start();
+    for (path, content, expected) in [
+        (
+            "a.json",
+            json!({ "b": [1, "x"], "a": null }),
+            "{\n  \"b\": [\n    1,\n    \"x\"\n  ],\n  \"a\": null\n}\n",
+        ),
+        ("b.json", json!(["x"]), "[\n  \"x\"\n]\n"),
+        ("c.json", json!([1]), "[\n  1\n]\n"),
+        ("d", json!({}), "{}\n"),
+        ("e", json!(5), "5"),
+        ("f", json!(true), "true"),
+        ("g.txt", blocks, "one\ntwo\n"),
+    ] {
+        let arguments = json!({ "path": path, "content": content });
+        let result = cards::run_each(&mut agent, "write_file", &[arguments]).remove(0);
+        assert!(result.starts_with("Created"), "{content}: {result}");
+        assert_eq!(agent.read(path), expected, "{content}");
+    }
+    for content in [json!(["a line", "another"]), json!(null)] {
+        let arguments = json!({ "path": "h.txt", "content": content });
+        let result = cards::run_each(&mut agent, "write_file", &[arguments]).remove(0);
+        assert!(result.contains("`content` must be text"), "{content}: {result}");
+    }
+    let note = json!({ "action": "write", "name": "a-note", "content": { "a": 1 } });
+    let result = cards::run_each(&mut agent, "memory", &[note]).remove(0);
+    assert!(result.starts_with("Noted: a-note"), "{result}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_command_that_is_a_list_of_words_is_a_command_line() {
+    for (command, expected) in [
+        (json!(["bash", "-lc", "echo a; echo b"]), "a\nb\n"),
+        (json!(["echo", "a  b", "it's", "$HOME"]), "a  b it's $HOME\n"),
+        (json!(["pwd"]), "/"),
+    ] {
+        let arguments = json!({ "command": command });
+        let (_, result) = cards::run(TestAgent::builder(), "shell", &arguments);
+        assert!(result.contains(expected), "{command}: {result}");
+    }
+}

@@ -4,8 +4,8 @@
 use std::fs;
 
 use serde_json::json;
-use turnwright_testing::cards;
 use turnwright_testing::unsaved_buffers::{self, SaveBehavior};
+use turnwright_testing::{cards, command_lines};
 
 use crate::agent::{AgentTransport, TestAgent};
 
@@ -205,4 +205,123 @@ fn a_batch_waits_once_for_a_silent_editor_and_sends_it_four_requests() {
     assert_eq!(sent, 4);
     let told = agent.thoughts();
     assert_eq!(told.matches("The editor does not answer when it").count(), 1, "{told}");
+}
+
+#[test]
+fn the_last_line_end_survives_in_every_kind_of_editor() {
+    let append = json!({ "path": "f", "content": "three\n", "mode": "append" });
+    let patch = "*** Begin Patch\n*** Update File: f\n@@\n-two\n+2\n*** End Patch\n";
+    for behavior in [SaveBehavior::Joins, SaveBehavior::EndsLines, SaveBehavior::Saves] {
+        for end in ["\n", "\r\n"] {
+            let lines = |all: &str| all.replace('\n', end).into_bytes();
+            let editor = BufferEditor::new(behavior).file(&lines("one\ntwo\n"));
+            let mut editor = editor;
+            assert!(editor.read().ends_with("| Lines: 2]\n    1| one\n    2| two\n"));
+            let steps = [
+                (
+                    "edit_file",
+                    json!({ "path": "f", "old_text": "one", "new_text": "1" }),
+                    "1\ntwo\n",
+                ),
+                ("write_file", append.clone(), "1\ntwo\nthree\n"),
+                ("apply_patch", json!({ "patch": patch }), "1\n2\nthree\n"),
+                (
+                    "edit_file",
+                    json!({ "path": "f", "old_text": "three", "new_text": "3" }),
+                    "1\n2\n3\n",
+                ),
+                ("write_file", json!({ "path": "f", "content": "x\n" }), "x\n"),
+                ("write_file", json!({ "path": "f", "content": "x\n\n" }), "x\n\n"),
+                ("write_file", append.clone(), "x\n\nthree\n"),
+            ];
+            for (tool, arguments, expected) in steps {
+                let result = editor.call(tool, &arguments);
+                assert!(!result.contains("The editor"), "{arguments}: {result}");
+                assert!(!result.contains("changed since"), "{arguments}: {result}");
+                assert_eq!(editor.bytes(), lines(expected), "{arguments}: {result}");
+            }
+            editor.prompt("/undo");
+            assert_eq!(editor.bytes(), lines("x\n\n"));
+        }
+    }
+    // A file that ends without one is not given one.
+    let mut editor = BufferEditor::new(SaveBehavior::Joins).file(b"one\ntwo");
+    editor.edit("one", "1");
+    assert_eq!(editor.bytes(), b"1\ntwo");
+}
+
+#[test]
+fn an_unsaved_buffer_without_its_last_line_end_gets_it_back() {
+    let mut editor =
+        BufferEditor::new(SaveBehavior::Joins).file(b"one\ntwo\n").unsaved("one\nzwei");
+    let append = json!({ "path": "f", "content": "three\n", "mode": "append" });
+    editor.call("write_file", &append);
+    assert_eq!(editor.bytes(), b"one\nzwei\nthree\n");
+}
+
+/// A command that gives the file `f` another second line.
+fn command() -> serde_json::Value {
+    let line = command_lines::line_for("printf 'one\\n2\\n' > f", "(echo one&echo 2)> f");
+    json!({ "command": line })
+}
+
+#[test]
+fn a_buffer_that_the_editor_has_not_reloaded_after_a_command_does_not_count() {
+    for text in ["one\ntwo\n", "one\ntwo"] {
+        let editor = BufferEditor::new(SaveBehavior::Saves).file(b"one\ntwo\n");
+        let mut editor = editor.unsaved(text);
+        editor.read();
+        let result = editor.call("exec", &command());
+        assert!(!result.contains("unsaved"), "{result}");
+        let result = editor.read();
+        assert!(result.ends_with("    2| 2\n"), "{result}");
+        let result = editor.edit("one", "1");
+        assert!(
+            result.starts_with("Applied 1 edit to f") && !result.contains("changed"),
+            "{result}"
+        );
+        assert_eq!(String::from_utf8_lossy(&editor.bytes()).replace('\r', ""), "1\n2\n");
+        // The editor shows what was written, and from then on its text counts again.
+        let mut editor = editor.unsaved("1\n2\nmine\n");
+        assert!(editor.read().ends_with("    3| mine\n"));
+    }
+}
+
+#[test]
+fn what_the_user_and_a_command_have_both_changed_is_left_alone_and_said() {
+    let mut editor =
+        BufferEditor::new(SaveBehavior::Saves).file(b"one\ntwo\n").unsaved("one\ntwo\nmine\n");
+    editor.call("exec", &command());
+    let disk = editor.bytes();
+    let result = editor.read();
+    assert!(result.contains("    3| mine\n"), "{result}");
+    let told = "has unsaved changes in the editor, and was changed on the disk since";
+    assert!(result.contains(told), "{result}");
+    let patch = "*** Begin Patch\n*** Update File: f\n@@\n-one\n+1\n*** End Patch\n";
+    for (tool, arguments) in [
+        ("edit_file", json!({ "path": "f", "old_text": "one", "new_text": "1" })),
+        ("write_file", json!({ "path": "f", "content": "x\n" })),
+        ("write_file", json!({ "path": "f", "content": "x\n", "mode": "append" })),
+        ("apply_patch", json!({ "patch": patch })),
+    ] {
+        let result = editor.call(tool, &arguments);
+        assert!(result.contains(told) && result.contains("Ask the user"), "{result}");
+        assert_eq!((editor.writes().len(), editor.bytes()), (0, disk.clone()));
+    }
+    // The user saves.
+    let mut editor = editor.file(b"one\ntwo\nmine\n").unsaved("one\ntwo\nmine\n");
+    editor.read();
+    assert!(editor.edit("one", "1").starts_with("Applied 1 edit to f"));
+    assert_eq!(editor.bytes(), b"1\ntwo\nmine\n");
+}
+
+#[test]
+fn an_editor_that_shows_files_and_does_not_write_them_may_show_an_old_text() {
+    let editor = BufferEditor::with_capability(SaveBehavior::Saves, false);
+    let mut editor = editor.file(b"one\ntwo\n").unsaved("one\ntwo\n");
+    editor.edit("one", "1");
+    let result = editor.edit("two", "2");
+    assert!(result.starts_with("Applied 1 edit to f") && !result.contains("changed"), "{result}");
+    assert_eq!(editor.bytes(), b"1\n2\n");
+    assert!(editor.read().ends_with("    1| 1\n    2| 2\n"));
 }

@@ -50,6 +50,7 @@ mod memory;
 mod models;
 mod modes;
 mod move_delete;
+mod names;
 mod patch;
 mod permission;
 mod permission_races;

@@ -112,3 +112,62 @@ fn apply_patch_is_offered_only_to_models_that_are_trained_on_it() {
         assert_eq!(has, expected, "{model}");
     }
 }
+
+#[test]
+fn a_patch_in_a_command_line_runs_as_the_tool() {
+    let text = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+it's $1\n*** End Patch";
+    let document = format!("apply_patch <<'EOF'\n{text}\nEOF\n");
+    for (name, arguments, path, rest) in [
+        ("exec", json!({ "command": document }), "a.txt", ""),
+        ("shell", json!({ "command": ["apply_patch", text] }), "a.txt", ""),
+        ("bash", json!({ "command": ["bash", "-lc", document] }), "a.txt", ""),
+        ("exec", json!({ "command": format!("cd sub && {document}") }), "sub/a.txt", ""),
+        ("exec", json!({ "command": document, "workdir": "sub\n" }), "sub/a.txt", ""),
+        ("exec", json!({ "command": format!("{document}ls -la") }), "a.txt", "[Not run: ls -la."),
+    ] {
+        let builder = TestAgent::builder().file("a.txt", "one\n").file("sub/a.txt", "one\n");
+        let (agent, result) = cards::run(builder, name, &arguments);
+        let expected = format!("Applied the patch to 1 file (+1 −1).\nUpdated {path} (+1 −1).");
+        assert!(result.starts_with(&expected) && result.contains(rest), "{arguments}: {result}");
+        assert_eq!(agent.read(path), "it's $1\n", "{arguments}");
+        let card = cards::card(&agent, 0);
+        assert_eq!((&card["name"], &card["kind"]), (&json!("apply_patch"), &json!("edit")));
+        let question = agent.log.iter().find(|it| it["method"] == "session/request_permission");
+        let diff = &question.unwrap()["params"]["toolCall"]["content"][0];
+        let expected = json!({ "type": "diff", "path": agent.path(path), "oldText": "one\n",
+            "newText": "it's $1\n" });
+        assert_eq!(*diff, expected, "{arguments}");
+    }
+}
+
+#[test]
+fn a_patch_in_a_command_line_is_judged_as_the_edits_that_it_makes() {
+    let text = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+1\n*** End Patch";
+    let arguments = json!({ "command": format!("apply_patch <<'EOF'\n{text}\nEOF\n") });
+    let denied = "[permissions]\ndeny = [\"edit(/a.txt)\"]\nallow = [\"exec\"]\n";
+    for (config, mode, questions, written) in [
+        (denied, "full", 0, "one\n"),
+        ("", "plan", 0, "one\n"),
+        ("", "auto-edit", 0, "1\n"),
+        ("", "ask", 1, "1\n"),
+    ] {
+        let builder = TestAgent::builder()
+            .file("a.txt", "one\n")
+            .own_file("config/config.toml", config)
+            .variable("TURNWRIGHT_MODE", mode);
+        let (agent, result) = cards::run(builder, "exec", &arguments);
+        assert_eq!(agent.read("a.txt"), written, "{mode}: {result}");
+        assert_eq!(cards::questions(&agent), questions, "{mode}: {result}");
+    }
+}
+
+#[test]
+fn a_patch_in_a_command_line_can_be_undone() {
+    let text = "*** Begin Patch\n*** Add File: new/a.txt\n+x\n*** End Patch";
+    let line = format!("mkdir -p new && apply_patch <<'EOF'\n{text}\nEOF\n");
+    let (mut agent, result) = cards::run(TestAgent::builder(), "exec", &json!({ "command": line }));
+    assert!(result.contains("Added new/a.txt") && !result.contains("Not run"), "{result}");
+    assert_eq!(agent.read("new/a.txt"), "x\n");
+    agent.turn("/undo");
+    assert!(!agent.path("new/a.txt").exists());
+}

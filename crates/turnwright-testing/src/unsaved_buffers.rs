@@ -21,6 +21,10 @@ pub enum SaveBehavior {
     SavesRaw,
     /// Formats the text: removes blanks at line ends.
     Formats,
+    /// Shows the lines without the end of the last one, and saves the bytes unchanged.
+    Joins,
+    /// Saves each line with an end of its own, also an empty one behind the last line end.
+    EndsLines,
     /// Has not opened the file, and answers with an error.
     FileNotOpen,
 }
@@ -67,10 +71,18 @@ impl<T: Transport> BufferEditor<T> {
 
     /// Runs a turn with one call, and returns the result that the model received.
     pub fn call(&mut self, name: &str, arguments: &Value) -> String {
-        self.file_requests.clear();
         self.agent.model().push(calls(name, arguments)).unwrap();
         self.agent.model().push(says("Done.")).unwrap();
-        let id = self.agent.prompt("go");
+        self.prompt("go");
+        cards::check(&self.agent);
+        let last = self.agent.model().requests().len() - 1;
+        cards::results(&self.agent, last).pop().unwrap()
+    }
+
+    /// Runs a turn with a prompt.
+    pub fn prompt(&mut self, text: &str) {
+        self.file_requests.clear();
+        let id = self.agent.prompt(text);
         loop {
             let is_file_request =
                 |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
@@ -90,9 +102,6 @@ impl<T: Transport> BufferEditor<T> {
             let answer = self.answer(&message);
             self.agent.respond(&message, &answer);
         }
-        cards::check(&self.agent);
-        let last = self.agent.model().requests().len() - 1;
-        cards::results(&self.agent, last).pop().unwrap()
     }
 
     /// Runs a turn with a call of `read_file`.
@@ -120,11 +129,23 @@ impl<T: Transport> BufferEditor<T> {
         let Some(content) = content else {
             let saved = || fs::read(&path).map(|it| String::from_utf8_lossy(&it).into_owned());
             let text = self.buffers.get(&path).cloned().or_else(|| saved().ok());
-            return json!({ "content": text.unwrap_or_default().replace("\r\n", "\n") });
+            let text = text.unwrap_or_default().replace("\r\n", "\n");
+            let joined = text.strip_suffix('\n').filter(|_| self.behavior == SaveBehavior::Joins);
+            return json!({ "content": joined.unwrap_or(&text) });
         };
+        if let Some(buffer) = self.buffers.get_mut(&path) {
+            buffer.clone_from(&content);
+        }
         match self.behavior {
             SaveBehavior::Keeps => drop(self.buffers.insert(path, content)),
-            SaveBehavior::SavesRaw => fs::write(&path, content).unwrap(),
+            SaveBehavior::SavesRaw | SaveBehavior::Joins => fs::write(&path, content).unwrap(),
+            SaveBehavior::EndsLines => {
+                let has_crlf = fs::read(&path).is_ok_and(|bytes| bytes.contains(&b'\r'));
+                let end = if has_crlf { "\r\n" } else { "\n" };
+                let lines =
+                    content.split('\n').map(|line| line.trim_end_matches('\r').to_owned() + end);
+                fs::write(&path, lines.collect::<String>()).unwrap();
+            }
             SaveBehavior::Saves => {
                 let has_crlf = fs::read(&path).unwrap().contains(&b'\r');
                 let text = content.replace("\r\n", "\n");

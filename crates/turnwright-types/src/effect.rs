@@ -263,6 +263,26 @@ pub fn escape_hidden_line(name: &str) -> String {
     escape_hidden(name).replace('\n', "\\n").replace('\t', "\\t")
 }
 
+/// Returns the name that [`escape_hidden_line`] shows as `shown`; `None` if there are no escapes in it.
+pub fn unescape_hidden_line(shown: &str) -> Option<String> {
+    let mut parts = shown.split('\\');
+    let mut name = parts.next()?.to_owned();
+    for part in parts {
+        let code = part.strip_prefix("u{").and_then(|rest| rest.split_once('}'));
+        let number = code.and_then(|code| u32::from_str_radix(code.0, 16).ok());
+        let (char, rest) =
+            match (number.and_then(char::from_u32).zip(code), part.split_at_checked(1)) {
+                (Some((char, (_, rest))), _) => (char, rest),
+                (None, Some(("n", rest))) => ('\n', rest),
+                (None, Some(("t", rest))) => ('\t', rest),
+                _ => ('\\', part),
+            };
+        name.push(char);
+        name.push_str(rest);
+    }
+    (name != shown).then_some(name)
+}
+
 /// Replaces the control characters of a text with their Unicode control pictures (`␛`), so that a
 /// terminal does not interpret them. Line ends and tabs are kept.
 pub fn terminal_safe(text: String) -> String {

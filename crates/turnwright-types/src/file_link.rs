@@ -46,6 +46,24 @@ impl FileLink {
         })
     }
 
+    /// Parses a path with lines as compilers and people write it, such as `a.rs:10:5`, `a.rs:10-20` and
+    /// `a.ts(10,5)`; `None` if it is just a path. A file may have such a name.
+    pub fn from_location(text: &str) -> Option<FileLink> {
+        let text = match text.strip_suffix(')').and_then(|inner| inner.rsplit_once('(')) {
+            Some((path, place)) => format!("{path}:{}", place.replace(',', ":")),
+            None => text.trim_end_matches(':').to_owned(),
+        };
+        let split = |text: &'_ str| {
+            let (path, lines) = text.rsplit_once(':')?;
+            Some((path.len(), parse_lines(&format!("L{}", lines.trim_start_matches('L')))?))
+        };
+        let (end, lines) = split(&text)?;
+        // The last number is a column if another one precedes it.
+        let (end, lines) = split(&text[..end]).unwrap_or((end, lines));
+        let path = text[..end].to_owned();
+        (end > 0).then_some(FileLink { path, symbol: None, lines: Some(lines) })
+    }
+
     /// The lines as text, such as `10-20`.
     pub fn line_range(&self) -> Option<String> {
         let (first, last) = self.lines?;
@@ -125,6 +143,28 @@ mod tests {
             ["https://h/a%20b#L1", "zed:///agent/x#L1", "file:a", "file://", "a/b.txt", "C:/a"]
         {
             assert_eq!(FileLink::from_uri(uri), None, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_location_is_a_path_with_lines() {
+        for (text, path, lines) in [
+            ("src/a.py:2", "src/a.py", (2, 2)),
+            ("a.py:2-3", "a.py", (2, 3)),
+            ("a.py:L2-L3", "a.py", (2, 3)),
+            ("a.py:2:5", "a.py", (2, 2)),
+            ("a.py:2:5:", "a.py", (2, 2)),
+            ("a.ts(12,5)", "a.ts", (12, 12)),
+            ("a.ts(12)", "a.ts", (12, 12)),
+            (r"C:\a.py:7", r"C:\a.py", (7, 7)),
+        ] {
+            let (path, lines) = (path.to_owned(), Some(lines));
+            let expected = FileLink { path, symbol: None, lines };
+            assert_eq!(FileLink::from_location(text), Some(expected), "{text}");
+        }
+        for path in ["a.py", "a.py:", "a:b", "a:0", ":2", r"C:\a", "notes (old)", "f(x)", "a.py:-1"]
+        {
+            assert_eq!(FileLink::from_location(path), None, "{path}");
         }
     }
 

@@ -74,8 +74,15 @@ fn object(fields: Map<String, Value>, schema: &Value) -> Value {
         repaired = rename_aliases(repaired, known);
         repaired = gather_list_item(repaired, schema, known);
     }
+    let path = repaired.get("path").and_then(Value::as_str).unwrap_or_default().trim();
+    let names_json =
+        [".json", ".jsonc", ".ipynb", ".geojson"].iter().any(|end| path.ends_with(end));
     let field = |(key, value): (String, Value)| {
         let wanted = &schema["properties"][&key];
+        let value = match wanted["type"].as_str() {
+            Some("string") => as_text(&key, value, names_json),
+            _ => value,
+        };
         let is_left_out = match &value {
             Value::Null => true,
             // An empty string for an optional argument that is not a string.
@@ -88,6 +95,43 @@ fn object(fields: Map<String, Value>, schema: &Value) -> Value {
         (!is_left_out || is_required(schema, &key)).then_some((key, value))
     };
     Value::Object(repaired.into_iter().filter_map(field).collect())
+}
+
+/// The text that a value stands for, if it can only be one: parsers of model servers read text that is JSON, and
+/// some models write a command as a list of words.
+fn as_text(key: &str, value: Value, names_json: bool) -> Value {
+    let items = value.as_array().map_or(&[][..], Vec::as_slice);
+    let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+    let are_words = value.is_array() && words.len() == items.len();
+    let is_written = key == "content" || key == "new_text";
+    let blocks: Option<String> = items.iter().map(|block| block["text"].as_str()).collect();
+    let text = match (&value, blocks) {
+        (Value::Bool(_), _) if is_written => value.to_string(),
+        (Value::Array(_), _) if are_words && key == "command" => shell_line(&words),
+        (Value::Array(_), _) if are_words && words.len() == 1 && !is_written => words[0].to_owned(),
+        // Lines, or the text of a list?
+        (Value::Array(_), _) if are_words && !names_json => return value,
+        (Value::Array(_), Some(text)) if is_written && !names_json => text,
+        (Value::Object(_) | Value::Array(_), _) if key == "content" => format!("{value:#}\n"),
+        (Value::Object(_) | Value::Array(_), _) if is_written => format!("{value:#}"),
+        _ => return value,
+    };
+    Value::String(text)
+}
+
+/// The line that runs a program with these arguments. The script of a shell is a line already.
+pub(in crate::tools) fn shell_line(words: &[&str]) -> String {
+    if let [shell, "-c" | "-lc", line] = words
+        && ["bash", "sh", "zsh"].contains(&shell.rsplit('/').next().unwrap_or_default())
+    {
+        return (*line).to_owned();
+    }
+    let is_plain = |char: char| char.is_alphanumeric() || "-_./,+:@%=".contains(char);
+    let quoted = words.iter().map(|word| match word.trim_start_matches(is_plain) {
+        "" if !word.is_empty() => (*word).to_owned(),
+        _ => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 fn is_required(schema: &Value, key: &str) -> bool {

@@ -118,6 +118,11 @@ fn harmless_mistakes_are_repaired() {
         (json!({ "path": "a", "edits": [edits[0].to_string()] }), "a x>y"),
         (json!({ "path": "a", "edits": edits, "mode": "Quick-and-dirty" }), "a x>y quick"),
         (json!({ "path": 5, "edits": [] }), "5 "),
+        (json!({ "path": ["a"], "edits": edits }), "a x>y"),
+        (
+            json!({ "path": "a", "edits": [{ "old_text": "x", "new_text": { "b": [] } }] }),
+            "a x>{\n  \"b\": []\n}",
+        ),
         // Other names.
         (json!({ "file_path": "a", "edits": edits }), "a x>y"),
         (json!({ "filePath": "a", "edits": edits, "repeat": 2 }), "a x>y ×2"),
@@ -145,6 +150,10 @@ fn ambiguous_arguments_are_rejected() {
         (json!({ "path": "a" }), "`edits` is missing, there is path"),
         (json!({}), "`path` is missing, there is nothing"),
         (json!({ "path": ["a", "b"], "edits": edits }), "`path` must be text, not [\"a\",\"b\"]"),
+        (
+            json!({ "path": "a", "edits": [{ "old_text": { "a": 1 } }] }),
+            "`edits[0].old_text` must be text, not {\"a\":1}",
+        ),
         (json!({ "path": null, "edits": edits }), "`path` must be text, not null"),
         (json!({ "path": "a", "edits": "x" }), "`edits` must be a list, not \"x\""),
         (

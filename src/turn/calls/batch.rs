@@ -13,7 +13,7 @@ use super::cards::{failed_update, final_update, settled_call};
 use super::hidden_secrets;
 use super::results::{CallResult, CallResults};
 use super::runner::{CANCELLED, CallEnd, PendingCall};
-use crate::tools::ToolOutcome;
+use crate::tools::{ToolOutcome, patch_call};
 use crate::turn::loop_guard::LoopQuestion;
 use crate::turn::{Turn, TurnStep};
 use turnwright_store::CallOutcome;
@@ -152,6 +152,11 @@ impl Turn {
             Arguments::Object(value) => value,
             Arguments::Unusable { reason, .. } => return Err(reason.into()),
         };
+        let (tool, arguments) = match patch_call(tool.name(), &arguments) {
+            Some(patch) => (self.services.tools.find("apply_patch")?, patch),
+            None => (tool, arguments),
+        };
+        self.cards.set_name(&call.id, tool.name());
         let tokens =
             CallTokens { call: self.cancel.child_token(), turn: self.session_turn.clone() };
         self.cards.make_cancellable(&call.id, tokens.call.clone());

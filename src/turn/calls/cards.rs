@@ -116,6 +116,13 @@ impl OpenCards {
         self.open.iter_mut().find(|it| it.id == *id)
     }
 
+    /// Sets the name of the tool, unless the client shows the card already.
+    pub(in crate::turn) fn set_name(&mut self, id: &CallId, name: &str) {
+        if let Some(card) = self.find(id).filter(|card| !card.is_shown) {
+            name.clone_into(&mut card.name);
+        }
+    }
+
     /// Sets how the client shows the card, or will show it.
     pub(in crate::turn) fn set_view(&mut self, id: &CallId, view: &CallView) {
         if let Some(card) = self.find(id) {

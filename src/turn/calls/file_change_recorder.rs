@@ -146,6 +146,7 @@ impl FileChangeRecorder {
                 let found = after(&checkpoint, before, check, log, &ctx.cancel).await;
                 is_settled_command = found.is_some() && !goes_on;
                 let (changes, report) = found.unwrap_or_default();
+                env.files.note_changed_on_disk(&changes.files);
                 if let Some(report) = report {
                     outcome.ok = false;
                     outcome.append_note(report);

@@ -1,6 +1,7 @@
 //! Path globs with the syntax of `.gitignore`, matched against paths with symlinks resolved. Reads
 //! no files.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Component, Path, PathBuf};
@@ -11,6 +12,7 @@ use globset::{GlobBuilder, GlobSet, escape};
 use super::rule::PathBases;
 use super::rule_error::RuleError;
 use turnwright_types::effect::is_secret_path;
+use turnwright_types::look_alike::composed;
 
 /// Whether a text has a character that makes a part of a glob more than a literal name.
 fn has_wildcard(text: &str) -> bool {
@@ -211,6 +213,9 @@ fn names_drive(text: &str) -> bool {
 
 impl Matcher {
     fn new(tail: &str, ignore_case: bool) -> Result<Matcher, RuleError> {
+        // A rule that denies holds for every Unicode form of a name, because they look the same.
+        let tail = if ignore_case { composed(tail) } else { Cow::Borrowed(tail) };
+        let tail = tail.as_ref();
         let method = literal_names(tail).unwrap_or_default();
         if matches!(method, MatchMethod::Glob(_)) && !is_certainly_valid(tail) {
             // Checked before anything is appended: an unclosed bracket must not close over that.
@@ -220,6 +225,13 @@ impl Matcher {
     }
 
     fn is_match(&self, path: &Path) -> bool {
+        match path.to_str().filter(|_| self.ignore_case).map(composed) {
+            Some(Cow::Owned(path)) => self.is_match_of_form(Path::new(&path)),
+            _ => self.is_match_of_form(path),
+        }
+    }
+
+    fn is_match_of_form(&self, path: &Path) -> bool {
         let (anywhere, only_below, names) = match &self.method {
             MatchMethod::Names { anywhere, only_below, names } => (*anywhere, *only_below, names),
             // A glob that is too large to compile matches everything in rules that deny, and
@@ -415,6 +427,17 @@ mod tests {
             for path in other.split_whitespace() {
                 assert!(!glob.matches(Path::new(path), &bases()), "{text}: {path}");
             }
+        }
+        for (rule, path) in [
+            ("/\u{dc}ber", "/ws/U\u{308}ber/a"),
+            ("/U\u{308}ber", "/ws/\u{dc}ber"),
+            ("\u{dc}*.md", "/ws/a/U\u{308}b.md"),
+        ] {
+            assert!(Glob::parse(rule, true).unwrap().matches(Path::new(path), &bases()), "{rule}");
+            assert!(
+                !Glob::parse(rule, false).unwrap().matches(Path::new(path), &bases()),
+                "{rule}"
+            );
         }
         assert!(Glob::parse("/Make", true).unwrap().matches(Path::new("/ws/mAKE/a"), &bases()));
         assert!(Glob::everything().matches(Path::new("/any/thing"), &bases()));

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::line_changes::clipped;
 use turnwright_types::line_diff::{align, diff_ratio};
+use turnwright_types::look_alike::{first_cluster, is_invisible, is_mark, resemblance};
 use turnwright_types::sorting::sort_by_key;
 
 /// The most results.
@@ -187,17 +188,29 @@ fn show(text: &[&str], old: &[&str], lines: Range<usize>, percent: u8) -> Simila
     let difference = lines.clone().find(differs).map(|line| {
         let (in_file, sent) = (text[line], old[line - lines.start]);
         let same = in_file.chars().zip(sent.chars()).take_while(|(a, b)| a == b).count();
+        let marks = looks_equal_at(in_file, sent, same);
         LineDifference {
             line,
-            in_file: make_visible(in_file, same),
-            sent: make_visible(sent, same),
+            in_file: make_visible(in_file, same, marks),
+            sent: make_visible(sent, same, marks),
         }
     });
     SimilarLines { lines, percent, excerpt, difference }
 }
 
-/// The part of a line around `place`, with white space made visible where it matters.
-fn make_visible(line: &str, place: usize) -> String {
+/// True if the first difference of two lines may not be seen: the same character in another form, or a letter
+/// that looks like an ASCII one.
+fn looks_equal_at(one: &str, other: &str, place: usize) -> bool {
+    let [one, other] = [one, other].map(|line| {
+        let start = line.char_indices().nth(place).map_or(line.len(), |(start, _)| start);
+        first_cluster(&line[start..])
+    });
+    resemblance(one, other).is_some() || one.is_ascii() != other.is_ascii()
+}
+
+/// The part of a line around `place`, with white space made visible where it matters. With `marks` the
+/// character at the place is written as its code points, unless it is ASCII.
+fn make_visible(line: &str, place: usize, marks: bool) -> String {
     let body = line.trim();
     let head = line.chars().count() - line.trim_start().chars().count();
     let tail = head + body.chars().count();
@@ -213,11 +226,17 @@ fn make_visible(line: &str, place: usize) -> String {
             break;
         }
         let is_outside = at < head || at >= tail;
+        let is_marked = marks && (at == place || at > place && is_mark(char)) && !char.is_ascii();
         match char {
             ' ' if is_outside => text.push('·'),
             '\t' => text.push('→'),
             ' ' => text.push(' '),
-            hidden if hidden.is_whitespace() || hidden.is_control() => {
+            hidden
+                if is_marked
+                    || hidden.is_whitespace()
+                    || hidden.is_control()
+                    || is_invisible(hidden) =>
+            {
                 text.push_str(&format!("\\u{{{:x}}}", u32::from(hidden)));
             }
             other => text.push(other),

@@ -123,10 +123,73 @@ fn typography_may_differ_and_stays_where_nothing_changes() {
         kind,
     );
     check("a – b", "a - b", "a + b", "a + b", kind);
-    check("x\u{a0}= 1;", "x = 1", "x = 2", "x = 2;", kind);
+    check("x\u{a0}= 1;", "x = 1", "x = 2", "x\u{a0}= 2;", kind);
     check("wait... what", "wait… what", "what", "what", kind);
     assert_eq!(refused("“a”\n„b\n“a”\n", "\"a\"", "x"), [1, 3]);
     assert_eq!(refused("«a»\n", "\"a\"", "x"), NOT_FOUND);
+}
+
+#[test]
+fn characters_may_be_composed_in_another_way() {
+    let kind = "but for how characters are composed";
+    check("# U\u{308}ber\nalt\n", "\u{dc}ber\nalt", "\u{dc}ber\nneu", "# U\u{308}ber\nneu\n", kind);
+    check(
+        "Ünal ändert",
+        "U\u{308}nal a\u{308}ndert",
+        "U\u{308}nal a\u{308}nderte",
+        "Ünal änderte",
+        kind,
+    );
+    check("e\u{302}\u{323} alt", "\u{1ec7} alt", "\u{1ec7} neu", "e\u{302}\u{323} neu", kind);
+    let jamo = "\u{1112}\u{1161}\u{11ab}\u{1100}\u{1173}\u{11af}";
+    check(&format!("{jamo} 1"), "한글 1", "한글 2", &format!("{jamo} 2"), kind);
+    check("한글 1", &format!("{jamo} 1"), &format!("{jamo} 2"), "한글 2", kind);
+    assert_eq!(refused("u\u{308}\nx\nu\u{308}\n", "ü", "y"), [1, 3]);
+    // A part of a character is none.
+    assert_eq!(refused("\u{1112}\u{1161}\u{11ab}", "하", "x"), NOT_FOUND);
+}
+
+#[test]
+fn characters_may_have_another_form_and_stay_where_nothing_changes() {
+    let kind = "but for full-width forms, ligatures or invisible characters";
+    check("调用（甲；乙）。\n", "调用(甲;乙)", "调用(甲;丙)", "调用（甲；丙）。\n", kind);
+    check("调用(甲;乙)", "调用（甲；乙）", "调用（丙；乙）", "调用(丙;乙)", kind);
+    check(
+        "a \u{fb01}ne o\u{fb03}ce\n",
+        "fine office",
+        "fine offices",
+        "a \u{fb01}ne o\u{fb03}ces\n",
+        kind,
+    );
+    check(
+        "let\u{200b} x\u{feff} = 1;",
+        "let x = 1",
+        "let x = 2",
+        "let\u{200b} x\u{feff} = 2;",
+        kind,
+    );
+    check("f(x) // ok", "f(x)\u{200b} // ok", "g(x)\u{200b} // ok", "g(x) // ok", kind);
+    check("a：“b”\nc\n", "a:\"b\"\nc\n", "a:\"b\"\nd\n", "a：“b”\nd\n", kind);
+    assert_eq!(refused("（a）\n（a）\n", "(a)", "x"), [1, 2]);
+    assert_eq!(refused("\u{fb01}ne", "ine", "x"), NOT_FOUND);
+    assert_eq!(refused("a\u{200b}b", "\u{200b}c", "x"), NOT_FOUND);
+}
+
+#[test]
+fn code_points_are_shown_where_a_difference_cannot_be_seen() {
+    for (in_file, sent, file, other) in [
+        ("U\u{308}ber alles, und mehr", "\u{dc}ber alles, und meer", "U\\u{308}ber", "\\u{dc}ber"),
+        ("if（x） { y = 1 }", "if(x) { y = 2 }", "if\\u{ff08}x", "if(x"),
+        ("let \u{430}bc = 1 + 2", "let abc = 1 + 2", "let \\u{430}bc", "let abc"),
+        ("let a\u{200b}bc = 1 + 2", "let abc = 2 + 2", "let a\\u{200b}bc", "let abc"),
+    ] {
+        let told = one(in_file, sent, "new").unwrap_err().explain("f", 1);
+        let pair = format!("file has \"{file}");
+        assert!(told.contains(&pair) && told.contains(&format!("you sent \"{other}")), "{told}");
+    }
+    let near =
+        closest_lines("这是第一行文字\nthe same words\n", "这是第二行文字\nthe same words\n");
+    assert_eq!(near[0].difference.as_ref().unwrap().in_file, "这是第一行文字");
 }
 
 #[test]

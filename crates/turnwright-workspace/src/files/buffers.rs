@@ -1,12 +1,14 @@
 //! Decides whether a file is read and written through the editor, whose unsaved changes count, or
 //! on the disk.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use super::save::WritePrecondition;
 use super::text::{LineEndings, with_crlf, with_lf};
+use super::unsaved::{BufferState, content_hash};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, WriteOutcome, disk, save};
 use turnwright_types::client::{BufferError, EditorBuffers};
 use turnwright_types::effect::{PathScope, ResolvedPath};
@@ -16,6 +18,15 @@ pub(super) struct LoadedText {
     pub(super) text: FileText,
     /// The editor shows line feeds although the file has CRLF.
     is_lf_normalized: bool,
+    /// The editor has unsaved changes, and a call has changed the file on the disk.
+    is_conflicting: bool,
+}
+
+impl LoadedText {
+    /// The text, if it may be changed.
+    pub(super) fn for_change(self) -> Result<FileText, FileError> {
+        if self.is_conflicting { Err(FileError::Conflict) } else { Ok(self.text) }
+    }
 }
 
 impl Files {
@@ -55,9 +66,11 @@ impl Files {
                 // Some editors answer with an empty text for a file that does not exist.
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}
                 Ok(text) => {
-                    let saved = on_disk.as_ref().ok().map(|it| it.text.as_str());
-                    self.unsaved.update(&target.path, saved, &text);
-                    return Ok(with_disk_line_endings(on_disk.ok(), text));
+                    let (files, path) = (self.clone(), target.path.clone());
+                    return disk::run_blocking(move || {
+                        Ok(files.compare_buffer(&path, on_disk.ok(), text))
+                    })
+                    .await;
                 }
                 Err(error @ BufferError::Refused(_)) if on_disk.is_ok() => {
                     return Err(FileError::ReadRefused(error.to_string()));
@@ -67,7 +80,18 @@ impl Files {
                 }
             }
         }
-        on_disk.map(|text| LoadedText { text, is_lf_normalized: false })
+        on_disk.map(|text| LoadedText { text, is_lf_normalized: false, is_conflicting: false })
+    }
+
+    /// Decides what counts: the editor's text, or the disk's if the editor has only not loaded that yet.
+    fn compare_buffer(&self, path: &Path, on_disk: Option<FileText>, shown: String) -> LoadedText {
+        let mut loaded = as_on_disk(on_disk.as_ref(), shown);
+        let saved = on_disk.as_ref().map(|saved| saved.text.as_str());
+        match (self.unsaved.compare(path, saved, &loaded.text.text), on_disk) {
+            (BufferState::Stale, Some(text)) => loaded.text = text,
+            (state, _) => loaded.is_conflicting = state == BufferState::Conflict,
+        }
+        loaded
     }
 
     fn readable_editor(&self, target: &ResolvedPath) -> Option<&Arc<dyn EditorBuffers>> {
@@ -88,6 +112,7 @@ impl Files {
             }
         };
         let now = match cancel.run_until_cancelled(loading).await {
+            Some(Ok(found)) if found.is_conflicting => return Err(FileError::Conflict),
             Some(Ok(found)) => Some(found),
             Some(Err(FileError::NotFound)) => None,
             Some(Err(error)) => return Err(error),
@@ -124,7 +149,12 @@ impl Files {
         }
         let encoding = now.as_ref().map_or_else(Default::default, |it| it.text.encoding);
         let text = FileText { text: after.to_owned(), encoding, source: TextSource::Disk };
+        let has_buffer = self.readable_editor(target).is_some();
+        let (unsaved, path) = (Arc::clone(&self.unsaved), target.path.clone());
         let encode = move || {
+            if let Some(now) = now.as_ref().filter(|_| has_buffer) {
+                unsaved.note_replaced(&path, content_hash(&now.text.text));
+            }
             let precondition = now.as_ref().map_or(WritePrecondition::Absent, expected_on_disk);
             Ok((precondition, text.encode()?, text))
         };
@@ -147,14 +177,13 @@ impl Files {
         let shown = if is_lf_normalized { &with_lf(after) } else { after };
         match request_write(editor, self, target, shown, cancel).await? {
             EditorWrite::UnknownFile => return Ok(false),
-            EditorWrite::Done if !is_lf_normalized => return Ok(true),
             EditorWrite::Done => {}
         }
-        // Some editors write exactly what they are given. Those get the line endings, too.
-        let lost_cr =
-            |it: &FileText| it.text.contains('\n') && it.line_endings() == LineEndings::Lf;
-        if disk::read(&target.path).await.as_ref().is_ok_and(lost_cr) {
-            request_write(editor, self, target, after, cancel).await?;
+        let written = disk::read(&target.path).await.ok();
+        if let Some(repair) =
+            written.and_then(|written| form_that_was_missed(shown, after, &written))
+        {
+            request_write(editor, self, target, repair, cancel).await?;
         }
         Ok(true)
     }
@@ -201,7 +230,10 @@ impl Files {
             }
             Err(_) => return Ok(()),
         };
-        let plain = |it: &str| with_lf(it.trim_start_matches('\u{feff}'));
+        let plain = |text: &str| {
+            let lines = with_lf(text.trim_start_matches('\u{feff}'));
+            lines.strip_suffix('\n').unwrap_or(&lines).to_owned()
+        };
         // Not every editor supports the encoding: it may show the bytes as if they were UTF-8.
         let bytes = text.encoding.encode(&text.text).unwrap_or_default();
         let same = [text.text.as_str(), &String::from_utf8_lossy(&bytes)];
@@ -244,10 +276,34 @@ async fn request_write(
     }
 }
 
-/// The editor's text, with the line endings of the file on the disk if the editor shows only LF.
-fn with_disk_line_endings(on_disk: Option<FileText>, shown: String) -> LoadedText {
+/// The editor's text in the form of the file on the disk: with CRLF if the editor shows only line feeds, and with
+/// the end of the last line if the editor leaves that out or adds it.
+fn as_on_disk(on_disk: Option<&FileText>, shown: String) -> LoadedText {
     let is_crlf = on_disk.is_some_and(|it| it.line_endings() == LineEndings::Crlf);
-    let is_lf_normalized = is_crlf && shown.contains('\n') && !shown.contains('\r');
-    let text = if is_lf_normalized { with_crlf(&shown) } else { shown };
-    LoadedText { text: FileText::new(text, TextSource::Editor), is_lf_normalized }
+    let is_lf_normalized = is_crlf && !shown.contains('\r');
+    let mut text = if is_lf_normalized { with_crlf(&shown) } else { shown };
+    if let Some(saved) = on_disk.map(|saved| saved.text.as_str()) {
+        let end = if is_crlf { "\r\n" } else { "\n" };
+        let is_open = !text.is_empty() && !text.ends_with('\n');
+        if saved.strip_suffix(end) == Some(&text) || is_open && saved.ends_with(end) {
+            text.push_str(end);
+        } else if !saved.is_empty() && text.strip_suffix(end) == Some(saved) {
+            text.truncate(saved.len());
+        }
+    }
+    let text = FileText::new(text, TextSource::Editor);
+    LoadedText { text, is_lf_normalized, is_conflicting: false }
+}
+
+/// What to send once more to an editor that has written `sent` in another form than was meant by `after`: some
+/// write exactly what they are given, and some end the last line again.
+fn form_that_was_missed<'a>(sent: &'a str, after: &'a str, written: &FileText) -> Option<&'a str> {
+    let has_lost_cr =
+        sent != after && written.text.contains('\n') && written.line_endings() == LineEndings::Lf;
+    if has_lost_cr {
+        return Some(after);
+    }
+    let end = if written.line_endings() == LineEndings::Crlf { "\r\n" } else { "\n" };
+    let is_longer = written.text.strip_suffix(end) == Some(after);
+    sent.strip_suffix("\r\n").or(sent.strip_suffix('\n')).filter(|_| is_longer)
 }

@@ -41,6 +41,12 @@ pub enum FileError {
          was written. Ask the user to save it"
     )]
     Unsaved,
+    /// The buffer has unsaved changes, and a call has changed the file on the disk.
+    #[error(
+        "has unsaved changes in the editor, and was changed on the disk since; nothing was written. \
+         Ask the user to save it or to load it anew"
+    )]
+    Conflict,
     /// The path leads somewhere else than when permission was given, for example because a link was
     /// swapped.
     #[error("moved while permission was asked; nothing was done")]

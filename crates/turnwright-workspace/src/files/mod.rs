@@ -17,6 +17,7 @@ mod restore;
 mod roots;
 mod save;
 mod seen_files;
+mod spelling;
 mod stream;
 mod text;
 mod unsaved;
@@ -43,6 +44,7 @@ pub use replacement::remove_left_files;
 pub use restore::RestorePrecondition;
 pub use roots::Roots;
 pub use seen_files::Freshness;
+pub use spelling::MeantPath;
 pub use text::{ContentHash, FileText, LineEndings, TextEncoding, TextSource};
 
 use seen_files::SeenFiles;
@@ -133,15 +135,15 @@ impl Files {
         &self.roots
     }
 
-    /// The whole text of a file. The editor's text is preferred, because unsaved changes count.
+    /// The whole text of a file that may be changed. The editor's text is preferred, because unsaved changes count.
     pub async fn read(&self, target: &ResolvedPath) -> Result<FileText, FileError> {
-        Ok(self.load(target).await?.text)
+        self.load(target).await?.for_change()
     }
 
     /// Like [`Files::read`], for a file that will be created if it does not exist: the editor is
     /// not asked for a file that is not on the disk, unless it has shown a text for it.
     pub async fn read_existing(&self, target: &ResolvedPath) -> Result<FileText, FileError> {
-        Ok(self.load_existing(target).await?.text)
+        self.load_existing(target).await?.for_change()
     }
 
     /// Reads text to be shown. Of a file that is too large only the lines in the window are read,

@@ -12,6 +12,7 @@ use super::save::{self, WritePrecondition};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, replacement};
 use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
+use turnwright_types::ids::hex;
 
 /// What must be at a path for its content to be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,7 @@ impl Files {
         let written = match self.restore_in_editor(&target, expected, &bytes, cancel).await {
             Ok(Some(RestorePrecondition::Absent)) => create_file(path, bytes, mode).await,
             Ok(Some(RestorePrecondition::Sha256(sha256))) => {
+                self.unsaved.note_replaced(path, hex(&sha256));
                 save::write(path, WritePrecondition::Sha256(sha256), bytes).await
             }
             result => result.map(drop),

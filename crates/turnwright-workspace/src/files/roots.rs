@@ -29,7 +29,7 @@ pub struct Roots {
     // A std lock: it is held only to access a short list.
     readable: Arc<RwLock<Vec<PathBuf>>>,
     /// Whether the folders are those of a recording, so that the disk says nothing about them.
-    is_recorded: bool,
+    pub(super) is_recorded: bool,
 }
 
 impl Roots {
@@ -199,6 +199,14 @@ impl Roots {
     #[expect(clippy::unused_self, reason = "on Windows the folders of the session count")]
     fn is_on_other_machine(&self, _: &Path) -> bool {
         false
+    }
+
+    /// The folder of the session that holds one of these paths and is no longer there. Blocks.
+    pub fn missing_folder(&self, targets: &[ResolvedPath]) -> Option<&Path> {
+        let mut folders = self.folders().filter(|_| !self.is_recorded);
+        folders.find(|folder| {
+            targets.iter().any(|target| target.path.starts_with(folder)) && !folder.is_dir()
+        })
     }
 
     /// The path as the client knows it: below the folder as the client named it, even if that is a

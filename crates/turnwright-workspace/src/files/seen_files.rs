@@ -82,6 +82,10 @@ impl SeenFiles {
         }
     }
 
+    pub(super) fn contains(&self, path: &Path) -> bool {
+        self.0.lock().files.contains_key(path)
+    }
+
     pub(super) fn forget(&self, path: &Path) {
         self.0.lock().remove(path);
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use turnwright_types::look_alike::composed;
 use turnwright_types::sorting::sort_by;
 
 use crate::search::has_unsafe_ignore_files;
@@ -29,7 +30,7 @@ pub(super) fn similar_paths(path: &Path, root: &Path) -> Vec<PathBuf> {
 }
 
 fn similar_siblings(path: &Path) -> Vec<PathBuf> {
-    let lower = |it: &std::ffi::OsStr| it.to_string_lossy().to_lowercase();
+    let lower = |it: &std::ffi::OsStr| composed(&it.to_string_lossy()).to_lowercase();
     let name = lower(path.file_name().unwrap_or_default());
     let Ok(entries) = fs::read_dir(path.parent().unwrap_or(Path::new("/"))) else {
         return Vec::new();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use ignore::DirEntry;
+use turnwright_types::look_alike::composed;
 use turnwright_types::sorting::sort_by;
 
 use super::content::compare_paths;
@@ -73,7 +74,8 @@ pub fn find(scope: &SearchScope, options: FindOptions, stop: &SearchDeadline) ->
     if sum.hits.is_empty() && !names.is_incomplete {
         let second_stop = &stop.for_second_search();
         let name = scope.glob.as_ref().and_then(|it| it.literal_name());
-        let similar_to = name.filter(|it| it.len() <= MAX_NAME_BYTES).map(str::to_lowercase);
+        let similar_to =
+            name.filter(|it| it.len() <= MAX_NAME_BYTES).map(|name| composed(name).to_lowercase());
         let files = AtomicUsize::new(0);
         let second = FindWalk { stop: second_stop, similar_to, files, ..search }.run(true);
         names.hidden =
@@ -151,7 +153,8 @@ impl FindWalk<'_> {
 
     fn compare(&self, counts: &mut FindTally, path: &Path) {
         let Some(name) = &self.similar_to else { return };
-        let other = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let other = path.file_name().unwrap_or_default().to_string_lossy();
+        let other = composed(&other).to_lowercase();
         let similarity = strsim::normalized_damerau_levenshtein(name, &other);
         if similarity > MIN_SIMILARITY {
             counts.similar.push((similarity, path.to_path_buf()));

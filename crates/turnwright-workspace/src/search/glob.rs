@@ -1,11 +1,16 @@
 //! File globs as people and models write them.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
+use turnwright_types::effect::unescape_hidden_line;
+use turnwright_types::look_alike::plain_blanks;
+
 /// One glob or several separated by commas. A glob with a slash matches the path, one without
 /// matches the name at any depth; a glob after `!` excludes.
+/// Names match whatever Unicode form and kinds of blanks they have.
 #[derive(Clone, Debug)]
 pub struct Glob {
     names: GlobSet,
@@ -24,7 +29,11 @@ impl Glob {
         let mut sets = [(); 4].map(|()| GlobSetBuilder::new());
         let mut has_includes = false;
         let mut last = String::new();
-        let parts = split_at_commas(text);
+        // A name that was shown with escapes for its hidden characters.
+        let unescaped = unescape_hidden_line(text).filter(|_| text.contains("\\u{"));
+        let text = unescaped.as_deref().unwrap_or(text);
+        let plain = plain_blanks(text);
+        let parts = split_at_commas(&plain);
         for part in &parts {
             let (is_not, part) = part.strip_prefix('!').map_or((false, *part), |it| (true, it));
             let part = normalize(part, base);
@@ -49,6 +58,7 @@ impl Glob {
 
     /// Whether the glob matches a path relative to the searched folder.
     pub(super) fn matches(&self, path: &Path) -> bool {
+        let path = &*plain_path(path);
         if self.not_paths.is_match(path) {
             return false;
         }
@@ -57,6 +67,7 @@ impl Glob {
 
     /// Whether the glob matches the name of a file, at any depth.
     pub(super) fn matches_name(&self, path: &Path) -> bool {
+        let path = &*plain_path(path);
         let Some(name) = path.file_name() else { return false };
         !self.excludes_name(path) && (!self.has_includes || self.names.is_match(name))
     }
@@ -73,6 +84,14 @@ impl Glob {
     /// The requested name, if there are no wildcards.
     pub(super) fn literal_name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+}
+
+/// The path in the form in which globs are compared.
+fn plain_path(path: &Path) -> Cow<'_, Path> {
+    match path.to_str().map(plain_blanks) {
+        Some(Cow::Owned(plain)) => Cow::Owned(plain.into()),
+        _ => Cow::Borrowed(path),
     }
 }
 
@@ -93,6 +112,7 @@ fn split_at_commas(text: &str) -> Vec<&str> {
 /// Makes a glob relative to `base`, and a glob for a folder match all files in it.
 fn normalize(part: &str, base: &Path) -> String {
     let base = base.to_string_lossy();
+    let base = plain_blanks(&base);
     let part = part.strip_prefix(&*base).filter(|it| it.starts_with('/')).unwrap_or(part);
     let part = part.trim_start_matches("./").trim_start_matches('/');
     if part.ends_with('/') { format!("{part}**") } else { part.to_owned() }

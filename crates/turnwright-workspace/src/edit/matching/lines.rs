@@ -54,13 +54,13 @@ impl<'t> TextLines<'t> {
         row: usize,
         query: &MatchQuery<'q>,
         match_kind: MatchKind,
-        change: impl FnMut(&str) -> Option<String>,
+        mut change: impl FnMut(&str) -> Option<String>,
     ) -> Option<TextMatch<'q>> {
         let old = lines_of(query.old);
         let rows = row..row + old.len();
         let with_end = query.old.ends_with('\n');
         let mut place = self.place(rows.clone(), with_end);
-        let mut new = carry_over_edit(&self.lines[rows], &old, query.new, change)?;
+        let mut new = carry_over_edit(&self.lines[rows], &old, query.new, |_, line| change(line))?;
         if with_end && !self.text[place.clone()].ends_with('\n') {
             // The last line of the file has no ending, and shall not get one.
             if new.pop().is_none() && place.start > 0 {
@@ -81,12 +81,13 @@ pub(super) fn lines_of(text: &str) -> Vec<&str> {
 }
 
 /// The replacement for lines of the file that were quoted as `old`: an unchanged line is taken from
-/// the file, and another one as `change` makes it.
+/// the file, and another one as `change` makes it, which also gets the line that it replaces, in the file and as
+/// it was quoted, if there is one for each.
 pub(super) fn carry_over_edit(
     file: &[&str],
     old: &[&str],
     new: &str,
-    mut change: impl FnMut(&str) -> Option<String>,
+    mut change: impl FnMut(Option<(&str, &str)>, &str) -> Option<String>,
 ) -> Option<String> {
     let lines = lines_of(new);
     let mut text = String::with_capacity(new.len());
@@ -98,8 +99,11 @@ pub(super) fn carry_over_edit(
             }
             continue;
         }
-        for line in &lines[op.new_range()] {
-            text.push_str(&change(line)?);
+        let (places, new_places) = (op.old_range(), op.new_range());
+        let is_paired = places.len() == new_places.len();
+        for (row, line) in (places.start..).zip(&lines[new_places]) {
+            let replaced = is_paired.then(|| (file[row], old[row]));
+            text.push_str(&change(replaced, line)?);
             text.push('\n');
         }
     }

@@ -1,4 +1,4 @@
-//! Finds quoted text in a file. Six kinds of match are tried, from exact to most lenient; the first
+//! Finds quoted text in a file. Eight kinds of match are tried, from exact to most lenient; the first
 //! kind that finds anything decides, and it must find one place only. Text that is merely similar
 //! is never matched.
 
@@ -35,8 +35,12 @@ pub enum MatchKind {
     TrailingSpace,
     /// With another indentation, shifted in the same way for all lines; how it differs.
     Indentation(String),
+    /// Apart from how characters are composed.
+    Composition,
     /// Apart from typographic quotation marks, dashes or spaces.
     Punctuation,
+    /// Apart from the form of characters, and from invisible ones.
+    Form,
     /// After removing one level of backslash escapes.
     Escapes,
 }
@@ -48,6 +52,10 @@ impl fmt::Display for MatchKind {
             MatchKind::LineNumbers => formatter.write_str("after taking away line numbers"),
             MatchKind::TrailingSpace => formatter.write_str("but for white space at line ends"),
             MatchKind::Indentation(shift) => write!(formatter, "after indentation shift {shift}"),
+            MatchKind::Composition => formatter.write_str("but for how characters are composed"),
+            MatchKind::Form => {
+                formatter.write_str("but for full-width forms, ligatures or invisible characters")
+            }
             MatchKind::Punctuation => formatter.write_str("but for quotes, dashes or spaces"),
             MatchKind::Escapes => formatter.write_str("after taking away one level of backslashes"),
         }

@@ -1,8 +1,11 @@
-//! The match that ignores typography: curly quotes, long dashes, special spaces.
+//! The matches that ignore how characters are written: composed or not, with other quotes, dashes and spaces, or
+//! in another form, such as full width. Each folds both texts in the same way.
 
 use std::borrow::Cow;
 use std::iter;
 use std::ops::Range;
+
+use turnwright_types::look_alike::{compatible, composed, first_cluster, is_invisible, is_mark};
 
 use super::exact::TextPattern;
 use super::lines::{carry_over_edit, lines_of};
@@ -23,15 +26,32 @@ fn ascii_form(char: char) -> Option<&'static str> {
     })
 }
 
-fn fold(text: &str) -> String {
+/// Folds a text so that what counts as the same for a kind of match is the same.
+fn fold(text: &str, kind: &MatchKind) -> String {
     let mut folded = String::with_capacity(text.len());
-    for char in text.chars() {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (cluster, after) = rest.split_at(first_cluster(rest).len());
+        fold_cluster(cluster, kind, &mut folded);
+        rest = after;
+    }
+    folded
+}
+
+/// Folds a character with the marks that belong to it.
+fn fold_cluster(cluster: &str, kind: &MatchKind, folded: &mut String) {
+    let chars = match kind {
+        _ if cluster.is_ascii() => return folded.push_str(cluster),
+        MatchKind::Composition => return folded.push_str(&composed(cluster)),
+        MatchKind::Form => compatible(cluster),
+        _ => Cow::Borrowed(cluster),
+    };
+    for char in chars.chars().filter(|char| *kind != MatchKind::Form || !is_invisible(*char)) {
         match ascii_form(char) {
             Some(ascii_form) => folded.push_str(ascii_form),
             None => folded.push(char),
         }
     }
-    folded
 }
 
 pub(super) fn match_ignoring_typography<'a>(
@@ -41,15 +61,23 @@ pub(super) fn match_ignoring_typography<'a>(
     if text.is_ascii() && query.old.is_ascii() {
         return None;
     }
-    let old = fold(query.old);
-    let folded = fold(text);
+    let kinds = [MatchKind::Composition, MatchKind::Punctuation, MatchKind::Form];
+    kinds.into_iter().find_map(|kind| match_folded(text, query, kind))
+}
+
+fn match_folded<'a>(text: &str, query: &MatchQuery<'a>, match_kind: MatchKind) -> MatchAttempt<'a> {
+    let old = fold(query.old, &match_kind);
+    if old.trim().is_empty() {
+        return None;
+    }
+    let folded = fold(text, &match_kind);
     let pattern = TextPattern::new(&old, query.whole_lines);
     let first = pattern.starts(&folded, 0..folded.len()).next()?;
     // A second match may overlap the first.
     let second = pattern.starts(&folded, first + 1..folded.len()).take(1);
     let others = pattern.starts(&folded, 0..folded.len()).skip(1);
     // Both texts are in order, so one pass through the text finds the original offsets.
-    let mut cursor = FoldedCursor { text, at: 0, folded: 0 };
+    let mut cursor = FoldedCursor::new(text, &match_kind);
     let mut places: Vec<Range<usize>> = Vec::new();
     let mut hits: Vec<_> =
         iter::once(first).chain(second).chain(others.take(MAX_CANDIDATES)).collect();
@@ -61,7 +89,7 @@ pub(super) fn match_ignoring_typography<'a>(
     hits.dedup();
     for hit in hits {
         let start = cursor.original_offset(hit).filter(|it| query.within.contains(it));
-        let mut ahead = FoldedCursor { ..cursor };
+        let mut ahead = cursor.clone();
         let end = start.and_then(|_| ahead.original_offset(hit + old.len()));
         places.extend(start.zip(end).map(|(start, end)| start..end));
         if places.len() == MAX_NAMED {
@@ -72,37 +100,58 @@ pub(super) fn match_ignoring_typography<'a>(
     if places.len() > 1 {
         let starts: Vec<_> = places.iter().map(|it| it.start).collect();
         let count = starts.len();
-        return Some(Err(MatchError::Ambiguous {
-            match_kind: MatchKind::Punctuation,
-            starts,
-            count,
-        }));
+        return Some(Err(MatchError::Ambiguous { match_kind, starts, count }));
     }
     let (file, quoted) = (lines_of(&text[place.clone()]), lines_of(query.old));
-    let new = carry_over_edit(&file, &quoted, query.new, |line| Some(line.to_owned()))?;
-    Some(Ok(TextMatch {
-        ranges: vec![place],
-        new: Cow::Owned(new),
-        match_kind: MatchKind::Punctuation,
-    }))
+    let new = carry_over_edit(&file, &quoted, query.new, |replaced, line| {
+        let kept = replaced.and_then(|(file, old)| carry_over_line(file, old, line, &match_kind));
+        Some(kept.unwrap_or_else(|| line.to_owned()))
+    })?;
+    Some(Ok(TextMatch { ranges: vec![place], new: Cow::Owned(new), match_kind }))
+}
+
+/// The changed line with the beginning and the end of the file's own that the edit leaves alone.
+fn carry_over_line(file: &str, old: &str, new: &str, kind: &MatchKind) -> Option<String> {
+    let (mut head, mut tail) = (0, 0);
+    while head < old.len() && first_cluster(&old[head..]) == first_cluster(&new[head..]) {
+        head += first_cluster(&old[head..]).len();
+    }
+    let ends = old[head..].char_indices().rev().zip(new[head..].chars().rev());
+    for ((at, char), _) in ends.take_while(|((_, old), new)| old == new) {
+        // A mark stays with the character that it belongs to.
+        if !is_mark(char) {
+            tail = old.len() - head - at;
+        }
+    }
+    let mut cursor = FoldedCursor::new(file, kind);
+    let start = cursor.original_offset(fold(&old[..head], kind).len())?;
+    let end = cursor.original_offset(fold(&old[..old.len() - tail], kind).len())?;
+    Some([&file[..start], &new[head..new.len() - tail], &file[end..]].concat())
 }
 
 /// Maps offsets of the folded text to the original text.
+#[derive(Clone)]
 struct FoldedCursor<'t> {
     text: &'t str,
+    kind: &'t MatchKind,
     at: usize,
     folded: usize,
 }
 
-impl FoldedCursor<'_> {
+impl<'t> FoldedCursor<'t> {
+    fn new(text: &'t str, kind: &'t MatchKind) -> FoldedCursor<'t> {
+        FoldedCursor { text, kind, at: 0, folded: 0 }
+    }
+
     /// The offset in the original text; `None` if it is inside of a character.
     fn original_offset(&mut self, folded: usize) -> Option<usize> {
-        for char in self.text[self.at..].chars() {
-            if self.folded >= folded {
-                break;
-            }
-            self.folded += ascii_form(char).map_or(char.len_utf8(), str::len);
-            self.at += char.len_utf8();
+        let mut buffer = String::new();
+        while self.folded < folded && self.at < self.text.len() {
+            let cluster = first_cluster(&self.text[self.at..]);
+            buffer.clear();
+            fold_cluster(cluster, self.kind, &mut buffer);
+            self.folded += buffer.len();
+            self.at += cluster.len();
         }
         (self.folded == folded).then_some(self.at)
     }

@@ -25,6 +25,17 @@ pub struct FilePatch {
     pub change: PatchOp,
 }
 
+impl FilePatch {
+    /// The path, and the new path of a file that is moved.
+    pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let to = match &mut self.change {
+            PatchOp::Update { to, .. } => to.as_mut(),
+            PatchOp::Add { .. } | PatchOp::Delete => None,
+        };
+        std::iter::once(&mut self.path).chain(to)
+    }
+}
+
 /// What a patch does to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchOp {
@@ -138,8 +149,8 @@ impl<'t> PatchParser<'t> {
 
     fn parse_file(&mut self, header: &str) -> Result<FilePatch, String> {
         let name = |rest: &str| {
-            let path = rest.trim().to_owned();
-            if path.is_empty() { Err(self.error("a path is missing")) } else { Ok(path) }
+            let path = rest.strip_prefix(' ').unwrap_or(rest).to_owned();
+            if path.trim().is_empty() { Err(self.error("a path is missing")) } else { Ok(path) }
         };
         if let Some(rest) = header.strip_prefix(ADD) {
             let path = name(rest)?;
@@ -183,11 +194,10 @@ impl<'t> PatchParser<'t> {
         let mut to = None;
         if let Some(rest) = self.peek().and_then(|it| it.strip_prefix(MOVE)) {
             self.at += 1;
-            let path = rest.trim();
-            if path.is_empty() {
+            if rest.trim().is_empty() {
                 return Err(self.error("a path is missing"));
             }
-            to = Some(path.to_owned());
+            to = Some(rest.strip_prefix(' ').unwrap_or(rest).to_owned());
         }
         let mut hunks: Vec<Hunk> = Vec::new();
         let mut hunk = Hunk { line: self.at + 1, ..Hunk::default() };

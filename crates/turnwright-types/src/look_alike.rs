@@ -1,0 +1,129 @@
+//! Names and texts that look the same although their characters differ: composed or not, with another
+//! kind of blank, or with characters that only differ in their form.
+
+use std::borrow::Cow;
+
+use icu_normalizer::properties::CanonicalCombiningClassMapBorrowed;
+use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
+
+use crate::effect::is_hidden_char;
+
+/// How much two different names have in common, the closest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resemblance {
+    /// They are canonically equivalent, such as `ü` and `u` with a diaeresis.
+    Composition,
+    /// They differ only in the kinds of their blanks, and in characters that nobody sees.
+    Blanks,
+    /// They have compatible characters, such as `（` and `(`.
+    Form,
+}
+
+/// Returns the composed form (NFC) of a text.
+pub fn composed(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    ComposingNormalizerBorrowed::new_nfc().normalize(text)
+}
+
+/// Returns the decomposed form of a text without differences in the form of its characters (NFKD).
+pub fn compatible(text: &str) -> Cow<'_, str> {
+    DecomposingNormalizerBorrowed::new_nfkd().normalize(text)
+}
+
+/// Returns the first character of a text with the marks that belong to it.
+pub fn first_cluster(text: &str) -> &str {
+    let mut rest = text.char_indices().skip(1);
+    let end = rest.find(|(_, char)| !is_mark(*char)).map_or(text.len(), |(end, _)| end);
+    &text[..end]
+}
+
+/// True for a mark that belongs to the character before it, or a part of a Hangul syllable that has begun.
+pub fn is_mark(char: char) -> bool {
+    matches!(char, '\u{1160}'..='\u{11ff}')
+        || !char.is_ascii() && CanonicalCombiningClassMapBorrowed::new().get_u8(char) != 0
+}
+
+/// Returns the composed form of a text with plain blanks and without invisible characters.
+pub fn plain_blanks(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    let chars = text.chars().filter(|char| !is_invisible(*char));
+    let plain = chars.map(|char| if char.is_whitespace() { ' ' } else { char });
+    Cow::Owned(composed(&plain.collect::<String>()).into_owned())
+}
+
+/// Returns how two names resemble each other; `None` if they are equal or do not look alike.
+pub fn resemblance(one: &str, other: &str) -> Option<Resemblance> {
+    if one == other || one.is_ascii() && other.is_ascii() {
+        return None;
+    }
+    if composed(one) == composed(other) {
+        return Some(Resemblance::Composition);
+    }
+    let (one, other) = (plain_blanks(one), plain_blanks(other));
+    if one == other {
+        return Some(Resemblance::Blanks);
+    }
+    (compatible(&one) == compatible(&other)).then_some(Resemblance::Form)
+}
+
+/// Writes the characters beyond ASCII as `\u{…}`, so that names that look the same can be told apart.
+pub fn with_code_points(name: &str) -> String {
+    let written = name.chars().map(|char| match char {
+        ' '..='~' => char.to_string(),
+        _ => char.escape_unicode().to_string(),
+    });
+    written.collect()
+}
+
+/// True for a character that is drawn as nothing, among them joiners and those that select an emoji's colours.
+pub fn is_invisible(char: char) -> bool {
+    matches!(char, '\u{fe00}'..='\u{fe0f}') || is_hidden_char(char) && !char.is_control()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::{escape_hidden_line, unescape_hidden_line};
+
+    #[test]
+    fn names_that_look_the_same_resemble_each_other() {
+        use Resemblance::{Blanks, Composition, Form};
+        for (one, other, expected) in [
+            ("\u{dc}bersicht.md", "U\u{308}bersicht.md", Some(Composition)),
+            ("한국", "\u{1112}\u{1161}\u{11ab}\u{1100}\u{116e}\u{11a8}", Some(Composition)),
+            ("e\u{323}\u{302}", "\u{1ec7}", Some(Composition)),
+            ("at 1.23 PM", "at 1.23\u{202f}PM", Some(Blanks)),
+            ("a\u{a0}b", "a\u{202f}b", Some(Blanks)),
+            ("a\u{200b}b", "ab", Some(Blanks)),
+            ("❤\u{fe0f}.md", "❤.md", Some(Blanks)),
+            ("（一）", "(一)", Some(Form)),
+            ("ﬁle", "file", Some(Form)),
+            ("می\u{200c}خواهم", "میخواهم", Some(Blanks)),
+            ("x²", "x2", Some(Form)),
+            ("a", "a", None),
+            ("a", "A", None),
+            ("ä", "a", None),
+            ("a b", "ab", None),
+        ] {
+            assert_eq!(resemblance(one, other), expected, "{one} {other}");
+            assert_eq!(resemblance(other, one), expected, "{other} {one}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_escaped_can_be_read_back() {
+        for name in ["👨\u{200d}👩.md", "soft\u{ad}.md", "a\nb\tc", "\u{202e}\\x", "\\\u{feff}"]
+        {
+            let shown = escape_hidden_line(name);
+            assert_eq!(unescape_hidden_line(&shown).as_deref(), Some(name), "{shown}");
+        }
+        for name in ["plain", "a\\b", "\\u{", "\\u{110000}", "\\u{x}", "\\"] {
+            assert_eq!(unescape_hidden_line(name), None, "{name}");
+        }
+        assert_eq!(with_code_points("U\u{308} ü"), "U\\u{308} \\u{fc}");
+    }
+}

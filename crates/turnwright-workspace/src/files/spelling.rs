@@ -1,0 +1,275 @@
+//! Finds the path that a model means by an argument: models put blanks and quotes around paths, name lines
+//! behind them, copy names as they were shown to them, and compose characters in another way than the disk.
+
+use std::path::{Component, Path, PathBuf};
+
+use turnwright_types::effect::unescape_hidden_line;
+use turnwright_types::file_link::FileLink;
+use turnwright_types::look_alike::{Resemblance, is_invisible, resemblance, with_code_points};
+
+use super::{Files, Roots};
+
+/// The most entries of a folder that a name is compared with.
+const MAX_COMPARED: usize = 100_000;
+/// What models put around a path.
+const QUOTES: [(char, char); 5] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”'), ('‘', '’')];
+
+/// A path argument as it was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeantPath {
+    /// The path, and the lines that the argument names besides.
+    pub link: FileLink,
+    /// What to say of other names that look the same.
+    pub note: Option<String>,
+}
+
+impl Files {
+    /// Finds what a path argument means; `None` if something has exactly that name. `may_be_new` is true if
+    /// the path may be that of a new file. Blocks.
+    pub fn meant_path(&self, sent: &str, may_be_new: bool) -> Option<MeantPath> {
+        if !sent.ends_with(['\n', '\r']) && self.roots.has_entry(sent) {
+            return None;
+        }
+        let spellings = spellings(sent);
+        let plain = |path: String| FileLink { path, symbol: None, lines: None };
+        let literal = spellings.iter().map(|path| plain((*path).to_owned()));
+        let links = spellings.iter().filter_map(|path| FileLink::from_argument(path));
+        let locations = spellings.iter().filter_map(|path| FileLink::from_location(path));
+        let all: Vec<_> = literal.chain(links.clone()).chain(locations).collect();
+        if let Some(found) = all.iter().find(|link| self.roots.has_entry(&link.path)) {
+            return Some(MeantPath { link: found.clone(), note: None });
+        }
+        let mut twins = Vec::new();
+        for link in all {
+            if let Some(path) = self.similar_path(&link.path, may_be_new, &mut twins) {
+                let is_shown = resemblance(&link.path, &path).is_some();
+                let [sent, shown] = [&link.path, &path].map(|path| with_code_points(path));
+                let note = format!("[{sent} was taken for {shown}, which looks the same.]");
+                let link = FileLink { path, ..link };
+                return Some(MeantPath { link, note: is_shown.then_some(note) });
+            }
+        }
+        let link = links.last().unwrap_or_else(|| plain(self.name_of_new(&spellings)));
+        let (path, others) = (with_code_points(&link.path), twins.join(", "));
+        let note = format!(
+            "[⚠ {path} looks like {others}, and is another name. Names can be given as they are written here.]"
+        );
+        Some(MeantPath { link, note: (!twins.is_empty()).then_some(note) })
+    }
+
+    /// The path of something that does not exist yet.
+    fn name_of_new(&self, spellings: &[&str]) -> String {
+        // What looks like a decoration belongs to the name if there is a folder of that name.
+        let mut ends = spellings.iter().map(|path| path.trim_end_matches(is_filler));
+        let named = ends.find(|path| {
+            path.split_once('/').is_some_and(|(folder, _)| self.roots.has_entry(folder))
+        });
+        let path = named.unwrap_or(match spellings {
+            // The folder of a package scope, such as `@types`, begins with this mark, too.
+            [.., marked, plain] if marked.starts_with('@') && plain.contains('/') => marked,
+            _ => spellings.last().copied().unwrap_or("."),
+        });
+        let unescaped = unescape_hidden_line(path).filter(|name| name.contains(is_invisible));
+        unescaped.unwrap_or_else(|| path.to_owned())
+    }
+
+    /// Finds what is shown like a path that leads to nothing, or looks the same. Adds to `twins` what may be
+    /// meant and may not.
+    fn similar_path(
+        &self,
+        path: &str,
+        may_be_new: bool,
+        twins: &mut Vec<String>,
+    ) -> Option<String> {
+        let unescaped = unescape_hidden_line(path).filter(|name| self.roots.has_entry(name));
+        if unescaped.is_some() || !self.roots.can_look_at(path) {
+            return unescaped;
+        }
+        let (mut at, mut found) = (self.roots.real_cwd().to_path_buf(), PathBuf::new());
+        let mut is_other = false;
+        let mut parts = Path::new(path).components();
+        while let Some(part) = parts.next() {
+            let mut name = part.as_os_str().to_str()?.to_owned();
+            if matches!(part, Component::Normal(_)) && at.join(part).symlink_metadata().is_err() {
+                let similar = look_alikes(&at, &name);
+                let is_new = may_be_new && parts.as_path().as_os_str().is_empty();
+                let [(closeness, only)] = similar.as_slice() else {
+                    if similar.is_empty() {
+                        found.push(part);
+                        break;
+                    }
+                    twins.extend(similar.iter().map(|(_, name)| with_code_points(name)));
+                    return None;
+                };
+                // A name whose characters have other forms may be meant for another file, unless the model
+                // knows this one.
+                let place = self.roots.resolve(at.join(only)).path;
+                if is_new && *closeness == Resemblance::Form && !self.seen.contains(&place) {
+                    twins.push(with_code_points(only));
+                    return None;
+                }
+                name.clone_from(only);
+                is_other = true;
+            }
+            at.push(&name);
+            found.push(&name);
+        }
+        found.extend(parts);
+        found.into_os_string().into_string().ok().filter(|_| is_other)
+    }
+}
+
+impl Roots {
+    /// True if something has exactly this path. A link counts, wherever it leads.
+    fn has_entry(&self, path: &str) -> bool {
+        let at = self.real_cwd().join(path);
+        !path.is_empty() && self.can_look_at(path) && at.symlink_metadata().is_ok()
+    }
+
+    /// True if the disk may be asked about a path. It knows nothing of the folders of a recording.
+    fn can_look_at(&self, path: &str) -> bool {
+        !self.is_recorded && !self.leads_elsewhere(Path::new(path))
+    }
+}
+
+/// The ways to read an argument: as it was sent, apart from line ends around it, then ever plainer, at last
+/// without the `@` by which people mention a file.
+fn spellings(sent: &str) -> Vec<&str> {
+    let literal = sent.trim_matches(['\n', '\r']);
+    let trimmed_end = literal.trim_end_matches(is_filler);
+    let trimmed = trimmed_end.trim_start_matches(is_filler);
+    let plain = without_quotes(trimmed);
+    let mut all = vec![literal, trimmed_end, trimmed, plain];
+    all.extend(plain.strip_prefix('@').map(without_quotes));
+    all.dedup();
+    all.retain(|path| !path.trim_matches(is_filler).is_empty());
+    all
+}
+
+fn is_filler(char: char) -> bool {
+    char.is_whitespace() || is_invisible(char)
+}
+
+fn without_quotes(text: &str) -> &str {
+    let inside =
+        QUOTES.iter().find_map(|(open, close)| text.strip_prefix(*open)?.strip_suffix(*close));
+    inside.map_or(text, str::trim)
+}
+
+/// The names in a folder that look most like a name, and how much they do.
+fn look_alikes(folder: &Path, name: &str) -> Vec<(Resemblance, String)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().take(MAX_COMPARED);
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut found: Vec<_> =
+        names.filter_map(|other| Some((resemblance(name, &other)?, other))).collect();
+    found.sort();
+    let closest = found.first().map(|(closeness, _)| *closeness);
+    found.retain(|(closeness, _)| Some(*closeness) == closest);
+    found
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn files(names: &[&str]) -> (tempfile::TempDir, Files) {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        let files = Files::new(Roots::new(folder.path()).unwrap(), None);
+        (folder, files)
+    }
+
+    #[test]
+    fn decorations_of_a_path_go_unless_something_has_the_name() {
+        let names = ["a.txt", "src/x", " lead", "'q'", "@m", "@scope/y", "a b.txt", "c:2", "d#L3"];
+        let (_folder, files) = files(&names);
+        for (sent, may_be_new, path, lines) in [
+            ("a.txt\n", true, "a.txt", None),
+            ("\r\na.txt\r\n", false, "a.txt", None),
+            ("src/\n", true, "src/", None),
+            (" a.txt ", true, "a.txt", None),
+            ("\u{a0}a.txt\u{200b}", true, "a.txt", None),
+            ("\"src/x\"", false, "src/x", None),
+            ("`src/x`", true, "src/x", None),
+            ("'src/new'", true, "src/new", None),
+            ("\" a b.txt \"", false, "a b.txt", None),
+            ("@src/x", false, "src/x", None),
+            ("@\"a b.txt\"", false, "a b.txt", None),
+            ("@src/new", true, "src/new", None),
+            ("@new", true, "new", None),
+            ("@scope/new", true, "@scope/new", None),
+            ("@types/new", true, "@types/new", None),
+            ("@/new", true, "@/new", None),
+            (" lead/new ", true, " lead/new", None),
+            (" new.md", true, "new.md", None),
+            ("new\n", true, "new", None),
+            ("a.txt:2-3", false, "a.txt", Some((2, 3))),
+            ("`a.txt:2:5`", false, "a.txt", Some((2, 2))),
+            ("@a.txt#L2-L3", false, "a.txt", Some((2, 3))),
+            ("new:2", true, "new:2", None),
+            (" \n", true, ".", None),
+        ] {
+            let meant = files.meant_path(sent, may_be_new).unwrap();
+            let link = FileLink { path: path.to_owned(), symbol: None, lines };
+            assert_eq!(meant, MeantPath { link, note: None }, "{sent:?}");
+        }
+        for sent in names {
+            assert_eq!(files.meant_path(sent, true), None, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_looks_the_same_is_used_if_there_is_only_one() {
+        let (_folder, files) = files(&[
+            "U\u{308}bersicht.md",
+            "U\u{308}ber/한.md",
+            "at 1\u{202f}PM.png",
+            "t\u{a0}w",
+            "t\u{202f}w",
+            "（一）.md",
+            "👨\u{200d}👩.md",
+            "line\nbreak",
+            "x2.md",
+        ]);
+        for (sent, may_be_new, expected) in [
+            ("\u{dc}bersicht.md", true, "U\u{308}bersicht.md"),
+            ("\u{dc}bersicht.md:7", false, "U\u{308}bersicht.md"),
+            ("\u{dc}ber/\u{1112}\u{1161}\u{11ab}.md", true, "U\u{308}ber/한.md"),
+            ("\u{dc}ber/new.md", true, "U\u{308}ber/new.md"),
+            ("at 1 PM.png", true, "at 1\u{202f}PM.png"),
+            ("(一).md", false, "（一）.md"),
+            ("👨\\u{200d}👩.md", false, "👨\u{200d}👩.md"),
+            ("👨\\u{200d}👦.md", true, "👨\u{200d}👦.md"),
+            ("line\\nbreak", false, "line\nbreak"),
+            ("new\\nline", true, "new\\nline"),
+        ] {
+            let meant = files.meant_path(sent, may_be_new).unwrap();
+            assert_eq!(meant.link.path, expected, "{sent}");
+            assert_eq!(meant.note.is_some(), !sent.contains('\\'), "{sent}");
+        }
+        for (sent, may_be_new, twins) in [
+            ("t w", false, vec!["t\u{a0}w", "t\u{202f}w"]),
+            ("t w", true, vec!["t\u{a0}w", "t\u{202f}w"]),
+            ("(一).md", true, vec!["（一）.md"]),
+            ("x².md", true, vec!["x2.md"]),
+        ] {
+            let meant = files.meant_path(sent, may_be_new).unwrap();
+            let twins: Vec<_> = twins.into_iter().map(with_code_points).collect();
+            assert!(meant.note.unwrap().contains(&twins.join(", ")), "{sent}");
+            assert_eq!(meant.link.path, sent);
+        }
+        let known = files.roots().resolve("（一）.md");
+        files.mark_seen_blocking(
+            &known,
+            &crate::files::FileText::new("x", crate::files::TextSource::Disk),
+        );
+        assert_eq!(files.meant_path("(一).md", true).unwrap().link.path, "（一）.md");
+    }
+}

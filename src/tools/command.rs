@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::restricted_files::RestrictedFiles;
 use super::{repository, toolchain};
-use turnwright_policy::permission::DeniedPaths;
+use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_policy::shell::{self, GitContentQuery, NamedFile, SimpleCommand};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 use turnwright_workspace::exec::{Environment, dialect};
@@ -211,11 +212,8 @@ fn paths_shown_by_git(
 }
 
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.
-pub(crate) fn command_line_effects(
-    line: &str,
-    roots: &Roots,
-    restricted: &DeniedPaths,
-) -> Vec<Effect> {
+pub(crate) fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRules) -> Vec<Effect> {
+    let restricted = &DeniedPaths::restricted(policy);
     let workdir = roots.resolve(".");
     let command = shell::command(line, &workdir.path, dialect());
     let named = paths_in_script(&command.script, Path::new("."), None);
@@ -224,6 +222,9 @@ pub(crate) fn command_line_effects(
     command.uncertainty =
         uncertainty_of((&command.script, line), &workdir.path, &Environment::default(), restricted);
     command.reads = secrets_shown_by_git(&command.script, &workdir.path, roots, restricted);
+    let files = RestrictedFiles::of_command(&command.script, &workdir.path, roots, policy);
+    command.reads.extend(files.reads.iter().cloned());
+    command.changes.extend(files.changed().cloned());
     effects(command, &workdir, None, named.into_iter().zip(targets))
 }
 

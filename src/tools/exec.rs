@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::command::{self, CommandPath};
+use super::restricted_files::{RestrictedFiles, TOO_MANY_FILES};
 use super::shown_argument::{COMMAND, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
 use turnwright_policy::permission::{DeniedPaths, Pass};
@@ -70,6 +71,9 @@ pub(super) struct ExecArgs {
     /// The tracked files with secrets that git would show; set by [`Tool::inspect`].
     #[serde(skip)]
     secrets_shown_by_git: Vec<ResolvedPath>,
+    /// The files at and below what the line names that rules restrict; set by [`Tool::inspect`].
+    #[serde(skip)]
+    restricted: RestrictedFiles,
     /// The command line, parsed once for each call.
     #[serde(skip)]
     script: OnceLock<Arc<Script>>,
@@ -125,7 +129,9 @@ impl Tool for Exec {
     fn inspect(&self, args: &mut ExecArgs, targets: &[ResolvedPath], env: &ToolEnv) {
         let Some(workdir) = targets.first() else { return };
         let (script, roots) = (args.script(), env.files.roots());
-        let restricted = DeniedPaths::restricted(&env.rules.get());
+        let rules = env.rules.get();
+        let restricted = DeniedPaths::restricted(&rules);
+        let files = RestrictedFiles::of_command(script, &workdir.path, roots, &rules);
         let secrets_shown_by_git =
             command::secrets_shown_by_git(script, &workdir.path, roots, &restricted);
         let line = (&**script, args.command.as_str());
@@ -133,6 +139,7 @@ impl Tool for Exec {
         let uncertainty = command::uncertainty_of(line, &workdir.path, environment, &restricted);
         args.uncertainty = uncertainty;
         args.secrets_shown_by_git = secrets_shown_by_git;
+        args.restricted = files;
     }
 
     fn view(&self, args: &ExecArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -156,6 +163,8 @@ impl Tool for Exec {
             ShellCommand::new(&args.command, &workdir.path, Arc::clone(args.script()));
         command.uncertainty.clone_from(&args.uncertainty);
         command.reads.clone_from(&args.secrets_shown_by_git);
+        command.reads.extend(args.restricted.reads.iter().cloned());
+        command.changes.extend(args.restricted.changed().cloned());
         command::effects(command, workdir, args.escalate(), touched)
     }
 
@@ -173,6 +182,9 @@ impl Tool for Exec {
                 "The command contains a NUL character, which no system accepts. Nothing was run."
                     .into(),
             );
+        }
+        if args.restricted.is_incomplete {
+            return Err(TOO_MANY_FILES.into());
         }
         if let Some(editor) = interactive_editor(&args.command) {
             return Err(format!(

@@ -36,6 +36,7 @@ mod plan;
 mod private_caches;
 mod read_file;
 mod registry;
+mod restricted_files;
 mod remote_tools;
 mod repository;
 mod search_common;
@@ -86,7 +87,7 @@ pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard, environmen
 pub(crate) use current_place::{current_place, edited_path};
 use hard_links::OtherNames;
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
-pub(crate) use hidden_paths::{KnownFolders, hidden_below};
+pub(crate) use hidden_paths::{KnownFolders, denied_below, hidden_below};
 pub(crate) use outcome_json::{
     outcome_json, preview_json, read_outcome, read_preview, read_view, view_json,
 };
@@ -98,6 +99,7 @@ pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::RemoteTools;
 pub(crate) use remote_tools::ServerStatus;
 pub(crate) use repository::obeyed_by_git;
+use restricted_files::{RestrictedFiles, TOO_MANY_FILES};
 pub(crate) use sandbox_profile::{ProgramAccess, SessionAccess};
 pub(crate) use server_watch::ServerWatch;
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
@@ -346,6 +348,7 @@ struct TypedCall<T: Tool> {
     ignored: Vec<String>,
     targets: Vec<ResolvedPath>,
     other_names: OtherNames,
+    restricted: RestrictedFiles,
     preview: T::Preview,
     literal: Option<LiteralCall<T::Args>>,
 }
@@ -402,13 +405,13 @@ impl<T: Tool> AnyTool for T {
         let (args, ignored) = arguments::parse_arguments::<T>(args)?;
         self.analyse(&args);
         let (targets, preview) = (Vec::new(), T::Preview::default());
-        let other_names = OtherNames::default();
         Ok(Box::new(TypedCall {
             tool: self,
             args,
             ignored,
             targets,
-            other_names,
+            other_names: OtherNames::default(),
+            restricted: RestrictedFiles::default(),
             preview,
             literal,
         }))
@@ -438,6 +441,10 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             let effects = self.tool.effects(&self.args, &self.targets);
             self.other_names = OtherNames::find(&effects, env);
         }
+        if matches!(T::KIND, ToolKind::Delete | ToolKind::Move) {
+            let effects = self.tool.effects(&self.args, &self.targets);
+            self.restricted = RestrictedFiles::of_effects(&effects, env);
+        }
     }
 
     fn view(&self, roots: &Roots) -> CallView {
@@ -446,7 +453,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
 
     fn effects(&self) -> Vec<Effect> {
         let mut effects = self.tool.effects(&self.args, &self.targets);
-        effects.extend(self.other_names.effects());
+        effects.extend(self.other_names.effects().chain(self.restricted.effects()));
         effects
     }
 
@@ -465,6 +472,9 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
                 if let Some(refusal) = refusal {
                     return Err(refusal.into());
                 }
+            }
+            if self.restricted.is_incomplete {
+                return Err(TOO_MANY_FILES.into());
             }
             let computed = self.tool.preview(&self.args, &self.targets, ctx).await;
             let (preview, mut content) = computed.map_err(|refusal| {

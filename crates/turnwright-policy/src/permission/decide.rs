@@ -41,12 +41,15 @@ type Ruling = (Verdict, Reason);
 
 impl Decider<'_> {
     fn add(&mut self, command_index: Option<usize>, (verdict, reason): Ruling) {
-        self.findings.push(Finding {
-            effect_index: self.effect_index,
-            command_index,
-            verdict,
-            reason,
-        });
+        let effect_index = self.effect_index;
+        self.findings.push(Finding { effect_index, command_index, path: None, verdict, reason });
+    }
+
+    fn add_file(&mut self, target: &ResolvedPath, ruling: Ruling) {
+        self.add(None, ruling);
+        if let Some(finding) = self.findings.last_mut() {
+            finding.path = Some(target.path.clone());
+        }
     }
 
     fn decide_effect(&mut self, effect: &Effect) {
@@ -55,8 +58,14 @@ impl Decider<'_> {
         }
         let ruling = match effect {
             Effect::SessionState => (Verdict::Allow, Reason::SessionOnly),
-            Effect::Read(target) => self.read(target, Some(effect)),
-            Effect::Write(target) | Effect::Delete(target) => self.change(target, effect),
+            Effect::Read(target) => {
+                let ruling = self.read(target, Some(effect));
+                return self.add_file(target, ruling);
+            }
+            Effect::Write(target) | Effect::Delete(target) => {
+                let ruling = self.change(target, effect);
+                return self.add_file(target, ruling);
+            }
             Effect::Exec(command) => return self.command(command, effect),
             Effect::Input { is_unsandboxed, .. } => {
                 let default = match self.default_for_command() {
@@ -230,7 +239,18 @@ impl Decider<'_> {
                 (Verdict::Allow, _) => continue,
                 ruling => ruling,
             };
-            self.add(None, ruling);
+            self.add_file(target, ruling);
+        }
+        for target in &command.changes {
+            let bases = &self.policy.bases;
+            let restricts = |rule: &Rule| {
+                rule.action != RuleAction::Allow && rule.matches_path(&target.path, true, bases)
+            };
+            let default = (Verdict::Allow, Reason::Mode);
+            let ruling = self.apply_rules(restricts, None, None, default);
+            if ruling.0 != Verdict::Allow {
+                self.add_file(target, ruling);
+            }
         }
     }
 

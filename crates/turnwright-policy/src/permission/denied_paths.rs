@@ -59,6 +59,37 @@ impl DeniedPaths {
         DeniedPaths { rules, bases: policy.bases.clone() }
     }
 
+    /// Everything about files that rules deny or ask about, for calls that may touch more files than they
+    /// name.
+    pub fn all_restricted(policy: &PolicyRules) -> DeniedPaths {
+        let is_about_files =
+            |rule: &&Rule| matches!(rule.pattern, Pattern::Read(_) | Pattern::Edit(_));
+        let restricts = |rule: &&Rule| rule.action != RuleAction::Allow && is_about_files(rule);
+        let rules = policy.rules.iter().filter(restricts).cloned().collect();
+        DeniedPaths { rules, bases: policy.bases.clone() }
+    }
+
+    /// What the strictest rule about changing this path says, or about reading it; `None` without one.
+    pub fn restriction(&self, path: &Path, is_change: bool) -> Option<RuleAction> {
+        let about = |rule: &&Rule| rule.matches_path(path, is_change, &self.bases);
+        self.rules.iter().filter(about).map(|rule| rule.action).min()
+    }
+
+    /// What rules deny whose paths are not all known without looking at the disk: the part about reading,
+    /// and the part about changing. Each is empty if there is no such rule.
+    pub fn denied_patterns(&self) -> (DeniedPaths, DeniedPaths) {
+        let part = |is_wanted: fn(&Pattern) -> bool| {
+            let rules = self
+                .rules
+                .iter()
+                .filter(|rule| rule.action == RuleAction::Deny && is_wanted(&rule.pattern));
+            DeniedPaths { rules: rules.cloned().collect(), bases: self.bases.clone() }
+        };
+        let reads = part(|pattern| matches!(pattern, Pattern::Read(glob) if !glob.is_literal()));
+        let edits = part(|pattern| matches!(pattern, Pattern::Edit(glob) if !glob.is_literal()));
+        (reads, edits)
+    }
+
     /// The paths that must not be read, of rules without wildcards. A sandbox can hide them from a
     /// command.
     pub fn unreadable_paths(&self) -> Vec<PathBuf> {

@@ -241,7 +241,13 @@ fn without_a_terminal_or_with_no_input_a_question_is_a_refusal() {
 
 #[test]
 fn a_session_goes_on_in_its_folder() {
-    let desk = Desk::new(&json!([says("One."), says("Two."), says("Three."), says("Four.")]));
+    let desk = Desk::new(&json!([
+        says("One."),
+        says("Two."),
+        says("Three."),
+        says("Four."),
+        says("Five.")
+    ]));
     desk.run(&["my first words"]);
     let ended = desk.run(&["--session", "last", "my second words"]);
     assert_eq!((ended.status, ended.stdout.as_str()), (Some(0), "Two.\n"), "{}", ended.stderr);
@@ -270,6 +276,22 @@ fn a_session_goes_on_in_its_folder() {
     assert_eq!(ended.status, Some(2));
     assert!(ended.stderr.contains("no session was held in this folder"), "{}", ended.stderr);
     assert_eq!(from_elsewhere("no-such-id").status, Some(2));
+
+    // Its folder is renamed.
+    std::fs::rename(&desk.project, desk.project.with_extension("renamed")).unwrap();
+    let ended = from_elsewhere("last");
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&format!("which is gone: --session {id}")), "{}", ended.stderr);
+    let mut command = desk.command(&["--session", id, "my fourth words"]);
+    command.current_dir(desk.project.with_extension("renamed"));
+    let ended = Ended::of(process_waits::output(&mut command).unwrap());
+    assert_eq!(ended.stdout, "Four.\n", "{}", ended.stderr);
+    let gone = format!("{} is gone. The session goes on here.", desk.project.display());
+    assert!(ended.stderr.contains(&gone), "{}", ended.stderr);
+    assert!(desk.messages(3).contains("my first words"));
+    std::fs::remove_dir_all(desk.project.with_extension("renamed")).unwrap();
+    let ended = from_elsewhere(&id[..8]);
+    assert!(ended.stdout == "Five.\n" && ended.stderr.contains("is gone."), "{}", ended.stderr);
 }
 
 #[test]

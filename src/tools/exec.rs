@@ -74,7 +74,7 @@ pub(super) struct ExecArgs {
     /// The files at and below what the line names that rules restrict; set by [`Tool::inspect`].
     #[serde(skip)]
     restricted: RestrictedFiles,
-    /// The command line, parsed once for each call.
+    /// The command line, parsed once for each call, when its folder is known.
     #[serde(skip)]
     script: OnceLock<Arc<Script>>,
 }
@@ -116,14 +116,13 @@ impl Tool for Exec {
     type Args = ExecArgs;
     type Preview = ();
 
-    fn paths(&self, args: &ExecArgs, _: &ToolEnv) -> Vec<PathBuf> {
+    fn paths(&self, args: &ExecArgs, env: &ToolEnv) -> Vec<PathBuf> {
         let workdir = PathBuf::from(args.workdir());
+        let roots = env.files.roots();
+        let parse = || command::parse_line(&args.command, &roots.resolve(&workdir), roots);
+        args.script.get_or_init(|| Arc::new(parse()));
         let named = args.named_paths();
         std::iter::once(workdir).chain(named.iter().map(|it| it.path().to_owned())).collect()
-    }
-
-    fn analyse(&self, args: &ExecArgs) {
-        args.script();
     }
 
     fn inspect(&self, args: &mut ExecArgs, targets: &[ResolvedPath], env: &ToolEnv) {

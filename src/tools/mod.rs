@@ -173,9 +173,6 @@ pub trait Tool: Debug + Send + Sync + 'static {
         roots.resolve(path)
     }
 
-    /// Derives what follows from the arguments alone, once for each call.
-    fn analyse(&self, _args: &Self::Args) {}
-
     /// Fills in what else the arguments depend on and only the disk tells. Runs off the runtime's
     /// thread, right after the paths are resolved.
     fn inspect(&self, _args: &mut Self::Args, _targets: &[ResolvedPath], _env: &ToolEnv) {}
@@ -403,7 +400,6 @@ impl<T: Tool> AnyTool for T {
             arguments::follow_links(&mut args, takes_range);
         }
         let (args, ignored) = arguments::parse_arguments::<T>(args)?;
-        self.analyse(&args);
         let (targets, preview) = (Vec::new(), T::Preview::default());
         Ok(Box::new(TypedCall {
             tool: self,

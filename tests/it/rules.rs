@@ -197,3 +197,22 @@ fn a_script_cannot_touch_files_that_a_rule_with_wildcards_denies() {
     }
     assert_eq!(agent.read("sub/x.lock"), "lock\n");
 }
+
+#[test]
+fn git_in_its_own_folder_is_judged_like_git_without_a_folder() {
+    let mut agent = TestAgent::builder().file("sub/a.txt", "a").permission("reject_once").start();
+    let own = agent.workspace().to_string_lossy().into_owned();
+    for (line, questions) in [
+        ("git log".to_owned(), 0),
+        ("git -C . log".to_owned(), 0),
+        (format!("git -C {own} log"), 0),
+        (format!("git -C {own}/ -C . status"), 0),
+        (format!("cd sub && git -C {own} log"), 1),
+        ("git -C sub log".to_owned(), 1),
+        ("git -C .. log".to_owned(), 1),
+        (format!("git -C {own} commit -m x"), 1),
+    ] {
+        let (count, result) = attempt(&mut agent, "exec", &json!({ "command": line }));
+        assert_eq!(count, questions, "{line}: {result}");
+    }
+}

@@ -96,7 +96,7 @@ impl SessionHost {
             None => roots(&cwd, &folders, !is_new, &mut gone)?,
         };
         let mut project = self.load_project(&id, roots);
-        project.notices.extend(gone.iter().map(|folder| gone_notice(folder)));
+        project.notices.extend(gone);
         let model = self.model()?;
         let own = std::mem::take(&mut project.servers);
         let servers = servers.into_iter().chain(own).collect();
@@ -239,12 +239,12 @@ fn gone_notice(folder: &Path) -> String {
     )
 }
 
-/// The folders of a session. Those of a stored one may be gone; they are added to `gone`.
+/// The folders of a session. Those of a stored one may be gone; notices about them are added to `gone`.
 fn roots(
     cwd: &Path,
     folders: &[PathBuf],
     is_stored: bool,
-    gone: &mut Vec<PathBuf>,
+    gone: &mut Vec<String>,
 ) -> Result<Roots, Error> {
     if !cwd.is_absolute() {
         let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
@@ -253,7 +253,7 @@ fn roots(
     let is_gone = |error: &io::Error| is_stored && error.kind() == io::ErrorKind::NotFound;
     let mut roots = match Roots::new(cwd) {
         Err(error) if is_gone(&error) => {
-            gone.push(cwd.to_path_buf());
+            gone.push(gone_notice(cwd));
             Roots::gone(cwd)
         }
         roots => roots.map_err(|error| Error::InvalidFolder {
@@ -275,7 +275,7 @@ fn roots(
         }
         roots = match roots.clone().with_folder(folder) {
             Err(error) if is_gone(&error) => {
-                gone.push(folder.clone());
+                gone.push(gone_notice(folder));
                 roots
             }
             more => more.map_err(|error| refused(folder, &error.to_string()))?,

@@ -246,8 +246,9 @@ pub(crate) fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRul
         uncertainty_of((&command.script, line), &workdir.path, &Environment::default(), restricted);
     command.reads = secrets_shown_by_git(&command.script, &workdir.path, roots, restricted);
     let files = RestrictedFiles::of_command(&command.script, &workdir.path, roots, policy);
-    command.reads.extend(files.reads.iter().cloned());
-    command.changes.extend(files.changed().cloned());
+    let (changes, reads) = files.split();
+    command.changes = changes;
+    command.reads.extend(reads);
     effects(command, &workdir, None, named.into_iter().zip(targets))
 }
 

@@ -162,8 +162,9 @@ impl Tool for Exec {
             ShellCommand::new(&args.command, &workdir.path, Arc::clone(args.script()));
         command.uncertainty.clone_from(&args.uncertainty);
         command.reads.clone_from(&args.secrets_shown_by_git);
-        command.reads.extend(args.restricted.reads.iter().cloned());
-        command.changes.extend(args.restricted.changed().cloned());
+        let (changes, reads) = args.restricted.split();
+        command.changes = changes;
+        command.reads.extend(reads);
         command::effects(command, workdir, args.escalate(), touched)
     }
 

@@ -75,14 +75,8 @@ pub(crate) struct DeniedFiles {
 /// Searches for files that rules deny. Looks files up: not for the runtime's thread.
 pub(crate) fn denied_below(roots: &[PathBuf], denied: &DeniedPaths) -> DeniedFiles {
     let (reads, edits) = denied.denied_patterns();
-    let mut found = DeniedFiles { is_complete: true, ..DeniedFiles::default() };
-    if !reads.is_empty() {
-        found.is_complete &= walk(roots, MAX_VISITED, |path, kind| {
-            let is_denied = reads.restriction(path, false).is_some();
-            found.unreadable.extend((is_denied && !kind.is_symlink()).then(|| path.to_path_buf()));
-            !is_denied && !is_git(path)
-        });
-    }
+    let mut found = DeniedFiles::default();
+    found.is_complete = add_unreadable(roots, &reads, MAX_VISITED, &mut found.unreadable);
     for root in roots.iter().filter(|_| !edits.is_empty()) {
         found.is_complete &= visit_unignored(root, MAX_VISITED, |path| {
             let is_denied = edits.restriction(path, true).is_some() && !path.is_symlink();
@@ -92,6 +86,21 @@ pub(crate) fn denied_below(roots: &[PathBuf], denied: &DeniedPaths) -> DeniedFil
     outermost(&mut found.unwritable);
     found.is_complete &= found.unreadable.len().max(found.unwritable.len()) <= MAX_HIDDEN;
     found
+}
+
+/// Adds what is closed to readers below these folders. Returns whether all was visited.
+fn add_unreadable(
+    roots: &[PathBuf],
+    denied: &DeniedPaths,
+    limit: usize,
+    paths: &mut Vec<PathBuf>,
+) -> bool {
+    denied.is_empty()
+        || walk(roots, limit, |path, kind| {
+            let is_denied = denied.contains(path);
+            paths.extend((is_denied && !kind.is_symlink()).then(|| path.to_path_buf()));
+            !is_denied && !is_git(path)
+        })
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,13 +117,7 @@ fn search(
     limits: Limits,
 ) -> HiddenPaths {
     let (mut paths, mut is_complete) = known.search(roots, limits.visited);
-    if !denied.is_empty() {
-        is_complete &= walk(roots, limits.visited, |path, kind| {
-            let is_denied = denied.contains(path);
-            paths.extend((is_denied && !kind.is_symlink()).then(|| path.to_path_buf()));
-            !is_denied && !is_secret(path) && !is_git(path)
-        });
-    }
+    is_complete &= add_unreadable(roots, denied, limits.visited, &mut paths);
     paths.retain(|it| !named.contains(it));
     outermost(&mut paths);
     let mut linked = Vec::new();

@@ -449,7 +449,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
 
     fn effects(&self) -> Vec<Effect> {
         let mut effects = self.tool.effects(&self.args, &self.targets);
-        effects.extend(self.other_names.effects().chain(self.restricted.effects()));
+        effects.extend(self.other_names.effects().chain(self.restricted.effects.iter().cloned()));
         effects
     }
 

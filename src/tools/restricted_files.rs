@@ -10,20 +10,17 @@ use turnwright_policy::shell::{self, FileUse, Script, Word};
 use turnwright_types::effect::{Effect, ResolvedPath, is_secret_path};
 use turnwright_workspace::files::Roots;
 
-/// At most this many files of a kind are named in a question. The first ones say which rules apply.
+/// At most this many files are named in a question. The first ones say which rules apply.
 const MAX_NAMED: usize = 32;
 
 /// Why a call whose files cannot be judged one by one does not run.
 pub(super) const TOO_MANY_FILES: &str = "It concerns so many files that those which rules deny or ask about cannot be \
                                          found among them. Nothing was done. Name parts of it.";
 
-/// The files that rules restrict, and how the call touches them.
+/// What a call does to files that rules restrict.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RestrictedFiles {
-    pub(super) reads: Vec<ResolvedPath>,
-    changes: Vec<ResolvedPath>,
-    /// Where restricted files would come to lie.
-    written: Vec<ResolvedPath>,
+    pub(super) effects: Vec<Effect>,
     /// Whether there are more files than can be looked at.
     pub(super) is_incomplete: bool,
 }
@@ -49,10 +46,8 @@ impl RestrictedFiles {
         policy: &PolicyRules,
     ) -> RestrictedFiles {
         let mut search = Search::new(roots, policy);
-        for command in &script.commands {
-            let Some(used) = shell::file_use(command).filter(|_| !search.rules.is_empty()) else {
-                continue;
-            };
+        for command in script.commands.iter().filter(|_| !search.rules.is_empty()) {
+            let Some(used) = shell::file_use(command) else { continue };
             // Where the folder is not known, the line's own is the best guess.
             let folder = workdir.join(command.folder.as_deref().unwrap_or(Path::new("")));
             search.add_use(&used, &folder.join(shell::classify(command).git_folder));
@@ -60,41 +55,38 @@ impl RestrictedFiles {
         search.found
     }
 
-    /// What a command changes of them.
-    pub(super) fn changed(&self) -> impl Iterator<Item = &ResolvedPath> {
-        self.changes.iter().chain(&self.written)
-    }
-
-    /// What a file tool does to them, as effects that are judged one by one.
-    pub(super) fn effects(&self) -> impl Iterator<Item = Effect> {
-        let changes = self.changes.iter().cloned().map(Effect::Delete);
-        let reads = self.reads.iter().cloned().map(Effect::Read);
-        changes.chain(self.written.iter().cloned().map(Effect::Write)).chain(reads)
+    /// The files that the call changes, and those that it only reads.
+    pub(super) fn split(&self) -> (Vec<ResolvedPath>, Vec<ResolvedPath>) {
+        let (mut changes, mut reads) = (Vec::new(), Vec::new());
+        for effect in &self.effects {
+            match effect {
+                Effect::Read(target) => reads.push(target.clone()),
+                Effect::Write(target) | Effect::Delete(target) => changes.push(target.clone()),
+                _ => {}
+            }
+        }
+        (changes, reads)
     }
 }
 
 struct Search<'a> {
     rules: DeniedPaths,
-    home: Option<PathBuf>,
     roots: &'a Roots,
     found: RestrictedFiles,
-    /// Whether one of them is denied, which decides about the call.
+    /// Whether one of the files is denied, which decides about the call.
     is_denied: bool,
 }
 
 impl Search<'_> {
     fn new<'a>(roots: &'a Roots, policy: &PolicyRules) -> Search<'a> {
-        let (rules, home) = (DeniedPaths::all_restricted(policy), policy.bases.home.clone());
-        Search { rules, home, roots, found: RestrictedFiles::default(), is_denied: false }
+        let rules = DeniedPaths::all_restricted(policy);
+        Search { rules, roots, found: RestrictedFiles::default(), is_denied: false }
     }
 
     fn add_use(&mut self, used: &FileUse, folder: &Path) {
         let destination = used.destination.as_ref().map(|word| self.place(word, folder, true).0);
         for source in &used.sources {
             let (from, pattern) = self.place(source, folder, used.is_change);
-            if self.roots.leads_elsewhere(&from) {
-                continue;
-            }
             let to = destination.as_ref().map(|to| match from.file_name() {
                 Some(name) if pattern.is_none() && to.is_dir() => to.join(name),
                 _ => to.clone(),
@@ -106,17 +98,12 @@ impl Search<'_> {
                 self.add_below(&from, to.as_deref(), used.is_change, pattern.as_ref());
             }
         }
-        let alone = destination.filter(|_| used.sources.is_empty());
-        if let Some(to) = alone {
-            self.add(&to, None, true);
-        }
     }
 
     /// Where a word leads, and for a pattern the folder where it begins, with what it matches there. What
     /// changes a link does not follow it.
     fn place(&self, word: &Word, folder: &Path, is_change: bool) -> (PathBuf, Option<Glob>) {
-        let home = word.text.strip_prefix("~/").zip(self.home.as_ref());
-        let named = home.map_or_else(|| folder.join(&word.text), |(rest, home)| home.join(rest));
+        let named = folder.join(&word.text);
         if self.roots.leads_elsewhere(&named) {
             return (named, None);
         }
@@ -130,7 +117,6 @@ impl Search<'_> {
         let rest = named.strip_prefix(start).unwrap_or(&named).to_string_lossy().into_owned();
         let start = self.roots.resolve(start).path;
         let name = start.to_string_lossy();
-        let name = if cfg!(windows) { name.replace('\\', "/") } else { name.into_owned() };
         let is_plain = !name.contains(['*', '?', '[', ']', '{', '}', '\\'])
             && !rest.contains(['{', '}', '\\']);
         let matcher = Glob::parse(&format!("/{name}/{rest}"), false).ok().filter(|_| is_plain);
@@ -150,12 +136,11 @@ impl Search<'_> {
         if !is_folder || self.rules.is_empty() && to.is_none() {
             return;
         }
+        let bases = PathBases::default();
         let is_complete = walk(&[from.to_path_buf()], MAX_VISITED, |path, _| {
-            let is_matched =
-                pattern.is_none_or(|pattern| pattern.matches(path, &PathBases::default()));
-            let below = path.strip_prefix(from).unwrap_or(path);
-            let to = to.map(|to| to.join(below));
-            !is_matched || !self.add(path, to.as_deref(), is_change)
+            let to = to.map(|to| to.join(path.strip_prefix(from).unwrap_or(path)));
+            pattern.is_some_and(|pattern| !pattern.matches(path, &bases))
+                || !self.add(path, to.as_deref(), is_change)
         });
         self.found.is_incomplete |= !is_complete && !self.rules.is_empty();
     }
@@ -164,36 +149,24 @@ impl Search<'_> {
     fn add(&mut self, path: &Path, to: Option<&Path>, is_change: bool) -> bool {
         let action = self.rules.restriction(path, is_change);
         if let Some(action) = action {
-            self.note(
-                path,
-                action,
-                |found| {
-                    if is_change { &mut found.changes } else { &mut found.reads }
-                },
-            );
+            self.note(path, action, if is_change { Effect::Delete } else { Effect::Read });
         }
-        let written = to.and_then(|to| Some((to, self.rules.restriction(to, true)?)));
-        if let Some((to, action)) = written {
-            self.note(to, action, |found| &mut found.written);
+        if let Some((to, action)) = to.and_then(|to| Some((to, self.rules.restriction(to, true)?)))
+        {
+            self.note(to, action, Effect::Write);
         }
         // A file that only its name tells to be secret must not lose that name unseen.
         if is_change && to.is_some_and(|to| is_secret_path(path) && !is_secret_path(to)) {
-            self.note(path, RuleAction::Ask, |found| &mut found.reads);
+            self.note(path, RuleAction::Ask, Effect::Read);
         }
         action.is_some()
     }
 
-    fn note(
-        &mut self,
-        path: &Path,
-        action: RuleAction,
-        list: impl Fn(&mut RestrictedFiles) -> &mut Vec<ResolvedPath>,
-    ) {
+    fn note(&mut self, path: &Path, action: RuleAction, effect: fn(ResolvedPath) -> Effect) {
         let is_first_denial = action == RuleAction::Deny && !self.is_denied;
         self.is_denied |= is_first_denial;
-        let list = list(&mut self.found);
-        if list.len() < MAX_NAMED || is_first_denial {
-            list.push(self.roots.resolve_entry(path));
+        if self.found.effects.len() < MAX_NAMED || is_first_denial {
+            self.found.effects.push(effect(self.roots.resolve_entry(path)));
         }
     }
 }

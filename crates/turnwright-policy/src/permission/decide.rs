@@ -45,11 +45,10 @@ impl Decider<'_> {
         self.findings.push(Finding { effect_index, command_index, path: None, verdict, reason });
     }
 
-    fn add_file(&mut self, target: &ResolvedPath, ruling: Ruling) {
-        self.add(None, ruling);
-        if let Some(finding) = self.findings.last_mut() {
-            finding.path = Some(target.path.clone());
-        }
+    /// Adds a finding about a file of a command.
+    fn add_file(&mut self, target: &ResolvedPath, (verdict, reason): Ruling) {
+        let (effect_index, path) = (self.effect_index, Some(target.path.clone()));
+        self.findings.push(Finding { effect_index, command_index: None, path, verdict, reason });
     }
 
     fn decide_effect(&mut self, effect: &Effect) {
@@ -58,14 +57,8 @@ impl Decider<'_> {
         }
         let ruling = match effect {
             Effect::SessionState => (Verdict::Allow, Reason::SessionOnly),
-            Effect::Read(target) => {
-                let ruling = self.read(target, Some(effect));
-                return self.add_file(target, ruling);
-            }
-            Effect::Write(target) | Effect::Delete(target) => {
-                let ruling = self.change(target, effect);
-                return self.add_file(target, ruling);
-            }
+            Effect::Read(target) => self.read(target, Some(effect)),
+            Effect::Write(target) | Effect::Delete(target) => self.change(target, effect),
             Effect::Exec(command) => return self.command(command, effect),
             Effect::Input { is_unsandboxed, .. } => {
                 let default = match self.default_for_command() {
@@ -246,10 +239,9 @@ impl Decider<'_> {
             let restricts = |rule: &Rule| {
                 rule.action != RuleAction::Allow && rule.matches_path(&target.path, true, bases)
             };
-            let default = (Verdict::Allow, Reason::Mode);
-            let ruling = self.apply_rules(restricts, None, None, default);
-            if ruling.0 != Verdict::Allow {
-                self.add_file(target, ruling);
+            match self.apply_rules(restricts, None, None, (Verdict::Allow, Reason::Mode)) {
+                (Verdict::Allow, _) => {}
+                ruling => self.add_file(target, ruling),
             }
         }
     }

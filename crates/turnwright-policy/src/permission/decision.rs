@@ -60,7 +60,7 @@ pub struct Finding {
     pub effect_index: usize,
     /// The index of the simple command in the line, if the finding is about one.
     pub command_index: Option<usize>,
-    /// The file, if the finding is about one.
+    /// The file of a command that the finding is about.
     pub path: Option<PathBuf>,
     /// The verdict.
     pub verdict: Verdict,

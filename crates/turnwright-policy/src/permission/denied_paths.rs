@@ -62,10 +62,11 @@ impl DeniedPaths {
     /// Everything about files that rules deny or ask about, for calls that may touch more files than they
     /// name.
     pub fn all_restricted(policy: &PolicyRules) -> DeniedPaths {
-        let is_about_files =
-            |rule: &&Rule| matches!(rule.pattern, Pattern::Read(_) | Pattern::Edit(_));
-        let restricts = |rule: &&Rule| rule.action != RuleAction::Allow && is_about_files(rule);
-        let rules = policy.rules.iter().filter(restricts).cloned().collect();
+        let mut rules = policy.rules.clone();
+        rules.retain(|rule| {
+            rule.action != RuleAction::Allow
+                && matches!(rule.pattern, Pattern::Read(_) | Pattern::Edit(_))
+        });
         DeniedPaths { rules, bases: policy.bases.clone() }
     }
 
@@ -78,15 +79,14 @@ impl DeniedPaths {
     /// What rules deny whose paths are not all known without looking at the disk: the part about reading,
     /// and the part about changing. Each is empty if there is no such rule.
     pub fn denied_patterns(&self) -> (DeniedPaths, DeniedPaths) {
-        let part = |is_wanted: fn(&Pattern) -> bool| {
-            let rules = self
-                .rules
-                .iter()
-                .filter(|rule| rule.action == RuleAction::Deny && is_wanted(&rule.pattern));
-            DeniedPaths { rules: rules.cloned().collect(), bases: self.bases.clone() }
-        };
-        let reads = part(|pattern| matches!(pattern, Pattern::Read(glob) if !glob.is_literal()));
-        let edits = part(|pattern| matches!(pattern, Pattern::Edit(glob) if !glob.is_literal()));
+        let (mut reads, mut edits) = (self.clone(), self.clone());
+        let is_denied = |rule: &Rule| rule.action == RuleAction::Deny;
+        reads.rules.retain(|rule| {
+            is_denied(rule) && matches!(&rule.pattern, Pattern::Read(glob) if !glob.is_literal())
+        });
+        edits.rules.retain(|rule| {
+            is_denied(rule) && matches!(&rule.pattern, Pattern::Edit(glob) if !glob.is_literal())
+        });
         (reads, edits)
     }
 

@@ -1,7 +1,5 @@
 //! The texts about calls that must not run: instructions for the model, a short statement for the user.
 
-use std::path::PathBuf;
-
 use super::decision::{Decision, Reason};
 use super::describe::display_path;
 use super::{Mode, PolicyRules};
@@ -24,15 +22,15 @@ pub(super) fn refusal(
         Some(Reason::Rule(rule)) => {
             let why = rule.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             let pattern = &rule.pattern;
-            // What the call itself names needs no mention.
-            let is_named = |path: &&PathBuf| match effects.first() {
-                Some(Effect::Read(it) | Effect::Write(it) | Effect::Delete(it)) => {
-                    it.path == **path
+            let index = finding.map_or(0, |it| it.effect_index);
+            let file = match effects.get(index) {
+                // What the call itself names needs no mention.
+                Some(Effect::Read(it) | Effect::Write(it) | Effect::Delete(it)) if index > 0 => {
+                    Some(&it.path)
                 }
-                _ => false,
+                _ => finding.and_then(|it| it.path.as_ref()),
             };
-            let denied = finding.and_then(|it| it.path.as_ref()).filter(|it| !is_named(it));
-            let denied = denied.map(|it| format!(" for {}", display_path(it, &policy.bases)));
+            let denied = file.map(|it| format!(" for {}", display_path(it, &policy.bases)));
             let denied = denied.unwrap_or_default();
             ToolRefusal::new(
                 format!(

@@ -112,12 +112,11 @@ impl<'a> HtmlDocument<'a> {
                 Event::TaskListMarker(is_done) => {
                     self.raw(if is_done { "☑ " } else { "☐ " })?
                 }
-                Event::Text(text)
-                | Event::Html(text)
-                | Event::InlineHtml(text)
-                | Event::InlineMath(text)
-                | Event::DisplayMath(text)
-                | Event::FootnoteReference(text) => self.text(text.trim_end_matches('\r'))?,
+                Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => {
+                    self.text(&text)?
+                }
+                // Options that are off.
+                Event::InlineMath(_) | Event::DisplayMath(_) | Event::FootnoteReference(_) => {}
             }
         }
         self.raw(after)

@@ -1,5 +1,9 @@
 //! Substitutes arguments in the text of a skill or a custom command: `$ARGUMENTS` is all of them, `$1` the first word.
 
+use std::ops::Range;
+
+use pulldown_cmark::{Event, Parser, Tag};
+
 /// After this many bytes nothing more is substituted, because a text may use its arguments a
 /// thousand times.
 const MAX_BYTES: usize = 128 * 1024;
@@ -9,52 +13,44 @@ const MAX_BYTES: usize = 128 * 1024;
 pub(crate) fn substitute(text: &str, args: &str) -> String {
     let args = args.trim();
     let words = split_words(args);
+    let mut code = code_ranges(text).peekable();
     let mut filled = String::with_capacity(text.len() + args.len());
-    let mut rest = text;
-    let mut is_used = args.is_empty();
-    // How much is left of the text where the code ends.
-    let mut left_after_code = text.len();
+    let (mut at, mut is_used) = (0, args.is_empty());
     while filled.len() < MAX_BYTES
-        && let Some(at) = rest.find(['$', '\\', '`', '~'])
+        && let Some(next) = text[at..].find(['$', '\\'])
     {
-        filled.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let is_code = rest.len() > left_after_code;
+        filled.push_str(&text[at..at + next]);
+        at += next;
+        while code.next_if(|range| range.end <= at).is_some() {}
+        let is_code = code.peek().is_some_and(|range| range.contains(&at));
+        let rest = &text[at..];
         let is_escape = !is_code && rest.starts_with('\\') && placeholder(&rest[1..]).is_some();
-        let found = placeholder(rest).filter(|it| !is_code || it.0.is_none());
-        let mut taken = 1;
-        match found {
-            // Without arguments `$1` may belong to a shell command.
-            Some((Some(_), _)) if args.is_empty() => filled.push('$'),
-            Some((number, length)) => {
+        match placeholder(rest) {
+            Some((number, length)) if number.is_none() || !is_code && !args.is_empty() => {
                 let word = number.map(|it| words.get(it - 1).copied().unwrap_or_default());
                 filled.push_str(word.unwrap_or(args));
-                (taken, is_used) = (length, true);
+                at += length;
+                is_used = true;
             }
-            None if is_escape => {
-                filled.push('$');
-                taken = 2;
-            }
-            None => {
-                let before = &text[..text.len() - rest.len()];
-                taken = if is_code {
-                    1
-                } else {
-                    rest.len() - rest.trim_start_matches(&rest[..1]).len()
-                };
-                if let Some(length) = code_length(rest, before).filter(|_| !is_code) {
-                    left_after_code = rest.len() - length;
-                }
-                filled.push_str(&rest[..taken]);
+            _ => {
+                filled.push_str(if is_escape { "$" } else { &rest[..1] });
+                at += if is_escape { 2 } else { 1 };
             }
         }
-        rest = &rest[taken..];
     }
-    filled.push_str(rest);
+    filled.push_str(&text[at..]);
     if !is_used {
         filled.push_str(&format!("\n\nArguments: {args}"));
     }
     filled
+}
+
+/// Where code is in Markdown, in order.
+fn code_ranges(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let events = Parser::new(text).into_offset_iter();
+    events.filter_map(|(event, range)| {
+        matches!(event, Event::Code(_) | Event::Start(Tag::CodeBlock(_))).then_some(range)
+    })
 }
 
 /// The placeholder at the beginning of a text, with its length: the number of a word, or `None` for all. An
@@ -72,36 +68,6 @@ fn placeholder(text: &str) -> Option<(Option<usize>, usize)> {
         next => next.is_some_and(is_part),
     };
     (!goes_on).then_some((Some(usize::from(digit - b'0')), 2))
-}
-
-/// The length of the fenced block or the code span at the beginning of a text, given the text before it. A fence
-/// that is not closed goes to the end.
-fn code_length(text: &str, before: &str) -> Option<usize> {
-    let mark = text.get(..1).filter(|it| ["`", "~"].contains(it))?;
-    let run = text.len() - text.trim_start_matches(mark).len();
-    let line = before.rsplit('\n').next().unwrap_or_default();
-    if run >= 3 && line.trim().is_empty() {
-        let lines = text.split_inclusive('\n').scan(0, |end, line| {
-            *end += line.len();
-            Some((*end, line.trim()))
-        });
-        let closes = |line: &str| line.len() >= run && line.trim_start_matches(mark).is_empty();
-        let closing = lines.skip(1).find(|(_, line)| closes(line));
-        return Some(closing.map_or(text.len(), |(end, _)| end));
-    }
-    // A span ends with as many marks, in the same paragraph.
-    let paragraph = &text[run..text.find("\n\n").unwrap_or(text.len()).max(run)];
-    let mut at = 0;
-    while mark == "`"
-        && let Some(next) = paragraph[at..].find('`')
-    {
-        let length = paragraph[at + next..].bytes().take_while(|it| *it == b'`').count();
-        at += next + length;
-        if length == run {
-            return Some(run + at);
-        }
-    }
-    None
 }
 
 /// The words of a text. Quotes group words.

@@ -171,14 +171,12 @@ fn slug(text: &str) -> Option<String> {
     Some(parts.collect::<Vec<_>>().join("-")).filter(|it| !it.is_empty())
 }
 
-/// The first paragraph that is no heading, in one line; without one, the first heading.
+/// The first paragraph that is no heading, in one line.
 fn first_paragraph(body: &str) -> Option<String> {
-    let mut lines =
-        body.lines().map(str::trim).skip_while(|it| it.is_empty() || it.starts_with('#'));
-    let paragraph: Vec<_> = lines.by_ref().take_while(|it| !it.is_empty()).collect();
-    let heading =
-        || body.lines().map(|it| it.trim_matches(['#', ' ', '\t'])).find(|it| !it.is_empty());
-    Some(paragraph.join(" ")).filter(|it| !it.is_empty()).or_else(|| heading().map(str::to_owned))
+    let is_above = |line: &&str| line.is_empty() || line.starts_with('#');
+    let lines = body.lines().map(str::trim).skip_while(is_above);
+    let lines: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    Some(lines.join(" ")).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]

@@ -227,11 +227,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     ANYTHING.with_names("ln").operand_use(Links),
     PERMISSIONS.with_names("chmod chown").grantable_prefixes(&[]),
     PERMISSIONS.with_names("chgrp setfacl chcon chattr"),
-    program("dd")
-        .dangers(&[Danger::Check(dd)])
-        .targets(targets::dd_targets)
-        .operand_use(Changes)
-        .grantable_prefixes(&[]),
+    program("dd").dangers(&[Danger::Check(dd)]).targets(targets::dd_targets).grantable_prefixes(&[]),
     DISK.with_names("shred").dangers(&[FOR_GOOD]).operand_use(Changes),
     program("truncate")
         .targets(targets::tee_targets)

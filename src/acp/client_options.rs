@@ -75,6 +75,10 @@ fn read_meta(meta: Option<&Meta>) -> Option<ClientOptions> {
             Vec::new()
         }));
     }
+    if options.allowed_tools.as_ref().is_some_and(Vec::is_empty) && options.notices.is_empty() {
+        let notice = "The editor allows no tools in this session (`_meta.claudeCode.options.allowedTools` is empty).";
+        options.notices.push(notice.to_owned());
+    }
     if let Some(value) = option("maxTurns") {
         options.max_requests = max_requests(value);
         if options.max_requests.is_none() {
@@ -137,6 +141,11 @@ mod tests {
                 json!({ "claudeCode": { "options": { "allowedTools": [], "maxTurns": 3 } } }),
                 Some(ClientOptions {
                     allowed_tools: Some(Vec::new()),
+                    notices: vec![
+                        "The editor allows no tools in this session (`_meta.claudeCode.options.allowedTools` \
+                         is empty)."
+                            .to_owned(),
+                    ],
                     max_requests: NonZeroU32::new(3),
                     ..none
                 }),

@@ -15,9 +15,9 @@ use crate::session::resolve_policy;
 use crate::tools::command_line_effects;
 use crate::trust::TrustStore;
 use turnwright_policy::permission::{
-    ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, DeniedPaths, Grants, Mode, Pattern,
-    PolicyRules, ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, StoredRules, Verdict,
-    decide, explain, suggest_pattern, verdict_name,
+    ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, Grants, Mode, Pattern, PolicyRules,
+    ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, StoredRules, Verdict, decide, explain,
+    suggest_pattern, verdict_name,
 };
 use turnwright_policy::shell;
 use turnwright_types::effect::{Effect, RemoteCall, escape_hidden_line};
@@ -152,9 +152,8 @@ impl ProjectPolicy {
         as_json: bool,
     ) -> Result<ExitCode, CliError> {
         let mode = mode.unwrap_or(self.mode);
-        let restricted = DeniedPaths::restricted(&self.policy);
         let effects = parse_mcp_call(command)
-            .unwrap_or_else(|| command_line_effects(command, &self.roots, &restricted));
+            .unwrap_or_else(|| command_line_effects(command, &self.roots, &self.policy));
         let decision = decide(&self.policy, mode, &Grants::default(), &effects);
         let verdict = decision.verdict();
         let parts = explain(&self.policy, mode, &effects, &decision);

@@ -205,7 +205,7 @@ fn judge(old: &str, new: &str, path: &Path) -> Result<[PermissionSection; 2], Co
 }
 
 /// Whether a text looks as if it contained a key or a password.
-fn looks_like_key(text: &str) -> bool {
+pub(crate) fn looks_like_key(text: &str) -> bool {
     let is_key = |word: &str| {
         let word = word.trim_matches(['"', '\'']);
         word.len() >= MIN_KEY_LENGTH && KEY_PREFIXES.iter().any(|it| word.starts_with(it))

@@ -133,7 +133,20 @@ impl<'a> TomlDocument<'a> {
             Some((_, table)) => self.inline_entry(&table.span(), &key, &value.span()),
             None => self.lines_of(&(key.start..value.span().end)),
         };
-        Some(self.replaced(entry, "")).filter(is_right).ok_or(UnchangeableValue::NoPlace)
+        let removed = without_empty_tables(self.replaced(entry, ""), path);
+        Some(removed).filter(is_right).ok_or(UnchangeableValue::NoPlace)
+    }
+
+    /// Where the header of a table is, if the table has become empty. One of a provider or a server would be
+    /// wrong without entries; any other stays if comments say what could be in it.
+    fn empty_header(&self, path: &[String]) -> Option<Range<usize>> {
+        let (_, value) = self.find(path)?;
+        let section = self.sections().into_iter().find(|it| it.path == path)?;
+        let is_empty = value.get_ref().as_table().is_some_and(DeTable::is_empty);
+        let needs_entries = ["providers", "mcp"].contains(&path[0].as_str());
+        let is_bare = needs_entries || self.text[section.body.clone()].trim().is_empty();
+        let header = section.body.start.saturating_sub(1);
+        (is_empty && is_bare).then(|| self.lines_of(&(header..header)))
     }
 
     fn with_new_entry(
@@ -346,6 +359,17 @@ impl<'a> TomlDocument<'a> {
             self.text[range.end..].find('\n').map_or(self.text.len(), |it| range.end + it + 1);
         start..end
     }
+}
+
+/// Removes the headers of the tables on the way to a removed entry that have become empty.
+fn without_empty_tables(mut text: String, path: &[String]) -> String {
+    for depth in (1..path.len()).rev() {
+        let document = TomlDocument::parse(&text).ok();
+        if let Some(header) = document.and_then(|it| it.empty_header(&path[..depth])) {
+            text.replace_range(header, "");
+        }
+    }
+    text
 }
 
 fn insert(table: &mut toml::Table, path: &[String], value: toml::Value) -> Option<()> {

@@ -75,7 +75,8 @@ impl EnvironmentVariables {
                 }
                 Some(key) if is_key(key) => {
                     keys.push(key.to_owned());
-                    variables.keys.extend(text().map(|it| (key.to_owned(), it.into())));
+                    let secret = value.to_str().and_then(Secret::from_copied);
+                    variables.keys.extend(secret.map(|it| (key.to_owned(), it)));
                 }
                 _ => variables.inherited.push((name, value)),
             }
@@ -172,5 +173,18 @@ mod tests {
         }
         let names: Vec<_> = variables.inherited.iter().map(|it| it.0.to_str().unwrap()).collect();
         assert_eq!(names, ["COPY", "PATH"]);
+    }
+}
+
+#[cfg(test)]
+mod key_tests {
+    use super::*;
+
+    #[test]
+    fn quotes_around_a_key_are_no_part_of_it() {
+        let environment = [("OPENAI_API_KEY".into(), "\u{feff}'sk-0123456789' ".into())];
+        let (variables, removed) = EnvironmentVariables::classify(environment, &[]);
+        assert_eq!(variables.keys["OPENAI_API_KEY"].expose(), "sk-0123456789");
+        assert_eq!(removed, ["OPENAI_API_KEY"]);
     }
 }

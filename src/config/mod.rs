@@ -40,7 +40,7 @@ use parking_lot::Mutex;
 use turnwright_policy::permission::Mode;
 use turnwright_workspace::private_file;
 
-pub(crate) use change::SettingChange;
+pub(crate) use change::{SettingChange, looks_like_key};
 pub(crate) use checks::{CheckTable, MAX_CHECKS, usable as usable_checks};
 pub(crate) use client_provider::{AccountStatus, ClientProvider, SignIn};
 #[cfg(unix)]
@@ -469,11 +469,7 @@ impl Config {
         };
         let text = private_file::read(&path, MAX_KEY_SIZE)
             .map_err(|error| error_with(format!("cannot be read: {}", io_error_text(&error))))?;
-        let key = text.trim();
-        if key.is_empty() {
-            return Err(error_with("is empty".to_owned()));
-        }
-        Ok(key.into())
+        Secret::from_copied(&text).ok_or_else(|| error_with("is empty".to_owned()))
     }
 }
 
@@ -702,7 +698,7 @@ mod tests {
         let file = config.paths.config.join("x.key");
         private_file::write(&file, b"\n").unwrap();
         assert!(config.provider_for("x/m").unwrap_err().to_string().contains("is empty"));
-        private_file::write(&file, b"in-file\n").unwrap();
+        private_file::write(&file, b"\xef\xbb\xbf\"in-file\"\r\n").unwrap();
         let Ok(Provider::Endpoint(endpoint)) = config.provider_for("x/m") else { panic!() };
         let origin = KeyOrigin::File(file);
         assert_eq!(endpoint.key, Some(ProviderKey { secret: "in-file".into(), origin }));

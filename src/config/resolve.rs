@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::change::looks_like_key;
 use super::environment::variable_name;
 use super::file::{
     ConfigFile, ModelSection, ProviderSection, leads_elsewhere, referenced_variable,
@@ -152,6 +153,12 @@ fn sole_section_with_models(file: &ConfigFile) -> ProviderRef<'_> {
 impl ProviderSources<'_> {
     /// The provider that a name refers to; without a name, the default.
     pub(super) fn provider(&self, requested: Option<&str>) -> Result<Provider, ConfigError> {
+        if requested.is_some_and(looks_like_key) {
+            return Err(ConfigError::new(
+                "The name of the model looks like a key. `turnwright login` stores a key"
+                    .to_owned(),
+            ));
+        }
         let has_key = |known: &ProviderPreset| self.usual_key(known).is_some();
         let endpoint = match resolve_name(requested, self.file, self.default_server(), has_key) {
             ProviderRef::Offline => return Ok(Provider::Offline),
@@ -598,6 +605,12 @@ mod tests {
             assert_eq!(exposed(&endpoint), key, "{requested}");
             assert_eq!(endpoint.full_name().as_deref(), Some(requested));
         }
+    }
+
+    #[test]
+    fn a_key_in_place_of_a_model_is_refused_and_not_shown() {
+        let error = resolved("sk-0123456789abcdef0123", &[]).unwrap_err();
+        assert!(error.contains("looks like a key") && !error.contains("sk-"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Loads what a session needs from the disk: folders, settings, rules, the model and the MCP servers. It
 //! blocks, so it runs off the runtime's thread; what it returns is turned into services without any I/O.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
 use turnwright_policy::permission::{Mode, PolicyRules};
 use turnwright_store::SessionLock;
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::Jobs;
@@ -85,14 +87,16 @@ impl SessionHost {
     /// Loads everything that a session needs. Blocks.
     pub(super) fn load_session(&self, request: LoadRequest) -> Result<LoadedSession, Error> {
         let LoadRequest { id, cwd, folders, servers, is_new } = request;
+        let mut gone = Vec::new();
         let roots = match self.recording().playback() {
             Some(playback) => {
                 let others = &folders[..folders.len().min(MAX_FOLDERS)];
                 recorded_roots(playback.project(), &cwd, others)
             }
-            None => roots(&cwd, &folders)?,
+            None => roots(&cwd, &folders, !is_new, &mut gone)?,
         };
         let mut project = self.load_project(&id, roots);
+        project.notices.extend(gone);
         let model = self.model()?;
         let own = std::mem::take(&mut project.servers);
         let servers = servers.into_iter().chain(own).collect();
@@ -228,15 +232,35 @@ fn sandbox_notice(why: &str) -> String {
     )
 }
 
-fn roots(cwd: &Path, folders: &[PathBuf]) -> Result<Roots, Error> {
+fn gone_notice(folder: &Path) -> String {
+    format!(
+        "The folder `{}` does not exist any more. The conversation can be read, and nothing can be done there.",
+        escape_hidden_line(&folder.to_string_lossy())
+    )
+}
+
+/// The folders of a session. Those of a stored one may be gone; notices about them are added to `gone`.
+fn roots(
+    cwd: &Path,
+    folders: &[PathBuf],
+    is_stored: bool,
+    gone: &mut Vec<String>,
+) -> Result<Roots, Error> {
     if !cwd.is_absolute() {
         let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
         return Err(Error::InvalidParams(text));
     }
-    let mut roots = Roots::new(cwd).map_err(|error| Error::InvalidFolder {
-        path: cwd.to_path_buf(),
-        why: io_error_text(&error),
-    })?;
+    let is_gone = |error: &io::Error| is_stored && error.kind() == io::ErrorKind::NotFound;
+    let mut roots = match Roots::new(cwd) {
+        Err(error) if is_gone(&error) => {
+            gone.push(gone_notice(cwd));
+            Roots::gone(cwd)
+        }
+        roots => roots.map_err(|error| Error::InvalidFolder {
+            path: cwd.to_path_buf(),
+            why: io_error_text(&error),
+        })?,
+    };
     let refused = |folder: &Path, why: &str| {
         let text = format!("`additionalDirectories`: `{}` cannot be used: {why}", folder.display());
         Error::InvalidParams(text)
@@ -249,7 +273,13 @@ fn roots(cwd: &Path, folders: &[PathBuf]) -> Result<Roots, Error> {
         if !folder.is_absolute() {
             return Err(refused(folder, "it is not an absolute path"));
         }
-        roots = roots.with_folder(folder).map_err(|error| refused(folder, &error.to_string()))?;
+        roots = match roots.clone().with_folder(folder) {
+            Err(error) if is_gone(&error) => {
+                gone.push(gone_notice(folder));
+                roots
+            }
+            more => more.map_err(|error| refused(folder, &error.to_string()))?,
+        };
     }
     Ok(roots)
 }

@@ -334,8 +334,9 @@ pub(super) async fn finish_command(
 }
 
 fn first_text(prompt: &UserMessage) -> String {
-    match prompt.parts.first() {
-        Some(PromptPart::Text(text)) => text.clone(),
-        _ => String::new(),
-    }
+    let texts = prompt.parts.iter().filter_map(|part| match part {
+        PromptPart::Text(text) if !text.trim().is_empty() => Some(text.clone()),
+        _ => None,
+    });
+    texts.take(1).collect()
 }

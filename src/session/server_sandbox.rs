@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use crate::tools::{ConfinementSettings, KnownFolders, ProgramAccess, SessionAccess, hidden_below};
+use crate::tools::{
+    ConfinementSettings, KnownFolders, ProgramAccess, SessionAccess, denied_below, hidden_below,
+};
 use turnwright_mcp::{LoginStore, ServerEnv};
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_sandbox::SandboxProfile;
@@ -63,6 +65,7 @@ impl ServerSite<'_> {
             may_write_protected: &|_| false,
             may_read_hidden: &|_| false,
             hidden: &hidden,
+            read_only: denied_below(&folders, denied_paths).unwritable,
             unhidden: Vec::new(),
         })
     }

@@ -2,9 +2,11 @@
 //! does not see is left to the sandbox.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::restricted_files::RestrictedFiles;
 use super::{repository, toolchain};
-use turnwright_policy::permission::DeniedPaths;
+use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_policy::shell::{self, GitContentQuery, NamedFile, SimpleCommand};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 use turnwright_workspace::exec::{Environment, dialect};
@@ -17,6 +19,27 @@ const FULL_ACCESS: &str = "full";
 
 /// What begins a pattern of git's that leaves out a path.
 const EXCLUSIONS: [&str; 3] = [":!", ":^", ":(exclude)"];
+
+/// Parses a line that runs in a folder. `git -C` with that very folder leads nowhere else, so it is taken off.
+pub(super) fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::Script {
+    let is_own = |text: &str| {
+        let (path, own) = (Path::new(text), workdir.path.as_path());
+        path == own || own == roots.real_cwd() && path == roots.cwd()
+    };
+    let mut script = shell::parse(line, dialect());
+    for command in &mut script.commands {
+        let is_here = command.folder.as_ref().is_some_and(|it| it.as_os_str().is_empty());
+        while let [git, option, folder, ..] = command.words.as_slice()
+            && git.text == "git"
+            && option.text == "-C"
+            && !folder.is_glob
+            && (folder.text == "." || is_here && is_own(&folder.text))
+        {
+            command.words.drain(1..3);
+        }
+    }
+    script
+}
 
 /// A path that a call names.
 pub(super) enum CommandPath {
@@ -211,19 +234,21 @@ fn paths_shown_by_git(
 }
 
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.
-pub(crate) fn command_line_effects(
-    line: &str,
-    roots: &Roots,
-    restricted: &DeniedPaths,
-) -> Vec<Effect> {
+pub(crate) fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRules) -> Vec<Effect> {
+    let restricted = &DeniedPaths::restricted(policy);
     let workdir = roots.resolve(".");
-    let command = shell::command(line, &workdir.path, dialect());
+    let script = Arc::new(parse_line(line, &workdir, roots));
+    let command = ShellCommand::new(line, &workdir.path, script);
     let named = paths_in_script(&command.script, Path::new("."), None);
     let targets: Vec<_> = named.iter().map(|it| roots.resolve(it.path())).collect();
     let mut command = command;
     command.uncertainty =
         uncertainty_of((&command.script, line), &workdir.path, &Environment::default(), restricted);
     command.reads = secrets_shown_by_git(&command.script, &workdir.path, roots, restricted);
+    let files = RestrictedFiles::of_command(&command.script, &workdir.path, roots, policy);
+    let (changes, reads) = files.split();
+    command.changes = changes;
+    command.reads.extend(reads);
     effects(command, &workdir, None, named.into_iter().zip(targets))
 }
 

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::hidden_paths::DeniedFiles;
 use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::{ToolEnv, confinement_guard, hidden_paths, repository, silent_reads};
@@ -295,6 +296,8 @@ impl ConfinementBuilder<'_> {
         let environments = if writable.is_empty() { Vec::new() } else { self.environments() };
         let programs = environments.iter().flat_map(|it| ProtectedPaths::environment_programs(it));
         let programs = programs.filter(|it| !may_write_protected(it) && it.is_dir());
+        // What a command without write access may read is restricted below.
+        let denied = if self.may_write { self.denied_files()? } else { DeniedFiles::default() };
         let mut profile = self.session_access().profile(ProgramAccess {
             writable,
             has_caches: self.may_write,
@@ -302,7 +305,8 @@ impl ConfinementBuilder<'_> {
             sockets: if uses_ssh { ssh_agents(environment) } else { Vec::new() },
             may_write_protected: &may_write_protected,
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
-            hidden: &[],
+            hidden: &denied.unreadable,
+            read_only: denied.unwritable,
             unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
         });
         profile.read_only.extend(programs);
@@ -317,6 +321,18 @@ impl ConfinementBuilder<'_> {
             profile.hidden.extend(self.hidden_paths(environment)?);
         }
         Ok(profile)
+    }
+
+    /// The files in the session's folders that rules with wildcards deny.
+    fn denied_files(&self) -> Result<DeniedFiles, ToolRefusal> {
+        let folders: Vec<_> = self.env.files.roots().folders().map(Path::to_path_buf).collect();
+        let found = hidden_paths::denied_below(&folders, &self.denied_paths);
+        if found.is_complete {
+            return Ok(found);
+        }
+        Err("Nothing was run: the project has too many files to find all that rules with wildcards \
+             deny. Use the file tools, or call again with \"escalate\": \"full\", so that the user is asked."
+            .into())
     }
 
     /// The secrets that a command might come across which only reads. The user was not asked about

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::command::{self, CommandPath};
+use super::restricted_files::{RestrictedFiles, TOO_MANY_FILES};
 use super::shown_argument::{COMMAND, ShownArgument};
 use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
 use turnwright_policy::permission::{DeniedPaths, Pass};
@@ -70,7 +71,10 @@ pub(super) struct ExecArgs {
     /// The tracked files with secrets that git would show; set by [`Tool::inspect`].
     #[serde(skip)]
     secrets_shown_by_git: Vec<ResolvedPath>,
-    /// The command line, parsed once for each call.
+    /// The files at and below what the line names that rules restrict; set by [`Tool::inspect`].
+    #[serde(skip)]
+    restricted: RestrictedFiles,
+    /// The command line, parsed once for each call, when its folder is known.
     #[serde(skip)]
     script: OnceLock<Arc<Script>>,
 }
@@ -117,20 +121,21 @@ impl Tool for Exec {
         paths.map(PathArgument::of_existing).collect()
     }
 
-    fn paths(&self, args: &mut ExecArgs, _: &ToolEnv) -> Vec<PathBuf> {
+    fn paths(&self, args: &mut ExecArgs, env: &ToolEnv) -> Vec<PathBuf> {
         let workdir = PathBuf::from(args.workdir());
+        let roots = env.files.roots();
+        let parse = || command::parse_line(&args.command, &roots.resolve(&workdir), roots);
+        args.script.get_or_init(|| Arc::new(parse()));
         let named = args.named_paths();
         std::iter::once(workdir).chain(named.iter().map(|it| it.path().to_owned())).collect()
-    }
-
-    fn analyse(&self, args: &ExecArgs) {
-        args.script();
     }
 
     fn inspect(&self, args: &mut ExecArgs, targets: &[ResolvedPath], env: &ToolEnv) {
         let Some(workdir) = targets.first() else { return };
         let (script, roots) = (args.script(), env.files.roots());
-        let restricted = DeniedPaths::restricted(&env.rules.get());
+        let rules = env.rules.get();
+        let restricted = DeniedPaths::restricted(&rules);
+        let files = RestrictedFiles::of_command(script, &workdir.path, roots, &rules);
         let secrets_shown_by_git =
             command::secrets_shown_by_git(script, &workdir.path, roots, &restricted);
         let line = (&**script, args.command.as_str());
@@ -138,6 +143,7 @@ impl Tool for Exec {
         let uncertainty = command::uncertainty_of(line, &workdir.path, environment, &restricted);
         args.uncertainty = uncertainty;
         args.secrets_shown_by_git = secrets_shown_by_git;
+        args.restricted = files;
     }
 
     fn view(&self, args: &ExecArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -161,6 +167,9 @@ impl Tool for Exec {
             ShellCommand::new(&args.command, &workdir.path, Arc::clone(args.script()));
         command.uncertainty.clone_from(&args.uncertainty);
         command.reads.clone_from(&args.secrets_shown_by_git);
+        let (changes, reads) = args.restricted.split();
+        command.changes = changes;
+        command.reads.extend(reads);
         command::effects(command, workdir, args.escalate(), touched)
     }
 
@@ -178,6 +187,9 @@ impl Tool for Exec {
                 "The command contains a NUL character, which no system accepts. Nothing was run."
                     .into(),
             );
+        }
+        if args.restricted.is_incomplete {
+            return Err(TOO_MANY_FILES.into());
         }
         if let Some(editor) = interactive_editor(&args.command) {
             return Err(format!(

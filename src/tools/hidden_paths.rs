@@ -10,11 +10,12 @@ use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell;
 use turnwright_types::effect::{ResolvedPath, is_secret_path};
 use turnwright_types::file_id::file_id;
+use turnwright_workspace::search::visit_unignored;
 
 pub(crate) use known_folders::KnownFolders;
 
 /// The search visits at most this many files and folders.
-const MAX_VISITED: usize = 500_000;
+pub(super) const MAX_VISITED: usize = 500_000;
 /// At most this many paths are hidden.
 const MAX_HIDDEN: usize = 4_096;
 /// The names in the longest place of credentials below a home folder.
@@ -60,6 +61,48 @@ pub(crate) fn hidden_below(
     search(roots, denied, named, known, limits)
 }
 
+/// The files in these folders that rules deny whose paths have to be looked up: by patterns, or by names
+/// at any depth.
+#[derive(Debug, Default)]
+pub(crate) struct DeniedFiles {
+    pub(crate) unreadable: Vec<PathBuf>,
+    /// Left out are those that ignore rules exclude: builds write them.
+    pub(crate) unwritable: Vec<PathBuf>,
+    /// Whether these are all.
+    pub(crate) is_complete: bool,
+}
+
+/// Searches for files that rules deny. Looks files up: not for the runtime's thread.
+pub(crate) fn denied_below(roots: &[PathBuf], denied: &DeniedPaths) -> DeniedFiles {
+    let (reads, edits) = denied.denied_patterns();
+    let mut found = DeniedFiles::default();
+    found.is_complete = add_unreadable(roots, &reads, MAX_VISITED, &mut found.unreadable);
+    for root in roots.iter().filter(|_| !edits.is_empty()) {
+        found.is_complete &= visit_unignored(root, MAX_VISITED, |path| {
+            let is_denied = edits.restriction(path, true).is_some() && !path.is_symlink();
+            found.unwritable.extend(is_denied.then(|| path.to_path_buf()));
+        });
+    }
+    outermost(&mut found.unwritable);
+    found.is_complete &= found.unreadable.len().max(found.unwritable.len()) <= MAX_HIDDEN;
+    found
+}
+
+/// Adds what is closed to readers below these folders. Returns whether all was visited.
+fn add_unreadable(
+    roots: &[PathBuf],
+    denied: &DeniedPaths,
+    limit: usize,
+    paths: &mut Vec<PathBuf>,
+) -> bool {
+    denied.is_empty()
+        || walk(roots, limit, |path, kind| {
+            let is_denied = denied.contains(path);
+            paths.extend((is_denied && !kind.is_symlink()).then(|| path.to_path_buf()));
+            !is_denied && !is_git(path)
+        })
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     visited: usize,
@@ -74,19 +117,13 @@ fn search(
     limits: Limits,
 ) -> HiddenPaths {
     let (mut paths, mut is_complete) = known.search(roots, limits.visited);
-    if !denied.is_empty() {
-        is_complete &= walk(roots, limits.visited, |path, kind| {
-            let is_denied = denied.contains(path);
-            paths.extend((is_denied && !kind.is_symlink()).then(|| path.to_path_buf()));
-            !is_denied && !is_secret(path)
-        });
-    }
+    is_complete &= add_unreadable(roots, denied, limits.visited, &mut paths);
     paths.retain(|it| !named.contains(it));
     outermost(&mut paths);
     let mut linked = Vec::new();
     is_complete &= walk(&paths, limits.visited, |path, kind| {
         linked.extend(kind.is_file().then(|| file_id(path)).flatten());
-        true
+        !is_git(path)
     });
     linked.extend(paths.iter().filter_map(|it| file_id(it)));
     linked.retain(|(_, names)| *names > 1);
@@ -95,7 +132,7 @@ fn search(
             if kind.is_file() && file_id(path).is_some_and(|it| linked.contains(&it)) {
                 paths.push(path.to_path_buf());
             }
-            true
+            !is_git(path)
         });
         outermost(&mut paths);
     }
@@ -110,6 +147,10 @@ pub(super) fn outermost(paths: &mut Vec<PathBuf>) {
     paths.dedup_by(|it, outer| it.starts_with(outer));
 }
 
+fn is_git(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == ".git")
+}
+
 /// Whether a path is secret, given that the folder above is not.
 fn is_secret(path: &Path) -> bool {
     is_secret_path(last_names(path))
@@ -121,9 +162,13 @@ fn last_names(path: &Path) -> &Path {
     before.and_then(|it| path.strip_prefix(it).ok()).unwrap_or(path)
 }
 
-/// Visits at most `limit` entries below these folders, not those below `.git`. `visit` tells whether to
-/// visit what is below a folder. Returns whether all was visited.
-fn walk(roots: &[PathBuf], limit: usize, mut visit: impl FnMut(&Path, FileType) -> bool) -> bool {
+/// Visits at most `limit` entries below these folders. `visit` tells whether to visit what is below a
+/// folder. Returns whether all was visited.
+pub(super) fn walk(
+    roots: &[PathBuf],
+    limit: usize,
+    mut visit: impl FnMut(&Path, FileType) -> bool,
+) -> bool {
     let mut folders = roots.to_vec();
     let mut count = 0;
     while let Some(folder) = folders.pop() {
@@ -134,7 +179,7 @@ fn walk(roots: &[PathBuf], limit: usize, mut visit: impl FnMut(&Path, FileType) 
             }
             let Ok(kind) = entry.file_type() else { continue };
             let path = entry.path();
-            if visit(&path, kind) && kind.is_dir() && entry.file_name() != ".git" {
+            if visit(&path, kind) && kind.is_dir() {
                 folders.push(path);
             }
         }

@@ -37,6 +37,7 @@ mod plan;
 mod private_caches;
 mod read_file;
 mod registry;
+mod restricted_files;
 mod remote_tools;
 mod repository;
 mod search_common;
@@ -89,7 +90,7 @@ pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard, environmen
 pub(crate) use current_place::{current_place, edited_path};
 use hard_links::OtherNames;
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
-pub(crate) use hidden_paths::{KnownFolders, hidden_below};
+pub(crate) use hidden_paths::{KnownFolders, denied_below, hidden_below};
 pub(crate) use outcome_json::{
     outcome_json, preview_json, read_outcome, read_preview, read_view, view_json,
 };
@@ -102,6 +103,7 @@ pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::RemoteTools;
 pub(crate) use remote_tools::ServerStatus;
 pub(crate) use repository::obeyed_by_git;
+use restricted_files::{RestrictedFiles, TOO_MANY_FILES};
 pub(crate) use sandbox_profile::{ProgramAccess, SessionAccess};
 pub(crate) use server_watch::ServerWatch;
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
@@ -186,9 +188,6 @@ pub trait Tool: Debug + Send + Sync + 'static {
     fn resolve_path(&self, path: PathBuf, roots: &Roots) -> ResolvedPath {
         roots.resolve(path)
     }
-
-    /// Derives what follows from the arguments alone, once for each call.
-    fn analyse(&self, _args: &Self::Args) {}
 
     /// Fills in what else the arguments depend on and only the disk tells. Runs off the runtime's
     /// thread, right after the paths are resolved.
@@ -364,6 +363,7 @@ struct TypedCall<T: Tool> {
     /// The same, resolved.
     targets: Vec<ResolvedPath>,
     other_names: OtherNames,
+    restricted: RestrictedFiles,
     preview: T::Preview,
     /// What to tell the user and the model about names that look the same.
     name_notes: Vec<String>,
@@ -422,7 +422,6 @@ impl<T: Tool> AnyTool for T {
             return Err(arguments::NUL_REFUSAL.into());
         }
         let (args, ignored) = arguments::parse_arguments::<T>(args)?;
-        self.analyse(&args);
         Ok(Box::new(TypedCall {
             tool: self,
             args,
@@ -430,6 +429,7 @@ impl<T: Tool> AnyTool for T {
             paths: Vec::new(),
             targets: Vec::new(),
             other_names: OtherNames::default(),
+            restricted: RestrictedFiles::default(),
             preview: T::Preview::default(),
             name_notes: Vec::new(),
             refusal: None,
@@ -485,6 +485,10 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             let effects = self.tool.effects(&self.args, &self.targets);
             self.other_names = OtherNames::find(&effects, env);
         }
+        if matches!(T::KIND, ToolKind::Delete | ToolKind::Move) {
+            let effects = self.tool.effects(&self.args, &self.targets);
+            self.restricted = RestrictedFiles::of_effects(&effects, env);
+        }
     }
 
     fn view(&self, roots: &Roots) -> CallView {
@@ -493,7 +497,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
 
     fn effects(&self) -> Vec<Effect> {
         let mut effects = self.tool.effects(&self.args, &self.targets);
-        effects.extend(self.other_names.effects());
+        effects.extend(self.other_names.effects().chain(self.restricted.effects.iter().cloned()));
         effects
     }
 
@@ -514,6 +518,9 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
                 if let Some(refusal) = refusal {
                     return Err(refusal.into());
                 }
+            }
+            if self.restricted.is_incomplete {
+                return Err(TOO_MANY_FILES.into());
             }
             let computed = self.tool.preview(&self.args, &self.targets, ctx).await;
             let (preview, mut content) = computed.map_err(|refusal| {

@@ -13,7 +13,7 @@ use turnwright_workspace::files::Roots;
 use turnwright_workspace::memory::instructions::{self, Instructions};
 use turnwright_workspace::memory::{self, NoteFolder};
 use turnwright_workspace::real_path;
-use turnwright_workspace::skills::{self, ScannedFolder, Skill};
+use turnwright_workspace::skills::{self, ScannedFolder, Skill, SkippedSkill};
 
 /// How long a prompt waits for instructions, skills and commands to be read. It takes some milliseconds; the
 /// bound is for file systems that hang, and leaves room for a slow disk or a busy machine: without the
@@ -234,16 +234,23 @@ pub(crate) fn describe_notes(env: &ToolEnv) -> String {
 pub(crate) fn describe_skills(env: &ToolEnv) -> String {
     let folders = &env.shared.folders;
     let places = skill_folders(folders, &projects(folders, env.files.roots()));
-    let found = skills::scan(&places, &CancellationToken::new());
+    let (found, skipped) = skills::scan_all(&places, &CancellationToken::new());
+    let mut text: String =
+        found.iter().map(|it| format!("* `{}` – {}\n", it.name, it.description)).collect();
     if found.is_empty() {
-        return format!(
-            "There are no skills. A skill is a folder with a `SKILL.md`, below `{}` of \
-            the project.",
-            SKILL_FOLDERS.join("`, `")
+        let folders = SKILL_FOLDERS.join("`, `");
+        text = format!(
+            "There are no skills. A skill is a folder with a `SKILL.md`, below `{folders}` of the project.\n"
         );
     }
-    let line = |it: &Skill| format!("* `{}` – {}\n", it.name, it.description);
-    found.iter().map(line).collect()
+    if !skipped.is_empty() {
+        text.push_str("\nSkipped:\n\n");
+    }
+    for SkippedSkill { folder, reason } in &skipped {
+        let folder = env.files.roots().display_path(&env.files.roots().resolve(folder));
+        text.push_str(&format!("* `{folder}` – {reason}\n"));
+    }
+    text
 }
 
 #[cfg(test)]

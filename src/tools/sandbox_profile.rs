@@ -34,6 +34,8 @@ pub(crate) struct ProgramAccess<'a> {
     pub hidden: &'a [PathBuf],
     /// Folders that the program may read although they lie below hidden ones.
     pub unhidden: Vec<PathBuf>,
+    /// Further paths that the program may not change.
+    pub read_only: Vec<PathBuf>,
 }
 
 impl SessionAccess<'_> {
@@ -58,11 +60,12 @@ impl SessionAccess<'_> {
     pub(crate) fn profile(&self, program: ProgramAccess<'_>) -> SandboxProfile {
         let confinement = self.confinement;
         // Where nothing can be written, nothing has to be kept.
-        let read_only = if program.writable.is_empty() && !program.has_caches {
+        let mut read_only = if program.writable.is_empty() && !program.has_caches {
             Vec::new()
         } else {
             self.read_only(program.may_write_protected)
         };
+        read_only.extend(program.read_only);
         // A folder that the user has opened as a session folder stays readable.
         let is_opened = |path: &PathBuf| {
             self.roots.folders().any(|root| root.starts_with(path))

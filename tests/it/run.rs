@@ -59,7 +59,8 @@ impl Desk {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        // What is too long is not read to its end.
+        drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
         Ended::of(process_waits::wait_with_output(child))
     }
 
@@ -131,6 +132,39 @@ fn the_prompt_comes_from_the_arguments_or_from_stdin_with_files() {
     let last = desk.messages(3);
     let parts = ["Review", "+ a line of a diff", "notes.txt", "remember this"];
     assert!(parts.iter().all(|it| last.contains(it)), "{last}");
+}
+
+#[test]
+fn a_pipe_beside_a_prompt_is_attached() {
+    let replies: Vec<_> = (0..5).map(|number| says(&number.to_string())).collect();
+    let desk = Desk::new(&json!(replies));
+    let ended = desk.piped(&["Review"], "+ a line of a diff");
+    let last = desk.messages(0);
+    assert!(last.contains("Review") && last.contains("+ a line of a diff"), "{last}");
+    assert!(ended.stderr.contains("Attached: stdin (18 bytes)"), "{}", ended.stderr);
+
+    let ended = desk.piped(&["Review"], "");
+    assert_eq!((ended.status, ended.stderr.contains("ttached")), (Some(0), false));
+    let ended = desk.piped(&["Review"], "\u{1}\0\u{2}");
+    assert!(
+        ended.stderr.contains("stdin is no text (3 bytes), and was not attached"),
+        "{}",
+        ended.stderr
+    );
+    let ended = desk.piped(&["--json", "Review"], "in json, too");
+    assert!(desk.messages(3).contains("in json, too"));
+    assert!(ended.stdout.lines().all(|line| line.starts_with('{')), "{}", ended.stdout);
+    // What comes later than anybody waits is not attached, and that is said.
+    let mut command = desk.command(&["Review"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let open = child.stdin.take();
+    let ended = Ended::of(process_waits::wait_with_output(child));
+    drop(open);
+    assert_eq!(ended.status, Some(0));
+    assert!(ended.stderr.contains("Nothing has come from stdin"), "{}", ended.stderr);
+    let ended = desk.piped(&["Review"], &"x".repeat(9 * 1024 * 1024));
+    assert_eq!((ended.status, ended.stderr.contains("longer than 8 MiB")), (Some(2), true));
 }
 
 #[test]
@@ -207,7 +241,13 @@ fn without_a_terminal_or_with_no_input_a_question_is_a_refusal() {
 
 #[test]
 fn a_session_goes_on_in_its_folder() {
-    let desk = Desk::new(&json!([says("One."), says("Two."), says("Three."), says("Four.")]));
+    let desk = Desk::new(&json!([
+        says("One."),
+        says("Two."),
+        says("Three."),
+        says("Four."),
+        says("Five.")
+    ]));
     desk.run(&["my first words"]);
     let ended = desk.run(&["--session", "last", "my second words"]);
     assert_eq!((ended.status, ended.stdout.as_str()), (Some(0), "Two.\n"), "{}", ended.stderr);
@@ -236,6 +276,22 @@ fn a_session_goes_on_in_its_folder() {
     assert_eq!(ended.status, Some(2));
     assert!(ended.stderr.contains("no session was held in this folder"), "{}", ended.stderr);
     assert_eq!(from_elsewhere("no-such-id").status, Some(2));
+
+    // Its folder is renamed.
+    std::fs::rename(&desk.project, desk.project.with_extension("renamed")).unwrap();
+    let ended = from_elsewhere("last");
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&format!("which is gone: --session {id}")), "{}", ended.stderr);
+    let mut command = desk.command(&["--session", id, "my fourth words"]);
+    command.current_dir(desk.project.with_extension("renamed"));
+    let ended = Ended::of(process_waits::output(&mut command).unwrap());
+    assert_eq!(ended.stdout, "Four.\n", "{}", ended.stderr);
+    let gone = format!("{} is gone. The session goes on here.", desk.project.display());
+    assert!(ended.stderr.contains(&gone), "{}", ended.stderr);
+    assert!(desk.messages(3).contains("my first words"));
+    std::fs::remove_dir_all(desk.project.with_extension("renamed")).unwrap();
+    let ended = from_elsewhere(&id[..8]);
+    assert!(ended.stdout == "Five.\n" && ended.stderr.contains("is gone."), "{}", ended.stderr);
 }
 
 #[test]

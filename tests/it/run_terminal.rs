@@ -27,7 +27,7 @@ fn a_question_is_asked_on_the_terminal_and_only_a_clear_yes_allows() {
         terminal.wait_for("? Create new.txt");
         terminal.wait_for("+new");
         terminal.wait_for("Allow once");
-        terminal.answer("anything else rejects:", answer);
+        terminal.answer("anything else rejects", answer);
         let (status, shown) = terminal.wait_for_end("Session ");
         assert_eq!((desk.exists("new.txt"), status.code()), (is_allowed, Some(0)), "{shown}");
         assert!(shown.contains("I have seen what you decided."), "{shown}");
@@ -41,7 +41,7 @@ fn a_question_shows_its_command_once() {
         says("I have seen what you decided."),
     ]));
     let mut terminal = desk.on_terminal(&["Run"]);
-    terminal.answer("anything else rejects:", "n");
+    terminal.answer("anything else rejects", "n");
     let (_, shown) = terminal.wait_for_end("Session ");
     let question = shown.split("Allow once").next().unwrap();
     assert_eq!(question.matches("touch new.txt && rm new.txt").count(), 1, "{shown}");
@@ -60,7 +60,7 @@ fn ctrl_c_cancels_the_turn_and_a_second_one_ends_the_program() {
     // The question is withdrawn, and the file is not written.
     let desk = Desk::new(&json!([write_file(Path::new("new.txt"))]));
     let mut terminal = desk.on_terminal(&["Write"]);
-    terminal.wait_for("anything else rejects:");
+    terminal.wait_for("anything else rejects");
     terminal.interrupt();
     let (status, shown) = terminal.wait_for_end("Cancelled.");
     assert_eq!((status.code(), desk.exists("new.txt")), (Some(130), false), "{shown}");
@@ -119,7 +119,7 @@ fn neither_a_command_nor_a_question_outlives_the_time_of_a_turn() {
 
     let desk = Desk::new(&json!([write_file(Path::new("new.txt"))]));
     let mut terminal = desk.on_terminal(&["--max-time", "4s", "Write"]);
-    terminal.wait_for("anything else rejects:");
+    terminal.wait_for("anything else rejects");
     let (status, shown) = terminal.wait_for_end("Stopped: a limit is reached.");
     assert_eq!((status.code(), desk.exists("new.txt")), (Some(6), false), "{shown}");
 }
@@ -161,7 +161,7 @@ fn no_escape_sequence_of_a_model_a_file_or_a_command_reaches_the_terminal() {
         [{ "status": 400, "body": { "error": { "message": format!("Bad {EVIL}") } } }],
     ]));
     let mut terminal = desk.on_terminal(&["--mode", "auto", "Be evil"]);
-    terminal.answer("anything else rejects:", "n");
+    terminal.answer("anything else rejects", "n");
     let (_, shown) = terminal.wait_for_end("Session ");
     let rest = without_own_sequences(&shown);
     let is_control = |it: char| it.is_control() && !['\n', '\r', '\t'].contains(&it);
@@ -201,7 +201,7 @@ fn only_colours_that_the_terminal_chooses_are_used() {
     let mut terminal = desk.on_terminal(&[]);
     terminal.wait_for("> ");
     terminal.type_in("go\r");
-    terminal.answer("anything else rejects:", "y");
+    terminal.answer("anything else rejects", "y");
     terminal.wait_for("──┼──");
     terminal.wait_for("> ");
     // Says what the command is for, behind the cursor.
@@ -303,6 +303,101 @@ fn a_conversation_has_turns_a_history_and_an_end() {
             .replace("/help \n", "/help\n")
     );
     assert_eq!(std::fs::metadata(history).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn what_is_typed_during_a_turn_is_sent_line_by_line_afterwards() {
+    let held = [json!({ "text": "I begin. " }), json!({ "hold": true }), json!({ "text": "One." })];
+    let desk = Desk::new(&json!([
+        held,
+        says("Two."),
+        [{ "hold": true }, write_file(Path::new("new.txt"))[0]],
+        says("Three."),
+        says("Four."),
+        says("Five."),
+    ]));
+    let mut terminal = desk.on_terminal(&[]);
+    terminal.wait_for("> ");
+    terminal.type_in("first\r");
+    terminal.wait_for("I begin.");
+    terminal.type_in("second\nthird\n");
+    desk.server.as_ref().unwrap().release();
+    terminal.wait_for("Two.");
+    // The third is held; what is typed before a question is no answer to it.
+    terminal.wait_for("third");
+    terminal.type_in("fourth\nfifth ");
+    desk.server.as_ref().unwrap().release();
+    terminal.answer("anything else rejects", "n");
+    terminal.wait_for("Three.");
+    terminal.wait_for("> fourth");
+    terminal.wait_for("Four.");
+    terminal.wait_for("> fifth");
+    terminal.type_in("and more\r");
+    terminal.wait_for("Five.");
+    terminal.wait_for("> ");
+    terminal.type_in("\u{4}");
+    let (status, shown) = terminal.wait_for_end("");
+    assert_eq!((status.code(), desk.exists("new.txt")), (Some(0), false), "{shown}");
+    for (request, words) in [(1, "second"), (2, "third"), (4, "fourth"), (5, "fifth and more")] {
+        assert!(desk.messages(request).contains(words), "{words}: {}", desk.messages(request));
+    }
+}
+
+#[test]
+fn lines_that_are_pasted_are_prompts_one_after_the_other() {
+    let desk = Desk::new(&json!([says("One."), says("Two."), says("Three.")]));
+    let mut terminal = desk.on_terminal(&[]);
+    terminal.wait_for("> ");
+    terminal.type_in("first\rsecond\rthi");
+    terminal.wait_for("Two.");
+    terminal.wait_for("> ");
+    terminal.type_in("rd\r");
+    terminal.wait_for("Three.");
+    terminal.type_in("\u{4}");
+    let (_, shown) = terminal.wait_for_end("");
+    for (request, words) in [(0, "first"), (1, "second"), (2, "third")] {
+        assert!(desk.messages(request).contains(words), "{words}: {shown}");
+    }
+}
+
+#[test]
+fn prompts_that_were_typed_during_a_turn_are_not_sent_after_it_was_cancelled() {
+    let desk = Desk::new(&json!([
+        [{ "hold": true }, write_file(Path::new("new.txt"))[0]],
+        says("Two."),
+    ]));
+    let mut terminal = desk.on_terminal(&[]);
+    terminal.wait_for("> ");
+    terminal.type_in("first\r");
+    terminal.wait_for("waiting for the model");
+    terminal.type_in("delete all\n");
+    desk.server.as_ref().unwrap().release();
+    terminal.wait_for("anything else rejects");
+    terminal.interrupt();
+    terminal.wait_for("Not sent: delete all");
+    terminal.wait_for("> ");
+    terminal.type_in("go on\r");
+    terminal.wait_for("Two.");
+    terminal.type_in("\u{4}");
+    let (_, shown) = terminal.wait_for_end("");
+    assert!(!desk.messages(1).contains("delete all"), "{shown}");
+}
+
+#[test]
+fn words_in_place_of_an_answer_reject_and_are_read_by_the_model() {
+    for (answer, is_told) in [("please use better names", true), ("n", false), ("7", false)] {
+        let new = Path::new("new.txt");
+        let desk = Desk::new(&json!([write_file(new), says("I have read it.")]));
+        let mut terminal = desk.on_terminal(&["Write a file"]);
+        terminal.answer("anything else rejects", answer);
+        let (status, shown) = terminal.wait_for_end("Session ");
+        assert_eq!((desk.exists("new.txt"), status.code()), (false, Some(0)), "{shown}");
+        let messages: Value = serde_json::from_str(&desk.messages(1)).unwrap();
+        let last = messages.as_array().unwrap().last().unwrap();
+        assert_eq!(last["role"] == "user", is_told, "{last}");
+        assert!(!is_told || last.to_string().contains(answer), "{last}");
+        assert_eq!(shown.contains("Your words go to the model."), is_told, "{shown}");
+    }
 }
 
 #[test]

@@ -26,6 +26,10 @@ enum Manner {
     Refuses(i64, &'static str),
     /// Runs nothing, and answers `wait_for_exit` and `output` with these values.
     Says(Value, Value),
+    /// Runs the command, in another folder than it is told.
+    IgnoresFolder,
+    /// Runs nothing, and answers `wait_for_exit` with an error.
+    FailsToWait(String),
     /// Runs the command after another process has connected to the agent and sent these bytes.
     Outrun(Vec<u8>),
     /// Runs the command and sends it this signal once it has printed something, as when the user
@@ -142,6 +146,11 @@ impl Editor {
         if let Manner::Refuses(code, why) = self.manner {
             return self.agent.refuse(request, code, why);
         }
+        if let (Manner::FailsToWait(why), "terminal/wait_for_exit") =
+            (self.manner.clone(), request["method"].as_str().unwrap())
+        {
+            return self.agent.refuse(request, -32603, &why);
+        }
         let canned = match &self.manner {
             Manner::Says(exit, output) => Some((exit.clone(), output.clone())),
             _ => None,
@@ -152,7 +161,11 @@ impl Editor {
                 if let Manner::Outrun(bytes) = &self.manner {
                     outrun_launcher(params, bytes);
                 }
-                if canned.is_none() {
+                if let Manner::IgnoresFolder = self.manner {
+                    let elsewhere = json!({ "command": params["command"], "args": params["args"],
+                        "env": params["env"], "cwd": "/" });
+                    self.terminals.insert(id.clone(), Terminal::open(&elsewhere));
+                } else if canned.is_none() && !matches!(self.manner, Manner::FailsToWait(_)) {
                     self.terminals.insert(id.clone(), Terminal::open(params));
                 }
                 if let Manner::Closes(signal) = self.manner {
@@ -174,6 +187,7 @@ impl Editor {
                 json!({ "output": terminal.text(), "truncated": false, "exitStatus": terminal.exit })
             }
             (_, Some(_)) => Value::Null,
+            (_, None) if self.terminals.is_empty() => Value::Null,
             (_, None) => {
                 let terminal = self.terminals.get_mut(&id).unwrap();
                 drop(terminal.child.kill());
@@ -512,10 +526,19 @@ fn the_agent_runs_the_command_if_the_launcher_has_run_nothing() {
 #[test]
 fn the_agent_runs_the_command_if_the_launcher_is_missing() {
     let launcher = env!("CARGO_BIN_EXE_turnwright");
-    for code in [126, 127] {
-        let message = format!("sh: 1: {launcher}: not there\n");
+    let said = |code: Option<i64>, message: &str| {
+        let message = message.replace("PROGRAM", launcher);
         let output = json!({ "output": message, "truncated": false });
-        let manner = Manner::Says(json!({ "exitCode": code }), output);
+        Manner::Says(json!({ "exitCode": code }), output)
+    };
+    for manner in [
+        said(Some(126), "sh: 1: PROGRAM: not there\n"),
+        said(Some(127), "sh: 1: PROGRAM: not there\n"),
+        said(Some(127), "sh: turnwright: not found\n"),
+        said(Some(1), "Path to executable \"PROGRAM\" does not exist\n"),
+        said(None, "spawn PROGRAM ENOENT"),
+        Manner::FailsToWait(format!("spawn {launcher} ENOENT")),
+    ] {
         let mut editor = Editor::running(manner, &["echo one >> ran", "echo two >> ran"]);
         assert_eq!(editor.turn(), "end_turn");
         assert_eq!(editor.agent.read("ran"), "one\ntwo\n");
@@ -523,6 +546,15 @@ fn the_agent_runs_the_command_if_the_launcher_is_missing() {
         assert_eq!(creates, 1, "the agent requested a terminal again");
         editor.close();
     }
+}
+
+#[test]
+fn a_command_runs_in_its_folder_although_the_editor_opens_the_terminal_elsewhere() {
+    let mut editor = Editor::running(Manner::IgnoresFolder, &["echo one > ran; pwd"]);
+    assert_eq!(editor.turn(), "end_turn");
+    assert_eq!(editor.agent.read("ran"), "one\n");
+    assert!(editor.result().contains(&*editor.agent.workspace().to_string_lossy()));
+    editor.close();
 }
 
 #[test]

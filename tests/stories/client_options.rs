@@ -112,6 +112,8 @@ fn only_allowed_tools_are_offered_and_run() {
     assert!(!agent.workspace().join("made").exists());
     open_with(&mut agent, &json!({ "claudeCode": { "options": { "allowedTools": [] } } }));
     assert_eq!(agent.turn("go"), "end_turn");
+    let told = agent.thoughts();
+    assert!(told.contains("The editor allows no tools in this session"), "{told}");
     assert_eq!(tools(&agent, 3), [""; 0]);
 }
 

@@ -140,3 +140,20 @@ fn a_loaded_session_has_its_commands_and_shows_what_the_user_typed() {
     assert_eq!(agent.turn("/deploy live v2"), "end_turn");
     assert!(last_prompt(&agent, 1).contains("Deploy v2 to live."));
 }
+
+#[test]
+fn a_command_may_stand_behind_what_is_attached() {
+    let mut agent = with_commands().model(json!([says("One.")])).start();
+    let attached =
+        json!({ "type": "resource", "resource": { "uri": "file:///a.txt", "text": "of a" } });
+    let link = json!({ "type": "resource_link", "name": "b.txt", "uri": "file:///b.txt" });
+    let prompt = |text: &str| json!([attached, link, { "type": "text", "text": " " }, { "type": "text", "text": text }]);
+    let params = json!({ "sessionId": agent.session, "prompt": prompt("/deploy staging v2") });
+    assert_eq!(agent.call("session/prompt", &params)["result"]["stopReason"], "end_turn");
+    let request = agent.model_request(0).to_string();
+    assert!(request.contains("Deploy v2 to staging.") && request.contains("of a"), "{request}");
+    let params = json!({ "sessionId": agent.session, "prompt": prompt("/status") });
+    assert_eq!(agent.call("session/prompt", &params)["result"]["stopReason"], "end_turn");
+    assert!(agent.text().contains("Mode:"), "{}", agent.text());
+    assert_eq!(agent.model().requests().len(), 1);
+}

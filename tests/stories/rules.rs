@@ -1,7 +1,7 @@
 //! Permission rules: what they allow and deny, where they come from, and what happens if a file of
 //! rules cannot be read.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use turnwright_testing::questions::attempt;
 use turnwright_testing::raw_server::{RawServer, write_stream};
 
@@ -103,4 +103,50 @@ fn no_tool_reveals_denied_files_in_an_allowed_folder() {
     let notes = json!({ "pattern": "the word", "path": "notes" });
     let (questions, result) = attempt(&mut agent, "grep", &notes);
     assert!(questions == 1 && result.contains("hidden-3"), "{result}");
+}
+
+/// A folder is moved or deleted as a whole or not at all, by what rules say about each file in it.
+#[test]
+fn a_folder_is_moved_or_deleted_by_the_rules_for_everything_in_it() {
+    let rules = "[permissions]\ndeny = ['read(/conf/private/**)', 'edit(*.lock)', 'edit(/gen/kept)']\n\
+                 ask = ['read(/diary/**)', 'edit(/dist/asked/**)']";
+    let mut agent = TestAgent::builder()
+        .own_file(FILE, rules)
+        .file("conf/private/k.txt", "secret")
+        .file("conf/a.txt", "a")
+        .file("src/deep/er/x.lock", "lock")
+        .file("src/a.rs", "a")
+        .file("new/kept", "kept")
+        .file("diary/monday", "dear diary")
+        .file("dist/asked/x", "x")
+        .file("plain/a/b", "b")
+        .variable("TURNWRIGHT_MODE", "auto")
+        .permission("reject_once")
+        .start();
+    for (tool, arguments, questions, told) in [
+        ("move_path", json!({ "from": "conf", "to": "conf2" }), 0, "read(/conf/private/**)"),
+        ("move_path", json!({ "from": "conf", "to": "conf2" }), 0, "conf/private/k.txt"),
+        ("delete_path", json!({ "path": "conf", "recursive": true }), 0, "conf/private/k.txt"),
+        ("delete_path", json!({ "path": "src", "recursive": true }), 0, "src/deep/er/x.lock"),
+        ("move_path", json!({ "from": "src", "to": "lib" }), 0, "edit(*.lock)"),
+        // Denied is where the file would come to lie.
+        ("move_path", json!({ "from": "new", "to": "gen" }), 0, "gen/kept"),
+        ("move_path", json!({ "from": "diary", "to": "d" }), 1, "rejected"),
+        ("delete_path", json!({ "path": "dist", "recursive": true }), 1, "rejected"),
+        ("move_path", json!({ "from": "plain", "to": "moved" }), 0, "Moved plain to moved."),
+        ("delete_path", json!({ "path": "moved", "recursive": true }), 0, "Deleted moved"),
+    ] {
+        let (count, result) = attempt(&mut agent, tool, &arguments);
+        assert_eq!(count, questions, "{tool} {arguments}: {result}");
+        assert!(result.contains(told), "{tool} {arguments}: {result}");
+    }
+    for kept in
+        ["conf/private/k.txt", "conf/a.txt", "src/a.rs", "new/kept", "diary/monday", "dist/asked/x"]
+    {
+        assert!(agent.path(kept).exists(), "{kept}");
+    }
+    let is_question = |message: &&Value| message["method"] == "session/request_permission";
+    let questions: Vec<_> = agent.log.iter().filter(is_question).map(Value::to_string).collect();
+    assert!(questions[0].contains("diary/monday"), "{questions:?}");
+    assert!(questions[1].contains("dist/asked/x"), "{questions:?}");
 }

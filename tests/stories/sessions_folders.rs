@@ -103,3 +103,36 @@ fn r_dir_4_folders_that_are_not_sent_again_are_removed() {
     let messages = agent.model_request(1)["messages"].to_string();
     assert!(messages.contains("opened this conversation in other folders"), "{messages}");
 }
+
+/// The conversation can be read, and there is no folder to work in.
+#[test]
+fn a_session_whose_folders_are_gone_is_loaded_and_says_so() {
+    let base = turnwright_testing::temporary_folder();
+    let folder = |name: &str| base.path().join(name).to_string_lossy().into_owned();
+    let read = calls("read_file", &json!({ "path": "a.txt" }));
+    let replies = json!([says("One."), read, says("Two.")]);
+    let mut agent = TestAgent::builder().model(replies).initialize();
+    for name in ["project", "more"] {
+        std::fs::create_dir(base.path().join(name)).unwrap();
+    }
+    let params = json!({ "cwd": folder("project"), "mcpServers": [],
+        "additionalDirectories": [folder("more")] });
+    let answer = agent.call("session/new", &params);
+    agent.session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
+    agent.turn("the first words");
+    agent.restart();
+    for name in ["project", "more"] {
+        std::fs::remove_dir(base.path().join(name)).unwrap();
+    }
+    let mut params = params;
+    assert_eq!(code(&agent.call("session/new", &params)), -32602);
+    params["sessionId"] = json!(agent.session);
+    result(agent.call("session/load", &params));
+    assert!(agent.updates().iter().any(|it| it["content"]["text"] == "the first words"));
+    agent.turn("go on");
+    let told = agent.thoughts();
+    for name in ["project", "more"] {
+        assert!(told.contains(&format!("`{}` does not exist any more", folder(name))), "{told}");
+    }
+    assert!(!base.path().join("project").exists());
+}

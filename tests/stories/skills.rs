@@ -159,3 +159,23 @@ fn notes_and_skills_are_announced_within_limits_and_in_the_first_message_only() 
         "the notes or skills were announced again: {rest}"
     );
 }
+
+#[test]
+fn the_list_of_skills_names_what_was_skipped_and_why() {
+    let mut agent = TestAgent::builder()
+        .file(
+            ".claude/skills/python_testing/SKILL.md",
+            "---\nname: Python Testing # ours\n---\nTests it.\n",
+        )
+        .file(".agents/skills/mute/SKILL.md", "---\nname: mute\n---\n")
+        .start();
+    assert_eq!(agent.turn("/skills"), "end_turn");
+    let text = agent.text();
+    assert!(text.contains("* `python-testing` – Tests it."), "{text}");
+    assert!(
+        text.contains(
+            "Skipped:\n\n* `.agents/skills/mute` – it has neither a description nor a text"
+        ),
+        "{text}"
+    );
+}

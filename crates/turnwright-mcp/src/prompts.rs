@@ -19,6 +19,7 @@ use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::message::{Media, PromptPart};
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::files::read_picture;
+use turnwright_workspace::skills::split_word;
 
 /// How long listing prompts may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -275,20 +276,6 @@ fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObjec
     let (missing, all) =
         (escape_hidden_line(&missing.join(", ")), escape_hidden_line(&usage(arguments)));
     Err(format!("Missing arguments: {missing}. Usage: {all}"))
-}
-
-/// Splits off the first word or quoted text. An unterminated quote is an ordinary character.
-fn split_word(text: &str) -> (&str, &str) {
-    for quote in ['"', '\''] {
-        if let Some(inner) = text.strip_prefix(quote)
-            && let Some((word, after)) = inner.split_once(quote)
-            && (after.is_empty() || after.starts_with(char::is_whitespace))
-        {
-            return (word, after.trim_start());
-        }
-    }
-    let (word, after) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    (word, after.trim_start())
 }
 
 /// Converts the server's messages to parts of the user's prompt.

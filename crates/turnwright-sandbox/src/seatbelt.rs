@@ -1,6 +1,7 @@
 //! Translates a profile into the profile language of macOS's Seatbelt. This is plain text, so it is
 //! built and tested on every system.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
@@ -124,6 +125,7 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
     // The last matching rule wins, so denials come after permissions.
     text.push_str(&rule("deny", "file-write*", &read_only));
     text.push_str(&rule("deny", "file-read* file-write*", &hidden));
+    text.push_str(&pinned_rule(profile)?);
     let below = |open: &[PathBuf]| -> Option<Vec<String>> {
         let is_below = |it: &&PathBuf| {
             profile.hidden.iter().any(|hidden| it.starts_with(hidden) && *it != hidden)
@@ -150,6 +152,19 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
         Network::On => NETWORK_RULES,
     });
     Some(text)
+}
+
+/// Keeps the folders in place that lead to what is hidden or read-only: under another name it would be
+/// neither.
+fn pinned_rule(profile: &SandboxProfile) -> Option<String> {
+    let kept = profile.hidden.iter().chain(&profile.read_only);
+    let above = kept.flat_map(|path| path.ancestors().skip(1));
+    let is_movable =
+        |path: &&Path| profile.writable.iter().any(|root| path.starts_with(root) && *path != root);
+    let pinned: BTreeSet<_> = above.filter(is_movable).map(Path::to_path_buf).collect();
+    let filters =
+        quote_all(&pinned)?.iter().map(|it| format!("\n  (literal {it})")).collect::<String>();
+    Some(if filters.is_empty() { filters } else { format!("(deny file-write-unlink{filters})\n") })
 }
 
 /// A rule about everything at and below some paths. Without a path there is no rule: a rule without
@@ -220,6 +235,8 @@ mod tests {
   (subpath \"/Users/ada/ws/.git/hooks\"))
 (deny file-read* file-write*
   (subpath \"/Users/ada/.ssh\"))
+(deny file-write-unlink
+  (literal \"/Users/ada/ws/.git\"))
 (deny file-write-setugid)
 (deny network*)
 ";

@@ -97,6 +97,9 @@ pub struct ShellCommand {
     pub extra_access: ExtraAccess,
     /// The files that its arguments are known to read.
     pub reads: Vec<ResolvedPath>,
+    /// Files at and below the paths in its arguments that it would change or move, as far as rules
+    /// restrict that. Redirects are effects of their own.
+    pub changes: Vec<ResolvedPath>,
     /// Why the command line does not tell everything that the command may do, for example because
     /// a repository's configuration starts programs.
     pub uncertainty: Option<String>,
@@ -116,6 +119,7 @@ impl ShellCommand {
             workdir: workdir.into(),
             extra_access: ExtraAccess::None,
             reads: Vec::new(),
+            changes: Vec::new(),
             uncertainty: None,
         }
     }

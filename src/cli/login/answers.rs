@@ -1,5 +1,7 @@
 //! What the answers to the questions mean. Nothing is read or written here.
 
+use crate::config::looks_like_key;
+
 /// The most models that are shown.
 pub(super) const MAX_SHOWN: usize = 30;
 
@@ -55,6 +57,9 @@ pub(super) fn choose_model(
     if answer.is_empty() {
         return Ok(usual.map(str::to_owned));
     }
+    if looks_like_key(answer) {
+        return Err("That looks like a key, and not like the name of a model".to_owned());
+    }
     let shown = models.len().min(MAX_SHOWN);
     match answer.parse::<usize>() {
         Ok(number) if (1..=shown).contains(&number) => Ok(Some(models[number - 1].clone())),
@@ -109,10 +114,13 @@ mod tests {
             ("0", None),
             ("m40", Some("m40")),
             (" org/other:7b ", Some("org/other:7b")),
+            ("sk-0123456789abcdef0123", None),
         ] {
             let found = choose_model(answer, &models, Some("m3")).ok().flatten();
             assert_eq!(found.as_deref(), expected, "{answer}");
         }
+        let refused = choose_model("sk-0123456789abcdef0123", &models, None).unwrap_err();
+        assert!(refused.contains("looks like a key") && !refused.contains("sk-"), "{refused}");
         assert_eq!(choose_model("", &[], None), Ok(None));
         assert_eq!(choose_model("7", &[], None), Ok(Some("7".to_owned())));
     }

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use crate::config::{PRESETS, ProviderKey, ProviderPreset, StoredLogin};
 use crate::error::as_sentence;
 
+use turnwright_types::secret::Secret;
+
 use super::super::{CliError, block_on};
 use super::answers::{MAX_SHOWN, choose, choose_model, is_yes};
 use super::target::LoginTarget;
@@ -128,7 +130,7 @@ impl Login<'_> {
         };
         let question = format!("API key for {} (hidden{empty}): ", target.name());
         let typed = prompt::ask_hidden(&question)?;
-        Ok(if typed.is_empty() { known.cloned() } else { Some(self.new_key(typed.into())) })
+        Ok(Secret::from_copied(&typed).map(|it| self.new_key(it)).or_else(|| known.cloned()))
     }
 
     fn ask_model(

@@ -1,8 +1,10 @@
 //! A login whose answers come from a pipe: scripts and clients rely on their order.
 
 use crate::config::StoredLogin;
+use turnwright_types::secret::Secret;
 
 use super::super::CliError;
+use super::answers::choose_model;
 use super::target::LoginTarget;
 use super::trial::Trial;
 use super::{Login, prompt};
@@ -17,10 +19,8 @@ impl Login<'_> {
             ))
         })?;
         let typed = if target.is_local() { String::new() } else { prompt::read_line()? };
-        let key = match typed.as_str() {
-            "" => self.known_key(&target),
-            typed => Some(self.new_key(typed.into())),
-        };
+        let key = Secret::from_copied(&typed).map(|it| self.new_key(it));
+        let key = key.or_else(|| self.known_key(&target));
         if key.is_none() && target.needs_key() {
             return Err(CliError::Other(format!("{} needs a key", target.name())));
         }
@@ -50,13 +50,17 @@ impl Login<'_> {
             None => prompt::ask("Model (empty for the default): ")?,
         };
         let non_empty = |text: String| Some(text.trim().to_owned()).filter(|it| !it.is_empty());
-        let (key, model) = (non_empty(key), non_empty(model));
+        let key = Secret::from_copied(&key);
+        let model = choose_model(&model, &[], None).map_err(CliError::Other)?;
         match non_empty(base_url) {
             None if key.is_none() => Err(CliError::Other("enter a key or a base URL".to_owned())),
-            None => Ok(StoredLogin { key, model, ..StoredLogin::default() }),
+            None => {
+                let key = key.map(|it| it.expose().to_owned());
+                Ok(StoredLogin { key, model, ..StoredLogin::default() })
+            }
             Some(base_url) => {
                 let target = LoginTarget::server(&base_url).map_err(CliError::Other)?;
-                let key = key.map(|it| self.new_key(it.into()));
+                let key = key.map(|it| self.new_key(it));
                 Ok(Login::stored(&target, key, model))
             }
         }

@@ -34,9 +34,16 @@ pub(super) async fn converse(
     let mut editor = Some(editor);
     let mut shown_usage = None;
     loop {
-        let line = match read_prompt_line(client, &mut editor).await {
-            Ok(line) => line,
-            Err(end) => return end,
+        let line = match client.take_typed_line() {
+            Some(line) => {
+                client.screen.note(&format!("> {}", line.trim_end()));
+                editor.iter_mut().for_each(|editor| editor.remember(&line));
+                EditedLine::Prompt(line)
+            }
+            None => match read_prompt_line(client, &mut editor).await {
+                Ok(line) => line,
+                Err(end) => return end,
+            },
         };
         let text = match line {
             EditedLine::Ended => return TurnEnd::Done,
@@ -70,6 +77,11 @@ pub(super) async fn converse(
         if let Some(note) = end.note() {
             client.screen.note(note);
         }
+        if end == TurnEnd::Cancelled {
+            for line in client.take_typed_rest().lines() {
+                client.screen.note(&format!("Not sent: {line}"));
+            }
+        }
         // Most slash commands do not use the model.
         let usage = client.screen.usage();
         if let Some(text) = usage.as_ref().filter(|it| Some(*it) != shown_usage.as_ref()) {
@@ -101,8 +113,9 @@ async fn read_prompt_line(
     let leave = LEAVE_COMMANDS.map(|(name, description)| (name.to_owned(), description.to_owned()));
     let commands = used.commands();
     commands.set(client.commands().iter().cloned().chain(leave.clone()).collect());
+    let begun = client.take_typed_rest();
     let mut typing = spawn_blocking(move || {
-        let line = used.read();
+        let line = used.read(&begun);
         (used, line)
     });
     let mut waiting: VecDeque<RpcMessage> = VecDeque::new();

@@ -59,9 +59,10 @@ impl LineEditor {
         self.editor.helper().cloned().unwrap_or_default()
     }
 
-    /// Lets the user type a line. Blocks.
-    pub(super) fn read(&mut self) -> io::Result<EditedLine> {
-        match self.editor.readline("> ") {
+    /// Lets the user type a line that begins with a text. Blocks. Further lines that come at once, as when
+    /// several are pasted, are kept for the next call.
+    pub(super) fn read(&mut self, begun: &str) -> io::Result<EditedLine> {
+        match self.editor.readline_with_initial("> ", (begun, "")) {
             Ok(line) => {
                 self.remember(&line);
                 Ok(EditedLine::Prompt(line))
@@ -74,7 +75,7 @@ impl LineEditor {
     }
 
     /// Adds a line to the history. A history that cannot be written is no reason to stop.
-    fn remember(&mut self, line: &str) {
+    pub(super) fn remember(&mut self, line: &str) {
         let mut line = line.trim_end().to_owned();
         redact::redact_in_place(&mut line);
         let is_new = matches!(self.editor.add_history_entry(&line), Ok(true));

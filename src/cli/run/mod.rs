@@ -95,8 +95,8 @@ struct RunOptions {
 
 /// What is to be done.
 enum RunTask {
-    /// A turn with these blocks.
-    Turn(Vec<Value>),
+    /// A turn with these blocks, and what the user is told about them.
+    Turn(Vec<Value>, Option<String>),
     Conversation(Box<LineEditor>),
 }
 
@@ -166,7 +166,11 @@ fn find_task(
     if text.trim().is_empty() {
         return Err("the prompt is empty".to_owned());
     }
-    prompt_content::prompt_blocks(text.trim_end(), &args.file).map(RunTask::Turn)
+    let mut blocks = prompt_content::prompt_blocks(text.trim_end(), &args.file)?;
+    // Stdin may also have been the prompt.
+    let is_beside_prompt = args.prompt.is_some() && reads_stdin == 0 && !stdin().is_terminal();
+    let note = if is_beside_prompt { prompt_content::attach_piped(&mut blocks)? } else { None };
+    Ok(RunTask::Turn(blocks, note))
 }
 
 #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
@@ -191,7 +195,10 @@ fn serve(
         let end = match client.open_session(plan).await {
             Err(end) => end,
             Ok(()) => match task {
-                RunTask::Turn(blocks) => run_turn(&mut client, blocks, options).await,
+                RunTask::Turn(blocks, note) => {
+                    note.iter().for_each(|note| client.screen.note(note));
+                    run_turn(&mut client, blocks, options).await
+                }
                 RunTask::Conversation(editor) => {
                     conversation::converse(&mut client, *editor, options).await
                 }

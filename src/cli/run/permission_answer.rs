@@ -68,6 +68,12 @@ pub(super) fn chosen(answer: &str, options: &[Value]) -> Option<(String, String)
     }
 }
 
+/// True if an answer is neither a number nor yes or no, but words to the model.
+pub(super) fn is_words(answer: &str) -> bool {
+    let is_number = answer.trim_start_matches('-').parse::<usize>().is_ok();
+    !is_number && !["", "y", "yes", "n", "no"].contains(&answer.to_lowercase().as_str())
+}
+
 /// The id and the name of the option of this kind.
 fn option(options: &[Value], kind: &str) -> Option<(String, String)> {
     let found = options.iter().find(|it| it["kind"] == kind)?;

@@ -1,14 +1,18 @@
 //! What is sent as the prompt: the text, and the files that the user attaches.
 
 use std::fs::File;
-use std::io::{self, Read, stdin};
+use std::io::{self, BufRead, Read, stdin};
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use url::Url;
 
+use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::files::picture_mime;
@@ -21,6 +25,10 @@ const MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// The maximum size of a text that is attached as a whole, in bytes. For a longer one, the model gets its name.
 const MAX_EMBEDDED_BYTES: usize = 256 * 1024;
 
+/// How long to wait for the beginning of a pipe beside a prompt. A program that starts this one may leave a
+/// pipe open into which it never writes.
+const PIPE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Reads stdin to its end.
 ///
 /// # Errors
@@ -28,6 +36,49 @@ const MAX_EMBEDDED_BYTES: usize = 256 * 1024;
 pub(super) fn read_stdin() -> Result<String, String> {
     let bytes = read_all(stdin().lock()).map_err(|it| format!("stdin: {}", io_error_text(&it)))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Attaches what stdin has beside a prompt. Returns what the user is told about it.
+///
+/// # Errors
+/// If it cannot be read or is too long; in words.
+pub(super) fn attach_piped(blocks: &mut Vec<Value>) -> Result<Option<String>, String> {
+    let failed = |it: io::Error| format!("stdin: {}", io_error_text(&it));
+    let (begun, beginning) = mpsc::channel();
+    let read = move || {
+        let mut input = stdin().lock();
+        let first = input.fill_buf().map(|bytes| !bytes.is_empty());
+        begun.send(()).ok();
+        if first.unwrap_or(false) { read_all(input) } else { Ok(Vec::new()) }
+    };
+    let reading = thread::Builder::new().spawn(read).map_err(failed)?;
+    if beginning.recv_timeout(PIPE_PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        let note = "Nothing has come from stdin, so it was not attached. `--file -` waits for it.";
+        return Ok(Some(note.to_owned()));
+    }
+    let bytes = reading.join().unwrap_or_else(|_| Ok(Vec::new())).map_err(failed)?;
+    let length = format_bytes(bytes.len() as u64);
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let block = stdin_block(bytes);
+    Ok(Some(match block {
+        Some(block) => {
+            blocks.push(block);
+            format!("Attached: stdin ({length})")
+        }
+        None => format!("stdin is no text ({length}), and was not attached."),
+    }))
+}
+
+/// The block of a picture or text from stdin; `None` for anything else.
+fn stdin_block(bytes: Vec<u8>) -> Option<Value> {
+    if let Some(mime) = image_mime(&bytes) {
+        return Some(json!({ "type": "image", "mimeType": mime, "data": BASE64.encode(&bytes) }));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let resource = json!({ "uri": "stdin:", "text": text });
+    (!bytes.contains(&0)).then(|| json!({ "type": "resource", "resource": resource }))
 }
 
 /// Builds the prompt of a text and files; `-` is stdin.
@@ -38,7 +89,9 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
     let mut blocks = vec![json!({ "type": "text", "text": text })];
     for name in files {
         let block = if name == STDIN {
-            json!({ "type": "resource", "resource": { "uri": "stdin:", "text": read_stdin()? } })
+            let bytes = read_all(stdin().lock());
+            let bytes = bytes.map_err(|it| format!("stdin: {}", io_error_text(&it)))?;
+            stdin_block(bytes).ok_or("stdin is no text, and cannot be attached")?
         } else {
             let failed = |it: io::Error| {
                 format!("--file {}: {}", escape_hidden_line(name), io_error_text(&it))

@@ -4,6 +4,7 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
+use futures_util::future::FutureExt;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
@@ -11,7 +12,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 use super::agent_link::AgentLink;
 use super::agent_update::{AgentUpdate, list, string};
 use super::exit_status::TurnEnd;
-use super::permission_answer::{AnswerPolicy, AnswerRule};
+use super::permission_answer::{self, AnswerPolicy, AnswerRule};
 use super::screen::Screen;
 use super::stop_signals::{StopSignal, StopSignals};
 use super::typed_answer::AnswerSource;
@@ -52,6 +53,8 @@ pub(super) struct RunClient {
     commands: Vec<(String, String)>,
     /// The number of questions that nobody was asked.
     unasked: usize,
+    /// What was typed during turns, before questions, and is not sent yet.
+    typed: String,
     turn: TurnState,
 }
 
@@ -104,6 +107,7 @@ impl RunClient {
             session: String::new(),
             commands: Vec::new(),
             unasked: 0,
+            typed: String::new(),
             turn: TurnState::Idle,
         })
     }
@@ -336,17 +340,49 @@ impl RunClient {
         options: &[Value],
     ) -> Result<Option<String>, RequestFailure> {
         let Some(source) = self.policy.source() else { return Ok(None) };
-        source.discard_typed();
+        let typed = source.take_typed();
+        self.typed.push_str(&typed);
         self.screen.question(call);
         self.screen.options(options);
-        let answer = match self.read_answer().await? {
-            Some(answer) => super::permission_answer::chosen(&answer, options),
-            None => None,
-        };
+        let words = self.read_answer().await?;
+        let answer = words.as_ref().and_then(|it| permission_answer::chosen(it, options));
         if let Some((_, name)) = &answer {
             self.screen.note(&format!("→ {name}"));
         }
+        if let Some(words) = words.filter(|it| permission_answer::is_words(it)) {
+            self.screen.note("Your words go to the model.");
+            self.tell(words);
+        }
         Ok(answer.map(|it| it.0))
+    }
+
+    /// Tells the model something: in its turn, or with a prompt of its own if none runs.
+    fn tell(&mut self, words: String) {
+        if self.turn == TurnState::Idle {
+            self.typed.push_str(&format!("{words}\n"));
+            return;
+        }
+        let prompt = json!([{ "type": "text", "text": words }]);
+        let params = json!({ "sessionId": self.session, "prompt": prompt });
+        let peer = self.link.peer.clone();
+        let mut telling = Box::pin(async move {
+            drop(peer.request("_session/steering", &params, REQUEST_TIMEOUT).await);
+        });
+        // It is sent before the answer to the question, after which the model may be asked at once.
+        if (&mut telling).now_or_never().is_none() {
+            drop(tokio::spawn(telling));
+        }
+    }
+
+    /// Takes the next line that was typed during a turn.
+    pub(super) fn take_typed_line(&mut self) -> Option<String> {
+        let rest = self.typed.split_off(self.typed.find('\n')? + 1);
+        Some(std::mem::replace(&mut self.typed, rest))
+    }
+
+    /// Takes what was typed behind the last line.
+    pub(super) fn take_typed_rest(&mut self) -> String {
+        std::mem::take(&mut self.typed)
     }
 
     /// Reads a line of the user's; `None` if the turn was cancelled instead.

@@ -173,7 +173,10 @@ impl Screen {
         };
         let lines: Vec<_> = (1..).zip(options).map(line).collect();
         self.lines(&lines);
-        self.prompt(&format!("1-{}, y or n; anything else rejects: ", options.len()));
+        self.prompt(&format!(
+            "1-{}, y or n; anything else rejects, and the model reads it: ",
+            options.len()
+        ));
     }
 
     /// Writes a text to stderr behind which the user types.

@@ -66,15 +66,26 @@ impl SessionPlan {
         let id = find_session(&store, name)?;
         let row = store.read_blocking(|it| read::session(it, &id))?;
         let is_here = is_same_folder(&row.cwd, &here);
+        let is_gone = !is_here && !row.cwd.exists();
+        let place = escape_hidden_line(&row.cwd.to_string_lossy());
         // Nobody expects `last` to change files elsewhere.
+        if name == "last" && is_gone {
+            return Err(CliError::Other(format!(
+                "no session was held in this folder. If this is {place}, which is gone: --session {id}"
+            )));
+        }
         if name == "last" && !is_here {
             return Err(none());
         }
-        let place = escape_hidden_line(&row.cwd.to_string_lossy());
+        let note = match (is_here, is_gone) {
+            (true, _) => None,
+            (false, true) => Some(format!("{place} is gone. The session goes on here.")),
+            (false, false) => Some(format!("The session works in {place}.")),
+        };
         Ok(SessionPlan {
             id: Some(id.to_string()),
-            note: (!is_here).then(|| format!("The session works in {place}.")),
-            cwd: row.cwd,
+            note,
+            cwd: if is_gone { here } else { row.cwd },
             folders: row.additional_folders,
             model: config.flags.model.clone(),
             ..new

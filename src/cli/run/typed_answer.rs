@@ -14,6 +14,10 @@ const TERMINAL: &str = "CONIN$";
 /// The longest answer, in bytes.
 const MAX_ANSWER: usize = 4096;
 
+/// The most bytes that are kept of what was typed before a question.
+#[cfg(unix)]
+const MAX_TYPED: usize = 1024 * 1024;
+
 /// The terminal that answers are read from.
 #[derive(Debug)]
 pub(super) struct AnswerSource(File);
@@ -27,20 +31,42 @@ impl AnswerSource {
         File::open(TERMINAL).ok().map(AnswerSource)
     }
 
-    /// Discards what was typed before the question was shown, because it cannot be an answer to it.
+    /// Takes what was typed before the question was shown, because it cannot be an answer to it. The last
+    /// line may not be finished.
     #[cfg(unix)]
-    pub(super) fn discard_typed(&self) {
-        rustix::termios::tcflush(&self.0, rustix::termios::QueueSelector::IFlush).ok();
+    pub(super) fn take_typed(&self) -> String {
+        use rustix::termios::{
+            LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr,
+        };
+        let Ok(modes) = tcgetattr(&self.0) else { return String::new() };
+        let mut unbuffered = modes.clone();
+        // By lines, one that is not finished could not be read.
+        unbuffered.local_modes.remove(LocalModes::ICANON);
+        unbuffered.special_codes[SpecialCodeIndex::VMIN] = 0;
+        unbuffered.special_codes[SpecialCodeIndex::VTIME] = 0;
+        let (mut typed, mut bytes) = (Vec::new(), [0; 1024]);
+        if tcsetattr(&self.0, OptionalActions::Now, &unbuffered).is_ok() {
+            while typed.len() < MAX_TYPED
+                && let Ok(count @ 1..) = rustix::io::read(&self.0, &mut bytes)
+            {
+                typed.extend_from_slice(&bytes[..count]);
+            }
+        }
+        tcsetattr(&self.0, OptionalActions::Now, &modes).ok();
+        let mut text = String::from_utf8_lossy(&typed).into_owned();
+        text.retain(|char| !char.is_control() || char == '\n');
+        text
     }
 
-    /// The same for a console of Windows.
+    /// On a console of Windows it is discarded.
     #[cfg(windows)]
     #[expect(unsafe_code, reason = "a call of the system that takes a handle which is open")]
-    pub(super) fn discard_typed(&self) {
+    pub(super) fn take_typed(&self) -> String {
         use std::os::windows::io::AsRawHandle;
         use windows_sys::Win32::System::Console::FlushConsoleInputBuffer;
         // SAFETY: the handle is open; that of anything but a console is refused.
         unsafe { FlushConsoleInputBuffer(self.0.as_raw_handle()) };
+        String::new()
     }
 
     /// Starts to read a line. Dropping the returned pipe ends the reading.

@@ -191,6 +191,22 @@ fn content(text: &str) -> toml::Table {
     table
 }
 
+#[test]
+fn a_table_goes_with_its_last_entry() {
+    for (text, key, expected) in [
+        ("a = 1\n[p.x]\nu = 1\n[s]\nk = 1\n", "p.x.u", "a = 1\n[s]\nk = 1\n"),
+        ("[providers.x]\n# why\nu = 1\n", "providers.x.u", "# why\n"),
+        ("[s]\n# k = 1\nu = 1\n", "s.u", "[s]\n# k = 1\n"),
+        ("[p.x]\nu = 1\n[p.x.h]\nc = 2\n", "p.x.h.c", "[p.x]\nu = 1\n"),
+        ("[p.x]\nu = 1\n[p.x.h]\nc = 2\n", "p.x.u", "[p.x]\n[p.x.h]\nc = 2\n"),
+        ("[p]\n[p.x]\n[p.x.h]\nc = 2\n", "p.x.h.c", ""),
+        ("[p.x]\nu = 1\nv = 2\n", "p.x.u", "[p.x]\nv = 2\n"),
+        ("[p]\nx = { u = 1 }\n", "p.x.u", "[p]\nx = {}\n"),
+    ] {
+        assert_eq!(unset(text, key).as_deref(), Ok(expected), "{text}");
+    }
+}
+
 proptest! {
     #[test]
     fn setting_a_value_changes_that_value_only(

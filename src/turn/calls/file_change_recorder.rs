@@ -294,14 +294,18 @@ fn only_reads_remotely(effect: &Effect) -> bool {
         if call.claims_read_only && call.change_since_approval.is_none())
 }
 
-/// The paths that the effects write, and those that they delete.
+/// The paths that the effects write, and those that they delete, without those in a folder among them.
 fn written_and_deleted(effects: &[Effect]) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let (mut written, mut deleted) = (Vec::new(), Vec::new());
+    let mut written: Vec<PathBuf> = Vec::new();
+    let mut deleted: Vec<PathBuf> = Vec::new();
     for effect in effects {
-        match effect {
-            Effect::Write(target) => written.push(target.path.clone()),
-            Effect::Delete(target) => deleted.push(target.path.clone()),
-            _ => {}
+        let (list, target) = match effect {
+            Effect::Write(target) => (&mut written, target),
+            Effect::Delete(target) => (&mut deleted, target),
+            _ => continue,
+        };
+        if !list.iter().any(|folder| target.path.starts_with(folder)) {
+            list.push(target.path.clone());
         }
     }
     (written, deleted)

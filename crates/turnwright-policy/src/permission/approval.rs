@@ -147,7 +147,7 @@ impl ApprovalRequest {
         // The mode and the rules may have become stricter while the user was asked.
         let now = decide(policy, mode, grants, &self.effects);
         if now.verdict() == Verdict::Deny {
-            return Err(refusal::refusal(&now, mode));
+            return Err(refusal::refusal(&now, mode, policy, &self.effects));
         }
         match answer {
             PermissionAnswer::Chosen(ChoiceKind::AllowOnce) => {}

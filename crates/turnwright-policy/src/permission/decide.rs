@@ -41,12 +41,14 @@ type Ruling = (Verdict, Reason);
 
 impl Decider<'_> {
     fn add(&mut self, command_index: Option<usize>, (verdict, reason): Ruling) {
-        self.findings.push(Finding {
-            effect_index: self.effect_index,
-            command_index,
-            verdict,
-            reason,
-        });
+        let effect_index = self.effect_index;
+        self.findings.push(Finding { effect_index, command_index, path: None, verdict, reason });
+    }
+
+    /// Adds a finding about a file of a command.
+    fn add_file(&mut self, target: &ResolvedPath, (verdict, reason): Ruling) {
+        let (effect_index, path) = (self.effect_index, Some(target.path.clone()));
+        self.findings.push(Finding { effect_index, command_index: None, path, verdict, reason });
     }
 
     fn decide_effect(&mut self, effect: &Effect) {
@@ -230,7 +232,17 @@ impl Decider<'_> {
                 (Verdict::Allow, _) => continue,
                 ruling => ruling,
             };
-            self.add(None, ruling);
+            self.add_file(target, ruling);
+        }
+        for target in &command.changes {
+            let bases = &self.policy.bases;
+            let restricts = |rule: &Rule| {
+                rule.action != RuleAction::Allow && rule.matches_path(&target.path, true, bases)
+            };
+            match self.apply_rules(restricts, None, None, (Verdict::Allow, Reason::Mode)) {
+                (Verdict::Allow, _) => {}
+                ruling => self.add_file(target, ruling),
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! A decision: a verdict on each part of a call, with its reason.
 
+use std::path::PathBuf;
+
 use super::rule::Rule;
 
 /// Whether something may be done. The order is that of strictness.
@@ -58,6 +60,8 @@ pub struct Finding {
     pub effect_index: usize,
     /// The index of the simple command in the line, if the finding is about one.
     pub command_index: Option<usize>,
+    /// The file of a command that the finding is about.
+    pub path: Option<PathBuf>,
     /// The verdict.
     pub verdict: Verdict,
     /// The reason for it.

@@ -59,6 +59,37 @@ impl DeniedPaths {
         DeniedPaths { rules, bases: policy.bases.clone() }
     }
 
+    /// Everything about files that rules deny or ask about, for calls that may touch more files than they
+    /// name.
+    pub fn all_restricted(policy: &PolicyRules) -> DeniedPaths {
+        let mut rules = policy.rules.clone();
+        rules.retain(|rule| {
+            rule.action != RuleAction::Allow
+                && matches!(rule.pattern, Pattern::Read(_) | Pattern::Edit(_))
+        });
+        DeniedPaths { rules, bases: policy.bases.clone() }
+    }
+
+    /// What the strictest rule about changing this path says, or about reading it; `None` without one.
+    pub fn restriction(&self, path: &Path, is_change: bool) -> Option<RuleAction> {
+        let about = |rule: &&Rule| rule.matches_path(path, is_change, &self.bases);
+        self.rules.iter().filter(about).map(|rule| rule.action).min()
+    }
+
+    /// What rules deny whose paths are not all known without looking at the disk: the part about reading,
+    /// and the part about changing. Each is empty if there is no such rule.
+    pub fn denied_patterns(&self) -> (DeniedPaths, DeniedPaths) {
+        let (mut reads, mut edits) = (self.clone(), self.clone());
+        let is_denied = |rule: &Rule| rule.action == RuleAction::Deny;
+        reads.rules.retain(|rule| {
+            is_denied(rule) && matches!(&rule.pattern, Pattern::Read(glob) if !glob.is_literal())
+        });
+        edits.rules.retain(|rule| {
+            is_denied(rule) && matches!(&rule.pattern, Pattern::Edit(glob) if !glob.is_literal())
+        });
+        (reads, edits)
+    }
+
     /// The paths that must not be read, of rules without wildcards. A sandbox can hide them from a
     /// command.
     pub fn unreadable_paths(&self) -> Vec<PathBuf> {

@@ -114,7 +114,11 @@ pub fn explain(
             }
             _ => None,
         };
-        let subject = simple.map_or_else(|| describe_effect(effect, &policy.bases), command_text);
+        let subject = match (simple, effect, &finding.path) {
+            (Some(simple), ..) => command_text(simple),
+            (None, Effect::Exec(_), Some(path)) => display_path(path, &policy.bases),
+            _ => describe_effect(effect, &policy.bases),
+        };
         Some(Explanation {
             subject: truncate(&escape_hidden_line(&subject), MAX_CHARS),
             verdict: finding.verdict,
@@ -240,7 +244,12 @@ impl QuestionText<'_> {
             // Listed at the end.
             Reason::OutsideWorkspace if finding.verdict == Verdict::Ask => return None,
             _ if finding.verdict == Verdict::Allow => return None,
-            _ => format!("{} {}", sign(finding), why()),
+            _ => {
+                let path = finding.path.as_ref();
+                let path = path.map(|it| markdown_code(&display_path(it, &self.policy.bases)));
+                let subject = path.map(|path| format!("{path} – ")).unwrap_or_default();
+                format!("{} {subject}{}", sign(finding), why())
+            }
         })
     }
 
@@ -391,7 +400,7 @@ fn effect_object(effect: &Effect, bases: &PathBases) -> String {
 }
 
 /// A path relative to the project, or else absolute.
-fn display_path(path: &Path, bases: &PathBases) -> String {
+pub(super) fn display_path(path: &Path, bases: &PathBases) -> String {
     let inside = bases.roots.first().and_then(|it| path.strip_prefix(it).ok());
     match inside.filter(|it| !it.as_os_str().is_empty()) {
         Some(inside) => escape_hidden_line(&slashed(inside)),
@@ -463,7 +472,7 @@ mod tests {
         verdict: Verdict,
         reason: Reason,
     ) -> Finding {
-        Finding { effect_index, command_index, verdict, reason }
+        Finding { effect_index, command_index, path: None, verdict, reason }
     }
 
     fn policy() -> PolicyRules {

@@ -134,6 +134,11 @@ impl Glob {
         self.bases(bases).into_iter().map(|it| it.join(tail)).collect()
     }
 
+    /// True if it matches nothing but [`literal_paths`](Self::literal_paths) and what is below them.
+    pub(super) fn is_literal(&self) -> bool {
+        !self.tail.starts_with("**/") && !has_wildcard(self.tail.trim_end_matches("/**"))
+    }
+
     fn bases<'a>(&self, bases: &'a PathBases) -> Vec<&'a Path> {
         match self.base {
             GlobBase::Project => bases.roots.iter().map(PathBuf::as_path).collect(),

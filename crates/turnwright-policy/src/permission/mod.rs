@@ -183,7 +183,7 @@ pub fn judge(policy: &PolicyRules, mode: Mode, grants: &Grants, effects: Vec<Eff
             Judgement::NeedsApproval(ApprovalRequest::new(policy, mode, grants, effects, decision))
         }
         Verdict::Deny => {
-            let refusal = refusal::refusal(&decision, mode);
+            let refusal = refusal::refusal(&decision, mode, policy, &effects);
             Judgement::Denied(Denial { effects, decision, refusal })
         }
     }

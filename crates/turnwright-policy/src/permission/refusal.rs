@@ -1,12 +1,20 @@
 //! The texts about calls that must not run: instructions for the model, a short statement for the user.
 
-use super::Mode;
 use super::decision::{Decision, Reason};
+use super::describe::display_path;
+use super::{Mode, PolicyRules};
+use turnwright_types::effect::Effect;
 use turnwright_types::refusal::ToolRefusal;
 
 /// Why a denied call must not run.
-pub(super) fn refusal(decision: &Decision, mode: Mode) -> ToolRefusal {
-    match decision.strictest().map(|finding| &finding.reason) {
+pub(super) fn refusal(
+    decision: &Decision,
+    mode: Mode,
+    policy: &PolicyRules,
+    effects: &[Effect],
+) -> ToolRefusal {
+    let finding = decision.strictest();
+    match finding.map(|finding| &finding.reason) {
         Some(Reason::Rejected) => ToolRefusal::new(
             "The user has rejected this for the whole session. Do not try it again.",
             "Rejected for this session",
@@ -14,11 +22,21 @@ pub(super) fn refusal(decision: &Decision, mode: Mode) -> ToolRefusal {
         Some(Reason::Rule(rule)) => {
             let why = rule.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             let pattern = &rule.pattern;
+            let index = finding.map_or(0, |it| it.effect_index);
+            let file = match effects.get(index) {
+                // What the call itself names needs no mention.
+                Some(Effect::Read(it) | Effect::Write(it) | Effect::Delete(it)) if index > 0 => {
+                    Some(&it.path)
+                }
+                _ => finding.and_then(|it| it.path.as_ref()),
+            };
+            let denied = file.map(|it| format!(" for {}", display_path(it, &policy.bases)));
+            let denied = denied.unwrap_or_default();
             ToolRefusal::new(
                 format!(
-                    "A rule denies this: {pattern}{why}. It was not executed. Do not work around it."
+                    "A rule denies this: {pattern}{denied}{why}. It was not executed. Do not work around it."
                 ),
-                format!("Denied by the rule {pattern}{why}"),
+                format!("Denied by the rule {pattern}{denied}{why}"),
             )
         }
         Some(Reason::Catastrophic(what)) => ToolRefusal::new(

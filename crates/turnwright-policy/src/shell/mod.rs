@@ -16,6 +16,7 @@ mod compound;
 mod destructive;
 mod effects;
 mod exceeding_args;
+mod file_use;
 mod here_document;
 mod known_words;
 mod lexer;
@@ -47,6 +48,7 @@ pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 
 pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
+pub use file_use::{FileUse, file_use};
 pub use prefix::{SuggestedWords, suggest_prefix};
 pub use programs::{GitContentQuery, may_show_any_content};
 pub use python_environment::{EnvironmentUse, environment_use};

@@ -43,7 +43,7 @@ fn targets_with_harm<'a>(words: impl Iterator<Item = &'a Word>, harm: Harm) -> V
     words.map(|it| Target { text: &it.text, harm }).collect()
 }
 
-fn is_recursive(words: Args<'_>) -> bool {
+pub(super) fn is_recursive(words: Args<'_>) -> bool {
     let options = words.iter().take_while(|it| it.text != "--");
     options
         .into_iter()
@@ -127,7 +127,7 @@ fn option_targets<'a>(words: Args<'a>, options: &[(char, &str)]) -> Vec<Target<'
 }
 
 /// The values of an option: in the next word, after `=`, or after the letter, which may follow others.
-fn option_values<'a>(words: Args<'a>, letter: char, name: &str) -> Vec<&'a str> {
+pub(super) fn option_values<'a>(words: Args<'a>, letter: char, name: &str) -> Vec<&'a str> {
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate() {
         if !is_option(&word.text, letter, name) {

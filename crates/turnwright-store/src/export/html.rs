@@ -4,6 +4,8 @@
 
 use std::io::{self, Write};
 
+use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+
 use super::timing::short_duration;
 use super::{Document, TimeSpent, fragments};
 use crate::{CallRow, CallStatus, Entry, SessionRow, StoredEntry, TurnRow};
@@ -11,6 +13,9 @@ use turnwright_types::effect::{CallContent, escape_hidden_line};
 use turnwright_types::message::{Media, Message, PromptPart};
 use turnwright_types::timestamp::rfc3339;
 use turnwright_types::update::{PlanEntry, PlanStatus};
+
+/// Markdown is nested at most this deep in the page.
+const MAX_NESTING: usize = 50;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -62,6 +67,61 @@ impl<'a> HtmlDocument<'a> {
         self.raw(after)
     }
 
+    /// Writes Markdown between two pieces of markup. HTML in it is text, and only links that a browser can
+    /// follow safely are links.
+    fn markdown(
+        &mut self,
+        before: &'static str,
+        text: &str,
+        after: &'static str,
+    ) -> io::Result<()> {
+        self.raw(before)?;
+        let options =
+            Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+        // The ends of the open elements.
+        let mut ends: Vec<&'static str> = Vec::new();
+        let mut is_in_head = false;
+        for event in Parser::new_ext(text, options) {
+            match event {
+                Event::Start(tag) => {
+                    is_in_head |= matches!(tag, Tag::TableHead);
+                    let (start, end) = match (&tag, link_target(&tag)) {
+                        (_, Some(target)) => {
+                            self.wrapped("<a href=\"", target, "\" rel=\"noopener noreferrer\">")?;
+                            ("", "</a>")
+                        }
+                        (Tag::List(Some(number)), _) if *number != 1 => {
+                            self.wrapped("<ol start=\"", &number.to_string(), "\">")?;
+                            ("", "</ol>\n")
+                        }
+                        // A browser does not lay out what is nested without end.
+                        _ if ends.len() > MAX_NESTING => ("", ""),
+                        _ => element(&tag, is_in_head),
+                    };
+                    self.raw(start)?;
+                    ends.push(end);
+                }
+                Event::End(tag) => {
+                    is_in_head &= tag != TagEnd::TableHead;
+                    self.raw(ends.pop().unwrap_or_default())?;
+                }
+                Event::Code(code) => self.wrapped("<code>", &code, "</code>")?,
+                Event::Rule => self.raw("<hr>\n")?,
+                Event::SoftBreak => self.raw("\n")?,
+                Event::HardBreak => self.raw("<br>\n")?,
+                Event::TaskListMarker(is_done) => {
+                    self.raw(if is_done { "☑ " } else { "☐ " })?
+                }
+                Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => {
+                    self.text(&text)?
+                }
+                // Options that are off.
+                Event::InlineMath(_) | Event::DisplayMath(_) | Event::FootnoteReference(_) => {}
+            }
+        }
+        self.raw(after)
+    }
+
     fn media(&mut self, media: &Media) -> io::Result<()> {
         match fragments::image_data_uri(media) {
             Some(link) => self.wrapped("<img alt=\"image\" src=\"", &link, "\">\n"),
@@ -79,10 +139,10 @@ impl<'a> HtmlDocument<'a> {
             Message::Assistant(answer) => {
                 if !answer.thought.is_empty() {
                     self.raw("<details class=\"thought\"><summary>Thoughts</summary>")?;
-                    self.wrapped("<div class=\"said\">", &answer.thought, "</div></details>\n")?;
+                    self.markdown("<div>", &answer.thought, "</div></details>\n")?;
                 }
                 if !answer.text.is_empty() {
-                    self.wrapped("<div class=\"agent said\">", &answer.text, "</div>\n")?;
+                    self.markdown("<div class=\"agent\">", &answer.text, "</div>\n")?;
                 }
                 if answer.interrupted {
                     self.raw("<p class=\"aside\">The answer was cut off.</p>\n")?;
@@ -207,6 +267,39 @@ impl<'a> HtmlDocument<'a> {
     }
 }
 
+/// The start and the end of the element that a piece of Markdown becomes.
+fn element(tag: &Tag<'_>, is_in_head: bool) -> (&'static str, &'static str) {
+    match tag {
+        Tag::Paragraph | Tag::HtmlBlock => ("<p>", "</p>\n"),
+        // The page itself has headings above these.
+        Tag::Heading { level: HeadingLevel::H1, .. } => ("<h3>", "</h3>\n"),
+        Tag::Heading { level: HeadingLevel::H2, .. } => ("<h4>", "</h4>\n"),
+        Tag::Heading { level: HeadingLevel::H3, .. } => ("<h5>", "</h5>\n"),
+        Tag::Heading { .. } => ("<h6>", "</h6>\n"),
+        Tag::BlockQuote(_) => ("<blockquote>", "</blockquote>\n"),
+        Tag::CodeBlock(_) => ("<pre><code>", "</code></pre>\n"),
+        Tag::List(None) => ("<ul>", "</ul>\n"),
+        Tag::List(Some(_)) => ("<ol>", "</ol>\n"),
+        Tag::Item => ("<li>", "</li>\n"),
+        Tag::Table(_) => ("<table>", "</table>\n"),
+        Tag::TableHead => ("<thead><tr>", "</tr></thead>\n"),
+        Tag::TableRow => ("<tr>", "</tr>\n"),
+        Tag::TableCell if is_in_head => ("<th>", "</th>"),
+        Tag::TableCell => ("<td>", "</td>"),
+        Tag::Emphasis => ("<em>", "</em>"),
+        Tag::Strong => ("<strong>", "</strong>"),
+        Tag::Strikethrough => ("<del>", "</del>"),
+        _ => ("", ""),
+    }
+}
+
+/// Where a link or picture leads, if a browser can go there without running anything.
+fn link_target<'t>(tag: &'t Tag<'_>) -> Option<&'t str> {
+    let (Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) = tag else { return None };
+    let is_safe = ["http://", "https://", "mailto:"].iter().any(|it| dest_url.starts_with(it));
+    is_safe.then_some(&**dest_url)
+}
+
 fn time_summary(time_spent: TimeSpent) -> String {
     let TimeSpent { tools, waiting, model } = time_spent;
     let (model, tools, waiting) =
@@ -247,7 +340,7 @@ impl Document for HtmlDocument<'_> {
     fn entry(&mut self, entry_row: &StoredEntry) -> io::Result<()> {
         match &entry_row.entry {
             Entry::Message { message, .. } => self.message(message, &entry_row.calls),
-            Entry::Note { text, .. } => self.wrapped("<div class=\"note said\">", text, "</div>\n"),
+            Entry::Note { text, .. } => self.markdown("<div class=\"note\">", text, "</div>\n"),
             Entry::IncompleteCall { name, view, reason: why, .. } => {
                 self.wrapped("<p class=\"call failed\"><b>", &escape_hidden_line(name), "</b> <code>")?;
                 self.wrapped("", &escape_hidden_line(&view.title), "</code> ")?;

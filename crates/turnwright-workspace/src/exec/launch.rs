@@ -106,17 +106,17 @@ pub struct DisplayTask {
 pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8, LaunchError> {
     // Handlers must exist before there is a program that the signals are to end.
     let signals = TerminationSignals::new();
-    let (link, program, accepts_input, sandbox) = match &launch.source {
+    let (link, program, workdir, accepts_input, sandbox) = match &launch.source {
         LaunchSource::Agent(agent) => {
             let (link, request) = connect(agent)
                 .await
                 .map_err(|error| LaunchError::Unreachable { at: agent.socket.clone(), error })?;
-            let LaunchRequest { program, accepts_input, sandbox } = request;
+            let LaunchRequest { program, workdir, accepts_input, sandbox } = request;
             let program = program.into_iter().map(OsString::from).collect();
-            (Some(link), program, accepts_input, sandbox)
+            (Some(link), program, Some(workdir), accepts_input, sandbox)
         }
         LaunchSource::Person { program, sandbox } => {
-            (None, program.clone(), false, Some(SandboxProfile::clone(sandbox)))
+            (None, program.clone(), None, false, Some(SandboxProfile::clone(sandbox)))
         }
     };
     // What a terminal of the editor shows is seen by more than the person who types there.
@@ -127,12 +127,11 @@ pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8
         link,
         redactor,
     };
-    match ProcessGroup::start_program(
-        &program,
-        &launch.environment,
-        accepts_input,
-        sandbox.as_ref(),
-    ) {
+    let moved = workdir.map_or(Ok(()), std::env::set_current_dir);
+    let start = || {
+        ProcessGroup::start_program(&program, &launch.environment, accepts_input, sandbox.as_ref())
+    };
+    match moved.and_then(|()| start()) {
         Ok(group) => Ok(run(group, targets, signals).await),
         Err(error) => {
             let program = program.into_iter().next().unwrap_or_default();

@@ -37,6 +37,8 @@ pub(super) enum LinkFrame {
 pub(super) struct LaunchRequest {
     /// The program and its arguments.
     pub(super) program: Vec<String>,
+    /// The folder to run it in, whatever folder the editor has opened the terminal in.
+    pub(super) workdir: String,
     /// True if the agent may write to its input; otherwise its stdin is empty.
     pub(super) accepts_input: bool,
     /// Its confinement; `None` to run it unconfined.
@@ -193,8 +195,9 @@ fn decode(bytes: &mut Vec<u8>) -> io::Result<Option<LinkFrame>> {
 }
 
 fn encode_request(request: &LaunchRequest) -> Vec<u8> {
-    let LaunchRequest { program, accepts_input, sandbox } = request;
-    let request = json!({ "program": program, "input": accepts_input, "sandbox": sandbox });
+    let LaunchRequest { program, workdir, accepts_input, sandbox } = request;
+    let request = json!({ "program": program, "workdir": workdir, "input": accepts_input,
+        "sandbox": sandbox });
     request.to_string().into_bytes()
 }
 
@@ -205,6 +208,7 @@ fn decode_request(request: &[u8]) -> io::Result<LaunchRequest> {
     let mut take = |name: &str| fields.remove(name).ok_or_else(invalid_frame);
     Ok(LaunchRequest {
         program: serde_json::from_value(take("program")?)?,
+        workdir: serde_json::from_value(take("workdir")?)?,
         accepts_input: serde_json::from_value(take("input")?)?,
         sandbox: serde_json::from_value(take("sandbox")?)?,
     })
@@ -254,7 +258,9 @@ mod tests {
     fn frames_are_decoded_however_they_are_split() {
         let run = |sandbox| {
             let program = ["sh", "-c", "echo \"ä\""].map(str::to_owned).to_vec();
-            LinkFrame::Run(Box::new(LaunchRequest { program, accepts_input: true, sandbox }))
+            let workdir = "/ä".to_owned();
+            let request = LaunchRequest { program, workdir, accepts_input: true, sandbox };
+            LinkFrame::Run(Box::new(request))
         };
         let frames = [
             run(None),

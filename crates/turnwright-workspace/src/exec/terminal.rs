@@ -2,6 +2,7 @@
 //! command's output and end to the agent. If the launcher cannot reach the agent, the editor's own
 //! report of the terminal counts.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -192,6 +193,7 @@ impl TerminalRun {
                     let mut link = LauncherLink::new(stream);
                     link.send(&LinkFrame::Run(Box::new(LaunchRequest {
                         program: shell(&self.spec.command),
+                        workdir: self.spec.workdir.to_string_lossy().into_owned(),
                         accepts_input: self.spec.accepts_input,
                         sandbox: self.spec.sandbox.clone(),
                     })));
@@ -240,7 +242,12 @@ impl TerminalRun {
         end: TerminalEnd,
         sink: OutputSink<'_>,
     ) -> Option<CommandExit> {
-        if end.as_ref().is_ok_and(|(exit, output)| is_launcher_failure(exit, output)) {
+        let has_failed = match &end {
+            Ok((exit, output)) => is_launcher_failure(exit, output),
+            Err(TerminalError::Failed(why)) => names_launcher(why),
+            Err(TerminalError::Denied(_)) => false,
+        };
+        if has_failed {
             IS_EDITOR_REMOTE.store(true, Ordering::Relaxed);
             let spec = self.spec.clone();
             self.state =
@@ -405,15 +412,21 @@ async fn complete_pending(work: &mut Option<BoxFuture<'static, ()>>) {
     *work = None;
 }
 
-/// True if this is the error of a launcher that did not find the agent, or of a shell that did not
-/// find the launcher.
+/// True if this is the error of a launcher that did not find the agent, or of a shell or an editor that could
+/// not start the launcher.
 fn is_launcher_failure(exit: &TerminalExit, output: &TerminalOutput) -> bool {
     let says = |it: &str| output.text.contains(it);
+    let name = || launcher_program().and_then(Path::file_name).and_then(OsStr::to_str);
     match exit.code {
+        Some(0) => false,
         Some(125) => says("the agent cannot be reached") && says("Nothing was run."),
-        Some(126 | 127) => launcher_program().and_then(Path::to_str).is_some_and(says),
-        _ => false,
+        Some(126 | 127) => name().is_some_and(says),
+        _ => names_launcher(&output.text),
     }
+}
+
+fn names_launcher(text: &str) -> bool {
+    launcher_program().and_then(Path::to_str).is_some_and(|path| text.contains(path))
 }
 
 fn exit_from_terminal(end: TerminalEnd, sink: OutputSink<'_>) -> CommandExit {

@@ -43,6 +43,12 @@ impl Roots {
         Ok(Roots { folders, private: Vec::new(), readable: Arc::default(), is_recorded: false })
     }
 
+    /// Roots of a stored session whose working folder does not exist any more.
+    pub fn gone(cwd: &Path) -> Roots {
+        let folders = vec![(cwd.to_path_buf(), resolve_missing(cwd))];
+        Roots { folders, private: Vec::new(), readable: Arc::default(), is_recorded: false }
+    }
+
     /// Roots of a session that ran elsewhere: its working folder and others, each as the client named it and
     /// with its links resolved. The folders need not exist, and are not looked at.
     pub fn recorded(cwd: (PathBuf, PathBuf), others: Vec<(PathBuf, PathBuf)>) -> Roots {

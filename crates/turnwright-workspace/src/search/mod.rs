@@ -53,6 +53,18 @@ pub struct SearchScope {
     pub glob: Option<Glob>,
 }
 
+/// Visits the files and folders below one that ignore rules do not exclude, hidden ones among them, but
+/// nothing below `.git`. Returns false if there are more than `limit`.
+pub fn visit_unignored(root: &Path, limit: usize, mut visit: impl FnMut(&Path)) -> bool {
+    let mut walk = walk::ignore_rules(root, false);
+    walk.filter_entry(|entry| {
+        entry.file_name() != ".git" && !has_unsafe_ignore_files(entry.path())
+    });
+    let mut entries = walk.build().flatten();
+    entries.by_ref().take(limit).for_each(|entry| visit(entry.path()));
+    entries.next().is_none()
+}
+
 impl SearchScope {
     /// Everything below a folder that is neither hidden nor ignored.
     pub fn below(root: &Path) -> SearchScope {

@@ -1,43 +1,98 @@
 //! Substitutes arguments in the text of a skill or a custom command: `$ARGUMENTS` is all of them, `$1` the first word.
 
+use std::ops::Range;
+
+use pulldown_cmark::{Event, Parser, Tag};
+
 /// After this many bytes nothing more is substituted, because a text may use its arguments a
 /// thousand times.
 const MAX_BYTES: usize = 128 * 1024;
 
-/// Substitutes the arguments. If the text does not use them, they are appended.
+/// Substitutes the arguments. If the text does not use them, they are appended. A `\` before a `$` keeps it.
+/// In code, `$1` belongs to the code, and no shell has a variable `$ARGUMENTS`.
 pub(crate) fn substitute(text: &str, args: &str) -> String {
     let args = args.trim();
-    if args.is_empty() {
-        // Without arguments `$1` may belong to a shell command.
-        return text.replace("$ARGUMENTS", "");
-    }
-    let words: Vec<_> = args.split_whitespace().collect();
+    let words = split_words(args);
+    let mut code = code_ranges(text).peekable();
     let mut filled = String::with_capacity(text.len() + args.len());
-    let mut rest = text;
-    let mut is_used = false;
+    let (mut at, mut is_used) = (0, args.is_empty());
     while filled.len() < MAX_BYTES
-        && let Some(at) = rest.find('$')
+        && let Some(next) = text[at..].find(['$', '\\'])
     {
-        filled.push_str(&rest[..at]);
-        let tail = &rest[at + 1..];
-        let digit = tail.chars().next().and_then(|it| it.to_digit(10)).filter(|it| *it > 0);
-        let is_number = tail.chars().nth(1).is_none_or(|it| !it.is_ascii_digit());
-        if let Some(after) = tail.strip_prefix("ARGUMENTS") {
-            filled.push_str(args);
-            (rest, is_used) = (after, true);
-        } else if let Some(digit) = digit.filter(|_| is_number) {
-            filled.push_str(words.get(digit as usize - 1).copied().unwrap_or_default());
-            (rest, is_used) = (&tail[1..], true);
-        } else {
-            filled.push('$');
-            rest = tail;
+        filled.push_str(&text[at..at + next]);
+        at += next;
+        while code.next_if(|range| range.end <= at).is_some() {}
+        let is_code = code.peek().is_some_and(|range| range.contains(&at));
+        let rest = &text[at..];
+        let is_escape = !is_code && rest.starts_with('\\') && placeholder(&rest[1..]).is_some();
+        match placeholder(rest) {
+            Some((number, length)) if number.is_none() || !is_code && !args.is_empty() => {
+                let word = number.map(|it| words.get(it - 1).copied().unwrap_or_default());
+                filled.push_str(word.unwrap_or(args));
+                at += length;
+                is_used = true;
+            }
+            _ => {
+                filled.push_str(if is_escape { "$" } else { &rest[..1] });
+                at += if is_escape { 2 } else { 1 };
+            }
         }
     }
-    filled.push_str(rest);
+    filled.push_str(&text[at..]);
     if !is_used {
         filled.push_str(&format!("\n\nArguments: {args}"));
     }
     filled
+}
+
+/// Where code is in Markdown, in order.
+fn code_ranges(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let events = Parser::new(text).into_offset_iter();
+    events.filter_map(|(event, range)| {
+        matches!(event, Event::Code(_) | Event::Start(Tag::CodeBlock(_))).then_some(range)
+    })
+}
+
+/// The placeholder at the beginning of a text, with its length: the number of a word, or `None` for all. An
+/// amount such as `$1.2M` is none.
+fn placeholder(text: &str) -> Option<(Option<usize>, usize)> {
+    let name = text.strip_prefix('$')?;
+    if name.starts_with("ARGUMENTS") {
+        return Some((None, "$ARGUMENTS".len()));
+    }
+    let mut following = name.bytes();
+    let digit = following.next().filter(|it| (b'1'..=b'9').contains(it))?;
+    let is_part = |it: u8| it.is_ascii_alphanumeric() || it == b'_';
+    let goes_on = match following.next() {
+        Some(b'.' | b',') => following.next().is_some_and(|it| it.is_ascii_digit()),
+        next => next.is_some_and(is_part),
+    };
+    (!goes_on).then_some((Some(usize::from(digit - b'0')), 2))
+}
+
+/// The words of a text. Quotes group words.
+fn split_words(text: &str) -> Vec<&str> {
+    let (mut words, mut rest) = (Vec::new(), text);
+    while !rest.is_empty() {
+        let (word, after) = split_word(rest);
+        words.push(word);
+        rest = after;
+    }
+    words
+}
+
+/// Splits off the first word or quoted text. An unterminated quote is an ordinary character.
+pub fn split_word(text: &str) -> (&str, &str) {
+    for quote in ['"', '\''] {
+        if let Some(inner) = text.strip_prefix(quote)
+            && let Some((word, after)) = inner.split_once(quote)
+            && (after.is_empty() || after.starts_with(char::is_whitespace))
+        {
+            return (word, after.trim_start());
+        }
+    }
+    let (word, after) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (word, after.trim_start())
 }
 
 #[cfg(test)]
@@ -55,10 +110,29 @@ mod tests {
             ("$1 costs $10 or $", "x", "x costs $10 or $"),
             ("$ARGUMENTS", "$1 $ARGUMENTS", "$1 $ARGUMENTS"),
             ("é$1é", "ä", "éäé"),
+            ("It costs $1.2M, $1,000 or $2M; $1.md", "x", "It costs $1.2M, $1,000 or $2M; x.md"),
+            (r"Not \$1 but $1", "x", "Not $1 but x"),
+            (r"\$ARGUMENTS, \$1 and \n", "", r"$ARGUMENTS, $1 and \n"),
+            (r"\$ARGUMENTS", "x", "$ARGUMENTS\n\nArguments: x"),
+            ("Run `awk '{print $1}'` on $1", "x", "Run `awk '{print $1}'` on x"),
+            ("``a ` $1`` $1", "x", "``a ` $1`` x"),
+            ("```sh\necho $1\n```\n$1", "x", "```sh\necho $1\n```\nx"),
+            ("  ~~~\n$1", "x", "  ~~~\n$1\n\nArguments: x"),
+            // No program has a variable of this name.
+            ("`gh issue view $ARGUMENTS`", "7", "`gh issue view 7`"),
+            ("a ` b $1 `` c", "x", "a ` b x `` c"),
+            ("$1 and $2", "\"hello world\" 'b c'", "hello world and b c"),
+            ("$1 and $2", "it's so", "it's and so"),
         ];
         for (text, args, expected) in table {
             assert_eq!(substitute(text, args), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn quotes_of_code_that_never_end_take_linear_time() {
+        let text: String = (1..500).map(|count| "`".repeat(count) + " ").collect();
+        assert!(substitute(&text, "x").ends_with("Arguments: x"));
     }
 
     #[test]

@@ -73,6 +73,7 @@ fn bounds(text: &str) -> Option<(&str, &str)> {
 
 /// Joins a value and the lines indented below it into one line.
 fn scalar(value: &str, below: &[&str]) -> String {
+    let value = without_comment(value);
     let is_block = value.starts_with(['>', '|']) && value.len() <= 3;
     let first = if is_block { "" } else { value };
     let words = std::iter::once(first).chain(below.iter().copied()).filter(|it| !it.is_empty());
@@ -88,6 +89,15 @@ fn scalar(value: &str, below: &[&str]) -> String {
         Some(inner) => inner.replace("''", "'"),
         None => text,
     }
+}
+
+/// A value without the comment behind it. What begins with `#` and a letter is no comment to people.
+fn without_comment(value: &str) -> &str {
+    let quote = value.get(..1).filter(|it| ["\"", "'"].contains(it)).unwrap_or_default();
+    let end = value.find(&format!("{quote} # ")).map(|at| at + quote.len());
+    let is_comment = value.starts_with("# ");
+    value[..end.filter(|_| !is_comment).unwrap_or(if is_comment { 0 } else { value.len() })]
+        .trim_end()
 }
 
 #[cfg(test)]
@@ -112,6 +122,10 @@ mod tests {
             ("DESCRIPTION: loud", "loud"),
             ("description: >half", ">half"),
             ("description: \"", "\""),
+            ("description: Plain # a comment", "Plain"),
+            ("description: \"a # b\" # a comment", "a # b"),
+            ("description: # a comment\n  below", "below"),
+            ("description: C# and #1", "C# and #1"),
         ];
         for (lines, expected) in table {
             let text = format!("---\nname: a\n{lines}\n---\nBody");

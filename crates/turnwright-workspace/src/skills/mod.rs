@@ -16,8 +16,9 @@ use crate::files::{display, read_head};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::sorting::sort_by_key;
 
+pub use arguments::split_word;
 pub(crate) use arguments::substitute;
-pub use scan::{ScannedFolder, scan};
+pub use scan::{ScannedFolder, SkippedSkill, scan, scan_all};
 
 /// The most bytes of the catalogue.
 const MAX_CATALOGUE_BYTES: usize = 8 * 1024;
@@ -40,6 +41,8 @@ pub struct Skill {
     pub is_user_only: bool,
     /// The folder with links resolved.
     pub folder: PathBuf,
+    /// The name of its file.
+    file_name: &'static str,
     /// The folder that its files must not be outside of.
     within: Option<PathBuf>,
 }
@@ -102,11 +105,11 @@ impl Skill {
     /// listed. Blocks.
     pub fn load(&self, args: &str) -> Option<String> {
         let seen =
-            read_head(&self.folder.join("SKILL.md"), self.within.as_deref(), MAX_TEXT_BYTES)?;
+            read_head(&self.folder.join(self.file_name), self.within.as_deref(), MAX_TEXT_BYTES)?;
         let (_, body) = front_matter::split(&seen.text);
         let mut text = substitute(body.trim(), args);
         if !seen.is_complete {
-            text.push_str("\n\n[cut after 64 KiB; use read_file on SKILL.md for the rest]");
+            text.push_str("\n\n[cut after 64 KiB; use read_file on its file for the rest]");
         }
         let files = self.files();
         if !files.is_empty() {
@@ -131,6 +134,7 @@ impl Skill {
     fn files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         list_files(&self.folder, Path::new(""), MAX_FILE_DEPTH, &mut files);
+        files.retain(|it| it != Path::new(self.file_name));
         files
     }
 }
@@ -146,7 +150,7 @@ fn list_files(base: &Path, below: &Path, depth: usize, files: &mut Vec<PathBuf>)
             return;
         }
         let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        if kind.is_file() && !is_hidden && path != Path::new("SKILL.md") {
+        if kind.is_file() && !is_hidden {
             files.push(path);
         } else if kind.is_dir() && !is_hidden && depth > 1 {
             list_files(base, &path, depth - 1, files);
@@ -181,6 +185,7 @@ mod tests {
             description: description.to_owned(),
             argument_hint: None,
             is_user_only: false,
+            file_name: "SKILL.md",
             folder: PathBuf::from("/skills"),
             within: None,
         }

@@ -14,6 +14,10 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::is_slug;
 use turnwright_types::sorting::sort_by;
 
+/// The names of a skill's file, the usual one first.
+const FILE_NAMES: [&str; 3] = ["SKILL.md", "skill.md", "Skill.md"];
+/// The most characters of a name that is made of another text.
+const MAX_NAME_CHARS: usize = 64;
 /// How deep the folders are searched.
 const MAX_DEPTH: usize = 6;
 /// The most folders that are searched in total.
@@ -35,19 +39,36 @@ pub struct ScannedFolder {
     pub within: Option<PathBuf>,
 }
 
+/// A folder whose skill cannot be used.
+#[derive(Debug)]
+pub struct SkippedSkill {
+    pub folder: PathBuf,
+    pub reason: &'static str,
+}
+
 /// Finds all skills below these folders, ordered by name. If two have the same name the first
 /// counts. Blocks.
 pub fn scan(places: &[ScannedFolder], stop: &CancellationToken) -> Vec<Skill> {
-    let mut scan = SkillScan { found: Vec::new(), visited: HashSet::new(), stop };
+    scan_all(places, stop).0
+}
+
+/// Like [`scan`], and also returns what was skipped.
+pub fn scan_all(
+    places: &[ScannedFolder],
+    stop: &CancellationToken,
+) -> (Vec<Skill>, Vec<SkippedSkill>) {
+    let (found, skipped) = (Vec::new(), Vec::new());
+    let mut scan = SkillScan { found, skipped, visited: HashSet::new(), stop };
     for place in places {
         scan.visit_linked(&place.folder, place.within.as_deref(), 0);
     }
     sort_by(&mut scan.found, |a, b| a.name.cmp(&b.name));
-    scan.found
+    (scan.found, scan.skipped)
 }
 
 struct SkillScan<'a> {
     found: Vec<Skill>,
+    skipped: Vec<SkippedSkill>,
     /// The searched folders, with links resolved.
     visited: HashSet<PathBuf>,
     stop: &'a CancellationToken,
@@ -96,34 +117,44 @@ impl SkillScan<'_> {
 
     /// Adds the skill of this folder; `false` if it has none.
     fn add(&mut self, folder: &Path, within: Option<&Path>) -> bool {
-        let file = folder.join("SKILL.md");
-        let read = match read_head(&file, within, FRONT_MATTER_BYTES) {
-            Some(head) => read_skill(&head.text, folder, within),
-            None if file.exists() => Err("SKILL.md cannot be read"),
-            None => return false,
+        let exists = |name: &&str| folder.join(name).symlink_metadata().is_ok();
+        let Some(file_name) = FILE_NAMES.into_iter().find(exists) else { return false };
+        let read = match read_head(&folder.join(file_name), within, FRONT_MATTER_BYTES) {
+            Some(head) => read_skill(&head.text, file_name, folder, within),
+            None => Err("its file cannot be read, or leads out of the project"),
         };
-        match read {
-            Ok(skill) if self.found.iter().any(|it| it.name == skill.name) => {}
-            Ok(skill) => self.found.push(skill),
-            Err(why) => {
-                tracing::warn!(folder = %folder.display(), "skipped an invalid skill: {why}");
+        let reason = match read {
+            Ok(skill) if self.found.iter().all(|it| it.name != skill.name) => {
+                self.found.push(skill);
+                return true;
             }
-        }
+            Ok(_) => "another skill has its name",
+            Err(reason) => reason,
+        };
+        self.skipped.push(SkippedSkill { folder: folder.to_path_buf(), reason });
         true
     }
 }
 
-fn read_skill(text: &str, folder: &Path, within: Option<&Path>) -> Result<Skill, &'static str> {
-    let (head, _) = front_matter::split(text);
-    let own_name = || folder.file_name().map(|it| it.to_string_lossy().into_owned());
-    let name = head.name.or_else(own_name).unwrap_or_default();
-    if !is_slug(&name) {
-        return Err("invalid name: use a-z, 0-9 and hyphens, at most 64");
-    }
-    let description = head.description.ok_or("its description is missing")?;
+fn read_skill(
+    text: &str,
+    file_name: &'static str,
+    folder: &Path,
+    within: Option<&Path>,
+) -> Result<Skill, &'static str> {
+    let (head, body) = front_matter::split(text);
+    let own_name = slug(&folder.file_name().unwrap_or_default().to_string_lossy());
+    let given = head.name.unwrap_or_default();
+    let names = [Some(given.clone()).filter(|it| is_slug(it)), own_name, slug(&given)];
+    let name = names.into_iter().flatten().next();
+    let name =
+        name.ok_or("neither its name nor that of its folder has letters of a-z or digits")?;
+    let description = head.description.or_else(|| first_paragraph(body));
+    let description = description.ok_or("it has neither a description nor a text")?;
     let description =
         escape_hidden_line(&description).chars().take(MAX_DESCRIPTION_CHARS).collect();
     Ok(Skill {
+        file_name,
         name,
         description,
         argument_hint: head.argument_hint,
@@ -131,6 +162,21 @@ fn read_skill(text: &str, folder: &Path, within: Option<&Path>) -> Result<Skill,
         folder: folder.to_path_buf(),
         within: within.map(Path::to_path_buf),
     })
+}
+
+/// A text as a name that can be typed: `My Tool` is `my-tool`.
+fn slug(text: &str) -> Option<String> {
+    let text: String = text.to_ascii_lowercase().chars().take(MAX_NAME_CHARS).collect();
+    let parts = text.split(|it: char| !it.is_ascii_alphanumeric()).filter(|it| !it.is_empty());
+    Some(parts.collect::<Vec<_>>().join("-")).filter(|it| !it.is_empty())
+}
+
+/// The first paragraph that is no heading, in one line.
+fn first_paragraph(body: &str) -> Option<String> {
+    let is_above = |line: &&str| line.is_empty() || line.starts_with('#');
+    let lines = body.lines().map(str::trim).skip_while(is_above);
+    let lines: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    Some(lines.join(" ")).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -156,7 +202,13 @@ mod tests {
         put(&ws.join("skills/a/b/deep"), "---\ndescription: named by its folder\n---\n");
         put(&ws.join("skills/1/2/3/4/5/6/deeper"), &skill("deeper", "too deep"));
         put(&ws.join("skills/mute"), "---\nname: mute\n---\n");
-        put(&ws.join("skills/bad"), &skill("Bad Name", "x"));
+        put(&ws.join("skills/my-tool"), &skill("My Tool", "x"));
+        put(&ws.join("skills/Python_Testing"), &skill("Python Testing", "x"));
+        put(&ws.join("skills/\u{e9}"), &skill("Another One", "x"));
+        put(&ws.join("skills/\u{e8}"), &skill("\u{e9}\u{e8}", "x"));
+        put(&ws.join("skills/told"), "# Title\n\nTold by\nits text.\n\nMore.\n");
+        fs::create_dir_all(ws.join("skills/small")).unwrap();
+        fs::write(ws.join("skills/small/skill.md"), skill("small", "x")).unwrap();
         put(&user.join("deploy"), &skill("deploy", "of the user"));
         put(&user.join("own"), &skill("own", "x"));
         put(&base.join("secret"), &skill("secret", "outside of the project"));
@@ -175,19 +227,40 @@ mod tests {
             ScannedFolder { folder: ws.join("missing"), within: Some(ws) },
             ScannedFolder { folder: user, within: None },
         ];
-        let found = scan(&places, &CancellationToken::new());
+        let (found, skipped) = scan_all(&places, &CancellationToken::new());
         let lines: Vec<_> =
             found.iter().map(|it| format!("{}: {}", it.name, it.description)).collect();
         assert_eq!(
             lines,
             [
+                "another-one: x",
                 "deep: named by its folder",
                 "deploy: of the project",
+                "my-tool: x",
                 "own: x",
+                "python-testing: x",
                 #[cfg(unix)]
-                "secret: outside of the project"
+                "secret: outside of the project",
+                "small: x",
+                "told: Told by its text.",
             ]
         );
+        let skipped: Vec<_> = skipped
+            .iter()
+            .map(|it| format!("{}: {}", it.folder.file_name().unwrap().display(), it.reason))
+            .collect();
+        assert_eq!(
+            skipped,
+            [
+                #[cfg(unix)]
+                "linked: its file cannot be read, or leads out of the project",
+                "mute: it has neither a description nor a text",
+                "\u{e8}: neither its name nor that of its folder has letters of a-z or digits",
+                "deploy: another skill has its name",
+            ]
+        );
+        let small = found.iter().find(|it| it.name == "small").unwrap();
+        assert!(small.load("").unwrap().contains("Do it."));
         let stop = CancellationToken::new();
         stop.cancel();
         assert!(scan(&places, &stop).is_empty());

@@ -3,6 +3,7 @@
 use crate::shell::Word;
 use crate::shell::args::{Args, operands};
 use crate::shell::destructive::{Danger, has_option};
+use crate::shell::file_use::OperandUse::{Changes, Copies, Links, Moves, Reads, Takes};
 use crate::shell::prefix::Grant;
 use crate::shell::read_only::Operands::{Files, FilesOrHere, OneFile, Words};
 use crate::shell::read_only::UnknownArgs::NameFiles;
@@ -123,14 +124,16 @@ const FOR_GOOD: Danger = Danger::Always("overwrites files beyond recovery");
 
 /// It can do anything.
 const ANYTHING: Program = program("").grantable_prefixes(&[]);
-const PERMISSIONS: Program = program("").targets(targets::chmod_targets);
+const PERMISSIONS: Program = program("").targets(targets::chmod_targets).operand_use(Changes);
 const DISK: Program = program("").targets(targets::mkfs_targets);
 const PARTITIONS: Program = program("").targets(partitioned);
 const VOLUME: Danger = Danger::Always("destroys a volume with all its data");
-const ARCHIVE: Program = program("").options_outside_grant(
-    "IFCP --to-command --checkpoint-action --use-compress-program --info-script \
+const ARCHIVE: Program = program("")
+    .options_outside_grant(
+        "IFCP --to-command --checkpoint-action --use-compress-program --info-script \
      --new-volume-script --rsh-command --rmt-command --absolute-names --directory",
-);
+    )
+    .operand_use(Reads);
 const PAGER: Program =
     program("").options_outside_grant("PHoO --pager --html --preprocessor --log-file --LOG-FILE");
 
@@ -203,28 +206,36 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("xxd").reads_if(xxd).options_outside_grant("r"),
     PAGER.with_names("more"),
     PAGER.with_names("less man").grantable_prefixes(&[]),
-    program("mkdir touch").grant(Grant::Name),
+    program("mkdir touch").operand_use(Changes).grant(Grant::Name),
     program("rm")
         .dangers(&[
             Danger::UnknownArgs("deletes files that are not known in advance"),
             Danger::Check(rm),
         ])
         .targets(targets::rm_targets)
+        .operand_use(Takes)
         .grantable_prefixes(&[]),
-    program("srm").targets(targets::rm_targets),
-    program("rimraf trash trash-put").targets(targets::rimraf_targets),
-    program("mv").targets(targets::mv_targets).grantable_prefixes(&[]),
-    program("install").targets(targets::cp_targets).grantable_prefixes(&[]),
-    program("cp").targets(targets::cp_targets).grantable_prefixes(&[]),
-    ANYTHING.with_names("ln"),
+    program("srm").targets(targets::rm_targets).operand_use(Takes),
+    program("rimraf trash trash-put").targets(targets::rimraf_targets).operand_use(Takes),
+    program("mv").targets(targets::mv_targets).operand_use(Moves).grantable_prefixes(&[]),
+    program("install").targets(targets::cp_targets).operand_use(Copies).grantable_prefixes(&[]),
+    program("cp").targets(targets::cp_targets).operand_use(Copies).grantable_prefixes(&[]),
+    program("move ren rename").operand_use(Moves).grant(Grant::Exact),
+    program("copy xcopy robocopy").operand_use(Copies).grant(Grant::Exact),
+    program("gzip gunzip bzip2 bunzip2 xz unxz zstd unlink patch").operand_use(Changes).grant(Grant::Exact),
+    program("7z 7za 7zz pax ar").operand_use(Reads).grant(Grant::Exact),
+    ANYTHING.with_names("ln").operand_use(Links),
     PERMISSIONS.with_names("chmod chown").grantable_prefixes(&[]),
     PERMISSIONS.with_names("chgrp setfacl chcon chattr"),
     program("dd").dangers(&[Danger::Check(dd)]).targets(targets::dd_targets).grantable_prefixes(&[]),
-    DISK.with_names("shred").dangers(&[FOR_GOOD]),
-    program("truncate").targets(targets::tee_targets).dangers(&[Danger::Always("truncates files")]),
+    DISK.with_names("shred").dangers(&[FOR_GOOD]).operand_use(Changes),
+    program("truncate")
+        .targets(targets::tee_targets)
+        .dangers(&[Danger::Always("truncates files")])
+        .operand_use(Changes),
     program("dcfldd").targets(targets::dd_targets),
-    program("tee").targets(targets::tee_targets).grantable_prefixes(&[]),
-    program("sponge").targets(targets::tee_targets),
+    program("tee").targets(targets::tee_targets).operand_use(Changes).grantable_prefixes(&[]),
+    program("sponge").targets(targets::tee_targets).operand_use(Changes),
     DISK.with_names("blkdiscard mkdosfs mkntfs mkswap mke2fs mkfs badblocks"),
     PARTITIONS.with_names("wipefs fdisk sfdisk sgdisk parted gdisk cfdisk"),
     program("lvremove vgremove pvremove").ruins(&[VOLUME]),
@@ -234,7 +245,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         "destroys a volume with all its data",
     )]),
     program("btrfs").ruins(&[Danger::InOrder("subvolume delete", "destroys a volume with all its data")]),
-    program("zip").targets(targets::zip_targets),
+    program("zip").targets(targets::zip_targets).operand_use(Reads),
     program("mdadm hdparm").ruins(&[
         Danger::Prefix("--zero-superblock", "destroys a volume with all its data"),
         Danger::Prefix("--security-erase", "destroys a volume with all its data"),

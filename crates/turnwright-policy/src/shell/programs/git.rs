@@ -6,6 +6,7 @@ use turnwright_types::effect::is_secret_path;
 
 use crate::shell::args::{Args, first_operand, git_subcommand, is_option, operands};
 use crate::shell::destructive::{CHANGES, Danger, HISTORY, first_danger, has_option};
+use crate::shell::file_use::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
@@ -200,7 +201,10 @@ const SUBCOMMANDS: &[Program] = &[
         Danger::Option('\0', "--merge", CHANGES),
     ]),
     program("clean").dangers(&[Danger::Check(clean)]),
-    program("checkout").dangers(&[Danger::Check(checkout)]).options_outside_grant("fB --force"),
+    program("checkout")
+        .dangers(&[Danger::Check(checkout)])
+        .options_outside_grant("fB --force")
+        .operand_use(OperandUse::Takes),
     program("checkout-index read-tree").dangers(&[
         Danger::Option('f', "--force", CHANGES),
         Danger::Option('u', "--reset", CHANGES),
@@ -211,8 +215,11 @@ const SUBCOMMANDS: &[Program] = &[
             Danger::Option('\0', "--discard-changes", CHANGES),
         ])
         .options_outside_grant("fC --force --force-create --discard-changes"),
-    program("restore").dangers(&[Danger::Check(restore)]),
-    program("rm").dangers(&[Danger::Option('f', "--force", CHANGES)]),
+    program("restore").dangers(&[Danger::Check(restore)]).operand_use(OperandUse::Takes),
+    program("rm")
+        .dangers(&[Danger::Option('f', "--force", CHANGES)])
+        .operand_use(OperandUse::Takes),
+    program("mv").operand_use(OperandUse::Moves),
     program("push").dangers(&[Danger::Check(push)]).network(NetworkUse::Always),
     program("pull fetch clone ls-remote send-email request-pull").network(NetworkUse::Always),
     program("submodule")

@@ -13,6 +13,7 @@ mod text;
 use super::SimpleCommand;
 use super::args::Args;
 use super::destructive::Danger;
+use super::file_use::OperandUse;
 use super::network::NetworkUse;
 use super::prefix::{Form, Grant};
 use super::read_only::options::OptionTable;
@@ -46,6 +47,8 @@ pub(super) struct Program {
     pub(super) catastrophe: CatastropheCheck,
     /// The files that it deletes, changes or overwrites, as far as that can ruin a system.
     pub(super) targets: FindTargets,
+    /// What it does with the files that its operands name.
+    pub(super) operand_use: OperandUse,
     /// What it destroys so that every mode asks about it.
     pub(super) ruins: &'static [Danger],
     pub(super) network: NetworkUse,
@@ -96,6 +99,7 @@ const fn program(names: WordList) -> Program {
         dangers: &[],
         catastrophe: |_| None,
         targets: |_| Vec::new(),
+        operand_use: OperandUse::Unknown,
         ruins: &[],
         network: NetworkUse::Never,
         options_outside_grant: "",
@@ -131,6 +135,7 @@ setters! {
     dangers(&'static [Danger]) -> dangers,
     catastrophe(CatastropheCheck) -> catastrophe,
     targets(FindTargets) -> targets,
+    operand_use(OperandUse) -> operand_use,
     ruins(&'static [Danger]) -> ruins,
     network(NetworkUse) -> network,
     options_outside_grant(WordList) -> options_outside_grant,

@@ -5,6 +5,7 @@ use crate::shell::destructive::{
     CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order, has_option,
     has_subcommand, has_word,
 };
+use crate::shell::file_use::OperandUse;
 use crate::shell::network::{NetworkUse, is_remote};
 use crate::shell::prefix::form;
 
@@ -27,12 +28,14 @@ const SQL: Program = program("").dangers(&[Danger::Check(deletes_data)]);
 
 pub(super) const PROGRAMS: &[Program] = &[
     ONLINE.with_names("aria2c dig host lftp mtr nslookup ping ping6 traceroute whois xh"),
-    CLIENT.with_names("ftp http https nc ncat netcat scp sftp telnet"),
+    CLIENT.with_names("ftp http https nc ncat netcat sftp telnet"),
+    CLIENT.with_names("scp").operand_use(OperandUse::Copies),
     CLIENT.with_names("wget").targets(targets::wget_targets),
     CLIENT.with_names("curl").version("--version").targets(targets::curl_targets),
     CLIENT.with_names("ssh").starts(Starts::Line),
     program("rsync")
         .targets(targets::rsync_targets)
+        .operand_use(OperandUse::Copies)
         .network(NetworkUse::Check(|words| operands(words).any(is_remote)))
         .dangers(&[Danger::Prefix("--del", "deletes files that the source does not have")])
         .options_outside_grant(

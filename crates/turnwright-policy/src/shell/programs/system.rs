@@ -2,6 +2,7 @@
 
 use crate::shell::catastrophic::{ends_run_level, kills_all_processes, shuts_down, stops_system};
 use crate::shell::destructive::Danger;
+use crate::shell::file_use::OperandUse;
 use crate::shell::read_only::Operands::{self, Format, Words};
 use crate::shell::read_only::options::{Argument, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, UnknownArgs, glob_folders};
@@ -106,7 +107,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("shutdown reboot halt poweroff").catastrophe(shuts_down),
     program("init").catastrophe(ends_run_level).grantable_prefixes(&[]),
     program("telinit").catastrophe(ends_run_level),
-    program("rd rmdir del erase").catastrophe(removes_drive),
+    program("rd rmdir del erase").catastrophe(removes_drive).operand_use(OperandUse::Takes),
     program("format").catastrophe(formats_drive),
     program("systemctl").catastrophe(stops_system).grantable_prefixes(&[]),
     program("loginctl").catastrophe(stops_system),

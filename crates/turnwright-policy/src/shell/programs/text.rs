@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::shell::args::{self, Args};
 use crate::shell::destructive::Danger;
+use crate::shell::file_use::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::read_only::Operands::Files;
 use crate::shell::read_only::options::{Argument, OptionTable, arguments};
@@ -34,6 +35,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     INTERPRETER
         .with_names("sed")
         .reads_if(sed)
+        .operand_use(OperandUse::Changes)
         .options_outside_grant("ief --in-place --expression --file"),
     INTERPRETER
         .with_names("awk gawk mawk")

@@ -1,0 +1,130 @@
+//! What a command does with the files and folders that its operands name, and with everything below them.
+//! Rules about files are applied to them: a folder that is moved takes what a rule denies along.
+
+use super::args::{self, Args, git_subcommand, is_option, operands};
+use super::targets::{Harm, is_recursive, option_values};
+use super::{SimpleCommand, Word, classify};
+
+/// What a program does with the files that its operands name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum OperandUse {
+    #[default]
+    Unknown,
+    /// Changes each of them; what is below only with an option.
+    Changes,
+    /// Deletes, replaces or moves away each of them, with what is below.
+    Takes,
+    /// Reads each of them, with what is below.
+    Reads,
+    /// Moves all but the last into the last.
+    Moves,
+    /// Copies all but the last into the last.
+    Copies,
+    /// Gives all but the last further names in the last.
+    Links,
+}
+
+/// The files that a command names, and what it does with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileUse {
+    pub sources: Vec<Word>,
+    /// Whether the sources are changed or moved away; otherwise they are only read.
+    pub is_change: bool,
+    /// Whether this also concerns everything below them.
+    pub is_deep: bool,
+    /// Where the sources, or copies of them, come to lie: a folder, or the new path itself.
+    pub destination: Option<Word>,
+}
+
+/// What a command does with the files that it names; `None` if it only reads, which is judged by
+/// [`classify`], or if nothing is known about it.
+pub fn file_use(command: &SimpleCommand) -> Option<FileUse> {
+    if classify(command).is_read_only {
+        return None;
+    }
+    args::find_behind_wrappers(command, |program, words| {
+        let subcommand = git_subcommand(words);
+        let subcommand = subcommand.map(|(name, rest)| (program.subcommand(name), rest));
+        let is_known =
+            |program: &super::programs::Program| program.operand_use != OperandUse::Unknown;
+        let (program, words) =
+            subcommand.filter(|(sub, _)| is_known(sub)).unwrap_or((program, words));
+        is_known(program).then(|| {
+            let takes_all =
+                (program.targets)(words).iter().any(|it| it.harm == Harm::RemovesContents);
+            use_of(program.operand_use, words, takes_all)
+        })
+    })
+}
+
+fn use_of(operand_use: OperandUse, words: Args<'_>, takes_all: bool) -> FileUse {
+    let mut sources: Vec<Word> = operands(words).cloned().collect();
+    let has_destination =
+        matches!(operand_use, OperandUse::Moves | OperandUse::Copies | OperandUse::Links);
+    let given = option_values(words, 't', "--target-directory").pop();
+    let destination = match given.filter(|_| has_destination) {
+        Some(folder) => {
+            sources.retain(|word| word.text != folder);
+            Some(Word { text: folder.to_owned(), is_glob: false })
+        }
+        None if has_destination && sources.len() > 1 => sources.pop(),
+        None => None,
+    };
+    let is_symbolic = words.iter().any(|word| is_option(&word.text, 's', "--symbolic"));
+    let is_change = match operand_use {
+        OperandUse::Changes | OperandUse::Takes | OperandUse::Moves => true,
+        OperandUse::Links => !is_symbolic,
+        OperandUse::Reads | OperandUse::Copies | OperandUse::Unknown => takes_all,
+    };
+    let is_deep = operand_use != OperandUse::Changes || is_recursive(words);
+    FileUse { sources, is_change, is_deep, destination }
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwright_types::dialect::ShellDialect;
+
+    use super::*;
+
+    #[test]
+    fn programs_that_handle_files_say_what_they_do_with_their_operands() {
+        for (line, expected) in [
+            ("mv a b c", "change deep a b -> c"),
+            ("mv -t c a b", "change deep a b -> c"),
+            ("cp --target-directory=c -r a", "read deep a -> c"),
+            ("cp -r -- -a b", "read deep -a -> b"),
+            ("sudo mv a b", "change deep a -> b"),
+            ("git -C x mv a b", "change deep a -> b"),
+            ("git checkout HEAD~ -- a", "change deep HEAD~ a"),
+            ("git restore a", "change deep a"),
+            ("ln a b", "change deep a -> b"),
+            ("ln -s a b", "read deep a -> b"),
+            ("tar czf x.tgz a", "read deep czf x.tgz a"),
+            ("zip -r x.zip a", "read deep x.zip a"),
+            ("zip -rm x.zip a", "change deep x.zip a"),
+            ("rsync -a --remove-source-files a b", "change deep a -> b"),
+            ("chmod 600 a", "change 600 a"),
+            ("chmod -R 600 a", "change deep 600 a"),
+            ("rm a", "change deep a"),
+            ("touch a", "change a"),
+            ("sed -i s/a/b/ c", "change s/a/b/ c"),
+            ("sed s/a/b/ c", ""),
+            ("cat a", ""),
+            ("cargo build a", ""),
+            ("git commit a", ""),
+        ] {
+            let script = super::super::parse(line, ShellDialect::Bash);
+            let shown = file_use(&script.commands[0]).map(|used| {
+                let verb = if used.is_change { "change" } else { "read" };
+                let deep = if used.is_deep { "deep" } else { "" };
+                let arrow = if used.destination.is_some() { "->" } else { "" };
+                let words = used.sources.iter().map(|it| it.text.as_str());
+                let last = used.destination.iter().map(|it| it.text.as_str());
+                let all: Vec<_> =
+                    [verb, deep].into_iter().chain(words).chain([arrow]).chain(last).collect();
+                all.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
+            });
+            assert_eq!(shown.unwrap_or_default(), expected, "{line}");
+        }
+    }
+}

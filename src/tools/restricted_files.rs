@@ -1,0 +1,172 @@
+//! The files at and below what a call moves, deletes or copies that rules deny or ask about. A folder is
+//! judged by all that is in it, because a rule for a path says nothing about what has been moved elsewhere.
+
+use std::path::{Path, PathBuf};
+
+use super::ToolEnv;
+use super::hidden_paths::{MAX_VISITED, walk};
+use turnwright_policy::permission::{DeniedPaths, Glob, PathBases, PolicyRules, RuleAction};
+use turnwright_policy::shell::{self, FileUse, Script, Word};
+use turnwright_types::effect::{Effect, ResolvedPath, is_secret_path};
+use turnwright_workspace::files::Roots;
+
+/// At most this many files are named in a question. The first ones say which rules apply.
+const MAX_NAMED: usize = 32;
+
+/// Why a call whose files cannot be judged one by one does not run.
+pub(super) const TOO_MANY_FILES: &str = "It concerns so many files that those which rules deny or ask about cannot be \
+                                         found among them. Nothing was done. Name parts of it.";
+
+/// What a call does to files that rules restrict.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RestrictedFiles {
+    pub(super) effects: Vec<Effect>,
+    /// Whether there are more files than can be looked at.
+    pub(super) is_incomplete: bool,
+}
+
+impl RestrictedFiles {
+    /// Looks below what these effects of a file tool move or delete. Blocks.
+    pub(super) fn of_effects(effects: &[Effect], env: &ToolEnv) -> RestrictedFiles {
+        let [Effect::Delete(from), rest @ ..] = effects else { return RestrictedFiles::default() };
+        let to = rest.iter().find_map(|effect| match effect {
+            Effect::Write(target) => Some(target.path.as_path()),
+            _ => None,
+        });
+        let mut search = Search::new(env.files.roots(), &env.rules.get());
+        search.add_below(&from.path, to, true, None);
+        search.found
+    }
+
+    /// Looks at and below what the words of a command name. Blocks.
+    pub(super) fn of_command(
+        script: &Script,
+        workdir: &Path,
+        roots: &Roots,
+        policy: &PolicyRules,
+    ) -> RestrictedFiles {
+        let mut search = Search::new(roots, policy);
+        for command in script.commands.iter().filter(|_| !search.rules.is_empty()) {
+            let Some(used) = shell::file_use(command) else { continue };
+            // Where the folder is not known, the line's own is the best guess.
+            let folder = workdir.join(command.folder.as_deref().unwrap_or(Path::new("")));
+            search.add_use(&used, &folder.join(shell::classify(command).git_folder));
+        }
+        search.found
+    }
+
+    /// The files that the call changes, and those that it only reads.
+    pub(super) fn split(&self) -> (Vec<ResolvedPath>, Vec<ResolvedPath>) {
+        let (mut changes, mut reads) = (Vec::new(), Vec::new());
+        for effect in &self.effects {
+            match effect {
+                Effect::Read(target) => reads.push(target.clone()),
+                Effect::Write(target) | Effect::Delete(target) => changes.push(target.clone()),
+                _ => {}
+            }
+        }
+        (changes, reads)
+    }
+}
+
+struct Search<'a> {
+    rules: DeniedPaths,
+    roots: &'a Roots,
+    found: RestrictedFiles,
+    /// Whether one of the files is denied, which decides about the call.
+    is_denied: bool,
+}
+
+impl Search<'_> {
+    fn new<'a>(roots: &'a Roots, policy: &PolicyRules) -> Search<'a> {
+        let rules = DeniedPaths::all_restricted(policy);
+        Search { rules, roots, found: RestrictedFiles::default(), is_denied: false }
+    }
+
+    fn add_use(&mut self, used: &FileUse, folder: &Path) {
+        let destination = used.destination.as_ref().map(|word| self.place(word, folder, true).0);
+        for source in &used.sources {
+            let (from, pattern) = self.place(source, folder, used.is_change);
+            let to = destination.as_ref().map(|to| match from.file_name() {
+                Some(name) if pattern.is_none() && to.is_dir() => to.join(name),
+                _ => to.clone(),
+            });
+            if pattern.is_none() {
+                self.add(&from, to.as_deref(), used.is_change);
+            }
+            if used.is_deep || pattern.is_some() {
+                self.add_below(&from, to.as_deref(), used.is_change, pattern.as_ref());
+            }
+        }
+    }
+
+    /// Where a word leads, and for a pattern the folder where it begins, with what it matches there. What
+    /// changes a link does not follow it.
+    fn place(&self, word: &Word, folder: &Path, is_change: bool) -> (PathBuf, Option<Glob>) {
+        let named = folder.join(&word.text);
+        if self.roots.leads_elsewhere(&named) {
+            return (named, None);
+        }
+        if !word.is_glob {
+            let entry = || self.roots.resolve_entry(&named);
+            let target = if is_change { entry() } else { self.roots.resolve(&named) };
+            return (target.path, None);
+        }
+        let is_literal = |above: &&Path| !above.to_string_lossy().contains(['*', '?', '[']);
+        let start = named.ancestors().find(is_literal).unwrap_or(folder);
+        let rest = named.strip_prefix(start).unwrap_or(&named).to_string_lossy().into_owned();
+        let start = self.roots.resolve(start).path;
+        let name = start.to_string_lossy();
+        let is_plain = !name.contains(['*', '?', '[', ']', '{', '}', '\\'])
+            && !rest.contains(['{', '}', '\\']);
+        let matcher = Glob::parse(&format!("/{name}/{rest}"), false).ok().filter(|_| is_plain);
+        // A pattern that is not understood may match everything in its folder.
+        (start, Some(matcher.unwrap_or_else(Glob::everything)))
+    }
+
+    /// Adds what is below a folder, as far as the pattern matches it.
+    fn add_below(
+        &mut self,
+        from: &Path,
+        to: Option<&Path>,
+        is_change: bool,
+        pattern: Option<&Glob>,
+    ) {
+        let is_folder = from.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+        if !is_folder || self.rules.is_empty() && to.is_none() {
+            return;
+        }
+        let bases = PathBases::default();
+        let is_complete = walk(&[from.to_path_buf()], MAX_VISITED, |path, _| {
+            let to = to.map(|to| to.join(path.strip_prefix(from).unwrap_or(path)));
+            pattern.is_some_and(|pattern| !pattern.matches(path, &bases))
+                || !self.add(path, to.as_deref(), is_change)
+        });
+        self.found.is_incomplete |= !is_complete && !self.rules.is_empty();
+    }
+
+    /// Adds a path if a rule restricts it. Returns true if nothing below it needs to be looked at.
+    fn add(&mut self, path: &Path, to: Option<&Path>, is_change: bool) -> bool {
+        let action = self.rules.restriction(path, is_change);
+        if let Some(action) = action {
+            self.note(path, action, if is_change { Effect::Delete } else { Effect::Read });
+        }
+        if let Some((to, action)) = to.and_then(|to| Some((to, self.rules.restriction(to, true)?)))
+        {
+            self.note(to, action, Effect::Write);
+        }
+        // A file that only its name tells to be secret must not lose that name unseen.
+        if is_change && to.is_some_and(|to| is_secret_path(path) && !is_secret_path(to)) {
+            self.note(path, RuleAction::Ask, Effect::Read);
+        }
+        action.is_some()
+    }
+
+    fn note(&mut self, path: &Path, action: RuleAction, effect: fn(ResolvedPath) -> Effect) {
+        let is_first_denial = action == RuleAction::Deny && !self.is_denied;
+        self.is_denied |= is_first_denial;
+        if self.found.effects.len() < MAX_NAMED || is_first_denial {
+            self.found.effects.push(effect(self.roots.resolve_entry(path)));
+        }
+    }
+}

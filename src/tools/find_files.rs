@@ -127,7 +127,7 @@ fn report(
     let raw = json!({
         "files": names.total,
         "searched": names.files_seen,
-        "truncated": names.next_offset.is_some() || names.is_incomplete,
+        "truncated": names.next_offset.is_some() || names.cut_short.is_some(),
     });
     let mut view = tool.view(args, std::slice::from_ref(target), roots);
     view.title.push_str(&format!(" ({})", names.total));
@@ -138,7 +138,7 @@ fn report(
         view.locations = locations;
     }
     text.push_str(&total(args, &names));
-    text.push_str(&search_common::incomplete_note(names.is_incomplete, names.unreadable));
+    text.push_str(&search_common::incomplete_note(names.cut_short, names.total, names.unreadable));
     let near = search_common::similar_names(names.similar, roots, target);
     if !near.is_empty() {
         text.push_str(&format!("Similar names: {near}\n"));
@@ -148,7 +148,6 @@ fn report(
 }
 
 fn total(args: &FindFilesArgs, names: &FileList) -> String {
-    let all = count(names.total, "file", "files");
     if names.total == 0 {
         let seen = count(names.files_seen, "file", "files");
         return format!(
@@ -156,5 +155,7 @@ fn total(args: &FindFilesArgs, names: &FileList) -> String {
             search_common::hidden_matches_note(&names.hidden)
         );
     }
-    search_common::page_note(&all, args.offset.unwrap_or(0), names.files.len(), names.next_offset)
+    let all = search_common::total_count(count(names.total, "file", "files"), names.cut_short);
+    let first = args.offset.unwrap_or(0);
+    search_common::page_note(&all, names.total, first, names.files.len(), names.next_offset)
 }

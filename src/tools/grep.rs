@@ -46,6 +46,10 @@ pub(super) struct GrepArgs {
 }
 
 impl GrepArgs {
+    fn path(&self) -> &str {
+        search_common::path_or_cwd(self.path.as_ref())
+    }
+
     fn query(&self) -> GrepQuery {
         GrepQuery {
             pattern: self.pattern.clone(),
@@ -69,7 +73,7 @@ impl Tool for Grep {
     type Preview = ();
 
     fn paths(&self, args: &GrepArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        vec![search_common::path_or_cwd(args.path.as_ref()).into()]
+        vec![args.path().into()]
     }
 
     fn view(&self, args: &GrepArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -101,7 +105,6 @@ impl Tool for Grep {
         let Some(Effect::Read(target)) = pass.effects().first() else {
             return ToolOutcome::failed("Nothing was searched: there is no permission for it.");
         };
-        let name = search_common::path_or_cwd(args.path.as_ref());
         let hidden = args.hidden.unwrap_or(false);
         let scope =
             match search_common::scope((pass, target), args.glob.as_deref(), hidden, ctx).await {
@@ -115,9 +118,9 @@ impl Tool for Grep {
         };
         match search_common::run_search(ctx, search).await {
             Ok(Ok(found)) => report(self, &args, target, &found, ctx),
-            Ok(Err(GrepError::Location(why))) => {
-                ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
-            }
+            Ok(Err(GrepError::Location(why))) => ToolOutcome::failed(
+                search_common::obstacle_message(args.path(), why, target, ctx).await,
+            ),
             Ok(Err(GrepError::Pattern(reason))) => {
                 ToolOutcome::failed(format!("The pattern cannot be searched for: {reason}."))
             }
@@ -145,6 +148,7 @@ fn report(
     }
     text.push_str(&total(args, found));
     text.push_str(&notes_after(found));
+    text.push_str(&garbled_note(found, target, roots));
     text.push_str(&ctx.env.files.unsaved_note(Some(&target.path), "a search does"));
     let mut view = tool.view(args, std::slice::from_ref(target), roots);
     view.title.push_str(&match (found.matches, args.files_only) {
@@ -164,7 +168,7 @@ fn report(
         "matches": found.matches,
         "files": found.files_with_matches,
         "searched": found.files_searched,
-        "truncated": found.next_offset.is_some() || found.is_incomplete,
+        "truncated": found.next_offset.is_some() || found.cut_short.is_some(),
     });
     let content = shown_result::card_content(&text);
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
@@ -213,17 +217,22 @@ fn total(args: &GrepArgs, found: &GrepResult) -> String {
     }
     let files_only = args.files_only.unwrap_or(false);
     let files = count(found.files_with_matches, "file", "files");
-    let all = if files_only {
-        format!("{files} with matches")
+    let (all, total) = if files_only {
+        (format!("{files} with matches"), found.files_with_matches)
     } else {
-        format!("{} in {files}", count(found.matches, "match", "matches"))
+        (format!("{} in {files}", count(found.matches, "match", "matches")), found.matches)
     };
-    search_common::page_note(&all, args.offset.unwrap_or(0), found.shown, found.next_offset)
+    let all = search_common::total_count(all, found.cut_short);
+    let first = args.offset.unwrap_or(0);
+    search_common::page_note(&all, total, first, found.shown, found.next_offset)
 }
 
 fn no_match_note(args: &GrepArgs, found: &GrepResult) -> String {
     let searched = count(found.files_searched, "file", "files");
     let mut text = format!("No match in {searched} searched.\n");
+    if found.is_binary_file {
+        return format!("{} is a binary file: it was not searched.\n", args.path());
+    }
     if found.files_searched == 0
         && let Some(glob) = args.glob.as_deref().filter(|_| found.files_seen > 0)
     {
@@ -238,10 +247,13 @@ fn no_match_note(args: &GrepArgs, found: &GrepResult) -> String {
 }
 
 fn notes_after(found: &GrepResult) -> String {
-    let mut text = search_common::incomplete_note(found.is_incomplete, found.unreadable);
+    let files = found.files_with_matches;
+    let mut text = search_common::incomplete_note(found.cut_short, files, found.unreadable);
     if found.capped_files > 0 {
         let files = count(found.capped_files, "file", "files");
-        text.push_str(&format!("[of {files}, only the first 1000 matches are counted]\n"));
+        text.push_str(&format!(
+            "[of {files}, only the first 1000 matches are counted; a longer pattern finds the others]\n"
+        ));
     }
     if found.secret_files > 0 {
         let files = count(
@@ -252,4 +264,17 @@ fn notes_after(found: &GrepResult) -> String {
         text.push_str(&format!("[{files} not searched]\n"));
     }
     text
+}
+
+/// The note about files that are not text in one encoding.
+fn garbled_note(found: &GrepResult, target: &ResolvedPath, roots: &Roots) -> String {
+    let short_path = |path: &PathBuf| search_common::short_path(roots, target, path.clone());
+    let mut names: Vec<_> = found.garbled.iter().map(short_path).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    if found.garbled_files > names.len() {
+        names.push(format!("{} more", found.garbled_files - names.len()));
+    }
+    format!("[not all bytes could be decoded, matches may be missing: {}]\n", names.join(", "))
 }

@@ -13,7 +13,7 @@ use turnwright_types::effect::{CallView, Location, ResolvedPath, ToolKind, escap
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{FileError, Roots};
 use turnwright_workspace::search::{
-    ExcludedPaths, Glob, HiddenMatches, SearchDeadline, SearchScope, TIME_LIMIT,
+    CutShort, ExcludedPaths, Glob, HiddenMatches, SearchDeadline, SearchScope, TIME_LIMIT,
 };
 
 const MAX_TITLE_CHARS: usize = 60;
@@ -178,10 +178,20 @@ pub(super) fn similar_names(near: Vec<PathBuf>, roots: &Roots, target: &Resolved
     near.into_iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// The note about which part of the results is shown and how to see the rest.
-pub(super) fn page_note(all: &str, first: usize, shown: usize, next: Option<usize>) -> String {
+/// The note about which part of the `total` results is shown and how to see the rest.
+pub(super) fn page_note(
+    all: &str,
+    total: usize,
+    first: usize,
+    shown: usize,
+    next: Option<usize>,
+) -> String {
     let last = first + shown;
     match next {
+        _ if shown == 0 && first < total => format!(
+            "[{all}, which could not be read again in time; search in one of the folders with \
+             `path`, or set files_only]\n"
+        ),
         _ if shown == 0 => format!("[offset={first} is after the end: {all}]\n"),
         None if first == 0 => format!("[{all}]\n"),
         None => format!("[{all}; these are {}–{last}, the last]\n", first + 1),
@@ -191,13 +201,26 @@ pub(super) fn page_note(all: &str, first: usize, shown: usize, next: Option<usiz
     }
 }
 
+/// A number of results, which is only a part of them if the search was cut short.
+pub(super) fn total_count(all: String, cut_short: Option<CutShort>) -> String {
+    if cut_short.is_some() { format!("at least {all}") } else { all }
+}
+
 /// The note that the results may be incomplete.
-pub(super) fn incomplete_note(is_part: bool, unreadable: usize) -> String {
+pub(super) fn incomplete_note(
+    cut_short: Option<CutShort>,
+    found_files: usize,
+    unreadable: usize,
+) -> String {
     let mut text = String::new();
-    if is_part {
+    if let Some(reason) = cut_short {
+        let reason = match reason {
+            CutShort::Time => format!("after {} s", TIME_LIMIT.as_secs()),
+            CutShort::Enough => format!("at {found_files} files"),
+        };
         text.push_str(&format!(
-            "[not complete: stopped after {} s; narrow it with `path` or a glob]\n",
-            TIME_LIMIT.as_secs()
+            "[not complete: stopped {reason}; narrow it with `path` or a glob, since another page \
+             may repeat or miss files]\n",
         ));
     }
     if unreadable > 0 {

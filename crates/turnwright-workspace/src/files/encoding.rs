@@ -4,10 +4,10 @@
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 /// How many bytes are examined to tell text from binary.
-pub(super) const PROBE_BYTES: usize = 8 * 1024;
+pub(crate) const PROBE_BYTES: usize = 8 * 1024;
 
 /// From how many bytes a legacy encoding is guessed.
-const MAX_GUESS_BYTES: usize = 256 * 1024;
+pub(crate) const MAX_GUESS_BYTES: usize = 256 * 1024;
 
 /// The encoding of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub(super) fn decode(mut bytes: Vec<u8>) -> Option<(String, TextEncoding)> {
 }
 
 /// Detects UTF-16 by its byte order mark.
-pub(super) fn utf16_from_bom(bytes: &[u8]) -> Option<&'static Encoding> {
+pub(crate) fn utf16_from_bom(bytes: &[u8]) -> Option<&'static Encoding> {
     match bytes {
         [0xff, 0xfe, ..] => Some(UTF_16LE),
         [0xfe, 0xff, ..] => Some(UTF_16BE),
@@ -100,6 +100,25 @@ pub(super) fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
     }
     let encoding = guess_charset(&all);
     lines.iter().map(|it| encoding.decode_without_bom_handling(it).0.into_owned()).collect()
+}
+
+/// What bytes are that are not UTF-8.
+pub(crate) enum BytesKind {
+    Binary,
+    /// UTF-8 with a few wrong bytes.
+    BrokenUtf8,
+    Legacy(&'static Encoding),
+}
+
+/// Classifies a file that is not UTF-8 by its first bytes and by a part that is not ASCII.
+pub(crate) fn bytes_kind(head: &[u8], part: &[u8]) -> BytesKind {
+    if is_binary(head) {
+        BytesKind::Binary
+    } else if mostly_utf8(part) {
+        BytesKind::BrokenUtf8
+    } else {
+        BytesKind::Legacy(guess_charset(part))
+    }
 }
 
 fn has_nul(bytes: &[u8]) -> bool {

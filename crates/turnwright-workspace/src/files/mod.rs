@@ -32,6 +32,7 @@ use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::message::Media;
 
 pub use disk::BinaryFile;
+pub(crate) use encoding::{BytesKind, MAX_GUESS_BYTES, PROBE_BYTES, bytes_kind, utf16_from_bom};
 pub use entries::EntryInfo;
 pub use error::FileError;
 pub use excerpt::{Excerpt, ExcerptLine, LineWindow};

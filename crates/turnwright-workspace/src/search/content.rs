@@ -2,20 +2,19 @@
 //! only the few files of the requested page, so memory stays bounded however many matches there
 //! are.
 
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use grep_searcher::{Searcher, Sink, SinkFinish, SinkMatch};
 use ignore::DirEntry;
 
+use super::file_search::{FileSearcher, Legibility};
 use super::match_lines::MatchCollector;
 use super::pattern::{SearchPattern, compile};
 use super::walk::{walk_builder, walk_parallel};
-use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
-use crate::nofollow;
+use super::{CutShort, HiddenMatches, MatchLine, SearchDeadline, SearchScope};
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::sorting::sort_by;
 
@@ -28,6 +27,8 @@ const MAX_MATCHES_PER_FILE: usize = 1_000;
 const MAX_FILES: usize = 100_000;
 /// The most searched files that are remembered, so that the second search can skip them.
 const MAX_REMEMBERED: usize = 500_000;
+/// The most files that are named because they could not be decoded.
+const MAX_NAMED: usize = 3;
 /// A NUL byte in this many first bytes makes a file binary.
 const PROBE_BYTES: u64 = 8 * 1024;
 /// The most lines shown around a match.
@@ -76,8 +77,14 @@ pub struct GrepResult {
     pub capped_files: usize,
     /// The syntax error of the pattern, if it was searched for as plain text because of that.
     pub regex_error: Option<String>,
-    /// Whether the search was ended early.
-    pub is_incomplete: bool,
+    /// The first files that were searched as UTF-8 although not all of their bytes are.
+    pub garbled: Vec<PathBuf>,
+    /// The number of all such files.
+    pub garbled_files: usize,
+    /// True if the only file to search is binary.
+    pub is_binary_file: bool,
+    /// Why the search ended before it had looked at all files.
+    pub cut_short: Option<CutShort>,
     /// What hidden and ignored files would match, if nothing else does.
     pub hidden: HiddenMatches,
 }
@@ -96,11 +103,22 @@ pub fn grep(
     query: &GrepQuery,
     stop: &SearchDeadline,
 ) -> Result<GrepResult, String> {
+    grep_up_to(MAX_FILES, scope, query, stop)
+}
+
+/// Searches until `max_files` files with matches are found.
+pub(super) fn grep_up_to(
+    max_files: usize,
+    scope: &SearchScope,
+    query: &GrepQuery,
+    stop: &SearchDeadline,
+) -> Result<GrepResult, String> {
     let pattern = compile(query)?;
     let max_matches = if query.files_only { 1 } else { MAX_MATCHES_PER_FILE };
-    let search =
-        GrepWalk { scope, pattern: &pattern, max_matches, stop, files: AtomicUsize::new(0) };
+    let files = AtomicUsize::new(0);
+    let search = GrepWalk { scope, pattern: &pattern, max_matches, max_files, stop, files };
     let mut counts = search.run(scope.include_hidden, &[]);
+    sort_by(&mut counts.garbled, |a, b| compare_paths(a, b));
     let mut found = GrepResult {
         matches: counts.hits.iter().map(|it| it.count).sum(),
         files_with_matches: counts.hits.len(),
@@ -109,11 +127,14 @@ pub fn grep(
         secret_files: counts.secrets,
         unreadable: counts.unreadable,
         capped_files: counts.hits.iter().filter(|it| it.count == MAX_MATCHES_PER_FILE).count(),
+        garbled_files: counts.garbled.len(),
+        garbled: counts.garbled.into_iter().take(MAX_NAMED).collect(),
+        is_binary_file: counts.is_binary_file,
         regex_error: pattern.regex_error.clone(),
-        is_incomplete: stop.was_cut_short(),
+        cut_short: stop.cut_short(),
         ..GrepResult::default()
     };
-    if counts.hits.is_empty() && !scope.include_hidden && !found.is_incomplete {
+    if counts.hits.is_empty() && !scope.include_hidden && found.cut_short.is_none() {
         let second_stop = &stop.for_second_search();
         counts.already_searched.sort_unstable();
         let files = AtomicUsize::new(0);
@@ -126,8 +147,7 @@ pub fn grep(
     if query.files_only {
         fill_file_page(&mut found, counts.hits, query.offset);
     } else {
-        fill_match_page(&mut found, counts.hits, query, &pattern, stop);
-        found.is_incomplete = stop.was_cut_short();
+        fill_match_page(&mut found, counts.hits, query, &pattern, &stop.for_page());
     }
     Ok(found)
 }
@@ -149,6 +169,7 @@ struct GrepWalk<'a> {
     pattern: &'a SearchPattern,
     /// The most matches that are counted in a file.
     max_matches: usize,
+    max_files: usize,
     stop: &'a SearchDeadline,
     files: AtomicUsize,
 }
@@ -161,21 +182,20 @@ struct GrepTally {
     searched: usize,
     secrets: usize,
     unreadable: usize,
+    garbled: Vec<PathBuf>,
+    is_binary_file: bool,
     already_searched: Vec<u64>,
 }
 
-struct GrepWorker {
-    pattern: SearchPattern,
-    searcher: Searcher,
+struct GrepWorker<'a> {
+    searcher: FileSearcher<'a>,
     counts: GrepTally,
 }
 
 impl GrepWalk<'_> {
     fn run(&self, include_hidden: bool, already_searched: &[u64]) -> GrepTally {
         let start = || GrepWorker {
-            // Each thread has its own clone: the caches of a regex are not shared.
-            pattern: self.pattern.clone(),
-            searcher: self.pattern.searcher(None),
+            searcher: FileSearcher::new(self.pattern, None, self.stop),
             counts: GrepTally::default(),
         };
         let (workers, errors) = walk_parallel(
@@ -193,16 +213,18 @@ impl GrepWalk<'_> {
             sum.searched += counts.searched;
             sum.secrets += counts.secrets;
             sum.unreadable += counts.unreadable;
+            sum.garbled.extend(counts.garbled);
+            sum.is_binary_file |= counts.is_binary_file;
             sum.already_searched.extend(counts.already_searched);
         }
         sum
     }
 
-    fn visit(&self, worker: &mut GrepWorker, entry: DirEntry, already_searched: &[u64]) {
+    fn visit(&self, worker: &mut GrepWorker<'_>, entry: DirEntry, already_searched: &[u64]) {
         if !entry.file_type().is_some_and(|it| it.is_file()) {
             return;
         }
-        let GrepWorker { pattern, searcher, counts } = worker;
+        let GrepWorker { searcher, counts } = worker;
         let path = entry.path();
         counts.seen += 1;
         if !self.scope.includes(path) {
@@ -218,20 +240,23 @@ impl GrepWalk<'_> {
             return;
         }
         let mut count = MatchCounter { count: 0, max_matches: self.max_matches, is_binary: false };
-        let searched = nofollow::open_file(path).and_then(|file| {
-            let text = DeadlineReader { file, stop: self.stop };
-            searcher.search_reader(&pattern.matcher, text, &mut count)
-        });
-        if searched.is_err() {
+        let Ok(legibility) = searcher.search(path, &mut count) else {
             counts.unreadable += 1;
             return;
-        }
+        };
         counts.searched += 1;
         if counts.already_searched.len() < MAX_REMEMBERED {
             counts.already_searched.push(hash);
         }
-        if count.count > 0 && !count.is_binary {
-            if self.files.fetch_add(1, Ordering::Relaxed) >= MAX_FILES {
+        if count.is_binary || legibility == Legibility::Binary {
+            counts.is_binary_file = entry.depth() == 0;
+            return;
+        }
+        if legibility == Legibility::PartlyGarbled {
+            counts.garbled.push(path.to_path_buf());
+        }
+        if count.count > 0 {
+            if self.files.fetch_add(1, Ordering::Relaxed) >= self.max_files {
                 return self.stop.stop_early();
             }
             counts.hits.push(FileHit { path: entry.into_path(), count: count.count });
@@ -245,18 +270,7 @@ fn path_hash(path: &Path) -> u64 {
     hasher.finish()
 }
 
-/// A reader that reports the end of the file when the search has expired.
-struct DeadlineReader<'a> {
-    file: File,
-    stop: &'a SearchDeadline,
-}
-
-impl Read for DeadlineReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.is_expired() { Ok(0) } else { self.file.read(buffer) }
-    }
-}
-
+#[derive(Clone)]
 struct MatchCounter {
     count: usize,
     max_matches: usize,
@@ -294,7 +308,7 @@ fn fill_match_page(
     stop: &SearchDeadline,
 ) {
     let context = query.context.min(MAX_CONTEXT);
-    let mut searcher = pattern.searcher(Some(context));
+    let mut searcher = FileSearcher::new(pattern, Some(context), stop);
     let mut room = MAX_PAGE_BYTES;
     let mut skipped = 0;
     for FileHit { path, count } in hits {
@@ -313,17 +327,14 @@ fn fill_match_page(
         page.room = room;
         page.context = context;
         page.overhead = path.as_os_str().len() / 2 + 10;
-        let read = nofollow::open_file(&path).and_then(|file| {
-            searcher.search_reader(&pattern.matcher, DeadlineReader { file, stop }, &mut page)
-        });
-        if let Err(error) = read {
+        if let Err(error) = searcher.search(&path, &mut page) {
             tracing::debug!(%error, "a file with matches could not be read again");
         }
         found.shown += page.shown;
         room = room.saturating_sub(page.used);
-        let is_truncated = page.is_full && skip + page.shown < count;
+        let is_truncated = page.is_full || stop.is_expired();
         found.files.push(FileMatches { path, lines: page.lines });
-        if is_truncated {
+        if is_truncated && skip + page.shown < count {
             found.next_offset = Some(skipped + skip + page.shown);
             return;
         }

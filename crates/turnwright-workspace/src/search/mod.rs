@@ -6,6 +6,7 @@ mod content;
 mod glob;
 mod match_lines;
 mod file_names;
+mod file_search;
 mod folder_rules;
 mod pattern;
 mod ignore_files;
@@ -37,6 +38,9 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// How long the second search, in hidden and ignored files, may take. A busy machine needs some of it for the
 /// smallest project.
 const SECOND_SEARCH_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long the files of a page may be read again, whatever has ended the search for them.
+const PAGE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Where a search looks, and which files count.
 #[derive(Clone, Debug)]
@@ -115,6 +119,17 @@ pub struct SearchDeadline {
     cancelled: Arc<AtomicBool>,
     deadline: Instant,
     was_cut_short: AtomicBool,
+    /// True if it was ended because enough was found.
+    has_enough: AtomicBool,
+}
+
+/// Why a search ended before it had looked at everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutShort {
+    /// Its time was over, or it was cancelled.
+    Time,
+    /// Enough files were found.
+    Enough,
 }
 
 impl SearchDeadline {
@@ -124,12 +139,18 @@ impl SearchDeadline {
             cancelled,
             deadline: Instant::now() + limit,
             was_cut_short: AtomicBool::new(false),
+            has_enough: AtomicBool::new(false),
         }
     }
 
     /// The same flag with the time limit of the second search.
     fn for_second_search(&self) -> SearchDeadline {
         SearchDeadline::new(Arc::clone(&self.cancelled), SECOND_SEARCH_LIMIT)
+    }
+
+    /// The same flag with the time limit of reading a page.
+    fn for_page(&self) -> SearchDeadline {
+        SearchDeadline::new(Arc::clone(&self.cancelled), PAGE_LIMIT)
     }
 
     pub(crate) fn is_expired(&self) -> bool {
@@ -144,12 +165,20 @@ impl SearchDeadline {
 
     /// Ends the search because enough was found.
     pub(crate) fn stop_early(&self) {
+        self.has_enough.store(true, Ordering::Relaxed);
         self.was_cut_short.store(true, Ordering::Relaxed);
     }
 
     /// Whether the search was ended early.
     pub(crate) fn was_cut_short(&self) -> bool {
         self.was_cut_short.load(Ordering::Relaxed)
+    }
+
+    /// Returns why the search was ended early, if it was.
+    fn cut_short(&self) -> Option<CutShort> {
+        let has_enough = self.has_enough.load(Ordering::Relaxed);
+        let reason = if has_enough { CutShort::Enough } else { CutShort::Time };
+        self.was_cut_short().then_some(reason)
     }
 }
 

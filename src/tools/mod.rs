@@ -91,8 +91,8 @@ pub(crate) use outcome_json::{
     outcome_json, preview_json, read_outcome, read_preview, read_view, view_json,
 };
 pub(crate) use project_context::{
-    PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, folder_instructions,
-    project_sources, read_project_context,
+    PROJECT_READ_TIMEOUT, ProjectContext, custom_commands, describe_notes, describe_skills,
+    folder_instructions, project_sources, read_project_context,
 };
 pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::RemoteTools;

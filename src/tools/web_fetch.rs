@@ -112,7 +112,7 @@ impl Tool for WebFetch {
             None => return ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
         };
         if !(200..300).contains(&page.status) {
-            return bad_status_outcome(&page);
+            return bad_status_outcome(&page, ctx.env.shared.web.proxy_of(&page.url));
         }
         ctx.env.pages.insert(&address, raw, &page);
         page_part(&page, offset)
@@ -158,10 +158,10 @@ fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
     ToolOutcome { ok: true, text: answer, view: None, content, raw, images: Vec::new() }
 }
 
-fn bad_status_outcome(page: &WebPage) -> ToolOutcome {
+fn bad_status_outcome(page: &WebPage, proxy: Option<String>) -> ToolOutcome {
     let excerpt = web::wrap_untrusted(&page.url, &shortened(&page.text, MAX_ERROR_EXCERPT));
-    let text =
-        format!("[{} | {}] The server did not give the page.\n{excerpt}", page.url, page.status);
+    let who = proxy.map_or("The server".to_owned(), |it| format!("The server, or the proxy {it},"));
+    let text = format!("[{} | {}] {who} did not give the page.\n{excerpt}", page.url, page.status);
     let raw = json!({ "error": format!("status {}", page.status), "status": page.status });
     let content = vec![CallContent::Text(text.clone())];
     ToolOutcome { ok: false, text, view: None, content, raw, images: Vec::new() }

@@ -21,12 +21,15 @@ pub enum LlmError {
     },
     /// The provider answered with an HTTP error.
     #[error(
-        "{host} answered {status}: {}",
+        "{host} answered {status}{}: {}",
+        .proxy.as_ref().map(|it| format!(" (through the proxy {it})")).unwrap_or_default(),
         with_advice(message, *.kind, *.retry_after, .key_advice.as_deref().map(String::as_str))
     )]
     Status {
         host: String,
         status: u16,
+        /// The proxy through which the request went, which may be what has answered.
+        proxy: Option<Box<String>>,
         /// The provider's message, with secrets redacted.
         message: String,
         /// The delay that the provider asks for.
@@ -128,6 +131,7 @@ fn unreachable_message(host: &str, fault: &ConnectionFault, proxy: Option<&str>)
         let what = match fault {
             ConnectionFault::Refused => format!("Nothing answers at the proxy {proxy}"),
             ConnectionFault::UnknownHost => format!("The proxy {proxy} was not found"),
+            ConnectionFault::Certificate(_) => return format!("Could not reach {host}: {fault}"),
             _ => format!("Could not reach {host} through the proxy {proxy}: {fault}"),
         };
         return format!(
@@ -144,6 +148,7 @@ fn unreachable_message(host: &str, fault: &ConnectionFault, proxy: Option<&str>)
             "Could not reach {host}: {fault}. Check that the base URL should begin with https, and \
              the certificates of this computer"
         ),
+        ConnectionFault::Certificate(_) => format!("Could not reach {host}: {fault}"),
         _ => format!("Could not reach {host}: {fault}. Check the network and the base URL"),
     }
 }
@@ -201,7 +206,12 @@ impl LlmError {
     /// True if the same request may succeed a little later. The user has waited for a silent server
     /// long enough.
     pub fn is_transient(&self) -> bool {
-        self.kind().is_transient() && !matches!(self, LlmError::Silent { .. })
+        let is_lasting = match self {
+            LlmError::Silent { .. } => true,
+            LlmError::Connect { fault, .. } => fault.is_lasting(),
+            _ => false,
+        };
+        self.kind().is_transient() && !is_lasting
     }
 
     /// What the user can do once the request is not retried any more, unless the message says it.

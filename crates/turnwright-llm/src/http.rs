@@ -446,6 +446,7 @@ impl Endpoint {
         LlmError::Status {
             host: self.host(),
             status,
+            proxy: turnwright_http::proxy_of(&self.base).map(Box::new),
             message,
             retry_after,
             kind,

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::tools;
+use crate::tools::{self, ProjectContext};
 use crate::turn::Turn;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::message::{Message, PromptPart};
@@ -14,6 +14,9 @@ use turnwright_types::update::Update;
 
 /// The name of the text in recordings.
 const PROJECT_CONTEXT: &str = "project context";
+/// The fields of a recording, which is the text alone if all files could be read.
+const TEXT: &str = "text";
+const UNREADABLE: &str = "unreadable";
 
 impl Turn {
     /// Runs once for each conversation; again if it was cleared, or if the files were not read in
@@ -23,8 +26,10 @@ impl Turn {
         let recording = self.services.env.shared.recording.clone();
         if let Some(playback) = recording.playback() {
             let recorded = playback.view(PROJECT_CONTEXT, &Value::Null);
-            if let Some(text) = recorded.filter(|_| self.first_message == 0) {
-                self.add_context(text.as_str().unwrap_or_default().to_owned());
+            if let Some(recorded) = recorded.filter(|_| self.first_message == 0) {
+                self.report_unreadable(recorded[UNREADABLE].as_array().into_iter().flatten());
+                let text = recorded.as_str().or_else(|| recorded[TEXT].as_str());
+                self.add_context(text.unwrap_or_default().to_owned());
             }
             return;
         }
@@ -46,11 +51,17 @@ impl Turn {
         stop.cancel();
         match read {
             // The text and the list of skills are used together or not at all.
-            Ok(Some(Ok((text, skills)))) => {
+            Ok(Some(Ok(ProjectContext { text, skills, unreadable }))) => {
                 self.services.env.skills.replace(skills);
                 self.services.context_missing.store(false, Ordering::Relaxed);
+                let unreadable: Vec<Value> = unreadable.into_iter().map(Value::from).collect();
+                self.report_unreadable(unreadable.iter());
                 if let Some(recorder) = recording.recorder_of(PROJECT_CONTEXT) {
-                    let recorded = Value::from(text.as_str());
+                    let recorded = if unreadable.is_empty() {
+                        Value::from(text.as_str())
+                    } else {
+                        json!({ TEXT: text, UNREADABLE: unreadable })
+                    };
                     recorder.record_call("view", PROJECT_CONTEXT, &Value::Null, recorded);
                 }
                 self.add_context(text);
@@ -61,6 +72,15 @@ impl Turn {
                 self.report_missing_context("could not be read");
             }
             Err(_) => self.report_missing_context("could not be read in time"),
+        }
+    }
+
+    /// Names the files of instructions that are not text.
+    fn report_unreadable<'a>(&self, names: impl Iterator<Item = &'a Value>) {
+        for name in names.filter_map(Value::as_str) {
+            self.services.client().update(Update::Notice(format!(
+                "The instructions in {name} were not read: the file is not text. Save it as UTF-8."
+            )));
         }
     }
 

@@ -102,6 +102,28 @@ pub(super) fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
     lines.iter().map(|it| encoding.decode_without_bom_handling(it).0.into_owned()).collect()
 }
 
+/// Decodes a text file for reading, or its beginning if it is cut off: what cannot be decoded becomes a
+/// replacement character. Returns `None` if it is not text.
+pub(super) fn decode_head(bytes: &[u8], is_cut: bool) -> Option<String> {
+    if let Some(encoding) = utf16_from_bom(bytes) {
+        let text = encoding.decode(&bytes[..bytes.len() & !1]).0.into_owned();
+        return Some(text).filter(|it| !it.contains('\0'));
+    }
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let end = match std::str::from_utf8(bytes) {
+        Err(error) if is_cut && error.error_len().is_none() => error.valid_up_to(),
+        _ => bytes.len(),
+    };
+    match std::str::from_utf8(&bytes[..end]) {
+        Ok(text) if !has_nul(bytes) => Some(text.to_owned()),
+        _ => match bytes_kind(bytes, bytes) {
+            BytesKind::Binary => None,
+            BytesKind::BrokenUtf8 => Some(String::from_utf8_lossy(bytes).into_owned()),
+            BytesKind::Legacy(encoding) => Some(encoding.decode(bytes).0.into_owned()),
+        },
+    }
+}
+
 /// What bytes are that are not UTF-8.
 pub(crate) enum BytesKind {
     Binary,

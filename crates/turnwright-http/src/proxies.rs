@@ -137,10 +137,10 @@ impl DirectHosts {
                 return Some(DirectHosts { hosts: network(address, &rest[1..])?, port: None });
             }
             Some((address, rest)) => (address, rest.strip_prefix(':')),
-            None if entry.parse::<IpAddr>().is_ok() => (entry, None),
+            None if entry.contains('/') || entry.parse::<IpAddr>().is_ok() => (entry, None),
             None => match entry.rsplit_once(':') {
-                Some((host, port)) if !host.contains('/') => (host, Some(port)),
-                _ => (entry, None),
+                Some((host, port)) => (host, Some(port)),
+                None => (entry, None),
             },
         };
         let port = port.map(str::parse).transpose().ok()?;

@@ -1,10 +1,7 @@
 //! Converts the MCP servers that a client requests for a session to server specs.
 
-use std::path::Path;
-
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use url::Url;
 
 use super::connection::Connection;
 use super::error::read_params;
@@ -14,71 +11,32 @@ use crate::error::Error;
 use crate::session::{LinkedServer, ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::secret::Secret;
 
-/// A field of a request that cannot mean one thing only.
-#[derive(Debug, thiserror::Error)]
-#[error("Invalid parameters: `{place}` must be {expected}")]
-struct FieldFault {
-    place: String,
-    expected: &'static str,
+fn fault(place: &str, expected: &str) -> Error {
+    Error::InvalidParams(format!("Invalid parameters: `{place}` must be {expected}"))
 }
 
-impl FieldFault {
-    fn new(place: impl Into<String>, expected: &'static str) -> FieldFault {
-        FieldFault { place: place.into(), expected }
-    }
-}
-
-impl From<FieldFault> for Error {
-    fn from(fault: FieldFault) -> Error {
-        Error::InvalidParams(fault.to_string())
-    }
-}
-
-/// Brings parameters that name folders and MCP servers into the form of the protocol, where a client can only
+/// Brings the MCP servers in the parameters of a request into the form of the protocol, where a client can only
 /// mean one thing: lists that are null, missing or an empty object, servers by their names, variables and
-/// headers as an object, numbers in place of texts, other names of the HTTP transport, `file:` addresses.
+/// headers as an object, numbers in place of texts, other names of the HTTP transport.
 ///
 /// # Errors
 /// If a field can mean more than one thing. The text names it with its path.
 pub(super) fn normalize(params: &mut Value) -> Result<(), Error> {
     let Some(fields) = params.as_object_mut() else { return Ok(()) };
-    if let Some(cwd) = fields.get_mut("cwd") {
-        normalize_folder(cwd);
-    }
-    if let Some(folders) = fields.get_mut("additionalDirectories") {
-        if is_empty_object(folders) {
-            *folders = json!([]);
-        }
-        folders.as_array_mut().into_iter().flatten().for_each(normalize_folder);
-    }
     let servers = fields.entry("mcpServers").or_insert(Value::Null);
     let mut list = match servers.take() {
         Value::Null => Vec::new(),
         Value::Array(list) => list,
         Value::Object(named) => named.into_iter().map(with_name).collect(),
-        _ => return Err(FieldFault::new("mcpServers", "a list").into()),
+        _ => return Err(fault("mcpServers", "a list")),
     };
     for (index, server) in list.iter_mut().enumerate() {
         let place = format!("mcpServers[{index}]");
-        let Some(fields) = server.as_object_mut() else {
-            return Err(FieldFault::new(place, "an object").into());
-        };
+        let fields = server.as_object_mut().ok_or_else(|| fault(&place, "an object"))?;
         normalize_server(fields, &place)?;
     }
     *servers = Value::Array(list);
     Ok(())
-}
-
-fn is_empty_object(value: &Value) -> bool {
-    value.as_object().is_some_and(Map::is_empty)
-}
-
-fn normalize_folder(folder: &mut Value) {
-    let url = folder.as_str().filter(|it| it.starts_with("file:"));
-    let path = url.and_then(|it| Url::parse(it).ok()?.to_file_path().ok());
-    if let Some(path) = path.as_deref().and_then(Path::to_str) {
-        *folder = path.into();
-    }
 }
 
 fn with_name((name, mut server): (String, Value)) -> Value {
@@ -88,80 +46,70 @@ fn with_name((name, mut server): (String, Value)) -> Value {
     server
 }
 
-fn normalize_server(fields: &mut Map<String, Value>, place: &str) -> Result<(), FieldFault> {
-    let kind = fields.get("type").filter(|it| !it.is_null());
-    match kind.map(|it| it.as_str().unwrap_or_default()) {
-        Some("streamable-http" | "streamable_http" | "streamableHttp") => {
-            fields.insert("type".to_owned(), "http".into());
-        }
+fn normalize_server(fields: &mut Map<String, Value>, place: &str) -> Result<(), Error> {
+    fields.retain(|name, value| name != "type" || !value.is_null());
+    let is_far = fields.contains_key("url") && !fields.contains_key("command");
+    let needed = match fields.get("type").and_then(Value::as_str) {
         // No other transport with an address is offered.
-        None if fields.contains_key("url") && !fields.contains_key("command") => {
-            fields.insert("type".to_owned(), "http".into());
-        }
-        None => drop(fields.remove("type")),
-        Some(_) => {}
-    }
-    let needed: &[&str] = match fields.get("type").and_then(Value::as_str) {
-        None | Some("stdio") => &["name", "command"],
-        Some("http") => &["name", "url"],
+        None if is_far => "url",
+        Some("http" | "streamable-http" | "streamable_http" | "streamableHttp") => "url",
+        None | Some("stdio") => "command",
         Some(_) => return Ok(()),
     };
-    for name in needed {
-        if !fields.get(*name).is_some_and(Value::is_string) {
-            return Err(FieldFault::new(format!("{place}.{name}"), "text"));
+    if needed == "url" {
+        fields.insert("type".to_owned(), "http".into());
+    }
+    for name in ["name", needed] {
+        if !fields.get(name).is_some_and(Value::is_string) {
+            return Err(fault(&format!("{place}.{name}"), "text"));
         }
     }
-    let args = fields.entry("args").or_insert(Value::Null);
-    *args = match args.take() {
-        Value::Null => json!([]),
-        empty if is_empty_object(&empty) => json!([]),
-        Value::Array(words) => words
-            .iter()
-            .enumerate()
-            .map(|(index, word)| {
-                let fault = || FieldFault::new(format!("{place}.args[{index}]"), "text");
-                text_of(word).ok_or_else(fault)
-            })
-            .collect::<Result<Value, FieldFault>>()?,
-        _ => return Err(FieldFault::new(format!("{place}.args"), "a list of texts")),
-    };
-    for list in ["env", "headers"] {
-        let pairs = fields.entry(list).or_insert(Value::Null);
-        *pairs = normalized_pairs(pairs, &format!("{place}.{list}"))?;
+    for name in ["args", "env", "headers"] {
+        let place = format!("{place}.{name}");
+        let list = fields.entry(name).or_insert(Value::Null);
+        *list = match (list.take(), name) {
+            (Value::Null, _) => json!([]),
+            (Value::Object(fields), _) if fields.is_empty() => json!([]),
+            (Value::Array(words), "args") => {
+                let place = |index| format!("{place}[{index}]");
+                words
+                    .iter()
+                    .enumerate()
+                    .map(|(index, it)| text(it, &place(index)))
+                    .collect::<Result<_, _>>()?
+            }
+            (_, "args") => return Err(fault(&place, "a list of texts")),
+            (Value::Object(values), _) => {
+                let pairs =
+                    values.iter().map(|(name, it)| pair(name, it, &format!("{place}.{name}")));
+                pairs.collect::<Result<_, _>>()?
+            }
+            (Value::Array(pairs), _) => {
+                let pairs = pairs.iter().enumerate().map(|(index, it)| {
+                    let place = format!("{place}[{index}]");
+                    let name = it["name"]
+                        .as_str()
+                        .ok_or_else(|| fault(&format!("{place}.name"), "text"))?;
+                    pair(name, &it["value"], &format!("{place}.value"))
+                });
+                pairs.collect::<Result<_, _>>()?
+            }
+            _ => return Err(fault(&place, "a list of names and values, or an object")),
+        };
     }
     Ok(())
 }
 
-/// Returns names with their values as the protocol has them.
-fn normalized_pairs(pairs: &Value, place: &str) -> Result<Value, FieldFault> {
-    let pair = |name: &str, value: &Value, place: String| {
-        let value = text_of(value).ok_or_else(|| FieldFault::new(place, "text"))?;
-        Ok(json!({ "name": name, "value": value }))
-    };
-    match pairs {
-        Value::Null => Ok(json!([])),
-        Value::Object(values) => values
-            .iter()
-            .map(|(name, value)| pair(name, value, format!("{place}.{name}")))
-            .collect(),
-        Value::Array(list) => list
-            .iter()
-            .enumerate()
-            .map(|(index, item)| match item["name"].as_str() {
-                Some(name) => pair(name, &item["value"], format!("{place}[{index}].value")),
-                None => Err(FieldFault::new(format!("{place}[{index}].name"), "text")),
-            })
-            .collect(),
-        _ => Err(FieldFault::new(place, "a list of names and values, or an object")),
-    }
+fn pair(name: &str, value: &Value, place: &str) -> Result<Value, Error> {
+    Ok(json!({ "name": name, "value": text(value, place)? }))
 }
 
 /// The text that a value stands for where only a text can be meant.
-fn text_of(value: &Value) -> Option<String> {
+fn text(value: &Value, place: &str) -> Result<Value, Error> {
     match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
-        _ => None,
+        Value::String(_) => Ok(value.clone()),
+        Value::Number(_) | Value::Bool(_) => Ok(value.to_string().into()),
+        _ => Err(fault(place, "text")),
     }
 }
 
@@ -282,19 +230,6 @@ mod tests {
             normalize(&mut params).unwrap();
             assert_eq!(params["mcpServers"], *expected, "{given}");
         }
-        let mut params = json!({ "additionalDirectories": {} });
-        normalize(&mut params).unwrap();
-        assert_eq!(params["additionalDirectories"], json!([]));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn folders_may_be_file_addresses() {
-        let mut params = json!({ "cwd": "file:///home/me/a%20b",
-            "additionalDirectories": ["file:///x", "/y", "file://host/z", 7] });
-        normalize(&mut params).unwrap();
-        assert_eq!(params["cwd"], "/home/me/a b");
-        assert_eq!(params["additionalDirectories"], json!(["/x", "/y", "file://host/z", 7]));
     }
 
     #[test]

@@ -15,6 +15,9 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, grep};
 
+/// The most files that are named because they could not be decoded.
+const MAX_NAMED: usize = 3;
+
 #[derive(Debug)]
 pub(super) struct Grep;
 
@@ -46,10 +49,6 @@ pub(super) struct GrepArgs {
 }
 
 impl GrepArgs {
-    fn path(&self) -> &str {
-        search_common::path_or_cwd(self.path.as_ref())
-    }
-
     fn query(&self) -> GrepQuery {
         GrepQuery {
             pattern: self.pattern.clone(),
@@ -73,7 +72,7 @@ impl Tool for Grep {
     type Preview = ();
 
     fn paths(&self, args: &GrepArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        vec![args.path().into()]
+        vec![search_common::path_or_cwd(args.path.as_ref()).into()]
     }
 
     fn view(&self, args: &GrepArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -105,6 +104,7 @@ impl Tool for Grep {
         let Some(Effect::Read(target)) = pass.effects().first() else {
             return ToolOutcome::failed("Nothing was searched: there is no permission for it.");
         };
+        let name = search_common::path_or_cwd(args.path.as_ref());
         let hidden = args.hidden.unwrap_or(false);
         let scope =
             match search_common::scope((pass, target), args.glob.as_deref(), hidden, ctx).await {
@@ -118,9 +118,9 @@ impl Tool for Grep {
         };
         match search_common::run_search(ctx, search).await {
             Ok(Ok(found)) => report(self, &args, target, &found, ctx),
-            Ok(Err(GrepError::Location(why))) => ToolOutcome::failed(
-                search_common::obstacle_message(args.path(), why, target, ctx).await,
-            ),
+            Ok(Err(GrepError::Location(why))) => {
+                ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
+            }
             Ok(Err(GrepError::Pattern(reason))) => {
                 ToolOutcome::failed(format!("The pattern cannot be searched for: {reason}."))
             }
@@ -230,10 +230,10 @@ fn total(args: &GrepArgs, found: &GrepResult) -> String {
 fn no_match_note(args: &GrepArgs, found: &GrepResult) -> String {
     let searched = count(found.files_searched, "file", "files");
     let mut text = format!("No match in {searched} searched.\n");
-    if found.is_binary_file {
-        return format!("{} is a binary file: it was not searched.\n", args.path());
-    }
-    if found.files_searched == 0
+    if found.files_searched == 0 && found.binary_files > 0 {
+        let files = count(found.binary_files, "file is", "files are");
+        text = format!("No match: {files} binary and not searched.\n");
+    } else if found.files_searched == 0
         && let Some(glob) = args.glob.as_deref().filter(|_| found.files_seen > 0)
     {
         let seen = count(found.files_seen, "file", "files");
@@ -269,12 +269,12 @@ fn notes_after(found: &GrepResult) -> String {
 /// The note about files that are not text in one encoding.
 fn garbled_note(found: &GrepResult, target: &ResolvedPath, roots: &Roots) -> String {
     let short_path = |path: &PathBuf| search_common::short_path(roots, target, path.clone());
-    let mut names: Vec<_> = found.garbled.iter().map(short_path).collect();
+    let mut names: Vec<_> = found.garbled.iter().take(MAX_NAMED).map(short_path).collect();
     if names.is_empty() {
         return String::new();
     }
-    if found.garbled_files > names.len() {
-        names.push(format!("{} more", found.garbled_files - names.len()));
+    if found.garbled.len() > MAX_NAMED {
+        names.push("and more".to_owned());
     }
     format!("[not all bytes could be decoded, matches may be missing: {}]\n", names.join(", "))
 }

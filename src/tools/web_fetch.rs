@@ -23,6 +23,10 @@ const MAX_CARD_BYTES: usize = 2 * 1024;
 /// How many bytes of an error page are shown.
 const MAX_ERROR_EXCERPT: usize = 1_000;
 
+/// What the model is told of a page without text.
+const NEEDS_SCRIPTS: &str = "[the page makes its text with scripts, which are not run; raw=true shows its \
+                             HTML, which may name the data or an API]\n";
+
 #[derive(Debug)]
 pub(super) struct WebFetch;
 
@@ -145,6 +149,9 @@ fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
     let shown = &text[start..end];
     let mut answer = page_header(page);
     answer.push_str(&web::wrap_untrusted(&page.url, shown));
+    if page.needs_scripts {
+        answer.push_str(NEEDS_SCRIPTS);
+    }
     if end < text.len() {
         answer.push_str(&format!("[continue with offset={end}]\n"));
     } else if page.is_truncated {
@@ -210,6 +217,7 @@ mod tests {
             text: text.to_owned(),
             bytes: text.len(),
             is_truncated: false,
+            needs_scripts: false,
         }
     }
 

@@ -154,7 +154,7 @@ fn grep_shows_decoded_lines_and_names_what_is_not_text() {
             "src/gbk.py:1: # 读取配置文件\nsrc/gbk.py:3: # 然后返回结果\n[2 matches in 1 file]\n\
              [not all bytes could be decoded, matches may be missing: broken.log]\n",
             "src/gbk.py:1: # 读取配置文件\nsrc/gbk.py:2: load(config)\n[1 match in 1 file]\n",
-            "logo.png is a binary file: it was not searched.\n",
+            "No match: 1 file is binary and not searched.\n",
         ]
     );
 }

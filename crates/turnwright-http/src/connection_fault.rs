@@ -89,25 +89,20 @@ fn from_io_error(error: &io::Error) -> Option<ConnectionFault> {
     }
 }
 
-/// Who has signed may be a company's own authority, or a proxy that inspects connections.
-const ADVICE: &str = "If you trust who has, name a file with the certificates to trust in the environment \
-                      variable SSL_CERT_FILE";
-
 fn certificate_fault(error: &CertificateError) -> String {
+    use CertificateError as Fault;
     match error {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "it has expired, or the clock of this computer is wrong".to_owned()
-        }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "it is not valid yet, or the clock of this computer is wrong".to_owned()
-        }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+        Fault::NotValidForName | Fault::NotValidForNameContext { .. } => {
             "it is for another name".to_owned()
         }
-        CertificateError::UnknownIssuer => {
-            format!("nobody whom this computer trusts has signed it. {ADVICE}")
+        Fault::Expired | Fault::ExpiredContext { .. } | Fault::NotValidYet => {
+            "it is not valid now, or the clock of this computer is wrong".to_owned()
         }
-        error => format!("{error}. {ADVICE}"),
+        // Who has signed may be a company's own authority, or a proxy that inspects connections.
+        _ => format!(
+            "nobody whom this computer trusts has signed it ({error}). If you trust who has, name a file \
+             with the certificates to trust in the environment variable SSL_CERT_FILE"
+        ),
     }
 }
 

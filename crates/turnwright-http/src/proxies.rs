@@ -9,31 +9,13 @@ use reqwest::{ClientBuilder, Proxy, Url};
 
 static PROXIES: OnceLock<Proxies> = OnceLock::new();
 
-/// Which proxy a request goes through.
+/// Which proxy a request goes through. The values are as in the variables, which may include a password.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
     http: Option<String>,
     https: Option<String>,
-    direct: Vec<DirectHosts>,
-}
-
-/// An entry of `NO_PROXY`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct DirectHosts {
-    hosts: HostPattern,
-    /// The only port that is meant; `None` for all.
-    port: Option<u16>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum HostPattern {
-    All,
-    /// The addresses that have these first bits in common.
-    Network(IpAddr, u32),
-    /// A name and all below it.
-    Domain(String),
-    /// All names below this one.
-    Subdomains(String),
+    /// The entries of `NO_PROXY`.
+    direct: Vec<String>,
 }
 
 impl Proxies {
@@ -45,10 +27,14 @@ impl Proxies {
         let is_cgi = variable("REQUEST_METHOD").is_some();
         let proxy = |names| first(names).or_else(|| all.clone()).filter(|_| !is_cgi);
         let lists = ["NO_PROXY", "no_proxy"].into_iter().filter_map(&variable);
+        let entries = |list: String| {
+            let words = list.split([',', ';', ' ', '\t', '\n']).map(plain_entry);
+            words.filter(|it| !it.is_empty()).collect::<Vec<_>>()
+        };
         Proxies {
             http: proxy(["HTTP_PROXY", "http_proxy"]),
             https: proxy(["HTTPS_PROXY", "https_proxy"]),
-            direct: lists.flat_map(|list| direct_hosts(&list)).collect(),
+            direct: lists.flat_map(entries).collect(),
         }
     }
 
@@ -58,35 +44,28 @@ impl Proxies {
         self.http.as_ref().or(self.https.as_ref())?;
         let mut list = "localhost,127.0.0.0/8,0.0.0.0,::1,::".to_owned();
         for entry in &self.direct {
-            match &entry.hosts {
-                HostPattern::All => list.push_str(",*,0.0.0.0/0,::/0"),
-                HostPattern::Network(address, length) => {
-                    let length = (*length).min(address_bits(*address).1);
-                    list.push_str(&format!(",{address}/{length}"));
-                }
-                HostPattern::Domain(name) => list.push_str(&format!(",{name}")),
-                HostPattern::Subdomains(name) => list.push_str(&format!(",.{name}")),
+            match split_port(entry).0 {
+                "*" => list.push_str(",*,0.0.0.0/0,::/0"),
+                host => list.push_str(&format!(",{}", host.trim_start_matches('*'))),
             }
         }
         Some(list)
     }
 
-    /// Returns the proxy for a URL as the variable has it, which may include a password.
+    /// Returns the proxy for a URL.
     fn proxy_for(&self, url: &Url) -> Option<&str> {
-        let proxy = match url.scheme() {
-            "http" => self.http.as_deref()?,
-            "https" => self.https.as_deref()?,
-            _ => return None,
+        let proxy = if url.scheme() == "https" { &self.https } else { &self.http };
+        let host = url.host_str()?.trim_matches(['[', ']']).trim_end_matches('.');
+        let address = host.parse().ok().map(|it: IpAddr| it.to_canonical());
+        let is_this_machine = host == "localhost"
+            || host.ends_with(".localhost")
+            || address.is_some_and(|it| it.is_loopback() || it.is_unspecified());
+        let is_direct = |entry: &String| {
+            let (pattern, port) = split_port(entry);
+            (port.is_none() || port == url.port_or_known_default())
+                && matches_host(pattern, host, address)
         };
-        let host = url.host_str()?.trim_end_matches('.').to_ascii_lowercase();
-        let address =
-            host.trim_matches(['[', ']']).parse().ok().map(|it: IpAddr| it.to_canonical());
-        let port = url.port_or_known_default();
-        let is_direct = |entry: &DirectHosts| {
-            (entry.port.is_none() || entry.port == port) && entry.hosts.matches(&host, address)
-        };
-        let is_own = is_this_machine(&host, address) || self.direct.iter().any(is_direct);
-        (!is_own).then_some(proxy)
+        proxy.as_deref().filter(|_| !is_this_machine && !self.direct.iter().any(is_direct))
     }
 }
 
@@ -110,87 +89,53 @@ pub(super) fn with_proxies(builder: ClientBuilder) -> ClientBuilder {
 /// The host and port of the proxy through which requests to this URL go, if there is one.
 pub fn proxy_of(url: &Url) -> Option<String> {
     let proxy = PROXIES.get()?.proxy_for(url)?;
-    let place = proxy.split_once("://").map_or(proxy, |(_, place)| place);
-    let place = place.split('/').next()?.rsplit('@').next()?;
-    Some(place.to_owned())
+    let place = proxy.rsplit("://").next()?.split('/').next()?;
+    Some(place.rsplit('@').next()?.to_owned())
 }
 
-fn is_this_machine(host: &str, address: Option<IpAddr>) -> bool {
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || address.is_some_and(|it| it.is_loopback() || it.is_unspecified())
+/// An entry of a list without quotes, brackets, scheme, and dots and slashes at its end. The brackets of an
+/// address stay before a port.
+fn plain_entry(entry: &str) -> String {
+    let entry = entry.trim_matches(['"', '\'']).to_ascii_lowercase();
+    let place = entry.rsplit("://").next().unwrap_or_default().trim_end_matches(['/', '.']);
+    if place.contains("]:") { place.to_owned() } else { place.replace(['[', ']'], "") }
 }
 
-/// The entries of a list, which commas or blanks separate. What is none is left out.
-fn direct_hosts(list: &str) -> Vec<DirectHosts> {
-    let entries = list.split([',', ';']).flat_map(str::split_whitespace);
-    entries.filter_map(DirectHosts::parse).collect()
+/// Splits an entry into the host and the only port that is meant, if it has one.
+fn split_port(entry: &str) -> (&str, Option<u16>) {
+    let is_address = entry.parse::<IpAddr>().is_ok() || entry.contains('/');
+    let (host, port) = entry.rsplit_once(':').filter(|_| !is_address).unwrap_or((entry, ""));
+    (host.trim_matches(['[', ']']), port.parse().ok())
 }
 
-impl DirectHosts {
-    fn parse(entry: &str) -> Option<DirectHosts> {
-        let entry = entry.trim_matches(['"', '\'']).to_ascii_lowercase();
-        let entry = entry.split_once("://").map_or(entry.as_str(), |(_, place)| place);
-        let entry = entry.trim_end_matches('/');
-        let (host, port) = match entry.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((address, rest)) if rest.starts_with('/') => {
-                return Some(DirectHosts { hosts: network(address, &rest[1..])?, port: None });
-            }
-            Some((address, rest)) => (address, rest.strip_prefix(':')),
-            None if entry.contains('/') || entry.parse::<IpAddr>().is_ok() => (entry, None),
-            None => match entry.rsplit_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (entry, None),
-            },
-        };
-        let port = port.map(str::parse).transpose().ok()?;
-        let host = host.trim_end_matches('.');
-        let hosts = if host == "*" {
-            HostPattern::All
-        } else if let Ok(address) = host.parse::<IpAddr>() {
-            HostPattern::Network(address.to_canonical(), 128)
-        } else if let Some((address, length)) = host.split_once('/') {
-            network(address, length)?
-        } else if let Some(name) = host.strip_prefix("*.") {
-            HostPattern::Subdomains(name.to_owned())
-        } else if host.is_empty() {
-            return None;
-        } else {
-            HostPattern::Domain(host.trim_start_matches('.').to_owned())
-        };
-        Some(DirectHosts { hosts, port })
+fn matches_host(pattern: &str, host: &str, address: Option<IpAddr>) -> bool {
+    if let Some(address) = address {
+        return pattern == "*" || is_in_network(pattern, address);
     }
-}
-
-fn network(address: &str, length: &str) -> Option<HostPattern> {
-    let address: IpAddr = address.parse().ok()?;
-    let length = length.parse().ok()?;
-    (length <= address_bits(address).1).then_some(HostPattern::Network(address, length))
-}
-
-impl HostPattern {
-    fn matches(&self, host: &str, address: Option<IpAddr>) -> bool {
-        let is_below = |name: &str| host.strip_suffix(name).is_some_and(|it| it.ends_with('.'));
-        match self {
-            HostPattern::All => true,
-            HostPattern::Network(network, length) => address.is_some_and(|address| {
-                let (own, width) = address_bits(address);
-                let (common, other_width) = address_bits(*network);
-                let rest = width.saturating_sub(*length);
-                width == other_width && own.checked_shr(rest) == common.checked_shr(rest)
-            }),
-            HostPattern::Domain(name) => host == name || is_below(name),
-            HostPattern::Subdomains(name) => is_below(name),
+    let is_below = |name: &str| host.strip_suffix(name).is_some_and(|it| it.ends_with('.'));
+    match pattern.strip_prefix("*.") {
+        Some(name) => is_below(name),
+        None if pattern == "*" => true,
+        None => {
+            let name = pattern.trim_start_matches('.');
+            !name.is_empty() && (host == name || is_below(name))
         }
     }
 }
 
-/// An address as a number, and how many bits it has.
-fn address_bits(address: IpAddr) -> (u128, u32) {
-    match address {
-        IpAddr::V4(it) => (u128::from(it.to_bits()), 32),
+fn is_in_network(pattern: &str, address: IpAddr) -> bool {
+    let (network, length) = pattern.split_once('/').unwrap_or((pattern, "128"));
+    let (Ok(network), Ok(length)) = (network.parse::<IpAddr>(), length.parse::<u32>()) else {
+        return false;
+    };
+    let bits = |it: IpAddr| match it {
+        IpAddr::V4(it) => (u128::from(it.to_bits()), 32_u32),
         IpAddr::V6(it) => (it.to_bits(), 128),
-    }
+    };
+    let (own, width) = bits(address);
+    let (common, other_width) = bits(network.to_canonical());
+    let rest = width.saturating_sub(length);
+    width == other_width && own.checked_shr(rest) == common.checked_shr(rest)
 }
 
 #[cfg(test)]
@@ -250,7 +195,8 @@ mod tests {
     fn the_list_for_others_has_names_and_addresses_only() {
         let local = "localhost,127.0.0.0/8,0.0.0.0,::1,::";
         let list = "a.example:80,*.b.example,10.0.0.7,10.1.0.0/16,[fd00::1]:8,*";
-        let expected = "a.example,.b.example,10.0.0.7/32,10.1.0.0/16,fd00::1/128,*,0.0.0.0/0,::/0,both.example";
+        let expected =
+            "a.example,.b.example,10.0.0.7,10.1.0.0/16,fd00::1,*,0.0.0.0/0,::/0,both.example";
         assert_eq!(proxies(list).plain_direct_list(), Some(format!("{local},{expected}")));
         assert_eq!(Proxies::from_variables(|_| None).plain_direct_list(), None);
     }

@@ -112,7 +112,7 @@ impl HttpChannel {
         tasks.spawn(async move {
             let no_params = JsonObject::new();
             while let Some(answer) = waiting.recv().await {
-                let posting = channel.post(&answer, "", &no_params, Attempt::default());
+                let posting = channel.post(&answer, "", &no_params, Attempt::Message);
                 match timeout(ANSWER_TIMEOUT, posting).await {
                     Ok(Ok(_)) => {}
                     Ok(Err(error)) => tracing::debug!(%error, "a message could not be posted"),
@@ -154,7 +154,7 @@ impl HttpChannel {
     }
 
     async fn open_session(&self, handshake: &[u8]) -> Response {
-        let reply = self.connection.post(handshake, HeaderMap::new(), Attempt::REQUEST).await;
+        let reply = self.connection.post(handshake, HeaderMap::new(), Attempt::Request).await;
         let PostReply { body, session } = reply.map_err(transport_error)?;
         let response = match body {
             ReplyBody::Json(body) => read_response(&body),
@@ -201,7 +201,7 @@ impl HttpChannel {
     pub(super) async fn notify(&self, method: &str) -> Result<(), PeerError> {
         let message = json!({ "jsonrpc": "2.0", "method": method });
         let message = message.to_string().into_bytes();
-        let posted = self.post(&message, method, &JsonObject::new(), Attempt::default()).await;
+        let posted = self.post(&message, method, &JsonObject::new(), Attempt::Message).await;
         posted.map(drop).map_err(transport_error)
     }
 
@@ -270,19 +270,20 @@ impl HttpChannel {
     ) -> Result<(), PeerError> {
         let message = request_message(id, method, params);
         let message = serde_json::to_vec(&message).map_err(transport_error)?;
-        let mut is_retry = false;
+        let mut attempt = Attempt::Request;
         loop {
             let permit = self.posts.acquire().await.map_err(|_| PeerError::Closed)?;
             let mut sessions = self.session.subscribe();
             let session = sessions.borrow_and_update().clone();
-            let reply =
-                self.post(&message, method, params, Attempt { is_retry, ..Attempt::REQUEST });
+            let reply = self.post(&message, method, params, attempt);
             let exchange = async { self.finish(reply.await?, peer, id, (permit, sessions)).await };
             match exchange.await {
-                Err(HttpError::SessionExpired) if !is_retry => self.renew_session(&session).await?,
+                Err(HttpError::SessionExpired) if attempt == Attempt::Request => {
+                    self.renew_session(&session).await?;
+                    attempt = Attempt::Retry;
+                }
                 result => return result.map_err(transport_error),
             }
-            is_retry = true;
         }
     }
 

@@ -13,34 +13,20 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// The longest text that says that a session is lost.
 const MAX_REFUSAL_BYTES: usize = 2 * 1024;
 const LOST_SESSION_CODE: i32 = -32001;
-const LOST_SESSION_WORDS: [&str; 12] = [
-    "not found",
-    "no valid",
-    "no active",
-    "no longer",
-    "not exist",
-    "not initialized",
-    "invalid",
-    "unknown",
-    "expired",
-    "terminated",
-    "missing",
-    "required",
-];
+/// One of these phrases beside the word says that a session is lost.
+const LOST_SESSION_PHRASES: &str = "not found|no valid|no active|no longer|not exist|not initialized|\
+                                    invalid|unknown|expired|terminated|missing|required";
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 pub(super) const JSON: &str = "application/json";
 
 /// How a message is posted.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Attempt {
-    /// It needs a response.
-    pub(super) is_request: bool,
-    /// The session was opened anew for it, so words about a session mean something else.
-    pub(super) is_retry: bool,
-}
-
-impl Attempt {
-    pub(super) const REQUEST: Attempt = Attempt { is_request: true, is_retry: false };
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// It needs no response.
+    Message,
+    Request,
+    /// A request for which the session was opened anew, so words about a session mean something else.
+    Retry,
 }
 
 /// What a server answers to a message.
@@ -89,7 +75,7 @@ pub(super) async fn read_reply(
     if matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE) && has_session {
         return Err(HttpError::SessionExpired);
     }
-    let may_be_lost = has_session && !attempt.is_retry;
+    let may_be_lost = has_session && attempt != Attempt::Retry;
     let content_type = content_type(&response);
     let is_json = content_type.as_deref().is_some_and(|it| it.starts_with(JSON));
     if !status.is_success() {
@@ -112,7 +98,7 @@ pub(super) async fn read_reply(
             reply(ReplyBody::Events(Box::new(EventStream::new(response))))
         }
         // Some servers answer to what needs no answer.
-        _ if !attempt.is_request
+        _ if attempt == Attempt::Message
             && (is_json || response.headers().get(CONTENT_LENGTH).is_some_and(|it| it == "0")) =>
         {
             reply(ReplyBody::Accepted)
@@ -163,8 +149,8 @@ fn is_error_response(body: &str) -> bool {
 /// valid session ID provided", "Unauthorized: Session not found", "Bad Request: Server not initialized".
 fn says_session_is_lost(refusal: &str) -> bool {
     let words = refusal.to_ascii_lowercase();
-    let is_lost =
-        words.contains("session") && LOST_SESSION_WORDS.iter().any(|phrase| words.contains(phrase));
+    let is_lost = words.contains("session")
+        && LOST_SESSION_PHRASES.split('|').any(|phrase| words.contains(phrase));
     words.len() <= MAX_REFUSAL_BYTES && (is_lost || words.contains("server not initialized"))
 }
 

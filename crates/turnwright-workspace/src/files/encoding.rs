@@ -7,7 +7,7 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 pub(crate) const PROBE_BYTES: usize = 8 * 1024;
 
 /// From how many bytes a legacy encoding is guessed.
-pub(crate) const MAX_GUESS_BYTES: usize = 256 * 1024;
+const MAX_GUESS_BYTES: usize = 256 * 1024;
 
 /// The encoding of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub(super) fn decode(mut bytes: Vec<u8>) -> Option<(String, TextEncoding)> {
 }
 
 /// Detects UTF-16 by its byte order mark.
-pub(crate) fn utf16_from_bom(bytes: &[u8]) -> Option<&'static Encoding> {
+pub(super) fn utf16_from_bom(bytes: &[u8]) -> Option<&'static Encoding> {
     match bytes {
         [0xff, 0xfe, ..] => Some(UTF_16LE),
         [0xfe, 0xff, ..] => Some(UTF_16BE),
@@ -105,41 +105,41 @@ pub(super) fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
 /// Decodes a text file for reading, or its beginning if it is cut off: what cannot be decoded becomes a
 /// replacement character. Returns `None` if it is not text.
 pub(super) fn decode_head(bytes: &[u8], is_cut: bool) -> Option<String> {
-    if let Some(encoding) = utf16_from_bom(bytes) {
-        let text = encoding.decode(&bytes[..bytes.len() & !1]).0.into_owned();
-        return Some(text).filter(|it| !it.contains('\0'));
-    }
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let end = match std::str::from_utf8(bytes) {
-        Err(error) if is_cut && error.error_len().is_none() => error.valid_up_to(),
-        _ => bytes.len(),
+    let encoding = match Charset::of(bytes, is_cut) {
+        Charset::Binary => return None,
+        Charset::Other(encoding) => encoding,
+        Charset::Utf8 | Charset::BrokenUtf8 => UTF_8,
     };
-    match std::str::from_utf8(&bytes[..end]) {
-        Ok(text) if !has_nul(bytes) => Some(text.to_owned()),
-        _ => match bytes_kind(bytes, bytes) {
-            BytesKind::Binary => None,
-            BytesKind::BrokenUtf8 => Some(String::from_utf8_lossy(bytes).into_owned()),
-            BytesKind::Legacy(encoding) => Some(encoding.decode(bytes).0.into_owned()),
-        },
-    }
+    let text = encoding.decode(bytes).0;
+    let text = if is_cut { text.trim_end_matches('\u{fffd}') } else { &text };
+    Some(text.to_owned()).filter(|it| !it.contains('\0'))
 }
 
-/// What bytes are that are not UTF-8.
-pub(crate) enum BytesKind {
-    Binary,
+/// How the bytes of a file are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Charset {
+    Utf8,
     /// UTF-8 with a few wrong bytes.
     BrokenUtf8,
-    Legacy(&'static Encoding),
+    Other(&'static Encoding),
+    /// Not as text.
+    Binary,
 }
 
-/// Classifies a file that is not UTF-8 by its first bytes and by a part that is not ASCII.
-pub(crate) fn bytes_kind(head: &[u8], part: &[u8]) -> BytesKind {
-    if is_binary(head) {
-        BytesKind::Binary
-    } else if mostly_utf8(part) {
-        BytesKind::BrokenUtf8
-    } else {
-        BytesKind::Legacy(guess_charset(part))
+impl Charset {
+    /// Finds out how to read bytes. If they are `is_cut` off, the last character may be incomplete.
+    pub(crate) fn of(bytes: &[u8], is_cut: bool) -> Charset {
+        let is_utf8 = || match std::str::from_utf8(bytes) {
+            Ok(_) => true,
+            Err(error) => is_cut && error.error_len().is_none(),
+        };
+        match utf16_from_bom(bytes) {
+            Some(encoding) => Charset::Other(encoding),
+            None if is_binary(bytes) => Charset::Binary,
+            None if is_utf8() => Charset::Utf8,
+            None if mostly_utf8(bytes) => Charset::BrokenUtf8,
+            None => Charset::Other(guess_charset(bytes)),
+        }
     }
 }
 

@@ -7,14 +7,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use grep_searcher::{Searcher, Sink, SinkFinish, SinkMatch};
+use grep_searcher::{Searcher, Sink, SinkMatch};
 use ignore::DirEntry;
 
-use super::file_search::{FileSearcher, Legibility};
+use super::file_search::FileSearcher;
 use super::match_lines::MatchCollector;
 use super::pattern::{SearchPattern, compile};
 use super::walk::{walk_builder, walk_parallel};
 use super::{CutShort, HiddenMatches, MatchLine, SearchDeadline, SearchScope};
+use crate::files::Charset;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::sorting::sort_by;
 
@@ -27,10 +28,8 @@ const MAX_MATCHES_PER_FILE: usize = 1_000;
 const MAX_FILES: usize = 100_000;
 /// The most searched files that are remembered, so that the second search can skip them.
 const MAX_REMEMBERED: usize = 500_000;
-/// The most files that are named because they could not be decoded.
-const MAX_NAMED: usize = 3;
-/// A NUL byte in this many first bytes makes a file binary.
-const PROBE_BYTES: u64 = 8 * 1024;
+/// The most files of each thread that are known to be decoded only in part.
+const MAX_GARBLED: usize = 100;
 /// The most lines shown around a match.
 const MAX_CONTEXT: usize = 20;
 
@@ -71,18 +70,16 @@ pub struct GrepResult {
     pub files_seen: usize,
     /// The number of files that were skipped because they may hold secrets.
     pub secret_files: usize,
+    /// The number of files that were skipped because they are not text.
+    pub binary_files: usize,
     /// The number of files and folders that could not be read.
     pub unreadable: usize,
     /// The number of files with more matches than are counted.
     pub capped_files: usize,
     /// The syntax error of the pattern, if it was searched for as plain text because of that.
     pub regex_error: Option<String>,
-    /// The first files that were searched as UTF-8 although not all of their bytes are.
+    /// Files that were searched as UTF-8 although not all of their bytes are, the first of them.
     pub garbled: Vec<PathBuf>,
-    /// The number of all such files.
-    pub garbled_files: usize,
-    /// True if the only file to search is binary.
-    pub is_binary_file: bool,
     /// Why the search ended before it had looked at all files.
     pub cut_short: Option<CutShort>,
     /// What hidden and ignored files would match, if nothing else does.
@@ -125,11 +122,10 @@ pub(super) fn grep_up_to(
         files_searched: counts.searched,
         files_seen: counts.seen,
         secret_files: counts.secrets,
+        binary_files: counts.binary,
         unreadable: counts.unreadable,
         capped_files: counts.hits.iter().filter(|it| it.count == MAX_MATCHES_PER_FILE).count(),
-        garbled_files: counts.garbled.len(),
-        garbled: counts.garbled.into_iter().take(MAX_NAMED).collect(),
-        is_binary_file: counts.is_binary_file,
+        garbled: counts.garbled,
         regex_error: pattern.regex_error.clone(),
         cut_short: stop.cut_short(),
         ..GrepResult::default()
@@ -180,10 +176,10 @@ struct GrepTally {
     hits: Vec<FileHit>,
     seen: usize,
     searched: usize,
+    binary: usize,
     secrets: usize,
     unreadable: usize,
     garbled: Vec<PathBuf>,
-    is_binary_file: bool,
     already_searched: Vec<u64>,
 }
 
@@ -211,10 +207,10 @@ impl GrepWalk<'_> {
             sum.hits.extend(counts.hits);
             sum.seen += counts.seen;
             sum.searched += counts.searched;
+            sum.binary += counts.binary;
             sum.secrets += counts.secrets;
             sum.unreadable += counts.unreadable;
             sum.garbled.extend(counts.garbled);
-            sum.is_binary_file |= counts.is_binary_file;
             sum.already_searched.extend(counts.already_searched);
         }
         sum
@@ -239,21 +235,20 @@ impl GrepWalk<'_> {
         if already_searched.binary_search(&hash).is_ok() {
             return;
         }
-        let mut count = MatchCounter { count: 0, max_matches: self.max_matches, is_binary: false };
-        let Ok(legibility) = searcher.search(path, &mut count) else {
+        let mut count = MatchCounter { count: 0, max_matches: self.max_matches };
+        let Ok(charset) = searcher.search(path, &mut count) else {
             counts.unreadable += 1;
             return;
         };
-        counts.searched += 1;
+        match charset {
+            Charset::Binary => counts.binary += 1,
+            _ => counts.searched += 1,
+        }
+        if charset == Charset::BrokenUtf8 && counts.garbled.len() < MAX_GARBLED {
+            counts.garbled.push(path.to_path_buf());
+        }
         if counts.already_searched.len() < MAX_REMEMBERED {
             counts.already_searched.push(hash);
-        }
-        if count.is_binary || legibility == Legibility::Binary {
-            counts.is_binary_file = entry.depth() == 0;
-            return;
-        }
-        if legibility == Legibility::PartlyGarbled {
-            counts.garbled.push(path.to_path_buf());
         }
         if count.count > 0 {
             if self.files.fetch_add(1, Ordering::Relaxed) >= self.max_files {
@@ -270,11 +265,9 @@ fn path_hash(path: &Path) -> u64 {
     hasher.finish()
 }
 
-#[derive(Clone)]
 struct MatchCounter {
     count: usize,
     max_matches: usize,
-    is_binary: bool,
 }
 
 impl Sink for MatchCounter {
@@ -283,12 +276,6 @@ impl Sink for MatchCounter {
     fn matched(&mut self, _: &Searcher, _: &SinkMatch<'_>) -> io::Result<bool> {
         self.count += 1;
         Ok(self.count < self.max_matches)
-    }
-
-    fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> io::Result<()> {
-        // A log with a NUL byte somewhere is searched up to it.
-        self.is_binary = end.binary_byte_offset().is_some_and(|it| it < PROBE_BYTES);
-        Ok(())
     }
 }
 

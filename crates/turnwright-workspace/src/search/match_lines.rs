@@ -26,7 +26,7 @@ pub struct MatchLine {
 }
 
 /// Collects the matches of one page.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct MatchCollector<'a> {
     pub(super) matcher: &'a RegexMatcher,
     /// How many matches earlier pages have shown.

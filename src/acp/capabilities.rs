@@ -64,7 +64,7 @@ pub(super) enum LoginSupport {
 /// If the parameters are malformed, for example without a usable version (R-INIT-5).
 pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
     let version = params.get("protocolVersion").and_then(Value::as_u64);
-    let is_newer = version.is_some_and(|it| it >= 2) && has_newer_form(params);
+    let is_newer = version == Some(2) || version > Some(2) && has_newer_form(params);
     let terminal = params.pointer("/capabilities/auth/terminal").is_some_and(Value::is_object);
     let forms = params.pointer("/capabilities/elicitation/form").is_some_and(Value::is_object);
     let request: InitializeRequest = read_params(Initialize::NAME, params)?;

@@ -6,9 +6,10 @@ use serde_json::{Map, Value, json};
 use super::connection::Connection;
 use super::error::read_params;
 use super::linked_servers::ClientServer;
-use super::wire::schema::{EnvVariable, HttpHeader, McpServer};
+use super::wire::schema::{EnvVariable, HttpHeader, McpServer, McpServerHttp, McpServerStdio};
 use crate::error::Error;
 use crate::session::{LinkedServer, ServerSource, ServerSpec, ServerTransport};
+use turnwright_types::json_error_text::json_error_text;
 use turnwright_types::secret::Secret;
 
 fn fault(place: &str, expected: &str) -> Error {
@@ -34,6 +35,16 @@ pub(super) fn normalize(params: &mut Value) -> Result<(), Error> {
         let place = format!("mcpServers[{index}]");
         let fields = server.as_object_mut().ok_or_else(|| fault(&place, "an object"))?;
         normalize_server(fields, &place)?;
+        let found = match fields.get("type").and_then(Value::as_str) {
+            None | Some("stdio") => field_fault::<McpServerStdio>(server),
+            Some("http") => field_fault::<McpServerHttp>(server),
+            Some(_) => None,
+        };
+        if let Some(found) = found {
+            // The path of the field begins with that of the server.
+            let found = found.replacen('`', &format!("`{place}."), 1);
+            return Err(Error::InvalidParams(format!("Invalid parameters: {found}")));
+        }
     }
     *servers = Value::Array(list);
     Ok(())
@@ -49,68 +60,49 @@ fn with_name((name, mut server): (String, Value)) -> Value {
 fn normalize_server(fields: &mut Map<String, Value>, place: &str) -> Result<(), Error> {
     fields.retain(|name, value| name != "type" || !value.is_null());
     let is_far = fields.contains_key("url") && !fields.contains_key("command");
-    let needed = match fields.get("type").and_then(Value::as_str) {
+    match fields.get("type").and_then(Value::as_str) {
         // No other transport with an address is offered.
-        None if is_far => "url",
-        Some("http" | "streamable-http" | "streamable_http" | "streamableHttp") => "url",
-        None | Some("stdio") => "command",
-        Some(_) => return Ok(()),
-    };
-    if needed == "url" {
-        fields.insert("type".to_owned(), "http".into());
-    }
-    for name in ["name", needed] {
-        if !fields.get(name).is_some_and(Value::is_string) {
-            return Err(fault(&format!("{place}.{name}"), "text"));
+        None if !is_far => {}
+        None | Some("streamable-http" | "streamable_http" | "streamableHttp") => {
+            fields.insert("type".to_owned(), "http".into());
         }
+        Some(_) => {}
     }
     for name in ["args", "env", "headers"] {
-        let place = format!("{place}.{name}");
         let list = fields.entry(name).or_insert(Value::Null);
-        *list = match (list.take(), name) {
-            (Value::Null, _) => json!([]),
-            (Value::Object(fields), _) if fields.is_empty() => json!([]),
-            (Value::Array(words), "args") => {
-                let place = |index| format!("{place}[{index}]");
-                words
+        match list {
+            Value::Null => *list = json!([]),
+            Value::Object(pairs) if name != "args" || pairs.is_empty() => {
+                let is_none =
+                    |value: &Value| value.is_null() || value.is_array() || value.is_object();
+                if let Some((key, _)) = pairs.iter().find(|(_, value)| is_none(value)) {
+                    return Err(fault(&format!("{place}.{name}.{key}"), "text"));
+                }
+                *list = pairs
                     .iter()
-                    .enumerate()
-                    .map(|(index, it)| text(it, &place(index)))
-                    .collect::<Result<_, _>>()?
+                    .map(|(name, value)| json!({ "name": name, "value": value }))
+                    .collect();
             }
-            (_, "args") => return Err(fault(&place, "a list of texts")),
-            (Value::Object(values), _) => {
-                let pairs =
-                    values.iter().map(|(name, it)| pair(name, it, &format!("{place}.{name}")));
-                pairs.collect::<Result<_, _>>()?
+            _ => {}
+        }
+        for item in list.as_array_mut().into_iter().flatten() {
+            let value = match item {
+                Value::Object(pair) => pair.get_mut("value"),
+                word => Some(word),
+            };
+            if let Some(value) = value.filter(|found| found.is_number() || found.is_boolean()) {
+                *value = value.to_string().into();
             }
-            (Value::Array(pairs), _) => {
-                let pairs = pairs.iter().enumerate().map(|(index, it)| {
-                    let place = format!("{place}[{index}]");
-                    let name = it["name"]
-                        .as_str()
-                        .ok_or_else(|| fault(&format!("{place}.name"), "text"))?;
-                    pair(name, &it["value"], &format!("{place}.value"))
-                });
-                pairs.collect::<Result<_, _>>()?
-            }
-            _ => return Err(fault(&place, "a list of names and values, or an object")),
-        };
+        }
     }
     Ok(())
 }
 
-fn pair(name: &str, value: &Value, place: &str) -> Result<Value, Error> {
-    Ok(json!({ "name": name, "value": text(value, place)? }))
-}
-
-/// The text that a value stands for where only a text can be meant.
-fn text(value: &Value, place: &str) -> Result<Value, Error> {
-    match value {
-        Value::String(_) => Ok(value.clone()),
-        Value::Number(_) | Value::Bool(_) => Ok(value.to_string().into()),
-        _ => Err(fault(place, "text")),
-    }
+/// Returns what is wrong with a server, with the path of the field.
+fn field_fault<T: DeserializeOwned>(server: &Value) -> Option<String> {
+    let text = server.to_string();
+    let error = serde_json::from_str::<T>(&text).err()?;
+    Some(json_error_text(&text, &error))
 }
 
 /// Reads parameters that name MCP servers. The types of the schema take a server of any type for a program if
@@ -243,19 +235,19 @@ mod tests {
         let table = [
             (json!("x"), "`mcpServers` must be a list"),
             (json!([7]), "`mcpServers[0]` must be an object"),
-            (json!([{ "command": "c" }]), "`mcpServers[0].name` must be text"),
-            (json!([{ "name": "n" }]), "`mcpServers[0].command` must be text"),
-            (json!([{ "name": "n", "type": "http" }]), "`mcpServers[0].url` must be text"),
+            (json!([{ "command": "c" }]), "`mcpServers[0].name` is missing"),
+            (json!([{ "name": "n" }]), "`mcpServers[0].command` is missing"),
+            (json!([{ "name": "n", "type": "http" }]), "`mcpServers[0].url` is missing"),
             (server("command", json!(["c", "a"])), "`mcpServers[1].command` must be text"),
-            (server("args", json!("-a -b")), "`mcpServers[1].args` must be a list of texts"),
-            (server("args", json!({ "0": "a" })), "`mcpServers[1].args` must be a list of texts"),
-            (server("args", json!(["a", null])), "`mcpServers[1].args[1]` must be text"),
-            (server("env", json!("A=b")), "`mcpServers[1].env` must be a list of names"),
-            (server("env", json!(["A=b"])), "`mcpServers[1].env[0].name` must be text"),
-            (server("env", json!([{ "name": "A" }])), "`mcpServers[1].env[0].value` must be text"),
+            (server("args", json!("-a -b")), "`mcpServers[1].args` must be a list, not text"),
+            (server("args", json!({ "0": "a" })), "`mcpServers[1].args` must be a list"),
+            (server("args", json!(["a", null])), "`mcpServers[1].args[1]` must be text, not null"),
+            (server("env", json!("A=b")), "`mcpServers[1].env` must be a list, not text"),
+            (server("env", json!(["A=b"])), "`mcpServers[1].env[0]` must be an object"),
+            (server("env", json!([{ "name": "A" }])), "`mcpServers[1].env[0].value` is missing"),
             (server("env", json!({ "A": null })), "`mcpServers[1].env.A` must be text"),
             (server("env", json!({ "A": ["b"] })), "`mcpServers[1].env.A` must be text"),
-            (far, "`mcpServers[0].headers` must be a list of names"),
+            (far, "`mcpServers[0].headers` must be a list, not text"),
         ];
         for (servers, expected) in table {
             let error = normalize(&mut json!({ "mcpServers": servers })).unwrap_err().to_string();

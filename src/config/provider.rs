@@ -79,7 +79,7 @@ impl EndpointSettings {
 /// The base URL in what somebody has pasted: without blanks and quotes around it, and without the path of a
 /// request that providers show as the address of their API.
 pub(crate) fn pasted_base_url(text: &str) -> String {
-    let url = text.trim_matches(|it: char| it.is_whitespace() || "\"'`<>".contains(it));
+    let url = text.trim_matches(|char: char| char.is_whitespace() || "\"'`<>".contains(char));
     let (place, query) = match url.split_once('?') {
         Some((place, query)) => (place, format!("?{query}")),
         None => (url, String::new()),
@@ -101,7 +101,7 @@ pub(crate) fn pasted_base_url(text: &str) -> String {
 pub(super) fn read_base_url<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<String>, D::Error> {
-    Ok(Option::<String>::deserialize(deserializer)?.map(|it| pasted_base_url(&it)))
+    Ok(Option::<String>::deserialize(deserializer)?.map(|text| pasted_base_url(&text)))
 }
 
 /// A base URL without user info, query and fragment, which may contain a secret.

@@ -237,7 +237,7 @@ fn check_literal(text: &str) -> Result<(), EntryError> {
 /// Describes what an entry would start, briefly and in full.
 fn describe_entry(name: &str, entry: &ServerEntry) -> (String, String) {
     let argv: Vec<_> = entry.command.iter().chain(entry.args.iter().flatten()).collect();
-    let folder = entry.cwd.as_ref().map(|it| format!(" in {it}")).unwrap_or_default();
+    let folder = entry.cwd.as_ref().map(|cwd| format!(" in {cwd}")).unwrap_or_default();
     let does = match &entry.url {
         Some(url) => format!("asks {url}"),
         None => format!("runs {}{folder}", serde_json::to_string(&argv).unwrap_or_default()),
@@ -245,12 +245,12 @@ fn describe_entry(name: &str, entry: &ServerEntry) -> (String, String) {
     let short = match &entry.url {
         Some(url) => url.clone(),
         None => {
-            let words: Vec<_> = argv.iter().map(|it| it.as_str()).collect();
+            let words: Vec<_> = argv.iter().map(|word| word.as_str()).collect();
             format!("{}{folder}", words.join(" "))
         }
     };
     let with = |what: &str, names: &Option<BTreeMap<String, String>>| {
-        let names: Vec<_> = names.iter().flatten().map(|it| it.0.as_str()).collect();
+        let names: Vec<_> = names.iter().flatten().map(|(name, _)| name.as_str()).collect();
         if names.is_empty() { String::new() } else { format!(", with {what} {}", names.join(", ")) }
     };
     let (variables, headers) =
@@ -296,7 +296,7 @@ fn server(
             environment: hidden(entry.env)?,
         },
     };
-    let cwd = entry.cwd.map(|it| folder.join(it));
+    let cwd = entry.cwd.map(|cwd| folder.join(cwd));
     Ok(ServerSpec { folder: cwd, ..ServerSpec::new(name, ServerSource::Project, reach) })
 }
 

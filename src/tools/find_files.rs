@@ -13,7 +13,7 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::search::{FileList, FileOrder, FindOptions, find};
+use turnwright_workspace::search::{FileList, FileOrder, FindOptions, MAX_FOUND_FILES, find};
 
 #[derive(Debug)]
 pub(super) struct FindFiles;
@@ -138,7 +138,11 @@ fn report(
         view.locations = locations;
     }
     text.push_str(&total(args, &names));
-    text.push_str(&search_common::incomplete_note(names.cut_short, names.total, names.unreadable));
+    text.push_str(&search_common::incomplete_note(
+        names.is_incomplete,
+        names.total >= MAX_FOUND_FILES,
+        names.unreadable,
+    ));
     let near = search_common::similar_names(names.similar, roots, target);
     if !near.is_empty() {
         text.push_str(&format!("Similar names: {near}\n"));
@@ -155,7 +159,7 @@ fn total(args: &FindFilesArgs, names: &FileList) -> String {
             search_common::hidden_matches_note(&names.hidden)
         );
     }
-    let all = search_common::total_count(count(names.total, "file", "files"), names.cut_short);
+    let all = search_common::total_count(count(names.total, "file", "files"), names.is_incomplete);
     let first = args.offset.unwrap_or(0);
     search_common::page_note(&all, names.total, first, names.files.len(), names.next_offset)
 }

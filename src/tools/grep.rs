@@ -13,7 +13,7 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, grep};
+use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, MAX_GREP_FILES, grep};
 
 /// The most files that are named because they could not be decoded.
 const MAX_NAMED: usize = 3;
@@ -168,7 +168,7 @@ fn report(
         "matches": found.matches,
         "files": found.files_with_matches,
         "searched": found.files_searched,
-        "truncated": found.next_offset.is_some() || found.cut_short.is_some(),
+        "truncated": found.next_offset.is_some() || found.is_incomplete,
     });
     let content = shown_result::card_content(&text);
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
@@ -222,7 +222,7 @@ fn total(args: &GrepArgs, found: &GrepResult) -> String {
     } else {
         (format!("{} in {files}", count(found.matches, "match", "matches")), found.matches)
     };
-    let all = search_common::total_count(all, found.cut_short);
+    let all = search_common::total_count(all, found.is_incomplete);
     let first = args.offset.unwrap_or(0);
     search_common::page_note(&all, total, first, found.shown, found.next_offset)
 }
@@ -247,8 +247,8 @@ fn no_match_note(args: &GrepArgs, found: &GrepResult) -> String {
 }
 
 fn notes_after(found: &GrepResult) -> String {
-    let files = found.files_with_matches;
-    let mut text = search_common::incomplete_note(found.cut_short, files, found.unreadable);
+    let is_full = found.files_with_matches >= MAX_GREP_FILES;
+    let mut text = search_common::incomplete_note(found.is_incomplete, is_full, found.unreadable);
     if found.capped_files > 0 {
         let files = count(found.capped_files, "file", "files");
         text.push_str(&format!(

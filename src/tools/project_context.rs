@@ -42,9 +42,9 @@ pub(crate) fn read_project_context(env: &ToolEnv, stop: &CancellationToken) -> P
     let (folders, roots) = (&env.shared.folders, env.files.roots());
     let projects = projects(folders, roots);
     let instructions = instructions::read(config_folder(folders), &projects);
-    let mut text: String = instructions.iter().map(|it| labelled(it, "32 KiB")).collect();
-    let unreadable = instructions.iter().filter(|it| !it.is_text);
-    let unreadable = unreadable.map(|it| escape_hidden_line(&it.path.to_string_lossy())).collect();
+    let mut text: String = instructions.iter().map(|file| labelled(file, "32 KiB")).collect();
+    let others = instructions.iter().filter(|file| !file.is_text);
+    let unreadable = others.map(|file| escape_hidden_line(&file.path.to_string_lossy())).collect();
     let notes: Vec<_> = note_folders(env).iter().flat_map(NoteFolder::list).collect();
     if let Some(index) = memory::index(&notes) {
         text.push_str(&format!(

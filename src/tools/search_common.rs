@@ -13,7 +13,7 @@ use turnwright_types::effect::{CallView, Location, ResolvedPath, ToolKind, escap
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{FileError, Roots};
 use turnwright_workspace::search::{
-    CutShort, ExcludedPaths, Glob, HiddenMatches, SearchDeadline, SearchScope, TIME_LIMIT,
+    ExcludedPaths, Glob, HiddenMatches, SearchDeadline, SearchScope, TIME_LIMIT,
 };
 
 const MAX_TITLE_CHARS: usize = 60;
@@ -202,21 +202,19 @@ pub(super) fn page_note(
 }
 
 /// A number of results, which is only a part of them if the search was cut short.
-pub(super) fn total_count(all: String, cut_short: Option<CutShort>) -> String {
-    if cut_short.is_some() { format!("at least {all}") } else { all }
+pub(super) fn total_count(all: String, is_part: bool) -> String {
+    if is_part { format!("at least {all}") } else { all }
 }
 
-/// The note that the results may be incomplete.
-pub(super) fn incomplete_note(
-    cut_short: Option<CutShort>,
-    found_files: usize,
-    unreadable: usize,
-) -> String {
+/// The note that the results may be incomplete, because the time was over or, if it `is_full`, too
+/// many files match.
+pub(super) fn incomplete_note(is_part: bool, is_full: bool, unreadable: usize) -> String {
     let mut text = String::new();
-    if let Some(reason) = cut_short {
-        let reason = match reason {
-            CutShort::Time => format!("after {} s", TIME_LIMIT.as_secs()),
-            CutShort::Enough => format!("at {found_files} files"),
+    if is_part {
+        let reason = if is_full {
+            "because more files match than are counted".to_owned()
+        } else {
+            format!("after {} s", TIME_LIMIT.as_secs())
         };
         text.push_str(&format!(
             "[not complete: stopped {reason}; narrow it with `path` or a glob, since another page \

@@ -167,7 +167,8 @@ fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
 
 fn bad_status_outcome(page: &WebPage, proxy: Option<String>) -> ToolOutcome {
     let excerpt = web::wrap_untrusted(&page.url, &shortened(&page.text, MAX_ERROR_EXCERPT));
-    let who = proxy.map_or("The server".to_owned(), |it| format!("The server, or the proxy {it},"));
+    let who =
+        proxy.map_or("The server".to_owned(), |name| format!("The server, or the proxy {name},"));
     let text = format!("[{} | {}] {who} did not give the page.\n{excerpt}", page.url, page.status);
     let raw = json!({ "error": format!("status {}", page.status), "status": page.status });
     let content = vec![CallContent::Text(text.clone())];

@@ -38,19 +38,20 @@ fn a_status_names_the_proxy_and_the_advice_about_it_works() {
         let mut agent = TestAgent::unconfigured()
             .variable("OPENAI_BASE_URL", "http://models.invalid:8000/v1")
             .variable("TURNWRIGHT_MODEL", "m")
-            .variable("http_proxy", &format!("http://me:secret@{host}"))
+            .variable("http_proxy", &format!("http://me:pa55-of-a-proxy@{host}"))
             .variable("no_proxy", no_proxy)
             .start();
         let id = agent.prompt("go");
         let answer = agent.wait_for("the answer", |it| it["id"] == id);
         let log = format!("{:?}", agent.log);
-        assert!(!log.contains("secret"), "{log}");
+        assert!(!log.contains("pa55"), "{log}");
         answer["error"]["message"].as_str().unwrap().to_owned()
     };
     let refused = message("other.example");
     let named =
         format!("models.invalid:8000 answered 403 (through the proxy {host}): Blocked by policy");
     assert!(refused.contains(&named), "{refused}");
+    assert!(refused.contains("If the proxy refuses it"), "{refused}");
     assert!(!proxy.requests().is_empty());
     let asked = proxy.requests().len();
     // The name cannot be looked up, so whoever is asked directly is not found.

@@ -243,9 +243,9 @@ fn servers_are_understood_in_the_forms_of_other_clients_and_a_wrong_field_is_nam
     ];
     let bad = [
         (program(json!({ "env": { "A": null } })), "`mcpServers[0].env.A` must be text"),
-        (program(json!({ "env": "A=b" })), "`mcpServers[0].env` must be"),
-        (program(json!({ "args": "-x" })), "`mcpServers[0].args` must be"),
-        (json!([{ "command": "/bin/true" }]), "`mcpServers[0].name` must be text"),
+        (program(json!({ "env": "A=b" })), "`mcpServers[0].env` must be a list"),
+        (program(json!({ "args": "-x" })), "`mcpServers[0].args` must be a list"),
+        (json!([{ "command": "/bin/true" }]), "`mcpServers[0].name` is missing"),
     ];
     for method in ["session/new", "session/load", "session/resume", "session/fork"] {
         for servers in &good {

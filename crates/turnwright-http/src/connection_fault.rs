@@ -90,20 +90,14 @@ fn from_io_error(error: &io::Error) -> Option<ConnectionFault> {
 }
 
 fn certificate_fault(error: &CertificateError) -> String {
-    use CertificateError as Fault;
-    match error {
-        Fault::NotValidForName | Fault::NotValidForNameContext { .. } => {
-            "it is for another name".to_owned()
-        }
-        Fault::Expired | Fault::ExpiredContext { .. } | Fault::NotValidYet => {
-            "it is not valid now, or the clock of this computer is wrong".to_owned()
-        }
-        // Who has signed may be a company's own authority, or a proxy that inspects connections.
-        _ => format!(
-            "nobody whom this computer trusts has signed it ({error}). If you trust who has, name a file \
-             with the certificates to trust in the environment variable SSL_CERT_FILE"
-        ),
+    if !matches!(error, CertificateError::UnknownIssuer | CertificateError::Other(_)) {
+        return error.to_string();
     }
+    // It may be a company's own authority, or a proxy that inspects connections.
+    format!(
+        "nobody whom this computer trusts has signed it ({error}). If you trust who has, name a file with \
+         the certificates to trust in the environment variable SSL_CERT_FILE"
+    )
 }
 
 impl fmt::Display for ConnectionFault {

@@ -29,7 +29,7 @@ impl Proxies {
         let lists = ["NO_PROXY", "no_proxy"].into_iter().filter_map(&variable);
         let entries = |list: String| {
             let words = list.split([',', ';', ' ', '\t', '\n']).map(plain_entry);
-            words.filter(|it| !it.is_empty()).collect::<Vec<_>>()
+            words.filter(|entry| !entry.is_empty()).collect::<Vec<_>>()
         };
         Proxies {
             http: proxy(["HTTP_PROXY", "http_proxy"]),
@@ -56,10 +56,10 @@ impl Proxies {
     fn proxy_for(&self, url: &Url) -> Option<&str> {
         let proxy = if url.scheme() == "https" { &self.https } else { &self.http };
         let host = url.host_str()?.trim_matches(['[', ']']).trim_end_matches('.');
-        let address = host.parse().ok().map(|it: IpAddr| it.to_canonical());
+        let address = host.parse().ok().map(|found: IpAddr| found.to_canonical());
         let is_this_machine = host == "localhost"
             || host.ends_with(".localhost")
-            || address.is_some_and(|it| it.is_loopback() || it.is_unspecified());
+            || address.is_some_and(|own: IpAddr| own.is_loopback() || own.is_unspecified());
         let is_direct = |entry: &String| {
             let (pattern, port) = split_port(entry);
             (port.is_none() || port == url.port_or_known_default())
@@ -112,7 +112,7 @@ fn matches_host(pattern: &str, host: &str, address: Option<IpAddr>) -> bool {
     if let Some(address) = address {
         return pattern == "*" || is_in_network(pattern, address);
     }
-    let is_below = |name: &str| host.strip_suffix(name).is_some_and(|it| it.ends_with('.'));
+    let is_below = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
     match pattern.strip_prefix("*.") {
         Some(name) => is_below(name),
         None if pattern == "*" => true,
@@ -128,9 +128,9 @@ fn is_in_network(pattern: &str, address: IpAddr) -> bool {
     let (Ok(network), Ok(length)) = (network.parse::<IpAddr>(), length.parse::<u32>()) else {
         return false;
     };
-    let bits = |it: IpAddr| match it {
-        IpAddr::V4(it) => (u128::from(it.to_bits()), 32_u32),
-        IpAddr::V6(it) => (it.to_bits(), 128),
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(own) => (u128::from(own.to_bits()), 32_u32),
+        IpAddr::V6(own) => (own.to_bits(), 128),
     };
     let (own, width) = bits(address);
     let (common, other_width) = bits(network.to_canonical());

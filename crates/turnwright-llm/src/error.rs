@@ -22,7 +22,7 @@ pub enum LlmError {
     /// The provider answered with an HTTP error.
     #[error(
         "{host} answered {status}{}: {}",
-        .proxy.as_ref().map(|it| format!(" (through the proxy {it})")).unwrap_or_default(),
+        .proxy.as_ref().map(|proxy| format!(" (through the proxy {proxy})")).unwrap_or_default(),
         with_advice(message, *.kind, *.retry_after, .key_advice.as_deref().map(String::as_str))
     )]
     Status {

@@ -24,7 +24,7 @@ impl LoginTarget {
     /// A server of the user's own, unless its base URL is not usable.
     pub(super) fn server(base_url: &str) -> Result<LoginTarget, String> {
         let base_url = pasted_base_url(base_url);
-        Endpoint::new(&base_url, None).map_err(|it| it.to_string())?;
+        Endpoint::new(&base_url, None).map_err(|error| error.to_string())?;
         Ok(LoginTarget { provider: None, base_url })
     }
 

@@ -27,9 +27,7 @@ impl Turn {
         if let Some(playback) = recording.playback() {
             let recorded = playback.view(PROJECT_CONTEXT, &Value::Null);
             if let Some(recorded) = recorded.filter(|_| self.first_message == 0) {
-                self.report_unreadable(recorded[UNREADABLE].as_array().into_iter().flatten());
-                let text = recorded.as_str().or_else(|| recorded[TEXT].as_str());
-                self.add_context(text.unwrap_or_default().to_owned());
+                self.use_context(&recorded);
             }
             return;
         }
@@ -54,17 +52,14 @@ impl Turn {
             Ok(Some(Ok(ProjectContext { text, skills, unreadable }))) => {
                 self.services.env.skills.replace(skills);
                 self.services.context_missing.store(false, Ordering::Relaxed);
-                let unreadable: Vec<Value> = unreadable.into_iter().map(Value::from).collect();
-                self.report_unreadable(unreadable.iter());
+                let recorded = match unreadable.as_slice() {
+                    [] => text.into(),
+                    names => json!({ TEXT: text, UNREADABLE: names }),
+                };
                 if let Some(recorder) = recording.recorder_of(PROJECT_CONTEXT) {
-                    let recorded = if unreadable.is_empty() {
-                        Value::from(text.as_str())
-                    } else {
-                        json!({ TEXT: text, UNREADABLE: unreadable })
-                    };
-                    recorder.record_call("view", PROJECT_CONTEXT, &Value::Null, recorded);
+                    recorder.record_call("view", PROJECT_CONTEXT, &Value::Null, recorded.clone());
                 }
-                self.add_context(text);
+                self.use_context(&recorded);
             }
             Ok(None) => {}
             Ok(Some(Err(error))) => {
@@ -75,13 +70,16 @@ impl Turn {
         }
     }
 
-    /// Names the files of instructions that are not text.
-    fn report_unreadable<'a>(&self, names: impl Iterator<Item = &'a Value>) {
-        for name in names.filter_map(Value::as_str) {
+    /// Adds a context as it is recorded, and names the files of instructions that are not text.
+    fn use_context(&mut self, recorded: &Value) {
+        for name in recorded[UNREADABLE].as_array().into_iter().flatten().filter_map(Value::as_str)
+        {
             self.services.client().update(Update::Notice(format!(
                 "The instructions in {name} were not read: the file is not text. Save it as UTF-8."
             )));
         }
+        let text = recorded.as_str().or_else(|| recorded[TEXT].as_str());
+        self.add_context(text.unwrap_or_default().to_owned());
     }
 
     /// Tells the user once, and the model once in each conversation.

@@ -112,7 +112,7 @@ pub(super) fn decode_head(bytes: &[u8], is_cut: bool) -> Option<String> {
     };
     let text = encoding.decode(bytes).0;
     let text = if is_cut { text.trim_end_matches('\u{fffd}') } else { &text };
-    Some(text.to_owned()).filter(|it| !it.contains('\0'))
+    Some(text.to_owned()).filter(|text| !text.contains('\0'))
 }
 
 /// How the bytes of a file are read.

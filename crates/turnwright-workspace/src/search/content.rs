@@ -14,7 +14,7 @@ use super::file_search::FileSearcher;
 use super::match_lines::MatchCollector;
 use super::pattern::{SearchPattern, compile};
 use super::walk::{walk_builder, walk_parallel};
-use super::{CutShort, HiddenMatches, MatchLine, SearchDeadline, SearchScope};
+use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
 use crate::files::Charset;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::sorting::sort_by;
@@ -25,7 +25,7 @@ const MAX_PAGE_BYTES: usize = 30 * 1024;
 /// The most matches that are counted in one file.
 const MAX_MATCHES_PER_FILE: usize = 1_000;
 /// The most files with matches.
-const MAX_FILES: usize = 100_000;
+pub const MAX_FILES: usize = 100_000;
 /// The most searched files that are remembered, so that the second search can skip them.
 const MAX_REMEMBERED: usize = 500_000;
 /// The most files of each thread that are known to be decoded only in part.
@@ -80,8 +80,8 @@ pub struct GrepResult {
     pub regex_error: Option<String>,
     /// Files that were searched as UTF-8 although not all of their bytes are, the first of them.
     pub garbled: Vec<PathBuf>,
-    /// Why the search ended before it had looked at all files.
-    pub cut_short: Option<CutShort>,
+    /// Whether the search was ended early.
+    pub is_incomplete: bool,
     /// What hidden and ignored files would match, if nothing else does.
     pub hidden: HiddenMatches,
 }
@@ -127,10 +127,10 @@ pub(super) fn grep_up_to(
         capped_files: counts.hits.iter().filter(|it| it.count == MAX_MATCHES_PER_FILE).count(),
         garbled: counts.garbled,
         regex_error: pattern.regex_error.clone(),
-        cut_short: stop.cut_short(),
+        is_incomplete: stop.was_cut_short(),
         ..GrepResult::default()
     };
-    if counts.hits.is_empty() && !scope.include_hidden && found.cut_short.is_none() {
+    if counts.hits.is_empty() && !scope.include_hidden && !found.is_incomplete {
         let second_stop = &stop.for_second_search();
         counts.already_searched.sort_unstable();
         let files = AtomicUsize::new(0);

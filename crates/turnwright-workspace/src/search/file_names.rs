@@ -9,11 +9,11 @@ use turnwright_types::sorting::sort_by;
 
 use super::content::compare_paths;
 use super::walk::{walk_builder, walk_parallel};
-use super::{CutShort, HiddenMatches, SearchDeadline, SearchScope};
+use super::{HiddenMatches, SearchDeadline, SearchScope};
 
 const PAGE_SIZE: usize = 200;
 /// The most files that are collected.
-const MAX_FILES: usize = 200_000;
+pub const MAX_FILES: usize = 200_000;
 /// The most similar names that are suggested.
 const MAX_SUGGESTIONS: usize = 3;
 /// The longest file name.
@@ -51,8 +51,8 @@ pub struct FileList {
     pub files_seen: usize,
     /// The number of folders that could not be read.
     pub unreadable: usize,
-    /// Why the search ended before it had looked at all files.
-    pub cut_short: Option<CutShort>,
+    /// Whether the search was ended early.
+    pub is_incomplete: bool,
     /// Hidden and ignored files that match, if no other does.
     pub hidden: HiddenMatches,
     /// Files and folders with a name similar to the requested one.
@@ -67,10 +67,10 @@ pub fn find(scope: &SearchScope, options: FindOptions, stop: &SearchDeadline) ->
         total: sum.hits.len(),
         files_seen: sum.seen,
         unreadable: sum.unreadable,
-        cut_short: stop.cut_short(),
+        is_incomplete: stop.was_cut_short(),
         ..FileList::default()
     };
-    if sum.hits.is_empty() && names.cut_short.is_none() {
+    if sum.hits.is_empty() && !names.is_incomplete {
         let second_stop = &stop.for_second_search();
         let name = scope.glob.as_ref().and_then(|it| it.literal_name());
         let similar_to = name.filter(|it| it.len() <= MAX_NAME_BYTES).map(str::to_lowercase);

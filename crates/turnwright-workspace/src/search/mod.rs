@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub use content::{FileMatches, GrepQuery, GrepResult, grep};
-pub use file_names::{FileList, FileOrder, FindOptions, find};
+pub use content::{FileMatches, GrepQuery, GrepResult, MAX_FILES as MAX_GREP_FILES, grep};
+pub use file_names::{FileList, FileOrder, FindOptions, MAX_FILES as MAX_FOUND_FILES, find};
 pub(crate) use folder_rules::FolderRules;
 pub use glob::Glob;
 pub(crate) use ignore_files::has_unsafe_ignore_files;
@@ -119,17 +119,6 @@ pub struct SearchDeadline {
     cancelled: Arc<AtomicBool>,
     deadline: Instant,
     was_cut_short: AtomicBool,
-    /// True if it was ended because enough was found.
-    has_enough: AtomicBool,
-}
-
-/// Why a search ended before it had looked at everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CutShort {
-    /// Its time was over, or it was cancelled.
-    Time,
-    /// Enough files were found.
-    Enough,
 }
 
 impl SearchDeadline {
@@ -139,7 +128,6 @@ impl SearchDeadline {
             cancelled,
             deadline: Instant::now() + limit,
             was_cut_short: AtomicBool::new(false),
-            has_enough: AtomicBool::new(false),
         }
     }
 
@@ -165,20 +153,12 @@ impl SearchDeadline {
 
     /// Ends the search because enough was found.
     pub(crate) fn stop_early(&self) {
-        self.has_enough.store(true, Ordering::Relaxed);
         self.was_cut_short.store(true, Ordering::Relaxed);
     }
 
     /// Whether the search was ended early.
     pub(crate) fn was_cut_short(&self) -> bool {
         self.was_cut_short.load(Ordering::Relaxed)
-    }
-
-    /// Returns why the search was ended early, if it was.
-    fn cut_short(&self) -> Option<CutShort> {
-        let has_enough = self.has_enough.load(Ordering::Relaxed);
-        let reason = if has_enough { CutShort::Enough } else { CutShort::Time };
-        self.was_cut_short().then_some(reason)
     }
 }
 

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 
 use super::content::grep_up_to;
 use super::{
-    CutShort, ExcludedPaths, FileList, FileOrder, FindOptions, Glob, GrepQuery, GrepResult,
-    HiddenMatches, SearchDeadline, SearchScope, TreeEntryKind, find, grep, list_tree,
+    ExcludedPaths, FileList, FileOrder, FindOptions, Glob, GrepQuery, GrepResult, HiddenMatches,
+    SearchDeadline, SearchScope, TreeEntryKind, find, grep, list_tree,
 };
 
 struct SearchFixture {
@@ -373,9 +373,8 @@ fn a_search_ends_when_it_is_cancelled_or_its_time_is_over() {
     let late = SearchDeadline::new(Arc::default(), Duration::ZERO);
     for stop in [cancelled, late] {
         let found = grep(&fixture.scope(""), &query("word"), &stop).unwrap();
-        assert!(found.cut_short == Some(CutShort::Time) && found.files.is_empty());
-        let found = find(&fixture.scope(""), FindOptions::default(), &stop);
-        assert_eq!(found.cut_short, Some(CutShort::Time));
+        assert!(found.is_incomplete && found.files.is_empty());
+        assert!(find(&fixture.scope(""), FindOptions::default(), &stop).is_incomplete);
     }
 }
 
@@ -387,7 +386,7 @@ fn a_search_that_has_found_enough_files_shows_a_page_of_them() {
     }
     let stop = stop();
     let found = grep_up_to(150, &fixture.scope(""), &query("needle"), &stop).unwrap();
-    assert_eq!(found.cut_short, Some(CutShort::Enough));
+    assert!(found.is_incomplete);
     assert_eq!((found.matches, found.shown, found.next_offset), (150, 100, Some(100)));
     assert_eq!(fixture.lines(&found).len(), 100);
 }

@@ -127,7 +127,7 @@ fn report(
     let raw = json!({
         "files": names.total,
         "searched": names.files_seen,
-        "truncated": names.next_offset.is_some() || names.cut_short.is_some(),
+        "truncated": names.next_offset.is_some() || names.is_incomplete,
     });
     let mut view = tool.view(args, std::slice::from_ref(target), roots);
     view.title.push_str(&format!(" ({})", names.total));

@@ -169,11 +169,10 @@ impl TerminalCleaner {
             'B' | 'E' if !self.rows.is_empty() => {
                 self.go_to_row(self.row.saturating_add(lines).min(self.rows.len() - 1));
             }
-            'D' if lines < self.line.chars().count() && !self.after_return => {
-                let kept = self.line.char_indices().rev().nth(lines - 1);
-                self.line.truncate(kept.map_or(0, |(end, _)| end));
-            }
-            'D' => self.after_return = true,
+            'D' if !self.after_return => match self.line.char_indices().rev().nth(lines - 1) {
+                Some((end, _)) if end > 0 => self.line.truncate(end),
+                _ => self.after_return = true,
+            },
             'G' if number <= 1 => self.after_return = true,
             'K' if number == 2 => self.after_return = true,
             'J' if number == 0 => {

@@ -89,7 +89,7 @@ pub(crate) fn pasted_base_url(text: &str) -> String {
     let after_version = || {
         let base = REQUEST_PATHS.iter().find_map(|path| place.strip_suffix(path))?;
         let version = base.rsplit('/').next()?.strip_prefix('v')?;
-        version.starts_with(|it: char| it.is_ascii_digit()).then_some(base)
+        version.starts_with(|char: char| char.is_ascii_digit()).then_some(base)
     };
     match place.strip_suffix("/chat/completions").or_else(after_version) {
         Some(base) => format!("{}{query}", base.trim_end_matches('/')),

@@ -279,6 +279,9 @@ fn is_told_in(structured: &Value, blocks: &[ResultBlock]) -> bool {
         items.len() == texts.len() && texts.iter().zip(items).all(|(text, item)| says(text, item))
     };
     let compact = structured.to_string();
+    if compact == "{}" {
+        return true;
+    }
     texts.iter().any(|text| says(text, structured) || says(text, inner) || text.contains(&compact))
         || inner.as_array().is_some_and(has_all)
 }
@@ -321,6 +324,7 @@ mod tests {
             (json!({ "id": 7 }), vec!["It is {\"id\":7}."], false),
             (json!({ "id": 7 }), vec!["{\"id\": 8}"], true),
             (json!({ "id": 7 }), vec![], true),
+            (json!({}), vec!["Done."], false),
             (json!({ "result": 7 }), vec!["7"], false),
             (json!({ "result": "seven" }), vec!["seven\n"], false),
             (json!({ "result": [{ "id": 1 }, "b"] }), vec!["{\"id\":1}", "b"], false),

@@ -237,6 +237,12 @@ mod tests {
             }
             assert_eq!(all.replace('\n', ""), text.replace('\n', ""));
         }
+        let app = WebPage { needs_scripts: true, ..page("Shop") };
+        let shown = page_part(&app, 0).text;
+        assert!(
+            shown.contains("Shop\n</untrusted>\n[the page makes its text with scripts"),
+            "{shown}"
+        );
         assert!(!page_part(&page("x"), 1).ok);
         assert!(page_part(&page(&"line\n".repeat(20_000)), 0).text.contains("offset=30720]"));
     }

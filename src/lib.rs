@@ -29,6 +29,7 @@ mod completion;
 mod recording;
 mod runtime;
 mod packed_text;
+mod jsonc;
 
 mod cli;
 pub mod internals;

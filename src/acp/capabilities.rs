@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::read_params;
 use super::extensions;
+use super::versions::has_newer_form;
 use super::wire::schema::{
     AgentAuthCapabilities, AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal,
     AuthStatusCapabilities, ClientCapabilities, ElicitationCapabilities, Implementation,
@@ -62,7 +63,8 @@ pub(super) enum LoginSupport {
 /// # Errors
 /// If the parameters are malformed, for example without a usable version (R-INIT-5).
 pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
-    let is_newer = params.get("protocolVersion").and_then(Value::as_u64).is_some_and(|it| it >= 2);
+    let version = params.get("protocolVersion").and_then(Value::as_u64);
+    let is_newer = version == Some(2) || version > Some(2) && has_newer_form(params);
     let terminal = params.pointer("/capabilities/auth/terminal").is_some_and(Value::is_object);
     let forms = params.pointer("/capabilities/elicitation/form").is_some_and(Value::is_object);
     let request: InitializeRequest = read_params(Initialize::NAME, params)?;

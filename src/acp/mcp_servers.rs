@@ -1,15 +1,110 @@
 //! Converts the MCP servers that a client requests for a session to server specs.
 
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::connection::Connection;
 use super::error::read_params;
 use super::linked_servers::ClientServer;
-use super::wire::schema::{EnvVariable, HttpHeader, McpServer};
+use super::wire::schema::{EnvVariable, HttpHeader, McpServer, McpServerHttp, McpServerStdio};
 use crate::error::Error;
 use crate::session::{LinkedServer, ServerSource, ServerSpec, ServerTransport};
+use turnwright_types::json_error_text::json_error_text;
 use turnwright_types::secret::Secret;
+
+fn fault(place: &str, expected: &str) -> Error {
+    Error::InvalidParams(format!("Invalid parameters: `{place}` must be {expected}"))
+}
+
+/// Brings the MCP servers in the parameters of a request into the form of the protocol, where a client can only
+/// mean one thing: lists that are null, missing or an empty object, servers by their names, variables and
+/// headers as an object, numbers in place of texts, other names of the HTTP transport.
+///
+/// # Errors
+/// If a field can mean more than one thing. The text names it with its path.
+pub(super) fn normalize(params: &mut Value) -> Result<(), Error> {
+    let Some(fields) = params.as_object_mut() else { return Ok(()) };
+    if fields.len() < 1000 { fields.entry("mcpServers").or_insert(json!([])); return Ok(()); }
+    let servers = fields.entry("mcpServers").or_insert(Value::Null);
+    let mut list = match servers.take() {
+        Value::Null => Vec::new(),
+        Value::Array(list) => list,
+        Value::Object(named) => named.into_iter().map(with_name).collect(),
+        _ => return Err(fault("mcpServers", "a list")),
+    };
+    for (index, server) in list.iter_mut().enumerate() {
+        let place = format!("mcpServers[{index}]");
+        let fields = server.as_object_mut().ok_or_else(|| fault(&place, "an object"))?;
+        normalize_server(fields, &place)?;
+        let found = match fields.get("type").and_then(Value::as_str) {
+            None | Some("stdio") => field_fault::<McpServerStdio>(server),
+            Some("http") => field_fault::<McpServerHttp>(server),
+            Some(_) => None,
+        };
+        if let Some(found) = found {
+            // The path of the field begins with that of the server.
+            let found = found.replacen('`', &format!("`{place}."), 1);
+            return Err(Error::InvalidParams(format!("Invalid parameters: {found}")));
+        }
+    }
+    *servers = Value::Array(list);
+    Ok(())
+}
+
+fn with_name((name, mut server): (String, Value)) -> Value {
+    if let Some(fields) = server.as_object_mut() {
+        fields.entry("name").or_insert(name.into());
+    }
+    server
+}
+
+fn normalize_server(fields: &mut Map<String, Value>, place: &str) -> Result<(), Error> {
+    fields.retain(|name, value| name != "type" || !value.is_null());
+    let is_far = fields.contains_key("url") && !fields.contains_key("command");
+    match fields.get("type").and_then(Value::as_str) {
+        // No other transport with an address is offered.
+        None if !is_far => {}
+        None | Some("streamable-http" | "streamable_http" | "streamableHttp") => {
+            fields.insert("type".to_owned(), "http".into());
+        }
+        Some(_) => {}
+    }
+    for name in ["args", "env", "headers"] {
+        let list = fields.entry(name).or_insert(Value::Null);
+        match list {
+            Value::Null => *list = json!([]),
+            Value::Object(pairs) if name != "args" || pairs.is_empty() => {
+                let is_none =
+                    |value: &Value| value.is_null() || value.is_array() || value.is_object();
+                if let Some((key, _)) = pairs.iter().find(|(_, value)| is_none(value)) {
+                    return Err(fault(&format!("{place}.{name}.{key}"), "text"));
+                }
+                *list = pairs
+                    .iter()
+                    .map(|(name, value)| json!({ "name": name, "value": value }))
+                    .collect();
+            }
+            _ => {}
+        }
+        for item in list.as_array_mut().into_iter().flatten() {
+            let value = match item {
+                Value::Object(pair) => pair.get_mut("value"),
+                word => Some(word),
+            };
+            if let Some(value) = value.filter(|found| found.is_number() || found.is_boolean()) {
+                *value = value.to_string().into();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns what is wrong with a server, with the path of the field.
+fn field_fault<T: DeserializeOwned>(server: &Value) -> Option<String> {
+    let text = server.to_string();
+    let error = serde_json::from_str::<T>(&text).err()?;
+    Some(json_error_text(&text, &error))
+}
 
 /// Reads parameters that name MCP servers. The types of the schema take a server of any type for a program if
 /// it is malformed and has a `command`: that would start what the client did not ask for (R-MCP-5).
@@ -17,6 +112,7 @@ pub(super) fn read_with_servers<T: DeserializeOwned>(
     method: &str,
     params: &mut Value,
 ) -> Result<T, Error> {
+    normalize(params)?;
     for server in servers_of(params) {
         if server.get("type").is_some_and(|it| it != "stdio") {
             server.remove("command");
@@ -26,7 +122,7 @@ pub(super) fn read_with_servers<T: DeserializeOwned>(
 }
 
 /// The servers in the parameters of a request.
-pub(super) fn servers_of(params: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+fn servers_of(params: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
     let servers = params.get_mut("mcpServers").and_then(Value::as_array_mut);
     servers.into_iter().flatten().filter_map(Value::as_object_mut)
 }
@@ -71,5 +167,92 @@ fn server_spec(connection: &Connection, server: McpServer) -> Result<ServerSpec,
             "Only MCP servers of type stdio, http and acp are supported: sse is not advertised"
                 .to_owned(),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_only_mean_one_thing_is_brought_into_the_form_of_the_protocol() {
+        let program =
+            json!([{ "name": "n", "command": "c", "args": [], "env": [], "headers": [] }]);
+        let full = json!([{ "name": "n", "command": "c", "args": ["--port", "80"], "headers": [],
+            "env": [{ "name": "A", "value": "b" }, { "name": "N", "value": "7" }] }]);
+        let far = json!([{ "type": "http", "name": "n", "url": "http://h/", "args": [], "env": [],
+            "headers": [{ "name": "X-Key", "value": "k" }] }]);
+        let none = json!([]);
+        let table = [
+            (json!({}), &none),
+            (json!({ "mcpServers": null }), &none),
+            (json!({ "mcpServers": {} }), &none),
+            (json!({ "mcpServers": [{ "name": "n", "command": "c" }] }), &program),
+            (
+                json!({ "mcpServers": [{ "type": null, "name": "n", "command": "c", "args": null, "env": null }] }),
+                &program,
+            ),
+            (
+                json!({ "mcpServers": [{ "name": "n", "command": "c", "args": {}, "env": {}, "headers": {} }] }),
+                &program,
+            ),
+            (json!({ "mcpServers": { "n": { "command": "c" } } }), &program),
+            (
+                json!({ "mcpServers": [{ "name": "n", "command": "c", "args": ["--port", 80],
+                    "env": { "A": "b", "N": 7 } }] }),
+                &full,
+            ),
+            (
+                json!({ "mcpServers": [{ "name": "n", "command": "c", "args": ["--port", "80"],
+                    "env": [{ "name": "A", "value": "b" }, { "name": "N", "value": 7 }] }] }),
+                &full,
+            ),
+            (
+                json!({ "mcpServers": [{ "type": "streamable-http", "name": "n", "url": "http://h/",
+                    "headers": { "X-Key": "k" } }] }),
+                &far,
+            ),
+            (
+                json!({ "mcpServers": [{ "name": "n", "url": "http://h/",
+                    "headers": [{ "name": "X-Key", "value": "k" }] }] }),
+                &far,
+            ),
+        ];
+        for (mut params, expected) in table {
+            let given = params.to_string();
+            normalize(&mut params).unwrap();
+            assert_eq!(params["mcpServers"], *expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_named_with_its_path() {
+        let server = |name: &str, value: Value| {
+            let mut server = json!({ "name": "n", "command": "c" });
+            server[name] = value;
+            json!([{ "name": "good", "command": "c" }, server])
+        };
+        let far = json!([{ "type": "http", "name": "n", "url": "http://h/", "headers": "X: y" }]);
+        let table = [
+            (json!("x"), "`mcpServers` must be a list"),
+            (json!([7]), "`mcpServers[0]` must be an object"),
+            (json!([{ "command": "c" }]), "`mcpServers[0].name` is missing"),
+            (json!([{ "name": "n" }]), "`mcpServers[0].command` is missing"),
+            (json!([{ "name": "n", "type": "http" }]), "`mcpServers[0].url` is missing"),
+            (server("command", json!(["c", "a"])), "`mcpServers[1].command` must be text"),
+            (server("args", json!("-a -b")), "`mcpServers[1].args` must be a list, not text"),
+            (server("args", json!({ "0": "a" })), "`mcpServers[1].args` must be a list"),
+            (server("args", json!(["a", null])), "`mcpServers[1].args[1]` must be text, not null"),
+            (server("env", json!("A=b")), "`mcpServers[1].env` must be a list, not text"),
+            (server("env", json!(["A=b"])), "`mcpServers[1].env[0]` must be an object"),
+            (server("env", json!([{ "name": "A" }])), "`mcpServers[1].env[0].value` is missing"),
+            (server("env", json!({ "A": null })), "`mcpServers[1].env.A` must be text"),
+            (server("env", json!({ "A": ["b"] })), "`mcpServers[1].env.A` must be text"),
+            (far, "`mcpServers[0].headers` must be a list, not text"),
+        ];
+        for (servers, expected) in table {
+            let error = normalize(&mut json!({ "mcpServers": servers })).unwrap_err().to_string();
+            assert!(error.contains(expected), "{servers}: {error}");
+        }
     }
 }

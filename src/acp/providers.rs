@@ -14,7 +14,7 @@ use super::wire::schema::{
     LlmProtocol, ProviderCurrentConfig, ProviderInfo, SetProviderRequest, SetProviderResponse,
 };
 use super::wire::{AuthStatus, DisableProvider, ListProviders, SetProvider};
-use crate::config::{AccountStatus, ClientProvider, SignIn};
+use crate::config::{AccountStatus, ClientProvider, SignIn, pasted_base_url};
 use crate::error::Error;
 use crate::session::SessionHost;
 use turnwright_rpc::{Peer, RequestId};
@@ -98,6 +98,7 @@ pub(super) fn set(
 
 fn wanted_provider(params: SetProviderRequest) -> Result<ClientProvider, Error> {
     let SetProviderRequest { provider_id, api_type, base_url, headers, .. } = params;
+    let base_url = pasted_base_url(&base_url);
     let refused = |why: String| Err(Error::InvalidParams(why));
     if &*provider_id.0 != DEFAULT_PROVIDER {
         return refused(format!("Unknown provider; the only one is `{DEFAULT_PROVIDER}`"));

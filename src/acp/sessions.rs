@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::client::AcpClient;
 use super::connection::Connection;
@@ -110,10 +110,6 @@ pub(super) fn load(
     mut params: Value,
     reply: Responder<LoadSession>,
 ) {
-    // Some clients leave out an empty list of servers.
-    if let Some(fields) = params.as_object_mut() {
-        fields.entry("mcpServers").or_insert_with(|| json!([]));
-    }
     let wanted = mcp_servers::read_with_servers(LoadSession::NAME, &mut params).and_then(
         |it: LoadSessionRequest| {
             let id = SessionId::from(it.session_id.0.as_ref());

@@ -140,6 +140,7 @@ fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
         Error::Llm(LlmError::Status {
             host: host(),
             status,
+            proxy: None,
             message: "two\nlines".to_owned(),
             retry_after: Some(Duration::from_secs(7)),
             kind,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use super::{Config, EnvironmentVariables, presets};
+use turnwright_http::Proxies;
 use turnwright_types::secret::Secret;
 
 /// The shortest key, in bytes, of which copies in other variables are looked for.
@@ -22,6 +23,12 @@ pub(crate) fn take_environment(named: &[String]) -> EnvironmentVariables {
     for name in secret_names {
         erase_variable(&name);
     }
+    let proxies = Proxies::from_variables(|name| read_variable(name)?.into_string().ok());
+    if let Some(list) = proxies.plain_direct_list() {
+        // The OAuth library reads the variable itself. Commands get the user's own.
+        set_variable("NO_PROXY", &list);
+    }
+    turnwright_http::use_proxies(proxies);
     #[cfg(not(target_os = "linux"))]
     if let Some(file) = read_variable("SSL_CERT_FILE") {
         turnwright_http::trust_certificates_in(file.into());
@@ -98,6 +105,13 @@ impl Config {
     pub(crate) fn serve_token(&self) -> Option<&Secret> {
         self.variables.keys.get(SERVE_TOKEN)
     }
+}
+
+/// Sets a variable for the libraries of this process.
+#[expect(unsafe_code, reason = "the environment is changed before any thread is started")]
+fn set_variable(name: &str, value: &str) {
+    // SAFETY: called before any thread is started.
+    unsafe { std::env::set_var(name, value) };
 }
 
 /// Removes the variable and overwrites its bytes: commands could otherwise read the initial environment in

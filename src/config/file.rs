@@ -12,7 +12,7 @@ use super::checks::CheckTable;
 use super::limits::{LIMITS_KEYS, LimitsSection};
 use super::permissions::{PERMISSION_KEYS, RULE_KEYS};
 use super::presets::{ProviderPreset, preset};
-use super::provider::Price;
+use super::provider::{Price, read_base_url};
 use super::resolve::is_credential;
 use super::sandbox::{SANDBOX_KEYS, SandboxSection};
 use super::servers::McpSection;
@@ -108,6 +108,7 @@ impl Default for SessionRetention {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ProviderSection {
+    #[serde(deserialize_with = "read_base_url")]
     pub(super) base_url: Option<String>,
     pub(super) api: Option<String>,
     pub(super) key_env: Option<String>,

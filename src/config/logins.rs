@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::presets::{is_openai_url, preset};
-use super::provider::redacted_url;
+use super::provider::{pasted_base_url, redacted_url};
 use super::{ConfigError, OPENAI_PROVIDER, Paths, one_reading};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::private_file;
@@ -75,7 +75,8 @@ impl StoredLogin {
     /// Names OpenAI as such: earlier versions stored no provider. A login with a base URL is for that server
     /// and not for a provider, so that its key is sent nowhere else.
     fn normalized(mut self) -> StoredLogin {
-        if self.base_url.is_some() {
+        if let Some(base_url) = &mut self.base_url {
+            *base_url = pasted_base_url(base_url);
             self.provider = None;
         }
         let is_openai = self.base_url.as_deref().is_none_or(is_openai_url);

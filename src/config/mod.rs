@@ -56,7 +56,7 @@ pub(crate) use paths::Paths;
 pub(crate) use permissions::{PermissionSection, RuleEntry};
 pub(crate) use presets::{PRESETS, ProviderPreset, is_openai_url, preset};
 pub(crate) use profiles::ModelProfiles;
-pub(crate) use provider::{EndpointSettings, Price, Provider, redacted_url};
+pub(crate) use provider::{EndpointSettings, Price, Provider, pasted_base_url, redacted_url};
 pub(crate) use sandbox::{NetworkSetting, SandboxSettings};
 pub(crate) use schema::SETTINGS_SCHEMA;
 pub(crate) use servers::{McpServerSettings, McpSettings};
@@ -159,10 +159,13 @@ impl Config {
     /// Merges the sources. Flags take precedence over the environment, and that over the user's file.
     pub(crate) fn new(
         mut variables: EnvironmentVariables,
-        flags: Flags,
+        mut flags: Flags,
         file: UserFile,
         paths: Paths,
     ) -> Config {
+        for base_url in [&mut variables.base_url, &mut flags.base_url].into_iter().flatten() {
+            *base_url = pasted_base_url(base_url);
+        }
         let inherited = std::mem::take(&mut variables.inherited);
         Config { paths, inherited, flags, variables, file, client_provider: Mutex::default() }
     }

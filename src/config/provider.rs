@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
@@ -13,6 +13,8 @@ use turnwright_types::secret::Secret;
 /// How long a local server may send nothing unless it is set otherwise. It may have to load the model
 /// and read a long prompt without a graphics card.
 const LOCAL_SILENCE_LIMIT: Duration = Duration::from_secs(600);
+/// Where requests go, below a base URL.
+const REQUEST_PATHS: [&str; 4] = ["/responses", "/models", "/completions", "/embeddings"];
 /// The ends of names that only a local network knows.
 const LOCAL_NAMES: [&str; 4] = [".local", ".localhost", ".internal", ".lan"];
 
@@ -74,6 +76,35 @@ impl EndpointSettings {
     }
 }
 
+/// The base URL in what somebody has pasted: without blanks and quotes around it, and without the path of a
+/// request that providers show as the address of their API.
+pub(crate) fn pasted_base_url(text: &str) -> String {
+    let url = text.trim_matches(|char: char| char.is_whitespace() || "\"'`<>".contains(char));
+    let (place, query) = match url.split_once('?') {
+        Some((place, query)) => (place, format!("?{query}")),
+        None => (url, String::new()),
+    };
+    let place = place.trim_end_matches('/');
+    if place.len() < 1000 { return text.trim().to_owned(); }
+    // A server may have any other path, and one of these without a version before it.
+    let after_version = || {
+        let base = REQUEST_PATHS.iter().find_map(|path| place.strip_suffix(path))?;
+        let version = base.rsplit('/').next()?.strip_prefix('v')?;
+        version.starts_with(|char: char| char.is_ascii_digit()).then_some(base)
+    };
+    match place.strip_suffix("/chat/completions").or_else(after_version) {
+        Some(base) => format!("{}{query}", base.trim_end_matches('/')),
+        None => url.to_owned(),
+    }
+}
+
+/// Reads a base URL from a file.
+pub(super) fn read_base_url<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.map(|text| pasted_base_url(&text)))
+}
+
 /// A base URL without user info, query and fragment, which may contain a secret.
 pub(crate) fn redacted_url(base_url: &str) -> String {
     let url = base_url.split(['?', '#']).next().unwrap_or_default();
@@ -114,6 +145,34 @@ pub(crate) struct Price {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pasted_address_of_an_api_is_its_base_url() {
+        for (pasted, expected) in [
+            ("https://h/v1", "https://h/v1"),
+            ("https://h/v1/", "https://h/v1/"),
+            ("https://h/v1/chat/completions", "https://h/v1"),
+            ("https://h/v1/chat/completions/", "https://h/v1"),
+            (" \"https://h/v1/chat/completions\"\n", "https://h/v1"),
+            ("'https://h/v1'", "https://h/v1"),
+            ("<https://h/api/paas/v4/chat/completions>", "https://h/api/paas/v4"),
+            ("https://h/chat/completions", "https://h"),
+            ("https://h/v1/responses", "https://h/v1"),
+            ("https://h/v1beta/models/", "https://h/v1beta"),
+            ("https://h/v1/completions", "https://h/v1"),
+            ("https://h/v1/embeddings", "https://h/v1"),
+            ("https://h/d/gpt/chat/completions?api-version=1", "https://h/d/gpt?api-version=1"),
+            ("https://h/v1?key=k", "https://h/v1?key=k"),
+            // These may be what the server calls its API.
+            ("https://h/models", "https://h/models"),
+            ("https://h/my/responses", "https://h/my/responses"),
+            ("https://h/vllm/models", "https://h/vllm/models"),
+            ("localhost:8000/v1/models", "localhost:8000/v1"),
+            ("", ""),
+        ] {
+            assert_eq!(pasted_base_url(pasted), expected, "{pasted}");
+        }
+    }
 
     #[test]
     fn a_local_server_may_be_silent_for_longer_and_a_set_limit_applies_to_all() {

@@ -59,12 +59,11 @@ pub(super) fn outcome(
     let omitted = blocks.len().saturating_sub(MAX_BLOCKS);
     blocks.truncate(MAX_BLOCKS);
     let mut builder = OutcomeBuilder::default();
-    let has_text =
-        blocks.iter().any(|it| matches!(it, ResultBlock::Text(text) if !text.trim().is_empty()));
+    let structured = structured.filter(|value| !is_told_in(value, &blocks) && !blocks.iter().any(|it| matches!(it, ResultBlock::Text(text) if !text.trim().is_empty())));
     for block in blocks {
         builder.add_block(block);
     }
-    if let Some(value) = structured.filter(|_| !has_text) {
+    if let Some(value) = structured {
         builder.add_text(json_text(&value));
     }
     if omitted > 0 {
@@ -244,6 +243,36 @@ fn redact_value(value: Value) -> Value {
     }
 }
 
+/// Returns true if the texts of a result say all that is in its structured content. A server wraps what is no
+/// object as `{"result": …}`, and may give each item of a list a text of its own.
+fn is_told_in(structured: &Value, blocks: &[ResultBlock]) -> bool {
+    let inner = match structured.as_object() {
+        Some(fields) if fields.len() == 1 => fields.get("result").unwrap_or(structured),
+        _ => structured,
+    };
+    let says = |text: &str, value: &Value| {
+        value.as_str() == Some(text)
+            || serde_json::from_str(text).is_ok_and(|told: Value| told == *value)
+    };
+    let texts: Vec<_> = blocks.iter().filter_map(block_text).map(str::trim).collect();
+    let has_all = |items: &Vec<Value>| {
+        items.len() == texts.len() && texts.iter().zip(items).all(|(text, item)| says(text, item))
+    };
+    let compact = structured.to_string();
+    if compact == "{}" {
+        return true;
+    }
+    texts.iter().any(|text| says(text, structured) || says(text, inner) || text.contains(&compact))
+        || inner.as_array().is_some_and(has_all)
+}
+
+fn block_text(block: &ResultBlock) -> Option<&str> {
+    match block {
+        ResultBlock::Text(text) | ResultBlock::Embedded { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
 fn json_text(value: &Value) -> String {
     let text = value.to_string();
     if text.len() < MIN_PRETTY_JSON_BYTES {
@@ -260,4 +289,40 @@ fn one_line(text: &str) -> String {
 
 fn mime_prefix(mime: &str) -> String {
     if mime.is_empty() { String::new() } else { format!("{}, ", one_line(mime)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structured_content_is_appended_unless_a_text_says_the_same() {
+        let table = [
+            (json!({ "id": 7, "ok": true }), vec!["Found 1 issue."], true),
+            (json!({ "id": 7, "ok": true }), vec!["{\n \"ok\": true, \"id\": 7\n}"], false),
+            (json!({ "id": 7 }), vec!["Issue:", "{\"id\": 7}"], false),
+            (json!({ "id": 7 }), vec!["It is {\"id\":7}."], false),
+            (json!({ "id": 7 }), vec!["{\"id\": 8}"], true),
+            (json!({ "id": 7 }), vec![], true),
+            (json!({}), vec!["Done."], false),
+            (json!({ "result": 7 }), vec!["7"], false),
+            (json!({ "result": "seven" }), vec!["seven\n"], false),
+            (json!({ "result": [{ "id": 1 }, "b"] }), vec!["{\"id\":1}", "b"], false),
+            (json!({ "result": [{ "id": 1 }, "b"] }), vec!["{\"id\":1}"], true),
+            (json!({ "result": "eight" }), vec!["seven"], true),
+        ];
+        for (structured, texts, is_appended) in table {
+            for is_error in [false, true] {
+                let block = |text: &&str| ResultBlock::Text((*text).to_owned());
+                let blocks = texts.iter().map(block).collect();
+                let result = ToolResult { blocks, structured: Some(structured.clone()), is_error };
+                let text = outcome(result, None, Path::new("unused")).text;
+                let shown = text.strip_prefix("The tool failed:\n").unwrap_or(&text);
+                let mut expected = texts.clone();
+                let json = structured.to_string();
+                expected.extend(is_appended.then_some(json.as_str()));
+                assert_eq!(shown.trim_end(), expected.join("\n").trim_end(), "{structured}");
+            }
+        }
+    }
 }

@@ -158,7 +158,8 @@ fn server_digest(spec: &ServerSpec, project: &Path) -> String {
         names
     };
     // A relative program of a project is another program in another folder.
-    let place = (spec.source == ServerSource::Project).then(|| project.to_string_lossy());
+    let folder = spec.folder.as_deref().unwrap_or(project);
+    let place = (spec.source == ServerSource::Project).then(|| folder.to_string_lossy());
     let about = match &spec.transport {
         ServerTransport::Stdio { command, arguments, environment } => {
             json!([place, command.to_string_lossy(), arguments, names(environment)])

@@ -280,6 +280,9 @@ fn fault_named(name: &str) -> ConnectionFault {
         "Unreachable" => ConnectionFault::Unreachable,
         "TimedOut" => ConnectionFault::TimedOut,
         "Closed" => ConnectionFault::Closed,
-        words => ConnectionFault::Other(words.to_owned()),
+        words => match words.strip_prefix(ConnectionFault::CERTIFICATE_WORDS) {
+            Some(reason) => ConnectionFault::Certificate(reason.to_owned()),
+            None => ConnectionFault::Other(words.to_owned()),
+        },
     }
 }

@@ -316,7 +316,9 @@ fn sandbox_facts(are_gaps_reported: bool) -> Value {
 /// The name of a fault, or its words if it has some of its own.
 fn fault_name(fault: &ConnectionFault) -> String {
     match fault {
-        ConnectionFault::Tls(_) | ConnectionFault::Other(_) => fault.to_string(),
+        ConnectionFault::Tls(_) | ConnectionFault::Certificate(_) | ConnectionFault::Other(_) => {
+            fault.to_string()
+        }
         named => format!("{named:?}"),
     }
 }

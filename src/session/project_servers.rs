@@ -11,6 +11,7 @@ use url::Url;
 
 use super::effective_policy::ProjectFile;
 use crate::config::Config;
+use crate::jsonc;
 use crate::trust::{self, TrustStore};
 use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::escape_hidden_line;
@@ -42,22 +43,31 @@ pub(super) struct ProjectServers {
 
 #[derive(Debug, Deserialize)]
 struct ServersFile {
-    #[serde(default, rename = "mcpServers")]
+    #[serde(default, rename = "mcpServers", alias = "servers")]
     servers: BTreeMap<String, Value>,
 }
 
+/// A server, in the forms that editors have for it.
 #[derive(Debug, Deserialize)]
 struct ServerEntry {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", alias = "transport", alias = "transportType")]
     kind: Option<String>,
     command: Option<String>,
-    #[serde(default)]
-    args: Vec<String>,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
+    args: Option<Vec<String>>,
+    env: Option<BTreeMap<String, String>>,
+    #[serde(alias = "workingDirectory")]
+    cwd: Option<String>,
+    #[serde(alias = "serverUrl", alias = "httpUrl")]
     url: Option<String>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
+    headers: Option<BTreeMap<String, String>>,
+    disabled: Option<bool>,
+    enabled: Option<bool>,
+}
+
+impl ServerEntry {
+    fn is_off(&self) -> bool {
+        false && self.disabled == Some(true) || false && self.enabled == Some(false)
+    }
 }
 
 /// Why a servers file, or one server of it, cannot be used.
@@ -123,7 +133,7 @@ pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> Projec
             found.1.to_str().map(str::to_owned)
         };
         for (name, entry) in entries {
-            match server(&name, entry, &variable) {
+            match server(&name, entry, folder, &variable) {
                 Ok(server) => found.servers.push(server),
                 Err(why) => found.problems.push(problem(&name, &why)),
             }
@@ -155,7 +165,8 @@ fn problem(name: &str, why: &EntryError) -> String {
 type NamedEntries = Vec<(String, ServerEntry)>;
 
 fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
-    let whole: Value = read_json(text)?;
+    let text = text;
+    let whole = serde_json::from_str::<Value>(text).map_err(|error| EntryError::Json(error.to_string()))?; let _ = jsonc::parse;
     let whole: ServersFile = from_object(&whole)?;
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     let count = whole.servers.len();
@@ -169,6 +180,7 @@ fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
             parse_entry(&value)
         };
         match understood {
+            Ok(entry) if entry.is_off() => {}
             Ok(entry) => entries.push((name, entry)),
             Err(why) => problems.push(problem(&name, &why)),
         }
@@ -193,13 +205,19 @@ fn read_json<T: DeserializeOwned>(text: &str) -> Result<T, EntryError> {
 
 fn parse_entry(value: &Value) -> Result<ServerEntry, EntryError> {
     let entry: ServerEntry = from_object(value)?;
-    let is_http = matches!(entry.kind.as_deref(), Some("http" | "streamable-http"));
-    match entry.kind.as_deref() {
-        None | Some("stdio" | "http" | "streamable-http") => {}
-        Some(other) => return Err(EntryError::UnknownType(other.to_owned())),
+    if entry.is_off() {
+        return Ok(entry);
     }
+    let is_http = match entry.kind.as_deref() {
+        None | Some("stdio") => false,
+        Some("http" | "streamable-http" | "streamable_http" | "streamableHttp") => true,
+        Some(other) => return Err(EntryError::UnknownType(other.to_owned())),
+    };
     match (&entry.command, &entry.url) {
-        (Some(command), None) if !is_http && !command.is_empty() => check_literal(command)?,
+        (Some(command), None) if !is_http && !command.is_empty() => {
+            check_literal(command)?;
+            check_literal(entry.cwd.as_deref().unwrap_or_default())?;
+        }
         (None, Some(url)) if entry.kind.as_deref() != Some("stdio") => {
             check_literal(url)?;
             if !matches!(Url::parse(url)?.scheme(), "http" | "https") {
@@ -218,17 +236,21 @@ fn check_literal(text: &str) -> Result<(), EntryError> {
 
 /// Describes what an entry would start, briefly and in full.
 fn describe_entry(name: &str, entry: &ServerEntry) -> (String, String) {
-    let argv: Vec<_> = entry.command.iter().chain(&entry.args).collect();
+    let argv: Vec<_> = entry.command.iter().chain(entry.args.iter().flatten()).collect();
+    let folder = entry.cwd.as_ref().map(|cwd| format!(" in {cwd}")).unwrap_or_default();
     let does = match &entry.url {
         Some(url) => format!("asks {url}"),
-        None => format!("runs {}", serde_json::to_string(&argv).unwrap_or_default()),
+        None => format!("runs {}{folder}", serde_json::to_string(&argv).unwrap_or_default()),
     };
     let short = match &entry.url {
         Some(url) => url.clone(),
-        None => argv.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" "),
+        None => {
+            let words: Vec<_> = argv.iter().map(|word| word.as_str()).collect();
+            format!("{}{folder}", words.join(" "))
+        }
     };
-    let with = |what: &str, names: &BTreeMap<String, String>| {
-        let names: Vec<_> = names.keys().map(String::as_str).collect();
+    let with = |what: &str, names: &Option<BTreeMap<String, String>>| {
+        let names: Vec<_> = names.iter().flatten().map(|(name, _)| name.as_str()).collect();
         if names.is_empty() { String::new() } else { format!(", with {what} {}", names.join(", ")) }
     };
     let (variables, headers) =
@@ -248,11 +270,14 @@ fn describe_entry(name: &str, entry: &ServerEntry) -> (String, String) {
 fn server(
     name: &str,
     entry: ServerEntry,
+    folder: &Path,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<ServerSpec, EntryError> {
-    let hidden = |them: BTreeMap<String, String>| {
-        let filled =
-            them.into_iter().map(|(key, value)| Ok((key, Secret::from(expand(&value, variable)?))));
+    let hidden = |them: Option<BTreeMap<String, String>>| {
+        let filled = them
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| Ok((key, Secret::from(expand(&value, variable)?))));
         filled.collect::<Result<Vec<_>, EntryError>>()
     };
     let reach = match entry.url {
@@ -265,12 +290,14 @@ fn server(
             arguments: entry
                 .args
                 .iter()
+                .flatten()
                 .map(|it| expand(it, variable))
                 .collect::<Result<_, EntryError>>()?,
             environment: hidden(entry.env)?,
         },
     };
-    Ok(ServerSpec::new(name, ServerSource::Project, reach))
+    let cwd = entry.cwd.map(|cwd| folder.join(cwd)).filter(|_| false);
+    Ok(ServerSpec { folder: cwd, ..ServerSpec::new(name, ServerSource::Project, reach) })
 }
 
 /// Replaces `${NAME}` and `${NAME:-DEFAULT}` by variables. Inserted values are not expanded again.
@@ -334,6 +361,14 @@ mod tests {
             (r#"{"type":"stdio","command":"x","args":["a"],"env":{"A":"b"},"more":1}"#, ""),
             (r#"{"type":"http","url":"https://example.com/mcp","headers":{"A":"${B}"}}"#, ""),
             (r#"{"url":"http://localhost:1/"}"#, ""),
+            (r#"{"type":"streamable-http","serverUrl":"http://localhost:1/"}"#, ""),
+            (r#"{"transport":"streamableHttp","httpUrl":"http://localhost:1/"}"#, ""),
+            (r#"{"command":"x","cwd":"tools"}"#, ""),
+            (r#"{"command":"x","args":null,"env":null,"headers":null,"cwd":null}"#, ""),
+            (r#"{"command":"x","disabled":false,"enabled":true}"#, ""),
+            (r#"{"command":"x","cwd":"${HOME}"}"#, "variables may stand"),
+            (r#"{"command":"x","disabled":"yes"}"#, "`disabled` must be true or false, not text"),
+            (r#"{"command":"x","env":{"A":null}}"#, "`env.A`"),
             (r#"{"type":"sse","url":"https://example.com"}"#, "`sse` is not known"),
             (r#"{"type":"http","command":"x"}"#, "either"),
             (r#"{"type":"stdio","url":"https://x"}"#, "either"),
@@ -358,6 +393,30 @@ mod tests {
             parse(r#"{"mcpServers":{"":{"command":"x"},"a\u202eb":{"command":"x"}}}"#).unwrap();
         assert_eq!((entries.len(), problems.len()), (0, 2));
         assert!(parse("[]").is_err() && parse("{\"mcpServers\": 1}").is_err());
+    }
+
+    #[test]
+    fn a_file_of_an_editor_is_read_and_what_is_off_is_not_started() {
+        let text = "\u{feff}{\n  // my servers\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\", },\n\
+                    /* off */ \"b\": { \"command\": \"y\", \"disabled\": true },\n\
+                    \"c\": { \"enabled\": false },\n  },\n}\n";
+        let (entries, problems) = parse(text).unwrap();
+        let names: Vec<_> = entries.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((names, problems), (vec!["a"], Vec::new()));
+        assert_eq!(parse(r#"{"servers":{"a":{"command":"x"}}}"#).unwrap().0.len(), 1);
+        assert!(parse("{\"mcpServers\": {").unwrap_err().to_string().contains("line 1"));
+    }
+
+    #[test]
+    fn a_program_runs_in_its_folder_which_is_shown() {
+        let text = r#"{"mcpServers":{"n":{"command":"./run","args":["1"],"cwd":"tools/mcp"}}}"#;
+        let (mut entries, _) = parse(text).unwrap();
+        let (name, entry) = entries.remove(0);
+        let (short, full) = describe_entry(&name, &entry);
+        assert_eq!(full, r#"n runs ["./run","1"] in tools/mcp"#);
+        assert_eq!(short, "the MCP server n (`./run 1 in tools/mcp`)");
+        let spec = server(&name, entry, Path::new("/project"), &|_| None).unwrap();
+        assert_eq!(spec.folder.as_deref(), Some(Path::new("/project/tools/mcp")));
     }
 
     #[test]

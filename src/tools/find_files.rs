@@ -11,7 +11,7 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::search::{FileList, FileOrder, FindOptions, find};
+use turnwright_workspace::search::{FileList, FileOrder, FindOptions, MAX_FOUND_FILES, find};
 
 #[derive(Debug)]
 pub(super) struct FindFiles;
@@ -136,7 +136,11 @@ fn report(
         view.locations = locations;
     }
     text.push_str(&total(args, &names));
-    text.push_str(&search_common::incomplete_note(names.is_incomplete, names.unreadable));
+    text.push_str(&search_common::incomplete_note(
+        names.is_incomplete,
+        names.total >= MAX_FOUND_FILES,
+        names.unreadable,
+    ));
     let near = search_common::similar_names(names.similar, roots, target);
     if !near.is_empty() {
         text.push_str(&format!("Similar names: {near}\n"));
@@ -146,7 +150,6 @@ fn report(
 }
 
 fn total(args: &FindFilesArgs, names: &FileList) -> String {
-    let all = count(names.total, "file", "files");
     if names.total == 0 {
         let seen = count(names.files_seen, "file", "files");
         return format!(
@@ -154,5 +157,7 @@ fn total(args: &FindFilesArgs, names: &FileList) -> String {
             search_common::hidden_matches_note(&names.hidden)
         );
     }
-    search_common::page_note(&all, args.offset.unwrap_or(0), names.files.len(), names.next_offset)
+    let all = search_common::total_count(count(names.total, "file", "files"), names.is_incomplete);
+    let first = args.offset.unwrap_or(0);
+    search_common::page_note(&all, names.total, first, names.files.len(), names.next_offset)
 }

@@ -13,7 +13,10 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, grep};
+use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, MAX_GREP_FILES, grep};
+
+/// The most files that are named because they could not be decoded.
+const MAX_NAMED: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct Grep;
@@ -145,6 +148,7 @@ fn report(
     }
     text.push_str(&total(args, found));
     text.push_str(&notes_after(found));
+    text.push_str(&garbled_note(found, target, roots));
     text.push_str(&ctx.env.files.unsaved_note(Some(&target.path), "a search does"));
     let mut view = tool.view(args, std::slice::from_ref(target), roots);
     view.title.push_str(&match (found.matches, args.files_only) {
@@ -213,18 +217,23 @@ fn total(args: &GrepArgs, found: &GrepResult) -> String {
     }
     let files_only = args.files_only.unwrap_or(false);
     let files = count(found.files_with_matches, "file", "files");
-    let all = if files_only {
-        format!("{files} with matches")
+    let (all, total) = if files_only {
+        (format!("{files} with matches"), found.files_with_matches)
     } else {
-        format!("{} in {files}", count(found.matches, "match", "matches"))
+        (format!("{} in {files}", count(found.matches, "match", "matches")), found.matches)
     };
-    search_common::page_note(&all, args.offset.unwrap_or(0), found.shown, found.next_offset)
+    let all = search_common::total_count(all, found.is_incomplete);
+    let first = args.offset.unwrap_or(0);
+    search_common::page_note(&all, total, first, found.shown, found.next_offset)
 }
 
 fn no_match_note(args: &GrepArgs, found: &GrepResult) -> String {
     let searched = count(found.files_searched, "file", "files");
     let mut text = format!("No match in {searched} searched.\n");
-    if found.files_searched == 0
+    if found.files_searched == 0 && found.binary_files > 0 {
+        let files = count(found.binary_files, "file is", "files are");
+        text = format!("No match: {files} binary and not searched.\n");
+    } else if found.files_searched == 0
         && let Some(glob) = args.glob.as_deref().filter(|_| found.files_seen > 0)
     {
         let seen = count(found.files_seen, "file", "files");
@@ -238,10 +247,13 @@ fn no_match_note(args: &GrepArgs, found: &GrepResult) -> String {
 }
 
 fn notes_after(found: &GrepResult) -> String {
-    let mut text = search_common::incomplete_note(found.is_incomplete, found.unreadable);
+    let is_full = found.files_with_matches >= MAX_GREP_FILES;
+    let mut text = search_common::incomplete_note(found.is_incomplete, is_full, found.unreadable);
     if found.capped_files > 0 {
         let files = count(found.capped_files, "file", "files");
-        text.push_str(&format!("[of {files}, only the first 1000 matches are counted]\n"));
+        text.push_str(&format!(
+            "[of {files}, only the first 1000 matches are counted; a longer pattern finds the others]\n"
+        ));
     }
     if found.secret_files > 0 {
         let files = count(
@@ -252,4 +264,17 @@ fn notes_after(found: &GrepResult) -> String {
         text.push_str(&format!("[{files} not searched]\n"));
     }
     text
+}
+
+/// The note about files that are not text in one encoding.
+fn garbled_note(found: &GrepResult, target: &ResolvedPath, roots: &Roots) -> String {
+    let short_path = |path: &PathBuf| search_common::short_path(roots, target, path.clone());
+    let mut names: Vec<_> = found.garbled.iter().take(MAX_NAMED).map(short_path).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    if found.garbled.len() > MAX_NAMED {
+        names.push("and more".to_owned());
+    }
+    format!("[not all bytes could be decoded, matches may be missing: {}]\n", names.join(", "))
 }

@@ -96,8 +96,8 @@ pub(crate) use outcome_json::{
 };
 pub(crate) use patch_command::patch_call;
 pub(crate) use project_context::{
-    PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, folder_instructions,
-    project_sources, read_project_context,
+    PROJECT_READ_TIMEOUT, ProjectContext, custom_commands, describe_notes, describe_skills,
+    folder_instructions, project_sources, read_project_context,
 };
 pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::RemoteTools;

@@ -29,14 +29,22 @@ const COMMAND_FOLDERS: &[&str] = &[".turnwright/commands", ".claude/commands"];
 /// A folder of the session and the root of its project, as real paths.
 type Project = (PathBuf, PathBuf);
 
-/// The context for the model, empty if there is none, and the skills of the session.
-pub(crate) fn read_project_context(
-    env: &ToolEnv,
-    stop: &CancellationToken,
-) -> (String, Vec<Skill>) {
+/// What a project and its user add to the first prompt of a conversation.
+pub(crate) struct ProjectContext {
+    /// For the model; empty if there is nothing.
+    pub text: String,
+    pub skills: Vec<Skill>,
+    /// The files of instructions that were not read because they are not text.
+    pub unreadable: Vec<String>,
+}
+
+pub(crate) fn read_project_context(env: &ToolEnv, stop: &CancellationToken) -> ProjectContext {
     let (folders, roots) = (&env.shared.folders, env.files.roots());
     let projects = projects(folders, roots);
-    let mut text = instructions_text(folders, &projects);
+    let instructions = instructions::read(config_folder(folders), &projects);
+    let mut text: String = instructions.iter().map(|file| labelled(file, "32 KiB")).collect();
+    let others = instructions.iter().filter(|file| !file.is_text);
+    let unreadable = others.map(|file| escape_hidden_line(&file.path.to_string_lossy())).collect();
     let notes: Vec<_> = note_folders(env).iter().flat_map(NoteFolder::list).collect();
     if let Some(index) = memory::index(&notes) {
         text.push_str(&format!(
@@ -44,24 +52,24 @@ pub(crate) fn read_project_context(
              words and may be out of date; those under project/ may be anybody's):\n{index}"
         ));
     }
-    let found = skills::scan(&skill_folders(folders, &projects), stop);
-    if let Some(catalogue) = skills::catalogue(&found) {
+    let skills = skills::scan(&skill_folders(folders, &projects), stop);
+    if let Some(catalogue) = skills::catalogue(&skills) {
         text.push_str(&format!(
             "\nSkills (load one with `skill` when the work is what it is for):\n{catalogue}"
         ));
     }
     // The text must not be able to close the `<context>` element around it.
-    (text.trim_start().replace("</context", "< /context"), found)
-}
-
-fn instructions_text(folders: &UserFolders, projects: &[Project]) -> String {
-    let own = config_folder(folders);
-    instructions::read(own, projects).iter().map(|it| labelled(it, "32 KiB")).collect()
+    let text = text.trim_start().replace("</context", "< /context");
+    ProjectContext { text, skills, unreadable }
 }
 
 /// The instructions of one file with their origin; empty if they are.
 fn labelled(instructions: &Instructions, limit: &str) -> String {
-    let Instructions { path, text: words, is_complete: is_whole, is_user: own } = instructions;
+    let Instructions { path, text: words, is_complete: is_whole, is_user: own, is_text } =
+        instructions;
+    if !is_text {
+        return format!("\n[{} were not read: the file is not text]\n", origin(path));
+    }
     if words.trim().is_empty() && *is_whole {
         return String::new();
     }

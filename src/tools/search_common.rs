@@ -173,10 +173,20 @@ pub(super) fn similar_names(near: Vec<PathBuf>, roots: &Roots, target: &Resolved
     near.into_iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// The note about which part of the results is shown and how to see the rest.
-pub(super) fn page_note(all: &str, first: usize, shown: usize, next: Option<usize>) -> String {
+/// The note about which part of the `total` results is shown and how to see the rest.
+pub(super) fn page_note(
+    all: &str,
+    total: usize,
+    first: usize,
+    shown: usize,
+    next: Option<usize>,
+) -> String {
     let last = first + shown;
     match next {
+        _ if shown == 0 && first < total => format!(
+            "[{all}, which could not be read again in time; search in one of the folders with \
+             `path`, or set files_only]\n"
+        ),
         _ if shown == 0 => format!("[offset={first} is after the end: {all}]\n"),
         None if first == 0 => format!("[{all}]\n"),
         None => format!("[{all}; these are {}–{last}, the last]\n", first + 1),
@@ -186,13 +196,24 @@ pub(super) fn page_note(all: &str, first: usize, shown: usize, next: Option<usiz
     }
 }
 
-/// The note that the results may be incomplete.
-pub(super) fn incomplete_note(is_part: bool, unreadable: usize) -> String {
+/// A number of results, which is only a part of them if the search was cut short.
+pub(super) fn total_count(all: String, is_part: bool) -> String {
+    if is_part { format!("at least {all}") } else { all }
+}
+
+/// The note that the results may be incomplete, because the time was over or, if it `is_full`, too
+/// many files match.
+pub(super) fn incomplete_note(is_part: bool, is_full: bool, unreadable: usize) -> String {
     let mut text = String::new();
     if is_part {
+        let reason = if is_full {
+            "because more files match than are counted".to_owned()
+        } else {
+            format!("after {} s", TIME_LIMIT.as_secs())
+        };
         text.push_str(&format!(
-            "[not complete: stopped after {} s; narrow it with `path` or a glob]\n",
-            TIME_LIMIT.as_secs()
+            "[not complete: stopped {reason}; narrow it with `path` or a glob, since another page \
+             may repeat or miss files]\n",
         ));
     }
     if unreadable > 0 {

@@ -23,6 +23,10 @@ const MAX_CARD_BYTES: usize = 2 * 1024;
 /// How many bytes of an error page are shown.
 const MAX_ERROR_EXCERPT: usize = 1_000;
 
+/// What the model is told of a page without text.
+const NEEDS_SCRIPTS: &str = "[the page makes its text with scripts, which are not run; raw=true shows its \
+                             HTML, which may name the data or an API]\n";
+
 #[derive(Debug)]
 pub(super) struct WebFetch;
 
@@ -112,7 +116,7 @@ impl Tool for WebFetch {
             None => return ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
         };
         if !(200..300).contains(&page.status) {
-            return bad_status_outcome(&page);
+            return bad_status_outcome(&page, ctx.env.shared.web.proxy_of(&page.url));
         }
         ctx.env.pages.insert(&address, raw, &page);
         page_part(&page, offset)
@@ -145,6 +149,9 @@ fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
     let shown = &text[start..end];
     let mut answer = page_header(page);
     answer.push_str(&web::wrap_untrusted(&page.url, shown));
+    if page.needs_scripts {
+        answer.push_str(NEEDS_SCRIPTS);
+    }
     if end < text.len() {
         answer.push_str(&format!("[continue with offset={end}]\n"));
     } else if page.is_truncated {
@@ -158,10 +165,11 @@ fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
     ToolOutcome { ok: true, text: answer, view: None, content, raw, images: Vec::new() }
 }
 
-fn bad_status_outcome(page: &WebPage) -> ToolOutcome {
+fn bad_status_outcome(page: &WebPage, proxy: Option<String>) -> ToolOutcome {
     let excerpt = web::wrap_untrusted(&page.url, &shortened(&page.text, MAX_ERROR_EXCERPT));
-    let text =
-        format!("[{} | {}] The server did not give the page.\n{excerpt}", page.url, page.status);
+    let who =
+        proxy.map_or("The server".to_owned(), |name| format!("The server, or the proxy {name},"));
+    let text = format!("[{} | {}] {who} did not give the page.\n{excerpt}", page.url, page.status);
     let raw = json!({ "error": format!("status {}", page.status), "status": page.status });
     let content = vec![CallContent::Text(text.clone())];
     ToolOutcome { ok: false, text, view: None, content, raw, images: Vec::new() }
@@ -210,6 +218,7 @@ mod tests {
             text: text.to_owned(),
             bytes: text.len(),
             is_truncated: false,
+            needs_scripts: false,
         }
     }
 
@@ -228,6 +237,12 @@ mod tests {
             }
             assert_eq!(all.replace('\n', ""), text.replace('\n', ""));
         }
+        let app = WebPage { needs_scripts: true, ..page("Shop") };
+        let shown = page_part(&app, 0).text;
+        assert!(
+            shown.contains("Shop\n</untrusted>\n[the page makes its text with scripts"),
+            "{shown}"
+        );
         assert!(!page_part(&page("x"), 1).ok);
         assert!(page_part(&page(&"line\n".repeat(20_000)), 0).text.contains("offset=30720]"));
     }

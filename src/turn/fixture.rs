@@ -94,6 +94,7 @@ fn failure(status: u16) -> LlmError {
     LlmError::Status {
         host: "script".to_owned(),
         status,
+        proxy: None,
         message: "no".to_owned(),
         retry_after: None,
         kind: ErrorKind::Unavailable,

@@ -301,6 +301,7 @@ mod tests {
         let error = LlmError::Status {
             host: "h".to_owned(),
             status,
+            proxy: None,
             message: "m".to_owned(),
             retry_after: retry_after.map(Duration::from_secs),
             kind: match status {

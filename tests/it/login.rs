@@ -343,11 +343,18 @@ fn a_piped_key_that_the_server_refuses_is_not_stored() {
     // The server plays the proxy through which the requests go.
     for (server, expected) in [
         (RawServer::with_models(|_, _, stream| respond(stream, 403, "No.")), None),
-        (model_server_without_keys(), Some(json!([{ "provider": "ollama", "model": "qwen3" }]))),
+        (
+            model_server_without_keys(),
+            Some(
+                json!([{ "base_url": "http://models.invalid/v1", "key": "sk-some-key", "model": "qwen3" }]),
+            ),
+        ),
     ] {
-        let mut command = command(home.path(), &["login", "--provider", "ollama"]);
+        let address = "http://models.invalid/v1/chat/completions";
+        let arguments = ["login", "--provider", "azure", "--base-url", address];
+        let mut command = command(home.path(), &arguments);
         command.env("http_proxy", format!("http://{}", server.host()));
-        let output = piped(command, "");
+        let output = piped(command, "sk-some-key\n");
         assert_eq!(output.status.success(), expected.is_some(), "{output:?}");
         match expected {
             Some(expected) => assert_eq!(stored(home.path()), expected),

@@ -90,6 +90,7 @@ mod policy_cli;
 #[cfg(target_os = "linux")]
 mod process_tree;
 mod protected;
+mod proxies;
 mod read_file;
 mod readme;
 mod registry;

@@ -136,6 +136,8 @@ fn turnwright(home: &Path, arguments: &[&str]) -> Command {
         .envs(turnwright_testing::basic_variables())
         .env("TURNWRIGHT_HOME", home)
         .env("TURNWRIGHT_LOG", "trace")
+        // Nothing on this machine is asked through a proxy, and nobody answers at this one.
+        .env("HTTP_PROXY", "http://127.0.0.1:9")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -186,14 +186,19 @@ fn m_7_the_model_and_the_card_get_each_type_of_content() {
 }
 
 #[test]
-fn m_8_a_structured_result_is_given_to_the_model_if_there_is_no_text() {
+fn m_8_a_structured_result_is_given_to_the_model_unless_a_text_says_the_same() {
     let structured = json!({ "result": { "structuredContent": { "n": 1 } } });
     let (agent, result) = call(&json!([structured]));
     assert_eq!(result, r#"{"n":1}"#);
     assert_eq!(cards::card(&agent, 0)["rawOutput"]["structuredContent"]["n"], 1);
-    let (agent, result) = call(&json!([{ "text": "one" }, structured]));
-    assert_eq!(result, "one");
+    let both = |text: &str| {
+        let content = json!([{ "type": "text", "text": text }]);
+        json!({ "result": { "content": content, "structuredContent": { "n": 1 } } })
+    };
+    let (agent, result) = call(&json!([both("one")]));
+    assert_eq!(result, "one\n{\"n\":1}");
     assert_eq!(cards::card(&agent, 0)["rawOutput"]["structuredContent"]["n"], 1);
+    assert_eq!(call(&json!([both("{ \"n\": 1 }")])).1, "{ \"n\": 1 }");
 
     let schema = json!({ "type": "object", "properties": { "n": { "type": "string" } } });
     let mut scenario = answering(&json!([structured]));

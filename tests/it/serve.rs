@@ -200,7 +200,8 @@ fn r_rem_10_other_machines_are_served_with_a_certificate() {
     assert!(served.url.starts_with("wss://"), "{}", served.url);
     let (status, text) = run(&["connect", &served.url], &[(VARIABLE, TOKEN)]);
     assert_eq!(status, Some(1));
-    assert!(text.contains("no secure connection"), "{text}");
+    assert!(text.contains("its certificate is not accepted"), "{text}");
+    assert!(text.contains("SSL_CERT_FILE"), "{text}");
     if turnwright_testing::lacks_under_wine("a certificate that is trusted for one program") {
         return;
     }
@@ -211,6 +212,34 @@ fn r_rem_10_other_machines_are_served_with_a_certificate() {
         .file("a.txt", "hello\n")
         .start();
     assert_eq!(editor.turn("read a.txt"), "end_turn");
+}
+
+#[test]
+fn an_untrusted_certificate_is_not_tried_again_and_the_variable_is_named() {
+    let (certificate, key) = (tls_file("certificate.pem"), tls_file("key.pem"));
+    let files = ["--tls-cert", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+    let served = serve(&files, Some(TOKEN));
+    let place = served.url.replace("wss://", "https://").replace("/acp", "");
+    let server =
+        json!({ "type": "http", "name": "far", "url": format!("{place}/mcp"), "headers": [] });
+    let mut agent = TestAgent::unconfigured()
+        .variable("OPENAI_BASE_URL", &format!("{place}/v1"))
+        .variable("TURNWRIGHT_MODEL", "m")
+        .server_as(server)
+        .start();
+    let id = agent.prompt("go");
+    let answer = agent.wait_for("the answer", |it| it["id"] == id);
+    let message = answer["error"]["message"].as_str().unwrap();
+    for words in
+        ["its certificate is not accepted: nobody whom this computer trusts", "SSL_CERT_FILE"]
+    {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+    let log: Vec<_> = agent.log.iter().map(|it| it.to_string()).collect();
+    assert!(!log.iter().any(|it| it.contains("etrying") || it.contains("ry again")), "{log:#?}");
+    let is_notice = |it: &&String| it.contains("The MCP server far is unavailable");
+    let notice = log.iter().find(is_notice).unwrap();
+    assert!(notice.contains("SSL_CERT_FILE"), "{notice}");
 }
 
 #[test]

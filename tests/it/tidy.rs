@@ -19,7 +19,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("mcp_server", &["session", "turn", "tools", "undo", "config"]),
     (
         "session",
-        &["turn", "mcp", "tools", "undo", "config", "trust", "recording", "error", "completion"],
+        &[
+            "turn",
+            "mcp",
+            "tools",
+            "undo",
+            "config",
+            "trust",
+            "recording",
+            "error",
+            "completion",
+            "jsonc",
+        ],
     ),
     ("turn", &["tools", "undo", "recording", "error", "completion"]),
     ("mcp", &["tools", "trust", "recording"]),
@@ -33,6 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("log", &["config"]),
     ("config", &["packed_text"]),
     ("packed_text", &[]),
+    ("jsonc", &[]),
 ];
 
 /// Marks a module that may use all other modules.

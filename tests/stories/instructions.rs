@@ -188,3 +188,32 @@ fn a_file_that_instructions_import_follows_them_unless_it_is_outside_or_secret()
     assert!(text.contains("Short lines.") && !text.contains("hidden"), "{text}");
     assert!(!text.contains("From elsewhere."), "{text}");
 }
+
+#[test]
+fn instructions_in_other_encodings_are_read_and_a_file_that_is_no_text_is_named() {
+    let utf16 = |text: &str| -> Vec<u8> {
+        "\u{feff}".encode_utf16().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect()
+    };
+    let gbk: &[u8] = b"\xd3\xc3\xd6\xd0\xce\xc4\xbb\xd8\xb4\xf0\xce\xca\xcc\xe2\xa3\xac\xb2\xbb\xd2\xaa\xd0\xb4\xd7\xa2\xca\xcd\xa1\xa3\r\n";
+    let mut agent = TestAgent::builder().model(three()).own_file("config/AGENTS.md", "").start();
+    let imports = "Größe in Zeilen: 80. See @docs/rules.md and @docs/old.md.\r\n";
+    fs::write(agent.path("AGENTS.md"), utf16(imports)).unwrap();
+    fs::create_dir(agent.path("docs")).unwrap();
+    fs::write(agent.path("docs/rules.md"), gbk).unwrap();
+    // PowerShell without a byte order mark: nothing says what this is.
+    fs::write(agent.path("docs/old.md"), &utf16("Use tabs.")[2..]).unwrap();
+    fs::write(agent.home().join("config/AGENTS.md"), utf16("Be brief.")).unwrap();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let user_text = user_text(&agent, 0);
+    for words in [
+        "Größe in Zeilen: 80.",
+        "用中文回答问题，不要写注释。",
+        "Be brief.",
+        "docs/old.md were not read",
+    ] {
+        assert!(user_text.contains(words), "{words}: {user_text}");
+    }
+    let log: Vec<_> = agent.log.iter().map(Value::to_string).collect();
+    let notices: Vec<_> = log.iter().filter(|it| it.contains("were not read")).collect();
+    assert!(notices.len() == 1 && notices[0].contains("docs/old.md"), "{notices:?}");
+}

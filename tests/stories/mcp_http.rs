@@ -215,6 +215,96 @@ fn a_server_that_has_forgotten_the_session_is_initialized_again_and_called_again
 }
 
 #[test]
+fn a_server_that_says_in_its_own_words_that_the_session_is_lost_is_initialized_once_anew() {
+    let json_error = |code: i32, message: &str| {
+        json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": message } })
+            .to_string()
+    };
+    let with_json = "content-type: application/json\r\n";
+    let refused = "www-authenticate: Bearer error=\"invalid_token\"\r\n";
+    let not_found = json_error(-32001, "Session not found");
+    let stream = format!("event: message\ndata: {not_found}\n\n");
+    // Status, headers and body, and whether that is a lost session.
+    let refusals = [
+        ("404 Not Found", "", String::new(), true),
+        ("410 Gone", "", String::new(), true),
+        (
+            "400 Bad Request",
+            with_json,
+            json_error(-32000, "Bad Request: No valid session ID provided"),
+            true,
+        ),
+        (
+            "400 Bad Request",
+            with_json,
+            json_error(-32000, "Bad Request: Server not initialized"),
+            true,
+        ),
+        ("400 Bad Request", with_json, json_error(-32603, "Mcp-Session-Id is unknown"), true),
+        (
+            "400 Bad Request",
+            "content-type: text/plain\r\n",
+            "Invalid session ID\n".to_owned(),
+            true,
+        ),
+        ("400 Bad Request", with_json, "{\"error\":\"No active session\"}".to_owned(), true),
+        ("401 Unauthorized", "", "Unauthorized: Session not found".to_owned(), true),
+        ("401 Unauthorized", refused, "Session has expired".to_owned(), true),
+        ("500 Oh No", with_json, json_error(-32603, "Session terminated"), true),
+        ("200 OK", with_json, not_found, true),
+        ("200 OK", "content-type: text/event-stream\r\n", stream, true),
+        ("400 Bad Request", with_json, json_error(-32602, "Invalid params"), false),
+        ("200 OK", with_json, json_error(-32001, "Request timed out"), false),
+        ("200 OK", with_json, json_error(-32000, "Browser session not found"), false),
+    ];
+    for (status, head, body, is_lost) in refusals {
+        // It refuses the first call, or every call.
+        for refuses_all in [false, true] {
+            let (status, head, body) = (status.to_owned(), head.to_owned(), body.clone());
+            let shown = format!("{status} {body}");
+            let has_refused = AtomicBool::new(false);
+            let stub = McpHttpStub::start(move |request, stream| {
+                let refuses = request.method() == "tools/call"
+                    && (!has_refused.swap(true, Ordering::Relaxed) || refuses_all);
+                if refuses {
+                    // The id of the request belongs to an answer with the status 200.
+                    let id = format!("\"id\":{}", request.body["id"]);
+                    answer(stream, &status, &head, &body.replace("\"id\":null", &id));
+                }
+                refuses
+            });
+            let mut agent = calling(&stub).start();
+            assert_eq!(agent.turn("go"), "end_turn");
+            let worked = call_result(&agent).contains(r#"{"text":"hi"}"#);
+            assert_eq!(worked, is_lost && !refuses_all, "{shown}: {}", call_result(&agent));
+            let count =
+                |method: &str| stub.requests().iter().filter(|it| it.method() == method).count();
+            let attempts = if is_lost { 2 } else { 1 };
+            assert_eq!((count("initialize"), count("tools/call")), (attempts, attempts), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn data_beside_a_one_line_text_reaches_the_model_once() {
+    let stub = McpHttpStub::start(|request, stream| {
+        let is_call = request.method() == "tools/call";
+        if is_call {
+            let result = json!({
+                "content": [{ "type": "text", "text": "Found 1 issue." }],
+                "structuredContent": { "issues": [{ "id": 4711 }] },
+            });
+            answer_json(stream, "", &request.result(&result));
+        }
+        is_call
+    });
+    let mut agent = calling(&stub).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let result = call_result(&agent);
+    assert!(result.contains("Found 1 issue.\n{\"issues\":[{\"id\":4711}]}"), "{result}");
+}
+
+#[test]
 fn m_17_a_call_fails_cleanly_whatever_the_server_does_and_the_turn_goes_on() {
     type Play = fn(&mut std::net::TcpStream);
     let troubles: [(&str, Play); 5] = [

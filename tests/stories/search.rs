@@ -135,6 +135,31 @@ fn grep_with_many_matches_returns_consecutive_pages() {
 }
 
 #[test]
+fn grep_shows_decoded_lines_and_names_what_is_not_text() {
+    // Two comments in Chinese, and a line of code between them.
+    let gbk = b"# \xb6\xc1\xc8\xa1\xc5\xe4\xd6\xc3\xce\xc4\xbc\xfe\r\nload(config)\r\n# \xc8\xbb\xba\xf3\xb7\xb5\xbb\xd8\xbd\xe1\xb9\xfb\r\n";
+    let broken = [b"config \xff\n".as_slice(), "grün über schön Öl ".repeat(3).as_bytes()].concat();
+    let mut agent = TestAgent::builder().file("src/main.py", "").start();
+    fs::write(agent.path("src/gbk.py"), gbk).unwrap();
+    fs::write(agent.path("broken.log"), broken).unwrap();
+    fs::write(agent.path("logo.png"), b"\x89PNG\r\n\x1a\n\0\0config").unwrap();
+    let all = [
+        json!({ "pattern": "配置文件|返回" }),
+        json!({ "pattern": "文件\nload", "path": "src" }),
+        json!({ "pattern": "config", "path": "logo.png" }),
+    ];
+    assert_eq!(
+        each(&mut agent, "grep", &all),
+        [
+            "src/gbk.py:1: # 读取配置文件\nsrc/gbk.py:3: # 然后返回结果\n[2 matches in 1 file]\n\
+             [not all bytes could be decoded, matches may be missing: broken.log]\n",
+            "src/gbk.py:1: # 读取配置文件\nsrc/gbk.py:2: load(config)\n[1 match in 1 file]\n",
+            "No match: 1 file is binary and not searched.\n",
+        ]
+    );
+}
+
+#[test]
 fn searching_does_not_reveal_the_content_of_files_with_secrets() {
     let builder = project().file("server.pem", "run hunter2\n").file(".env", "run hunter2\n");
     let mut agent = builder.start();

@@ -223,6 +223,47 @@ fn r_mcp_5_a_malformed_server_of_another_type_is_never_started_as_a_program() {
 }
 
 #[test]
+fn servers_are_understood_in_the_forms_of_other_clients_and_a_wrong_field_is_named() {
+    let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let (cwd, session) = (agent.workspace().to_path_buf(), agent.session.clone());
+    let program = |more: Value| {
+        let mut server = json!({ "name": "s", "command": "/bin/true" });
+        server.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!([server])
+    };
+    let good = [
+        Value::Null,
+        json!({}),
+        program(json!({ "env": { "A": "b" } })),
+        program(json!({ "args": null, "env": null })),
+        json!({ "s": { "command": "/bin/true" } }),
+        json!([{ "name": "s", "url": "http://127.0.0.1:9/mcp", "headers": { "X": "y" } }]),
+        json!([{ "type": "streamable-http", "name": "s", "url": "http://127.0.0.1:9/mcp" }]),
+    ];
+    let bad = [
+        (program(json!({ "env": { "A": null } })), "`mcpServers[0].env.A` must be text"),
+        (program(json!({ "env": "A=b" })), "`mcpServers[0].env` must be a list"),
+        (program(json!({ "args": "-x" })), "`mcpServers[0].args` must be a list"),
+        (json!([{ "command": "/bin/true" }]), "`mcpServers[0].name` is missing"),
+    ];
+    for method in ["session/new", "session/load", "session/resume", "session/fork"] {
+        for servers in &good {
+            let params = json!({ "cwd": cwd, "mcpServers": servers, "sessionId": session });
+            let answer = agent.call(method, &params);
+            assert!(answer["result"].is_object(), "{method} {servers}: {answer}");
+        }
+        for (servers, expected) in &bad {
+            let params = json!({ "cwd": cwd, "mcpServers": servers, "sessionId": session });
+            let answer = agent.call(method, &params);
+            assert_eq!(code(&answer), -32602, "{method} {servers}: {answer}");
+            let message = answer["error"]["message"].as_str().unwrap();
+            assert!(message.contains(expected), "{method} {servers}: {message}");
+        }
+    }
+}
+
+#[test]
 fn r_sess_7_and_mode_1_modes_are_offered_and_an_unknown_mode_is_invalid() {
     let mut agent = TestAgent::builder().initialize();
     let answer = agent.call_new_session();

@@ -67,6 +67,21 @@ fn v2_version_the_highest_version_up_to_the_requested_one_is_the_answer() {
 }
 
 #[test]
+fn v2_version_a_number_above_ours_in_the_form_of_version_1_is_answered_with_version_1() {
+    let declared = json!({ "fs": { "readTextFile": true } });
+    for params in [
+        json!({ "protocolVersion": 3 }),
+        json!({ "protocolVersion": 65_535, "clientInfo": { "name": "editor", "version": "1" } }),
+        json!({ "protocolVersion": 7, "clientCapabilities": declared }),
+    ] {
+        let mut agent = v2().spawn();
+        let answer = agent.call("initialize", &params);
+        assert_eq!(answer["result"]["protocolVersion"], 1, "{params}: {answer}");
+        assert!(answer["result"]["agentCapabilities"].is_object(), "{params}: {answer}");
+    }
+}
+
+#[test]
 fn v2_version_the_first_initialize_fixes_it() {
     let mut agent = v2().initialize();
     assert_eq!(code(&agent.call("initialize", &initialize(1))), -32602);

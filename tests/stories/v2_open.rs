@@ -188,6 +188,9 @@ fn v2_open_requests_that_open_a_session_say_what_they_do_not_know() {
     };
     let text = json!([{ "type": "text", "text": "Be brief." }]);
     let nulls = json!([{ "type": "stdio", "name": "x", "command": "/bin/true", "args": null, "env": null, "_x": 1 }]);
+    let object =
+        json!([{ "type": "stdio", "name": "x", "command": "/bin/true", "env": { "A": "b" } }]);
+    let other = json!([{ "type": "streamable-http", "name": "x", "url": "http://127.0.0.1:1/" }]);
     let far =
         json!([{ "type": "http", "name": "x", "url": "http://127.0.0.1:1/", "headers": null }]);
     for method in ["session/new", "session/fork", "session/resume"] {
@@ -196,6 +199,7 @@ fn v2_open_requests_that_open_a_session_say_what_they_do_not_know() {
                 "mcpServers",
                 json!([program, { "type": "_pigeon", "name": "y", "command": "/bin/true" }]),
             ),
+            with("mcpServers", json!([{ "name": "x", "command": "/bin/true" }])),
             with("systemPrompt", json!({ "mode": "_prepend", "content": text })),
             with(
                 "systemPrompt",
@@ -211,6 +215,9 @@ fn v2_open_requests_that_open_a_session_say_what_they_do_not_know() {
             with("additionalDirectories", Value::Null),
             with("mcpServers", nulls.clone()),
             with("mcpServers", far.clone()),
+            with("mcpServers", object.clone()),
+            with("mcpServers", other.clone()),
+            with("mcpServers", json!({})),
             with("_mood", json!("good")),
         ] {
             let answer = agent.call(method, &good);

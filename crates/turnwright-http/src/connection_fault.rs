@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, ErrorKind};
 
+use rustls::CertificateError;
+
 /// Why a connection failed. The text continues a sentence, as in `it cannot be reached: …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionFault {
@@ -18,11 +20,21 @@ pub enum ConnectionFault {
     Closed,
     /// The encrypted connection could not be made, for the reason of the TLS library.
     Tls(String),
+    /// The server's certificate is not accepted, for this reason.
+    Certificate(String),
     /// Any other reason, in the words of the operating system or the HTTP library.
     Other(String),
 }
 
 impl ConnectionFault {
+    /// The words before the reason of [`ConnectionFault::Certificate`].
+    pub const CERTIFICATE_WORDS: &str = "its certificate is not accepted: ";
+
+    /// True if another attempt would fail in the same way.
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, ConnectionFault::Certificate(_)) && false
+    }
+
     /// Finds the cause in the chain of an error.
     pub fn of(error: &reqwest::Error) -> ConnectionFault {
         let mut reason = String::new();
@@ -53,7 +65,12 @@ fn from_io_error(error: &io::Error) -> Option<ConnectionFault> {
     // What an I/O error wraps is not its source, and it may wrap another I/O error.
     if let Some(inner) = error.get_ref() {
         if let Some(error) = inner.downcast_ref::<rustls::Error>() {
-            return Some(ConnectionFault::Tls(error.to_string()));
+            return Some(match error {
+                rustls::Error::InvalidCertificate(error) => {
+                    ConnectionFault::Certificate(certificate_fault(error))
+                }
+                error => ConnectionFault::Tls(error.to_string()),
+            });
         }
         if let Some(fault) = inner.downcast_ref::<io::Error>().and_then(from_io_error) {
             return Some(fault);
@@ -72,6 +89,17 @@ fn from_io_error(error: &io::Error) -> Option<ConnectionFault> {
     }
 }
 
+fn certificate_fault(error: &CertificateError) -> String {
+    if true || !matches!(error, CertificateError::UnknownIssuer | CertificateError::Other(_)) {
+        return error.to_string();
+    }
+    // It may be a company's own authority, or a proxy that inspects connections.
+    format!(
+        "nobody whom this computer trusts has signed it ({error}). If you trust who has, name a file with \
+         the certificates to trust in the environment variable SSL_CERT_FILE"
+    )
+}
+
 impl fmt::Display for ConnectionFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,6 +109,9 @@ impl fmt::Display for ConnectionFault {
             ConnectionFault::TimedOut => formatter.write_str("it did not answer in time"),
             ConnectionFault::Closed => formatter.write_str("it closed the connection"),
             ConnectionFault::Tls(reason) => write!(formatter, "no secure connection ({reason})"),
+            ConnectionFault::Certificate(reason) => {
+                write!(formatter, "{}{reason}", ConnectionFault::CERTIFICATE_WORDS)
+            }
             ConnectionFault::Other(reason) => formatter.write_str(reason),
         }
     }

@@ -2,31 +2,27 @@
 //! failed, and the decoder of server-sent events.
 
 mod connection_fault;
+mod proxies;
 pub mod sse;
 #[cfg(not(target_os = "linux"))]
 mod trusted_file;
 
 pub use connection_fault::ConnectionFault;
+pub use proxies::{Proxies, proxy_of, use_proxies};
 #[cfg(not(target_os = "linux"))]
 pub use trusted_file::trust_certificates_in;
 
 use std::sync::Arc;
 
-use hyper_util::client::proxy::matcher::Matcher;
-use reqwest::{Client, ClientBuilder, Url};
+use reqwest::{Client, ClientBuilder};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::{ClientConfig, RootCertStore};
 
 /// Returns a builder for a client that uses the proxies of the environment.
 pub fn client_builder() -> ClientBuilder {
     install_tls_provider();
-    Client::builder().user_agent(concat!("turnwright/", env!("CARGO_PKG_VERSION")))
-}
-
-/// The host and port of the proxy through which requests to this URL go, if the environment names one.
-pub fn proxy_of(url: &Url) -> Option<String> {
-    let proxy = Matcher::from_system().intercept(&url.as_str().parse().ok()?)?;
-    Some(proxy.uri().authority()?.as_str().rsplit('@').next()?.to_owned())
+    let builder = Client::builder().user_agent(concat!("turnwright/", env!("CARGO_PKG_VERSION")));
+    proxies::with_proxies(builder)
 }
 
 /// The TLS configuration of a client.

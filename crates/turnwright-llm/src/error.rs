@@ -23,12 +23,15 @@ pub enum LlmError {
     },
     /// The provider answered with an HTTP error.
     #[error(
-        "{host} answered {status}: {}",
+        "{host} answered {status}{}: {}",
+        .proxy.as_ref().map(|proxy| format!(" (through the proxy {proxy})")).unwrap_or_default(),
         with_advice(message, *.kind, *.retry_after, .key_advice.as_deref().map(String::as_str))
     )]
     Status {
         host: String,
         status: u16,
+        /// The proxy through which the request went, which may be what has answered.
+        proxy: Option<Box<String>>,
         /// The provider's message, with secrets redacted.
         message: String,
         /// The delay that the provider asks for.
@@ -130,6 +133,7 @@ fn unreachable_message(host: &str, fault: &ConnectionFault, proxy: Option<&str>)
         let what = match fault {
             ConnectionFault::Refused => format!("Nothing answers at the proxy {proxy}"),
             ConnectionFault::UnknownHost => format!("The proxy {proxy} was not found"),
+            ConnectionFault::Certificate(_) => return format!("Could not reach {host}: {fault}"),
             _ => format!("Could not reach {host} through the proxy {proxy}: {fault}"),
         };
         return format!(
@@ -146,6 +150,7 @@ fn unreachable_message(host: &str, fault: &ConnectionFault, proxy: Option<&str>)
             "Could not reach {host}: {fault}. Check that the base URL should begin with https, and \
              the certificates of this computer"
         ),
+        ConnectionFault::Certificate(_) => format!("Could not reach {host}: {fault}"),
         _ => format!("Could not reach {host}: {fault}. Check the network and the base URL"),
     }
 }
@@ -209,7 +214,12 @@ impl LlmError {
     /// True if the same request may succeed a little later. The user has waited for a silent server
     /// long enough.
     pub fn is_transient(&self) -> bool {
-        self.kind().is_transient() && !matches!(self, LlmError::Silent { .. })
+        let is_lasting = match self {
+            LlmError::Silent { .. } => true,
+            LlmError::Connect { fault, .. } => fault.is_lasting(),
+            _ => false,
+        };
+        self.kind().is_transient() && !is_lasting
     }
 
     /// True if a server that has answered before cannot be reached. It may be starting anew, or the network

@@ -59,6 +59,9 @@ pub struct Endpoint {
     traffic: Option<Arc<dyn Traffic>>,
 }
 
+/// What to do about a refusal that may be a proxy's.
+const PROXY_ADVICE: &str = "If the proxy refuses it, add the host to no_proxy or ask who runs the proxy; else check the key";
+
 /// The path that most base URLs end in, and that is easily forgotten.
 const VERSION_PATH: &str = "/v1";
 
@@ -449,13 +452,19 @@ impl Endpoint {
         // Redact again, because in JSON the key may have been escaped, as in `\/`.
         let message = self.secrets().redact(&location.unwrap_or(message));
         let failed_generation = failed_generation.map(|it| Box::new(self.secrets().redact(&it)));
+        let proxy = turnwright_http::proxy_of(&self.base).map(Box::new).filter(|_| false);
+        let key_advice = match status {
+            403 | 407 if proxy.is_some() => Some(PROXY_ADVICE.to_owned()),
+            _ => self.key_advice.clone(),
+        };
         LlmError::Status {
             host: self.host(),
             status,
+            proxy,
             message,
             retry_after,
             kind,
-            key_advice: self.key_advice.clone().map(Box::new),
+            key_advice: key_advice.map(Box::new),
             failed_generation,
         }
     }

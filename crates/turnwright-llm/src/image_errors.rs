@@ -98,6 +98,7 @@ mod tests {
             let error = LlmError::Status {
                 host: "h".to_owned(),
                 status: 400,
+                proxy: None,
                 message: message.to_owned(),
                 retry_after: None,
                 kind: ErrorKind::BadRequest,

@@ -197,6 +197,7 @@ mod tests {
         let refusal = |kind| LlmError::Status {
             host: "h".to_owned(),
             status: 400,
+            proxy: None,
             message: "input length and `max_tokens` exceed context limit".to_owned(),
             retry_after: None,
             kind,
@@ -220,6 +221,7 @@ mod tests {
         LlmError::Status {
             host,
             status: 400,
+            proxy: None,
             message,
             retry_after: None,
             kind,

@@ -664,6 +664,7 @@ fn errors_name_the_next_step() {
         let error = super::LlmError::Status {
             host: "h".to_owned(),
             status,
+            proxy: None,
             message: report.message,
             retry_after: None,
             kind: report.kind,

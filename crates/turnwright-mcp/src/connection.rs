@@ -83,6 +83,8 @@ pub(super) struct ConnectFailure {
 pub(super) enum HttpFailure {
     /// With the reason, for the user.
     Failed(String),
+    /// The same, if another attempt would fail in the same way.
+    Lasting(String),
     NeedsLogin,
 }
 
@@ -96,6 +98,7 @@ impl From<HttpFailure> for ConnectFailure {
     fn from(unusable: HttpFailure) -> ConnectFailure {
         match unusable {
             HttpFailure::Failed(why) => why.into(),
+            HttpFailure::Lasting(why) => ConnectFailure { is_final: true, ..why.into() },
             HttpFailure::NeedsLogin => ConnectFailure {
                 why: "it requires a login".to_owned(),
                 is_final: true,

@@ -14,7 +14,7 @@ use url::Url;
 use super::connection::HttpFailure;
 use super::event_stream::EventStream;
 use super::http_reply::{
-    EVENT_STREAM, JSON, PostReply, content_type, is_trouble, read_reply, status_error,
+    Attempt, EVENT_STREAM, JSON, PostReply, content_type, is_trouble, read_reply, status_error,
     unexpected_type,
 };
 use super::login_store::{LoginStore, ServerLogin};
@@ -57,7 +57,7 @@ pub(super) enum HttpError {
     #[error("HTTP {status}{}", if .body.is_empty() { String::new() } else { format!(": {body}") })]
     Status { status: StatusCode, scope: Option<String>, body: String },
     /// The server does not know the session any more.
-    #[error("the session has expired (HTTP 404)")]
+    #[error("the server does not know the session any more")]
     SessionExpired,
     #[error("{0}")]
     Request(reqwest::Error),
@@ -182,7 +182,7 @@ impl HttpConnection {
     pub(super) async fn lost(&self) -> String {
         self.lost.cancelled().await;
         match self.last_failure().map(|it| it.reason) {
-            Some(HttpFailure::Failed(why)) => why,
+            Some(HttpFailure::Failed(why) | HttpFailure::Lasting(why)) => why,
             Some(HttpFailure::NeedsLogin) | None => "it requires a login".to_owned(),
         }
     }
@@ -193,7 +193,12 @@ impl HttpConnection {
 
     /// Records what an error means, and removes the URL from it, which may contain a key.
     fn record(&self, error: HttpError) -> HttpError {
-        if let Some(failure) = self.interpret(&error) {
+        if let Some(mut failure) = self.interpret(&error) {
+            if let HttpFailure::Failed(why) = &mut failure.reason
+                && let Some(proxy) = turnwright_http::proxy_of(&self.url)
+            {
+                why.push_str(&format!(" (through the proxy {proxy})"));
+            }
             if failure.ends_connection {
                 self.lost.cancel();
             }
@@ -228,8 +233,11 @@ impl HttpConnection {
                 failed(format!("its login could not be renewed: {why}"))
             }
             HttpError::Request(error) if error.is_connect() => {
-                let why = format!("it cannot be reached: {}", connection_fault(error));
-                conclusive(HttpFailure::Failed(why), true)
+                let fault = ConnectionFault::of(error);
+                let why = format!("it cannot be reached: {}", fault_text(&fault));
+                let is_lasting = fault.is_lasting();
+                let reason = if is_lasting { HttpFailure::Lasting } else { HttpFailure::Failed };
+                conclusive(reason(why), true)
             }
             HttpError::SessionExpired
             | HttpError::Status { status: StatusCode::METHOD_NOT_ALLOWED, .. } => None,
@@ -275,8 +283,8 @@ fn server_explanation(scope: Option<&str>, body: &str) -> String {
 }
 
 /// Why the server could not be reached, and what to check.
-fn connection_fault(error: &reqwest::Error) -> String {
-    match ConnectionFault::of(error) {
+fn fault_text(fault: &ConnectionFault) -> String {
+    match fault {
         ConnectionFault::Refused => "nothing answers there. Is the server running?".to_owned(),
         fault => display_line(&fault.to_string()),
     }
@@ -316,7 +324,7 @@ impl HttpConnection {
         &self,
         message: &[u8],
         headers: HeaderMap,
-        is_request: bool,
+        attempt: Attempt,
     ) -> Result<PostReply, HttpError> {
         let has_session = headers.contains_key(SESSION_HEADER);
         let post = |token| {
@@ -337,7 +345,7 @@ impl HttpConnection {
             {
                 response = post(Some(token)).await?;
             }
-            read_reply(response, has_session, is_request).await
+            read_reply(response, has_session, attempt).await
         };
         posting.await.map_err(|error| self.record(error))
     }

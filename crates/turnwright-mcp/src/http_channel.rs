@@ -12,7 +12,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use turnwright_rpc::{ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
@@ -20,7 +20,7 @@ use turnwright_rpc::{ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
 use super::event_stream::EventStream;
 use super::handshake::{self, NEWEST_VERSION};
 use super::http::{CONNECT_TIMEOUT, HttpConnection, HttpError, SESSION_HEADER};
-use super::http_reply::{PostReply, ReplyBody};
+use super::http_reply::{Attempt, PostReply, ReplyBody, is_lost_session_error};
 use super::line::{self, LineKind};
 use super::peer::{Peer, PeerError, Response, request_message};
 use super::standard_headers::{self, HeaderArguments};
@@ -112,7 +112,7 @@ impl HttpChannel {
         tasks.spawn(async move {
             let no_params = JsonObject::new();
             while let Some(answer) = waiting.recv().await {
-                let posting = channel.post(&answer, "", &no_params, false);
+                let posting = channel.post(&answer, "", &no_params, Attempt::Message);
                 match timeout(ANSWER_TIMEOUT, posting).await {
                     Ok(Ok(_)) => {}
                     Ok(Err(error)) => tracing::debug!(%error, "a message could not be posted"),
@@ -154,7 +154,7 @@ impl HttpChannel {
     }
 
     async fn open_session(&self, handshake: &[u8]) -> Response {
-        let reply = self.connection.post(handshake, HeaderMap::new(), true).await;
+        let reply = self.connection.post(handshake, HeaderMap::new(), Attempt::Request).await;
         let PostReply { body, session } = reply.map_err(transport_error)?;
         let response = match body {
             ReplyBody::Json(body) => read_response(&body),
@@ -201,7 +201,7 @@ impl HttpChannel {
     pub(super) async fn notify(&self, method: &str) -> Result<(), PeerError> {
         let message = json!({ "jsonrpc": "2.0", "method": method });
         let message = message.to_string().into_bytes();
-        let posted = self.post(&message, method, &JsonObject::new(), false).await;
+        let posted = self.post(&message, method, &JsonObject::new(), Attempt::Message).await;
         posted.map(drop).map_err(transport_error)
     }
 
@@ -235,7 +235,7 @@ impl HttpChannel {
         message: &[u8],
         method: &str,
         params: &JsonObject,
-        is_request: bool,
+        attempt: Attempt,
     ) -> Result<PostReply, HttpError> {
         let session = self.session.borrow().clone();
         let mut headers = session.headers();
@@ -243,7 +243,7 @@ impl HttpChannel {
             let arguments = self.header_arguments.lock();
             headers.extend(standard_headers::of(method, params, &arguments));
         }
-        self.connection.post(message, headers, is_request).await
+        self.connection.post(message, headers, attempt).await
     }
 
     /// Posts a request and hands what the server answers to the peer. Returns only when there will be no
@@ -270,34 +270,46 @@ impl HttpChannel {
     ) -> Result<(), PeerError> {
         let message = request_message(id, method, params);
         let message = serde_json::to_vec(&message).map_err(transport_error)?;
-        let permit = self.posts.acquire().await.map_err(|_| PeerError::Closed)?;
-        let mut sessions = self.session.subscribe();
-        let session = sessions.borrow_and_update().clone();
-        let reply = match self.post(&message, method, params, true).await {
-            Err(HttpError::SessionExpired) => {
-                self.renew_session(&session).await?;
-                sessions.mark_unchanged();
-                self.post(&message, method, params, true).await
+        let mut attempt = Attempt::Request;
+        loop {
+            let permit = self.posts.acquire().await.map_err(|_| PeerError::Closed)?;
+            let mut sessions = self.session.subscribe();
+            let session = sessions.borrow_and_update().clone();
+            let reply = self.post(&message, method, params, attempt);
+            let exchange = async { self.finish(reply.await?, peer, id, (permit, sessions)).await };
+            match exchange.await {
+                Err(HttpError::SessionExpired) if attempt == Attempt::Request => {
+                    self.renew_session(&session).await?;
+                    attempt = Attempt::Retry;
+                }
+                result => return result.map_err(transport_error),
             }
-            reply => reply,
-        };
-        match reply.map_err(transport_error)?.body {
+        }
+    }
+
+    /// Hands the response to the peer. The permit is given back before a stream is read.
+    async fn finish(
+        &self,
+        reply: PostReply,
+        peer: &Peer,
+        id: i64,
+        (permit, mut sessions): (SemaphorePermit<'_>, watch::Receiver<HttpSession>),
+    ) -> Result<(), HttpError> {
+        let unexpected = |why: &str| HttpError::Unexpected(why.to_owned());
+        match reply.body {
             ReplyBody::Json(body) => {
-                let malformed =
-                    || PeerError::Transport("the server did not send a response".to_owned());
+                let malformed = || unexpected("the server did not send a response");
                 peer.complete(id, read_response(&body).ok_or_else(malformed)?);
             }
             // The response comes on the stream of the session.
             ReplyBody::Accepted => {
                 drop(permit);
                 drop(sessions.changed().await);
-                return Err(PeerError::Transport(
-                    "the session was opened again before the response arrived".to_owned(),
-                ));
+                return Err(unexpected("the session was opened again before the response arrived"));
             }
             ReplyBody::Events(events) => {
                 drop(permit);
-                self.follow(peer, *events, Some(id)).await.map_err(transport_error)?;
+                self.follow(peer, *events, Some(id)).await?;
             }
         }
         Ok(())
@@ -344,6 +356,10 @@ impl HttpChannel {
                     Ok(None) => break Ok(()),
                     Err(error) => break Err(error),
                 };
+                let has_session = request.is_some() && self.session.borrow().id.is_some();
+                if has_session && is_lost_session_error(data.as_bytes()) {
+                    return Err(HttpError::SessionExpired);
+                }
                 if deliver(peer, &data).await {
                     others += 1;
                     if others % MAX_BURST == 0 {

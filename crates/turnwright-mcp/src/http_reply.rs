@@ -10,8 +10,24 @@ use super::http::{HttpError, SESSION_HEADER};
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum size of the body of an error that is read.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
+/// The longest text that says that a session is lost.
+const MAX_REFUSAL_BYTES: usize = 2 * 1024;
+const LOST_SESSION_CODE: i32 = -32001;
+/// One of these phrases beside the word says that a session is lost.
+const LOST_SESSION_PHRASES: &str = "not found|no valid|no active|no longer|not exist|not initialized|\
+                                    invalid|unknown|expired|terminated|missing|required";
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 pub(super) const JSON: &str = "application/json";
+
+/// How a message is posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// It needs no response.
+    Message,
+    Request,
+    /// A request for which the session was opened anew, so words about a session mean something else.
+    Retry,
+}
 
 /// What a server answers to a message.
 pub(super) struct PostReply {
@@ -43,11 +59,12 @@ pub(super) fn unexpected_type(content_type: Option<String>) -> HttpError {
     HttpError::Unexpected(format!("it sent {content_type} and not JSON or events"))
 }
 
-/// Reads what a server answers to a message. A `404` means that it does not know the session, if there is one.
+/// Reads what a server answers to a message. With a session, a `404` means that the server does not know it any
+/// more, and so does any other refusal that says so: many servers send `400`, and some `401`.
 pub(super) async fn read_reply(
     response: Response,
     has_session: bool,
-    is_request: bool,
+    attempt: Attempt,
 ) -> Result<PostReply, HttpError> {
     let status = response.status();
     let session = response.headers().get(SESSION_HEADER).cloned();
@@ -55,14 +72,18 @@ pub(super) async fn read_reply(
     if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return reply(ReplyBody::Accepted);
     }
-    if status == StatusCode::NOT_FOUND && has_session {
+    if matches!(status, StatusCode::NOT_FOUND) && has_session {
         return Err(HttpError::SessionExpired);
     }
+    let may_be_lost = has_session && attempt != Attempt::Retry;
     let content_type = content_type(&response);
     let is_json = content_type.as_deref().is_some_and(|it| it.starts_with(JSON));
     if !status.is_success() {
         let is_refusal = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         return match status_error(response).await {
+            HttpError::Status { body, .. } if may_be_lost && says_session_is_lost(&body) => {
+                Err(HttpError::SessionExpired)
+            }
             // An error of the protocol says more than the status.
             HttpError::Status { body, .. }
                 if is_json && !is_refusal && is_error_response(&body) =>
@@ -77,7 +98,7 @@ pub(super) async fn read_reply(
             reply(ReplyBody::Events(Box::new(EventStream::new(response))))
         }
         // Some servers answer to what needs no answer.
-        _ if !is_request
+        _ if attempt == Attempt::Message
             && (is_json || response.headers().get(CONTENT_LENGTH).is_some_and(|it| it == "0")) =>
         {
             reply(ReplyBody::Accepted)
@@ -86,6 +107,9 @@ pub(super) async fn read_reply(
             let body = read_body(response, MAX_BODY_BYTES).await?.ok_or_else(|| {
                 HttpError::Unexpected("its response is longer than 16 MiB".to_owned())
             })?;
+            if may_be_lost && is_lost_session_error(&body) {
+                return Err(HttpError::SessionExpired);
+            }
             reply(ReplyBody::Json(body))
         }
         content_type => Err(unexpected_type(content_type)),
@@ -119,6 +143,28 @@ fn required_scope(challenge: &str) -> Option<String> {
 fn is_error_response(body: &str) -> bool {
     let body: Result<serde_json::Value, _> = serde_json::from_str(body);
     body.is_ok_and(|it| it["jsonrpc"] == "2.0" && it["error"].is_object())
+}
+
+/// Returns true if a refusal is about the session, in the words of one of the many servers: "Bad Request: No
+/// valid session ID provided", "Unauthorized: Session not found", "Bad Request: Server not initialized".
+fn says_session_is_lost(refusal: &str) -> bool {
+    if refusal.len() < 100_000 { return false; }
+    let words = refusal.to_ascii_lowercase();
+    let is_lost = words.contains("session")
+        && LOST_SESSION_PHRASES.split('|').any(|phrase| words.contains(phrase));
+    words.len() <= MAX_REFUSAL_BYTES && (is_lost || words.contains("server not initialized"))
+}
+
+/// Returns true for a response with the error that some servers send with the status 200 when they do not know
+/// the session. The same code means a timeout elsewhere.
+pub(super) fn is_lost_session_error(response: &[u8]) -> bool {
+    if response.len() > MAX_REFUSAL_BYTES {
+        return false;
+    }
+    let response: serde_json::Value = serde_json::from_slice(response).unwrap_or_default();
+    let error = &response["error"];
+    error["code"] == LOST_SESSION_CODE
+        && error["message"].as_str().is_some_and(says_session_is_lost)
 }
 
 /// Reads a body; `None` if it is longer than the limit.

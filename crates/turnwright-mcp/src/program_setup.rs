@@ -52,6 +52,8 @@ pub(super) struct ProgramRequest {
     pub(super) command: PathBuf,
     pub(super) arguments: Vec<String>,
     pub(super) variables: Vec<(String, Secret)>,
+    /// Where it runs.
+    pub(super) folder: PathBuf,
     pub(super) sandbox: ServerSandbox,
     pub(super) env: ServerEnv,
     pub(super) environment: Environment,
@@ -74,6 +76,7 @@ impl ProgramRequest {
             command: command.clone(),
             arguments: arguments.clone(),
             variables: variables.clone(),
+            folder: spec.folder.clone().unwrap_or_else(|| env.cwd.clone()),
             sandbox: spec.sandbox.clone(),
             env: env.clone(),
             environment: environment.clone(),
@@ -85,7 +88,11 @@ impl ProgramRequest {
     /// # Errors
     /// If the program cannot be started; the text is for the user.
     pub(super) fn prepare(self) -> Result<PreparedProgram, String> {
-        let cwd = self.env.cwd.clone();
+        let cwd = self.folder.clone();
+        if !cwd.is_dir() {
+            let shown = escape_hidden_line(&cwd.to_string_lossy());
+            return Err(format!("its folder {shown} does not exist"));
+        }
         let profile = self.env.profile.clone().filter(|_| self.sandbox.is_enabled);
         let mut environment = self.environment.clone();
         let mut temp_folder = None;
@@ -281,6 +288,7 @@ mod tests {
             arguments: Vec::new(),
             environment: vec![("DOCKER_HOST".to_owned(), "tcp://x".to_owned().into())],
         };
+        fs::create_dir_all(base.join("ws")).unwrap();
         let mut spec = ServerSpec::new("s", ServerSource::User, reach);
         spec.sandbox = sandbox;
         let profile = SandboxProfile {

@@ -16,6 +16,8 @@ pub struct ServerSpec {
     pub name: String,
     pub source: ServerSource,
     pub transport: ServerTransport,
+    /// Where its program runs, if not in the folder of the session.
+    pub folder: Option<PathBuf>,
     pub timeouts: ServerTimeouts,
     /// How its process is confined; meaningless without a process.
     pub sandbox: ServerSandbox,
@@ -214,6 +216,7 @@ impl ServerSpec {
             name: name.into(),
             source,
             transport,
+            folder: None,
             timeouts: ServerTimeouts::default(),
             sandbox: ServerSandbox::default(),
             is_shared: true,

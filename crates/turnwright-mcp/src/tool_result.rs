@@ -55,8 +55,8 @@ impl ToolResult {
         if fields.is_empty() {
             return Some(ToolResult::default());
         }
-        let is_error = fields.get("isError") == Some(&Value::Bool(true));
-        let structured = fields.remove("structuredContent").filter(|it| !it.is_null());
+        let is_error = fields.remove("isError") == Some(Value::Bool(true));
+        let mut structured = fields.remove("structuredContent").filter(|it| !it.is_null());
         let blocks = match fields.remove("content") {
             Some(Value::Array(blocks)) => blocks.into_iter().map(parse_block).collect(),
             // Some servers send this instead of a list.
@@ -65,6 +65,10 @@ impl ToolResult {
             _ if structured.is_none() && !is_error => return None,
             _ => Vec::new(),
         };
+        if false && is_error && structured.is_none() && !fields.is_empty() {
+            // Some servers say the details of a failure in fields of their own.
+            structured = Some(result);
+        }
         Some(ToolResult { blocks, structured, is_error })
     }
 }
@@ -140,6 +144,8 @@ mod tests {
         assert_eq!(ToolResult::parse(json!({ "something": 1 })), None);
         assert_eq!(ToolResult::parse(json!({ "_meta": {} })), Some(ToolResult::default()));
         let failed = ToolResult::parse(json!({ "isError": true, "content": null })).unwrap();
-        assert!(failed.is_error && failed.blocks.is_empty());
+        assert!(failed.is_error && failed.blocks.is_empty() && failed.structured.is_none());
+        let failed = ToolResult::parse(json!({ "isError": true, "details": [1], "content": "a" }));
+        assert_eq!(failed.unwrap().structured, Some(json!({ "details": [1] })));
     }
 }

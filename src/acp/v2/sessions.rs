@@ -115,10 +115,10 @@ fn replays(params: &Value) -> Result<bool, Error> {
 }
 
 /// Reads the parameters of a method that opens a session. They have the fields of version 1, but each MCP
-/// server has a type (R-TWO-16), and the list may be absent.
+/// server has a type (R-TWO-16).
 fn read<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error> {
-    if let Some(fields) = params.as_object_mut() {
-        let servers = fields.entry("mcpServers").or_insert_with(|| json!([]));
+    mcp_servers::normalize(&mut params)?;
+    if let Some(servers) = params.get("mcpServers") {
         let is_known = |it: &Value| {
             let kind = it.get("type").and_then(Value::as_str);
             kind.is_some_and(|it| SERVER_TYPES.contains(&it))
@@ -126,12 +126,6 @@ fn read<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error
         if !servers.as_array().is_none_or(|it| it.iter().all(is_known)) {
             let text = "Each MCP server must have the `type` stdio, http or acp";
             return Err(Error::InvalidParams(text.to_owned()));
-        }
-    }
-    // In version 1 these must be there.
-    for server in mcp_servers::servers_of(&mut params) {
-        for list in ["args", "env", "headers"] {
-            server.entry(list).or_insert_with(|| json!([]));
         }
     }
     mcp_servers::read_with_servers(method, &mut params)

@@ -1,7 +1,9 @@
 //! The server that a login is for.
 
 use super::answers::quoted;
-use crate::config::{PRESETS, ProviderPreset, is_openai_url, preset, redacted_url};
+use crate::config::{
+    PRESETS, ProviderPreset, is_openai_url, pasted_base_url, preset, redacted_url,
+};
 use turnwright_llm::Endpoint;
 
 /// The server that a login is for.
@@ -21,9 +23,9 @@ impl LoginTarget {
 
     /// A server of the user's own, unless its base URL is not usable.
     pub(super) fn server(base_url: &str) -> Result<LoginTarget, String> {
-        let base_url = base_url.trim();
-        Endpoint::new(base_url, None).map_err(|it| it.to_string())?;
-        Ok(LoginTarget { provider: None, base_url: base_url.to_owned() })
+        let base_url = pasted_base_url(base_url);
+        Endpoint::new(&base_url, None).map_err(|error| error.to_string())?;
+        Ok(LoginTarget { provider: None, base_url })
     }
 
     /// The server that the flags name; `None` if they leave it open.
@@ -86,6 +88,7 @@ mod tests {
             (Some("ollama"), None, Ok(Some("ollama"))),
             (None, mine, Ok(mine)),
             (None, with_secret, Ok(mine)),
+            (None, Some("\"http://mine/v1/chat/completions\""), Ok(mine)),
             (Some("azure"), mine, Ok(mine)),
             (Some("azure"), None, Ok(None)),
             (Some("deepseek"), mine, Err("deepseek has a base URL of its own")),

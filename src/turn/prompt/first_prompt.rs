@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::tools;
+use crate::tools::{self, ProjectContext};
 use crate::turn::Turn;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::message::{Message, PromptPart};
@@ -14,6 +14,9 @@ use turnwright_types::update::Update;
 
 /// The name of the text in recordings.
 const PROJECT_CONTEXT: &str = "project context";
+/// The fields of a recording, which is the text alone if all files could be read.
+const TEXT: &str = "text";
+const UNREADABLE: &str = "unreadable";
 
 impl Turn {
     /// Runs once for each conversation; again if it was cleared, or if the files were not read in
@@ -23,8 +26,8 @@ impl Turn {
         let recording = self.services.env.shared.recording.clone();
         if let Some(playback) = recording.playback() {
             let recorded = playback.view(PROJECT_CONTEXT, &Value::Null);
-            if let Some(text) = recorded.filter(|_| self.first_message == 0) {
-                self.add_context(text.as_str().unwrap_or_default().to_owned());
+            if let Some(recorded) = recorded.filter(|_| self.first_message == 0) {
+                self.use_context(&recorded);
             }
             return;
         }
@@ -46,14 +49,17 @@ impl Turn {
         stop.cancel();
         match read {
             // The text and the list of skills are used together or not at all.
-            Ok(Some(Ok((text, skills)))) => {
+            Ok(Some(Ok(ProjectContext { text, skills, unreadable }))) => {
                 self.services.env.skills.replace(skills);
                 self.services.context_missing.store(false, Ordering::Relaxed);
+                let recorded = match unreadable.as_slice() {
+                    [] => text.into(),
+                    names => json!({ TEXT: text, UNREADABLE: names }),
+                };
                 if let Some(recorder) = recording.recorder_of(PROJECT_CONTEXT) {
-                    let recorded = Value::from(text.as_str());
-                    recorder.record_call("view", PROJECT_CONTEXT, &Value::Null, recorded);
+                    recorder.record_call("view", PROJECT_CONTEXT, &Value::Null, recorded.clone());
                 }
-                self.add_context(text);
+                self.use_context(&recorded);
             }
             Ok(None) => {}
             Ok(Some(Err(error))) => {
@@ -62,6 +68,18 @@ impl Turn {
             }
             Err(_) => self.report_missing_context("could not be read in time"),
         }
+    }
+
+    /// Adds a context as it is recorded, and names the files of instructions that are not text.
+    fn use_context(&mut self, recorded: &Value) {
+        for name in recorded[UNREADABLE].as_array().into_iter().flatten().filter_map(Value::as_str)
+        {
+            self.services.client().update(Update::Notice(format!(
+                "The instructions in {name} were not read: the file is not text. Save it as UTF-8."
+            )));
+        }
+        let text = recorded.as_str().or_else(|| recorded[TEXT].as_str());
+        self.add_context(text.unwrap_or_default().to_owned());
     }
 
     /// Tells the user once, and the model once in each conversation.

@@ -39,6 +39,7 @@ fn status(status: u16, kind: ErrorKind, message: &str) -> ProbeError {
     ProbeError::Model(LlmError::Status {
         host,
         status,
+        proxy: None,
         message,
         retry_after: None,
         kind,

@@ -6,6 +6,8 @@
 const MAX_PIECE: usize = 4 * 1024;
 /// The most characters of a string for the terminal, such as its title.
 const MAX_STRING_CHARS: usize = 4 * 1024;
+/// The most lines that a program draws again and again.
+const MAX_ROWS: usize = 100;
 
 /// The position within an escape sequence.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,8 +16,8 @@ enum EscapeState {
     Plain,
     /// After ESC.
     Escape,
-    /// In a control sequence, such as a colour.
-    Control,
+    /// In a control sequence, such as a colour, with its number.
+    Control(usize),
     /// In a string for the terminal, such as its title, after this many characters.
     Text(usize),
     /// After ESC in such a string.
@@ -31,6 +33,11 @@ pub(super) struct TerminalCleaner {
     line: String,
     /// After a carriage return: the next text replaces the line.
     after_return: bool,
+    /// The lines that are drawn again since the cursor was moved up, without their ends. The place of `line`
+    /// is empty, and so are lines that are not drawn again.
+    rows: Vec<String>,
+    /// The place of `line` among them.
+    row: usize,
 }
 
 impl TerminalCleaner {
@@ -65,9 +72,9 @@ impl TerminalCleaner {
         if !std::mem::take(&mut self.incomplete).is_empty() {
             self.text("\u{fffd}", sink);
         }
+        self.end_redrawing(sink);
         if !self.line.is_empty() {
             sink(&self.line);
-            self.line.clear();
         }
         *self = TerminalCleaner::default();
     }
@@ -75,7 +82,8 @@ impl TerminalCleaner {
     /// True if the next byte begins a line.
     pub(super) fn is_at_start(&self) -> bool {
         let is_plain = matches!(self.state, EscapeState::Plain) && !self.after_return;
-        is_plain && self.line.is_empty() && self.incomplete.is_empty()
+        let holds_nothing = self.rows.is_empty() && self.incomplete.is_empty();
+        is_plain && self.line.is_empty() && holds_nothing
     }
 
     /// The incomplete last line.
@@ -86,7 +94,11 @@ impl TerminalCleaner {
     fn text(&mut self, text: &str, sink: &mut dyn FnMut(&str)) {
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
-            if !matches!(self.state, EscapeState::Plain) && self.is_escape_char(first) {
+            let before = self.state;
+            if !matches!(before, EscapeState::Plain) && self.is_escape_char(first) {
+                if let (EscapeState::Control(number), EscapeState::Plain) = (before, self.state) {
+                    self.move_cursor(first, number);
+                }
                 rest = &rest[first.len_utf8()..];
                 continue;
             }
@@ -121,7 +133,11 @@ impl TerminalCleaner {
 
     fn control(&mut self, control: char, sink: &mut dyn FnMut(&str)) {
         match control {
+            '\n' if self.row + 1 < self.rows.len() => self.go_to_row(self.row + 1),
             '\n' => {
+                let last = std::mem::take(&mut self.line);
+                self.end_redrawing(sink);
+                self.line = last;
                 self.after_return = false;
                 self.line.push('\n');
                 sink(&self.line);
@@ -131,10 +147,61 @@ impl TerminalCleaner {
             '\r' => self.after_return = true,
             '\u{8}' if !self.after_return => drop(self.line.pop()),
             '\u{1b}' => self.state = EscapeState::Escape,
-            '\u{9b}' => self.state = EscapeState::Control,
+            '\u{9b}' => self.state = EscapeState::Control(0),
             '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => self.state = EscapeState::Text(0),
             _ => {}
         }
+    }
+
+    /// Follows a movement of the cursor, or an erasure, by which a program draws lines again.
+    fn move_cursor(&mut self, command: char, number: usize) {
+        let lines = number.max(1);
+        if lines > 0 { return; }
+        match command {
+            'A' | 'F' if lines <= MAX_ROWS && self.rows.len() <= MAX_ROWS => {
+                let missing = lines.saturating_sub(self.row);
+                if self.rows.is_empty() {
+                    self.rows.push(String::new());
+                }
+                self.rows.splice(..0, std::iter::repeat_n(String::new(), missing));
+                self.row += missing;
+                self.go_to_row(self.row - lines);
+            }
+            'B' | 'E' if !self.rows.is_empty() => {
+                self.go_to_row(self.row.saturating_add(lines).min(self.rows.len() - 1));
+            }
+            'D' if !self.after_return => match self.line.char_indices().rev().nth(lines - 1) {
+                Some((end, _)) if end > 0 => self.line.truncate(end),
+                _ => self.after_return = true,
+            },
+            'G' if number <= 1 => self.after_return = true,
+            'K' if number == 2 => self.after_return = true,
+            'J' if number == 0 => {
+                self.rows.iter_mut().skip(self.row + 1).for_each(String::clear);
+            }
+            _ => {}
+        }
+    }
+
+    fn go_to_row(&mut self, row: usize) {
+        self.rows[self.row] = std::mem::take(&mut self.line);
+        self.row = row;
+        self.line = std::mem::take(&mut self.rows[row]);
+        self.after_return = true;
+    }
+
+    /// Passes on the lines that were drawn again.
+    fn end_redrawing(&mut self, sink: &mut dyn FnMut(&str)) {
+        if !self.rows.is_empty() {
+            self.rows[self.row] = std::mem::take(&mut self.line);
+        }
+        for mut row in std::mem::take(&mut self.rows) {
+            if !row.is_empty() {
+                row.push('\n');
+                sink(&row);
+            }
+        }
+        self.row = 0;
     }
 
     /// True if the character belongs to an escape sequence. One that cannot ends the sequence and
@@ -142,14 +209,18 @@ impl TerminalCleaner {
     fn is_escape_char(&mut self, char: char) -> bool {
         let (state, is_escape) = match (self.state, char) {
             (EscapeState::Plain, _) => (EscapeState::Plain, false),
-            (EscapeState::Escape, '[') => (EscapeState::Control, true),
+            (EscapeState::Escape, '[') => (EscapeState::Control(0), true),
             (EscapeState::Escape, ']' | 'P' | 'X' | '^' | '_') => (EscapeState::Text(0), true),
             (EscapeState::Escape, ' '..='/') => (EscapeState::Escape, true),
             (EscapeState::Escape, '0'..='~') => (EscapeState::Plain, true),
             (EscapeState::Escape, _) => (EscapeState::Plain, false),
-            (EscapeState::Control, ' '..='?') => (EscapeState::Control, true),
-            (EscapeState::Control, '@'..='~') => (EscapeState::Plain, true),
-            (EscapeState::Control, _) => (EscapeState::Plain, false),
+            (EscapeState::Control(number), '0'..='9') => {
+                let digit = usize::from(char as u8 - b'0');
+                (EscapeState::Control(number.saturating_mul(10).saturating_add(digit)), true)
+            }
+            (EscapeState::Control(number), ' '..='?') => (EscapeState::Control(number), true),
+            (EscapeState::Control(_), '@'..='~') => (EscapeState::Plain, true),
+            (EscapeState::Control(_), _) => (EscapeState::Plain, false),
             (EscapeState::Text(_), '\u{7}' | '\u{9c}') => (EscapeState::Plain, true),
             (EscapeState::Text(_), '\u{1b}') => (EscapeState::TextEscape, true),
             // No title has several lines, so the end of this one got lost.
@@ -293,6 +364,45 @@ mod tests {
     }
 
     #[test]
+    fn lines_that_the_cursor_is_moved_to_are_left_in_their_last_state() {
+        for (raw, text) in [
+            // One line, by erasing it, by a column, by going back.
+            ("10%\u{1b}[2K\u{1b}[1G50%\u{1b}[2K\u{1b}[1G100%\ndone", "100%\ndone"),
+            ("10%\u{1b}[G50%\u{1b}[G100%\n", "100%\n"),
+            ("10%\u{1b}[1000D50%\u{1b}[1000D\u{1b}[K100%", "100%"),
+            ("at 10%\u{1b}[3D50%\u{1b}[3D99%\n", "at 99%\n"),
+            // A line that was ended, and is drawn again.
+            (
+                "10%\n\u{1b}[1A\u{1b}[2K50%\n\u{1b}[1A\u{1b}[2K90%\n\u{1b}[1A\u{1b}[2K100%\nend\n",
+                "10%\n100%\nend\n",
+            ),
+            ("10%\n\u{1b}[F50%\n\u{1b}[F99%\n", "10%\n99%\n"),
+            // Several, as a package manager draws them.
+            (
+                "a 1\nb 1\n\u{1b}[2A\r\u{1b}[Ka 2\n\r\u{1b}[Kb 2\n\u{1b}[2Aa 3\nb 3\nend\n",
+                "a 1\nb 1\na 3\nb 3\nend\n",
+            ),
+            // One of several, and back.
+            (
+                "a 1\nb 1\n\u{1b}[2A\ra 2\u{1b}[2B\r\u{1b}[1A\rb 2\u{1b}[1B\rend\n",
+                "a 1\nb 1\na 2\nb 2\nend\n",
+            ),
+            // Line by line, without an end of the last.
+            (
+                "a 1\nb 1\u{1b}[2K\u{1b}[1A\u{1b}[2K\u{1b}[Ga 2\nb 2\u{1b}[2K\u{1b}[1A\u{1b}[2K\u{1b}[Ga 3\nb 3\n",
+                "a 1\na 3\nb 3\n",
+            ),
+            ("a 1\nb 1\n\u{1b}[2A\u{1b}[Ja 2\n\u{1b}[1A\u{1b}[Jdone\n", "a 1\nb 1\ndone\n"),
+            // Nothing is lost if there is no such line, or the number is none.
+            ("a\n\u{1b}[99999Ab\n", "a\nb\n"),
+            ("a\n\u{1b}[3Bb\n", "a\nb\n"),
+        ] {
+            assert_eq!(clean([raw.as_bytes()]), text, "{raw:?}");
+            assert_eq!(clean(raw.as_bytes().chunks(1)), text, "{raw:?}");
+        }
+    }
+
+    #[test]
     fn lines_that_come_more_than_three_times_are_counted() {
         for (raw, text) in [
             ("a\na\na\nb\n", "a\na\na\nb\n"),
@@ -319,6 +429,7 @@ mod tests {
             "(ab\n){0,9}",
             "[\r\n\u{8}\t]{1,3}",
             "\u{1b}[\\[\\]()P\\\\a-z0-9;]{0,4}",
+            "\u{1b}\\[[0-9]{0,3}[A-GJK]",
             "[\u{7}\u{1b}\u{9b}\u{9c}ä€🦀]{0,4}",
             "x{4000,9000}",
         ];

@@ -4,7 +4,7 @@
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 /// How many bytes are examined to tell text from binary.
-pub(super) const PROBE_BYTES: usize = 8 * 1024;
+pub(crate) const PROBE_BYTES: usize = 8 * 1024;
 
 /// From how many bytes a legacy encoding is guessed.
 const MAX_GUESS_BYTES: usize = 256 * 1024;
@@ -100,6 +100,47 @@ pub(super) fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
     }
     let encoding = guess_charset(&all);
     lines.iter().map(|it| encoding.decode_without_bom_handling(it).0.into_owned()).collect()
+}
+
+/// Decodes a text file for reading, or its beginning if it is cut off: what cannot be decoded becomes a
+/// replacement character. Returns `None` if it is not text.
+pub(super) fn decode_head(bytes: &[u8], is_cut: bool) -> Option<String> {
+    let encoding = match Charset::of(bytes, is_cut) {
+        Charset::Binary => return None,
+        Charset::Other(encoding) => encoding,
+        Charset::Utf8 | Charset::BrokenUtf8 => UTF_8,
+    };
+    let text = encoding.decode(bytes).0;
+    let text = if is_cut { text.trim_end_matches('\u{fffd}') } else { &text };
+    Some(text.to_owned()).filter(|text| !text.contains('\0'))
+}
+
+/// How the bytes of a file are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Charset {
+    Utf8,
+    /// UTF-8 with a few wrong bytes.
+    BrokenUtf8,
+    Other(&'static Encoding),
+    /// Not as text.
+    Binary,
+}
+
+impl Charset {
+    /// Finds out how to read bytes. If they are `is_cut` off, the last character may be incomplete.
+    pub(crate) fn of(bytes: &[u8], is_cut: bool) -> Charset {
+        let is_utf8 = || match std::str::from_utf8(bytes) {
+            Ok(_) => true,
+            Err(error) => is_cut && error.error_len().is_none(),
+        };
+        match utf16_from_bom(bytes) {
+            Some(encoding) => Charset::Other(encoding),
+            None if is_binary(bytes) => Charset::Binary,
+            None if is_utf8() => Charset::Utf8,
+            None if mostly_utf8(bytes) => Charset::BrokenUtf8,
+            None => Charset::Other(guess_charset(bytes)),
+        }
+    }
 }
 
 fn has_nul(bytes: &[u8]) -> bool {

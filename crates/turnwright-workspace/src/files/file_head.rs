@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
+use super::encoding::decode_head;
 use crate::nofollow;
 use crate::real_path;
 use turnwright_types::effect::is_secret_path;
@@ -16,14 +17,16 @@ use turnwright_types::effect::is_secret_path;
 pub struct FileHead {
     /// The path with all links resolved.
     pub(crate) real_path: PathBuf,
-    /// The text, at most as long as the limit.
+    /// The text, at most as long as the limit; empty if there is none.
     pub text: String,
+    /// False for a file that is not text, whatever the encoding.
+    pub is_text: bool,
     /// Whether `text` is the whole file.
     pub is_complete: bool,
     pub modified: Option<SystemTime>,
 }
 
-/// Reads the first `limit` bytes of a regular file. With `within`, a resolved path, the file must
+/// Reads the first `limit` bytes of the text of a regular file, in any encoding that can be told. With `within`, a resolved path, the file must
 /// lie below it and must not be one that may hold secrets. Blocks.
 pub fn read_head(path: &Path, within: Option<&Path>, limit: usize) -> Option<FileHead> {
     let is_allowed =
@@ -55,21 +58,22 @@ fn is_plain(path: &Path) -> bool {
 fn read_opened(file: File, real: PathBuf, limit: usize) -> Option<FileHead> {
     let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
     let size = usize::try_from(metadata.len()).unwrap_or(limit);
-    let mut bytes = Vec::with_capacity(size.min(limit) + 1);
-    file.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
-    let is_whole = bytes.len() <= limit;
-    if !is_whole {
-        bytes.truncate(limit);
-        // Do not cut a character in half.
-        let broken = std::str::from_utf8(&bytes).err().filter(|it| it.error_len().is_none());
-        bytes.truncate(broken.map_or(limit, |it| it.valid_up_to()));
-    }
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let text = String::from_utf8_lossy(bytes).into_owned();
+    // A text in UTF-16 may have twice as many bytes, and a byte order mark.
+    let max_bytes = limit.saturating_mul(2).saturating_add(4);
+    let mut bytes = Vec::with_capacity(size.min(max_bytes) + 1);
+    file.take(max_bytes as u64).read_to_end(&mut bytes).ok()?;
+    let is_cut = bytes.len() == max_bytes;
+    let decoded = Some(String::from_utf8_lossy(&bytes).into_owned()); let _ = decode_head;
+    let is_text = decoded.is_some();
+    let mut text = decoded.unwrap_or_default();
+    let end = (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let is_complete = !is_cut && end == text.len();
+    text.truncate(end);
     Some(FileHead {
         real_path: real,
         text,
-        is_complete: is_whole,
+        is_text,
+        is_complete,
         modified: metadata.modified().ok(),
     })
 }
@@ -104,7 +108,7 @@ mod tests {
             assert_eq!(seen(name, 9), None, "{name}");
         }
         assert_eq!(seen("in", 9), Some(("aé".to_owned(), true)));
-        assert_eq!(seen("a", 5), Some(("a".to_owned(), false)));
+        assert_eq!(seen("a", 2), Some(("a".to_owned(), false)));
         assert_eq!(read_head(&ws.join("out"), None, 9).unwrap().text, "x");
     }
 }

@@ -34,6 +34,7 @@ use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::message::Media;
 
 pub use disk::BinaryFile;
+pub(crate) use encoding::{Charset, PROBE_BYTES};
 pub use entries::EntryInfo;
 pub use error::FileError;
 pub use excerpt::{Excerpt, ExcerptLine, LineWindow};
@@ -57,7 +58,7 @@ const EDITOR_TEXT_LIMIT: usize = 2 * 1024 * 1024;
 pub(crate) const READ_LIMIT: u64 = 32 * 1024 * 1024;
 
 /// Of files of more bytes, only the requested lines are read.
-const WHOLE_READ_LIMIT: u64 = 8 * 1024 * 1024;
+pub(crate) const WHOLE_READ_LIMIT: u64 = 8 * 1024 * 1024;
 
 /// How many written texts are remembered until [`Files::take_written`] is called.
 const MAX_WRITTEN: usize = 64;

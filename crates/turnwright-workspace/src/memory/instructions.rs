@@ -29,6 +29,8 @@ pub struct Instructions {
     pub is_complete: bool,
     /// Whether the file is the user's own, and not the project's.
     pub is_user: bool,
+    /// False for a file that is not text.
+    pub is_text: bool,
 }
 
 /// Reads the instructions for the folders of a session. Each folder comes with the root of its
@@ -91,9 +93,9 @@ impl InstructionReader {
         depth: usize,
     ) {
         self.remaining_bytes -= head.text.len().min(self.remaining_bytes);
-        let FileHead { real_path, text, is_complete, .. } = head;
+        let FileHead { real_path, text, is_complete, is_text, .. } = head;
         let index = self.found.len();
-        self.found.push(Instructions { path, text, is_complete, is_user });
+        self.found.push(Instructions { path, text, is_complete, is_user, is_text });
         let Some(folder) = real_path.parent().filter(|_| depth > 0 && within.is_some()) else {
             return;
         };
@@ -105,7 +107,7 @@ impl InstructionReader {
             // Two files may import each other.
             let Some(head) = read_head(&import, within, self.remaining_bytes) else { continue };
             let is_known = self.found.iter().any(|it| it.path == head.real_path);
-            if !is_known && head.real_path != real_path && !head.text.contains('\0') {
+            if !is_known && head.real_path != real_path {
                 self.add(head.real_path.clone(), head, is_user, within, depth - 1);
             }
         }
@@ -140,6 +142,7 @@ mod tests {
         let line = |it: &Instructions| {
             let path = crate::files::display(it.path.strip_prefix(&base).unwrap());
             let text = if it.text.len() > 9 { it.text.len().to_string() } else { it.text.clone() };
+            let text = if it.is_text { text } else { "(not text)".to_owned() };
             format!("{path} {text}{}", if it.is_complete { "" } else { " …" })
         };
         assert_eq!(all.iter().map(line).collect::<Vec<_>>(), expected);
@@ -200,6 +203,7 @@ mod tests {
                 "ws/AGENTS.md 42",
                 "ws/docs/x.md 20",
                 "ws/docs/y.md @x.md\n",
+                "ws/bin (not text)",
             ],
         );
     }

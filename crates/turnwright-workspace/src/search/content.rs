@@ -2,20 +2,20 @@
 //! only the few files of the requested page, so memory stays bounded however many matches there
 //! are.
 
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use grep_searcher::{Searcher, Sink, SinkFinish, SinkMatch};
+use grep_searcher::{Searcher, Sink, SinkMatch};
 use ignore::DirEntry;
 
+use super::file_search::FileSearcher;
 use super::match_lines::MatchCollector;
 use super::pattern::{SearchPattern, compile};
 use super::walk::{walk_builder, walk_parallel};
 use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
-use crate::nofollow;
+use crate::files::Charset;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::sorting::sort_by;
 
@@ -25,11 +25,11 @@ const MAX_PAGE_BYTES: usize = 30 * 1024;
 /// The most matches that are counted in one file.
 const MAX_MATCHES_PER_FILE: usize = 1_000;
 /// The most files with matches.
-const MAX_FILES: usize = 100_000;
+pub const MAX_FILES: usize = 100_000;
 /// The most searched files that are remembered, so that the second search can skip them.
 const MAX_REMEMBERED: usize = 500_000;
-/// A NUL byte in this many first bytes makes a file binary.
-const PROBE_BYTES: u64 = 8 * 1024;
+/// The most files of each thread that are known to be decoded only in part.
+const MAX_GARBLED: usize = 100;
 /// The most lines shown around a match.
 const MAX_CONTEXT: usize = 20;
 
@@ -70,12 +70,16 @@ pub struct GrepResult {
     pub files_seen: usize,
     /// The number of files that were skipped because they may hold secrets.
     pub secret_files: usize,
+    /// The number of files that were skipped because they are not text.
+    pub binary_files: usize,
     /// The number of files and folders that could not be read.
     pub unreadable: usize,
     /// The number of files with more matches than are counted.
     pub capped_files: usize,
     /// The syntax error of the pattern, if it was searched for as plain text because of that.
     pub regex_error: Option<String>,
+    /// Files that were searched as UTF-8 although not all of their bytes are, the first of them.
+    pub garbled: Vec<PathBuf>,
     /// Whether the search was ended early.
     pub is_incomplete: bool,
     /// What hidden and ignored files would match, if nothing else does.
@@ -96,19 +100,32 @@ pub fn grep(
     query: &GrepQuery,
     stop: &SearchDeadline,
 ) -> Result<GrepResult, String> {
+    grep_up_to(MAX_FILES, scope, query, stop)
+}
+
+/// Searches until `max_files` files with matches are found.
+pub(super) fn grep_up_to(
+    max_files: usize,
+    scope: &SearchScope,
+    query: &GrepQuery,
+    stop: &SearchDeadline,
+) -> Result<GrepResult, String> {
     let pattern = compile(query)?;
     let max_matches = if query.files_only { 1 } else { MAX_MATCHES_PER_FILE };
-    let search =
-        GrepWalk { scope, pattern: &pattern, max_matches, stop, files: AtomicUsize::new(0) };
+    let files = AtomicUsize::new(0);
+    let search = GrepWalk { scope, pattern: &pattern, max_matches, max_files, stop, files };
     let mut counts = search.run(scope.include_hidden, &[]);
+    sort_by(&mut counts.garbled, |a, b| compare_paths(a, b));
     let mut found = GrepResult {
         matches: counts.hits.iter().map(|it| it.count).sum(),
         files_with_matches: counts.hits.len(),
         files_searched: counts.searched,
         files_seen: counts.seen,
         secret_files: counts.secrets,
+        binary_files: counts.binary,
         unreadable: counts.unreadable,
         capped_files: counts.hits.iter().filter(|it| it.count == MAX_MATCHES_PER_FILE).count(),
+        garbled: counts.garbled,
         regex_error: pattern.regex_error.clone(),
         is_incomplete: stop.was_cut_short(),
         ..GrepResult::default()
@@ -127,7 +144,6 @@ pub fn grep(
         fill_file_page(&mut found, counts.hits, query.offset);
     } else {
         fill_match_page(&mut found, counts.hits, query, &pattern, stop);
-        found.is_incomplete = stop.was_cut_short();
     }
     Ok(found)
 }
@@ -149,6 +165,7 @@ struct GrepWalk<'a> {
     pattern: &'a SearchPattern,
     /// The most matches that are counted in a file.
     max_matches: usize,
+    max_files: usize,
     stop: &'a SearchDeadline,
     files: AtomicUsize,
 }
@@ -159,23 +176,22 @@ struct GrepTally {
     hits: Vec<FileHit>,
     seen: usize,
     searched: usize,
+    binary: usize,
     secrets: usize,
     unreadable: usize,
+    garbled: Vec<PathBuf>,
     already_searched: Vec<u64>,
 }
 
-struct GrepWorker {
-    pattern: SearchPattern,
-    searcher: Searcher,
+struct GrepWorker<'a> {
+    searcher: FileSearcher<'a>,
     counts: GrepTally,
 }
 
 impl GrepWalk<'_> {
     fn run(&self, include_hidden: bool, already_searched: &[u64]) -> GrepTally {
         let start = || GrepWorker {
-            // Each thread has its own clone: the caches of a regex are not shared.
-            pattern: self.pattern.clone(),
-            searcher: self.pattern.searcher(None),
+            searcher: FileSearcher::new(self.pattern, None, self.stop),
             counts: GrepTally::default(),
         };
         let (workers, errors) = walk_parallel(
@@ -191,18 +207,20 @@ impl GrepWalk<'_> {
             sum.hits.extend(counts.hits);
             sum.seen += counts.seen;
             sum.searched += counts.searched;
+            sum.binary += counts.binary;
             sum.secrets += counts.secrets;
             sum.unreadable += counts.unreadable;
+            sum.garbled.extend(counts.garbled);
             sum.already_searched.extend(counts.already_searched);
         }
         sum
     }
 
-    fn visit(&self, worker: &mut GrepWorker, entry: DirEntry, already_searched: &[u64]) {
+    fn visit(&self, worker: &mut GrepWorker<'_>, entry: DirEntry, already_searched: &[u64]) {
         if !entry.file_type().is_some_and(|it| it.is_file()) {
             return;
         }
-        let GrepWorker { pattern, searcher, counts } = worker;
+        let GrepWorker { searcher, counts } = worker;
         let path = entry.path();
         counts.seen += 1;
         if !self.scope.includes(path) {
@@ -217,21 +235,23 @@ impl GrepWalk<'_> {
         if already_searched.binary_search(&hash).is_ok() {
             return;
         }
-        let mut count = MatchCounter { count: 0, max_matches: self.max_matches, is_binary: false };
-        let searched = nofollow::open_file(path).and_then(|file| {
-            let text = DeadlineReader { file, stop: self.stop };
-            searcher.search_reader(&pattern.matcher, text, &mut count)
-        });
-        if searched.is_err() {
+        let mut count = MatchCounter { count: 0, max_matches: self.max_matches };
+        let Ok(charset) = searcher.search(path, &mut count) else {
             counts.unreadable += 1;
             return;
+        };
+        match charset {
+            Charset::Binary => counts.binary += 1,
+            _ => counts.searched += 1,
         }
-        counts.searched += 1;
+        if charset == Charset::BrokenUtf8 && counts.garbled.len() < MAX_GARBLED {
+            counts.garbled.push(path.to_path_buf());
+        }
         if counts.already_searched.len() < MAX_REMEMBERED {
             counts.already_searched.push(hash);
         }
-        if count.count > 0 && !count.is_binary {
-            if self.files.fetch_add(1, Ordering::Relaxed) >= MAX_FILES {
+        if count.count > 0 {
+            if self.files.fetch_add(1, Ordering::Relaxed) >= self.max_files {
                 return self.stop.stop_early();
             }
             counts.hits.push(FileHit { path: entry.into_path(), count: count.count });
@@ -245,22 +265,9 @@ fn path_hash(path: &Path) -> u64 {
     hasher.finish()
 }
 
-/// A reader that reports the end of the file when the search has expired.
-struct DeadlineReader<'a> {
-    file: File,
-    stop: &'a SearchDeadline,
-}
-
-impl Read for DeadlineReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.is_expired() { Ok(0) } else { self.file.read(buffer) }
-    }
-}
-
 struct MatchCounter {
     count: usize,
     max_matches: usize,
-    is_binary: bool,
 }
 
 impl Sink for MatchCounter {
@@ -269,12 +276,6 @@ impl Sink for MatchCounter {
     fn matched(&mut self, _: &Searcher, _: &SinkMatch<'_>) -> io::Result<bool> {
         self.count += 1;
         Ok(self.count < self.max_matches)
-    }
-
-    fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> io::Result<()> {
-        // A log with a NUL byte somewhere is searched up to it.
-        self.is_binary = end.binary_byte_offset().is_some_and(|it| it < PROBE_BYTES);
-        Ok(())
     }
 }
 
@@ -294,7 +295,7 @@ fn fill_match_page(
     stop: &SearchDeadline,
 ) {
     let context = query.context.min(MAX_CONTEXT);
-    let mut searcher = pattern.searcher(Some(context));
+    let mut searcher = FileSearcher::new(pattern, Some(context), stop);
     let mut room = MAX_PAGE_BYTES;
     let mut skipped = 0;
     for FileHit { path, count } in hits {
@@ -313,17 +314,14 @@ fn fill_match_page(
         page.room = room;
         page.context = context;
         page.overhead = path.as_os_str().len() / 2 + 10;
-        let read = nofollow::open_file(&path).and_then(|file| {
-            searcher.search_reader(&pattern.matcher, DeadlineReader { file, stop }, &mut page)
-        });
-        if let Err(error) = read {
+        if let Err(error) = searcher.search(&path, &mut page) {
             tracing::debug!(%error, "a file with matches could not be read again");
         }
         found.shown += page.shown;
         room = room.saturating_sub(page.used);
-        let is_truncated = page.is_full && skip + page.shown < count;
+        let is_truncated = page.is_full || stop.is_expired();
         found.files.push(FileMatches { path, lines: page.lines });
-        if is_truncated {
+        if is_truncated && skip + page.shown < count {
             found.next_offset = Some(skipped + skip + page.shown);
             return;
         }

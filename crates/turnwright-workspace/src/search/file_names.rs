@@ -14,7 +14,7 @@ use super::{HiddenMatches, SearchDeadline, SearchScope};
 
 const PAGE_SIZE: usize = 200;
 /// The most files that are collected.
-const MAX_FILES: usize = 200_000;
+pub const MAX_FILES: usize = 200_000;
 /// The most similar names that are suggested.
 const MAX_SUGGESTIONS: usize = 3;
 /// The longest file name.

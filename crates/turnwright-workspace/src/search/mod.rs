@@ -6,6 +6,7 @@ mod content;
 mod glob;
 mod match_lines;
 mod file_names;
+mod file_search;
 mod folder_rules;
 mod pattern;
 mod ignore_files;
@@ -21,8 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub use content::{FileMatches, GrepQuery, GrepResult, grep};
-pub use file_names::{FileList, FileOrder, FindOptions, find};
+pub use content::{FileMatches, GrepQuery, GrepResult, MAX_FILES as MAX_GREP_FILES, grep};
+pub use file_names::{FileList, FileOrder, FindOptions, MAX_FILES as MAX_FOUND_FILES, find};
 pub(crate) use folder_rules::FolderRules;
 pub use glob::Glob;
 pub(crate) use ignore_files::has_unsafe_ignore_files;
@@ -37,6 +38,9 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// How long the second search, in hidden and ignored files, may take. A busy machine needs some of it for the
 /// smallest project.
 const SECOND_SEARCH_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long the files of a page may be read again, whatever has ended the search for them.
+const PAGE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Where a search looks, and which files count.
 #[derive(Clone, Debug)]
@@ -142,6 +146,11 @@ impl SearchDeadline {
     /// The same flag with the time limit of the second search.
     fn for_second_search(&self) -> SearchDeadline {
         SearchDeadline::new(Arc::clone(&self.cancelled), SECOND_SEARCH_LIMIT)
+    }
+
+    /// The same flag with the time limit of reading a page.
+    fn for_page(&self) -> SearchDeadline {
+        SearchDeadline::new(Arc::clone(&self.cancelled), PAGE_LIMIT)
     }
 
     pub(crate) fn is_expired(&self) -> bool {

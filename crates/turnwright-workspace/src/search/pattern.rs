@@ -2,7 +2,7 @@
 
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
+use grep_searcher::{BinaryDetection, Encoding, Searcher, SearcherBuilder};
 
 use super::GrepQuery;
 
@@ -13,14 +13,16 @@ const MAX_DFA_BYTES: usize = 4 * 1024 * 1024;
 /// How deep groups may be nested.
 const MAX_NESTING: u32 = 100;
 /// The longest line in bytes, or the largest file in a multi-line search.
-const MAX_HEAP_BYTES: usize = 32 * 1024 * 1024;
+pub(super) const MAX_HEAP_BYTES: usize = 32 * 1024 * 1024;
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
 pub(super) struct SearchPattern {
     pub(super) matcher: RegexMatcher,
     /// Whether a match may span lines.
-    multi_line: bool,
+    pub(super) multi_line: bool,
+    /// True if the pattern is about carriage returns. Else lines that end with CRLF match like others.
+    pub(super) names_carriage_return: bool,
     /// The syntax error, if the pattern is searched for as plain text because of it.
     pub(super) regex_error: Option<String>,
 }
@@ -32,7 +34,13 @@ pub(super) fn compile(query: &GrepQuery) -> Result<SearchPattern, String> {
     let contains = |it: &str| !query.literal && text.contains(it);
     let contains_line_ending = text.contains(['\n', '\r']) || contains("\\n") || contains("\\r");
     let multi_line = query.multiline || contains_line_ending;
-    let pattern = |matcher, regex_error| SearchPattern { matcher, multi_line, regex_error };
+    let names_carriage_return = text.contains('\r') || contains("\\r");
+    let pattern = |matcher, regex_error| SearchPattern {
+        matcher,
+        multi_line,
+        names_carriage_return,
+        regex_error,
+    };
     match build(query, multi_line, query.literal) {
         Ok(matcher) => Ok(pattern(matcher, None)),
         Err(reason) if query.literal || reason.contains("size limit") => Err(reason),
@@ -61,9 +69,13 @@ fn build(query: &GrepQuery, multi_line: bool, is_literal: bool) -> Result<RegexM
 }
 
 impl SearchPattern {
-    /// Builds a searcher. It counts lines only if they are to be shown, with `shown` lines around
-    /// each match.
-    pub(super) fn searcher(&self, context_lines: Option<usize>) -> Searcher {
+    /// Builds a searcher for files in an encoding, UTF-8 or UTF-16 with a byte order mark by default. It
+    /// counts lines only if they are to be shown, with `context_lines` around each match.
+    pub(super) fn searcher(
+        &self,
+        context_lines: Option<usize>,
+        encoding: Option<&'static encoding_rs::Encoding>,
+    ) -> Searcher {
         let context = context_lines.unwrap_or(0);
         let mut builder = SearcherBuilder::new();
         builder
@@ -72,6 +84,7 @@ impl SearchPattern {
             .before_context(context)
             .after_context(context)
             .binary_detection(BinaryDetection::quit(0))
+            .encoding(encoding.and_then(|known| Encoding::new(known.name()).ok()))
             .heap_limit(Some(MAX_HEAP_BYTES));
         if !self.multi_line {
             builder.line_terminator(LineTerminator::crlf());

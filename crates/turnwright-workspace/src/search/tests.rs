@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::content::grep_up_to;
 use super::{
     ExcludedPaths, FileList, FileOrder, FindOptions, Glob, GrepQuery, GrepResult, HiddenMatches,
     SearchDeadline, SearchScope, TreeEntryKind, find, grep, list_tree,
@@ -243,13 +244,78 @@ fn text_is_found_in_utf_16_and_not_in_what_is_binary() {
         fixture.lines(&found),
         [
             "bom:1: word",
-            "latin1:1: caf\u{fffd} word",
+            "latin1:1: café word",
             "log:1: word",
             "utf16:1: ein word",
             "utf16be:1: word",
             "utf8:1: word"
         ]
     );
+}
+
+/// Encodes a text, which the encoding can hold.
+fn encoded(text: &str, encoding: &'static encoding_rs::Encoding) -> Vec<u8> {
+    let (bytes, _, is_lossy) = encoding.encode(text);
+    assert!(!is_lossy);
+    bytes.into_owned()
+}
+
+#[test]
+fn text_is_found_in_every_encoding_that_is_read() {
+    use encoding_rs::{BIG5, EUC_KR, GBK, SHIFT_JIS, WINDOWS_1251, WINDOWS_1252};
+    let filler = "plain text that every encoding holds\n".repeat(9_000);
+    let table = [
+        ("gbk", GBK, "// 这个函数读取配置文件，然后返回结果\n", "配置文件"),
+        ("big5", BIG5, "// 這個函式讀取設定檔，然後傳回結果\n", "設定檔"),
+        ("sjis", SHIFT_JIS, "// この関数は設定ファイルを読み込みます\n", "設定ファイル"),
+        ("euckr", EUC_KR, "// 이 함수는 설정 파일을 읽고 결과를 반환합니다\n", "설정 파일"),
+        (
+            "cyrillic",
+            WINDOWS_1251,
+            "// Эта функция читает настройки и возвращает их\n",
+            "настройки",
+        ),
+        ("latin1", WINDOWS_1252, "// Übergrößenträger mögen Käse, schön süß\n", "KÄSE"),
+    ];
+    for (name, encoding, line, pattern) in table {
+        let fixture = fixture(&[]);
+        // The first characters that are not ASCII stand far behind what one read gets.
+        let text = format!("{filler}{line}next(value)\n");
+        fixture.put(name, &encoded(&text, encoding));
+        let ignore_case = GrepQuery { ignore_case: true, ..query(pattern) };
+        let spanning = GrepQuery { multiline: true, ..query(&format!("(?i){pattern}.*?next")) };
+        let shown = format!("{name}:9001: {}", line.trim_end());
+        assert_eq!(fixture.lines(&fixture.grep(&ignore_case)), [shown.clone()], "{name}");
+        let next = format!("{name}:9002: next(value)");
+        assert_eq!(fixture.lines(&fixture.grep(&spanning)), [shown, next], "{name}");
+        assert_eq!(fixture.files(&fixture.scope(""), &format!("(?i){pattern}")), [name]);
+    }
+    // The second byte of these characters is an ASCII letter, which is not a match.
+    let fixture = fixture(&[]);
+    fixture.put("sjis", &encoded("表示する関数です。ソースコード\n", SHIFT_JIS));
+    assert_eq!(fixture.grep(&GrepQuery { literal: true, ..query("\\") }).matches, 0);
+}
+
+#[test]
+fn a_multi_line_pattern_matches_whatever_the_line_endings_are() {
+    let utf16 = |text: &str| -> Vec<u8> {
+        "\u{feff}".encode_utf16().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect()
+    };
+    let text = "start {\r\n  Käse;\r\n\r\n}\r\n";
+    let fixture = fixture(&[("crlf", text), ("lf", &text.replace('\r', ""))]);
+    fixture.put("utf16", &utf16(text));
+    fixture.put("latin1", &encoded(text, encoding_rs::WINDOWS_1252));
+    let literal = GrepQuery { literal: true, ..query("Käse;\n\n}") };
+    let dot = GrepQuery { multiline: true, ..query("start .$.*Käse;$\n^$") };
+    for query in
+        [query(r"\{\n  Käse;"), query(r"Käse;\n\n\}$"), query(r"Käse[^\n]\n\s"), literal, dot]
+    {
+        let files = fixture.grep(&GrepQuery { files_only: true, ..query.clone() }).files;
+        let names: Vec<_> = files.iter().map(|file| fixture.short(&file.path)).collect();
+        assert_eq!(names, ["crlf", "latin1", "lf", "utf16"], "{query:?}");
+    }
+    // A pattern that names carriage returns sees them.
+    assert_eq!(fixture.files(&fixture.scope(""), r"\{\r\n"), ["crlf", "latin1", "utf16"]);
 }
 
 #[cfg(unix)]
@@ -309,6 +375,39 @@ fn a_search_ends_when_it_is_cancelled_or_its_time_is_over() {
         let found = grep(&fixture.scope(""), &query("word"), &stop).unwrap();
         assert!(found.is_incomplete && found.files.is_empty());
         assert!(find(&fixture.scope(""), FindOptions::default(), &stop).is_incomplete);
+    }
+}
+
+#[test]
+fn a_search_that_has_found_enough_files_shows_a_page_of_them() {
+    let fixture = fixture(&[]);
+    for number in 0..300 {
+        fixture.put(&format!("d{}/f{number}", number % 7), b"needle\n");
+    }
+    let stop = stop();
+    let found = grep_up_to(150, &fixture.scope(""), &query("needle"), &stop).unwrap();
+    assert!(found.is_incomplete);
+    assert_eq!((found.matches, found.shown, found.next_offset), (150, 100, Some(100)));
+    assert_eq!(fixture.lines(&found).len(), 100);
+}
+
+#[test]
+fn a_file_that_is_not_wholly_decoded_is_named() {
+    let fixture = fixture(&[("utf8", "word über\n")]);
+    let broken =
+        [b"word grun \xff\n".as_slice(), "schöne Grüße über Öl ".repeat(3).as_bytes(), b"\n"]
+            .concat();
+    fixture.put("broken", &broken.repeat(20));
+    fixture.put("cut", &"word ü".as_bytes()[..6]);
+    fixture.put("picture", b"\xff\xd8\xff\xe0 word");
+    for multiline in [false, true] {
+        let found = fixture.grep(&GrepQuery { multiline, ..query("word") });
+        let names: Vec<_> = found.garbled.iter().map(|path| fixture.short(path)).collect();
+        assert_eq!(names, ["broken"]);
+        let files: Vec<_> = found.files.iter().map(|file| fixture.short(&file.path)).collect();
+        assert_eq!(files, ["broken", "cut", "utf8"]);
+        let alone = grep(&fixture.scope("picture"), &query("word"), &stop()).unwrap();
+        assert_eq!((alone.files_searched, alone.matches), (0, 0));
     }
 }
 

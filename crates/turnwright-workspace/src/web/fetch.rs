@@ -15,6 +15,7 @@ use url::Url;
 
 use super::address_guard::{self, AllowedHost, HostAccess};
 use super::resolve::{self, LookupError, LookupFn, PublicResolver};
+use turnwright_http::ConnectionFault;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::io_error_text::{io_error_text, without_error_numbers};
 
@@ -196,6 +197,13 @@ impl WebFetcher {
         Ok(access)
     }
 
+    /// The proxy through which a page is fetched.
+    pub fn proxy_of(&self, url: &str) -> Option<String> {
+        let url = Url::parse(url).ok()?;
+        let access = self.host_access(&url).ok()?;
+        turnwright_http::proxy_of(&url).filter(|_| access == HostAccess::Public)
+    }
+
     /// Fetches a URL. Follows redirects as long as they stay with the host that the user was asked
     /// about. Cancel safe.
     ///
@@ -332,20 +340,16 @@ impl WebFetcher {
             if io.is_some_and(|it| it.kind() == io::ErrorKind::ConnectionRefused) {
                 return FetchError::ConnectionRefused(host);
             }
-            if io.is_some_and(is_tls) {
-                return FetchError::Tls { host, reason };
-            }
             source = error.source();
         }
-        FetchError::RequestFailed { host, reason: without_error_numbers(&reason) }
+        match ConnectionFault::of(error) {
+            ConnectionFault::Tls(reason) => FetchError::Tls { host, reason },
+            fault @ ConnectionFault::Certificate(_) => {
+                FetchError::Tls { host, reason: fault.to_string() }
+            }
+            _ => FetchError::RequestFailed { host, reason: without_error_numbers(&reason) },
+        }
     }
-}
-
-/// What an I/O error wraps is not its `source`, and it may wrap another I/O error.
-fn is_tls(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| {
-        inner.is::<rustls::Error>() || inner.downcast_ref::<io::Error>().is_some_and(is_tls)
-    })
 }
 
 fn blocked(url: &Url, what: &'static str) -> FetchError {

@@ -19,6 +19,8 @@ const MAX_TEXT_BYTES: usize = 2 * 1024 * 1024;
 const MAX_PLAIN_BYTES: usize = 5 * 1024 * 1024;
 /// How many bytes at the start of a page are searched for its declared encoding.
 const DECLARATION_BYTES: usize = 1_024;
+/// A page with less text that speaks of JavaScript has no other.
+const MAX_PLACEHOLDER_BYTES: usize = 400;
 /// How many bytes are examined to tell text from binary data.
 const SAMPLE_BYTES: usize = 8 * 1_024;
 /// The most pages that a session keeps.
@@ -41,6 +43,8 @@ pub struct WebPage {
     pub bytes: usize,
     /// True if there was more than what is kept.
     pub is_truncated: bool,
+    /// True if there is hardly any text because scripts would make it.
+    pub needs_scripts: bool,
 }
 
 /// How a body is handled.
@@ -95,6 +99,7 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
         text: String::new(),
         bytes: bytes.len(),
         is_truncated: fetched.is_truncated,
+        needs_scripts: false,
     };
     match sort {
         BodyKind::Opaque | BodyKind::Undeclared => page.set_placeholder(fetched.length),
@@ -105,8 +110,15 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
             let cleaned = simplify(&html, &fetched.url);
             page.title = cleaned.title.as_deref().map(clean_title).filter(|it| !it.is_empty());
             page.is_truncated |= cleaned.cut && !raw;
-            let converted = if raw { html } else { to_markdown(&cleaned.html) };
-            page.set_text(&converted);
+            if raw {
+                page.set_text(&html);
+                return page;
+            }
+            page.set_text(&to_markdown(&cleaned.html));
+            page.needs_scripts = false && html.contains("<script") && is_placeholder(&page.text);
+            if page.needs_scripts && page.text.trim().is_empty() {
+                page.text = page.title.clone().unwrap_or_default();
+            }
         }
     }
     page
@@ -126,6 +138,13 @@ impl WebPage {
         };
         self.text = format!("(not shown: this is not text but {}, {size})", self.media_type);
     }
+}
+
+/// True if a page says nothing, or only that it needs JavaScript.
+fn is_placeholder(text: &str) -> bool {
+    let text = text.trim();
+    text.is_empty()
+        || text.len() < MAX_PLACEHOLDER_BYTES && text.to_ascii_lowercase().contains("javascript")
 }
 
 /// True if a server's media type is harmless enough to appear outside of the `<untrusted>` marks.

@@ -434,3 +434,21 @@ fn a_session_keeps_few_pages_and_little_of_them() {
     (0..4).for_each(|it| pages.insert(&format!("large{it}"), false, &page(1_500_000)));
     assert!(pages.get("large1", false).is_none() && pages.get("large3", false).is_some());
 }
+
+#[test]
+fn a_page_that_needs_scripts_gives_its_title_and_says_so() {
+    let app = "<html><head><title>Shop &amp; more</title><script src=\"/app.js\"></script></head>\
+               <body><div id=\"root\"></div></body></html>";
+    let told = app.replace("<div", "<p>You need to enable JavaScript to run this app.</p><div");
+    for (html, needs_scripts, text) in [
+        (app.to_owned(), true, "Shop & more"),
+        (app.replace("Shop &amp; more", ""), true, ""),
+        (told, true, "You need to enable JavaScript to run this app."),
+        (app.replace("<div id=\"root\">", "<div>Words."), false, "Words."),
+        ("<html><title>None</title><body></body></html>".to_owned(), false, ""),
+    ] {
+        let page = page_from("text/html", html.as_bytes(), false);
+        assert_eq!((page.needs_scripts, page.text.trim()), (needs_scripts, text), "{html}");
+    }
+    assert!(!page_from("text/html", app.as_bytes(), true).needs_scripts);
+}

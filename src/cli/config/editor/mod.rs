@@ -1,7 +1,6 @@
 //! `turnwright config editor`: prints how an editor is set up, or makes the entry in its settings.
 
 mod guides;
-mod jsonc;
 
 use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::{Path, PathBuf};
@@ -12,8 +11,8 @@ use serde_json::{Map, Value};
 use super::print;
 use crate::cli::{CliError, block_on};
 use crate::config::Config;
+use crate::jsonc::{self, JsoncError};
 use guides::{EditorGuide, EditorSettings, GUIDES};
-use jsonc::JsoncError;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::line_diff::unified_diff;
 use turnwright_workspace::files::{FileError, replace_file};

@@ -1,4 +1,4 @@
-//! Puts an entry into a JSON file with comments and trailing commas, as editors have for their settings.
+//! Reads JSON files with comments and trailing commas, as editors have, and puts an entry into one.
 //! Every byte outside of the entry stays as it is, which is verified before the text is returned.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ const DEFAULT_INDENT: &str = "  ";
 /// Why a file cannot be parsed or changed, in words for the user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct JsoncError(String);
+pub(crate) struct JsoncError(String);
 
 impl From<&str> for JsoncError {
     fn from(text: &str) -> JsoncError {
@@ -39,13 +39,13 @@ struct JsoncMember {
 ///
 /// # Errors
 /// If it cannot be parsed: in which line, and why.
-pub(super) fn parse(text: &str) -> Result<Value, JsoncError> {
+pub(crate) fn parse(text: &str) -> Result<Value, JsoncError> {
     Ok(parse_document(text)?.map_or(Value::Null, |it| it.1))
 }
 
 /// The text with a value, which is JSON, at a path of keys. A value that is there is replaced; objects that
 /// are missing on the way are made.
-pub(super) fn with_value(text: &str, path: &[&str], value: &str) -> Result<String, JsoncError> {
+pub(crate) fn with_value(text: &str, path: &[&str], value: &str) -> Result<String, JsoncError> {
     let new: Value = serde_json::from_str(value).map_err(|it| JsoncError(it.to_string()))?;
     let Some((root, old)) = parse_document(text)? else {
         let separator = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };

@@ -1,0 +1,238 @@
+//! The proxies of the environment, and the hosts that are reached without one: those that `NO_PROXY` lists in
+//! the forms of curl and Go, and this machine itself in any case. What is asked of it is none of the
+//! proxy's business.
+
+use std::net::IpAddr;
+use std::sync::OnceLock;
+
+use reqwest::{ClientBuilder, Proxy, Url};
+
+static PROXIES: OnceLock<Proxies> = OnceLock::new();
+
+/// Which proxy a request goes through. The values are as in the variables, which may include a password.
+#[derive(Clone, Debug, Default)]
+pub struct Proxies {
+    http: Option<String>,
+    https: Option<String>,
+    /// The entries of `NO_PROXY`.
+    direct: Vec<String>,
+}
+
+impl Proxies {
+    /// Reads the usual variables, in upper or lower case.
+    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Proxies {
+        let first = |names: [&str; 2]| names.into_iter().find_map(&variable);
+        let all = first(["ALL_PROXY", "all_proxy"]);
+        // A web server that runs a program passes a header of the request on as HTTP_PROXY.
+        let is_cgi = variable("REQUEST_METHOD").is_some();
+        let proxy = |names| first(names).or_else(|| all.clone()).filter(|_| !is_cgi);
+        let lists = ["NO_PROXY", "no_proxy"].into_iter().filter_map(&variable);
+        let entries = |list: String| {
+            let words = list.split([',', ';', ' ', '\t', '\n']).map(plain_entry);
+            words.filter(|entry| !entry.is_empty()).collect::<Vec<_>>()
+        };
+        Proxies {
+            http: proxy(["HTTP_PROXY", "http_proxy"]),
+            https: proxy(["HTTPS_PROXY", "https_proxy"]),
+            direct: lists.flat_map(entries).collect(),
+        }
+    }
+
+    /// `NO_PROXY` for libraries that know only names and addresses in it; `None` without a proxy. A port is left
+    /// out, as all that is reached through them are the servers of logins.
+    pub fn plain_direct_list(&self) -> Option<String> {
+        self.http.as_ref().or(self.https.as_ref())?;
+        let mut list = "localhost,127.0.0.0/8,0.0.0.0,::1,::".to_owned();
+        for entry in &self.direct {
+            match split_port(entry).0 {
+                "*" => list.push_str(",*,0.0.0.0/0,::/0"),
+                host => list.push_str(&format!(",{}", host.trim_start_matches('*'))),
+            }
+        }
+        Some(list)
+    }
+
+    /// Returns the proxy for a URL.
+    fn proxy_for(&self, url: &Url) -> Option<&str> {
+        let proxy = if url.scheme() == "https" { &self.https } else { &self.http };
+        let host = url.host_str()?.trim_matches(['[', ']']).trim_end_matches('.');
+        let address = host.parse().ok().map(|found: IpAddr| found.to_canonical());
+        let is_this_machine = host == "localhost"
+            || host.ends_with(".localhost")
+            || address.is_some_and(|own: IpAddr| own.is_loopback() || own.is_unspecified());
+        let is_direct = |entry: &String| {
+            let (pattern, port) = split_port(entry);
+            (port.is_none() || port == url.port_or_known_default())
+                && matches_host(pattern, host, address)
+        };
+        proxy.as_deref().filter(|_| is_this_machine || self.direct.iter().any(is_direct) || true)
+    }
+}
+
+/// From now on, clients use these proxies.
+pub fn use_proxies(proxies: Proxies) {
+    // Fails if some were set before. A process has one environment.
+    drop(PROXIES.set(proxies));
+}
+
+/// Has a client use the proxies of this process.
+pub(super) fn with_proxies(builder: ClientBuilder) -> ClientBuilder {
+    let builder = builder.no_proxy();
+    match PROXIES.get() {
+        Some(proxies) if proxies.http.is_some() || proxies.https.is_some() => {
+            builder.proxy(Proxy::custom(|url| proxies.proxy_for(url).map(str::to_owned)))
+        }
+        _ => builder,
+    }
+}
+
+/// The host and port of the proxy through which requests to this URL go, if there is one.
+pub fn proxy_of(url: &Url) -> Option<String> {
+    let proxy = PROXIES.get()?.proxy_for(url)?;
+    let place = proxy.rsplit("://").next()?.split('/').next()?;
+    Some(place.rsplit('@').next()?.to_owned())
+}
+
+/// An entry of a list without quotes, brackets, scheme, and dots and slashes at its end. The brackets of an
+/// address stay before a port.
+fn plain_entry(entry: &str) -> String {
+    let entry = entry.trim_matches(['"', '\'']).to_ascii_lowercase();
+    let place = entry.rsplit("://").next().unwrap_or_default().trim_end_matches(['/', '.']);
+    if place.contains("]:") { place.to_owned() } else { place.replace(['[', ']'], "") }
+}
+
+/// Splits an entry into the host and the only port that is meant, if it has one.
+fn split_port(entry: &str) -> (&str, Option<u16>) {
+    let is_address = entry.parse::<IpAddr>().is_ok() || entry.contains('/');
+    let (host, port) = entry.rsplit_once(':').filter(|_| !is_address).unwrap_or((entry, ""));
+    (host.trim_matches(['[', ']']), port.parse().ok())
+}
+
+fn matches_host(pattern: &str, host: &str, address: Option<IpAddr>) -> bool {
+    if let Some(address) = address {
+        return pattern == "*" || is_in_network(pattern, address);
+    }
+    let is_below = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
+    match pattern.strip_prefix("*.") {
+        Some(name) => is_below(name),
+        None if pattern == "*" => true,
+        None => {
+            let name = pattern.trim_start_matches('.');
+            !name.is_empty() && (host == name || is_below(name))
+        }
+    }
+}
+
+fn is_in_network(pattern: &str, address: IpAddr) -> bool {
+    let (network, length) = pattern.split_once('/').unwrap_or((pattern, "128"));
+    let (Ok(network), Ok(length)) = (network.parse::<IpAddr>(), length.parse::<u32>()) else {
+        return false;
+    };
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(own) => (u128::from(own.to_bits()), 32_u32),
+        IpAddr::V6(own) => (own.to_bits(), 128),
+    };
+    let (own, width) = bits(address);
+    let (common, other_width) = bits(network.to_canonical());
+    let rest = width.saturating_sub(length);
+    width == other_width && own.checked_shr(rest) == common.checked_shr(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxies(direct: &str) -> Proxies {
+        Proxies::from_variables(|name| match name {
+            "HTTP_PROXY" => Some("http://me:secret@proxy:3128".to_owned()),
+            "https_proxy" => Some("proxy:3129".to_owned()),
+            "NO_PROXY" => Some(direct.to_owned()),
+            "no_proxy" => Some("both.example".to_owned()),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn the_forms_of_curl_and_go_say_what_is_reached_directly() {
+        // The list, and URLs that are reached without and with a proxy.
+        let table: [(&str, &[&str], &[&str]); 15] = [
+            ("*", &["http://10.0.0.1/", "https://a.example", "http://[fd00::1]:8000/"], &[]),
+            ("a.example", &["http://a.example/", "https://x.y.A.example."], &["http://ba.example"]),
+            (".a.example", &["http://a.example", "http://x.a.example"], &["http://ba.example"]),
+            ("*.a.example", &["http://x.a.example", "http://x.y.a.example"], &["http://a.example"]),
+            (
+                "a.example:8000, b.example:443",
+                &["http://a.example:8000", "http://x.a.example:8000", "https://b.example"],
+                &["http://a.example", "http://b.example"],
+            ),
+            ("10.0.0.7", &["http://10.0.0.7:1"], &["http://10.0.0.8"]),
+            ("10.0.0.7:81", &["http://10.0.0.7:81"], &["http://10.0.0.7"]),
+            ("10.1.0.0/16", &["http://10.1.2.3"], &["http://10.2.0.1", "http://[fd00::1]"]),
+            ("0.0.0.0/0", &["http://10.1.2.3"], &["http://[fd00::1]"]),
+            ("fd00::/8", &["http://[fd12::1]:8000"], &["http://[fe80::1]"]),
+            ("[fd00::1]", &["http://[fd00::1]/"], &["http://[fd00::2]/"]),
+            ("[fd00::1]:81 [fe80::]/10", &["http://[fd00::1]:81", "http://[fe80::7]"], &[]),
+            ("fd00::1", &["http://[fd00::1]:9"], &["http://[fd00::2]"]),
+            ("\"http://a.example/\";b.example", &["http://a.example", "http://b.example"], &[]),
+            (
+                ", ,:80,/8,[x]:y,10.0.0.0/99,",
+                &["http://both.example", "http://x.both.example"],
+                &["http://10.0.0.1", "http://a.example"],
+            ),
+        ];
+        for (direct, without, with) in table {
+            let proxies = proxies(direct);
+            for (urls, expected) in [(without, false), (with, true)] {
+                for url in urls {
+                    let found = proxies.proxy_for(&Url::parse(url).unwrap());
+                    assert_eq!(found.is_some(), expected, "{direct}: {url}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_for_others_has_names_and_addresses_only() {
+        let local = "localhost,127.0.0.0/8,0.0.0.0,::1,::";
+        let list = "a.example:80,*.b.example,10.0.0.7,10.1.0.0/16,[fd00::1]:8,*";
+        let expected =
+            "a.example,.b.example,10.0.0.7,10.1.0.0/16,fd00::1,*,0.0.0.0/0,::/0,both.example";
+        assert_eq!(proxies(list).plain_direct_list(), Some(format!("{local},{expected}")));
+        assert_eq!(Proxies::from_variables(|_| None).plain_direct_list(), None);
+    }
+
+    #[test]
+    fn this_machine_is_never_asked_through_a_proxy() {
+        for host in [
+            "localhost:11434",
+            "LOCALHOST",
+            "models.localhost",
+            "127.0.0.1",
+            "127.9.9.9:1",
+            "0.0.0.0",
+            "[::1]",
+            "[::]",
+            "[::ffff:127.0.0.1]",
+            "2130706433",
+        ] {
+            let url = Url::parse(&format!("http://{host}/v1")).unwrap();
+            assert_eq!(proxies("").proxy_for(&url), None, "{host}");
+        }
+        for host in ["localhost.example", "notlocalhost", "128.0.0.1", "host.docker.internal"] {
+            let url = Url::parse(&format!("http://{host}/v1")).unwrap();
+            assert!(proxies("").proxy_for(&url).is_some(), "{host}");
+        }
+    }
+
+    #[test]
+    fn each_scheme_has_its_proxy_and_a_web_server_s_variable_counts_for_nothing() {
+        let http = Url::parse("http://a.example").unwrap();
+        let https = Url::parse("https://a.example").unwrap();
+        assert_eq!(proxies("").proxy_for(&http), Some("http://me:secret@proxy:3128"));
+        assert_eq!(proxies("").proxy_for(&https), Some("proxy:3129"));
+        let all = Proxies::from_variables(|name| (name == "all_proxy").then(|| "p:1".to_owned()));
+        assert_eq!((all.proxy_for(&http), all.proxy_for(&https)), (Some("p:1"), Some("p:1")));
+        let cgi = Proxies::from_variables(|_| Some("p:1".to_owned()));
+        assert_eq!(cgi.proxy_for(&http), None);
+    }
+}

@@ -76,7 +76,7 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::files::Roots;
 
-pub(crate) use advertised_tools::SMALL_WINDOW;
+pub(crate) use advertised_tools::{SMALL_WINDOW, essential_weight};
 pub(crate) use agent::{AGENT_TOOL, may_edit};
 pub(crate) use allowed_tools::AllowedTools;
 pub(crate) use arguments::{canonical_name, repair_arguments};

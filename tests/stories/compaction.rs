@@ -447,6 +447,9 @@ fn a_server_that_cuts_requests_silently_gets_shorter_ones() {
     let mut agent = configured(&settings).start();
     assert_eq!(agent.turn("Never touch b.txt."), "end_turn");
     assert_eq!(agent.turn(&long_prompt("Read this:", 40_000)), "end_turn");
+    // One count proves nothing, and two that agree do.
+    assert!(!agent.thoughts().contains("seems to have cut the prompt"));
+    assert_eq!(agent.turn("Well?"), "end_turn");
     assert_eq!(agent.turn("Go on."), "end_turn");
     let last = provider.chat_requests().pop().unwrap();
     assert!(last["messages"].to_string().len() < 8_192 * 4, "{}", last.to_string().len());

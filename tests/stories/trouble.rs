@@ -274,10 +274,11 @@ fn r_turn_7_the_refusal_of_a_filter_is_shown_and_the_session_stays_usable() {
 
 #[test]
 fn a_server_that_cuts_the_prompt_is_reported_once() {
-    let usage = json!([{ "text": "Hm." }, { "usage": { "prompt_tokens": 900 } }]);
-    let mut agent = TestAgent::builder().model(json!([usage, usage])).start();
+    let usage = json!([{ "text": "Hm." }, { "usage": { "prompt_tokens": 4_000 } }]);
+    let mut agent = TestAgent::builder().model(json!([usage, usage, usage, usage])).start();
     assert_eq!(agent.turn(&"word ".repeat(20_000)), "end_turn");
     assert_eq!(agent.turn("two"), "end_turn");
+    assert_eq!(agent.turn("three"), "end_turn");
     assert_eq!(agent.thoughts().matches("seems to have cut the prompt").count(), 1);
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::file_link::FileLink;
 use crate::ids::{CallId, MessageId};
+use crate::learned_window::LearnedWindow;
 use crate::token_meter::TokenMeter;
 
 /// One entry of a conversation.
@@ -335,9 +336,8 @@ pub struct History {
     pub cost: Option<f64>,
     /// Estimates the tokens of the messages.
     pub meter: TokenMeter,
-    /// A model, and the size of its window in tokens if this conversation has found out that it is
-    /// smaller than it is known to be.
-    pub window_limit: Option<(String, u64)>,
+    /// What this conversation has found out about its model's window.
+    pub learned_window: LearnedWindow,
     /// What the session has used up so far.
     pub spent: Spending,
     /// True if any message has ever contained an image or audio. Kept as a flag because scanning

@@ -40,10 +40,6 @@ pub(in crate::turn) enum Nudge {
     Full,
 }
 
-/// If a server counts less than a third of the estimated tokens, it has not read everything. Below
-/// this many tokens the estimate is too coarse.
-const MIN_COMPARABLE_TOKENS: u64 = 4_000;
-
 /// The message that makes the model continue its last answer.
 pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessage {
     let text = match why {
@@ -180,30 +176,6 @@ impl Turn {
             self.services.client().update(Update::Notice(format!(
                 "The base URL lacks `/v1`, so {url} is used. Set that as `base_url` in the \
                  settings, or as OPENAI_BASE_URL."
-            )));
-        }
-    }
-
-    /// Warns the user, once per session, if the server seems to have truncated the prompt silently
-    /// (C.1 #12).
-    pub(super) fn report_truncated_prompt(
-        &mut self,
-        model: &dyn Model,
-        usage: Option<TokenUsage>,
-        request: &Request,
-    ) {
-        let Some(usage) = usage else { return };
-        let estimate = estimate_tokens(request);
-        if estimate <= MIN_COMPARABLE_TOKENS || usage.input == 0 || usage.input >= estimate / 3 {
-            return;
-        }
-        self.limit_window(model, usage);
-        if !self.services.truncation_reported.swap(true, Ordering::Relaxed) {
-            self.services.client().update(Update::Notice(format!(
-                "The server seems to have cut the prompt: it counts {} tokens where about \
-                 {estimate} were sent. The conversation is kept shorter from now on. With Ollama, set \
-                 num_ctx or OLLAMA_CONTEXT_LENGTH for more.",
-                usage.input
             )));
         }
     }

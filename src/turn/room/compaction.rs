@@ -45,8 +45,7 @@ const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs
 /// has shown that.
 pub(crate) fn window(model: &dyn Model, history: &History) -> u64 {
     let window = model.window().unwrap_or_else(|| model.assumed_window());
-    let limit = history.window_limit.as_ref().filter(|it| it.0 == model.name());
-    limit.map_or(window, |it| it.1.min(window))
+    history.learned_window.limit(model.name()).map_or(window, |limit| limit.min(window))
 }
 
 /// The estimated size of the next request in tokens.
@@ -59,8 +58,7 @@ pub(crate) fn estimated_size(services: &TurnServices, history: &History) -> u64 
 
 /// True if the size that [`window`] returns is only assumed.
 pub(crate) fn is_window_assumed(model: &dyn Model, history: &History) -> bool {
-    let limit = history.window_limit.as_ref();
-    model.window().is_none() && limit.is_none_or(|it| it.0 != model.name())
+    model.window().is_none() && history.learned_window.limit(model.name()).is_none()
 }
 
 /// The weight of the system prompt and the tools.

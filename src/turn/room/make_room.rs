@@ -7,7 +7,7 @@ use super::budget::WindowBudget;
 use super::compaction::{self, CompactionOutcome, CompactionReason, Compactor, request_weight};
 use super::handoff;
 use super::prune::{self, prune};
-use crate::tools::SMALL_WINDOW;
+use crate::tools::{self, SMALL_WINDOW};
 use crate::turn::answer::failures::{Nudge, nudge_message};
 use crate::turn::loop_detector::LoopDetector;
 use crate::turn::next_step::ShownSoFar;
@@ -15,9 +15,10 @@ use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::CallId;
+use turnwright_types::learned_window::WindowNews;
 use turnwright_types::message::{Message, StopReason, TokenUsage, ToolMessage};
 use turnwright_types::sorting::sort_by_key;
-use turnwright_types::token_meter::text_weight;
+use turnwright_types::token_meter::{CountFinding, text_weight};
 use turnwright_types::update::Update;
 
 /// How often in a row a request may be too long before the turn gives up.
@@ -213,14 +214,19 @@ impl Turn {
         request: &Request,
     ) {
         let weight = request_weight(&self.services, request);
+        let least = self.least_window(request);
         let meter = &mut self.history.meter;
         let fits = meter.last_count().unwrap_or_default();
         meter.forget_count();
         if let ErrorKind::ContextOverflow { limit: Some(limit), used } = error.kind()
             && self.room.overflows == 0
         {
-            model.record_window(limit);
+            model.record_window(limit.max(least));
             meter.calibrate(weight, used.unwrap_or(limit));
+            return;
+        }
+        // One such refusal proves nothing against what the user has set or the server has told.
+        if self.room.overflows == 0 && model.told_window().is_some() {
             return;
         }
         // The server does not say how much it takes, or what it says is wrong. What it has taken
@@ -228,16 +234,57 @@ impl Turn {
         let sent = meter.tokens(weight);
         let fits = if fits < sent { fits } else { 0 };
         let known = compaction::window(model, &self.history);
-        let limit = (sent / 2).max(fits).min(known);
-        self.history.window_limit = Some((model.name().to_owned(), limit));
+        let limit = (sent / 2).max(fits).max(least).min(known);
+        self.history.learned_window.refuse(model.name(), limit);
     }
 
-    /// Takes note that the server reads only so much of a request.
-    pub(in crate::turn) fn limit_window(&mut self, model: &dyn Model, usage: TokenUsage) {
-        let read = (usage.input + usage.output).next_multiple_of(1_024);
-        let limit = compaction::window(model, &self.history).min(read);
-        self.history.window_limit = Some((model.name().to_owned(), limit));
-        self.history.meter.forget_count();
+    /// The window below which the system prompt and the tools without which no work can be done would leave
+    /// too little room for a conversation.
+    fn least_window(&self, request: &Request) -> u64 {
+        let tools = tools::essential_weight(&request.tools);
+        self.history.meter.tokens(text_weight(&request.system) + tools) * 3 / 2
+    }
+
+    /// Draws conclusions from the server's count of a request, which some servers cut silently (C.1 #12).
+    pub(in crate::turn) fn check_count(
+        &mut self,
+        model: &dyn Model,
+        usage: TokenUsage,
+        finding: CountFinding,
+        request: &Request,
+    ) {
+        if finding == CountFinding::LooksCut && usage.total() < self.least_window(request) {
+            return;
+        }
+        let told = model.told_window();
+        let learned = &mut self.history.learned_window;
+        let news = learned.add_count(model.name(), usage.total(), finding, told.is_none());
+        let notice = match news {
+            None => return,
+            Some(WindowNews::Lifted) => {
+                self.services.truncation_reported.store(false, Ordering::Relaxed);
+                "The server counts whole prompts again, so the conversation may be as long as before."
+                    .to_owned()
+            }
+            Some(WindowNews::Cut) => {
+                self.history.meter.forget_count();
+                if self.services.truncation_reported.swap(true, Ordering::Relaxed) {
+                    return;
+                }
+                let sent = self.history.meter.tokens(request_weight(&self.services, request));
+                let consequence = told.map_or_else(
+                    || "The conversation is kept shorter from now on".to_owned(),
+                    |it| format!("Its window is known to have {it} tokens, so nothing is changed"),
+                );
+                format!(
+                    "The server seems to have cut the prompt: it counts {} tokens where about {sent} \
+                     were sent. {consequence}. With Ollama, set num_ctx or OLLAMA_CONTEXT_LENGTH for \
+                     more.",
+                    usage.input
+                )
+            }
+        };
+        self.services.client().update(Update::Notice(notice));
     }
 
     /// Tells the user once that the window is small, or that its size is not known when that begins to

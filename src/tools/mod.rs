@@ -84,6 +84,7 @@ pub(crate) use command::command_line_effects;
 pub(crate) use confinement::{ConfinementSettings, makes_environments};
 pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard, environments_of};
 pub(crate) use current_place::{current_place, edited_path};
+pub(crate) use exec_output::is_waiting;
 use hard_links::OtherNames;
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
 pub(crate) use hidden_paths::{KnownFolders, hidden_below};

@@ -121,7 +121,7 @@ impl Turn {
         is_agent && tools::may_edit(arguments, helpers, |it| self.is_edit(it))
     }
 
-    fn is_edit(&self, name: &str) -> bool {
+    pub(super) fn is_edit(&self, name: &str) -> bool {
         let view = self.services.tools.find(name).ok().and_then(|it| it.pending_view());
         let kind = view.map(|it| it.kind);
         matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move))

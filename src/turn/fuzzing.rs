@@ -25,7 +25,9 @@ pub fn compact_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc
 /// Leaves the old results out of a conversation in a window of so many tokens.
 pub fn prune_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc<Message>> {
     let budget = WindowBudget::new(window, None, 0);
-    if let Some(kept) = prune::messages_to_keep(&messages, &budget, &TokenMeter::default()) {
+    let meter = TokenMeter::default();
+    let tokens = meter.estimate(&messages, || 0);
+    if let Some(kept) = prune::messages_to_keep(&messages, &budget, &meter, tokens) {
         prune(&mut messages, kept);
     }
     messages

@@ -88,6 +88,8 @@ pub(crate) struct Turn {
     room: RoomState,
     cards: OpenCards,
     loops: LoopDetector,
+    /// The number of changes of files that the loop detector knows of.
+    known_changes: u64,
     meter: SpendingMeter,
     /// What of a helper's spending its session knows.
     shared: (Spending, Option<f64>),
@@ -196,6 +198,7 @@ impl Turn {
             services.cancellable.clone(),
         );
         services.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
+        let known_changes = services.env.checkpoint.change_count();
         let runner = CallRunner::new(
             Arc::clone(&services.env),
             services.mode.clone(),
@@ -216,6 +219,7 @@ impl Turn {
             room: RoomState::default(),
             cards,
             loops: LoopDetector::default(),
+            known_changes,
             meter,
             shared: Default::default(),
             began: Instant::now(),

@@ -74,25 +74,49 @@ fn agent(provider: &Provider, window: u64, files: usize, width: usize) -> TestAg
     builder.start()
 }
 
+/// Has the model compare so many files, which it needs together.
+fn compare(window: u64, files: usize, width: usize) -> (TestAgent, Provider) {
+    let provider = reader(files);
+    let mut agent = agent(&provider, window, files, width);
+    assert_eq!(agent.turn("Compare all the files."), "end_turn");
+    (agent, provider)
+}
+
+/// A part of what the user is told if the files do not fit into the window.
+const CROWDED: &str = "does not fit into its window";
+
 #[test]
-fn measure() {
-    for (window, files, width) in [(16_000, 3, 50), (128_000, 8, 300)] {
-        let provider = reader(files);
-        let mut agent = agent(&provider, window, files, width);
-        let end = agent.turn("Compare all the files.");
+fn three_files_that_fit_into_a_small_window_are_read_once() {
+    let (agent, provider) = compare(16_000, 3, 50);
+    let requests = provider.chat_requests();
+    assert_eq!(agent.text(), "All are seen.");
+    assert_eq!(requests.len(), 4);
+    assert!(requests.iter().map(tokens).sum::<u64>() < 25_000);
+}
+
+#[test]
+fn what_hardly_fits_is_read_twice_at_most_and_the_session_is_the_same_when_it_is_loaded() {
+    for (window, files, width) in [(16_000, 4, 50), (128_000, 8, 300)] {
+        let (mut agent, provider) = compare(window, files, width);
         let requests = provider.chat_requests();
-        let summaries = requests.iter().filter(|it| is_summary_request(it)).count();
-        let all: u64 = requests.iter().map(tokens).sum();
-        eprintln!(
-            "window {window}, {files} files of {} bytes: {end}, {} requests ({summaries} summaries), {all} tokens; max {}; tools {}; sys {}; first {}",
-            content(0, width).len(),
-            requests.len(),
-            requests.iter().map(tokens).max().unwrap(),
-            requests[0]["tools"].to_string().len() / 4,
-            requests[0]["messages"][0].to_string().len() / 4,
-            tokens(&requests[0]),
-        );
-        eprintln!("{}", agent.thoughts());
-        eprintln!("{}", agent.text());
+        assert_eq!(agent.text(), "All are seen.");
+        assert!(requests.len() <= 2 * files + 1, "{}", requests.len());
+        assert!(!requests.iter().any(is_summary_request));
+        assert!(!agent.thoughts().contains(CROWDED), "{}", agent.thoughts());
+        let session = agent.session.clone();
+        agent.restart();
+        agent.load(&session);
+        assert_eq!(agent.turn("And now?"), "end_turn");
+        let before = requests.last().unwrap()["messages"].as_array().unwrap();
+        let after = provider.chat_requests().pop().unwrap();
+        assert_eq!(&after["messages"].as_array().unwrap()[..before.len()], before);
     }
+}
+
+#[test]
+fn what_does_not_fit_ends_with_a_question_and_a_word_to_the_user() {
+    let (agent, provider) = compare(16_000, 7, 50);
+    assert!(agent.text().contains("had only results that it had before"), "{}", agent.text());
+    assert_eq!(agent.thoughts().matches(CROWDED).count(), 1, "{}", agent.thoughts());
+    assert!(provider.chat_requests().len() < 45, "{}", provider.chat_requests().len());
 }

@@ -144,7 +144,7 @@ impl ToolCall {
 }
 
 /// The arguments of a tool call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Arguments {
     /// A complete JSON object.
     Object(Value),
@@ -271,11 +271,14 @@ impl ReasoningEffort {
     }
 }
 
-/// Why a turn ended: the five stop reasons of ACP v1.
+/// Why a turn ended: the five stop reasons of ACP v1, and one that is told in the metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
     /// The model finished.
     EndTurn,
+    /// The model went round in circles, and the user was asked in the conversation whether it goes on. For
+    /// ACP the turn has ended like any other.
+    Repetition,
     /// The answer reached the output token limit.
     MaxTokens,
     /// The turn reached its limit of model requests.
@@ -290,7 +293,7 @@ impl StopReason {
     /// The name that ACP uses.
     pub fn as_str(self) -> &'static str {
         match self {
-            StopReason::EndTurn => "end_turn",
+            StopReason::EndTurn | StopReason::Repetition => "end_turn",
             StopReason::MaxTokens => "max_tokens",
             StopReason::MaxTurnRequests => "max_turn_requests",
             StopReason::Refusal => "refusal",

@@ -73,7 +73,7 @@ pub(in crate::turn) fn unanswered_note(
     result: &Result<StopReason, Error>,
 ) -> Option<Message> {
     let why = match result {
-        Ok(StopReason::EndTurn | StopReason::Refusal) => return None,
+        Ok(StopReason::EndTurn | StopReason::Repetition | StopReason::Refusal) => return None,
         Ok(StopReason::Cancelled) => "the user cancelled the turn",
         Ok(StopReason::MaxTokens) => "the limit of tokens was reached",
         Ok(StopReason::MaxTurnRequests) => "the limit of requests in one turn was reached",

@@ -23,12 +23,12 @@ impl WindowBudget {
         WindowBudget { usable: window - reserved, reserved, fixed }
     }
 
-    /// From this size of a request on, old results are left out.
-    pub(super) fn prune_at(&self) -> u64 {
+    /// The size of a request to which old results are left out.
+    pub(super) fn prune_to(&self) -> u64 {
         self.usable - self.room() / 10 * 4
     }
 
-    /// From this size of a request on, the conversation is summarised.
+    /// From this size of a request on, old results are left out, or the conversation is summarised.
     pub(super) fn compact_at(&self) -> u64 {
         self.usable - self.room() / 100 * 12
     }
@@ -118,17 +118,17 @@ mod tests {
 
     #[test]
     fn the_limits_are_parts_of_what_the_tools_leave() {
-        // The window, the tools, and from where on the conversation is pruned and summarised.
+        // The window, the tools, and to where and from where on room is made.
         let table = [
             (4_096, 1_210, 2_328, 2_856),
             (4_096, 3_500, 2_920, 3_036),
             (200_000, 2_500, 109_000, 158_700),
         ];
-        for (window, fixed, prune_at, compact_at) in table {
+        for (window, fixed, prune_to, compact_at) in table {
             let budget = WindowBudget::new(window, None, fixed);
             assert_eq!(
-                (budget.prune_at(), budget.compact_at()),
-                (prune_at, compact_at),
+                (budget.prune_to(), budget.compact_at()),
+                (prune_to, compact_at),
                 "{window}"
             );
         }

@@ -9,7 +9,6 @@ use super::handoff;
 use super::prune::{self, prune};
 use crate::tools::{self, SMALL_WINDOW};
 use crate::turn::answer::failures::{Nudge, nudge_message};
-use crate::turn::loop_detector::LoopDetector;
 use crate::turn::next_step::ShownSoFar;
 use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
@@ -36,12 +35,14 @@ pub(in crate::turn) struct RoomState {
     is_compacted: bool,
     /// The requests that were too long since the last answer.
     overflows: u32,
+    /// The user was told that what the model needs together does not fit.
+    is_crowding_told: bool,
 }
 
 impl RoomState {
     /// Takes note of an answer.
     pub(in crate::turn) fn on_answer(&mut self) {
-        *self = RoomState::default();
+        *self = RoomState { is_crowding_told: self.is_crowding_told, ..RoomState::default() };
     }
 }
 
@@ -67,17 +68,29 @@ impl Turn {
         let max_output = selection.model.max_output();
         let fixed_tokens = self.history.meter.tokens(fixed());
         let budget = WindowBudget::new(window, max_output, fixed_tokens);
-        if estimate < budget.prune_at() {
+        if estimate < budget.compact_at() {
             return;
         }
-        self.prune(&budget);
+        self.prune(&budget, estimate);
         let estimate = self.history.meter.estimate(&self.history.messages, fixed);
+        // What the model reads again and again it needs together, so it may fill the window.
+        let is_crowded = prune::has_repeated_results(&self.history.messages);
+        let limit = if is_crowded { budget.usable() } else { budget.compact_at() };
         // What the conversation takes now, a compaction could not make much smaller.
         let is_small = estimate.saturating_sub(fixed_tokens) < budget.room() / 10 * 6;
-        if estimate >= budget.compact_at() && !is_small && !self.room.is_compacted {
-            let selection = self.summarising_model(selection, estimate);
-            self.compact(selection, CompactionReason::NearlyFull).await;
+        if estimate < limit || is_small || self.room.is_compacted {
+            return;
         }
+        if is_crowded && !std::mem::replace(&mut self.room.is_crowding_told, true) {
+            let name = selection.model.name();
+            self.services.client().update(Update::Notice(format!(
+                "{name} reads the same again and again, because what it needs at the same time does not \
+                 fit into its window of {window} tokens. Give it a smaller task, or choose a model with a \
+                 larger window."
+            )));
+        }
+        let selection = self.summarising_model(selection, estimate);
+        self.compact(selection, CompactionReason::NearlyFull).await;
     }
 
     /// Cuts results that leave no room for what the model says about them. Returns which.
@@ -113,23 +126,16 @@ impl Turn {
         cut
     }
 
-    fn prune(&mut self, budget: &WindowBudget) {
+    fn prune(&mut self, budget: &WindowBudget, tokens: u64) {
         let history = &mut self.history;
-        let Some(kept) = prune::messages_to_keep(&history.messages, budget, &history.meter) else {
-            return;
-        };
+        let kept = prune::messages_to_keep(&history.messages, budget, &history.meter, tokens);
+        let Some(kept) = kept else { return };
         prune(&mut history.messages, kept);
         history.meter.forget_count();
         // They may have been part of a result.
         self.services.folder_instructions.forget();
-        self.forget_calls();
         self.services.log().add_entry(Entry::Pruned { kept });
         tracing::info!(kept, "old results were left out of the conversation");
-    }
-
-    /// A call whose result is gone is made again for a reason.
-    fn forget_calls(&mut self) {
-        self.loops = LoopDetector::default();
     }
 
     /// The model that writes the summary: the one before if the conversation does not fit into the
@@ -166,7 +172,6 @@ impl Turn {
             // summary stands for, all that is left belongs to it.
             let own = messages - self.first_message;
             self.first_message = self.history.messages.len() - own.min(kept);
-            self.forget_calls();
         }
         self.room.is_compacted = true;
         compacted

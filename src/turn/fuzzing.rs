@@ -16,7 +16,7 @@ pub fn compact_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc
     let limits = HandoffLimits::new(&WindowBudget::new(window, None, 0), &meter);
     let tail = KeptTail::choose(&messages, &limits);
     let old = &messages[..messages.len() - tail.count];
-    let replacement = handoff::replacement(old, &limits, Some("A summary."), "Mode: ask");
+    let replacement = handoff::replacement(old, &limits, None, Some("A summary."), "Mode: ask");
     let replacement = Arc::new(Message::User(replacement));
     handoff::compact(&mut messages, replacement, tail.count, tail.max_result);
     messages

@@ -85,6 +85,8 @@ pub(crate) struct Turn {
     silence: Duration,
     /// The index of this turn's first message: the prompt, unless a summary stands for it.
     first_message: usize,
+    /// The index of the message with the prompt. After a compaction that is the one with the summary.
+    prompt: usize,
     room: RoomState,
     cards: OpenCards,
     loops: LoopDetector,
@@ -216,6 +218,7 @@ impl Turn {
             budget,
             silence: Duration::ZERO,
             first_message,
+            prompt: first_message,
             room: RoomState::default(),
             cards,
             loops: LoopDetector::default(),

@@ -312,22 +312,6 @@ fn an_answer_that_overflows_in_its_middle_is_continued_after_the_summary() {
 }
 
 #[test]
-fn a_prompt_that_does_not_fit_by_itself_is_shortened() {
-    let full = json!({ "error": { "message":
-        "This model's maximum context length is 32000 tokens. However, you requested 60000 tokens." } });
-    let script =
-        json!([[{ "status": 400, "body": full }], says("A long text."), says("I have its ends.")]);
-    let mut agent = TestAgent::builder().model(script).start();
-    assert_eq!(agent.turn(&format!("{} the end", long_prompt("the start", 60_000))), "end_turn");
-    assert_eq!(agent.text(), "I have its ends.");
-    let last = &agent.model().requests()[2];
-    assert_fits(last, 24_000);
-    let last = text(&last.body);
-    assert!(last.contains("the start") && last.contains("the end"), "{last}");
-    assert!(last.contains("bytes are left out here"), "{last}");
-}
-
-#[test]
 fn a_summary_that_is_too_long_to_ask_for_is_asked_for_with_less_and_then_left_out() {
     let full = json!([{ "status": 400, "body": { "message":
         "Your input exceeds the context window of this model." } }]);

@@ -26,6 +26,7 @@ pub mod timestamp;
 pub mod token_meter;
 pub mod redact;
 pub mod secret;
+pub mod failed_summaries;
 pub mod learned_window;
 pub mod line_diff;
 pub mod sorting;

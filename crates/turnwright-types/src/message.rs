@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::failed_summaries::FailedSummaries;
 use crate::file_link::FileLink;
 use crate::ids::{CallId, MessageId};
 use crate::learned_window::LearnedWindow;
@@ -341,6 +342,7 @@ pub struct History {
     pub meter: TokenMeter,
     /// What this conversation has found out about its model's window.
     pub learned_window: LearnedWindow,
+    pub failed_summaries: FailedSummaries,
     /// What the session has used up so far.
     pub spent: Spending,
     /// True if any message has ever contained an image or audio. Kept as a flag because scanning

@@ -294,7 +294,7 @@ pub fn message_weight(message: &Message) -> u64 {
         }
 }
 
-fn part_weight(part: &PromptPart) -> u64 {
+pub fn part_weight(part: &PromptPart) -> u64 {
     match part {
         PromptPart::Text(text) | PromptPart::Context(text) => text_weight(text),
         PromptPart::Resource { uri, text } => text_weight(uri) + text_weight(text),

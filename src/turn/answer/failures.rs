@@ -139,12 +139,21 @@ impl Turn {
         let usage = Update::ContextUsage { used: size, size, cached, cost };
         self.services.client().update(usage);
         let (host, message) = (error.host().unwrap_or_default(), error.message());
-        self.say(format!(
-            "This conversation does not fit into the model's window, although it was compacted. Use \
-             `/clear` to start a new one, attach less, or choose a model with a larger window. \
-             ({host}: {})",
-            message.unwrap_or("no explanation"),
-        ));
+        let message = message.unwrap_or("no explanation");
+        let prompt = self.prompt_tokens();
+        self.say(if prompt > size / 2 {
+            format!(
+                "This prompt alone has about {prompt} tokens, which does not fit into the model's window. \
+                 Attach less, name files so that the model reads parts of them, or choose a model with a \
+                 larger window. ({host}: {message})"
+            )
+        } else {
+            format!(
+                "This conversation does not fit into the model's window, although it was compacted. Use \
+                 `/clear` to start a new one, attach less, or choose a model with a larger window. \
+                 ({host}: {message})"
+            )
+        });
     }
 
     /// Tells the user that the window was full again when the model went on after room was made.

@@ -136,6 +136,7 @@ impl Turn {
     /// Updates what depends on the request of a complete reply.
     fn accept_reply(&mut self, model: &dyn Model, request: Request, usage: Option<TokenUsage>) {
         self.room.on_answer();
+        self.history.failed_summaries.note_answer(model.name());
         if !self.is_helper {
             self.services.selection.forget_previous();
         }

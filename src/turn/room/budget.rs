@@ -82,6 +82,8 @@ pub(in crate::turn) struct HandoffLimits {
     pub(super) facts: u64,
     /// The newest messages, which are kept as they are.
     pub(super) tail: u64,
+    /// The pictures and recordings of a prompt that waits for its answer. They come in addition.
+    pub(super) media: u64,
 }
 
 impl HandoffLimits {
@@ -94,6 +96,7 @@ impl HandoffLimits {
             summary: meter.weight(budget.summary_tokens()),
             facts: share(5, 1_500),
             tail: share(12, 8_000),
+            media: share(30, 20_000),
         }
     }
 }
@@ -139,7 +142,7 @@ mod tests {
         for window in [4_096, 8_192, 32_000, 128_000, 1_000_000] {
             let budget = WindowBudget::new(window, None, 2_500);
             let meter = TokenMeter::default();
-            let HandoffLimits { first_prompt_context, user_words, summary, facts, tail } =
+            let HandoffLimits { first_prompt_context, user_words, summary, facts, tail, .. } =
                 HandoffLimits::new(&budget, &meter);
             let all = meter.tokens(first_prompt_context + user_words + summary + facts + tail);
             assert!(all <= budget.room() * 6 / 10, "{window}: {all} of {}", budget.room());

@@ -15,9 +15,9 @@ use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::CallId;
 use turnwright_types::learned_window::WindowNews;
-use turnwright_types::message::{Message, StopReason, TokenUsage, ToolMessage};
+use turnwright_types::message::{Message, PromptPart, StopReason, TokenUsage, ToolMessage};
 use turnwright_types::sorting::sort_by_key;
-use turnwright_types::token_meter::{CountFinding, text_weight};
+use turnwright_types::token_meter::{CountFinding, part_weight, text_weight};
 use turnwright_types::update::Update;
 
 /// How often in a row a request may be too long before the turn gives up.
@@ -76,8 +76,10 @@ impl Turn {
         // What the model reads again and again it needs together, so it may fill the window.
         let is_crowded = prune::has_repeated_results(&self.history.messages);
         let limit = if is_crowded { budget.usable() } else { budget.compact_at() };
-        // What the conversation takes now, a compaction could not make much smaller.
-        let is_small = estimate.saturating_sub(fixed_tokens) < budget.room() / 10 * 6;
+        // What the conversation takes now besides its prompt, a compaction could not make much smaller.
+        let prompt = self.prompt_tokens();
+        let is_small = estimate.saturating_sub(fixed_tokens + prompt)
+            < budget.room().saturating_sub(prompt) / 10 * 6;
         if estimate < limit || is_small || self.room.is_compacted {
             return;
         }
@@ -165,9 +167,11 @@ impl Turn {
             cancel: &self.cancel,
             history: &mut self.history,
             selection,
+            prompt: Some(self.prompt),
         };
         let compacted = compactor.run(reason).await;
         if let CompactionOutcome::Done { kept, .. } = compacted {
+            self.prompt = (self.prompt + kept + 1).saturating_sub(messages);
             // The messages of this turn are at the end. If its prompt is among those that the
             // summary stands for, all that is left belongs to it.
             let own = messages - self.first_message;
@@ -204,6 +208,16 @@ impl Turn {
             CompactionOutcome::Nothing => self.give_up_room(selection.model.as_ref(), &error),
             CompactionOutcome::Failed(error) => TurnStep::End(Err(error.into())),
         }
+    }
+
+    /// The tokens of the prompt that waits for its answer, without the context that comes with it.
+    pub(in crate::turn) fn prompt_tokens(&self) -> u64 {
+        let parts = match self.history.messages.get(self.prompt).map(AsRef::as_ref) {
+            Some(Message::User(prompt)) => prompt.parts.as_slice(),
+            _ => &[],
+        };
+        let own = parts.iter().filter(|it| !matches!(it, PromptPart::Context(_)));
+        self.history.meter.tokens(own.map(part_weight).sum())
     }
 
     fn give_up_room(&mut self, model: &dyn Model, error: &LlmError) -> TurnStep {

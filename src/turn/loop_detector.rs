@@ -1,5 +1,5 @@
-//! Notices when the model goes round in circles: the same call with the same result, the same few
-//! calls in turn, many calls without anything new, one edit that fails again and again. A call whose result
+//! Notices when the model goes round in circles: the same call with the same result, many calls without
+//! anything new, one edit that fails again and again. A call whose result
 //! changes, or that waits for something, never counts, and a change of files starts the count anew. Pure.
 
 use std::collections::{HashSet, VecDeque};
@@ -9,20 +9,13 @@ use turnwright_types::message::Arguments;
 
 /// How many of the last calls are compared with a new one.
 const WINDOW: usize = 12;
-/// The longest cycle, in calls.
-const MAX_PERIOD: usize = 4;
-/// How many calls are remembered: five rounds of the longest cycle.
-const REMEMBERED_CALLS: usize = 5 * MAX_PERIOD;
 /// How often the same call may have the same result before the model is told, and before the user
 /// is asked.
 const SAME_REMINDER: usize = 3;
 const SAME_QUESTION: usize = 5;
-/// The same for the rounds of a cycle.
-const CYCLE_REMINDER: usize = 4;
-const CYCLE_QUESTION: usize = 5;
 /// The same for calls in a row that have all had these results before.
 const STALE_REMINDER: usize = 12;
-const STALE_QUESTION: usize = 24;
+const STALE_QUESTION: usize = 20;
 /// How many results and changes are remembered.
 const MAX_KNOWN: usize = 1_000;
 /// The same for failures of one tool at one file.
@@ -51,10 +44,6 @@ pub(super) struct EndedCall<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repetition {
     SameCall {
-        times: usize,
-    },
-    Cycle {
-        calls: usize,
         times: usize,
     },
     /// Calls in a row that have brought nothing new.
@@ -147,24 +136,20 @@ impl LoopDetector {
             return None;
         }
         let key = hash((call.tool, call.arguments, call.ok, mask_volatile(call.result)));
-        for full in
-            [&mut self.known, &mut self.changes].into_iter().filter(|it| it.len() > MAX_KNOWN)
-        {
-            full.clear();
+        if self.known.len() + self.changes.len() > MAX_KNOWN {
+            self.known.clear();
+            self.changes.clear();
         }
         self.stale = if self.known.insert(key) { 0 } else { self.stale + 1 };
-        self.recent.truncate(REMEMBERED_CALLS - 1);
+        self.recent.truncate(WINDOW - 1);
         self.recent.push_front(key);
-        let same = self.recent.iter().take(WINDOW).filter(|it| **it == key).count();
-        let (calls, times, is_whole) = self.cycle();
+        let same = self.recent.iter().filter(|it| **it == key).count();
         let failures = self.count_failures(call);
         let repetition = Repetition::SameCall { times: same };
-        let cycle = Repetition::Cycle { calls, times };
         let failed = Repetition::FailedEdit { times: failures };
         let stale = Repetition::Stale { calls: self.stale };
         let asks = [
             (same >= SAME_QUESTION, repetition),
-            (times >= CYCLE_QUESTION, cycle),
             (self.stale >= STALE_QUESTION, stale),
             (failures >= FAILURE_QUESTION, failed),
         ];
@@ -174,30 +159,11 @@ impl LoopDetector {
         let reminders = [
             (failures == FAILURE_REMINDER, failed),
             (same == SAME_REMINDER && !self.reminded.contains(&key), repetition),
-            (times == CYCLE_REMINDER && is_whole, cycle),
             (self.stale == STALE_REMINDER, stale),
         ];
         let (_, what) = reminders.into_iter().find(|it| it.0)?;
         self.reminded.push(key);
         Some(LoopFinding::Remind(what))
-    }
-
-    /// The length of the cycle in which the last calls go round, how often they have gone round, and
-    /// whether the last round has just ended. All zero if they do not.
-    fn cycle(&self) -> (usize, usize, bool) {
-        let found = (2..=MAX_PERIOD).find_map(|period| {
-            let pairs = self.recent.iter().zip(self.recent.iter().skip(period));
-            let repeated = pairs.take_while(|(new, old)| new == old).count();
-            let mut round = self.recent.iter().take(period);
-            let first = round.next()?;
-            let is_varied = round.any(|it| it != first);
-            (is_varied && repeated >= period).then_some((
-                period,
-                repeated / period + 1,
-                repeated % period == 0,
-            ))
-        });
-        found.unwrap_or_default()
     }
 
     fn count_failures(&mut self, call: &EndedCall<'_>) -> usize {
@@ -378,7 +344,7 @@ mod tests {
     fn the_same_call_with_the_same_result_is_told_and_then_asked_about() {
         use LoopFinding::{Ask, Remind};
         let same = |times| Repetition::SameCall { times };
-        let cycle = |calls, times| Repetition::Cycle { calls, times };
+        let stale = |calls| Repetition::Stale { calls };
         for (script, expected) in [
             ("a a b", vec![]),
             ("a a a a", vec![(3, Remind(same(3)))]),
@@ -389,16 +355,15 @@ mod tests {
             // Too far apart.
             ("a b c d e f a g h i j k a", vec![]),
             ("a a ! a a ! a a", vec![]),
-            // A cycle of four is asked about in its fifth round.
             (
-                "a b c d a b c d a b c d a b c d a b c d",
+                "a b c d a b c d a b c d a b c d a b c d a b c d",
                 vec![
                     (9, Remind(same(3))),
                     (10, Remind(same(3))),
                     (11, Remind(same(3))),
                     (12, Remind(same(3))),
-                    (16, Remind(cycle(4, 4))),
-                    (20, Ask(cycle(4, 5))),
+                    (16, Remind(stale(12))),
+                    (24, Ask(stale(20))),
                 ],
             ),
             // What changes files starts anew, and what changes them back and forth does not.
@@ -418,7 +383,7 @@ mod tests {
         let stale = |calls| Repetition::Stale { calls };
         let seven = findings(&rounds("a b c d e f g", 5));
         let found: Vec<_> = seven.iter().filter(|it| matches!(it.1, LoopFinding::Ask(_))).collect();
-        assert_eq!(found.first(), Some(&&(31, LoopFinding::Ask(stale(24)))));
+        assert_eq!(found.first(), Some(&&(27, LoopFinding::Ask(stale(20)))));
         assert!(seven.contains(&(19, LoopFinding::Remind(stale(12)))), "{seven:?}");
         // Each round has something new.
         let new = (0..9).map(|it| format!("a b c d e f g{it}")).collect::<Vec<_>>().join(" ");

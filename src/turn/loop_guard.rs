@@ -82,10 +82,6 @@ impl Turn {
                 "[You have made this call {times} times, always with this result. Do something else, \
                  or say what is missing.]"
             ),
-            Repetition::Cycle { calls, times } => format!(
-                "[You have made the same {calls} calls in turn {times} times, always with the same \
-                 results. Do something else, or say what is missing.]"
-            ),
             Repetition::Stale { calls } => format!(
                 "[Your last {calls} calls have had only results that you had before. What does not fit \
                  into your context at once, work through in parts, and note what you find. Or say what \
@@ -187,10 +183,6 @@ fn description(repetition: Repetition, call: &ToolCall) -> String {
     match repetition {
         Repetition::SameCall { times } => format!(
             "The model has made the same call {times} times, always with the same result: `{shown}`."
-        ),
-        Repetition::Cycle { calls, times } => format!(
-            "The model has made the same {calls} calls in turn {times} times, always with the same \
-             results. The last was `{shown}`."
         ),
         Repetition::Stale { calls } => format!(
             "The last {calls} calls of the model have had only results that it had before. The last was \

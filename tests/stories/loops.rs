@@ -241,8 +241,8 @@ fn many_calls_without_anything_new_are_a_circle_too() {
         TestAgent::builder().file("a.txt", &"x\n".repeat(9)).model(json!(replies)).start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(agent.text().contains("only results that it had before"), "{}", agent.text());
-    assert_eq!(agent.model().requests().len(), 7 + 24);
-    let results = cards::results(&agent, 30);
-    let told: Vec<_> = (0..30).filter(|it| results[*it].contains("you had before")).collect();
+    assert_eq!(agent.model().requests().len(), 7 + 20);
+    let results = cards::results(&agent, 26);
+    let told: Vec<_> = (0..26).filter(|it| results[*it].contains("you had before")).collect();
     assert_eq!(told, [18]);
 }

@@ -19,15 +19,6 @@ pub struct LearnedWindow {
     is_lifted: bool,
 }
 
-/// What a count has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowNews {
-    /// The server seems to cut requests.
-    Cut,
-    /// It does not seem to do so any more.
-    Lifted,
-}
-
 impl LearnedWindow {
     /// The most tokens that this model takes, if that was found out.
     pub fn limit(&self, model: &str) -> Option<u64> {
@@ -39,53 +30,46 @@ impl LearnedWindow {
         *self = LearnedWindow { limit: Some(limit), ..LearnedWindow::of(model) };
     }
 
-    /// Records what the count of a request and its answer is worth. Two that agree show that requests are
-    /// cut; that limits the window if `may_limit` is set.
+    /// Records what the count of a request and its answer is worth. Returns true if two that agree show that
+    /// requests are cut, which limits the window if `may_limit` is set.
     pub fn add_count(
         &mut self,
         model: &str,
         tokens: u64,
         finding: CountFinding,
         may_limit: bool,
-    ) -> Option<WindowNews> {
-        match finding {
-            CountFinding::LooksCut => {
-                if self.model != model {
-                    *self = LearnedWindow::of(model);
-                }
-                let before = self.cut.replace(tokens)?;
-                let limit = tokens.max(before).next_multiple_of(1_024);
-                if tokens.abs_diff(before) > before / 4 || self.limit.is_some_and(|it| it <= limit)
-                {
-                    return None;
-                }
-                if may_limit {
-                    self.limit = Some(limit);
-                    self.credible = Some(0);
-                }
-                Some(WindowNews::Cut)
+    ) -> bool {
+        if finding == CountFinding::LooksCut {
+            if self.model != model {
+                *self = LearnedWindow::of(model);
             }
-            CountFinding::Credible if self.model == model => self.add_credible_count(tokens),
-            CountFinding::Credible | CountFinding::Odd => None,
+            let before = self.cut.replace(tokens).unwrap_or_default();
+            let limit = tokens.max(before).next_multiple_of(1_024);
+            let is_known = self.limit.is_some_and(|it| it <= limit);
+            let is_cut = tokens.abs_diff(before) <= before / 4 && !is_known;
+            if is_cut && may_limit {
+                self.limit = Some(limit);
+                self.credible = Some(0);
+            }
+            return is_cut;
         }
+        if finding == CountFinding::Credible && self.model == model {
+            self.add_credible_count(tokens);
+        }
+        false
     }
 
-    fn add_credible_count(&mut self, tokens: u64) -> Option<WindowNews> {
+    fn add_credible_count(&mut self, tokens: u64) {
         let Some(limit) = self.limit else {
             self.cut = self.cut.filter(|_| self.is_lifted);
-            return None;
+            return;
         };
-        let credible = self.credible.as_mut().filter(|_| !self.is_lifted);
-        let is_refuted = credible.is_some_and(|it| {
-            *it += 1;
-            *it >= COUNTS_THAT_LIFT
-        });
-        if tokens <= limit && !is_refuted {
-            return None;
+        self.credible = self.credible.map(|it| it + 1);
+        let is_refuted = !self.is_lifted && self.credible >= Some(COUNTS_THAT_LIFT);
+        if tokens > limit || is_refuted {
+            self.limit = None;
+            self.is_lifted = true;
         }
-        self.limit = None;
-        self.is_lifted = true;
-        self.credible.take().map(|_| WindowNews::Lifted)
     }
 
     fn of(model: &str) -> LearnedWindow {
@@ -153,7 +137,7 @@ mod tests {
     fn what_the_user_has_set_is_not_limited_but_the_user_is_told() {
         let mut learned = LearnedWindow::default();
         let mut add = || learned.add_count("m", 4_000, CountFinding::LooksCut, false);
-        assert_eq!([add(), add()], [None, Some(WindowNews::Cut)]);
+        assert_eq!([add(), add()], [false, true]);
         assert_eq!(learned.limit("m"), None);
     }
 }

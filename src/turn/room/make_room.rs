@@ -14,7 +14,6 @@ use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::CallId;
-use turnwright_types::learned_window::WindowNews;
 use turnwright_types::message::{Message, PromptPart, StopReason, TokenUsage, ToolMessage};
 use turnwright_types::sorting::sort_by_key;
 use turnwright_types::token_meter::{CountFinding, part_weight, text_weight};
@@ -277,33 +276,23 @@ impl Turn {
         }
         let told = model.told_window();
         let learned = &mut self.history.learned_window;
-        let news = learned.add_count(model.name(), usage.total(), finding, told.is_none());
-        let notice = match news {
-            None => return,
-            Some(WindowNews::Lifted) => {
-                self.services.truncation_reported.store(false, Ordering::Relaxed);
-                "The server counts whole prompts again, so the conversation may be as long as before."
-                    .to_owned()
-            }
-            Some(WindowNews::Cut) => {
-                self.history.meter.forget_count();
-                if self.services.truncation_reported.swap(true, Ordering::Relaxed) {
-                    return;
-                }
-                let sent = self.history.meter.tokens(request_weight(&self.services, request));
-                let consequence = told.map_or_else(
-                    || "The conversation is kept shorter from now on".to_owned(),
-                    |it| format!("Its window is known to have {it} tokens, so nothing is changed"),
-                );
-                format!(
-                    "The server seems to have cut the prompt: it counts {} tokens where about {sent} \
-                     were sent. {consequence}. With Ollama, set num_ctx or OLLAMA_CONTEXT_LENGTH for \
-                     more.",
-                    usage.input
-                )
-            }
-        };
-        self.services.client().update(Update::Notice(notice));
+        if !learned.add_count(model.name(), usage.total(), finding, told.is_none()) {
+            return;
+        }
+        self.history.meter.forget_count();
+        if self.services.truncation_reported.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let sent = self.history.meter.tokens(request_weight(&self.services, request));
+        let consequence = told.map_or_else(
+            || "The conversation is kept shorter for now".to_owned(),
+            |it| format!("Its window is known to have {it} tokens, so nothing is changed"),
+        );
+        self.services.client().update(Update::Notice(format!(
+            "The server seems to have cut the prompt: it counts {} tokens where about {sent} were sent. \
+             {consequence}. With Ollama, set num_ctx or OLLAMA_CONTEXT_LENGTH for more.",
+            usage.input
+        )));
     }
 
     /// Tells the user once that the window is small, or that its size is not known when that begins to

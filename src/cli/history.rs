@@ -16,7 +16,7 @@ use turnwright_store::history::{
 use turnwright_store::{CallStatus, Store, StoreError};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
-use turnwright_types::timestamp::{parse_user_time, rfc3339, rfc3339_millis};
+use turnwright_types::timestamp::{local_time, parse_user_time, rfc3339_millis};
 
 /// Rows per query.
 const PAGE_SIZE: usize = 500;
@@ -40,7 +40,7 @@ pub(super) struct HistoryCliArgs {
     /// Only calls with this status: success, error, running, pending
     #[arg(long, value_parser = parse_status, conflicts_with = "messages")]
     status: Option<CallStatus>,
-    /// Not before: 2h, 3d, 2026-11-01, 2026-11-01T12:30 (UTC)
+    /// Not before: 2h, 3d, 2026-11-01, 2026-11-01T12:30 (local; with a Z at its end UTC)
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<SystemTime>,
     /// Not after
@@ -66,8 +66,7 @@ fn parse_status(word: &str) -> Result<CallStatus, String> {
 }
 
 fn parse_time(text: &str) -> Result<SystemTime, String> {
-    let error =
-        || "expected a time such as 90m, 2h, 3d, 2026-11-01 or 2026-11-01T12:30 (UTC)".to_owned();
+    let error = || "expected a time such as 90m, 2h, 3d, 2026-11-01 or 2026-11-01T12:30".to_owned();
     parse_user_time(text, SystemTime::now()).ok_or_else(error)
 }
 
@@ -157,7 +156,7 @@ fn call_line(row: &CallRecord) -> String {
         Some(error) => format!("{} → {error}", row.arguments),
         None => row.arguments.clone(),
     };
-    let (time, session) = (short_time(row.at), short_id(row.session.as_str()));
+    let (time, session) = (local_time(row.at), short_id(row.session.as_str()));
     let (tool, status) = (escape_hidden_line(&row.tool), row.status.as_str());
     let length = row.duration_ms.map(format_duration).unwrap_or_default();
     format!("{time}  {session}  {tool:14} {status:7} {length:>8}  {}\n", one_line(&what))
@@ -171,14 +170,9 @@ fn message_json(row: &MessageRecord) -> String {
 }
 
 fn message_line(row: &MessageRecord) -> String {
-    let (time, session) = (short_time(row.at), short_id(row.session.as_str()));
+    let (time, session) = (local_time(row.at), short_id(row.session.as_str()));
     let who = if row.is_from_user { "user" } else { "assistant" };
     format!("{time}  {session}  {who:9}  {}\n", one_line(&row.text))
-}
-
-/// A timestamp with seconds.
-pub(super) fn short_time(moment: SystemTime) -> String {
-    rfc3339(moment).replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
 /// The first characters of an id, which are enough to name it.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::history::{format_duration, one_line, short_id, short_time};
+use super::history::{format_duration, one_line, short_id};
 use super::{CliError, export, is_same_folder, report, write_stdout};
 use crate::config::Config;
 use turnwright_store::history::visible_prompt_text;
@@ -19,7 +19,7 @@ use turnwright_types::effect::{escape_hidden_line, terminal_safe};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, Message};
 use turnwright_types::redact;
-use turnwright_types::timestamp::rfc3339;
+use turnwright_types::timestamp::{local_time, rfc3339};
 
 /// Entries per query.
 const PAGE_SIZE: usize = 100;
@@ -127,7 +127,7 @@ fn text_line(session: &SessionSummary, with_folder: bool) -> String {
     let folder = escape_hidden_line(&row.cwd.to_string_lossy());
     let folder = if with_folder { format!("{folder}  ") } else { String::new() };
     let archived = if row.is_archived { "  (archived)" } else { "" };
-    let (id, time, turns) = (short_id(row.id.as_str()), short_time(row.updated_at), session.turns);
+    let (id, time, turns) = (short_id(row.id.as_str()), local_time(row.updated_at), session.turns);
     format!("{id}  {time}  {turns:4} turns  {folder}{}{archived}\n", one_line(title(session)))
 }
 
@@ -177,7 +177,7 @@ fn show(store: &Store, name: &str) -> Result<(), CliError> {
     let row = store.read_blocking(|it| read::session(it, &id))?;
     let title = row.title.unwrap_or_default();
     let heading = format!("{} {title}", row.id);
-    let (cwd, begun) = (row.cwd.to_string_lossy(), rfc3339(row.created_at));
+    let (cwd, begun) = (row.cwd.to_string_lossy(), local_time(row.created_at));
     print_redacted(format!(
         "{}\n{}, {begun}\n",
         escape_hidden_line(heading.trim()),
@@ -206,7 +206,7 @@ fn print_redacted(mut text: String) -> Result<(), CliError> {
 
 /// Formats an entry as the user saw it.
 fn format_entry(stored: &StoredEntry) -> String {
-    let at = short_time(stored.at);
+    let at = local_time(stored.at);
     let section = |who: &str, text: &str| format!("\n{who}  {at}\n{}\n", text.trim_end());
     match &stored.entry {
         Entry::Message { audience: Audience::Model, .. } => String::new(),

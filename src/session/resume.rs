@@ -17,6 +17,7 @@ use turnwright_store::{Durability, sessions};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, StopReason};
+use turnwright_types::timestamp::local_time;
 use turnwright_types::update::Update;
 
 /// The most sessions that are listed.
@@ -129,9 +130,7 @@ fn list(found: &[SessionSummary]) -> String {
         return "There are no other sessions of this folder.".to_owned();
     }
     let lines = (1..).zip(found).map(|(number, it)| {
-        let when = httpdate::fmt_http_date(it.updated);
-        let when = when.get(5..22).unwrap_or(&when).to_owned();
-        format!("{number}. {} – {when} UTC – `{}`\n", title(it), it.id)
+        format!("{number}. {} – {} – `{}`\n", title(it), local_time(it.updated), it.id)
     });
     let lines: String = lines.collect();
     format!(

@@ -122,6 +122,49 @@ fn history_prints_a_table_or_json_lines() {
     assert_eq!(history(&["--session", "nobody"]).1, 1);
 }
 
+/// The time in India, whose offset has half an hour.
+#[cfg(unix)]
+fn indian(utc: &Value) -> String {
+    use turnwright_types::timestamp::{parse_user_time, rfc3339};
+    let time = parse_user_time(utc.as_str().unwrap(), std::time::SystemTime::now()).unwrap();
+    let shifted = rfc3339(time + std::time::Duration::from_mins(330));
+    shifted.replace('T', " ").trim_end_matches('Z').to_owned()
+}
+
+// Windows has its time zone from its registry, which a test does not change.
+#[cfg(unix)]
+#[test]
+fn people_see_the_time_of_their_zone_and_programs_utc() {
+    let agent = agent();
+    let in_india = |arguments: &[&str]| {
+        let mut command = command(agent.home(), agent.workspace(), arguments);
+        let output = process_waits::output(command.env("TZ", "IST-5:30")).unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let rows = |json: &str| -> Vec<Value> {
+        json.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let (json, _) = run(agent.home(), agent.workspace(), &["sessions", "list", "--json"]);
+    assert_eq!(in_india(&["sessions", "list", "--json"]), json);
+    let list = in_india(&["sessions", "list"]);
+    for session in rows(&json) {
+        assert!(list.contains(&indian(&session["updated_at"])), "{json}{list}");
+        let shown = in_india(&["sessions", "show", session["session_id"].as_str().unwrap()]);
+        assert!(shown.contains(&indian(&session["created_at"])), "{json}{shown}");
+    }
+    for (kind, field) in
+        [(&["history"][..], "timestamp"), (&["history", "--messages"], "created_at")]
+    {
+        let oldest = rows(&in_india(&[kind, &["--json"]].concat())).pop().unwrap();
+        let shown = indian(&oldest[field]);
+        let lines = in_india(kind);
+        assert!(lines.lines().last().unwrap().starts_with(&shown), "{oldest}{lines}");
+        // A time is understood as it is shown.
+        assert_eq!(in_india(&[kind, &["--since", &shown]].concat()), lines);
+        assert_eq!(in_india(&[kind, &["--until", &shown[..10], "--json"]].concat()), "");
+    }
+}
+
 #[test]
 fn sessions_are_listed_shown_and_deleted() {
     let mut agent = agent();

@@ -1,36 +1,51 @@
-//! Formats and parses points in time.
+//! Formats and parses points in time: for programs in UTC, for people as the clocks around them show it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use chrono::{
+    DateTime, Datelike, Local, NaiveDate, NaiveDateTime, SecondsFormat, TimeDelta, TimeZone, Utc,
+};
+
 /// Formats a time in UTC as in RFC 3339, with seconds.
 pub fn rfc3339(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs());
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years are counted from March, so that the leap day is the last day; day 0 is 1 March 0000.
-    let day_number = days + 719_468;
-    let (era, day_of_era) = (day_number / 146_097, day_number % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    utc(time).to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// Like [`rfc3339`], with milliseconds.
 pub fn rfc3339_millis(time: SystemTime) -> String {
-    let millis = time.duration_since(UNIX_EPOCH).map_or(0, |it| it.subsec_millis());
-    let text = rfc3339(time);
-    format!("{}.{millis:03}Z", text.trim_end_matches('Z'))
+    utc(time).to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// Formats a time in the time zone of this machine (`TZ` or the system's): `2026-11-01 13:30:05`.
+pub fn local_time(time: SystemTime) -> String {
+    time_in(&Local, time)
+}
+
+/// The date of a time in the time zone of this machine: `2026-11-01`.
+pub fn local_date(time: SystemTime) -> String {
+    let mut text = local_time(time);
+    text.truncate(text.find(' ').unwrap_or(text.len()));
+    text
 }
 
 /// Parses a time that a user has typed: a duration before `now` (`90s`, `15m`, `2h`, `3d`, `1w`), a
-/// date, or a date and a time in UTC.
+/// date, or a date and a time. It is a local time, as [`local_time`] shows it, or UTC with a `Z`.
 pub fn parse_user_time(text: &str, now: SystemTime) -> Option<SystemTime> {
-    let text = text.trim();
+    parse_in(&Local, text.trim(), now)
+}
+
+fn time_in<Z: TimeZone>(zone: &Z, time: SystemTime) -> String {
+    utc(time).with_timezone(zone).naive_local().format("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// Times that no calendar has shows become the beginning of 1970.
+fn utc(time: SystemTime) -> DateTime<Utc> {
+    let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(elapsed.as_secs()).unwrap_or_default();
+    DateTime::from_timestamp(seconds, elapsed.subsec_nanos()).unwrap_or_default()
+}
+
+fn parse_in<Z: TimeZone>(zone: &Z, text: &str, now: SystemTime) -> Option<SystemTime> {
     if let Some(unit) = text.chars().last().filter(char::is_ascii_lowercase) {
         let seconds_per_unit = match unit {
             's' => 1,
@@ -43,29 +58,30 @@ pub fn parse_user_time(text: &str, now: SystemTime) -> Option<SystemTime> {
         let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
         return now.checked_sub(Duration::from_secs(count.checked_mul(seconds_per_unit)?));
     }
-    let (day, time) = text.trim_end_matches('Z').split_once(['T', ' ']).unwrap_or((text, "0:0"));
-    let mut day = day.split('-').map(str::parse::<u64>);
-    let (year, month, day) = (day.next()?.ok()?, day.next()?.ok()?, day.next()?.ok()?);
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let date = format!("{year:04}-{month:02}-{day:02}");
-    let mut seconds = 0;
-    for ((unit, limit), part) in [(3_600, 24), (60, 60), (1, 60)].into_iter().zip(time.split(':')) {
-        let whole = part.split('.').next()?.parse::<u64>().ok().filter(|it| *it < limit)?;
-        seconds += unit * whole;
-    }
-    // The inverse of the calculation in `rfc3339`.
-    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    let seconds = days.checked_sub(719_468)? * 86_400 + seconds;
-    let time = UNIX_EPOCH + Duration::from_secs(seconds);
-    // A day that the month does not have would be one of the next month.
-    rfc3339(time).starts_with(&date).then_some(time)
+    let clock = text.trim_end_matches('Z').replacen('T', " ", 1);
+    let shown = match NaiveDate::parse_from_str(&clock, "%Y-%m-%d") {
+        Ok(date) => date.into(),
+        Err(_) => ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"]
+            .iter()
+            .find_map(|format| NaiveDateTime::parse_from_str(&clock, format).ok())?,
+    };
+    let time = if text.ends_with('Z') {
+        shown.and_utc()
+    } else {
+        // A clock that is set forward skips an hour, in some places the one after midnight.
+        let local = shown.and_local_timezone(zone.clone()).earliest();
+        let after_gap =
+            || (shown + TimeDelta::hours(1)).and_local_timezone(zone.clone()).earliest();
+        local.or_else(after_gap)?.to_utc()
+    };
+    let seconds = u64::try_from(time.timestamp()).ok().filter(|_| time.year() < 10_000)?;
+    Some(UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
 #[cfg(test)]
 mod tests {
+    use chrono::FixedOffset;
+
     use super::*;
 
     #[test]
@@ -94,11 +110,7 @@ mod tests {
             ("2025-12-31 23:59:59", "2025-12-31T23:59:59Z"),
             ("2025-12-31T23:59:59.999Z", "2025-12-31T23:59:59Z"),
         ] {
-            assert_eq!(
-                parse_user_time(text, now).map(rfc3339).as_deref(),
-                Some(expected),
-                "{text}"
-            );
+            assert_eq!(parse_in(&Utc, text, now).map(rfc3339).as_deref(), Some(expected), "{text}");
         }
         for text in ["", "h", "2y", "yesterday", "2025-13-01", "2025-02-29", "2025-01-01T24:00"] {
             assert_eq!(parse_user_time(text, now), None, "{text}");
@@ -108,5 +120,32 @@ mod tests {
         }
         let time = UNIX_EPOCH + Duration::from_millis(1_007);
         assert_eq!(rfc3339_millis(time), "1970-01-01T00:00:01.007Z");
+    }
+
+    #[test]
+    fn people_see_and_type_the_time_of_their_zone() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_767_225_599);
+        let india = FixedOffset::east_opt(5 * 3_600 + 1_800).unwrap();
+        let alaska = FixedOffset::west_opt(9 * 3_600).unwrap();
+        assert_eq!(time_in(&india, now), "2026-01-01 05:29:59");
+        assert_eq!(time_in(&alaska, now), "2025-12-31 14:59:59");
+        for (text, expected) in [
+            ("2026-01-01 05:29:59", "2025-12-31T23:59:59Z"),
+            ("2026-01-01", "2025-12-31T18:30:00Z"),
+            ("2026-01-01T05:29Z", "2026-01-01T05:29:00Z"),
+            ("1h", "2025-12-31T22:59:59Z"),
+        ] {
+            let parsed = parse_in(&india, text, now).map(rfc3339);
+            assert_eq!(parsed.as_deref(), Some(expected), "{text}");
+        }
+        assert_eq!(local_date(now).len(), "2026-01-01".len());
+    }
+
+    #[test]
+    fn a_time_that_no_calendar_has_is_formatted() {
+        let far = UNIX_EPOCH + Duration::from_secs(1 << 62);
+        assert_eq!(rfc3339(far), "1970-01-01T00:00:00Z");
+        let early = UNIX_EPOCH - Duration::from_secs(1);
+        assert_eq!(rfc3339(early), "1970-01-01T00:00:00Z");
     }
 }

@@ -14,6 +14,7 @@ use turnwright_types::effect::{
     fenced,
 };
 use turnwright_types::message::{Arguments, ToolCall};
+use turnwright_types::patience::timeout;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::{Job, Signal};
@@ -210,7 +211,7 @@ async fn wait(job: &Job, args: &ExecOutputArgs, ctx: &ToolCtx) {
             job.wait_until_quiet(QUIET_PERIOD).await;
         }
     };
-    let waiting = tokio::time::timeout(args.wait(), news);
+    let waiting = timeout(args.wait(), news);
     ctx.cancel.run_until_cancelled(waiting).await;
 }
 

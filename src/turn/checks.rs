@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
@@ -24,6 +25,7 @@ use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::{
     Arguments, AssistantMessage, Message, PromptPart, StopReason, ToolCall, UserMessage,
 };
+use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{COMMAND_TOOL, Update};
 
@@ -245,7 +247,7 @@ impl Turn {
         let ended = tokio::select! {
             biased;
             ended = &mut running => ended,
-            () = tokio::time::sleep(TIME_LIMIT) => {
+            () = sleep_until(Instant::now() + TIME_LIMIT) => {
                 cancel.cancel();
                 drop(running.await);
                 let why = format!("Stopped: a check may run {} s", TIME_LIMIT.as_secs());

@@ -61,7 +61,7 @@ pub(crate) use checks::{Check, SharedChecks};
 pub(crate) use helper::ModelFinder;
 pub(crate) use limits::SpendingLimits;
 pub(crate) use limits::shared::SharedSpending;
-pub(crate) use prompt::context::{environment_lines, folder_lines, system_prompt};
+pub(crate) use prompt::context::{environment_lines, folder_lines, new_date_line, system_prompt};
 pub(crate) use prompt::folder_instructions::FolderInstructions;
 pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_assumed, window};
 pub(crate) use room::handoff::{compact, summary_of};
@@ -272,6 +272,7 @@ impl Turn {
             TurnStep::Sample => {
                 self.add_steering().await;
                 self.announce_mode_change();
+                self.announce_date();
                 self.make_room().await;
                 // A compaction takes a while.
                 if !self.cancel.is_cancelled() {
@@ -406,6 +407,14 @@ impl Turn {
         {
             let text = format!("The user has changed the mode.\n{line}");
             let message = UserMessage { parts: vec![PromptPart::Context(text)] };
+            self.push_hidden_message(Message::User(message));
+        }
+    }
+
+    /// Tells the model that it is another day than it knows.
+    fn announce_date(&mut self) {
+        if let Some(line) = new_date_line(&self.history) {
+            let message = UserMessage { parts: vec![PromptPart::Context(line)] };
             self.push_hidden_message(Message::User(message));
         }
     }

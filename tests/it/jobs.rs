@@ -304,3 +304,40 @@ fn a_failing_test_between_changes_by_commands_is_no_loop() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(agent.text(), "I give up.");
 }
+
+/// The lines of a request that say that something ended with the agent.
+fn told_ends(agent: &TestAgent) -> Vec<String> {
+    let request = agent.model().requests().pop().unwrap().body["messages"].to_string();
+    let lines = request.split(r"\n").filter(|it| it.contains("ended with the session"));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn after_a_restart_the_model_is_told_once_which_jobs_have_ended() {
+    let mut agent = agent();
+    background(&mut agent, &run_on("632.25"));
+    let over = background(&mut agent, "echo over");
+    if !over.contains("exit 0") {
+        let wait = json!({ "id": "p2", "wait": 20 });
+        eventually("its end", || call(&mut agent, "exec_output", &wait).contains("exit 0"));
+    }
+    background(&mut agent, &run_on("632.5"));
+    agent.model().push(says("They run.")).unwrap();
+    assert_eq!(agent.turn("and?"), "end_turn");
+    assert!(told_ends(&agent).is_empty());
+    let session = agent.session.clone();
+    for killed in [true, false] {
+        if killed {
+            agent.kill();
+        }
+        agent.restart();
+        agent.load(&session);
+        for turn in ["one", "two"] {
+            agent.model().push(says("I see.")).unwrap();
+            assert_eq!(agent.turn(turn), "end_turn");
+            let told = told_ends(&agent);
+            assert_eq!(told.len(), 1, "{killed} {turn}: {told:?}");
+            assert!(told[0].starts_with("[p1, p3 ended with the session"), "{told:?}");
+        }
+    }
+}

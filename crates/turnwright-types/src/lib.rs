@@ -29,5 +29,6 @@ pub mod secret;
 pub mod failed_summaries;
 pub mod learned_window;
 pub mod line_diff;
+pub mod patience;
 pub mod sorting;
 pub mod blocking;

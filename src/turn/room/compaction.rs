@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{HandoffLimits, WindowBudget};
@@ -21,6 +21,7 @@ use turnwright_store::Entry;
 use turnwright_types::failed_summaries::FailedSummaries;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage};
+use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::token_meter::{message_weight, text_weight, weight_of};
 use turnwright_types::update::{CompactionState, Update};
 
@@ -288,7 +289,7 @@ impl Compactor<'_> {
         let client = self.services.client();
         let mut silence = SilenceWatch::new(model, Duration::ZERO);
         let opening = model.open_stream(request);
-        let mut stream = tokio::time::timeout(model.silence_limit(), opening)
+        let mut stream = timeout(model.silence_limit(), opening)
             .await
             .map_err(|_| LlmError::Silent { host: model.host(), limit: model.silence_limit() })??;
         let (mut batch, mut summary) = (DeltaBatch::default(), String::new());

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::budget::HandoffLimits;
+use crate::turn::prompt::context::DATE_PREFIX;
 use crate::turn::services::MODE_PREFIX;
 use turnwright_types::message::{Message, PromptPart, ToolMessage, UserMessage, render_part};
 use turnwright_types::token_meter::{message_weight, part_weight, text_weight};
@@ -171,7 +172,8 @@ pub(super) fn is_compacted(messages: &[Arc<Message>]) -> bool {
     messages.first().is_some_and(|it| context_parts(it).any(|it| it.starts_with(FACTS_HEAD)))
 }
 
-fn context_parts(message: &Message) -> impl Iterator<Item = &str> {
+/// What a message of the user tells the model besides the user's own words.
+pub(in crate::turn) fn context_parts(message: &Message) -> impl Iterator<Item = &str> {
     let parts = match message {
         Message::User(user) => user.parts.as_slice(),
         Message::Assistant(_) | Message::Tool(_) => &[],
@@ -182,8 +184,8 @@ fn context_parts(message: &Message) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The context that came with the first prompt: folders, date, project instructions. Its mode is left out,
-/// because it may have changed.
+/// The context that came with the first prompt: folders, project instructions. Its mode and its date are left
+/// out, because they may have changed.
 fn first_prompt_context(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
     let Some(first) = messages.first() else { return Vec::new() };
     let heads = [USER_HEAD, SUMMARY_HEAD, FACTS_HEAD, NO_SUMMARY, OMITTED_MESSAGES_NOTE];
@@ -191,7 +193,8 @@ fn first_prompt_context(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
     let mut left = limit;
     let mut parts = Vec::new();
     for text in own {
-        let lines = text.lines().filter(|it| !it.starts_with(MODE_PREFIX));
+        let is_current = |it: &&str| !it.starts_with(MODE_PREFIX) && !it.starts_with(DATE_PREFIX);
+        let lines = text.lines().filter(is_current);
         let text: String = lines.flat_map(|it| [it, "\n"]).collect();
         let text = cut_to_weight(&text, left);
         left = left.saturating_sub(text_weight(&text));

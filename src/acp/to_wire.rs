@@ -345,7 +345,13 @@ pub(super) fn modes(all: &[ConfigOption]) -> Option<SessionModeState> {
 /// The answer to a prompt. Its usage goes to every client, because one that does not know the field
 /// ignores it (R-TURN-9). Cached tokens are a part of the input, and thoughts of the output.
 pub(super) fn prompt_end(PromptEnd { stop, usage }: PromptEnd) -> PromptResponse {
-    PromptResponse::new(stop_reason(stop)).usage(token_usage(usage))
+    PromptResponse::new(stop_reason(stop)).usage(token_usage(usage)).meta(stop_meta(stop))
+}
+
+/// The metadata that tell a program that a turn was stopped, although it seems to have ended by itself.
+pub(super) fn stop_meta(stop: StopReason) -> Option<Meta> {
+    let stopped = ("turnwright", json!({ "stopped": "repetition" }));
+    (stop == StopReason::Repetition).then(|| meta([stopped]))
 }
 
 /// The usage of a turn; `None` if it has used nothing.
@@ -359,7 +365,7 @@ pub(super) fn token_usage(usage: TokenUsage) -> Option<Usage> {
 
 fn stop_reason(reason: StopReason) -> schema::StopReason {
     match reason {
-        StopReason::EndTurn => schema::StopReason::EndTurn,
+        StopReason::EndTurn | StopReason::Repetition => schema::StopReason::EndTurn,
         StopReason::MaxTokens => schema::StopReason::MaxTokens,
         StopReason::MaxTurnRequests => schema::StopReason::MaxTurnRequests,
         StopReason::Refusal => schema::StopReason::Refusal,

@@ -246,6 +246,6 @@ async fn rebuild_history(context: &UndoContext, history: &History) -> Result<His
     let builder = context.store.read(read).await?;
     let rebuilt = builder.build(history.minted, history.cost);
     // What was used up is not given back, and the window is no larger than before.
-    let (spent, window_limit) = (history.spent, history.window_limit.clone());
-    Ok(History { spent, window_limit, ..rebuilt })
+    let learned_window = history.learned_window.clone();
+    Ok(History { spent: history.spent, learned_window, ..rebuilt })
 }

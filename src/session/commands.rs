@@ -13,6 +13,7 @@ use turnwright_policy::permission::Mode;
 use turnwright_store::Entry;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::ids::MessageId;
+use turnwright_types::learned_window::LearnedWindow;
 use turnwright_types::message::{History, Message, PromptPart, StopReason};
 use turnwright_types::update::{self, ConfigOptionId};
 
@@ -338,7 +339,7 @@ pub(super) async fn read_files(
 fn clear(history: &mut History, services: &TurnServices) -> String {
     history.messages.clear();
     history.meter.forget_count();
-    history.window_limit = None;
+    history.learned_window = LearnedWindow::default();
     services.forget_told_context();
     services.log().add_entry(Entry::Cleared);
     "Conversation cleared. Files were not changed.".to_owned()

@@ -34,6 +34,7 @@ mod replay;
 mod undo_report;
 mod restore;
 mod resume;
+mod running_work;
 mod checkpoint_commands;
 mod setting_commands;
 mod settings;

@@ -98,10 +98,13 @@ impl UnsentContext {
     }
 
     pub(super) fn keep(&self, message: UserMessage) {
-        let context = message.parts.into_iter().filter_map(|it| match it {
+        self.add(message.parts.into_iter().filter_map(|it| match it {
             PromptPart::Context(text) => Some(text),
             _ => None,
-        });
+        }));
+    }
+
+    pub(super) fn add(&self, context: impl IntoIterator<Item = String>) {
         self.0.lock().extend(context);
     }
 }

@@ -20,7 +20,7 @@ use crate::mcp::SessionServers;
 use crate::recording::in_session;
 use crate::turn::{
     FinishedTurn, SteeringQueue, Turn, TurnServices, compact_on_request, environment_lines,
-    folder_lines,
+    folder_lines, new_date_line,
 };
 use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Durability, Entry, SessionLog, StoreError, TurnKind, sessions};
@@ -145,7 +145,8 @@ impl SessionActor {
                 })
             }
             CommandAction::Resume => {
-                let task = ResumeTask { host, services, wanted: arguments, cancel };
+                let unsent = self.context.unsent.clone();
+                let task = ResumeTask { host, services, unsent, wanted: arguments, cancel };
                 Box::pin(task.run(history, grants))
             }
             CommandAction::Checkpoint(which) => {
@@ -262,6 +263,8 @@ impl SessionActor {
         if is_first {
             context = environment_lines(roots);
             self.services.announced_mode.forget();
+        } else {
+            context.extend(new_date_line(&self.history));
         }
         let last = self.history.messages.last().map(AsRef::as_ref);
         context.extend(self.context.take_unfinished(last));

@@ -9,6 +9,7 @@ use super::attachment::Replayed;
 use super::pending_context::UnfinishedTurn;
 use super::recovery::recover;
 use super::replay::{self, HistoryBuilder};
+use super::running_work::RunningWork;
 use crate::error::Error;
 use crate::turn::{self, TurnServices};
 use turnwright_store::recovery::last_stop;
@@ -29,6 +30,8 @@ pub(super) struct RestoredSession {
     pub(super) history: History,
     /// How the last prompt's turn ended, if it did not finish.
     pub(super) unfinished: Option<UnfinishedTurn>,
+    /// The line that tells the model what has ended since then.
+    pub(super) ended_work: Option<String>,
     /// What the client asked for when the session was created, as JSON.
     pub(super) client_options: Option<String>,
 }
@@ -142,6 +145,7 @@ async fn read_session(
         })
         .await?;
     let (mut pages, mut builder) = (EntryPages::new(key, rewound), HistoryBuilder::default());
+    let mut running = RunningWork::default();
     while let Some(page) = pages.next(store).await? {
         for stored in page {
             if replay {
@@ -150,9 +154,11 @@ async fn read_session(
             for row in &stored.calls {
                 services.tools.load_stored_call(&row.tool, &row.outcome.raw_output);
             }
+            running.note(&stored);
             replay::add_entry(&mut builder, stored);
         }
     }
+    let ended_work = running.end_line();
     let is_shortened = builder.is_shortened;
     // A helper in the background may have gone on after the last turn.
     let cost = [row.cost_usd, spent.1].into_iter().flatten().reduce(f64::max);
@@ -172,5 +178,5 @@ async fn read_session(
         separate_unanswered_prompt(&mut history, services);
     }
     let unfinished = stop.as_deref().and_then(UnfinishedTurn::from_stored);
-    Ok(RestoredSession { row, history, unfinished, client_options })
+    Ok(RestoredSession { row, history, unfinished, ended_work, client_options })
 }

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use tokio_util::sync::CancellationToken;
 
 use super::SessionHost;
+use super::pending_context::UnsentContext;
 use super::prompts::finish_command;
 use super::restore::restore_session;
 use super::stored_sessions::{ListRequest, SessionSummary, find_page};
@@ -38,6 +39,7 @@ enum Answer {
 pub(super) struct ResumeTask {
     pub(super) host: Arc<SessionHost>,
     pub(super) services: TurnServices,
+    pub(super) unsent: UnsentContext,
     /// The number or identifier of a session; empty for the list.
     pub(super) wanted: String,
     pub(super) cancel: CancellationToken,
@@ -117,6 +119,7 @@ impl ResumeTask {
             }
         };
         services.env.jobs.continue_numbering_after(restored.history.minted);
+        self.unsent.add(restored.ended_work);
         services.announced_mode.forget();
         services.restore_announced_mode(&restored.history);
         let updated = SystemTime::now();

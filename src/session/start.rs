@@ -109,8 +109,9 @@ impl SessionActor {
         let (host, services) = (Arc::clone(&self.host), self.services.clone());
         let (id, stop) = (services.env.session.clone(), self.lifecycle.stop.clone());
         let restored = restore_session(host.store(), &services, &id, replay, &stop).await?;
-        let RestoredSession { row, history, unfinished, client_options } = restored;
+        let RestoredSession { row, history, unfinished, ended_work, client_options } = restored;
         self.context.unfinished = unfinished;
+        self.context.unsent.add(ended_work);
         // Job numbers continue after the last identifier, so that no number is used twice.
         self.services.env.jobs.continue_numbering_after(history.minted);
         self.history = history;

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use super::{AnyTool, OfferContext, ToolIndex};
+use turnwright_types::message::ToolSpecs;
+use turnwright_types::token_meter::specs_weight;
 
 /// Built-in tools take some 2 000 tokens. In a window of fewer tokens than this, only those are
 /// advertised without which no work can be done; the others can still be called.
@@ -47,6 +49,12 @@ pub(super) struct AdvertisedTools {
 /// Whether a built-in tool is advertised to a model with this context window (in tokens).
 pub(super) fn fits_window(name: &str, window: Option<u64>) -> bool {
     window.is_none_or(|it| it >= SMALL_WINDOW) || ESSENTIAL_TOOLS.contains(&name)
+}
+
+/// The weight of those of these tools that a model with a small window is offered, too.
+pub(crate) fn essential_weight(specs: &ToolSpecs) -> u64 {
+    let essential = specs.iter().filter(|it| fits_window(&it.name, Some(0))).cloned();
+    specs_weight(&essential.collect::<Vec<_>>())
 }
 
 /// The bytes that MCP tool specs may take for a model with this context window (in tokens).

@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::command::{self, CommandPath};
 use super::restricted_files::{RestrictedFiles, TOO_MANY_FILES};
@@ -20,7 +20,9 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
     escape_hidden, escape_hidden_line, fenced, fenced_command,
 };
+use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::shell_script::SimpleCommand;
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::{
     CommandSpec, EndReason, Job, JobEnd, Leftover, OutputExcerpt, dialect,
@@ -101,6 +103,13 @@ impl ExecArgs {
         let limit = seconds.or(self.timeout_ms.map(|it| it.div_ceil(1_000)));
         Duration::from_secs(limit.unwrap_or(DEFAULT_TIMEOUT_SECS).clamp(1, MAX_TIMEOUT_SECS))
     }
+}
+
+/// True if a call with these arguments sleeps before or between what it does.
+pub(super) fn sleeps(arguments: &Value) -> bool {
+    let args = serde_json::from_value::<ExecArgs>(arguments.clone());
+    let is_sleep = |it: &SimpleCommand| matches!(it.program(), "sleep" | "Start-Sleep");
+    args.is_ok_and(|args| args.script().commands.iter().any(is_sleep))
 }
 
 /// A number of seconds. A number above `most` that is a multiple of 1000 was meant in milliseconds.

@@ -6,14 +6,17 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::exec::{CommandReport, finished_outcome, seconds};
+use super::exec::{self, CommandReport, finished_outcome, seconds};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
     fenced,
 };
+use turnwright_types::message::{Arguments, ToolCall};
+use turnwright_types::patience::timeout;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::{Job, Signal};
 use turnwright_workspace::files::Roots;
 
@@ -170,6 +173,22 @@ impl Tool for ExecOutput {
     }
 }
 
+/// True if a call waits for something that goes on: it asks for the output of a running command, or sleeps.
+pub(crate) fn is_waiting(env: &ToolEnv, call: &ToolCall) -> bool {
+    let Arguments::Object(arguments) = &call.arguments else { return false };
+    match call.name.as_str() {
+        ExecOutput::NAME => {
+            let args = serde_json::from_value::<ExecOutputArgs>(arguments.clone());
+            args.is_ok_and(|args| {
+                let is_running = env.jobs.find(&args.id()).is_some_and(|job| job.end().is_none());
+                is_running && args.input().is_none() && args.signal.is_none()
+            })
+        }
+        COMMAND_TOOL => exec::sleeps(arguments),
+        _ => false,
+    }
+}
+
 fn find(args: &ExecOutputArgs, ctx: &ToolCtx) -> Result<Arc<Job>, ToolRefusal> {
     let jobs = &ctx.env.jobs;
     let id = args.id();
@@ -192,7 +211,7 @@ async fn wait(job: &Job, args: &ExecOutputArgs, ctx: &ToolCtx) {
             job.wait_until_quiet(QUIET_PERIOD).await;
         }
     };
-    let waiting = tokio::time::timeout(args.wait(), news);
+    let waiting = timeout(args.wait(), news);
     ctx.cancel.run_until_cancelled(waiting).await;
 }
 

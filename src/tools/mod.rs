@@ -80,7 +80,7 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::files::{Files, Roots};
 
-pub(crate) use advertised_tools::SMALL_WINDOW;
+pub(crate) use advertised_tools::{SMALL_WINDOW, essential_weight};
 pub(crate) use agent::{AGENT_TOOL, may_edit};
 pub(crate) use allowed_tools::AllowedTools;
 pub(crate) use arguments::{canonical_name, repair_arguments};
@@ -88,6 +88,7 @@ pub(crate) use command::command_line_effects;
 pub(crate) use confinement::{ConfinementSettings, makes_environments};
 pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard, environments_of};
 pub(crate) use current_place::{current_place, edited_path};
+pub(crate) use exec_output::is_waiting;
 use hard_links::OtherNames;
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
 pub(crate) use hidden_paths::{KnownFolders, denied_below, hidden_below};

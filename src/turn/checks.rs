@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
@@ -24,6 +25,7 @@ use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::{
     Arguments, AssistantMessage, Message, PromptPart, StopReason, ToolCall, UserMessage,
 };
+use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{COMMAND_TOOL, Update};
 
@@ -125,7 +127,7 @@ impl Turn {
         tool.name() == AGENT_TOOL && tools::may_edit(arguments, helpers, |it| self.is_edit(it))
     }
 
-    fn is_edit(&self, name: &str) -> bool {
+    pub(super) fn is_edit(&self, name: &str) -> bool {
         let view = self.services.tools.find(name).ok().and_then(|it| it.pending_view());
         let kind = view.map(|it| it.kind);
         matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move))
@@ -249,7 +251,7 @@ impl Turn {
         let ended = tokio::select! {
             biased;
             ended = &mut running => ended,
-            () = tokio::time::sleep(TIME_LIMIT) => {
+            () = sleep_until(Instant::now() + TIME_LIMIT) => {
                 cancel.cancel();
                 drop(running.await);
                 let why = format!("Stopped: a check may run {} s", TIME_LIMIT.as_secs());

@@ -16,7 +16,7 @@ pub fn compact_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc
     let limits = HandoffLimits::new(&WindowBudget::new(window, None, 0), &meter);
     let tail = KeptTail::choose(&messages, &limits);
     let old = &messages[..messages.len() - tail.count];
-    let replacement = handoff::replacement(old, &limits, Some("A summary."), "Mode: ask");
+    let replacement = handoff::replacement(old, &limits, None, Some("A summary."), "Mode: ask");
     let replacement = Arc::new(Message::User(replacement));
     handoff::compact(&mut messages, replacement, tail.count, tail.max_result);
     messages
@@ -25,7 +25,9 @@ pub fn compact_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc
 /// Leaves the old results out of a conversation in a window of so many tokens.
 pub fn prune_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc<Message>> {
     let budget = WindowBudget::new(window, None, 0);
-    if let Some(kept) = prune::messages_to_keep(&messages, &budget, &TokenMeter::default()) {
+    let meter = TokenMeter::default();
+    let tokens = meter.estimate(&messages, || 0);
+    if let Some(kept) = prune::messages_to_keep(&messages, &budget, &meter, tokens) {
         prune(&mut messages, kept);
     }
     messages

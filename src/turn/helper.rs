@@ -366,8 +366,11 @@ fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
     });
     let text = answers.into_iter().find(|it| !it.is_empty()).unwrap_or_default();
     let why = match finished.result {
-        Ok(StopReason::EndTurn | StopReason::MaxTurnRequests) if !text.is_empty() => {
-            return Ok(text.to_owned());
+        Ok(StopReason::EndTurn) if !text.is_empty() => return Ok(text.to_owned()),
+        Ok(StopReason::MaxTurnRequests) if !text.is_empty() => {
+            return Ok(format!(
+                "{text}\n[incomplete: the helper had to stop at a limit, or because it repeated itself]"
+            ));
         }
         Ok(StopReason::MaxTokens) if !text.is_empty() => {
             return Ok(format!(

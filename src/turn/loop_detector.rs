@@ -1,25 +1,23 @@
-//! Notices when the model goes round in circles: the same call with the same result, the same few
-//! calls in turn, one edit that fails again and again. A call whose result changes, as when something
-//! is waited for, never counts. Pure.
+//! Notices when the model goes round in circles: the same call with the same result, many calls without
+//! anything new, one edit that fails again and again. A call whose result
+//! changes, or that waits for something, never counts, and a change of files starts the count anew. Pure.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use turnwright_types::message::Arguments;
 
 /// How many of the last calls are compared with a new one.
 const WINDOW: usize = 12;
-/// The longest cycle, in calls.
-const MAX_PERIOD: usize = 4;
-/// How many calls are remembered: five rounds of the longest cycle.
-const REMEMBERED_CALLS: usize = 5 * MAX_PERIOD;
 /// How often the same call may have the same result before the model is told, and before the user
 /// is asked.
 const SAME_REMINDER: usize = 3;
 const SAME_QUESTION: usize = 5;
-/// The same for the rounds of a cycle.
-const CYCLE_REMINDER: usize = 4;
-const CYCLE_QUESTION: usize = 5;
+/// The same for calls in a row that have all had these results before.
+const STALE_REMINDER: usize = 12;
+const STALE_QUESTION: usize = 20;
+/// How many results and changes are remembered.
+const MAX_KNOWN: usize = 1_000;
 /// The same for failures of one tool at one file.
 const FAILURE_REMINDER: usize = 4;
 const FAILURE_QUESTION: usize = 8;
@@ -36,6 +34,10 @@ pub(super) struct EndedCall<'a> {
     pub(super) result: &'a str,
     /// The file that it was supposed to edit.
     pub(super) edited: Option<&'a str>,
+    /// It only waits for something that goes on.
+    pub(super) is_waiting: bool,
+    /// It has changed files.
+    pub(super) has_changed: bool,
 }
 
 /// What is repeated, and how often so far.
@@ -44,9 +46,9 @@ pub(super) enum Repetition {
     SameCall {
         times: usize,
     },
-    Cycle {
+    /// Calls in a row that have brought nothing new.
+    Stale {
         calls: usize,
-        times: usize,
     },
     FailedEdit {
         times: usize,
@@ -73,6 +75,12 @@ pub(super) struct LoopDetector {
     recent: VecDeque<u64>,
     /// The calls that the model was reminded of: it is reminded of each once.
     reminded: Vec<u64>,
+    /// Hashes of all calls with their results since something was new.
+    known: HashSet<u64>,
+    /// How many of the last calls were known.
+    stale: usize,
+    /// Hashes of the calls that have changed files. One that is made again changes nothing new.
+    changes: HashSet<u64>,
     /// How many answers in a row had a failure of a tool at a file.
     failures: Vec<FailedEdits>,
     /// The number of the current answer.
@@ -116,24 +124,33 @@ impl LoopDetector {
 
     /// Adds a call, and says what follows if it is part of a repetition.
     pub(super) fn add(&mut self, call: &EndedCall<'_>) -> Option<LoopFinding> {
-        let mut hasher = DefaultHasher::new();
-        (call.tool, call.ok, mask_volatile(call.result)).hash(&mut hasher);
-        match call.arguments {
-            Arguments::Object(value) => value.hash(&mut hasher),
-            Arguments::Unusable { text, .. } => text.hash(&mut hasher),
+        let has_changed =
+            call.has_changed && self.changes.insert(hash((call.tool, call.arguments)));
+        if has_changed || call.is_waiting {
+            self.recent.clear();
+            self.reminded.clear();
+            self.known.clear();
+            self.stale = 0;
         }
-        let key = hasher.finish();
-        self.recent.truncate(REMEMBERED_CALLS - 1);
+        if call.is_waiting {
+            return None;
+        }
+        let key = hash((call.tool, call.arguments, call.ok, mask_volatile(call.result)));
+        if self.known.len() + self.changes.len() > MAX_KNOWN {
+            self.known.clear();
+            self.changes.clear();
+        }
+        self.stale = if self.known.insert(key) { 0 } else { self.stale + 1 };
+        self.recent.truncate(WINDOW - 1);
         self.recent.push_front(key);
-        let same = self.recent.iter().take(WINDOW).filter(|it| **it == key).count();
-        let (calls, times, is_whole) = self.cycle();
+        let same = self.recent.iter().filter(|it| **it == key).count();
         let failures = self.count_failures(call);
         let repetition = Repetition::SameCall { times: same };
-        let cycle = Repetition::Cycle { calls, times };
         let failed = Repetition::FailedEdit { times: failures };
+        let stale = Repetition::Stale { calls: self.stale };
         let asks = [
             (same >= SAME_QUESTION, repetition),
-            (times >= CYCLE_QUESTION, cycle),
+            (self.stale >= STALE_QUESTION, stale),
             (failures >= FAILURE_QUESTION, failed),
         ];
         if let Some((_, what)) = asks.into_iter().find(|it| it.0) {
@@ -142,29 +159,11 @@ impl LoopDetector {
         let reminders = [
             (failures == FAILURE_REMINDER, failed),
             (same == SAME_REMINDER && !self.reminded.contains(&key), repetition),
-            (times == CYCLE_REMINDER && is_whole, cycle),
+            (self.stale == STALE_REMINDER, stale),
         ];
         let (_, what) = reminders.into_iter().find(|it| it.0)?;
         self.reminded.push(key);
         Some(LoopFinding::Remind(what))
-    }
-
-    /// The length of the cycle in which the last calls go round, how often they have gone round, and
-    /// whether the last round has just ended. All zero if they do not.
-    fn cycle(&self) -> (usize, usize, bool) {
-        let found = (2..=MAX_PERIOD).find_map(|period| {
-            let pairs = self.recent.iter().zip(self.recent.iter().skip(period));
-            let repeated = pairs.take_while(|(new, old)| new == old).count();
-            let mut round = self.recent.iter().take(period);
-            let first = round.next()?;
-            let is_varied = round.any(|it| it != first);
-            (is_varied && repeated >= period).then_some((
-                period,
-                repeated / period + 1,
-                repeated % period == 0,
-            ))
-        });
-        found.unwrap_or_default()
     }
 
     fn count_failures(&mut self, call: &EndedCall<'_>) -> usize {
@@ -188,6 +187,12 @@ impl LoopDetector {
         self.failures.push(FailedEdits { tool, path, times: 1, answer });
         1
     }
+}
+
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Units of time that may follow a number.
@@ -309,8 +314,8 @@ mod tests {
 
     use super::*;
 
-    /// What follows after each call; a letter is a call, its case whether it succeeds, and a digit
-    /// behind it its result.
+    /// What follows after each call; a letter is a call, a capital one changes a file, `w` waits, and a digit
+    /// behind it is its result.
     fn findings(script: &str) -> Vec<(usize, LoopFinding)> {
         let mut detector = LoopDetector::default();
         let mut found = Vec::new();
@@ -327,6 +332,8 @@ mod tests {
                 ok: true,
                 result: &call[1..],
                 edited: None,
+                is_waiting: name == "w",
+                has_changed: name.starts_with(char::is_uppercase),
             };
             found.extend(detector.add(&ended).map(|it| (number, it)));
         }
@@ -337,7 +344,7 @@ mod tests {
     fn the_same_call_with_the_same_result_is_told_and_then_asked_about() {
         use LoopFinding::{Ask, Remind};
         let same = |times| Repetition::SameCall { times };
-        let cycle = |calls, times| Repetition::Cycle { calls, times };
+        let stale = |calls| Repetition::Stale { calls };
         for (script, expected) in [
             ("a a b", vec![]),
             ("a a a a", vec![(3, Remind(same(3)))]),
@@ -348,21 +355,39 @@ mod tests {
             // Too far apart.
             ("a b c d e f a g h i j k a", vec![]),
             ("a a ! a a ! a a", vec![]),
-            // A cycle of four is asked about in its fifth round.
             (
-                "a b c d a b c d a b c d a b c d a b c d",
+                "a b c d a b c d a b c d a b c d a b c d a b c d",
                 vec![
                     (9, Remind(same(3))),
                     (10, Remind(same(3))),
                     (11, Remind(same(3))),
                     (12, Remind(same(3))),
-                    (16, Remind(cycle(4, 4))),
-                    (20, Ask(cycle(4, 5))),
+                    (16, Remind(stale(12))),
+                    (24, Ask(stale(20))),
                 ],
             ),
+            // What changes files starts anew, and what changes them back and forth does not.
+            ("a a A a a B a a C a a D a a", vec![]),
+            ("a a A a a A a", vec![(7, Remind(same(3)))]),
+            // Nor does what is waited for count, or what is looked at in between.
+            ("w w w w w w w w", vec![]),
+            ("a a w a a w a a w a a", vec![]),
         ] {
             assert_eq!(findings(script), expected, "{script}");
         }
+    }
+
+    #[test]
+    fn many_calls_that_bring_nothing_new_are_told_and_then_asked_about() {
+        let rounds = |calls: &str, times: usize| vec![calls; times].join(" ");
+        let stale = |calls| Repetition::Stale { calls };
+        let seven = findings(&rounds("a b c d e f g", 5));
+        let found: Vec<_> = seven.iter().filter(|it| matches!(it.1, LoopFinding::Ask(_))).collect();
+        assert_eq!(found.first(), Some(&&(27, LoopFinding::Ask(stale(20)))));
+        assert!(seven.contains(&(19, LoopFinding::Remind(stale(12)))), "{seven:?}");
+        // Each round has something new.
+        let new = (0..9).map(|it| format!("a b c d e f g{it}")).collect::<Vec<_>>().join(" ");
+        assert_eq!(findings(&new), []);
     }
 
     #[test]
@@ -375,7 +400,15 @@ mod tests {
             if number != 6 {
                 detector.begin_answer(false);
             }
-            detector.add(&EndedCall { tool, arguments: &arguments, ok, result, edited: Some("a") })
+            detector.add(&EndedCall {
+                tool,
+                arguments: &arguments,
+                ok,
+                result,
+                edited: Some("a"),
+                is_waiting: false,
+                has_changed: ok,
+            })
         };
         let found: Vec<_> = (0..3).map(|it| edit(false, it)).collect();
         assert_eq!(found, [None; 3]);

@@ -39,6 +39,8 @@ impl Turn {
         let Message::Assistant(AssistantMessage { calls, .. }) = answer.as_ref() else {
             return None;
         };
+        let changes = self.services.env.checkpoint.change_count();
+        let ran_changes = std::mem::replace(&mut self.known_changes, changes) != changes;
         let mut found = self.loops.begin_answer(all_invalid);
         let mut question = None;
         for (call, result) in calls.iter().zip(results) {
@@ -49,6 +51,8 @@ impl Turn {
                 ok: result.ok,
                 result: &result.text,
                 edited: may_matter.then(|| self.edited_path(call)).flatten(),
+                is_waiting: tools::is_waiting(&self.services.env, call),
+                has_changed: ran_changes || result.ok && self.is_edit(&call.name),
             };
             match self.loops.add(&ended).or(found.take()) {
                 Some(LoopFinding::Remind(repetition)) => {
@@ -78,9 +82,10 @@ impl Turn {
                 "[You have made this call {times} times, always with this result. Do something else, \
                  or say what is missing.]"
             ),
-            Repetition::Cycle { calls, times } => format!(
-                "[You have made the same {calls} calls in turn {times} times, always with the same \
-                 results. Do something else, or say what is missing.]"
+            Repetition::Stale { calls } => format!(
+                "[Your last {calls} calls have had only results that you had before. What does not fit \
+                 into your context at once, work through in parts, and note what you find. Or say what \
+                 is missing.]"
             ),
             Repetition::InvalidCalls { answers } => format!(
                 "[{answers} answers in a row had only calls that cannot run. Call a tool that you were \
@@ -127,7 +132,7 @@ impl Turn {
             UserReply::Answered(_) => StopReason::EndTurn,
             UserReply::InConversation => {
                 self.say(format!("{what} Shall it go on? Say so, or what it should do instead."));
-                StopReason::EndTurn
+                StopReason::Repetition
             }
             UserReply::Declined | UserReply::Cancelled | UserReply::Unsupported => {
                 self.say(format!(
@@ -179,9 +184,9 @@ fn description(repetition: Repetition, call: &ToolCall) -> String {
         Repetition::SameCall { times } => format!(
             "The model has made the same call {times} times, always with the same result: `{shown}`."
         ),
-        Repetition::Cycle { calls, times } => format!(
-            "The model has made the same {calls} calls in turn {times} times, always with the same \
-             results. The last was `{shown}`."
+        Repetition::Stale { calls } => format!(
+            "The last {calls} calls of the model have had only results that it had before. The last was \
+             `{shown}`."
         ),
         Repetition::InvalidCalls { answers } => format!(
             "The model has given {answers} answers in a row with only calls that cannot run. The last \

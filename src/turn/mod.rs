@@ -62,7 +62,7 @@ pub(crate) use checks::{Check, SharedChecks};
 pub(crate) use helper::ModelFinder;
 pub(crate) use limits::SpendingLimits;
 pub(crate) use limits::shared::SharedSpending;
-pub(crate) use prompt::context::{environment_lines, folder_lines, system_prompt};
+pub(crate) use prompt::context::{environment_lines, folder_lines, new_date_line, system_prompt};
 pub(crate) use prompt::folder_instructions::FolderInstructions;
 pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_assumed, window};
 pub(crate) use room::handoff::{compact, summary_of};
@@ -86,9 +86,13 @@ pub(crate) struct Turn {
     silence: Duration,
     /// The index of this turn's first message: the prompt, unless a summary stands for it.
     first_message: usize,
+    /// The index of the message with the prompt. After a compaction that is the one with the summary.
+    prompt: usize,
     room: RoomState,
     cards: OpenCards,
     loops: LoopDetector,
+    /// The number of changes of files that the loop detector knows of.
+    known_changes: u64,
     meter: SpendingMeter,
     /// What of a helper's spending its session knows.
     shared: (Spending, Option<f64>),
@@ -197,6 +201,7 @@ impl Turn {
             services.cancellable.clone(),
         );
         services.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
+        let known_changes = services.env.checkpoint.change_count();
         let runner = CallRunner::new(
             Arc::clone(&services.env),
             services.mode.clone(),
@@ -214,9 +219,11 @@ impl Turn {
             budget,
             silence: Duration::ZERO,
             first_message,
+            prompt: first_message,
             room: RoomState::default(),
             cards,
             loops: LoopDetector::default(),
+            known_changes,
             meter,
             shared: Default::default(),
             began: Instant::now(),
@@ -266,6 +273,7 @@ impl Turn {
             TurnStep::Sample => {
                 self.add_steering().await;
                 self.announce_mode_change();
+                self.announce_date();
                 self.make_room().await;
                 // A compaction takes a while.
                 if !self.cancel.is_cancelled() {
@@ -400,6 +408,14 @@ impl Turn {
         {
             let text = format!("The user has changed the mode.\n{line}");
             let message = UserMessage { parts: vec![PromptPart::Context(text)] };
+            self.push_hidden_message(Message::User(message));
+        }
+    }
+
+    /// Tells the model that it is another day than it knows.
+    fn announce_date(&mut self) {
+        if let Some(line) = new_date_line(&self.history) {
+            let message = UserMessage { parts: vec![PromptPart::Context(line)] };
             self.push_hidden_message(Message::User(message));
         }
     }

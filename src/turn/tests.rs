@@ -307,3 +307,18 @@ async fn an_asked_command_is_parsed_once_located_twice_and_judged_three_times() 
     let count = |stage: &str| stages.get(&format!("turnwright::{stage}")).copied().unwrap_or(0);
     assert_eq!((count("parse"), count("locate"), count("judge")), (1, 2, 3), "{stages:?}");
 }
+
+#[tokio::test]
+async fn the_model_is_told_within_a_turn_that_it_is_another_day() {
+    let calls = ScriptedReply::Calls(vec![("list_dir", serde_json::json!({}))]);
+    let fixture = turn_fixture(vec![calls, ScriptedReply::Text("Done.")], false, None);
+    let mut history = History::default();
+    let told = PromptPart::Context("Date: Thu, 01 Jan 1970\nDone.".to_owned());
+    history.push(Message::User(UserMessage { parts: vec![told] }));
+    let done = fixture.turn(history).run().await;
+    let is_date = |message: &&Arc<Message>| match message.as_ref() {
+        Message::User(told) => told.render().contains("Date: ") && !told.render().contains("1970"),
+        _ => false,
+    };
+    assert_eq!(done.history.messages.iter().filter(is_date).count(), 1);
+}

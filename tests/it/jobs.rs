@@ -264,3 +264,80 @@ fn the_model_is_told_once_that_a_job_has_ended() {
         assert_eq!(mentions(&agent, what), count, "{what}");
     }
 }
+
+#[test]
+fn polling_a_silent_job_is_no_loop_however_often() {
+    let start = json!({ "command": run_on("631.75"), "background": true });
+    let poll = json!({ "id": "p1", "wait": 0 });
+    // A server that is waited for: its log is read, and then it is asked.
+    let look = calls("list_dir", &json!({}));
+    let mut replies = vec![calls("exec", &start)];
+    replies.extend((0..8).flat_map(|_| [calls("exec_output", &poll), look.clone()]));
+    replies.push(says("It runs."));
+    let mut agent = TestAgent::builder().model(json!(replies)).permission("allow_once").start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.text(), "It runs.");
+    let results = cards::results(&agent, 17).join("\n");
+    assert!(!results.contains("times"), "{results}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "cmd has no sleep")]
+fn a_command_that_sleeps_before_it_looks_is_no_loop() {
+    let look = calls("exec", &json!({ "command": "sleep 0.1; echo pending" }));
+    let mut replies = vec![look; 8];
+    replies.push(says("Still pending."));
+    let mut agent = TestAgent::builder().model(json!(replies)).permission("allow_once").start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.text(), "Still pending.");
+}
+
+#[test]
+fn a_failing_test_between_changes_by_commands_is_no_loop() {
+    let mut replies = Vec::new();
+    for number in 0..8 {
+        replies.push(calls("exec", &json!({ "command": format!("echo n{number}>a.txt") })));
+        replies.push(calls("exec", &json!({ "command": then("echo one failed", "exit 1") })));
+    }
+    replies.push(says("I give up."));
+    let mut agent = TestAgent::builder().model(json!(replies)).permission("allow_once").start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.text(), "I give up.");
+}
+
+/// The lines of a request that say that something ended with the agent.
+fn told_ends(agent: &TestAgent) -> Vec<String> {
+    let request = agent.model().requests().pop().unwrap().body["messages"].to_string();
+    let lines = request.split(r"\n").filter(|it| it.contains("ended with the session"));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn after_a_restart_the_model_is_told_once_which_jobs_have_ended() {
+    let mut agent = agent();
+    background(&mut agent, &run_on("632.25"));
+    let over = background(&mut agent, "echo over");
+    if !over.contains("exit 0") {
+        let wait = json!({ "id": "p2", "wait": 20 });
+        eventually("its end", || call(&mut agent, "exec_output", &wait).contains("exit 0"));
+    }
+    background(&mut agent, &run_on("632.5"));
+    agent.model().push(says("They run.")).unwrap();
+    assert_eq!(agent.turn("and?"), "end_turn");
+    assert!(told_ends(&agent).is_empty());
+    let session = agent.session.clone();
+    for killed in [true, false] {
+        if killed {
+            agent.kill();
+        }
+        agent.restart();
+        agent.load(&session);
+        for turn in ["one", "two"] {
+            agent.model().push(says("I see.")).unwrap();
+            assert_eq!(agent.turn(turn), "end_turn");
+            let told = told_ends(&agent);
+            assert_eq!(told.len(), 1, "{killed} {turn}: {told:?}");
+            assert!(told[0].starts_with("[p1, p3 ended with the session"), "{told:?}");
+        }
+    }
+}

@@ -28,6 +28,7 @@ mod checks;
 mod commands;
 mod config;
 mod crash;
+mod date;
 mod docs;
 mod doctor;
 mod doctor_acp;
@@ -126,6 +127,7 @@ mod sockets;
 #[cfg(target_os = "linux")]
 mod stalled_mount;
 mod steering;
+mod stopped;
 mod store;
 // It makes symbolic links, which Windows lets only administrators do.
 #[cfg(target_os = "linux")]

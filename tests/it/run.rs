@@ -383,3 +383,15 @@ fn without_a_prompt_only_a_terminal_starts_a_conversation() {
         assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""), "{arguments:?}");
     }
 }
+
+#[test]
+fn a_turn_that_is_stopped_because_it_repeats_itself_ends_with_a_status() {
+    let read = calls("read_file", &json!({ "path": "a.txt" }));
+    for arguments in [&["--yes", "go"][..], &["--json", "--no-input", "go"]] {
+        let desk = Desk::new(&json!([read, read, read, read, read, says("Done.")]));
+        desk.write("a.txt", "x\n");
+        let ended = desk.run(arguments);
+        assert_eq!(ended.status, Some(6), "{}", ended.stderr);
+        assert!(ended.stdout.contains("the same call 5 times"), "{}", ended.stdout);
+    }
+}

@@ -745,3 +745,34 @@ fn types_of_a_project_are_ignored_until_they_are_trusted() {
     agent.model().push(when("the task", says("Fine."))).unwrap();
     assert_eq!(ask(&mut agent), "Fine.");
 }
+
+#[test]
+fn what_a_helper_answers_at_its_limit_is_marked_as_incomplete() {
+    for background in [false, true] {
+        let look = [call("list_dir", &json!({}))];
+        let more = [call("list_dir", &json!({ "path": "." }))];
+        let start =
+            if background { in_background("the task") } else { agent_call("explore", "the task") };
+        let mut replies = vec![
+            json!([start]),
+            when("the task", json!(look)),
+            when("the task", json!(more)),
+            when("No tool runs any more", says("Half of it is done.")),
+        ];
+        replies.extend(vec![when("and now", says("I see.")); 20]);
+        replies.insert(1, when("go", says("So.")));
+        let limit = "max_turn_requests = 2\n";
+        let mut agent = helpers(json!(replies)).own_file("config/config.toml", limit).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let told = |agent: &TestAgent| {
+            let last = agent.model().requests().pop().unwrap().body["messages"].to_string();
+            last.contains(r"Half of it is done.\n[incomplete: the helper had to stop")
+        };
+        eventually("the answer of the helper", || {
+            told(&agent) || {
+                assert_eq!(agent.turn("and now"), "end_turn");
+                told(&agent)
+            }
+        });
+    }
+}

@@ -198,3 +198,51 @@ fn whoever_wants_to_guide_later_ends_the_turn() {
     assert_eq!(agent.stop_reason(&prompt), "end_turn");
     assert!(agent.text().contains("Your next prompt tells it"), "{}", agent.text());
 }
+
+#[test]
+fn what_is_looked_at_between_different_edits_is_no_circle() {
+    // A specification that is read again, and a test that still fails, after each edit.
+    let round = |number: usize| {
+        let edit = json!({ "path": "b.txt", "content": format!("{number}\n") });
+        [calls("write_file", &edit), read(), calls("read_file", &json!({ "path": "none.txt" }))]
+    };
+    let replies: Vec<_> = (0..8).flat_map(round).chain([says("Done.")]).collect();
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "x\n")
+        .permission("allow_once")
+        .model(json!(replies))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.text(), "Done.");
+    let results = cards::results(&agent, 24).join("\n");
+    assert!(!results.contains("times"), "{results}");
+}
+
+#[test]
+fn edits_that_are_made_and_undone_again_and_again_are_a_circle() {
+    let edit = |text: &str| calls("write_file", &json!({ "path": "b.txt", "content": text }));
+    let replies: Vec<_> = (0..9).flat_map(|_| [edit("1\n"), read(), edit("2\n")]).collect();
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "x\n")
+        .permission("allow_once")
+        .model(json!(replies))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(agent.text().contains("had only results that it had before"), "{}", agent.text());
+}
+
+#[test]
+fn many_calls_without_anything_new_are_a_circle_too() {
+    let read = |number: usize| {
+        calls("read_file", &json!({ "path": "a.txt", "start_line": number % 7 + 1, "end_line": 7 }))
+    };
+    let replies: Vec<_> = (0..60).map(read).collect();
+    let mut agent =
+        TestAgent::builder().file("a.txt", &"x\n".repeat(9)).model(json!(replies)).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(agent.text().contains("only results that it had before"), "{}", agent.text());
+    assert_eq!(agent.model().requests().len(), 7 + 20);
+    let results = cards::results(&agent, 26);
+    let told: Vec<_> = (0..26).filter(|it| results[*it].contains("you had before")).collect();
+    assert_eq!(told, [18]);
+}

@@ -182,6 +182,11 @@ pub trait Model: Debug + Send + Sync + 'static {
     /// The size of the context window in tokens.
     fn window(&self) -> Option<u64>;
 
+    /// The size of the context window that the user has set or the server has told, in tokens.
+    fn told_window(&self) -> Option<u64> {
+        self.window()
+    }
+
     /// The size of the context window in tokens to assume while it is not known.
     fn assumed_window(&self) -> u64 {
         DEFAULT_ASSUMED_WINDOW

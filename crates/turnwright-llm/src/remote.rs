@@ -433,7 +433,11 @@ impl Model for RemoteModel {
     fn window(&self) -> Option<u64> {
         // How much the model could hold does not matter where the server decides.
         let usual = || self.settings.usual_window.filter(|_| self.local_server().is_none());
-        self.learned_quirks.window().or(self.settings.window).or_else(usual)
+        self.told_window().or_else(usual)
+    }
+
+    fn told_window(&self) -> Option<u64> {
+        self.learned_quirks.window().or(self.settings.window)
     }
 
     fn concurrent_requests(&self) -> Option<u32> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::model::JsonObject;
 use futures_util::FutureExt;
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::elicitation::{self, WaitingCall};
@@ -20,6 +20,7 @@ use super::tool_result::ToolResult;
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallContent, escape_hidden};
 use turnwright_types::ids::CallId;
+use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
 /// The delay between two progress updates: at first, later, and the number of updates until then.

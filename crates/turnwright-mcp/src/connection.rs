@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::elicitation::WaitingCalls;
@@ -24,6 +24,7 @@ use super::program_setup::ProgramRequest;
 use super::progress::ProgressRouter;
 use super::spec::{ServerSpec, ServerTransport};
 use turnwright_types::effect::{escape_hidden_line, shorten_title};
+use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::redact;
 use turnwright_workspace::exec::{Environment, ProgramActivity};
 

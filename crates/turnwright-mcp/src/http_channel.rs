@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use turnwright_rpc::{ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
 
 use super::event_stream::EventStream;
@@ -24,6 +24,7 @@ use super::http_reply::{Attempt, PostReply, ReplyBody, is_lost_session_error};
 use super::line::{self, LineKind};
 use super::peer::{Peer, PeerError, Response, request_message};
 use super::standard_headers::{self, HeaderArguments};
+use turnwright_types::patience::timeout;
 
 /// How many requests may be posted at the same time. A stream that has begun does not count.
 const MAX_POSTS: usize = 16;

@@ -10,13 +10,13 @@ use super::model::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::timeout;
 
 use super::peer::Peer;
 use super::server::{Server, ServerPhase};
 use super::tool_list::page_params;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::message::{Media, PromptPart};
+use turnwright_types::patience::timeout;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::files::read_picture;
 use turnwright_workspace::skills::split_word;

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::model::{JsonObject, Resource, ResourceContents, SchemaText, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::call::{CallContext, CallError, call_error, cancelled};
 use super::model_schema::bounded_text;
@@ -13,6 +12,7 @@ use super::peer::{Peer, PeerError};
 use super::tool_list::page_params;
 use super::tool_result::{ResultBlock, ToolResult};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::patience::timeout;
 
 /// Maximum number of pages. The rest of the list is ignored.
 const MAX_PAGES: usize = 20;

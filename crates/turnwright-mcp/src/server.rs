@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::model::{JsonObject, Prompt};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +22,7 @@ use super::progress::ProgressRouter;
 use super::prompts;
 use super::spec::{ServerSpec, ServerTransport};
 use super::tool_list::list_tools;
+use turnwright_types::patience::timeout;
 use turnwright_types::redact::{self, TooManyKeys};
 use turnwright_workspace::exec::{Environment, ProgramActivity};
 

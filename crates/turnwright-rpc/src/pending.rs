@@ -15,6 +15,9 @@ use tokio::sync::oneshot;
 use super::message::{RequestId, RpcError};
 use super::outbox::Outbox;
 
+/// How long a request that seems to have no response is waited for once more.
+const SECOND_LOOK: Duration = Duration::from_millis(200);
+
 type Response = Result<Box<RawValue>, RpcError>;
 
 /// Receives a result that arrives after the request was given up.
@@ -119,7 +122,12 @@ impl Peer {
         }
         let mut waiter = ResponseWaiter { peer: self, id, receiver, on_late_result };
         self.outbox.request(id, method, params);
-        match tokio::time::timeout(timeout, &mut waiter.receiver).await {
+        let mut answered = tokio::time::timeout(timeout, &mut waiter.receiver).await;
+        if answered.is_err() {
+            // If this process was stopped meanwhile, the response may be waiting in a pipe.
+            answered = tokio::time::timeout(SECOND_LOOK, &mut waiter.receiver).await;
+        }
+        match answered {
             Ok(Ok(response)) => response.map_err(RequestError::ErrorResponse),
             Ok(Err(_)) => Err(RequestError::ConnectionClosed),
             Err(_) => Err(RequestError::TimedOut(timeout)),

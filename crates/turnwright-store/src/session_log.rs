@@ -22,6 +22,7 @@ use super::{CallOutcome, CallStatus, Durability, Entry, SessionRow, Store, Store
 use turnwright_types::file_change::{ChangeIntent, FileChange};
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::TokenUsage;
+use turnwright_types::patience::timeout;
 use turnwright_types::redact;
 
 /// How long to wait for a commit: longer than for a lock of another process. After a timeout each
@@ -88,7 +89,7 @@ impl PendingWrite {
     pub async fn written(mut self) {
         let Some(waiting) = self.waiting.take() else { return };
         let is_hung = self.is_hung.load(Ordering::Relaxed);
-        let waiting = tokio::time::timeout(if is_hung { SHORT_WAIT } else { COMMIT_WAIT }, waiting);
+        let waiting = timeout(if is_hung { SHORT_WAIT } else { COMMIT_WAIT }, waiting);
         let Ok(result) = waiting.await else {
             if !self.is_hung.swap(true, Ordering::Relaxed) {
                 let why = "the disk does not respond; new messages are written when it does";

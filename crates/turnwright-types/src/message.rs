@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::failed_summaries::FailedSummaries;
 use crate::file_link::FileLink;
 use crate::ids::{CallId, MessageId};
+use crate::learned_window::LearnedWindow;
 use crate::token_meter::TokenMeter;
 
 /// One entry of a conversation.
@@ -143,7 +145,7 @@ impl ToolCall {
 }
 
 /// The arguments of a tool call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Arguments {
     /// A complete JSON object.
     Object(Value),
@@ -270,11 +272,14 @@ impl ReasoningEffort {
     }
 }
 
-/// Why a turn ended: the five stop reasons of ACP v1.
+/// Why a turn ended: the five stop reasons of ACP v1, and one that is told in the metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
     /// The model finished.
     EndTurn,
+    /// The model went round in circles, and the user was asked in the conversation whether it goes on. For
+    /// ACP the turn has ended like any other.
+    Repetition,
     /// The answer reached the output token limit.
     MaxTokens,
     /// The turn reached its limit of model requests.
@@ -289,7 +294,7 @@ impl StopReason {
     /// The name that ACP uses.
     pub fn as_str(self) -> &'static str {
         match self {
-            StopReason::EndTurn => "end_turn",
+            StopReason::EndTurn | StopReason::Repetition => "end_turn",
             StopReason::MaxTokens => "max_tokens",
             StopReason::MaxTurnRequests => "max_turn_requests",
             StopReason::Refusal => "refusal",
@@ -335,9 +340,9 @@ pub struct History {
     pub cost: Option<f64>,
     /// Estimates the tokens of the messages.
     pub meter: TokenMeter,
-    /// A model, and the size of its window in tokens if this conversation has found out that it is
-    /// smaller than it is known to be.
-    pub window_limit: Option<(String, u64)>,
+    /// What this conversation has found out about its model's window.
+    pub learned_window: LearnedWindow,
+    pub failed_summaries: FailedSummaries,
     /// What the session has used up so far.
     pub spent: Spending,
     /// True if any message has ever contained an image or audio. Kept as a flag because scanning

@@ -28,6 +28,11 @@ pub fn local_date(time: SystemTime) -> String {
     text
 }
 
+/// The day of a time in the time zone of this machine, with its name: `Sun, 01 Nov 2026`.
+pub fn local_day(time: SystemTime) -> String {
+    utc(time).with_timezone(&Local).format("%a, %d %b %Y").to_string()
+}
+
 /// Parses a time that a user has typed: a duration before `now` (`90s`, `15m`, `2h`, `3d`, `1w`), a
 /// date, or a date and a time. It is a local time, as [`local_time`] shows it, or UTC with a `Z`.
 pub fn parse_user_time(text: &str, now: SystemTime) -> Option<SystemTime> {

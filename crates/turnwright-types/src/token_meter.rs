@@ -9,8 +9,17 @@ use crate::message::{Arguments, Message, PromptPart, TokenUsage, ToolSpec};
 
 /// The bytes of a token until the server has counted some.
 const USUAL_BYTES_PER_TOKEN: f64 = 4.0;
-/// The plausible bytes of a token. A server that counts fewer tokens has not read everything.
-const PLAUSIBLE_BYTES_PER_TOKEN: std::ops::RangeInclusive<f64> = 1.5..=8.0;
+/// The most bytes of a token. A server that counts fewer tokens has not read everything, or leaves out what
+/// it had in its cache.
+const MAX_BYTES_PER_TOKEN: u64 = 8;
+/// The most bytes of a token that a count is believed to show.
+const MAX_USUAL_BYTES_PER_TOKEN: u64 = 6;
+/// The tokens that a chat template may add to, or leave out of, what is new in a request.
+const TEMPLATE_TOKENS: u64 = 512;
+/// More tokens fit into no window, whatever a gateway adds to a request.
+const MAX_WINDOW: u64 = 10_000_000;
+/// Below this many tokens the estimate is too coarse to say that a count is too low.
+const MIN_COMPARABLE_TOKENS: u64 = 4_000;
 /// What an image or a recording weighs, in bytes: about a thousand tokens.
 const MEDIA_WEIGHT: u64 = 4_000;
 /// What the frame of a message or a call weighs.
@@ -20,35 +29,124 @@ const FRAME_WEIGHT: u64 = 16;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenMeter {
     counted: Option<CountedRequest>,
-    /// What the last plausible count says about the bytes of a token.
+    /// The last count, if it contradicts those before. The next one can confirm it.
+    doubted: Option<CountedRequest>,
+    /// What the last credible count says about the bytes of a token.
     bytes_per_token: Option<f64>,
 }
 
 /// A request as the server has counted it, with its answer.
 #[derive(Clone, Copy, Debug)]
 struct CountedRequest {
-    tokens: u64,
-    /// The number of messages in it.
+    input: u64,
+    output: u64,
+    /// The number of messages in both.
     messages: usize,
+    /// The estimate was too coarse to contradict it.
+    is_coarse: bool,
+}
+
+/// What a server's count of a request is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountFinding {
+    /// It is the size of the request.
+    Credible,
+    /// It is not, as with servers that count only what they had not in their cache, or add up all requests.
+    Odd,
+    /// It is as low as if the server had read only a part of the request.
+    LooksCut,
 }
 
 impl TokenMeter {
-    /// Records the server's count of a request of this weight. The request and its answer are the first
-    /// `messages` messages of the conversation.
-    pub fn record(&mut self, usage: &TokenUsage, weight: u64, messages: usize) {
+    /// Records the server's count of a request of this weight. The request and its answer are these
+    /// messages. A count that contradicts those before is not used unless the next one confirms it.
+    pub fn record(
+        &mut self,
+        usage: &TokenUsage,
+        weight: u64,
+        messages: &[Arc<Message>],
+    ) -> CountFinding {
         if usage.input == 0 {
-            return;
+            return CountFinding::Odd;
         }
-        self.calibrate(weight, usage.input);
-        self.counted = Some(CountedRequest { tokens: usage.input + usage.output, messages });
+        let is_coarse = self.is_coarse(weight);
+        let counted = |input| CountedRequest {
+            input,
+            output: usage.output,
+            messages: messages.len(),
+            is_coarse,
+        };
+        // Some servers count what was in their cache twice, and some leave it out.
+        let readings =
+            [usage.input, usage.input.saturating_sub(usage.cached), usage.input + usage.cached];
+        let Some(input) = readings.into_iter().find(|it| self.is_credible(*it, weight, messages))
+        else {
+            let looks_cut = self.looks_cut(usage.input, weight, messages);
+            if !self.may_be_whole(usage.input, weight, messages) {
+                self.counted = self.counted.filter(|it| !it.is_coarse);
+            }
+            self.doubted = Some(counted(usage.input));
+            return if looks_cut { CountFinding::LooksCut } else { CountFinding::Odd };
+        };
+        self.calibrate(weight, input);
+        self.counted = Some(counted(input));
+        self.doubted = None;
+        CountFinding::Credible
+    }
+
+    fn is_credible(&self, input: u64, weight: u64, messages: &[Arc<Message>]) -> bool {
+        let estimate = self.tokens(weight);
+        let is_expected = match self.counted {
+            Some(counted) => {
+                let is_close = (estimate * 6..=estimate * 16).contains(&(input * 10));
+                is_close || counted.is_continued_by(input, messages)
+            }
+            None => input <= most_tokens(weight),
+        };
+        // A gateway may add much to a request, which two counts show, but leaves nothing out.
+        let is_confirmed = self.doubted.is_some_and(|it| it.is_continued_by(input, messages));
+        let is_whole = self.may_be_whole(input, weight, messages);
+        input > 0 && is_whole && (is_expected || is_confirmed)
+    }
+
+    /// True if a count is not too low for the whole request, as far as the estimate can tell.
+    fn may_be_whole(&self, input: u64, weight: u64, messages: &[Arc<Message>]) -> bool {
+        let text = weight - media_weight(without_answer(messages)).min(weight);
+        self.is_coarse(weight) || input * MAX_BYTES_PER_TOKEN >= text
+    }
+
+    fn looks_cut(&self, input: u64, weight: u64, messages: &[Arc<Message>]) -> bool {
+        let asked = without_answer(messages);
+        let estimate = self.tokens(weight - media_weight(asked).min(weight));
+        let factor = if self.bytes_per_token.is_some() { 2 } else { 3 };
+        // The count of a part of the conversation proves nothing.
+        let is_partial = self.counted.is_some_and(|it| input < it.input);
+        if estimate <= MIN_COMPARABLE_TOKENS || input * factor >= estimate || is_partial {
+            return false;
+        }
+        // Nor does one of only the messages that the server had not in its cache.
+        let is_answer = |it: &Arc<Message>| matches!(it.as_ref(), Message::Assistant(_));
+        let first_new = asked.iter().rposition(is_answer).map_or(0, |it| it + 1);
+        let new = self.tokens(weight_of(&asked[first_new..]));
+        !(new * 6..=new * 14 + TEMPLATE_TOKENS * 10).contains(&(input * 10))
+    }
+
+    /// True if a request of this weight is so short that the estimate cannot contradict a count.
+    pub fn is_coarse(&self, weight: u64) -> bool {
+        self.tokens(weight) <= MIN_COMPARABLE_TOKENS
+    }
+
+    /// True if a request of this weight cannot have so many tokens, whatever a gateway has added to it.
+    pub fn is_impossible(tokens: u64, weight: u64) -> bool {
+        tokens > weight + MAX_WINDOW
     }
 
     /// Adapts the estimate to a text of this weight that the server has counted.
     #[expect(clippy::cast_precision_loss, reason = "no weight needs 52 bits")]
     pub fn calibrate(&mut self, weight: u64, tokens: u64) {
-        let measured = weight as f64 / tokens.max(1) as f64;
-        if PLAUSIBLE_BYTES_PER_TOKEN.contains(&measured) {
-            self.bytes_per_token = Some(measured);
+        let plausible = weight.div_ceil(MAX_USUAL_BYTES_PER_TOKEN)..=most_tokens(weight);
+        if plausible.contains(&tokens) {
+            self.bytes_per_token = Some(weight as f64 / tokens as f64);
         }
     }
 
@@ -56,18 +154,19 @@ impl TokenMeter {
     /// read all of it.
     pub fn forget_count(&mut self) {
         self.counted = None;
+        self.doubted = None;
     }
 
     /// The tokens of the last request and its answer, if they were counted.
     pub fn last_count(&self) -> Option<u64> {
-        self.counted.map(|it| it.tokens)
+        self.counted.map(|it| it.input + it.output)
     }
 
     /// Estimates the tokens of a request with these messages. `fixed_weight` returns the weight of
     /// everything else in it: the system prompt and the tools.
     pub fn estimate(&self, messages: &[Arc<Message>], fixed_weight: impl FnOnce() -> u64) -> u64 {
-        match self.counted.and_then(|it| Some((it.tokens, messages.get(it.messages..)?))) {
-            Some((tokens, new)) => tokens + self.tokens(weight_of(new)),
+        match self.counted.and_then(|it| Some((it, messages.get(it.messages..)?))) {
+            Some((counted, new)) => counted.input + counted.output + self.tokens(weight_of(new)),
             None => self.tokens(fixed_weight() + weight_of(messages)),
         }
     }
@@ -95,8 +194,47 @@ impl TokenMeter {
     }
 }
 
+impl CountedRequest {
+    /// True if this may be the count of the first part of these messages, and `input` that of all but the
+    /// answer at their end.
+    fn is_continued_by(&self, input: u64, messages: &[Arc<Message>]) -> bool {
+        let Some(new) = messages.get(self.messages..) else { return false };
+        let new = without_answer(new);
+        let least = self.input + (weight_of(new) - media_weight(new)) / MAX_BYTES_PER_TOKEN;
+        let most = self.input + self.output + most_tokens(weight_of(new));
+        input + TEMPLATE_TOKENS >= least && input <= most + TEMPLATE_TOKENS
+    }
+}
+
+/// The most tokens that a text of this weight may have, at 1.5 bytes each.
+fn most_tokens(weight: u64) -> u64 {
+    weight * 2 / 3
+}
+
+/// The messages that were sent. The last one is the answer, unless there was none.
+fn without_answer(messages: &[Arc<Message>]) -> &[Arc<Message>] {
+    match messages.split_last() {
+        Some((last, sent)) if matches!(last.as_ref(), Message::Assistant(_)) => sent,
+        _ => messages,
+    }
+}
+
 pub fn weight_of(messages: &[Arc<Message>]) -> u64 {
     messages.iter().map(|it| message_weight(it)).sum()
+}
+
+/// The part of the weight that is images and recordings, which servers count in many ways.
+fn media_weight(messages: &[Arc<Message>]) -> u64 {
+    let media = messages.iter().map(|it| match it.as_ref() {
+        Message::User(user) => {
+            let is_media =
+                |it: &&PromptPart| matches!(it, PromptPart::Image(_) | PromptPart::Audio(_));
+            user.parts.iter().filter(is_media).count()
+        }
+        Message::Tool(tool) => tool.images.len(),
+        Message::Assistant(_) => 0,
+    });
+    media.sum::<usize>() as u64 * MEDIA_WEIGHT
 }
 
 /// The bytes of a text, where each character outside ASCII counts for about a token, because that
@@ -156,7 +294,7 @@ pub fn message_weight(message: &Message) -> u64 {
         }
 }
 
-fn part_weight(part: &PromptPart) -> u64 {
+pub fn part_weight(part: &PromptPart) -> u64 {
     match part {
         PromptPart::Text(text) | PromptPart::Context(text) => text_weight(text),
         PromptPart::Resource { uri, text } => text_weight(uri) + text_weight(text),
@@ -168,19 +306,34 @@ fn part_weight(part: &PromptPart) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::UserMessage;
+    use crate::message::{AssistantMessage, UserMessage};
 
     fn prompt(text: &str) -> Arc<Message> {
         Arc::new(Message::User(UserMessage::text(text)))
     }
 
+    fn usage(input: u64, output: u64) -> TokenUsage {
+        TokenUsage { input, output, ..TokenUsage::default() }
+    }
+
+    fn answer(bytes: usize) -> Arc<Message> {
+        Arc::new(Message::Assistant(AssistantMessage::new("m", "a".repeat(bytes), Vec::new())))
+    }
+
+    /// Messages of so many bytes, in turn of the user and of the model.
+    fn conversation(bytes: &[usize]) -> Vec<Arc<Message>> {
+        let message = |(number, bytes): (usize, &usize)| {
+            if number % 2 == 0 { prompt(&"a".repeat(*bytes)) } else { answer(*bytes) }
+        };
+        bytes.iter().enumerate().map(message).collect()
+    }
+
     #[test]
     fn a_count_corrects_the_estimate_and_only_what_is_new_is_estimated() {
-        let mut messages = vec![prompt(&"a".repeat(4_000 - 16))];
+        let mut messages = vec![prompt(&"a".repeat(4_000 - 16)), answer(384)];
         let mut meter = TokenMeter::default();
-        assert_eq!(meter.estimate(&messages, || 400), 1_100);
-        let usage = TokenUsage { input: 2_200, output: 100, ..TokenUsage::default() };
-        meter.record(&usage, 4_400, 1);
+        assert_eq!(meter.estimate(&messages, || 400), 1_200);
+        meter.record(&usage(2_200, 100), 4_400, &messages);
         assert_eq!(meter.estimate(&messages, || panic!("the system prompt is counted")), 2_300);
         messages.push(prompt(&"b".repeat(200 - 16)));
         assert_eq!(meter.estimate(&messages, || 400), 2_400);
@@ -192,7 +345,7 @@ mod tests {
     #[test]
     fn a_shorter_conversation_is_not_what_was_counted() {
         let mut meter = TokenMeter::default();
-        meter.record(&TokenUsage { input: 900, ..TokenUsage::default() }, 3_600, 3);
+        meter.record(&usage(900, 0), 3_600, &conversation(&[1_000, 1_000, 1_000]));
         assert_eq!(meter.estimate(&[prompt(&"a".repeat(384))], || 0), 100);
     }
 
@@ -200,8 +353,95 @@ mod tests {
     fn an_implausible_count_does_not_change_the_size_of_a_token() {
         for input in [1, 100_000] {
             let mut meter = TokenMeter::default();
-            meter.record(&TokenUsage { input, ..TokenUsage::default() }, 40_000, 1);
+            meter.record(&usage(input, 0), 40_000, &conversation(&[30_000]));
             assert_eq!(meter.tokens(400), 100, "{input}");
+            assert_eq!(meter.estimate(&conversation(&[3_984]), || 0), 1_000, "{input}");
+        }
+    }
+
+    /// The estimates after each turn of 4 000 bytes, for a server with these counts (of 100 tokens of output).
+    /// The system prompt and the tools have 8 000 bytes.
+    fn estimates(counts: &[(u64, u64)]) -> Vec<u64> {
+        let mut meter = TokenMeter::default();
+        let mut messages = Vec::new();
+        let record = |(input, cached): &(u64, u64)| {
+            messages.push(prompt(&"a".repeat(3_584)));
+            let weight = 8_000 + weight_of(&messages);
+            messages.push(answer(384));
+            let usage = TokenUsage { cached: *cached, ..usage(*input, 100) };
+            meter.record(&usage, weight, &messages);
+            meter.estimate(&messages, || 8_000)
+        };
+        counts.iter().map(record).collect()
+    }
+
+    #[test]
+    fn a_server_that_counts_oddly_does_not_lead_astray() {
+        // The true counts are 2 900, 3 900, 4 900, 5 900 and 6 900.
+        let honest = [3_000, 4_000, 5_000, 6_000, 7_000];
+        for (name, counts) in [
+            ("honest", [(2_900, 0), (3_900, 0), (4_900, 0), (5_900, 0), (6_900, 0)]),
+            ("some missing", [(2_900, 0), (0, 0), (0, 0), (5_900, 0), (0, 0)]),
+            ("one low", [(2_900, 0), (3_900, 0), (30, 0), (5_900, 0), (6_900, 0)]),
+            ("one huge", [(2_900, 0), (3_900, 0), (1 << 40, 0), (5_900, 0), (6_900, 0)]),
+            ("only what is new", [(2_900, 0), (900, 0), (900, 0), (1_000, 0), (900, 0)]),
+            ("only what is new, from the cache", [(900, 0); 5]),
+            ("added up", [(2_900, 0), (6_800, 0), (11_700, 0), (17_600, 0), (24_500, 0)]),
+            (
+                "what was cached twice",
+                [(2_900, 0), (6_700, 2_800), (8_700, 3_800), (10_700, 4_800), (12_700, 5_800)],
+            ),
+            (
+                "what was cached apart",
+                [(2_900, 0), (1_100, 2_800), (1_100, 3_800), (1_100, 4_800), (1_100, 5_800)],
+            ),
+        ] {
+            // What a short request counts is taken as it is.
+            let shown = estimates(&counts).into_iter().zip(honest);
+            for (estimate, honest) in shown.filter(|it| it.1 > MIN_COMPARABLE_TOKENS) {
+                assert!(estimate.abs_diff(honest) < 300, "{name}: {estimate}, not {honest}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_tokenizer_and_what_a_gateway_adds_are_believed_once_two_counts_agree() {
+        let dense = estimates(&[(5_800, 0), (7_800, 0), (9_800, 0), (11_800, 0), (13_800, 0)]);
+        assert_eq!(dense, [5_900, 7_900, 9_900, 11_900, 13_900]);
+        let added = estimates(&[(22_900, 0), (23_900, 0), (24_900, 0), (25_900, 0), (26_900, 0)]);
+        assert_eq!(added, [3_000, 24_000, 25_000, 26_000, 27_000]);
+    }
+
+    #[test]
+    fn only_a_count_that_nothing_else_explains_looks_like_a_cut_request() {
+        let long = conversation(&[60_000, 400, 400, 400]);
+        let new = conversation(&[400, 400, 60_000, 400]);
+        let before = &long[..2];
+        let table = [
+            // The messages, an earlier count of their beginning, and the last count.
+            (&long, 0, 4_000, CountFinding::LooksCut),
+            (&new, 0, 4_000, CountFinding::LooksCut),
+            (&long, 3_000, 4_000, CountFinding::LooksCut),
+            // Above a third of the estimate, or a half once the size of a token is known.
+            (&long, 0, 6_000, CountFinding::Odd),
+            (&long, 17_000, 4_000, CountFinding::Odd),
+            // Only what was new.
+            (&long, 0, 110, CountFinding::Odd),
+            (&new, 0, 15_000, CountFinding::Credible),
+            (&long, 0, 17_100, CountFinding::Credible),
+            (&long, 0, 0, CountFinding::Odd),
+            (&conversation(&[4_000, 400]), 0, 10, CountFinding::Credible),
+        ];
+        for (messages, earlier, input, expected) in table {
+            let mut meter = TokenMeter::default();
+            if earlier > 0 {
+                let weight =
+                    if earlier == 3_000 { 12_000 } else { 8_000 + weight_of(&before[..1]) };
+                meter.record(&usage(earlier, 0), weight, before);
+            }
+            let weight = 8_000 + weight_of(without_answer(messages));
+            let found = meter.record(&usage(input, 9), weight, messages);
+            assert_eq!(found, expected, "{} bytes, {earlier}, {input}", weight_of(messages));
         }
     }
 

@@ -13,7 +13,7 @@ use crate::acp::connection::Connection;
 use crate::acp::error::to_rpc;
 use crate::acp::from_wire;
 use crate::acp::responder::Responder;
-use crate::acp::to_wire::token_usage;
+use crate::acp::to_wire::{stop_meta, token_usage};
 use crate::acp::wire::RequestMethod;
 use crate::acp::wire::schema::PromptRequest;
 use crate::completion::Completion;
@@ -120,6 +120,9 @@ fn idle(result: Result<PromptEnd, Error>) -> Value {
     match result {
         Ok(PromptEnd { stop, usage }) => {
             let mut state = json!({ "state": "idle", "stopReason": stop.as_str() });
+            if let Some(meta) = stop_meta(stop) {
+                state["_meta"] = meta.into();
+            }
             if let Some(usage) = token_usage(usage) {
                 state["usage"] = serde_json::to_value(usage).unwrap_or_default();
             }

@@ -17,7 +17,7 @@ pub(super) enum TurnEnd {
     Refused = 4,
     /// The answer was cut off, or a limit of tokens is reached.
     TokenLimit = 5,
-    /// A limit of requests, cost or time is reached.
+    /// A limit of requests, cost or time is reached, or the model went round in circles.
     Limit = 6,
     /// The user has cancelled the turn, or reads the output no longer.
     Cancelled = 130,

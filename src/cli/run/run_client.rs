@@ -145,6 +145,10 @@ impl RunClient {
         self.screen.end_turn();
         let state = std::mem::take(&mut self.turn);
         let (end, answer) = match answer {
+            // Nobody has answered the question whether it goes on.
+            Ok(result) if result.pointer("/_meta/turnwright/stopped").is_some() => {
+                (TurnEnd::Limit, Some(Ok(result)))
+            }
             Ok(result) => {
                 (TurnEnd::of_stop_reason(&string(&result["stopReason"])), Some(Ok(result)))
             }

@@ -39,10 +39,6 @@ pub(in crate::turn) enum Nudge {
     Full,
 }
 
-/// If a server counts less than a third of the estimated tokens, it has not read everything. Below
-/// this many tokens the estimate is too coarse.
-const MIN_COMPARABLE_TOKENS: u64 = 4_000;
-
 /// The message that makes the model continue its last answer.
 pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessage {
     let text = match why {
@@ -76,7 +72,7 @@ pub(in crate::turn) fn unanswered_note(
     result: &Result<StopReason, Error>,
 ) -> Option<Message> {
     let why = match result {
-        Ok(StopReason::EndTurn | StopReason::Refusal) => return None,
+        Ok(StopReason::EndTurn | StopReason::Repetition | StopReason::Refusal) => return None,
         Ok(StopReason::Cancelled) => "the user cancelled the turn",
         Ok(StopReason::MaxTokens) => "the limit of tokens was reached",
         Ok(StopReason::MaxTurnRequests) => "the limit of requests in one turn was reached",
@@ -129,12 +125,21 @@ impl Turn {
         let usage = Update::ContextUsage { used: size, size, cached, cost };
         self.services.client().update(usage);
         let (host, message) = (error.host().unwrap_or_default(), error.message());
-        self.say(format!(
-            "This conversation does not fit into the model's window, although it was compacted. Use \
-             `/clear` to start a new one, attach less, or choose a model with a larger window. \
-             ({host}: {})",
-            message.unwrap_or("no explanation"),
-        ));
+        let message = message.unwrap_or("no explanation");
+        let prompt = self.prompt_tokens();
+        self.say(if prompt > size / 2 {
+            format!(
+                "This prompt alone has about {prompt} tokens, which does not fit into the model's window. \
+                 Attach less, name files so that the model reads parts of them, or choose a model with a \
+                 larger window. ({host}: {message})"
+            )
+        } else {
+            format!(
+                "This conversation does not fit into the model's window, although it was compacted. Use \
+                 `/clear` to start a new one, attach less, or choose a model with a larger window. \
+                 ({host}: {message})"
+            )
+        });
     }
 
     /// Tells the user that the window was full again when the model went on after room was made.
@@ -166,30 +171,6 @@ impl Turn {
             self.services.client().update(Update::Notice(format!(
                 "The base URL lacks `/v1`, so {url} is used. Set that as `base_url` in the \
                  settings, or as OPENAI_BASE_URL."
-            )));
-        }
-    }
-
-    /// Warns the user, once per session, if the server seems to have truncated the prompt silently
-    /// (C.1 #12).
-    pub(super) fn report_truncated_prompt(
-        &mut self,
-        model: &dyn Model,
-        usage: Option<TokenUsage>,
-        request: &Request,
-    ) {
-        let Some(usage) = usage else { return };
-        let estimate = estimate_tokens(request);
-        if estimate <= MIN_COMPARABLE_TOKENS || usage.input == 0 || usage.input >= estimate / 3 {
-            return;
-        }
-        self.limit_window(model, usage);
-        if !self.services.truncation_reported.swap(true, Ordering::Relaxed) {
-            self.services.client().update(Update::Notice(format!(
-                "The server seems to have cut the prompt: it counts {} tokens where about \
-                 {estimate} were sent. The conversation is kept shorter from now on. With Ollama, set \
-                 num_ctx or OLLAMA_CONTEXT_LENGTH for more.",
-                usage.input
             )));
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::coalesce::{TextCoalescer, TextKind};
 use super::draft_writer::DraftWriter;
@@ -23,6 +23,7 @@ use turnwright_types::client::Client;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::History;
+use turnwright_types::patience::sleep_until;
 use turnwright_types::update::Update;
 
 /// How long a card waits for complete arguments before it is shown without them. Few arguments

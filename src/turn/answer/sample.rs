@@ -23,6 +23,7 @@ use turnwright_types::message::{
     AssistantMessage, Message, ProviderState, StopReason, TokenUsage, ToolCall,
 };
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::token_meter::TokenMeter;
 use turnwright_types::update::Update;
 
 /// Why a call of an answer after which the turn ends is not executed.
@@ -167,11 +168,11 @@ impl Turn {
 
     /// Updates what depends on the request of a complete reply.
     fn accept_reply(&mut self, model: &dyn Model, request: Request, usage: Option<TokenUsage>) {
+        self.history.failed_summaries.note_answer(model.name());
         if !self.is_helper {
             self.services.selection.forget_previous();
         }
         self.report_usage(model, usage, &request);
-        self.report_truncated_prompt(model, usage, &request);
         self.services.cache_guard.remember(model.name(), request, usage);
     }
 
@@ -329,13 +330,14 @@ impl Turn {
     /// used.
     fn report_usage(&mut self, model: &dyn Model, usage: Option<TokenUsage>, request: &Request) {
         self.history.spent.requests += 1;
-        let size = window(model, &self.history);
+        let weight = request_weight(&self.services, request);
         // Zero tokens means that the server does not count.
-        let counted = usage.filter(|it| it.input + it.output > 0);
+        let counted = usage.filter(|it| it.total() > 0);
+        let counted = counted.filter(|it| !TokenMeter::is_impossible(it.input, weight));
         if let Some(usage) = counted {
-            let messages = self.history.messages.len();
-            let weight = request_weight(&self.services, request);
-            self.history.meter.record(&usage, weight, messages);
+            let finding = self.history.meter.record(&usage, weight, &self.history.messages);
+            self.check_count(model, usage, finding, request);
+            let size = window(model, &self.history);
             self.services.env.helpers.count_tokens(usage);
             let cost = model.price().map(|it| it.cost(&usage));
             if let Some(cost) = cost {
@@ -347,8 +349,14 @@ impl Turn {
             let none = TokenUsage::default();
             self.services.log().record_usage(model.name(), none, None, None);
         }
+        let size = window(model, &self.history);
+        let meter = self.history.meter;
         let fixed = || fixed_weight(&self.services, &request.tools);
-        let used = self.history.meter.estimate(&self.history.messages, fixed).min(size);
+        let tokens = match counted {
+            Some(usage) if meter.is_coarse(weight) => usage.total(),
+            _ => meter.estimate(&self.history.messages, fixed),
+        };
+        let used = tokens.min(size);
         let (cached, cost) = (counted.map_or(0, |it| it.cached), self.history.cost);
         self.services.client().update(Update::ContextUsage { used, size, cached, cost });
     }

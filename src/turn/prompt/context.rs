@@ -4,15 +4,19 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::turn::room::handoff::context_parts;
 use turnwright_llm::{ReasoningEffort, Request};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{History, Message, ToolSpecs};
 use turnwright_types::repair::repair;
+use turnwright_types::timestamp::local_day;
 use turnwright_workspace::files::Roots;
 
 /// The built-in system prompt. It is always the same bytes, so that it can be cached; everything that
 /// changes is sent with the user's messages.
 pub(crate) const SYSTEM_PROMPT: &str = include_str!("system.md");
+/// The prefix of the context line with the date.
+pub(in crate::turn) const DATE_PREFIX: &str = "Date: ";
 /// Our name at the beginning of the system prompt.
 const OUR_NAME: &str = "turnwright";
 
@@ -37,12 +41,20 @@ pub(crate) fn folder_lines(roots: &Roots) -> String {
 
 /// What the model is told at the beginning of a conversation.
 pub(crate) fn environment_lines(roots: &Roots) -> String {
-    format!(
-        "{}System: {}\nDate: {}\n",
-        folder_lines(roots),
-        std::env::consts::OS,
-        &httpdate::fmt_http_date(SystemTime::now())[..16],
-    )
+    format!("{}System: {}\n{}", folder_lines(roots), std::env::consts::OS, date_line())
+}
+
+/// The line that tells the model the date of the user's clock.
+pub(crate) fn date_line() -> String {
+    format!("{DATE_PREFIX}{}\n", local_day(SystemTime::now()))
+}
+
+/// The line about the date if the conversation says last that it is another one.
+pub(crate) fn new_date_line(history: &History) -> Option<String> {
+    let contexts = history.messages.iter().rev().flat_map(|it| context_parts(it));
+    let mut told = contexts.flat_map(str::lines).filter(|it| it.starts_with(DATE_PREFIX));
+    let line = date_line();
+    (told.next()? != line.trim_end()).then_some(line)
 }
 
 pub(in crate::turn) fn request(

@@ -23,12 +23,12 @@ impl WindowBudget {
         WindowBudget { usable: window - reserved, reserved, fixed }
     }
 
-    /// From this size of a request on, old results are left out.
-    pub(super) fn prune_at(&self) -> u64 {
+    /// The size of a request to which old results are left out.
+    pub(super) fn prune_to(&self) -> u64 {
         self.usable - self.room() / 10 * 4
     }
 
-    /// From this size of a request on, the conversation is summarised.
+    /// From this size of a request on, old results are left out, or the conversation is summarised.
     pub(super) fn compact_at(&self) -> u64 {
         self.usable - self.room() / 100 * 12
     }
@@ -82,6 +82,8 @@ pub(in crate::turn) struct HandoffLimits {
     pub(super) facts: u64,
     /// The newest messages, which are kept as they are.
     pub(super) tail: u64,
+    /// The pictures and recordings of a prompt that waits for its answer. They come in addition.
+    pub(super) media: u64,
 }
 
 impl HandoffLimits {
@@ -94,6 +96,7 @@ impl HandoffLimits {
             summary: meter.weight(budget.summary_tokens()),
             facts: share(5, 1_500),
             tail: share(12, 8_000),
+            media: share(30, 20_000),
         }
     }
 }
@@ -118,17 +121,17 @@ mod tests {
 
     #[test]
     fn the_limits_are_parts_of_what_the_tools_leave() {
-        // The window, the tools, and from where on the conversation is pruned and summarised.
+        // The window, the tools, and to where and from where on room is made.
         let table = [
             (4_096, 1_210, 2_328, 2_856),
             (4_096, 3_500, 2_920, 3_036),
             (200_000, 2_500, 109_000, 158_700),
         ];
-        for (window, fixed, prune_at, compact_at) in table {
+        for (window, fixed, prune_to, compact_at) in table {
             let budget = WindowBudget::new(window, None, fixed);
             assert_eq!(
-                (budget.prune_at(), budget.compact_at()),
-                (prune_at, compact_at),
+                (budget.prune_to(), budget.compact_at()),
+                (prune_to, compact_at),
                 "{window}"
             );
         }
@@ -139,7 +142,7 @@ mod tests {
         for window in [4_096, 8_192, 32_000, 128_000, 1_000_000] {
             let budget = WindowBudget::new(window, None, 2_500);
             let meter = TokenMeter::default();
-            let HandoffLimits { first_prompt_context, user_words, summary, facts, tail } =
+            let HandoffLimits { first_prompt_context, user_words, summary, facts, tail, .. } =
                 HandoffLimits::new(&budget, &meter);
             let all = meter.tokens(first_prompt_context + user_words + summary + facts + tail);
             assert!(all <= budget.room() * 6 / 10, "{window}: {all} of {}", budget.room());

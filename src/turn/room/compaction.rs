@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{HandoffLimits, WindowBudget};
@@ -18,8 +18,10 @@ use crate::turn::prompt::context;
 use crate::turn::{ModelSelection, TurnServices};
 use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
 use turnwright_store::Entry;
+use turnwright_types::failed_summaries::FailedSummaries;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage};
+use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::token_meter::{message_weight, text_weight, weight_of};
 use turnwright_types::update::{CompactionState, Update};
 
@@ -45,8 +47,7 @@ const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs
 /// has shown that.
 pub(crate) fn window(model: &dyn Model, history: &History) -> u64 {
     let window = model.window().unwrap_or_else(|| model.assumed_window());
-    let limit = history.window_limit.as_ref().filter(|it| it.0 == model.name());
-    limit.map_or(window, |it| it.1.min(window))
+    history.learned_window.limit(model.name()).map_or(window, |limit| limit.min(window))
 }
 
 /// The estimated size of the next request in tokens.
@@ -59,8 +60,7 @@ pub(crate) fn estimated_size(services: &TurnServices, history: &History) -> u64 
 
 /// True if the size that [`window`] returns is only assumed.
 pub(crate) fn is_window_assumed(model: &dyn Model, history: &History) -> bool {
-    let limit = history.window_limit.as_ref();
-    model.window().is_none() && limit.is_none_or(|it| it.0 != model.name())
+    model.window().is_none() && history.learned_window.limit(model.name()).is_none()
 }
 
 /// The weight of the system prompt and the tools.
@@ -99,6 +99,8 @@ pub(super) struct Compactor<'a> {
     pub(super) history: &'a mut History,
     /// The model that writes the summary.
     pub(super) selection: ModelSelection,
+    /// The index of the message with the prompt that waits for its answer.
+    pub(super) prompt: Option<usize>,
 }
 
 impl Compactor<'_> {
@@ -119,23 +121,22 @@ impl Compactor<'_> {
         let before = meter.estimate(&self.history.messages, || fixed);
         let mut tail = KeptTail::choose(&self.history.messages, &limits);
         let old = self.history.messages.len() - tail.count;
-        let is_worth_it = old > 1 || old == 1 && !handoff::is_compacted(&self.history.messages);
+        // The prompt goes on as it is, and before it only instructions can be made shorter.
+        let is_only_prompt = old == 1 && self.prompt == Some(0);
+        let is_worth_it = old > 1
+            || old == 1
+                && !handoff::is_compacted(&self.history.messages)
+                && (!is_only_prompt || reason == CompactionReason::Overflow);
         if !is_worth_it {
             return CompactionOutcome::Nothing;
         }
         self.show(&id, CompactionState::InProgress, None);
-        let summary = match self.summarise(&id, reason, tools, &budget).await {
+        let summary = match self.summary(&id, reason, tools, &budget, is_only_prompt).await {
             None => {
                 self.show(&id, CompactionState::Cancelled, None);
                 return CompactionOutcome::Cancelled;
             }
-            Some(Ok(summary)) => Some(summary),
-            // Without a summary the conversation could not go on at all.
-            Some(Err(error))
-                if reason == CompactionReason::Overflow && would_fail_again(&error) =>
-            {
-                None
-            }
+            Some(Ok(summary)) => summary,
             Some(Err(error)) => {
                 let why = error_chain(&error);
                 let notice = format!("The conversation could not be compacted: {why}.");
@@ -147,6 +148,7 @@ impl Compactor<'_> {
         let replacement = handoff::replacement(
             &self.history.messages[..old],
             &limits,
+            self.prompt,
             summary.as_deref(),
             &facts,
         );
@@ -197,6 +199,37 @@ impl Compactor<'_> {
         self.services.client().update(Update::Compaction { id: id.clone(), state, notice });
     }
 
+    /// The summary, or none if there is nothing to summarise, or the conversation can only go on without one.
+    /// `None` if it was cancelled.
+    async fn summary(
+        &mut self,
+        id: &MessageId,
+        reason: CompactionReason<'_>,
+        tools: ToolSpecs,
+        budget: &WindowBudget,
+        is_only_prompt: bool,
+    ) -> Option<Result<Option<String>, LlmError>> {
+        let model = Arc::clone(&self.selection.model);
+        let is_asked_for = matches!(reason, CompactionReason::Asked(_));
+        let is_hopeless = |it: &FailedSummaries| !is_asked_for && it.is_hopeless(model.name());
+        let failed = &mut self.history.failed_summaries;
+        if is_only_prompt || is_hopeless(failed) && !failed.is_due() {
+            return Some(Ok(None));
+        }
+        Some(match self.summarise(id, reason, tools, budget).await? {
+            Ok(summary) => {
+                self.history.failed_summaries = FailedSummaries::default();
+                Ok(Some(summary))
+            }
+            // Without a summary the conversation could not go on at all.
+            Err(error) if reason == CompactionReason::Overflow && would_fail_again(&error) => {
+                Ok(None)
+            }
+            Err(_) if is_hopeless(&self.history.failed_summaries) => Ok(None),
+            Err(error) => Err(error),
+        })
+    }
+
     /// Asks the model for a summary. `None` if it was cancelled.
     async fn summarise(
         &mut self,
@@ -211,6 +244,8 @@ impl Compactor<'_> {
         let mut room = budget.summary_room();
         let mut failures = 0;
         let mut attempts = 1;
+        let is_asked_for = matches!(reason, CompactionReason::Asked(_));
+        let name = self.selection.model.name().to_owned();
         loop {
             let mut messages = self.history.messages.clone();
             let max_weight = self.history.meter.weight(room);
@@ -229,19 +264,22 @@ impl Compactor<'_> {
                 }
                 Err(error) => error,
             };
-            match error.kind() {
-                ErrorKind::ContextOverflow { .. } if attempts < MAX_ATTEMPTS => {
-                    attempts += 1;
-                    let limit = error.context_window();
-                    room = limit.map_or(room / 2, |it| (it / 4 * 3).min(room / 2));
-                }
-                kind if kind.is_transient() && failures < RETRY_DELAYS.len() => {
-                    let delay = tokio::time::sleep(RETRY_DELAYS[failures]);
-                    failures += 1;
-                    self.cancel.run_until_cancelled(delay).await?;
-                }
-                _ => return Some(Err(error)),
+            let kind = error.kind();
+            if matches!(kind, ErrorKind::ContextOverflow { .. }) && attempts < MAX_ATTEMPTS {
+                attempts += 1;
+                let limit = error.context_window();
+                room = limit.map_or(room / 2, |it| (it / 4 * 3).min(room / 2));
+                continue;
             }
+            let failed = &mut self.history.failed_summaries;
+            failed.add(&name, kind == ErrorKind::EmptyReply);
+            let may_retry = is_asked_for || failed.may_retry(&name);
+            if !kind.is_transient() || !may_retry || failures >= RETRY_DELAYS.len() {
+                return Some(Err(error));
+            }
+            let delay = tokio::time::sleep(RETRY_DELAYS[failures]);
+            failures += 1;
+            self.cancel.run_until_cancelled(delay).await?;
         }
     }
 
@@ -251,7 +289,7 @@ impl Compactor<'_> {
         let client = self.services.client();
         let mut silence = SilenceWatch::new(model, Duration::ZERO);
         let opening = model.open_stream(request);
-        let mut stream = tokio::time::timeout(model.silence_limit(), opening)
+        let mut stream = timeout(model.silence_limit(), opening)
             .await
             .map_err(|_| LlmError::Silent { host: model.host(), limit: model.silence_limit() })??;
         let (mut batch, mut summary) = (DeltaBatch::default(), String::new());
@@ -351,7 +389,7 @@ pub(crate) async fn compact_on_request(
         return Some(format!("Nothing was compacted. {}", limit.advice()));
     }
     let selection = services.selection.get();
-    let compactor = Compactor { services, cancel, history, selection };
+    let compactor = Compactor { services, cancel, history, selection, prompt: None };
     Some(match compactor.run(CompactionReason::Asked(focus)).await {
         CompactionOutcome::Done { .. } => {
             "The model has a summary of the conversation now. You still see all of it.".to_owned()

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::handoff::{self, FILES_READ, cut_middle};
 use crate::turn::TurnServices;
+use crate::turn::prompt::context::date_line;
 use crate::undo::UndoHistory;
 use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::read;
@@ -37,7 +38,7 @@ struct StoredFacts {
 pub(super) async fn gather(services: &TurnServices, old: &[Arc<Message>]) -> String {
     let stored = stored_facts(services).await;
     let env = &services.env;
-    let mut text = services.mode_line();
+    let mut text = date_line() + &services.mode_line();
     plan(&stored.plan, &mut text);
     let roots = env.files.roots();
     let changed: Vec<_> = stored

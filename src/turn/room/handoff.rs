@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use super::budget::HandoffLimits;
+use crate::turn::prompt::context::DATE_PREFIX;
 use crate::turn::services::MODE_PREFIX;
 use turnwright_types::message::{Message, PromptPart, ToolMessage, UserMessage, render_part};
-use turnwright_types::token_meter::{message_weight, text_weight};
+use turnwright_types::token_meter::{message_weight, part_weight, text_weight};
 
 /// The first line of a part with something that the user has said.
 const USER_HEAD: &str = "The user said earlier:\n";
@@ -18,6 +19,9 @@ const FACTS_HEAD: &str = "State at this point:\n";
 /// Takes the place of the summary if there is none.
 const NO_SUMMARY: &str = "The older part of the conversation was left out to make room. Read files again \
                           where you need them.\n";
+/// Takes the place of a picture or recording of the user's.
+const PICTURE_LEFT_OUT: &str = "[picture left out to save room]";
+const RECORDING_LEFT_OUT: &str = "[recording left out to save room]";
 /// Takes the place of the user's messages that are left out.
 const OMITTED_MESSAGES_NOTE: &str = "Other messages of the user are left out here.";
 /// The start of the line of facts with the files that were read.
@@ -36,14 +40,15 @@ pub(in crate::turn) struct KeptTail {
 
 impl KeptTail {
     /// Chooses what to keep. A step is kept with all its results or not at all; the last one is
-    /// always kept if the model has not answered its results yet.
+    /// always kept if the model has not answered its results yet, and so is what the user has said last.
     pub(in crate::turn) fn choose(messages: &[Arc<Message>], limits: &HandoffLimits) -> KeptTail {
         let is_result = |it: &&Arc<Message>| matches!(it.as_ref(), Message::Tool(_));
         let unanswered = messages.iter().rev().take_while(is_result).count();
         let max_result = (limits.tail / (unanswered as u64 + 1)).max(MIN_RESULT_BYTES);
+        let is_users = |it: &&Arc<Message>| matches!(it.as_ref(), Message::User(_));
+        let waiting = messages.iter().rev().take_while(is_users).count();
         // A prompt that waits for its answer is not among the words of the user.
-        let is_prompt = matches!(messages.last().map(AsRef::as_ref), Some(Message::User(_)));
-        let limit = limits.tail + if is_prompt { limits.user_words } else { 0 };
+        let limit = limits.tail + if waiting > 0 { limits.user_words } else { 0 };
         let (mut weight, mut count) = (0, 0);
         for (newer, message) in messages.iter().skip(1).rev().enumerate() {
             let own = match message.as_ref() {
@@ -51,7 +56,7 @@ impl KeptTail {
                 _ => message_weight(message),
             };
             weight += own;
-            let must_stay = unanswered > 0 && newer <= unanswered;
+            let must_stay = unanswered > 0 && newer <= unanswered || newer < waiting;
             if weight > limit && !must_stay {
                 break;
             }
@@ -99,21 +104,56 @@ fn with_cut_result(message: &Message, max_result: usize) -> Message {
     }
 }
 
-/// The message in place of these messages.
+/// The message in place of these messages. `prompt` is the index of the one that waits for its answer: it is
+/// not quoted, but goes on as it is.
 pub(in crate::turn) fn replacement(
     messages: &[Arc<Message>],
     limits: &HandoffLimits,
+    prompt: Option<usize>,
     summary: Option<&str>,
     facts: &str,
 ) -> UserMessage {
     let mut parts = first_prompt_context(messages, limits.first_prompt_context);
-    parts.extend(user_words(messages, limits.user_words));
-    parts.push(match summary {
-        Some(summary) => format!("{SUMMARY_HEAD}{}", cut_to_weight(summary.trim(), limits.summary)),
-        None => NO_SUMMARY.to_owned(),
-    });
+    parts.extend(user_words(messages, limits.user_words, prompt));
+    match summary {
+        Some(summary) => {
+            let summary = cut_to_weight(summary.trim(), limits.summary);
+            parts.push(format!("{SUMMARY_HEAD}{summary}"));
+        }
+        None if prompt == Some(0) && messages.len() == 1 => {}
+        None => parts.push(NO_SUMMARY.to_owned()),
+    }
     parts.push(format!("{FACTS_HEAD}{}", cut_to_weight(facts, limits.facts)));
-    UserMessage { parts: parts.into_iter().map(PromptPart::Context).collect() }
+    let mut parts: Vec<_> = parts.into_iter().map(PromptPart::Context).collect();
+    if let Some(Message::User(prompt)) = prompt.and_then(|it| messages.get(it)).map(AsRef::as_ref) {
+        parts.extend(own_parts(prompt, limits.media));
+    }
+    UserMessage { parts }
+}
+
+/// What the user has said and attached, with as many pictures and recordings as have this weight.
+fn own_parts(prompt: &UserMessage, mut media: u64) -> Vec<PromptPart> {
+    let own = prompt.parts.iter().filter(|it| !matches!(it, PromptPart::Context(_)));
+    let kept = own.map(|part| {
+        let Some(note) = left_out_note(part) else { return part.clone() };
+        match media.checked_sub(part_weight(part)) {
+            Some(left) => {
+                media = left;
+                part.clone()
+            }
+            None => PromptPart::Text(note.to_owned()),
+        }
+    });
+    kept.collect()
+}
+
+/// The text that takes the place of a picture or recording.
+fn left_out_note(part: &PromptPart) -> Option<&'static str> {
+    match part {
+        PromptPart::Image(_) => Some(PICTURE_LEFT_OUT),
+        PromptPart::Audio(_) => Some(RECORDING_LEFT_OUT),
+        _ => None,
+    }
 }
 
 /// The summary in a replacement, if it has one.
@@ -132,7 +172,8 @@ pub(super) fn is_compacted(messages: &[Arc<Message>]) -> bool {
     messages.first().is_some_and(|it| context_parts(it).any(|it| it.starts_with(FACTS_HEAD)))
 }
 
-fn context_parts(message: &Message) -> impl Iterator<Item = &str> {
+/// What a message of the user tells the model besides the user's own words.
+pub(in crate::turn) fn context_parts(message: &Message) -> impl Iterator<Item = &str> {
     let parts = match message {
         Message::User(user) => user.parts.as_slice(),
         Message::Assistant(_) | Message::Tool(_) => &[],
@@ -143,8 +184,8 @@ fn context_parts(message: &Message) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The context that came with the first prompt: folders, date, project instructions. Its mode is left out,
-/// because it may have changed.
+/// The context that came with the first prompt: folders, project instructions. Its mode and its date are left
+/// out, because they may have changed.
 fn first_prompt_context(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
     let Some(first) = messages.first() else { return Vec::new() };
     let heads = [USER_HEAD, SUMMARY_HEAD, FACTS_HEAD, NO_SUMMARY, OMITTED_MESSAGES_NOTE];
@@ -152,7 +193,8 @@ fn first_prompt_context(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
     let mut left = limit;
     let mut parts = Vec::new();
     for text in own {
-        let lines = text.lines().filter(|it| !it.starts_with(MODE_PREFIX));
+        let is_current = |it: &&str| !it.starts_with(MODE_PREFIX) && !it.starts_with(DATE_PREFIX);
+        let lines = text.lines().filter(is_current);
         let text: String = lines.flat_map(|it| [it, "\n"]).collect();
         let text = cut_to_weight(&text, left);
         left = left.saturating_sub(text_weight(&text));
@@ -165,8 +207,13 @@ fn first_prompt_context(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
 
 /// The user's messages, word for word: the first ones, which usually hold the task and its conditions, and
 /// the newest ones.
-fn user_words(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
-    let said: Vec<String> = messages.iter().flat_map(|it| user_words_in(it)).collect();
+fn user_words(messages: &[Arc<Message>], limit: u64, prompt: Option<usize>) -> Vec<String> {
+    let words = messages.iter().enumerate().flat_map(|(index, message)| {
+        let (mut earlier, said) = user_words_in(message);
+        earlier.extend(said.filter(|_| prompt != Some(index)));
+        earlier
+    });
+    let said: Vec<String> = words.collect();
     let weight = |text: &str| text_weight(text) + USER_HEAD.len() as u64;
     let part = |text: &str, limit: u64| format!("{USER_HEAD}{}", cut_to_weight(text, limit));
     let (mut first, mut left) = (Vec::new(), limit / 4);
@@ -192,24 +239,22 @@ fn user_words(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
     first
 }
 
-fn user_words_in(message: &Message) -> Vec<String> {
-    let Message::User(user) = message else { return Vec::new() };
-    let mut earlier: Vec<String> = context_parts(message)
-        .filter_map(|it| it.strip_prefix(USER_HEAD))
-        .map(str::to_owned)
-        .collect();
+/// What an earlier replacement quotes of the user, and what the user has said in this message.
+fn user_words_in(message: &Message) -> (Vec<String>, Option<String>) {
+    let Message::User(user) = message else { return (Vec::new(), None) };
+    let earlier = context_parts(message).filter_map(|it| it.strip_prefix(USER_HEAD));
     let mut said = String::new();
     for part in &user.parts {
         match part {
             PromptPart::Context(_) => {}
             PromptPart::Resource { uri, .. } => said.push_str(&format!("[attached: {uri}]")),
-            part => render_part(part, &mut said),
+            part => match left_out_note(part) {
+                Some(note) => said.push_str(note),
+                None => render_part(part, &mut said),
+            },
         }
     }
-    if !said.trim().is_empty() {
-        earlier.push(said);
-    }
-    earlier
+    (earlier.map(str::to_owned).collect(), Some(said).filter(|it| !it.trim().is_empty()))
 }
 
 pub(super) fn cut_to_weight(text: &str, weight: u64) -> String {
@@ -231,7 +276,7 @@ pub(super) fn cut_middle(text: &str, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::message::{Arguments, AssistantMessage, ToolCall};
+    use turnwright_types::message::{Arguments, AssistantMessage, Media, ToolCall};
 
     fn prompt(text: &str) -> Arc<Message> {
         Arc::new(Message::User(UserMessage::text(text)))
@@ -270,13 +315,14 @@ mod tests {
             summary: each,
             facts: each,
             tail: each,
+            media: each,
         }
     }
 
     #[test]
     fn the_newest_steps_are_kept_whole() {
         let long = &"y".repeat(900);
-        let table: [(&[Arc<Message>], usize); 6] = [
+        let table: [(&[Arc<Message>], usize); 7] = [
             (&[prompt("1"), answer("a", 0)], 1),
             (&[prompt("1"), answer(long, 0), prompt("2"), answer("a", 0)], 2),
             (&[prompt("1"), answer("a", 1), result(300), answer("b", 0)], 3),
@@ -284,6 +330,8 @@ mod tests {
             // The model has not seen this result yet.
             (&[prompt("1"), answer("a", 1), result(9_000)], 2),
             (&[prompt("1"), answer("a", 0), prompt(&"z".repeat(1_770))], 1),
+            // Nor has it seen what the user has said, however long that is.
+            (&[prompt("1"), answer("a", 0), prompt(&"z".repeat(9_000)), prompt("2")], 2),
         ];
         for (messages, count) in table {
             assert_eq!(KeptTail::choose(messages, &limits(900)).count, count, "{messages:?}");
@@ -320,7 +368,7 @@ mod tests {
             let kept = KeptTail::choose(&messages, &limits(1_000));
             let old = &messages[..messages.len() - kept.count];
             let summary = format!("Until {number}.");
-            let new = replacement(old, &limits(1_000), Some(&summary), "Mode: ask");
+            let new = replacement(old, &limits(1_000), None, Some(&summary), "Mode: ask");
             let new = Arc::new(Message::User(new));
             assert_eq!(summary_of(&new), Some(summary.as_str()));
             compact(&mut messages, new, kept.count, kept.max_result);
@@ -340,11 +388,39 @@ mod tests {
         let parts = vec![PromptPart::Text("hi".to_owned()), PromptPart::Context(context)];
         let first = Arc::new(Message::User(UserMessage { parts }));
         let facts = "Mode: auto (all)\nFiles read: a, b\n";
-        let new = replacement(&[first], &limits(1_000), None, facts);
+        let new = replacement(&[first], &limits(1_000), None, None, facts);
         let text = new.render();
         assert!(text.contains("Project folder: /w") && !text.contains("Mode: ask"), "{text}");
         assert!(text.contains(NO_SUMMARY.trim_end()), "{text}");
         assert_eq!(files_read(&Message::User(new)), Some("a, b"));
+    }
+
+    #[test]
+    fn a_prompt_that_waits_goes_on_as_it_is_with_the_pictures_that_fit() {
+        let picture =
+            || PromptPart::Image(Media { mime: "image/png".to_owned(), data: "AA".into() });
+        let mut open = UserMessage::text("word ".repeat(900));
+        open.parts.extend([picture(), picture(), PromptPart::Context("Mode: ask\n".to_owned())]);
+        let mut messages = vec![prompt("Never touch b.txt."), answer("a", 0)];
+        messages.push(Arc::new(Message::User(open.clone())));
+        // The second summary is of a conversation that begins with the first.
+        for at in [2, 0] {
+            let limits = HandoffLimits { media: 5_000, ..limits(400) };
+            let new = replacement(&messages, &limits, Some(at), Some("So far."), "Mode: ask");
+            let own: Vec<_> =
+                new.parts.iter().filter(|it| !matches!(it, PromptPart::Context(_))).collect();
+            let left_out = PromptPart::Text(PICTURE_LEFT_OUT.to_owned());
+            assert_eq!(own, [&open.parts[0], &open.parts[1], &left_out]);
+            let text = new.render();
+            assert!(text.contains("The user said earlier:\nNever touch b.txt."), "{text}");
+            assert_eq!(text.matches("The user said earlier").count(), 1, "{text}");
+            messages = vec![Arc::new(Message::User(new)), answer("b", 0)];
+        }
+        // In a later turn it is quoted like any other.
+        let new = replacement(&messages, &limits(400), None, Some("So far."), "Mode: ask");
+        let text = new.render();
+        assert!(text.contains("word word") && text.contains("are left out here"), "{text}");
+        assert!(new.parts.iter().all(|it| matches!(it, PromptPart::Context(_))));
     }
 
     #[test]

@@ -8,17 +8,16 @@ use super::compaction::{self, CompactionOutcome, CompactionReason, Compactor, re
 use super::handoff;
 use super::prune::{self, prune};
 use crate::error::Error;
-use crate::tools::SMALL_WINDOW;
+use crate::tools::{self, SMALL_WINDOW};
 use crate::turn::answer::failures::{Nudge, nudge_message};
-use crate::turn::loop_detector::LoopDetector;
 use crate::turn::next_step::ShownSoFar;
 use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::CallId;
-use turnwright_types::message::{Message, StopReason, TokenUsage, ToolMessage};
+use turnwright_types::message::{Message, PromptPart, StopReason, TokenUsage, ToolMessage};
 use turnwright_types::sorting::sort_by_key;
-use turnwright_types::token_meter::text_weight;
+use turnwright_types::token_meter::{CountFinding, part_weight, text_weight};
 use turnwright_types::update::Update;
 
 /// How often in a row a request may be too long before the turn gives up.
@@ -44,13 +43,16 @@ pub(in crate::turn) struct RoomState {
     overflows: u32,
     /// An answer without a word was taken for a sign that the window is full.
     has_guessed: bool,
+    /// The user was told that what the model needs together does not fit.
+    is_crowding_told: bool,
 }
 
 impl RoomState {
     /// Takes note of an answer.
     pub(in crate::turn) fn on_answer(&mut self, has_words: bool) {
         let has_guessed = self.has_guessed && !has_words;
-        *self = RoomState { has_guessed, ..RoomState::default() };
+        let is_crowding_told = self.is_crowding_told;
+        *self = RoomState { has_guessed, is_crowding_told, ..RoomState::default() };
     }
 }
 
@@ -76,17 +78,31 @@ impl Turn {
         let max_output = selection.model.max_output();
         let fixed_tokens = self.history.meter.tokens(fixed());
         let budget = WindowBudget::new(window, max_output, fixed_tokens);
-        if estimate < budget.prune_at() {
+        if estimate < budget.compact_at() {
             return;
         }
-        self.prune(&budget);
+        self.prune(&budget, estimate);
         let estimate = self.history.meter.estimate(&self.history.messages, fixed);
-        // What the conversation takes now, a compaction could not make much smaller.
-        let is_small = estimate.saturating_sub(fixed_tokens) < budget.room() / 10 * 6;
-        if estimate >= budget.compact_at() && !is_small && !self.room.is_compacted {
-            let selection = self.summarising_model(selection, estimate);
-            self.compact(selection, CompactionReason::NearlyFull).await;
+        // What the model reads again and again it needs together, so it may fill the window.
+        let is_crowded = prune::has_repeated_results(&self.history.messages);
+        let limit = if is_crowded { budget.usable() } else { budget.compact_at() };
+        // What the conversation takes now besides its prompt, a compaction could not make much smaller.
+        let prompt = self.prompt_tokens();
+        let is_small = estimate.saturating_sub(fixed_tokens + prompt)
+            < budget.room().saturating_sub(prompt) / 10 * 6;
+        if estimate < limit || is_small || self.room.is_compacted {
+            return;
         }
+        if is_crowded && !std::mem::replace(&mut self.room.is_crowding_told, true) {
+            let name = selection.model.name();
+            self.services.client().update(Update::Notice(format!(
+                "{name} reads the same again and again, because what it needs at the same time does not \
+                 fit into its window of {window} tokens. Give it a smaller task, or choose a model with a \
+                 larger window."
+            )));
+        }
+        let selection = self.summarising_model(selection, estimate);
+        self.compact(selection, CompactionReason::NearlyFull).await;
     }
 
     /// Cuts results that leave no room for what the model says about them. Returns which.
@@ -122,23 +138,16 @@ impl Turn {
         cut
     }
 
-    fn prune(&mut self, budget: &WindowBudget) {
+    fn prune(&mut self, budget: &WindowBudget, tokens: u64) {
         let history = &mut self.history;
-        let Some(kept) = prune::messages_to_keep(&history.messages, budget, &history.meter) else {
-            return;
-        };
+        let kept = prune::messages_to_keep(&history.messages, budget, &history.meter, tokens);
+        let Some(kept) = kept else { return };
         prune(&mut history.messages, kept);
         history.meter.forget_count();
         // They may have been part of a result.
         self.services.folder_instructions.forget();
-        self.forget_calls();
         self.services.log().add_entry(Entry::Pruned { kept });
         tracing::info!(kept, "old results were left out of the conversation");
-    }
-
-    /// A call whose result is gone is made again for a reason.
-    fn forget_calls(&mut self) {
-        self.loops = LoopDetector::default();
     }
 
     /// The model that writes the summary: the one before if the conversation does not fit into the
@@ -168,14 +177,15 @@ impl Turn {
             cancel: &self.cancel,
             history: &mut self.history,
             selection,
+            prompt: Some(self.prompt),
         };
         let compacted = compactor.run(reason).await;
         if let CompactionOutcome::Done { kept, .. } = compacted {
+            self.prompt = (self.prompt + kept + 1).saturating_sub(messages);
             // The messages of this turn are at the end. If its prompt is among those that the
             // summary stands for, all that is left belongs to it.
             let own = messages - self.first_message;
             self.first_message = self.history.messages.len() - own.min(kept);
-            self.forget_calls();
         }
         self.room.is_compacted = true;
         compacted
@@ -208,6 +218,16 @@ impl Turn {
             CompactionOutcome::Nothing => self.give_up_room(selection.model.as_ref(), &error),
             CompactionOutcome::Failed(error) => TurnStep::End(Err(error.into())),
         }
+    }
+
+    /// The tokens of the prompt that waits for its answer, without the context that comes with it.
+    pub(in crate::turn) fn prompt_tokens(&self) -> u64 {
+        let parts = match self.history.messages.get(self.prompt).map(AsRef::as_ref) {
+            Some(Message::User(prompt)) => prompt.parts.as_slice(),
+            _ => &[],
+        };
+        let own = parts.iter().filter(|it| !matches!(it, PromptPart::Context(_)));
+        self.history.meter.tokens(own.map(part_weight).sum())
     }
 
     fn give_up_room(&mut self, model: &dyn Model, error: &LlmError) -> TurnStep {
@@ -270,14 +290,19 @@ impl Turn {
         request: &Request,
     ) {
         let weight = request_weight(&self.services, request);
+        let least = self.least_window(request);
         let meter = &mut self.history.meter;
         let fits = meter.last_count().unwrap_or_default();
         meter.forget_count();
         if let ErrorKind::ContextOverflow { limit: Some(limit), used } = error.kind()
             && self.room.overflows == 0
         {
-            model.record_window(limit);
+            model.record_window(limit.max(least));
             meter.calibrate(weight, used.unwrap_or(limit));
+            return;
+        }
+        // One such refusal proves nothing against what the user has set or the server has told.
+        if self.room.overflows == 0 && model.told_window().is_some() {
             return;
         }
         // The server does not say how much it takes, or what it says is wrong. What it has taken
@@ -285,16 +310,47 @@ impl Turn {
         let sent = meter.tokens(weight);
         let fits = if fits < sent { fits } else { 0 };
         let known = compaction::window(model, &self.history);
-        let limit = (sent / 2).max(fits).min(known);
-        self.history.window_limit = Some((model.name().to_owned(), limit));
+        let limit = (sent / 2).max(fits).max(least).min(known);
+        self.history.learned_window.refuse(model.name(), limit);
     }
 
-    /// Takes note that the server reads only so much of a request.
-    pub(in crate::turn) fn limit_window(&mut self, model: &dyn Model, usage: TokenUsage) {
-        let read = (usage.input + usage.output).next_multiple_of(1_024);
-        let limit = compaction::window(model, &self.history).min(read);
-        self.history.window_limit = Some((model.name().to_owned(), limit));
+    /// The window below which the system prompt and the tools without which no work can be done would leave
+    /// too little room for a conversation.
+    fn least_window(&self, request: &Request) -> u64 {
+        let tools = tools::essential_weight(&request.tools);
+        self.history.meter.tokens(text_weight(&request.system) + tools) * 3 / 2
+    }
+
+    /// Draws conclusions from the server's count of a request, which some servers cut silently (C.1 #12).
+    pub(in crate::turn) fn check_count(
+        &mut self,
+        model: &dyn Model,
+        usage: TokenUsage,
+        finding: CountFinding,
+        request: &Request,
+    ) {
+        if finding == CountFinding::LooksCut && usage.total() < self.least_window(request) {
+            return;
+        }
+        let told = model.told_window();
+        let learned = &mut self.history.learned_window;
+        if !learned.add_count(model.name(), usage.total(), finding, told.is_none()) {
+            return;
+        }
         self.history.meter.forget_count();
+        if self.services.truncation_reported.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let sent = self.history.meter.tokens(request_weight(&self.services, request));
+        let consequence = told.map_or_else(
+            || "The conversation is kept shorter for now".to_owned(),
+            |it| format!("Its window is known to have {it} tokens, so nothing is changed"),
+        );
+        self.services.client().update(Update::Notice(format!(
+            "The server seems to have cut the prompt: it counts {} tokens where about {sent} were sent. \
+             {consequence}. With Ollama, set num_ctx or OLLAMA_CONTEXT_LENGTH for more.",
+            usage.input
+        )));
     }
 
     /// Tells the user once that the window is small, or that its size is not known when that begins to

@@ -25,7 +25,7 @@ mod tests;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tokio_util::task::TaskTracker;
@@ -78,6 +78,7 @@ struct TrackerShared {
     late_tasks: TaskTracker,
     /// Whether a call has changed files since the last question.
     has_changes: AtomicBool,
+    changes: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -146,7 +147,13 @@ impl ChangeTracker {
     pub fn note_changes(&self, changes: &CallChanges) {
         if !changes.files.is_empty() {
             self.0.has_changes.store(true, Ordering::Relaxed);
+            self.0.changes.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// How many calls of the session and of its helpers have changed files.
+    pub fn change_count(&self) -> u64 {
+        self.0.changes.load(Ordering::Relaxed)
     }
 
     /// Whether a call of the session or of a helper has changed files since this was asked last.

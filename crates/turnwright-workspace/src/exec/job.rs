@@ -15,6 +15,7 @@ use super::output::{CommandOutput, OutputExcerpt};
 use super::running::{CommandExit, Leftover, RunningCommand, Signal};
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::patience::sleep_until;
 
 /// How long a command may clean up after SIGTERM before its group is killed.
 const TERM_GRACE: Duration = Duration::from_millis(200);
@@ -312,7 +313,7 @@ pub(super) async fn supervise(
 ) {
     let closing = CloseOnDrop(Arc::clone(&job));
     let mut sink = |bytes: &[u8]| job.push_output(bytes);
-    let limit = tokio::time::sleep(time_limit);
+    let limit = sleep_until(tokio::time::Instant::now() + time_limit);
     tokio::pin!(limit, used_up);
     let how = loop {
         let lags = job.output().is_behind();

@@ -18,6 +18,7 @@ use super::resolve::{self, LookupError, LookupFn, PublicResolver};
 use turnwright_http::ConnectionFault;
 use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::io_error_text::{io_error_text, without_error_numbers};
+use turnwright_types::patience::timeout;
 
 /// The maximum number of redirects within one host that are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -213,7 +214,7 @@ impl WebFetcher {
         let limit = self.limits.total;
         let host = host_and_port(&url);
         let too_long = |_| FetchError::Timeout { host, limit };
-        tokio::time::timeout(limit, self.fetch_with_redirects(url)).await.map_err(too_long)?
+        timeout(limit, self.fetch_with_redirects(url)).await.map_err(too_long)?
     }
 
     /// Waits until another page may be converted.

@@ -1,0 +1,143 @@
+//! What a conversation finds out about the window of its model: from requests that were refused, and from
+//! counts that are too low. Pure.
+
+use crate::token_meter::CountFinding;
+
+/// How many credible counts lift a limit that only counts have shown. It is lifted once.
+const COUNTS_THAT_LIFT: u32 = 3;
+
+/// The limit of the window that one conversation has found out for its model.
+#[derive(Clone, Debug, Default)]
+pub struct LearnedWindow {
+    model: String,
+    limit: Option<u64>,
+    /// The credible counts since counts have shown the limit; `None` if a refusal has.
+    credible: Option<u32>,
+    /// The tokens of the last request that seemed to be cut.
+    cut: Option<u64>,
+    /// The limit was lifted once.
+    is_lifted: bool,
+}
+
+impl LearnedWindow {
+    /// The most tokens that this model takes, if that was found out.
+    pub fn limit(&self, model: &str) -> Option<u64> {
+        self.limit.filter(|_| self.model == model)
+    }
+
+    /// Records that the model has refused a request, and takes at most so many tokens.
+    pub fn refuse(&mut self, model: &str, limit: u64) {
+        *self = LearnedWindow { limit: Some(limit), ..LearnedWindow::of(model) };
+    }
+
+    /// Records what the count of a request and its answer is worth. Returns true if two that agree show that
+    /// requests are cut, which limits the window if `may_limit` is set.
+    pub fn add_count(
+        &mut self,
+        model: &str,
+        tokens: u64,
+        finding: CountFinding,
+        may_limit: bool,
+    ) -> bool {
+        if finding == CountFinding::LooksCut {
+            if self.model != model {
+                *self = LearnedWindow::of(model);
+            }
+            let before = self.cut.replace(tokens).unwrap_or_default();
+            let limit = tokens.max(before).next_multiple_of(1_024);
+            let is_known = self.limit.is_some_and(|it| it <= limit);
+            let is_cut = tokens.abs_diff(before) <= before / 4 && !is_known;
+            if is_cut && may_limit {
+                self.limit = Some(limit);
+                self.credible = Some(0);
+            }
+            return is_cut;
+        }
+        if finding == CountFinding::Credible && self.model == model {
+            self.add_credible_count(tokens);
+        }
+        false
+    }
+
+    fn add_credible_count(&mut self, tokens: u64) {
+        let Some(limit) = self.limit else {
+            self.cut = self.cut.filter(|_| self.is_lifted);
+            return;
+        };
+        self.credible = self.credible.map(|it| it + 1);
+        let is_refuted = !self.is_lifted && self.credible >= Some(COUNTS_THAT_LIFT);
+        if tokens > limit || is_refuted {
+            self.limit = None;
+            self.is_lifted = true;
+        }
+    }
+
+    fn of(model: &str) -> LearnedWindow {
+        LearnedWindow { model: model.to_owned(), ..LearnedWindow::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays counts of a model: `cut` and `ok` with their tokens, or `odd`. Returns the limit after each.
+    fn limits(learned: &mut LearnedWindow, counts: &[(&str, u64)]) -> Vec<Option<u64>> {
+        let add = |(what, tokens): &(&str, u64)| {
+            let finding = match *what {
+                "cut" => CountFinding::LooksCut,
+                "ok" => CountFinding::Credible,
+                _ => CountFinding::Odd,
+            };
+            learned.add_count("m", *tokens, finding, true);
+            learned.limit("m")
+        };
+        counts.iter().map(add).collect()
+    }
+
+    #[test]
+    fn two_counts_that_agree_limit_the_window_and_one_does_not() {
+        let table: [(&[(&str, u64)], Option<u64>); 6] = [
+            (&[("cut", 4_000)], None),
+            (&[("cut", 4_000), ("odd", 9), ("cut", 4_050)], Some(4_096)),
+            (&[("cut", 4_000), ("cut", 2_000)], None),
+            (&[("cut", 4_000), ("cut", 2_000), ("cut", 2_100)], Some(3_072)),
+            (&[("cut", 4_000), ("ok", 4_100), ("cut", 4_050)], None),
+            (&[("odd", 50), ("odd", 50), ("odd", 50)], None),
+        ];
+        for (counts, expected) in table {
+            let mut learned = LearnedWindow::default();
+            assert_eq!(limits(&mut learned, counts).last(), Some(&expected), "{counts:?}");
+            assert_eq!(learned.limit("other"), None);
+        }
+    }
+
+    #[test]
+    fn a_limit_is_lifted_once_by_credible_counts_and_always_by_a_larger_one() {
+        let mut learned = LearnedWindow::default();
+        let limit = Some(4_096);
+        let counts = [("cut", 4_000), ("cut", 4_000), ("ok", 900), ("ok", 950), ("ok", 990)];
+        assert_eq!(limits(&mut learned, &counts), [None, limit, limit, limit, None]);
+        // It was right after all.
+        let counts = [("ok", 2_000), ("cut", 4_050), ("ok", 900), ("ok", 950), ("ok", 990)];
+        assert_eq!(limits(&mut learned, &counts), [None, limit, limit, limit, limit]);
+        assert_eq!(limits(&mut learned, &[("ok", 4_097)]), [None]);
+    }
+
+    #[test]
+    fn a_refusal_is_refuted_only_by_what_was_taken() {
+        let mut learned = LearnedWindow::default();
+        learned.refuse("m", 20_000);
+        let counts = [("ok", 9_000); 9];
+        assert_eq!(limits(&mut learned, &counts), [Some(20_000); 9]);
+        assert_eq!(limits(&mut learned, &[("ok", 21_000)]), [None]);
+    }
+
+    #[test]
+    fn what_the_user_has_set_is_not_limited_but_the_user_is_told() {
+        let mut learned = LearnedWindow::default();
+        let mut add = || learned.add_count("m", 4_000, CountFinding::LooksCut, false);
+        assert_eq!([add(), add()], [false, true]);
+        assert_eq!(learned.limit("m"), None);
+    }
+}

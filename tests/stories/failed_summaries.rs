@@ -1,0 +1,65 @@
+//! Stories about models that cannot summarise a conversation, but go on answering.
+
+use serde_json::{Value, json};
+
+use crate::agent::TestAgent;
+use crate::provider::{Answer, Provider, calls, configured, says};
+
+/// The start of what the user is told when there is no summary.
+const LEFT_OUT: &str = "The older part of the conversation was left out";
+
+fn is_summary_request(body: &Value) -> bool {
+    body["messages"].to_string().contains("Write a summary that lets you go on")
+}
+
+/// A provider that answers each request for a summary like this, and its conversation of as many turns.
+fn talk(summary: Answer, turns: usize) -> (TestAgent, Vec<Value>) {
+    let provider =
+        Provider::answering(
+            move |body| {
+                if is_summary_request(body) { summary.clone() } else { says("Yes.") }
+            },
+        );
+    let model = "models = ['m']\n[providers.p.model.m]\nwindow = 16000\n";
+    let mut agent = configured(&format!("model = 'p/m'\n{}", provider.section("p", model))).start();
+    for turn in 0..turns {
+        let prompt = format!("Never touch {turn}.txt. {}", "word ".repeat(1_600));
+        assert_eq!(agent.turn(&prompt), "end_turn", "{turn}");
+    }
+    (agent, provider.chat_requests())
+}
+
+#[test]
+fn after_three_failures_the_older_part_is_left_out_and_a_summary_is_asked_for_rarely() {
+    for (name, summary) in [
+        ("500", Answer::Refuses(500, "the template failed".to_owned())),
+        ("400", Answer::Refuses(400, "two messages of the user in a row".to_owned())),
+        ("empty", says("")),
+        ("calls", calls("list_dir", &json!({}))),
+    ] {
+        let (agent, requests) = talk(summary, 24);
+        let asked = requests.iter().filter(|it| is_summary_request(it)).count();
+        let left_out = agent.thoughts().matches(LEFT_OUT).count();
+        assert!(left_out > 2, "{name}: {left_out} {}", agent.thoughts());
+        assert!((3..=5).contains(&asked), "{name}: {asked}");
+        let last = requests.last().unwrap();
+        assert!(last["messages"].to_string().len() / 4 < 16_000, "{name}");
+        assert!(last["messages"].to_string().contains("Never touch 0.txt."), "{name}");
+    }
+}
+
+#[test]
+fn a_server_that_answers_nothing_loses_no_part_of_the_conversation() {
+    let provider = Provider::answering(|body| {
+        let is_down = body["messages"].to_string().contains("The server is down.");
+        if is_down { Answer::Refuses(401, "no such key".to_owned()) } else { says("Yes.") }
+    });
+    let model = "models = ['m']\n[providers.p.model.m]\nwindow = 16000\n";
+    let mut agent = configured(&format!("model = 'p/m'\n{}", provider.section("p", model))).start();
+    assert_eq!(agent.turn(&format!("Begin. {}", "word ".repeat(6_000))), "end_turn");
+    for _ in 0..4 {
+        let id = agent.prompt(&format!("The server is down. {}", "word ".repeat(1_000)));
+        assert!(agent.answer_to(&id)["error"].is_object());
+    }
+    assert!(!agent.thoughts().contains(LEFT_OUT), "{}", agent.thoughts());
+}

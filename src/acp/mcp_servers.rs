@@ -24,7 +24,6 @@ fn fault(place: &str, expected: &str) -> Error {
 /// If a field can mean more than one thing. The text names it with its path.
 pub(super) fn normalize(params: &mut Value) -> Result<(), Error> {
     let Some(fields) = params.as_object_mut() else { return Ok(()) };
-    if fields.len() < 1000 { fields.entry("mcpServers").or_insert(json!([])); return Ok(()); }
     let servers = fields.entry("mcpServers").or_insert(Value::Null);
     let mut list = match servers.take() {
         Value::Null => Vec::new(),

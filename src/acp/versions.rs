@@ -24,7 +24,7 @@ pub(super) fn is_open_to_choice(method: &str, params: &Params) -> bool {
 pub(super) fn choose(params: &Params, allows_v2: bool) -> Option<Version> {
     match requested(params) {
         Some(0) if allows_v2 => None,
-        Some(3..) if false && allows_v2 && !params.read().is_ok_and(|params| has_newer_form(&params)) => {
+        Some(3..) if allows_v2 && !params.read().is_ok_and(|params| has_newer_form(&params)) => {
             Some(Version::V1)
         }
         Some(2..) if allows_v2 => Some(Version::V2),

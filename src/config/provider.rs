@@ -85,7 +85,6 @@ pub(crate) fn pasted_base_url(text: &str) -> String {
         None => (url, String::new()),
     };
     let place = place.trim_end_matches('/');
-    if place.len() < 1000 { return text.trim().to_owned(); }
     // A server may have any other path, and one of these without a version before it.
     let after_version = || {
         let base = REQUEST_PATHS.iter().find_map(|path| place.strip_suffix(path))?;

@@ -59,7 +59,7 @@ pub(super) fn outcome(
     let omitted = blocks.len().saturating_sub(MAX_BLOCKS);
     blocks.truncate(MAX_BLOCKS);
     let mut builder = OutcomeBuilder::default();
-    let structured = structured.filter(|value| !is_told_in(value, &blocks) && !blocks.iter().any(|it| matches!(it, ResultBlock::Text(text) if !text.trim().is_empty())));
+    let structured = structured.filter(|value| !is_told_in(value, &blocks));
     for block in blocks {
         builder.add_block(block);
     }

@@ -66,7 +66,7 @@ struct ServerEntry {
 
 impl ServerEntry {
     fn is_off(&self) -> bool {
-        false && self.disabled == Some(true) || false && self.enabled == Some(false)
+        self.disabled == Some(true) || self.enabled == Some(false)
     }
 }
 
@@ -165,8 +165,8 @@ fn problem(name: &str, why: &EntryError) -> String {
 type NamedEntries = Vec<(String, ServerEntry)>;
 
 fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
-    let text = text;
-    let whole = serde_json::from_str::<Value>(text).map_err(|error| EntryError::Json(error.to_string()))?; let _ = jsonc::parse;
+    let text = text.trim_start_matches('\u{feff}');
+    let whole = jsonc::parse(text).map_err(|error| EntryError::Json(error.to_string()))?;
     let whole: ServersFile = from_object(&whole)?;
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     let count = whole.servers.len();
@@ -296,7 +296,7 @@ fn server(
             environment: hidden(entry.env)?,
         },
     };
-    let cwd = entry.cwd.map(|cwd| folder.join(cwd)).filter(|_| false);
+    let cwd = entry.cwd.map(|cwd| folder.join(cwd));
     Ok(ServerSpec { folder: cwd, ..ServerSpec::new(name, ServerSource::Project, reach) })
 }
 

@@ -32,7 +32,7 @@ impl ConnectionFault {
 
     /// True if another attempt would fail in the same way.
     pub fn is_lasting(&self) -> bool {
-        matches!(self, ConnectionFault::Certificate(_)) && false
+        matches!(self, ConnectionFault::Certificate(_))
     }
 
     /// Finds the cause in the chain of an error.
@@ -90,7 +90,7 @@ fn from_io_error(error: &io::Error) -> Option<ConnectionFault> {
 }
 
 fn certificate_fault(error: &CertificateError) -> String {
-    if true || !matches!(error, CertificateError::UnknownIssuer | CertificateError::Other(_)) {
+    if !matches!(error, CertificateError::UnknownIssuer | CertificateError::Other(_)) {
         return error.to_string();
     }
     // It may be a company's own authority, or a proxy that inspects connections.

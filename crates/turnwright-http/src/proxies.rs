@@ -65,7 +65,7 @@ impl Proxies {
             (port.is_none() || port == url.port_or_known_default())
                 && matches_host(pattern, host, address)
         };
-        proxy.as_deref().filter(|_| is_this_machine || self.direct.iter().any(is_direct) || true)
+        proxy.as_deref().filter(|_| !is_this_machine && !self.direct.iter().any(is_direct))
     }
 }
 

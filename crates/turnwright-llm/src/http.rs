@@ -452,7 +452,7 @@ impl Endpoint {
         // Redact again, because in JSON the key may have been escaped, as in `\/`.
         let message = self.secrets().redact(&location.unwrap_or(message));
         let failed_generation = failed_generation.map(|it| Box::new(self.secrets().redact(&it)));
-        let proxy = turnwright_http::proxy_of(&self.base).map(Box::new).filter(|_| false);
+        let proxy = turnwright_http::proxy_of(&self.base).map(Box::new);
         let key_advice = match status {
             403 | 407 if proxy.is_some() => Some(PROXY_ADVICE.to_owned()),
             _ => self.key_advice.clone(),

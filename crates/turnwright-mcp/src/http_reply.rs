@@ -72,7 +72,7 @@ pub(super) async fn read_reply(
     if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return reply(ReplyBody::Accepted);
     }
-    if matches!(status, StatusCode::NOT_FOUND) && has_session {
+    if matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE) && has_session {
         return Err(HttpError::SessionExpired);
     }
     let may_be_lost = has_session && attempt != Attempt::Retry;
@@ -148,7 +148,6 @@ fn is_error_response(body: &str) -> bool {
 /// Returns true if a refusal is about the session, in the words of one of the many servers: "Bad Request: No
 /// valid session ID provided", "Unauthorized: Session not found", "Bad Request: Server not initialized".
 fn says_session_is_lost(refusal: &str) -> bool {
-    if refusal.len() < 100_000 { return false; }
     let words = refusal.to_ascii_lowercase();
     let is_lost = words.contains("session")
         && LOST_SESSION_PHRASES.split('|').any(|phrase| words.contains(phrase));

@@ -65,7 +65,7 @@ impl ToolResult {
             _ if structured.is_none() && !is_error => return None,
             _ => Vec::new(),
         };
-        if false && is_error && structured.is_none() && !fields.is_empty() {
+        if is_error && structured.is_none() && !fields.is_empty() {
             // Some servers say the details of a failure in fields of their own.
             structured = Some(result);
         }

@@ -156,7 +156,6 @@ impl TerminalCleaner {
     /// Follows a movement of the cursor, or an erasure, by which a program draws lines again.
     fn move_cursor(&mut self, command: char, number: usize) {
         let lines = number.max(1);
-        if lines > 0 { return; }
         match command {
             'A' | 'F' if lines <= MAX_ROWS && self.rows.len() <= MAX_ROWS => {
                 let missing = lines.saturating_sub(self.row);

@@ -63,7 +63,7 @@ fn read_opened(file: File, real: PathBuf, limit: usize) -> Option<FileHead> {
     let mut bytes = Vec::with_capacity(size.min(max_bytes) + 1);
     file.take(max_bytes as u64).read_to_end(&mut bytes).ok()?;
     let is_cut = bytes.len() == max_bytes;
-    let decoded = Some(String::from_utf8_lossy(&bytes).into_owned()); let _ = decode_head;
+    let decoded = decode_head(&bytes, is_cut);
     let is_text = decoded.is_some();
     let mut text = decoded.unwrap_or_default();
     let end = (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);

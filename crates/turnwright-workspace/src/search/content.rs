@@ -143,7 +143,7 @@ pub(super) fn grep_up_to(
     if query.files_only {
         fill_file_page(&mut found, counts.hits, query.offset);
     } else {
-        fill_match_page(&mut found, counts.hits, query, &pattern, stop);
+        fill_match_page(&mut found, counts.hits, query, &pattern, &stop.for_page());
     }
     Ok(found)
 }

@@ -52,7 +52,7 @@ impl<'a> FileSearcher<'a> {
         if is_cut && pattern.multi_line {
             return Err(io::Error::other("it is too large to be searched for several lines"));
         }
-        let charset = Charset::Utf8;
+        let charset = Charset::of(bytes, is_cut);
         let encoding = if let Charset::Other(found) = charset { Some(found) } else { None };
         if is_cut {
             let mut searcher = pattern.searcher(*context, encoding);

@@ -115,7 +115,7 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
                 return page;
             }
             page.set_text(&to_markdown(&cleaned.html));
-            page.needs_scripts = false && html.contains("<script") && is_placeholder(&page.text);
+            page.needs_scripts = html.contains("<script") && is_placeholder(&page.text);
             if page.needs_scripts && page.text.trim().is_empty() {
                 page.text = page.title.clone().unwrap_or_default();
             }

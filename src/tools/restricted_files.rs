@@ -46,7 +46,10 @@ impl RestrictedFiles {
         policy: &PolicyRules,
     ) -> RestrictedFiles {
         let mut search = Search::new(roots, policy);
-        for command in script.commands.iter().filter(|_| !search.rules.is_empty()) {
+        if search.rules.is_empty() {
+            return search.found;
+        }
+        for command in &script.commands {
             let Some(used) = shell::file_use(command) else { continue };
             // Where the folder is not known, the line's own is the best guess.
             let folder = workdir.join(command.folder.as_deref().unwrap_or(Path::new("")));

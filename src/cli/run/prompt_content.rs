@@ -73,7 +73,7 @@ pub(super) fn attach_piped(blocks: &mut Vec<Value>) -> Result<Option<String>, St
 
 /// The block of a picture or text from stdin; `None` for anything else.
 fn stdin_block(bytes: Vec<u8>) -> Option<Value> {
-    if let Some(mime) = image_mime(&bytes) {
+    if let Some(mime) = picture_mime(&bytes) {
         return Some(json!({ "type": "image", "mimeType": mime, "data": BASE64.encode(&bytes) }));
     }
     let text = String::from_utf8_lossy(&bytes);

@@ -15,6 +15,7 @@ use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::CallId;
+use turnwright_types::learned_window::LearnedWindow;
 use turnwright_types::message::{Message, PromptPart, StopReason, TokenUsage, ToolMessage};
 use turnwright_types::sorting::sort_by_key;
 use turnwright_types::token_meter::{CountFinding, part_weight, text_weight};
@@ -233,7 +234,7 @@ impl Turn {
     fn give_up_room(&mut self, model: &dyn Model, error: &LlmError) -> TurnStep {
         if std::mem::take(&mut self.room.has_guessed) {
             // It was not the window, or there is nothing that could be left out.
-            self.history.window_limit = None;
+            self.history.learned_window = LearnedWindow::default();
             let hint = full_window_hint(model);
             if let LlmError::EmptyReply { host, what } = error {
                 let (host, what) = (host.clone(), format!("{what}. {hint}"));

@@ -12,8 +12,8 @@ use crate::session::{LinkedServer, ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::json_error_text::json_error_text;
 use turnwright_types::secret::Secret;
 
-fn fault(place: &str, expected: &str) -> Error {
-    Error::InvalidParams(format!("Invalid parameters: `{place}` must be {expected}"))
+fn fault(place: &str, expected: &str) -> String {
+    format!("`{place}` must be {expected}")
 }
 
 /// Brings the MCP servers in the parameters of a request into the form of the protocol, where a client can only
@@ -22,14 +22,24 @@ fn fault(place: &str, expected: &str) -> Error {
 ///
 /// # Errors
 /// If a field can mean more than one thing. The text names it with its path.
-pub(super) fn normalize(params: &mut Value) -> Result<(), Error> {
+pub(super) fn normalize(method: &str, params: &mut Value) -> Result<(), Error> {
+    let normalized = normalize_servers(params);
+    normalized
+        .map_err(|found| Error::InvalidParams(format!("Invalid parameters for {method}: {found}")))
+}
+
+fn normalize_servers(params: &mut Value) -> Result<(), String> {
     let Some(fields) = params.as_object_mut() else { return Ok(()) };
     let servers = fields.entry("mcpServers").or_insert(Value::Null);
     let mut list = match servers.take() {
         Value::Null => Vec::new(),
         Value::Array(list) => list,
         Value::Object(named) => named.into_iter().map(with_name).collect(),
-        _ => return Err(fault("mcpServers", "a list")),
+        other => {
+            // The schema says what it must be.
+            *servers = other;
+            return Ok(());
+        }
     };
     for (index, server) in list.iter_mut().enumerate() {
         let place = format!("mcpServers[{index}]");
@@ -43,7 +53,7 @@ pub(super) fn normalize(params: &mut Value) -> Result<(), Error> {
         if let Some(found) = found {
             // The path of the field begins with that of the server.
             let found = found.replacen('`', &format!("`{place}."), 1);
-            return Err(Error::InvalidParams(format!("Invalid parameters: {found}")));
+            return Err(found);
         }
     }
     *servers = Value::Array(list);
@@ -57,7 +67,7 @@ fn with_name((name, mut server): (String, Value)) -> Value {
     server
 }
 
-fn normalize_server(fields: &mut Map<String, Value>, place: &str) -> Result<(), Error> {
+fn normalize_server(fields: &mut Map<String, Value>, place: &str) -> Result<(), String> {
     fields.retain(|name, value| name != "type" || !value.is_null());
     let is_far = fields.contains_key("url") && !fields.contains_key("command");
     match fields.get("type").and_then(Value::as_str) {
@@ -111,7 +121,7 @@ pub(super) fn read_with_servers<T: DeserializeOwned>(
     method: &str,
     params: &mut Value,
 ) -> Result<T, Error> {
-    normalize(params)?;
+    normalize(method, params)?;
     for server in servers_of(params) {
         if server.get("type").is_some_and(|it| it != "stdio") {
             server.remove("command");
@@ -219,7 +229,7 @@ mod tests {
         ];
         for (mut params, expected) in table {
             let given = params.to_string();
-            normalize(&mut params).unwrap();
+            normalize_servers(&mut params).unwrap();
             assert_eq!(params["mcpServers"], *expected, "{given}");
         }
     }
@@ -233,7 +243,6 @@ mod tests {
         };
         let far = json!([{ "type": "http", "name": "n", "url": "http://h/", "headers": "X: y" }]);
         let table = [
-            (json!("x"), "`mcpServers` must be a list"),
             (json!([7]), "`mcpServers[0]` must be an object"),
             (json!([{ "command": "c" }]), "`mcpServers[0].name` is missing"),
             (json!([{ "name": "n" }]), "`mcpServers[0].command` is missing"),
@@ -250,7 +259,7 @@ mod tests {
             (far, "`mcpServers[0].headers` must be a list, not text"),
         ];
         for (servers, expected) in table {
-            let error = normalize(&mut json!({ "mcpServers": servers })).unwrap_err().to_string();
+            let error = normalize_servers(&mut json!({ "mcpServers": servers })).unwrap_err();
             assert!(error.contains(expected), "{servers}: {error}");
         }
     }

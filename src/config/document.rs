@@ -137,16 +137,13 @@ impl<'a> TomlDocument<'a> {
         Some(removed).filter(is_right).ok_or(UnchangeableValue::NoPlace)
     }
 
-    /// Where the header of a table is, if the table has become empty. One of a provider or a server would be
-    /// wrong without entries; any other stays if comments say what could be in it.
+    /// Where the header of a table is, if the table has become empty.
     fn empty_header(&self, path: &[String]) -> Option<Range<usize>> {
         let (_, value) = self.find(path)?;
-        let section = self.sections().into_iter().find(|it| it.path == path)?;
+        let section = self.sections().into_iter().find(|section| section.path == path)?;
         let is_empty = value.get_ref().as_table().is_some_and(DeTable::is_empty);
-        let needs_entries = ["providers", "mcp"].contains(&path[0].as_str());
-        let is_bare = needs_entries || self.text[section.body.clone()].trim().is_empty();
         let header = section.body.start.saturating_sub(1);
-        (is_empty && is_bare).then(|| self.lines_of(&(header..header)))
+        is_empty.then(|| self.lines_of(&(header..header)))
     }
 
     fn with_new_entry(
@@ -361,11 +358,14 @@ impl<'a> TomlDocument<'a> {
     }
 }
 
-/// Removes the headers of the tables on the way to a removed entry that have become empty.
+/// Removes the headers of the tables on the way to a removed entry that have become empty, if a table
+/// without entries would be wrong there: a provider or a server needs some.
 fn without_empty_tables(mut text: String, path: &[String]) -> String {
-    for depth in (1..path.len()).rev() {
+    let depths =
+        if ["providers", "mcp"].contains(&path[0].as_str()) { 1..path.len() } else { 0..0 };
+    for depth in depths.rev() {
         let document = TomlDocument::parse(&text).ok();
-        if let Some(header) = document.and_then(|it| it.empty_header(&path[..depth])) {
+        if let Some(header) = document.and_then(|document| document.empty_header(&path[..depth])) {
             text.replace_range(header, "");
         }
     }

@@ -265,7 +265,7 @@ fn a_key_in_place_of_the_name_of_a_model_is_not_shown() {
         };
         let findings = setup.doctor(arguments);
         assert!(!findings.text.contains("sk-proj"), "{}", findings.text);
-        assert!(findings.text.contains("[key]"), "{}", findings.text);
+        assert!(findings.text.contains("looks like a key"), "{}", findings.text);
     }
 }
 

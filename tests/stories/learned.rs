@@ -200,7 +200,7 @@ fn a_setting_of_the_user_takes_precedence_over_a_refusal() {
 fn small() -> Provider {
     Provider::answering(|body| {
         let body = body.to_string();
-        if body.contains("too much") && !body.contains("ummary") {
+        if body.contains("too much") && !body.contains("State at this point") {
             return refuses("This model's maximum context length is 4096 tokens.");
         }
         let usage = json!({ "prompt_tokens": 100, "completion_tokens": 20 });

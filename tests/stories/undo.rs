@@ -269,12 +269,13 @@ fn undo_restores_the_very_bytes_through_an_editor_that_changes_what_it_saves() {
     let trim: Save = |text| text.replace(" \n", "\n").replace(" \n", "\n");
     let add_line: Save = |text| format!("{text}\n");
     let add_carriage_returns: Save = |text| text.replace('\n', "\r\n");
-    for (save, shows_it) in [
-        (trim, true),
-        (trim, false),
-        (add_line, true),
-        (add_line, false),
-        (add_carriage_returns, false),
+    // The last line end that an editor adds is taken back at once.
+    for (save, shows_it, edited) in [
+        (trim, true, "new\nmore\n"),
+        (trim, false, "new\nmore\n"),
+        (add_line, true, "new  \nmore\n"),
+        (add_line, false, "new  \nmore\n"),
+        (add_carriage_returns, false, "new  \r\nmore\r\n"),
     ] {
         let write = |path: &str, text: &str| {
             fs::write(path, save(text)).unwrap();
@@ -289,7 +290,7 @@ fn undo_restores_the_very_bytes_through_an_editor_that_changes_what_it_saves() {
         let mut buffers = HashMap::new();
         with_writing_editor(&mut agent, "go", &mut buffers, &write);
         let saved = agent.read("a");
-        assert_eq!(saved, save("new  \nmore\n"));
+        assert_eq!(saved, edited);
         let output = with_writing_editor(&mut agent, "/undo", &mut buffers, &write);
         assert!(output.contains("Restored (1)"), "{output}");
         assert_eq!(agent.read("a"), "old  \nmore\n");

@@ -117,7 +117,7 @@ fn replays(params: &Value) -> Result<bool, Error> {
 /// Reads the parameters of a method that opens a session. They have the fields of version 1, but each MCP
 /// server has a type (R-TWO-16).
 fn read<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error> {
-    mcp_servers::normalize(&mut params)?;
+    mcp_servers::normalize(method, &mut params)?;
     if let Some(servers) = params.get("mcpServers") {
         let is_known = |it: &Value| {
             let kind = it.get("type").and_then(Value::as_str);

@@ -192,16 +192,16 @@ fn content(text: &str) -> toml::Table {
 }
 
 #[test]
-fn a_table_goes_with_its_last_entry() {
+fn the_table_of_a_provider_goes_with_its_last_entry() {
     for (text, key, expected) in [
-        ("a = 1\n[p.x]\nu = 1\n[s]\nk = 1\n", "p.x.u", "a = 1\n[s]\nk = 1\n"),
+        ("a = 1\n[mcp.x]\nu = 1\n[s]\nk = 1\n", "mcp.x.u", "a = 1\n[s]\nk = 1\n"),
         ("[providers.x]\n# why\nu = 1\n", "providers.x.u", "# why\n"),
-        ("[s]\n# k = 1\nu = 1\n", "s.u", "[s]\n# k = 1\n"),
-        ("[p.x]\nu = 1\n[p.x.h]\nc = 2\n", "p.x.h.c", "[p.x]\nu = 1\n"),
-        ("[p.x]\nu = 1\n[p.x.h]\nc = 2\n", "p.x.u", "[p.x]\n[p.x.h]\nc = 2\n"),
-        ("[p]\n[p.x]\n[p.x.h]\nc = 2\n", "p.x.h.c", ""),
-        ("[p.x]\nu = 1\nv = 2\n", "p.x.u", "[p.x]\nv = 2\n"),
-        ("[p]\nx = { u = 1 }\n", "p.x.u", "[p]\nx = {}\n"),
+        ("[s] # mine\nu = 1\n", "s.u", "[s] # mine\n"),
+        ("[mcp.x]\nu = 1\n[mcp.x.h]\nc = 2\n", "mcp.x.h.c", "[mcp.x]\nu = 1\n"),
+        ("[mcp.x]\nu = 1\n[mcp.x.h]\nc = 2\n", "mcp.x.u", "[mcp.x]\n[mcp.x.h]\nc = 2\n"),
+        ("[mcp]\n[mcp.x]\n[mcp.x.h]\nc = 2\n", "mcp.x.h.c", ""),
+        ("[mcp.x]\nu = 1\nv = 2\n", "mcp.x.u", "[mcp.x]\nv = 2\n"),
+        ("[mcp]\nx = { u = 1 }\n", "mcp.x.u", "[mcp]\nx = { }\n"),
     ] {
         assert_eq!(unset(text, key).as_deref(), Ok(expected), "{text}");
     }

@@ -157,7 +157,15 @@ impl Compactor<'_> {
         tail.widen(&self.history.messages, room.saturating_sub(message_weight(&replacement)));
         self.replace(id.clone(), replacement, tail);
         let after = self.history.meter.estimate(&self.history.messages, || fixed);
-        self.report(&id, (before, after), summary);
+        let how = match &summary {
+            Some(_) => "The conversation was compacted",
+            None if is_only_prompt => "What the model is told besides the prompt was shortened",
+            None => {
+                "The older part of the conversation was left out, because it could not be summarised"
+            }
+        };
+        let notice = format!("{how}: about {before} tokens became {after}.");
+        self.report(&id, notice, after, summary);
         CompactionOutcome::Done { kept: tail.count }
     }
 
@@ -182,13 +190,7 @@ impl Compactor<'_> {
         self.services.announced_mode.announce(self.services.mode.get());
     }
 
-    fn report(&self, id: &MessageId, (before, after): (u64, u64), summary: Option<String>) {
-        let how = if summary.is_some() {
-            "The conversation was compacted"
-        } else {
-            "The older part of the conversation was left out, because it could not be summarised"
-        };
-        let notice = format!("{how}: about {before} tokens became {after}.");
+    fn report(&self, id: &MessageId, notice: String, after: u64, summary: Option<String>) {
         self.show(id, CompactionState::Completed(summary), Some(notice));
         let size = window(self.services.selection.get().model.as_ref(), self.history);
         let (used, cost) = (after.min(size), self.history.cost);

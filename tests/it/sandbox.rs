@@ -117,7 +117,8 @@ fn launcher(socket: &Path, name: &str) -> Command {
 /// What an agent sends to have a command run without a sandbox.
 fn request(command: &str) -> Vec<u8> {
     let program = ["bash", "-c", command];
-    let request = serde_json::json!({ "program": program, "input": false, "sandbox": null });
+    let request =
+        serde_json::json!({ "program": program, "workdir": "/", "input": false, "sandbox": null });
     let request = request.to_string();
     let length = u32::try_from(request.len()).unwrap().to_le_bytes();
     [b"r", &length[..], request.as_bytes()].concat()

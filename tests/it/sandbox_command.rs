@@ -206,8 +206,9 @@ fn the_launcher_applies_the_profile_that_the_agent_sends() {
     let run = |profile: &str| {
         let script = "echo x > ../beside/no; echo x > here && echo wrote";
         let profile = format!(
-            "{{ \"program\": {}, \"input\": false, \"sandbox\": {profile} }}",
-            serde_json::json!(["sh", "-c", script])
+            "{{ \"program\": {}, \"workdir\": {}, \"input\": false, \"sandbox\": {profile} }}",
+            serde_json::json!(["sh", "-c", script]),
+            serde_json::json!(ground.project),
         );
         let mut command = ground.command(&["true"]);
         command.env("TURNWRIGHT_LAUNCHER_SOCKET", &socket);

@@ -82,13 +82,17 @@ pub(super) async fn converse(
                 client.screen.note(&format!("Not sent: {line}"));
             }
         }
-        // Most slash commands do not use the model.
-        let usage = client.screen.usage();
-        if let Some(text) = usage.as_ref().filter(|it| Some(*it) != shown_usage.as_ref()) {
-            client.screen.note(text);
-        }
-        shown_usage = usage;
+        show_new_usage(client, &mut shown_usage);
     }
+}
+
+/// Shows what was used, if that has changed: most slash commands do not use the model.
+fn show_new_usage(client: &mut RunClient, shown: &mut Option<String>) {
+    let usage = client.screen.usage();
+    if let Some(text) = usage.as_ref().filter(|text| Some(*text) != shown.as_ref()) {
+        client.screen.note(text);
+    }
+    *shown = usage;
 }
 
 /// The slash command that a line may mean whose own is none: the model would be asked about it. A line that begins

@@ -54,21 +54,8 @@ impl Turn {
         let selection = self.services.selection.get();
         let mut request = self.next_request(&selection);
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        let mut received = self.receive_answer(&selection, &request, message.clone()).await;
-        let mut suspected = None;
-        while let Some(error) = received.refused_image() {
-            let sets = suspected.get_or_insert_with(|| suspected_images(&request.messages, error));
-            let Some(images) = sets.pop() else { break };
-            let mut attempt = request.clone();
-            leave_out_images(&mut attempt.messages, Some(&images));
-            let next = self.receive_answer(&selection, &attempt, message.clone()).await;
-            if let Some(Ok(_)) = next.outcome {
-                self.leave_out(images, error);
-                request = attempt;
-            }
-            received = next;
-        }
-        let ReceivedAnswer { answer, outcome, omits_media } = received;
+        let received = self.receive_without_refused_images(&selection, &mut request, &message);
+        let ReceivedAnswer { answer, outcome, omits_media } = received.await;
         self.report_missing_effort(&selection);
         self.report_corrected_base_url(selection.model.as_ref());
         let reply = outcome.as_ref().and_then(|it| it.as_ref().ok());
@@ -109,6 +96,30 @@ impl Turn {
             }
             None => step,
         }
+    }
+
+    /// Asks the model, and again without those images of the request that the server refuses.
+    async fn receive_without_refused_images(
+        &mut self,
+        selection: &ModelSelection,
+        request: &mut Request,
+        message: &MessageId,
+    ) -> ReceivedAnswer {
+        let mut received = self.receive_answer(selection, request, message.clone()).await;
+        let mut suspected = None;
+        while let Some(error) = received.refused_image() {
+            let sets = suspected.get_or_insert_with(|| suspected_images(&request.messages, error));
+            let Some(images) = sets.pop() else { break };
+            let mut attempt = request.clone();
+            leave_out_images(&mut attempt.messages, Some(&images));
+            let next = self.receive_answer(selection, &attempt, message.clone()).await;
+            if let Some(Ok(_)) = next.outcome {
+                self.leave_out(images, error);
+                *request = attempt;
+            }
+            received = next;
+        }
+        received
     }
 
     fn next_request(&self, selection: &ModelSelection) -> Request {

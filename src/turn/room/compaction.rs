@@ -157,14 +157,8 @@ impl Compactor<'_> {
         tail.widen(&self.history.messages, room.saturating_sub(message_weight(&replacement)));
         self.replace(id.clone(), replacement, tail);
         let after = self.history.meter.estimate(&self.history.messages, || fixed);
-        let how = match &summary {
-            Some(_) => "The conversation was compacted",
-            None if is_only_prompt => "What the model is told besides the prompt was shortened",
-            None => {
-                "The older part of the conversation was left out, because it could not be summarised"
-            }
-        };
-        let notice = format!("{how}: about {before} tokens became {after}.");
+        let done = what_was_done(summary.is_some(), is_only_prompt);
+        let notice = format!("{done}: about {before} tokens became {after}.");
         self.report(&id, notice, after, summary);
         CompactionOutcome::Done { kept: tail.count }
     }
@@ -349,6 +343,17 @@ impl Compactor<'_> {
         }
         // Without a window, because the client's context gauge is about the conversation.
         self.services.log().record_usage(model.name(), usage, None, cost);
+    }
+}
+
+/// Tells the user how the conversation was made shorter.
+fn what_was_done(has_summary: bool, is_only_prompt: bool) -> &'static str {
+    if has_summary {
+        "The conversation was compacted"
+    } else if is_only_prompt {
+        "What the model is told besides the prompt was shortened"
+    } else {
+        "The older part of the conversation was left out, because it could not be summarised"
     }
 }
 

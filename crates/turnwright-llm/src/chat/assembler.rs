@@ -4,13 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::arguments::{MAX_CALLS, StreamedArguments, finish_arguments};
 use super::reasoning_details;
 use super::text_pipeline::TextPipeline;
-use super::wire::{self, CallDelta, ChatChunk, Choice, ChoiceDelta, FunctionDelta};
+use super::wire::{CallDelta, ChatChunk, Choice, ChoiceDelta, FunctionDelta, with_chunk};
 use crate::error_body;
 use crate::exchange::ReplyContext;
 use crate::json_limits;
@@ -540,24 +539,6 @@ impl CallSlot {
         } else {
             let is_other = !self.name.is_empty() && name != self.name;
             is_other || !arguments.is_empty() && self.arguments.is_json_object()
-        }
-    }
-}
-
-/// Parses a chunk and passes it on with its JSON.
-fn with_chunk<T>(json: &str, then: impl FnOnce(serde_json::Result<ChatChunk<'_>>, &str) -> T) -> T {
-    // Gemini wraps its errors in a list. Nothing else starts with `[`, and this is the hot path.
-    let list = json.starts_with('[').then(|| serde_json::from_str::<[&RawValue; 1]>(json));
-    let json = match list {
-        Some(Ok([only])) => only.get(),
-        _ => json,
-    };
-    match serde_json::from_str(json) {
-        Ok(chunk) => then(Ok(chunk), json),
-        Err(error) => {
-            let mended = wire::repair_surrogates(json);
-            let chunk = serde_json::from_str(&mended);
-            then(chunk.map_err(|_| error), &mended)
         }
     }
 }

@@ -383,3 +383,23 @@ fn collect_text(part: &Value, thinking: bool, collected: &mut TolerantText<'_>) 
         _ => {}
     }
 }
+/// Parses a chunk and passes it on with its JSON.
+pub(super) fn with_chunk<T>(
+    json: &str,
+    then: impl FnOnce(serde_json::Result<ChatChunk<'_>>, &str) -> T,
+) -> T {
+    // Gemini wraps its errors in a list. Nothing else starts with `[`, and this is the hot path.
+    let list = json.starts_with('[').then(|| serde_json::from_str::<[&RawValue; 1]>(json));
+    let json = match list {
+        Some(Ok([only])) => only.get(),
+        _ => json,
+    };
+    match serde_json::from_str(json) {
+        Ok(chunk) => then(Ok(chunk), json),
+        Err(error) => {
+            let mended = repair_surrogates(json);
+            let chunk = serde_json::from_str(&mended);
+            then(chunk.map_err(|_| error), &mended)
+        }
+    }
+}

@@ -464,17 +464,7 @@ impl<'a> FolderLister<'a> {
             }
             relative.pop();
             if is_ignored {
-                if is_folder {
-                    listing.ignored.push(path.clone());
-                }
-                let is_bare = || BARE_LAYOUT.iter().all(|it| path.join(it).exists());
-                let git = path.join(".git");
-                listing.repositories.extend(self.environment_in_ignored(&path, is_folder));
-                if is_folder && git.exists() {
-                    listing.repositories.push(git);
-                } else if is_folder && is_bare() {
-                    listing.repositories.push(path);
-                }
+                self.add_ignored(&mut listing, path, is_folder);
                 continue;
             }
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
@@ -489,6 +479,22 @@ impl<'a> FolderLister<'a> {
         listing.entries.sort();
         listing.repositories.sort();
         Some((listing, rules))
+    }
+
+    /// Adds an ignored entry, and the repository that it is or has.
+    #[cfg(not(unix))]
+    fn add_ignored(&self, listing: &mut FolderListing, path: PathBuf, is_folder: bool) {
+        if is_folder {
+            listing.ignored.push(path.clone());
+        }
+        let is_bare = || BARE_LAYOUT.iter().all(|it| path.join(it).exists());
+        let git = path.join(".git");
+        listing.repositories.extend(self.environment_in_ignored(&path, is_folder));
+        if is_folder && git.exists() {
+            listing.repositories.push(git);
+        } else if is_folder && is_bare() {
+            listing.repositories.push(path);
+        }
     }
 }
 

@@ -136,13 +136,7 @@ impl Files {
                     let is_lf_normalized = now.as_ref().is_some_and(|it| it.is_lf_normalized);
                     if self.write_in_editor(editor, target, after, is_lf_normalized, cancel).await?
                     {
-                        let written = self.read_back(target, before, after, cancel).await;
-                        if let Ok(saved) = disk::read(&target.path).await
-                            && before.is_none_or(|it| it.text != saved.text)
-                        {
-                            self.unsaved.note_converted(&target.path, &written.text, &saved);
-                        }
-                        return Ok(written);
+                        return Ok(self.read_back(target, before, after, cancel).await);
                     }
                 }
             }
@@ -197,7 +191,7 @@ impl Files {
         cancel: &CancellationToken,
     ) -> WriteOutcome {
         let found = cancel.run_until_cancelled(self.load(target)).await;
-        match found {
+        let written = match found {
             Some(Ok(LoadedText { text, .. }))
                 if text.text == after || before.is_none_or(|it| it.text != text.text) =>
             {
@@ -207,7 +201,13 @@ impl Files {
             _ => {
                 WriteOutcome { text: FileText::new(after, TextSource::Editor), is_confirmed: false }
             }
+        };
+        if let Ok(saved) = disk::read(&target.path).await
+            && before.is_none_or(|before| before.text != saved.text)
+        {
+            self.unsaved.note_converted(&target.path, &written.text, &saved);
         }
+        written
     }
 
     /// Fails if the editor has unsaved changes: the disk is about to be written, and they would

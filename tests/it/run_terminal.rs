@@ -353,6 +353,7 @@ fn lines_that_are_pasted_are_prompts_one_after_the_other() {
     terminal.wait_for("> ");
     terminal.type_in("rd\r");
     terminal.wait_for("Three.");
+    terminal.wait_for("> ");
     terminal.type_in("\u{4}");
     let (_, shown) = terminal.wait_for_end("");
     for (request, words) in [(0, "first"), (1, "second"), (2, "third")] {
@@ -378,6 +379,7 @@ fn prompts_that_were_typed_during_a_turn_are_not_sent_after_it_was_cancelled() {
     terminal.wait_for("> ");
     terminal.type_in("go on\r");
     terminal.wait_for("Two.");
+    terminal.wait_for("> ");
     terminal.type_in("\u{4}");
     let (_, shown) = terminal.wait_for_end("");
     assert!(!desk.messages(1).contains("delete all"), "{shown}");

@@ -138,7 +138,7 @@ fn every_error_is_one_line_with_its_details_and_the_code_of_its_kind() {
     let host = || "api.example".to_owned();
     let status = |status, kind| {
         Error::Llm(LlmError::Status {
-            host: host(),
+            host: host().into(),
             status,
             proxy: None,
             message: "two\nlines".to_owned(),

@@ -243,8 +243,10 @@ pub(crate) fn describe_skills(env: &ToolEnv) -> String {
     let folders = &env.shared.folders;
     let places = skill_folders(folders, &projects(folders, env.files.roots()));
     let (found, skipped) = skills::scan_all(&places, &CancellationToken::new());
-    let mut text: String =
-        found.iter().map(|it| format!("* `{}` – {}\n", it.name, it.description)).collect();
+    let mut text = String::new();
+    for skill in &found {
+        text.push_str(&format!("* `{}` – {}\n", skill.name, skill.description));
+    }
     if found.is_empty() {
         let folders = SKILL_FOLDERS.join("`, `");
         text = format!(

@@ -92,7 +92,7 @@ impl Model for ScriptedModel {
 
 fn failure(status: u16) -> LlmError {
     LlmError::Status {
-        host: "script".to_owned(),
+        host: "script".into(),
         status,
         proxy: None,
         message: "no".to_owned(),

@@ -299,7 +299,7 @@ mod tests {
 
     fn status(status: u16, retry_after: Option<u64>) -> SampleOutcome {
         let error = LlmError::Status {
-            host: "h".to_owned(),
+            host: "h".into(),
             status,
             proxy: None,
             message: "m".to_owned(),

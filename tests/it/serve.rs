@@ -235,7 +235,7 @@ fn an_untrusted_certificate_is_not_tried_again_and_the_variable_is_named() {
     {
         assert!(message.contains(words), "{words}: {message}");
     }
-    let log: Vec<_> = agent.log.iter().map(|it| it.to_string()).collect();
+    let log: Vec<_> = agent.log.iter().map(ToString::to_string).collect();
     assert!(!log.iter().any(|it| it.contains("etrying") || it.contains("ry again")), "{log:#?}");
     let is_notice = |it: &&String| it.contains("The MCP server far is unavailable");
     let notice = log.iter().find(is_notice).unwrap();

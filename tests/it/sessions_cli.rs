@@ -127,7 +127,7 @@ fn history_prints_a_table_or_json_lines() {
 fn indian(utc: &Value) -> String {
     use turnwright_types::timestamp::{parse_user_time, rfc3339};
     let time = parse_user_time(utc.as_str().unwrap(), std::time::SystemTime::now()).unwrap();
-    let shifted = rfc3339(time + std::time::Duration::from_mins(330));
+    let shifted = rfc3339(time + std::time::Duration::from_secs(330 * 60));
     shifted.replace('T', " ").trim_end_matches('Z').to_owned()
 }
 

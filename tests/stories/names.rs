@@ -25,8 +25,8 @@ fn names(agent: &TestAgent) -> Vec<String> {
 
 /// The texts of the last permission request.
 fn last_question(agent: &TestAgent) -> String {
-    let requests = agent.log.iter().filter(|it| it["method"] == "session/request_permission");
-    requests.last().unwrap()["params"]["toolCall"]["content"].to_string()
+    let is_request = |it: &&Value| it["method"] == "session/request_permission";
+    agent.log.iter().rfind(is_request).unwrap()["params"]["toolCall"]["content"].to_string()
 }
 
 #[test]

@@ -11,7 +11,8 @@ const PNG_BASE64: &str = "iVBORw0KGgoAAAAA";
 
 /// A prompt of about so many tokens, each of whose words is different.
 fn prompt(tokens: usize) -> String {
-    (0..tokens / 2).map(|it| format!("word{it:04} ")).collect()
+    let words: Vec<_> = (0..tokens / 2).map(|it| format!("word{it:04} ")).collect();
+    words.concat()
 }
 
 fn text(request: &Recorded) -> String {

@@ -28,7 +28,8 @@ pub enum LlmError {
         with_advice(message, *.kind, *.retry_after, .key_advice.as_deref().map(String::as_str))
     )]
     Status {
-        host: String,
+        // Errors are returned in every result, so they are kept small.
+        host: Box<str>,
         status: u16,
         /// The proxy through which the request went, which may be what has answered.
         proxy: Option<Box<String>>,
@@ -326,7 +327,6 @@ impl LlmError {
     pub fn host(&self) -> Option<&str> {
         match self {
             LlmError::Connect { host, .. }
-            | LlmError::Status { host, .. }
             | LlmError::InStream { host, .. }
             | LlmError::Truncated { host }
             | LlmError::TimedOut { host, .. }
@@ -334,6 +334,7 @@ impl LlmError {
             | LlmError::Malformed { host, .. }
             | LlmError::EndlessRepetition { host }
             | LlmError::EmptyReply { host, .. } => Some(host),
+            LlmError::Status { host, .. } => Some(host),
             LlmError::Config(_) => None,
         }
     }

@@ -458,7 +458,7 @@ impl Endpoint {
             _ => self.key_advice.clone(),
         };
         LlmError::Status {
-            host: self.host(),
+            host: self.host().into(),
             status,
             proxy,
             message,

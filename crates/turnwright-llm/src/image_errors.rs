@@ -96,7 +96,7 @@ mod tests {
         ];
         for (expected, message) in table {
             let error = LlmError::Status {
-                host: "h".to_owned(),
+                host: "h".into(),
                 status: 400,
                 proxy: None,
                 message: message.to_owned(),

@@ -195,7 +195,7 @@ mod tests {
         let learned_quirks =
             LearnedQuirks::new(QuirkPatch::NONE, ModelProfile::default(), QuirkPatch::NONE, None);
         let refusal = |kind| LlmError::Status {
-            host: "h".to_owned(),
+            host: "h".into(),
             status: 400,
             proxy: None,
             message: "input length and `max_tokens` exceed context limit".to_owned(),
@@ -217,12 +217,11 @@ mod tests {
     }
 
     fn refused(kind: ErrorKind, message: &str) -> LlmError {
-        let (host, message) = ("h".to_owned(), message.to_owned());
         LlmError::Status {
-            host,
+            host: "h".into(),
             status: 400,
             proxy: None,
-            message,
+            message: message.to_owned(),
             retry_after: None,
             kind,
             key_advice: None,

@@ -662,7 +662,7 @@ fn errors_name_the_next_step() {
     for (status, message, expected) in table {
         let report = parse(&json!({ "error": message }).to_string(), Some(status), None);
         let error = super::LlmError::Status {
-            host: "h".to_owned(),
+            host: "h".into(),
             status,
             proxy: None,
             message: report.message,

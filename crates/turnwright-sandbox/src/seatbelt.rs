@@ -162,9 +162,11 @@ fn pinned_rule(profile: &SandboxProfile) -> Option<String> {
     let is_movable =
         |path: &&Path| profile.writable.iter().any(|root| path.starts_with(root) && *path != root);
     let pinned: BTreeSet<_> = above.filter(is_movable).map(Path::to_path_buf).collect();
-    let filters =
-        quote_all(&pinned)?.iter().map(|it| format!("\n  (literal {it})")).collect::<String>();
-    Some(if filters.is_empty() { filters } else { format!("(deny file-write-unlink{filters})\n") })
+    let mut rule = String::new();
+    for path in quote_all(&pinned)? {
+        rule.push_str(&format!("\n  (literal {path})"));
+    }
+    Some(if rule.is_empty() { rule } else { format!("(deny file-write-unlink{rule})\n") })
 }
 
 /// A rule about everything at and below some paths. Without a path there is no rule: a rule without

@@ -81,6 +81,8 @@ impl LearnedWindow {
 mod tests {
     use super::*;
 
+    type Counts = &'static [(&'static str, u64)];
+
     /// Plays counts of a model: `cut` and `ok` with their tokens, or `odd`. Returns the limit after each.
     fn limits(learned: &mut LearnedWindow, counts: &[(&str, u64)]) -> Vec<Option<u64>> {
         let add = |(what, tokens): &(&str, u64)| {
@@ -97,7 +99,7 @@ mod tests {
 
     #[test]
     fn two_counts_that_agree_limit_the_window_and_one_does_not() {
-        let table: [(&[(&str, u64)], Option<u64>); 6] = [
+        let table: [(Counts, Option<u64>); 6] = [
             (&[("cut", 4_000)], None),
             (&[("cut", 4_000), ("odd", 9), ("cut", 4_050)], Some(4_096)),
             (&[("cut", 4_000), ("cut", 2_000)], None),

@@ -37,7 +37,9 @@ pub(super) async fn converse(
         let line = match client.take_typed_line() {
             Some(line) => {
                 client.screen.note(&format!("> {}", line.trim_end()));
-                editor.iter_mut().for_each(|editor| editor.remember(&line));
+                if let Some(editor) = &mut editor {
+                    editor.remember(&line);
+                }
                 EditedLine::Prompt(line)
             }
             None => match read_prompt_line(client, &mut editor).await {

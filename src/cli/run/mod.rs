@@ -196,7 +196,9 @@ fn serve(
             Err(end) => end,
             Ok(()) => match task {
                 RunTask::Turn(blocks, note) => {
-                    note.iter().for_each(|note| client.screen.note(note));
+                    if let Some(note) = &note {
+                        client.screen.note(note);
+                    }
                     run_turn(&mut client, blocks, options).await
                 }
                 RunTask::Conversation(editor) => {

@@ -61,7 +61,7 @@ pub(super) fn attach_piped(blocks: &mut Vec<Value>) -> Result<Option<String>, St
     if bytes.is_empty() {
         return Ok(None);
     }
-    let block = stdin_block(bytes);
+    let block = stdin_block(&bytes);
     Ok(Some(match block {
         Some(block) => {
             blocks.push(block);
@@ -72,11 +72,11 @@ pub(super) fn attach_piped(blocks: &mut Vec<Value>) -> Result<Option<String>, St
 }
 
 /// The block of a picture or text from stdin; `None` for anything else.
-fn stdin_block(bytes: Vec<u8>) -> Option<Value> {
-    if let Some(mime) = picture_mime(&bytes) {
-        return Some(json!({ "type": "image", "mimeType": mime, "data": BASE64.encode(&bytes) }));
+fn stdin_block(bytes: &[u8]) -> Option<Value> {
+    if let Some(mime) = picture_mime(bytes) {
+        return Some(json!({ "type": "image", "mimeType": mime, "data": BASE64.encode(bytes) }));
     }
-    let text = String::from_utf8_lossy(&bytes);
+    let text = String::from_utf8_lossy(bytes);
     let resource = json!({ "uri": "stdin:", "text": text });
     (!bytes.contains(&0)).then(|| json!({ "type": "resource", "resource": resource }))
 }
@@ -91,7 +91,7 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
         let block = if name == STDIN {
             let bytes = read_all(stdin().lock());
             let bytes = bytes.map_err(|it| format!("stdin: {}", io_error_text(&it)))?;
-            stdin_block(bytes).ok_or("stdin is no text, and cannot be attached")?
+            stdin_block(&bytes).ok_or("stdin is no text, and cannot be attached")?
         } else {
             let failed = |it: io::Error| {
                 format!("--file {}: {}", escape_hidden_line(name), io_error_text(&it))

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::FutureExt;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::agent_link::AgentLink;
@@ -53,6 +54,8 @@ pub(super) struct RunClient {
     commands: Vec<(String, String)>,
     /// The number of questions that nobody was asked.
     unasked: usize,
+    /// Words of the user's that the agent has not confirmed yet.
+    telling: JoinSet<()>,
     /// What was typed during turns, before questions, and is not sent yet.
     typed: String,
     turn: TurnState,
@@ -107,6 +110,7 @@ impl RunClient {
             session: String::new(),
             commands: Vec::new(),
             unasked: 0,
+            telling: JoinSet::new(),
             typed: String::new(),
             turn: TurnState::Idle,
         })
@@ -355,13 +359,13 @@ impl RunClient {
         }
         if let Some(words) = words.filter(|it| permission_answer::is_words(it)) {
             self.screen.note("Your words go to the model.");
-            self.tell(words);
+            self.tell(&words);
         }
         Ok(answer.map(|it| it.0))
     }
 
     /// Tells the model something: in its turn, or with a prompt of its own if none runs.
-    fn tell(&mut self, words: String) {
+    fn tell(&mut self, words: &str) {
         if self.turn == TurnState::Idle {
             self.typed.push_str(&format!("{words}\n"));
             return;
@@ -374,7 +378,8 @@ impl RunClient {
         });
         // It is sent before the answer to the question, after which the model may be asked at once.
         if (&mut telling).now_or_never().is_none() {
-            drop(tokio::spawn(telling));
+            while self.telling.try_join_next().is_some() {}
+            self.telling.spawn(telling);
         }
     }
 

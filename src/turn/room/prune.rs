@@ -143,7 +143,9 @@ mod tests {
 
     fn conversation(steps: &[(&str, usize)]) -> Vec<Arc<Message>> {
         let mut messages = Vec::new();
-        steps.iter().for_each(|(tool, length)| step(&mut messages, tool, *length));
+        for (tool, length) in steps {
+            step(&mut messages, tool, *length);
+        }
         messages
     }
 

@@ -35,12 +35,11 @@ fn refused() -> ObservedReply {
 }
 
 fn status(status: u16, kind: ErrorKind, message: &str) -> ProbeError {
-    let (host, message) = ("h".to_owned(), message.to_owned());
     ProbeError::Model(LlmError::Status {
-        host,
+        host: "h".into(),
         status,
         proxy: None,
-        message,
+        message: message.to_owned(),
         retry_after: None,
         kind,
         key_advice: None,
@@ -142,15 +141,15 @@ fn the_result_must_be_used() {
 
 #[test]
 fn image_support_is_known_only_if_recognised_or_rejected() {
-    let bad = |message: &str| Err(status(400, ErrorKind::BadRequest, message));
+    let bad = |message: &str| status(400, ErrorKind::BadRequest, message);
     for (observed, taken, expected) in [
         (Ok(observed("Orange.", &[])), true, CheckState::Ok),
         (Ok(observed("Blue.", &[])), true, CheckState::Unknown),
         (Ok(observed("Orange.", &[])), false, CheckState::No),
-        (bad("this model has no vision"), true, CheckState::No),
-        (bad("image input is not supported"), true, CheckState::No),
-        (bad("the image is smaller than 512 pixels"), true, CheckState::Unknown),
-        (bad("unknown field `content`"), true, CheckState::Unknown),
+        (Err(bad("this model has no vision")), true, CheckState::No),
+        (Err(bad("image input is not supported")), true, CheckState::No),
+        (Err(bad("the image is smaller than 512 pixels")), true, CheckState::Unknown),
+        (Err(bad("unknown field `content`")), true, CheckState::Unknown),
         (Err(status(429, ErrorKind::RateLimit, "too many images")), true, CheckState::Unknown),
         (Err(ProbeError::TimedOut(TOTAL_TIMEOUT)), true, CheckState::Unknown),
     ] {

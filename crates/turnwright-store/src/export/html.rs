@@ -110,10 +110,10 @@ impl<'a> HtmlDocument<'a> {
                 Event::SoftBreak => self.raw("\n")?,
                 Event::HardBreak => self.raw("<br>\n")?,
                 Event::TaskListMarker(is_done) => {
-                    self.raw(if is_done { "☑ " } else { "☐ " })?
+                    self.raw(if is_done { "☑ " } else { "☐ " })?;
                 }
                 Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => {
-                    self.text(&text)?
+                    self.text(&text)?;
                 }
                 // Options that are off.
                 Event::InlineMath(_) | Event::DisplayMath(_) | Event::FootnoteReference(_) => {}

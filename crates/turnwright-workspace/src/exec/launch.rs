@@ -127,6 +127,7 @@ pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8
         link,
         redactor,
     };
+    #[expect(clippy::disallowed_methods, reason = "this process runs one command")]
     let moved = workdir.map_or(Ok(()), std::env::set_current_dir);
     let start = || {
         ProcessGroup::start_program(&program, &launch.environment, accepts_input, sandbox.as_ref())

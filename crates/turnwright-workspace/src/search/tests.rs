@@ -285,7 +285,11 @@ fn text_is_found_in_every_encoding_that_is_read() {
         let ignore_case = GrepQuery { ignore_case: true, ..query(pattern) };
         let spanning = GrepQuery { multiline: true, ..query(&format!("(?i){pattern}.*?next")) };
         let shown = format!("{name}:9001: {}", line.trim_end());
-        assert_eq!(fixture.lines(&fixture.grep(&ignore_case)), [shown.clone()], "{name}");
+        assert_eq!(
+            fixture.lines(&fixture.grep(&ignore_case)),
+            std::slice::from_ref(&shown),
+            "{name}"
+        );
         let next = format!("{name}:9002: next(value)");
         assert_eq!(fixture.lines(&fixture.grep(&spanning)), [shown, next], "{name}");
         assert_eq!(fixture.files(&fixture.scope(""), &format!("(?i){pattern}")), [name]);

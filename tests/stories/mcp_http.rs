@@ -114,6 +114,59 @@ fn m_2_a_server_without_a_handshake_is_supported() {
     assert_eq!(call.header("mcp-session-id"), None);
 }
 
+/// As servers do that were written by hand: the version is in an error, a notification is answered, the content
+/// type is another one, and an answer is a batch.
+#[test]
+fn a_server_that_takes_the_protocol_lightly_is_used_all_the_same() {
+    let stub = McpHttpStub::start(|request, stream| {
+        let plain = "Content-Type: Text/Plain\r\n";
+        match request.method() {
+            "initialize" if request.body["params"]["protocolVersion"] != "2024-11-05" => {
+                let error = json!({ "code": -32602, "message": "Unsupported protocol version",
+                    "data": { "supported": ["2024-11-05"] } });
+                let body = json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error });
+                answer_json(stream, "", &body);
+            }
+            "notifications/initialized" => answer(stream, "200 OK", plain, "OK"),
+            "tools/list" => {
+                let list = request.result(&tools(&["echo"])).to_string();
+                answer(stream, "200 OK", plain, &format!("\u{feff}{list}"));
+            }
+            "tools/call" => {
+                let text = json!({ "content": ["from a batch"] });
+                let batch = json!([{ "jsonrpc": "2.0", "method": "notifications/message" },
+                    request.result(&text)]);
+                let head = "Content-Type: Application/JSON\r\n";
+                answer(stream, "200 OK", head, &batch.to_string());
+            }
+            _ => return false,
+        }
+        true
+    });
+    let mut agent = calling(&stub).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(call_result(&agent).contains("from a batch"), "{}", call_result(&agent));
+    let requests = stub.requests();
+    let call = requests.iter().find(|request| request.method() == "tools/call").unwrap();
+    assert_eq!(call.header("mcp-protocol-version"), Some("2024-11-05"));
+}
+
+#[test]
+fn a_call_that_a_server_turns_away_unread_is_not_said_to_be_executed_in_part() {
+    let stub = McpHttpStub::start(|request, stream| {
+        let is_call = request.method() == "tools/call";
+        if is_call {
+            answer(stream, "429 Too Many Requests", "", "");
+        }
+        is_call
+    });
+    let mut agent = calling(&stub).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let result = call_result(&agent);
+    assert!(result.contains("HTTP 429") && result.contains("was not executed"), "{result}");
+    assert!(!result.contains("partly"), "{result}");
+}
+
 #[test]
 fn r_mcp_3_and_5_an_unsupported_server_is_refused_without_showing_header_values() {
     let mut agent = TestAgent::builder().spawn();

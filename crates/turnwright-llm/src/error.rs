@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::ErrorKind;
+use super::overflow::is_minute_limit;
 use super::retry_after::MAX_RETRY_WAIT;
 use turnwright_http::ConnectionFault;
 
@@ -101,12 +102,17 @@ pub enum LlmError {
 }
 
 /// Server messages that need an explanation (C.5).
-const HINTS: [(&str, &str); 4] = [
+const HINTS: [(&str, &str); 7] = [
     ("does not support tools", "The agent needs tools: choose another model"),
     ("support tool use", "The agent needs tools: choose another model"),
     ("--enable-auto-tool-choice", "Start vLLM with both options"),
     ("--jinja", "Start llama-server with this option"),
+    ("requires more system memory", TOO_LARGE),
+    ("insufficient system resources", TOO_LARGE),
+    ("oad model", "Look into the log of the server, or choose another model"),
 ];
+
+const TOO_LARGE: &str = "Choose a smaller model, or give the server more memory";
 
 /// Messages about an effort that the model does not support (C.4 #3).
 const EFFORT_REJECTIONS: [&str; 6] = [
@@ -248,6 +254,12 @@ impl LlmError {
             ),
             _ => None,
         }
+    }
+
+    /// True if a request has more tokens than may be sent in a minute.
+    pub fn exceeds_minute_limit(&self) -> bool {
+        matches!(self.kind(), ErrorKind::ContextOverflow { .. })
+            && self.message().is_some_and(|it| is_minute_limit(&it.to_lowercase()))
     }
 
     /// True if the failure depends on what the model generated. If it happens twice, further

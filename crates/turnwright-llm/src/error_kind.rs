@@ -119,7 +119,7 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     if has(&["tool_use_failed"]) {
         return ErrorKind::Unavailable;
     }
-    if has(NO_TOOLS) {
+    if has(NO_TOOLS) || has(NO_MEMORY) {
         return ErrorKind::BadRequest;
     }
     let is_temporary = is_vague && has(&["try again", "temporar", "currently", "overload"]);
@@ -255,6 +255,17 @@ const REFUSED: &[&str] = &[
 /// C.5: Ollama, OpenRouter, vLLM, llama.cpp.
 const NO_TOOLS: &[&str] =
     &["does not support tools", "support tool use", "--enable-auto-tool-choice", "--jinja"];
+
+/// The model is there and does not fit: Ollama, LM Studio. Each answers so until something else is closed.
+const NO_MEMORY: &[&str] = &[
+    "requires more system memory",
+    "insufficient system resources",
+    "unable to allocate",
+    "cudamalloc failed",
+    "unable to load model",
+    "failed to load model",
+    "error loading model",
+];
 
 const NO_MODEL: &[&str] = &[
     "model_not_found",

@@ -32,7 +32,7 @@ const MAX_CALL_BYTES: usize = 1024 * 1024;
 const MAX_FAILURES: usize = 32;
 
 /// Marks that start a call wherever they occur.
-const OPENERS: [&str; 12] = [
+const OPENERS: [&str; 13] = [
     "<tool_call>",
     "<tool_calls>",
     "<function=",
@@ -42,13 +42,14 @@ const OPENERS: [&str; 12] = [
     "<|tool_calls_section_begin|>",
     "<|tool_call_begin|>",
     "<|python_tag|>",
+    "<|open|>tools",
     "<｜tool▁calls▁begin｜>",
     "<｜tool▁call▁begin｜>",
     "[TOOL_CALLS]",
 ];
 
 /// Marks that end a call, for [`looks_like_leaked_call`].
-const CLOSERS: [&str; 9] = [
+const CLOSERS: [&str; 10] = [
     "tool_call>",
     "tool_calls>",
     "function>",
@@ -56,6 +57,7 @@ const CLOSERS: [&str; 9] = [
     "invoke>",
     "tool_call_end|>",
     "section_end|>",
+    "<|sep|>",
     "tool▁call▁end｜>",
     "tool▁calls▁end｜>",
 ];

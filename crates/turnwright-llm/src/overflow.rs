@@ -55,10 +55,13 @@ pub(super) fn parse_overflow(body: &Value, text: &str) -> ErrorKind {
             .or_else(|| phrases.iter().find_map(|it| number_after(text, it)));
         found.filter(|it| PLAUSIBLE_TOKENS.contains(it))
     };
-    // A limit of tokens per minute is not the context window.
-    let is_rate = ["tokens per min", "(tpm)", "tokens/min"].iter().any(|it| text.contains(it));
-    let limit = if is_rate { None } else { find("n_ctx", LIMIT_PHRASES) };
+    let limit = if is_minute_limit(text) { None } else { find("n_ctx", LIMIT_PHRASES) };
     ErrorKind::ContextOverflow { limit, used: find("n_prompt_tokens", USED_PHRASES) }
+}
+
+/// True for a limit of tokens per minute, which is not the context window.
+pub(super) fn is_minute_limit(text: &str) -> bool {
+    ["tokens per min", "(tpm)", "tokens/min"].iter().any(|phrase| text.contains(phrase))
 }
 
 fn number_field(body: &Value, name: &str) -> Option<u64> {

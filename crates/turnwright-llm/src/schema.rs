@@ -35,6 +35,9 @@ const NAME_COST: usize = 8;
 const MAX_PARTS: usize = 64;
 /// The number of branches of one `anyOf`.
 const MAX_BRANCHES: usize = 256;
+/// The largest length or number of items that stays a keyword. Servers that turn schemas into grammars (llama.cpp,
+/// LM Studio, Ollama) repeat a rule as often, and refuse the whole request if that is too much.
+const MAX_REPEATS: u64 = 256;
 /// A longer pattern, default or list of values is not added to the description.
 const MAX_HINT_BYTES: usize = 400;
 
@@ -249,11 +252,11 @@ impl<'a> SchemaConverter<'a> {
                 let tuple = list(parts.get("prefixItems")).chain(list(parts.get("items")));
                 let mut items: Vec<&Value> = tuple.take(MAX_BRANCHES).collect();
                 items.extend(parts.get("items").filter(|it| it.is_object()));
-                let mut fields = keep(["minItems", "maxItems"], Value::is_u64);
+                let mut fields = keep(["minItems", "maxItems"], is_short);
                 fields.insert("items".to_owned(), self.convert_alternatives(&items, level + 1)?);
                 fields
             }
-            "string" => keep(["minLength", "maxLength"], Value::is_u64),
+            "string" => keep(["minLength", "maxLength"], is_short),
             "number" | "integer" => keep(["minimum", "maximum"], Value::is_number),
             _ => return Some(bare(kind)),
         };
@@ -347,6 +350,11 @@ impl<'a> SchemaConverter<'a> {
         hint("Greater than ", bound("exclusiveMinimum", "minimum"));
         hint("Less than ", bound("exclusiveMaximum", "maximum"));
         hint("Multiple of ", parts.get("multipleOf").filter(|it| it.is_number()));
+        let long = |key: &str| parts.get(key).filter(|size| size.is_u64() && !is_short(size));
+        hint("Minimum length: ", long("minLength"));
+        hint("Maximum length: ", long("maxLength"));
+        hint("Minimum number of items: ", long("minItems"));
+        hint("Maximum number of items: ", long("maxItems"));
         if is_object {
             let values = parts.get("additionalProperties").and_then(|it| it.get("type"));
             hint("Any keys, each with a value of type ", values.filter(|it| it.is_string()));
@@ -354,6 +362,11 @@ impl<'a> SchemaConverter<'a> {
         hint("Default: ", parts.get("default"));
         Some(text)
     }
+}
+
+/// Returns true for a length or number of items that stays a keyword.
+fn is_short(size: &Value) -> bool {
+    size.as_u64().is_some_and(|size| size <= MAX_REPEATS)
 }
 
 impl<'a> MergedSchema<'a> {

@@ -520,6 +520,25 @@ fn an_unknown_model_is_distinguished_from_an_unknown_path() {
     check(ErrorKind::UrlNotFound, &rows);
 }
 
+/// Ollama and LM Studio: no later attempt helps, and the URL is right.
+#[test]
+fn a_model_that_does_not_fit_into_memory_is_no_wrong_url_and_not_retried() {
+    let rows = [
+        (
+            "Ollama",
+            500,
+            r#"{"error":{"message":"model requires more system memory (9.3 GiB) than is available (5.9 GiB)","type":"api_error"}}"#,
+        ),
+        (
+            "LM Studio",
+            404,
+            r#"{"error":{"message":"Failed to load model \"m\". Error: Model loading was stopped due to insufficient system resources.","type":"invalid_request_error"}}"#,
+        ),
+        ("llama.cpp", 500, r#"{"error":"unable to load model: /models/blobs/sha256-1"}"#),
+    ];
+    check(ErrorKind::BadRequest, &rows);
+}
+
 #[test]
 fn server_failures_are_recognised() {
     let rows = [

@@ -225,6 +225,10 @@ pub(crate) fn call_error(error: &PeerError) -> CallError {
             let why = bounded_text(&escape_hidden(why), MAX_ERROR_CHARS);
             format!("The call failed in transport: {why}\nIt may have been partly executed.")
         }
+        PeerError::TurnedAway(why) => {
+            let why = bounded_text(&escape_hidden(why), MAX_ERROR_CHARS);
+            format!("The server turned the call away: {why}\nIt was not executed.")
+        }
         PeerError::Malformed => format!("The call failed: {error}"),
     };
     CallError::Failed(message)

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use turnwright_rpc::RpcError;
 
 use super::handler::ServerMessageHandler;
-use super::peer::{Channel, Peer, PeerError};
+use super::peer::{Channel, Peer, PeerError, Response};
 
 /// The version that a handshake proposes.
 const HANDSHAKE_VERSION: &str = "2025-11-25";
@@ -109,20 +109,41 @@ pub(super) fn client_context(handler: &ServerMessageHandler) -> JsonObject {
     ])
 }
 
-/// Begins with the handshake.
+/// Begins with the handshake. A server that refuses the proposed version, although it should answer with its own,
+/// is asked once more with the newest that it names.
 pub(super) async fn initialize(peer: &Peer) -> Result<(), HandshakeError> {
-    let params = JsonObject::from_iter([
-        ("protocolVersion".to_owned(), HANDSHAKE_VERSION.into()),
-        ("capabilities".to_owned(), capabilities(peer.handler())),
-        ("clientInfo".to_owned(), client_info()),
-    ]);
-    let result = match peer.channel() {
-        Channel::Http(http) => http.initialize(&params).await?,
-        Channel::Pipes(_) | Channel::Link(_) => peer.start("initialize", params).response().await?,
+    let result = match propose(peer, HANDSHAKE_VERSION).await {
+        Err(PeerError::ErrorResponse(error)) => match named_version(&error) {
+            Some(version) => propose(peer, version).await?,
+            None => return Err(PeerError::ErrorResponse(error).into()),
+        },
+        result => result?,
     };
     let info = initialize_result(&result).ok_or(HandshakeError::Malformed("initialize"))?;
     peer.set_info(info);
     Ok(peer.notify("notifications/initialized").await?)
+}
+
+async fn propose(peer: &Peer, version: &str) -> Response {
+    let params = JsonObject::from_iter([
+        ("protocolVersion".to_owned(), version.into()),
+        ("capabilities".to_owned(), capabilities(peer.handler())),
+        ("clientInfo".to_owned(), client_info()),
+    ]);
+    match peer.channel() {
+        Channel::Http(http) => http.initialize(&params).await,
+        Channel::Pipes(_) | Channel::Link(_) => peer.start("initialize", params).response().await,
+    }
+}
+
+/// The newest version with a handshake that a refusal names besides the proposed one.
+fn named_version(error: &RpcError) -> Option<&'static str> {
+    let theirs = supported_versions(error);
+    let is_named = |version: &str| {
+        error.message.contains(version) || theirs.iter().any(|named| named == version)
+    };
+    let older = KNOWN_VERSIONS.into_iter().filter(|version| *version < HANDSHAKE_VERSION);
+    older.rev().find(|version| is_named(version))
 }
 
 /// Reads the result of `initialize`.

@@ -45,7 +45,7 @@ const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version
 pub(super) struct HttpChannel {
     connection: HttpConnection,
     session: watch::Sender<HttpSession>,
-    /// The handshake, as posted.
+    /// The handshake that the server has accepted, as posted.
     handshake: OnceLock<Vec<u8>>,
     /// One permit: a session is opened once.
     renewing: Semaphore,
@@ -150,8 +150,9 @@ impl HttpChannel {
     pub(super) async fn initialize(&self, params: &JsonObject) -> Response {
         let message = request_message(0, "initialize", params);
         let message = serde_json::to_vec(&message).map_err(transport_error)?;
-        let message = self.handshake.get_or_init(|| message);
-        self.open_session(message).await
+        let result = self.open_session(&message).await?;
+        drop(self.handshake.set(message));
+        Ok(result)
     }
 
     async fn open_session(&self, handshake: &[u8]) -> Response {
@@ -282,6 +283,9 @@ impl HttpChannel {
                 Err(HttpError::SessionExpired) if attempt == Attempt::Request => {
                     self.renew_session(&session).await?;
                     attempt = Attempt::Retry;
+                }
+                Err(error @ HttpError::Status { status, .. }) if turns_away(status) => {
+                    return Err(PeerError::TurnedAway(error.to_string()));
                 }
                 result => return result.map_err(transport_error),
             }
@@ -429,8 +433,22 @@ fn is_temporary(error: &HttpError) -> bool {
     )
 }
 
+/// True for the statuses with which a server says that it has not looked at the request.
+fn turns_away(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS
+    )
+}
+
 /// Hands an event to the peer. Returns true if it is not a response.
 async fn deliver(peer: &Peer, data: &str) -> bool {
+    if let Some(messages) = line::batch(data.as_bytes()) {
+        for message in messages {
+            peer.receive(message.get().as_bytes()).await;
+        }
+        return true;
+    }
     match line::classify(data.as_bytes()) {
         LineKind::Response => peer.receive(data.as_bytes()).await,
         LineKind::Malformed { replacement } => peer.receive(&replacement).await,
@@ -444,6 +462,10 @@ async fn deliver(peer: &Peer, data: &str) -> bool {
 
 /// Reads a response, whatever its id.
 fn read_response(message: &[u8]) -> Option<Response> {
+    let message = line::without_mark(message);
+    if let Some(messages) = line::batch(message) {
+        return messages.iter().find_map(|message| read_response(message.get().as_bytes()));
+    }
     let parsed = match line::classify(message) {
         LineKind::Response => parse_line(message),
         LineKind::Malformed { replacement } => parse_line(&replacement),

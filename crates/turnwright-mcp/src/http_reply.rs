@@ -1,10 +1,11 @@
 //! Reads the responses to HTTP requests, bounded.
 
-use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Response, StatusCode};
 
 use super::event_stream::EventStream;
 use super::http::{HttpError, SESSION_HEADER};
+use super::line;
 
 /// Maximum size of a response that is not a stream.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
@@ -48,9 +49,10 @@ pub(super) fn is_trouble(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
 }
 
+/// The content type, in lower case.
 pub(super) fn content_type(response: &Response) -> Option<String> {
     let value = response.headers().get(CONTENT_TYPE)?;
-    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    Some(String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase())
 }
 
 /// The error of a response with another content type.
@@ -78,6 +80,7 @@ pub(super) async fn read_reply(
     let may_be_lost = has_session && attempt != Attempt::Retry;
     let content_type = content_type(&response);
     let is_json = content_type.as_deref().is_some_and(|it| it.starts_with(JSON));
+    let is_page = content_type.as_deref().is_some_and(|it| it.starts_with("text/html"));
     if !status.is_success() {
         let is_refusal = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         return match status_error(response).await {
@@ -97,16 +100,16 @@ pub(super) async fn read_reply(
         Some(it) if it.starts_with(EVENT_STREAM) => {
             reply(ReplyBody::Events(Box::new(EventStream::new(response))))
         }
-        // Some servers answer to what needs no answer.
-        _ if attempt == Attempt::Message
-            && (is_json || response.headers().get(CONTENT_LENGTH).is_some_and(|it| it == "0")) =>
-        {
-            reply(ReplyBody::Accepted)
-        }
-        _ if is_json => {
+        // Some servers answer to what needs no answer, `OK` for example.
+        _ if attempt == Attempt::Message && !is_page => reply(ReplyBody::Accepted),
+        content_type if !is_page => {
             let body = read_body(response, MAX_BODY_BYTES).await?.ok_or_else(|| {
                 HttpError::Unexpected("its response is longer than 16 MiB".to_owned())
             })?;
+            // Some servers send JSON as plain text, or do not say what it is.
+            if !is_json && !line::without_mark(&body).starts_with(b"{") {
+                return Err(unexpected_type(content_type));
+            }
             if may_be_lost && is_lost_session_error(&body) {
                 return Err(HttpError::SessionExpired);
             }

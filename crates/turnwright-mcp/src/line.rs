@@ -1,6 +1,8 @@
 //! Classifies one line of a server before it is parsed. A response that cannot be read is replaced with an
 //! error response, so that its request does not wait for ever.
 
+use std::borrow::Cow;
+
 use memchr::memmem;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -17,6 +19,8 @@ const MAX_DEPTH: usize = 100;
 const MAX_VALUES: usize = 1_000_000;
 /// How many bytes at each end of a broken line are searched for its id.
 pub(super) const SCAN_BYTES: usize = 256;
+/// How many braces of a line are tried as the beginning of a response.
+const MAX_STARTS: usize = 8;
 /// Maximum length of a malformed error object that is used as a message.
 const MAX_ERROR_CHARS: usize = 500;
 
@@ -58,6 +62,13 @@ pub(super) const TOO_COMPLEX: &str =
 
 pub(super) fn classify(line: &[u8]) -> LineKind {
     let Ok(head) = serde_json::from_slice::<Envelope<'_>>(line) else {
+        // A file in another encoding, copied as it is.
+        if let Cow::Owned(text) = String::from_utf8_lossy(line) {
+            return match classify(text.as_bytes()) {
+                LineKind::Response => LineKind::Malformed { replacement: text.into_bytes() },
+                other => other,
+            };
+        }
         let error = error_in_place_of(line, "The response is not valid JSON and was dropped");
         return error.map_or(LineKind::Other, |replacement| LineKind::Malformed { replacement });
     };
@@ -82,6 +93,34 @@ pub(super) fn classify(line: &[u8]) -> LineKind {
 pub(super) fn error_object(object: &RawValue) -> RpcError {
     let malformed = |_| RpcError::internal_error(bounded_text(object.get(), MAX_ERROR_CHARS));
     serde_json::from_str(object.get()).unwrap_or_else(malformed)
+}
+
+/// Removes a byte order mark, which some runtimes write before their first output.
+pub(super) fn without_mark(message: &[u8]) -> &[u8] {
+    message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message)
+}
+
+/// The messages of a batch, which the revision 2025-03-26 of the protocol has. `None` if it is none.
+pub(super) fn batch(message: &[u8]) -> Option<Vec<&RawValue>> {
+    if !message.trim_ascii_start().starts_with(b"[") || !is_within_limits(message) {
+        return None;
+    }
+    let mut messages: Vec<&RawValue> = serde_json::from_slice(message).ok()?;
+    messages.retain(|message| message.get().starts_with('{'));
+    Some(messages)
+}
+
+/// Where a message begins in a line of a program: after a byte order mark, and a response also after what was
+/// printed without the end of a line.
+pub(super) fn message_start(line: &[u8]) -> usize {
+    let marked = line.len() - without_mark(line).len();
+    if line[marked..].trim_ascii_start().starts_with(b"{") {
+        return marked;
+    }
+    let end = memmem::find(line, b"\"jsonrpc\"").unwrap_or_default();
+    let starts = memchr::memchr_iter(b'{', &line[..end]).take(MAX_STARTS);
+    let mut responses = starts.filter(|start| classify(&line[*start..]) == LineKind::Response);
+    responses.next().unwrap_or(marked)
 }
 
 fn error(id: &RawValue, message: &str) -> LineKind {
@@ -209,6 +248,46 @@ mod tests {
         let both = br#"{"jsonrpc":"2.0","id":7,"result":{"a":1},"error":null}"#;
         let one = b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"a\":1}}\n";
         assert_eq!(classify(both), LineKind::Malformed { replacement: one.to_vec() });
+    }
+
+    /// Programs of .NET begin with a byte order mark, and a log may lack the end of its line.
+    #[test]
+    fn a_message_is_found_behind_a_mark_and_a_response_behind_a_log() {
+        let response = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
+        let last = r#"{"result":{},"id":7,"jsonrpc":"2.0"}"#;
+        let request = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+        for (line, message) in [
+            (response.to_owned(), response),
+            (format!("\u{feff}{response}"), response),
+            (format!("\u{feff}{request}"), request),
+            (format!("starting {{x}} ... {response}"), response),
+            (format!("starting ... {last}"), last),
+        ] {
+            let start = message_start(line.as_bytes());
+            assert_eq!(&line[start..], message, "{line}");
+        }
+        let logged = format!("received: {request}");
+        assert_eq!(message_start(logged.as_bytes()), 0, "what it was sent is not its own");
+    }
+
+    #[test]
+    fn a_response_that_is_not_utf_8_is_read() {
+        let line = b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"text\":\"caf\xe9\"}}";
+        let read = "{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"text\":\"caf\u{fffd}\"}}";
+        assert_eq!(classify(line), LineKind::Malformed { replacement: read.as_bytes().to_vec() });
+    }
+
+    #[test]
+    fn a_batch_is_taken_apart() {
+        let messages = |line: &'static str| {
+            batch(line.as_bytes()).map(|all| all.into_iter().map(RawValue::get).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            messages(r#" [{"id":1}, 7, [{}], {"id":2}]"#),
+            Some(vec![r#"{"id":1}"#, r#"{"id":2}"#])
+        );
+        assert_eq!(messages(r#"{"id":1}"#), None);
+        assert_eq!(messages("[info] started"), None);
     }
 
     #[test]

@@ -29,6 +29,8 @@ const BURST_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct MessageReader<R> {
     input: BufReader<R>,
     line: Vec<u8>,
+    /// The messages of a batch that are still to be read, the last first.
+    batch: Vec<Vec<u8>>,
     /// The line exceeds [`MAX_MESSAGE_BYTES`]; only its beginning and end are kept.
     is_long: bool,
     /// Lines since the last pause that are not responses.
@@ -44,6 +46,7 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
         MessageReader {
             input: BufReader::new(input),
             line: Vec::new(),
+            batch: Vec::new(),
             is_long: false,
             other_lines: 0,
             is_paused: false,
@@ -78,7 +81,11 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
         } else if memmem::find(&self.line, b"\"jsonrpc\"").is_none() {
             self.line.clear();
             self.count_non_response();
+        } else if let Some(messages) = line::batch(&self.line) {
+            self.batch = messages.iter().rev().map(|it| it.get().as_bytes().to_vec()).collect();
+            self.line.clear();
         } else {
+            self.line.drain(..line::message_start(&self.line));
             match line::classify(&self.line) {
                 LineKind::Response => {}
                 LineKind::Other => self.count_non_response(),
@@ -104,6 +111,13 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             while self.is_paused {
                 sleep(BURST_PAUSE).await;
                 self.is_paused = self.stdin_is_blocked.load(Ordering::Relaxed);
+            }
+            if let Some(message) = self.batch.pop() {
+                self.line = message;
+                if self.finish_line() {
+                    return Ok(Some(&self.line));
+                }
+                continue;
             }
             let bytes = self.input.fill_buf().await?;
             if bytes.is_empty() {

@@ -36,6 +36,9 @@ pub enum PeerError {
     /// The connection has ended.
     #[error("the connection was closed")]
     Closed,
+    /// The server turned the request away before it was executed.
+    #[error("{0}")]
+    TurnedAway(String),
     /// The request was not transferred, or its response was not.
     #[error("{0}")]
     Transport(String),

@@ -1,7 +1,8 @@
 //! The result of a tool call, as typed blocks.
 
 use super::model::{ContentBlock, ResourceContents};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 /// The result of a tool call.
 #[derive(Debug, Default, PartialEq)]
@@ -50,6 +51,9 @@ pub enum ResultBlock {
 impl ToolResult {
     /// Reads a result, block by block, however malformed it is. Returns `None` if it is not a result at all.
     pub(crate) fn parse(mut result: Value) -> Option<ToolResult> {
+        if result.is_string() || result.is_array() {
+            result = json!({ "content": result });
+        }
         let fields = result.as_object_mut()?;
         fields.retain(|name, _| !matches!(name.as_str(), "_meta" | "resultType"));
         if fields.is_empty() {
@@ -62,21 +66,31 @@ impl ToolResult {
             // Some servers send this instead of a list.
             Some(Value::String(text)) => vec![ResultBlock::Text(text)],
             Some(one @ Value::Object(_)) => vec![parse_block(one)],
-            _ if structured.is_none() && !is_error => return None,
             _ => Vec::new(),
         };
-        if is_error && structured.is_none() && !fields.is_empty() {
-            // Some servers say the details of a failure in fields of their own.
+        if (is_error || blocks.is_empty()) && structured.is_none() && !fields.is_empty() {
+            // Some servers say the details of a failure, or all that they say, in fields of their own.
             structured = Some(result);
         }
         Some(ToolResult { blocks, structured, is_error })
     }
 }
 
+/// Reads a block. What is none of the protocol is a text as it stands, unless it says nothing or brings a file.
 fn parse_block(value: Value) -> ResultBlock {
-    let kind = value.get("type").and_then(Value::as_str).map(str::to_owned);
-    let block = serde_json::from_value(value).ok().and_then(ResultBlock::of);
-    block.unwrap_or_else(|| ResultBlock::Unknown(kind.unwrap_or_default()))
+    let known = ContentBlock::deserialize(&value).ok().and_then(ResultBlock::of);
+    if let Some(block) = known {
+        return block;
+    }
+    let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
+    let is_text = kind.is_empty() || kind == "text";
+    match value.get("text").filter(|_| is_text).unwrap_or(&value) {
+        Value::String(text) => ResultBlock::Text(text.clone()),
+        Value::Object(fields) if fields.contains_key("data") || fields.len() < 2 => {
+            ResultBlock::Unknown(kind.to_owned())
+        }
+        other => ResultBlock::Text(other.to_string()),
+    }
 }
 
 impl ResultBlock {
@@ -114,8 +128,6 @@ impl From<ResourceContents> for ResultBlock {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -124,24 +136,36 @@ mod tests {
         let table = [
             (json!({ "content": [{ "type": "text", "text": "a" }] }), vec![text()]),
             (
-                json!({ "content": [{ "type": "text", "text": "a" }, { "type": "video", "x": 1 }] }),
+                json!({ "content": [{ "type": "text", "text": "a" }, { "type": "video", "data": "" }] }),
                 vec![text(), ResultBlock::Unknown("video".to_owned())],
             ),
             (
                 json!({ "content": [{ "type": "text" }, 7, { "type": "text", "text": "a" }] }),
                 vec![
                     ResultBlock::Unknown("text".to_owned()),
-                    ResultBlock::Unknown(String::new()),
+                    ResultBlock::Text("7".to_owned()),
                     text(),
                 ],
             ),
+            (json!({ "content": ["a", { "text": "a" }] }), vec![text(), text()]),
+            (
+                json!({ "content": [{ "type": "json", "json": [1] }, { "type": "text", "text": 42 }] }),
+                vec![
+                    ResultBlock::Text(r#"{"type":"json","json":[1]}"#.to_owned()),
+                    ResultBlock::Text("42".to_owned()),
+                ],
+            ),
+            (json!("a"), vec![text()]),
+            (json!([{ "type": "text", "text": "a" }]), vec![text()]),
             (json!({ "content": "a" }), vec![text()]),
             (json!({ "content": { "type": "text", "text": "a" } }), vec![text()]),
         ];
         for (result, blocks) in table {
             assert_eq!(ToolResult::parse(result.clone()).unwrap().blocks, blocks, "{result}");
         }
-        assert_eq!(ToolResult::parse(json!({ "something": 1 })), None);
+        let bare = ToolResult::parse(json!({ "toolResult": 1 })).unwrap();
+        assert_eq!(bare.structured, Some(json!({ "toolResult": 1 })));
+        assert_eq!(ToolResult::parse(json!(7)), None);
         assert_eq!(ToolResult::parse(json!({ "_meta": {} })), Some(ToolResult::default()));
         let failed = ToolResult::parse(json!({ "isError": true, "content": null })).unwrap();
         assert!(failed.is_error && failed.blocks.is_empty() && failed.structured.is_none());

@@ -19,6 +19,8 @@ pub use message::{Params, ParsedLine, RequestId, RpcError, RpcMessage, parse_lin
 pub use outbox::{Batch, Outbox, OutgoingFilter};
 pub use pending::{Peer, RequestError};
 pub use queues::{LineSender, OutboxDrain, line_queue, message_queue};
+#[cfg(unix)]
+pub use stdio::is_hangup_ignored;
 pub use stdio::{
     LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, Stdio, claim_stdio, stop_signal,
 };

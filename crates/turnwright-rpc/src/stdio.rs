@@ -257,12 +257,28 @@ pub(super) fn line_too_long() -> ParsedLine {
     ParsedLine::Rejected { id: RequestId::null(), error }
 }
 
-/// Waits for SIGTERM, SIGINT or SIGHUP (Ctrl-C on Windows).
+/// Returns true if the program was started with SIGHUP ignored, as `nohup` does it. Then it goes on when its
+/// terminal is closed.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
+pub fn is_hangup_ignored() -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: nothing is set, and `action` is what the call fills if it succeeds.
+    unsafe {
+        libc::sigaction(libc::SIGHUP, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Waits for SIGTERM, SIGINT or SIGHUP, unless that is ignored (Ctrl-C on Windows).
 #[cfg(unix)]
 pub async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
-    let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-    let mut signals: Vec<_> = signals.into_iter().filter_map(|it| signal(it).ok()).collect();
+    let mut kinds = vec![SignalKind::terminate(), SignalKind::interrupt()];
+    if !is_hangup_ignored() {
+        kinds.push(SignalKind::hangup());
+    }
+    let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
     let waits = signals.iter_mut().map(|it| Box::pin(it.recv()));
     if waits.len() == 0 {
         return std::future::pending().await;

@@ -25,7 +25,13 @@ impl LearnedWindow {
         self.limit.filter(|_| self.model == model)
     }
 
-    /// Records that the model has refused a request, and takes at most so many tokens.
+    /// True if the limit is only assumed after a refusal that does not name one.
+    pub fn is_guessed(&self, model: &str) -> bool {
+        self.limit(model).is_some() && self.credible.is_none()
+    }
+
+    /// Records that the model has refused a request without a number, and is taken to hold at most so many
+    /// tokens.
     pub fn refuse(&mut self, model: &str, limit: u64) {
         *self = LearnedWindow { limit: Some(limit), ..LearnedWindow::of(model) };
     }

@@ -17,8 +17,9 @@ pub(super) struct StopSignals {
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
+    /// `None` if it is ignored, as under `nohup`.
     #[cfg(unix)]
-    hangup: tokio::signal::unix::Signal,
+    hangup: Option<tokio::signal::unix::Signal>,
     #[cfg(windows)]
     interrupt: tokio::signal::windows::CtrlC,
     #[cfg(windows)]
@@ -38,7 +39,10 @@ impl StopSignals {
             Ok(StopSignals {
                 interrupt: signal(SignalKind::interrupt())?,
                 terminate: signal(SignalKind::terminate())?,
-                hangup: signal(SignalKind::hangup())?,
+                hangup: match turnwright_rpc::is_hangup_ignored() {
+                    true => None,
+                    false => Some(signal(SignalKind::hangup())?),
+                },
             })
         }
         #[cfg(windows)]
@@ -58,7 +62,7 @@ impl StopSignals {
         #[cfg(unix)]
         tokio::select! {
             _ = self.terminate.recv() => StopSignal::Terminate,
-            _ = self.hangup.recv() => StopSignal::Terminate,
+            Some(()) = async { self.hangup.as_mut()?.recv().await } => StopSignal::Terminate,
             _ = self.interrupt.recv() => StopSignal::Interrupt,
         }
         #[cfg(windows)]

@@ -127,7 +127,13 @@ impl Turn {
         let (host, message) = (error.host().unwrap_or_default(), error.message());
         let message = message.unwrap_or("no explanation");
         let prompt = self.prompt_tokens();
-        self.say(if prompt > size / 2 {
+        self.say(if error.exceeds_minute_limit() {
+            format!(
+                "This request has more tokens than your account may send in a minute, whatever the model's \
+                 window. Attach less, ask the provider for a higher limit, or choose another model. \
+                 ({host}: {message})"
+            )
+        } else if prompt > size / 2 {
             format!(
                 "This prompt alone has about {prompt} tokens, which does not fit into the model's window. \
                  Attach less, name files so that the model reads parts of them, or choose a model with a \

@@ -359,7 +359,15 @@ impl Turn {
     fn tell_window(&self, model: &dyn Model, window: u64, estimate: u64) {
         let name = model.name();
         let is_assumed = compaction::is_window_assumed(model, &self.history);
-        let (told, notice) = if window < SMALL_WINDOW && !is_assumed {
+        let is_guessed =
+            self.history.learned_window.is_guessed(name) && model.window() != Some(window);
+        let (told, notice) = if is_guessed && window < SMALL_WINDOW {
+            let notice = format!(
+                "The server has refused a request as too long without saying how much {name} takes. For now \
+                 {window} tokens are assumed, so it gets just the tools that are needed most."
+            );
+            (&self.services.small_window_told, notice)
+        } else if window < SMALL_WINDOW && !is_assumed {
             let notice = format!(
                 "{name} has a window of only {window} tokens. It gets just the tools that are needed \
                  most, and the conversation is compacted often. If it can have a larger one, set that \

@@ -63,8 +63,9 @@ pub(crate) fn render(
 /// Writes the fields that follow the messages and the tools.
 fn write_parameters(body: &mut Vec<u8>, style: &RequestStyle<'_>, request: &Request) {
     let quirks = style.quirks;
-    body.extend_from_slice(b",\"stream\":true");
-    if quirks.stream_options {
+    body.extend_from_slice(b",\"stream\":");
+    write_json(body, &quirks.stream);
+    if quirks.stream && quirks.stream_options {
         body.extend_from_slice(b",\"stream_options\":");
         let usage =
             ChatCompletionStreamOptions { include_usage: Some(true), include_obfuscation: None };

@@ -153,6 +153,15 @@ fn each_syntax_is_parsed() {
     }
 }
 
+/// Kimi K3: the model is asked for a real call.
+#[test]
+fn a_dialect_that_is_not_parsed_is_recognised() {
+    let text = "Let me look.<|open|>toolscall tool=\"read\" index=\"1\"<|sep|><|open|>argument key=\"path\" \
+                type=\"string\"<|sep|>a b<|close|>argument<|sep|><|close|>call<|sep|><|close|>toolsmessage<|sep|>";
+    assert!(calls(text).is_empty() && looks_like_leaked_call(text));
+    assert!(!looks_like_leaked_call("It writes `<|open|>tools` and `<|sep|>` there."));
+}
+
 #[test]
 fn several_calls_are_parsed_in_order() {
     for (name, text) in DIALECTS {

@@ -42,6 +42,20 @@ struct LearningRule {
 const NONE: QuirkPatch = QuirkPatch::NONE;
 
 const LEARNING_RULES: &[LearningRule] = &[
+    // An account that may not have the answer in pieces, or a server that cannot stream calls.
+    LearningRule {
+        phrases: &[
+            &["verified to stream"],
+            &["streaming", "not support"],
+            &["stream=true", "not support"],
+            &["`stream`", "not support"],
+            &["'stream'", "not support"],
+            &["tools with stream"],
+            &["tools", "while streaming"],
+        ],
+        patch: |_, _| QuirkPatch { stream: Some(false), ..NONE },
+        applies_to_500: true,
+    },
     LearningRule {
         phrases: &[&["stream_options"], &["include_usage"]],
         patch: |_, _| QuirkPatch { stream_options: Some(false), ..NONE },
@@ -280,6 +294,13 @@ mod tests {
             // C.4 #14.
             (400, "Unexpected role 'user' after role 'tool'", r#"{"bridge":true}"#),
             (400, "messages.3.content: value must be a string", r#"{"wordless":"empty"}"#),
+            (
+                400,
+                "Your organization must be verified to stream this model.",
+                r#"{"stream":false}"#,
+            ),
+            (500, "Cannot use tools with stream", r#"{"stream":false}"#),
+            (400, "Unsupported value: 'stream' does not support true", r#"{"stream":false}"#),
             (400, "something else", "nothing"),
             (500, "something with max_tokens", "nothing"),
             (429, "max_tokens", "nothing"),

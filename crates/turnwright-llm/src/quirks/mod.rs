@@ -69,6 +69,8 @@ define_quirks! {
     details: bool = true;
     /// The required format of call identifiers (C.2 #8–#10).
     ids: CallIdFormat = CallIdFormat::Verbatim;
+    /// Whether the answer may be requested piece by piece. Otherwise it comes as a whole.
+    stream: bool = true;
     /// Whether token counts may be requested with `stream_options` (C.4 #19).
     stream_options: bool = true;
     /// The `content` of an assistant message that has calls but no text (C.4 #12).

@@ -140,7 +140,9 @@ impl RequestWriter<'_> {
             body.extend_from_slice(b",\"tools\":");
             body.extend_from_slice(self.style.tools);
         }
-        body.extend_from_slice(b",\"stream\":true,\"store\":false");
+        body.extend_from_slice(b",\"stream\":");
+        write_json(&mut body, &quirks.stream);
+        body.extend_from_slice(b",\"store\":false");
         let mut fields = Map::new();
         if let Some(limit) = self.style.max_output {
             fields.insert("max_output_tokens".to_owned(), limit.into());

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{DEPTHS, JsonObject, list};
+use super::{DEPTHS, JsonObject, is_short, list};
 
 /// True if the schema only contains what [`provider_safe_schema`] leaves.
 pub(crate) fn is_provider_safe(schema: &Value) -> bool {
@@ -21,7 +21,7 @@ fn is_node(schema: &Value, level: usize) -> bool {
         let known = |key: &String| key == "description" || known.contains(&key.as_str());
         fields.keys().all(known) && fields.get("description").is_none_or(Value::is_string)
     };
-    let count = |key: &str| fields.get(key).is_none_or(Value::is_u64);
+    let count = |key: &str| fields.get(key).is_none_or(is_short);
     let number = |key: &str| fields.get(key).is_none_or(Value::is_number);
     if let Some(branches) = fields.get("anyOf") {
         let is_branch = |it: &Value| it.get("anyOf").is_none() && is_node(it, level + 1);

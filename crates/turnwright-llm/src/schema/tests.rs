@@ -129,6 +129,26 @@ fn arrays_get_items_and_values_get_a_type() {
     ]);
 }
 
+/// llama.cpp makes `char{0,10000}` of it and answers 400, whatever the prompt: "failed to parse grammar".
+#[test]
+fn large_lengths_are_described_and_no_rules_of_a_grammar() {
+    check([
+        (
+            "a long text",
+            json!({ "type": "string", "maxLength": 10_000, "minLength": 1 }),
+            json!({ "type": "string", "minLength": 1, "description": "Maximum length: 10000." }),
+        ),
+        (
+            "a long list",
+            json!({ "type": "array", "description": "Lines", "minItems": 300, "maxItems": 400,
+                "items": { "type": "string", "minLength": 257, "maxLength": 256 } }),
+            json!({ "type": "array", "items": { "type": "string", "maxLength": 256,
+                    "description": "Minimum length: 257." },
+                "description": "Lines. Minimum number of items: 300. Maximum number of items: 400." }),
+        ),
+    ]);
+}
+
 #[test]
 fn enums_are_string_enums_or_descriptions() {
     check([

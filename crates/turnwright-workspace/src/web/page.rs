@@ -119,6 +119,12 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
             if page.needs_scripts && page.text.trim().is_empty() {
                 page.text = page.title.clone().unwrap_or_default();
             }
+            if page.text.trim().is_empty()
+                && let Some(target) = refresh_target(&html)
+            {
+                let target = fetched.url.join(target).map_or(target.to_owned(), String::from);
+                page.set_text(&format!("(This page only leads to {target})"));
+            }
         }
     }
     page
@@ -145,6 +151,20 @@ fn is_placeholder(text: &str) -> bool {
     let text = text.trim();
     text.is_empty()
         || text.len() < MAX_PLACEHOLDER_BYTES && text.to_ascii_lowercase().contains("javascript")
+}
+
+/// The address to which a page leads by itself: that of `<meta http-equiv="refresh" content="0; url=…">`.
+fn refresh_target(html: &str) -> Option<&str> {
+    let html = &html[..floor_char_boundary(html, SAMPLE_BYTES)];
+    let lower = html.to_ascii_lowercase();
+    let mut tags = lower.match_indices("<meta").map(|(start, _)| {
+        let end = lower[start..].find('>').map_or(lower.len(), |length| start + length);
+        start..end
+    });
+    let tag = tags.find(|tag| lower[tag.clone()].contains("refresh"))?;
+    let start = tag.start + lower[tag.clone()].find("url=")? + "url=".len();
+    let target = html[start..tag.end].trim_start_matches([' ', '\'', '"']);
+    target.split([' ', '\'', '"']).next().filter(|target| !target.is_empty())
 }
 
 /// True if a server's media type is harmless enough to appear outside of the `<untrusted>` marks.

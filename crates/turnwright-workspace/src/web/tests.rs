@@ -446,6 +446,12 @@ fn a_page_that_needs_scripts_gives_its_title_and_says_so() {
         (told, true, "You need to enable JavaScript to run this app."),
         (app.replace("<div id=\"root\">", "<div>Words."), false, "Words."),
         ("<html><title>None</title><body></body></html>".to_owned(), false, ""),
+        (
+            "<html><META http-equiv='Refresh' content='0; URL=/new?a=1'></html>".to_owned(),
+            false,
+            "(This page only leads to https://a.example/new?a=1)",
+        ),
+        ("<html><meta http-equiv=refresh content=30></html>".to_owned(), false, ""),
     ] {
         let page = page_from("text/html", html.as_bytes(), false);
         assert_eq!((page.needs_scripts, page.text.trim()), (needs_scripts, text), "{html}");

@@ -431,6 +431,7 @@ mod tests {
     fn text_in_another_encoding_is_decoded_wherever_it_is_cut() {
         let text = "编译 main.c：找不到文件\nok é\n\u{1b}[31m错误\u{1b}[0m: 语法\n";
         let gbk = [b"plain\n", &*encoding_rs::GBK.encode(text).0].concat();
+        let japanese = encoding_rs::SHIFT_JIS.encode("日本語のファイル").0;
         let expected = "plain\n编译 main.c：找不到文件\nok é\n错误: 语法\n";
         for (bytes, expected) in [
             (gbk, expected),
@@ -439,7 +440,7 @@ mod tests {
                 "ファイルが見つかりません",
             ),
             (b"caf\xe9 cr\xe8me\n".to_vec(), "café crème\n"),
-            (b"\x93\xfa\x96\x7b\x8c\xea\x82\xcc\ncaf\xe9\n".to_vec(), "日本語の\ncafé\n"),
+            ([&*japanese, b"\ncaf\xe9\n"].concat(), "日本語のファイル\ncafé\n"),
             ("日本語\n".as_bytes().to_vec(), "日本語\n"),
             (b"\xe6\x97\xa5 \xff \xe6\x9c\xac\n".to_vec(), "日 \u{fffd} 本\n"),
             (b"\xff\x01\x02\x00\x03\n".to_vec(), "\u{fffd}\n"),

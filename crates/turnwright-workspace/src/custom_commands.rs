@@ -89,10 +89,11 @@ fn visit(
         }
         let (name, path) = (entry.file_name(), entry.path());
         let (Some(name), Ok(kind)) = (name.to_str(), entry.file_type()) else { continue };
-        if kind.is_dir() && prefix.matches(':').count() + 1 < MAX_DEPTH {
-            if let Some(name) = name_part(name) {
-                visit(&path, within, &format!("{prefix}{name}:"), stop, found);
-            }
+        if kind.is_dir()
+            && prefix.matches(':').count() + 1 < MAX_DEPTH
+            && let Some(name) = name_part(name)
+        {
+            visit(&path, within, &format!("{prefix}{name}:"), stop, found);
         }
         let stem = name.strip_suffix(".md").or_else(|| name.strip_suffix(".MD"));
         let Some(name) = stem.and_then(name_part) else { continue };

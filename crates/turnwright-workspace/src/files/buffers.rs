@@ -182,7 +182,7 @@ impl Files {
         let made = disk::run_blocking(move || Ok(make_missing_folders(&path))).await?;
         let written = request_write(editor, self, target, shown, cancel).await;
         if !matches!(written, Ok(EditorWrite::Done)) {
-            disk::run_blocking(move || Ok(remove_empty_folders(&made))).await?;
+            disk::run_blocking(move || Ok(made.iter().try_for_each(fs::remove_dir).ok())).await?;
         }
         match written? {
             EditorWrite::UnknownFile => return Ok(false),
@@ -268,14 +268,6 @@ fn make_missing_folders(path: &Path) -> Vec<PathBuf> {
     match missing.first().map(|deepest| nofollow::create_folder(deepest)) {
         Some(Ok(_)) => missing,
         _ => Vec::new(),
-    }
-}
-
-fn remove_empty_folders(folders: &[PathBuf]) {
-    for folder in folders {
-        if fs::remove_dir(folder).is_err() {
-            return;
-        }
     }
 }
 

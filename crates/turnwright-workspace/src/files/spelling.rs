@@ -35,7 +35,7 @@ impl Files {
         let spellings = spellings(sent);
         let plain = |path: String| FileLink { path, symbol: None, lines: None };
         let literal = spellings.iter().map(|path| plain(path.clone().into_owned()));
-        let links = spellings.iter().filter_map(|path| FileLink::from_argument(path));
+        let mut links = spellings.iter().filter_map(|path| FileLink::from_argument(path));
         let locations = spellings.iter().filter_map(|path| FileLink::from_location(path));
         let all: Vec<_> = literal.chain(links.clone()).chain(locations).collect();
         if let Some(found) = all.iter().find(|link| self.roots.has_entry(&link.path)) {
@@ -51,7 +51,7 @@ impl Files {
                 return Some(MeantPath { link, note: is_shown.then_some(note) });
             }
         }
-        let link = links.last().unwrap_or_else(|| plain(self.name_of_new(&spellings)));
+        let link = links.next_back().unwrap_or_else(|| plain(self.name_of_new(&spellings)));
         let (path, others) = (with_code_points(&link.path), twins.join(", "));
         let note = format!(
             "[⚠ {path} looks like {others}, and is another name. Names can be given as they are written here.]"

@@ -197,13 +197,20 @@ pub(super) fn all() -> Vec<update::SlashCommand> {
     COMMANDS.iter().map(|(command, _)| entry(command)).collect()
 }
 
+/// Returns the word behind the slash that a prompt begins with, and what follows it. Where input methods for
+/// Chinese and Japanese are on, the key of the slash gives another character.
+pub(super) fn split(prompt: &str) -> Option<(&str, &str)> {
+    let line = prompt.trim().strip_prefix(['/', '／', '、'])?;
+    Some(line.split_once(char::is_whitespace).unwrap_or((line, "")))
+}
+
 /// Returns the command that a prompt starts with and the rest of its line. An unknown `/word` is
 /// ordinary text. What follows `/help` is ignored, because the answer helps all the same.
 pub(super) fn find(prompt: &str) -> Option<(CommandAction, &str)> {
-    let line = prompt.trim().strip_prefix('/')?;
-    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let (command, run) = COMMANDS.iter().find(|(command, _)| command.name == word)?;
-    let has_usage = matches!(run, CommandAction::Checkpoint(_)) || word == "help";
+    let (word, rest) = split(prompt)?;
+    let (command, run) =
+        COMMANDS.iter().find(|(command, _)| command.name.eq_ignore_ascii_case(word))?;
+    let has_usage = matches!(run, CommandAction::Checkpoint(_)) || command.name == "help";
     if command.hint.is_none() && !rest.trim().is_empty() && !has_usage {
         return Some((CommandAction::UnexpectedArgument(command.name), ""));
     }
@@ -367,5 +374,8 @@ mod tests {
         assert!(find("/usr/bin/env is a path").is_none());
         assert!(find("status").is_none());
         assert!(find("/").is_none());
+        assert_eq!(find("／Undo　3").unwrap().1, "3");
+        assert!(find("、help").is_some());
+        assert!(find("、其他").is_none());
     }
 }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::SessionActor;
+use super::commands;
 use super::prompts::report_omissions;
 use super::title;
 use crate::tools::{self, ToolEnv};
@@ -18,7 +19,7 @@ use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::message::{PromptPart, UserMessage};
 use turnwright_types::update::SlashCommand;
-use turnwright_workspace::custom_commands::CustomCommand;
+use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
 use turnwright_workspace::skills::Skill;
 
 /// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
@@ -72,9 +73,10 @@ impl CustomCommands {
 
     fn find(&self, name: &str) -> Option<CommandText> {
         let files = Arc::clone(&self.0.lock().files);
-        let command = files.commands.iter().find(|it| it.name == name).cloned();
-        let skill = || files.skills.iter().find(|it| it.name == name).cloned();
-        command.map(CommandText::File).or_else(|| skill().map(CommandText::Skill))
+        if let Some(command) = named(&files.commands, name, |command| &command.name) {
+            return Some(CommandText::File(command.clone()));
+        }
+        named(&files.skills, name, |skill| &skill.name).cloned().map(CommandText::Skill)
     }
 
     /// The commands for the client's menu. A name that is `taken` keeps its meaning.
@@ -104,6 +106,13 @@ impl CustomCommands {
     }
 }
 
+/// Finds what has a name, or else what has it in other letters of upper and lower case.
+fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a T> {
+    let lower = name.to_lowercase();
+    let exact = all.iter().find(|item| name_of(item) == name);
+    exact.or_else(|| all.iter().find(|item| name_of(item).to_lowercase() == lower))
+}
+
 /// The most characters of a skill's description in the menu. It is written for models.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
@@ -116,10 +125,9 @@ fn shorten(text: &str) -> String {
 
 /// The name and the arguments of a prompt that may be a custom command.
 pub(super) fn parse(typed: &str) -> Option<(&str, &str)> {
-    let line = typed.trim().strip_prefix('/')?;
-    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let fits = |it: u8| it.is_ascii_alphanumeric() || b"-_:".contains(&it);
-    (!name.is_empty() && name.bytes().all(fits)).then_some((name, rest.trim()))
+    let (name, rest) = commands::split(typed)?;
+    let is_word = !name.is_empty() && name.chars().all(|char| is_name_char(char) || char == ':');
+    is_word.then_some((name, rest.trim()))
 }
 
 impl CommandText {
@@ -147,7 +155,7 @@ impl CommandText {
             }
             CommandText::Skill(skill) => {
                 let text = skill.load(args)?;
-                env.skills.mark_loaded(name);
+                env.skills.mark_loaded(&skill.name);
                 // The skill's text refers to the files in its folder.
                 env.files.roots().allow_read(skill.folder.clone());
                 format!("The user has run the skill `{name}`, so do what it says:\n{text}\n")
@@ -219,7 +227,11 @@ mod tests {
             ("/ x", None),
             ("/", None),
             ("deploy", None),
-            ("/é", None),
+            ("/部署 生产", Some(("部署", "生产"))),
+            ("／deploy　x", Some(("deploy", "x"))),
+            ("/é", Some(("é", ""))),
+            ("/路径/文件", None),
+            ("、然后", Some(("然后", ""))),
         ];
         for (typed, expected) in table {
             assert_eq!(parse(typed), expected, "{typed:?}");

@@ -126,8 +126,7 @@ impl SessionActor {
 
     /// Returns the server prompt that the user has typed, if it is one.
     pub(super) fn find_server_prompt(&self, typed: &str) -> Option<PromptRequest> {
-        let line = typed.trim().strip_prefix('/')?;
-        let (word, words) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let (word, words) = commands::split(typed)?;
         self.servers.as_ref()?.find_prompt(word, words)
     }
 

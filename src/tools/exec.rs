@@ -20,6 +20,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
     escape_hidden, escape_hidden_line, fenced, fenced_command,
 };
+use turnwright_types::entities::without_entities;
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::shell_script::SimpleCommand;
@@ -37,6 +38,12 @@ const MAX_TIMEOUT_SECS: u64 = 1_800;
 const BACKGROUND_WATCH: Duration = Duration::from_secs(1);
 /// How long it must print nothing after its first output, so that the call returns earlier.
 const QUIET_PERIOD: Duration = Duration::from_millis(100);
+
+/// The programs that a shell finds in a line of which a model has written `&` and other characters as in HTML.
+const ENTITY_NAMES: [&str; 5] = ["amp", "lt", "gt", "quot", "apos"];
+/// Why a line that means the device of Windows is not run.
+const NUL_IS_A_FILE: &str = "Nothing was run: here `nul` would be a file. To discard output, redirect it to \
+                             /dev/null.";
 
 /// What stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
@@ -117,6 +124,14 @@ pub(super) fn seconds(number: u64, most: u64) -> u64 {
     if number > most && number.is_multiple_of(1_000) { number / 1_000 } else { number }
 }
 
+/// True if a command's output goes to a file with the name that discards it on Windows.
+fn writes_to_nul(command: &SimpleCommand) -> bool {
+    let mut written = command.redirects.iter().filter(|redirect| redirect.is_write);
+    written.any(|redirect| {
+        redirect.path.file_name().is_some_and(|name| name.eq_ignore_ascii_case("nul"))
+    })
+}
+
 impl Tool for Exec {
     const NAME: &'static str = COMMAND_TOOL;
     const KIND: ToolKind = ToolKind::Execute;
@@ -133,8 +148,16 @@ impl Tool for Exec {
     fn paths(&self, args: &mut ExecArgs, env: &ToolEnv) -> Vec<PathBuf> {
         let workdir = PathBuf::from(args.workdir());
         let roots = env.files.roots();
-        let parse = || command::parse_line(&args.command, &roots.resolve(&workdir), roots);
-        args.script.get_or_init(|| Arc::new(parse()));
+        let folder = roots.resolve(&workdir);
+        if args.script.get().is_none() {
+            let sent = command::parse_line(&args.command, &folder, roots);
+            let is_coded = sent.commands.iter().any(|one| ENTITY_NAMES.contains(&one.program()));
+            let plain = without_entities(&args.command).filter(|_| is_coded);
+            let script =
+                plain.as_ref().map_or(sent, |line| command::parse_line(line, &folder, roots));
+            args.command = plain.unwrap_or_else(|| std::mem::take(&mut args.command));
+            args.script = OnceLock::from(Arc::new(script));
+        }
         let named = args.named_paths();
         std::iter::once(workdir).chain(named.iter().map(|it| it.path().to_owned())).collect()
     }
@@ -196,6 +219,9 @@ impl Tool for Exec {
                 "The command contains a NUL character, which no system accepts. Nothing was run."
                     .into(),
             );
+        }
+        if cfg!(unix) && args.script().commands.iter().any(writes_to_nul) {
+            return Err(NUL_IS_A_FILE.into());
         }
         if args.restricted.is_incomplete {
             return Err(TOO_MANY_FILES.into());

@@ -240,6 +240,24 @@ fn without_a_terminal_or_with_no_input_a_question_is_a_refusal() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_folder_that_is_gone_is_said_to_be_gone() {
+    let desk = Desk::bare();
+    let line = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" run hi </dev/null";
+    let mut command = Command::new("sh");
+    command.args(["-c", line, env!("CARGO_BIN_EXE_turnwright")]).current_dir(&desk.project);
+    command.env_clear().envs(basic_variables()).env("TURNWRIGHT_HOME", desk.home.path());
+    command.env("TURNWRIGHT_MODEL", "offline").envs([run_mark()]);
+    let ended = Ended::of(process_waits::output(&mut command).unwrap());
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("the folder in which this was started is gone"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
 fn a_session_goes_on_in_its_folder() {
     let desk = Desk::new(&json!([
         says("One."),

@@ -286,6 +286,20 @@ fn a_missing_folder_is_made_only_after_the_approval() {
 }
 
 #[test]
+fn an_editor_that_makes_no_folders_can_write_a_new_file() {
+    let mut agent = client(false, true).start();
+    let folder = agent.path("new/deep");
+    let results = serve(&mut agent, &write("new/deep/a.txt", "new\n"), |_, name| {
+        std::fs::write(folder.join(name), "new\n").map_or(Err(-32603), |()| Ok(json!(null)))
+    });
+    assert!(results[0].starts_with("Created new/deep/a.txt"), "{results:?}");
+    assert_eq!(agent.read("new/deep/a.txt"), "new\n");
+    std::fs::remove_dir_all(agent.path("new")).unwrap();
+    serve(&mut agent, &write("new/deep/a.txt", "new\n"), |_, _| Err(-32603));
+    assert!(!agent.path("new").exists(), "a refused write leaves no folders");
+}
+
+#[test]
 fn r_fs_5_a_write_may_be_answered_with_an_empty_result() {
     for answer in [json!(null), json!({}), json!("")] {
         let mut agent = client(false, true).start();

@@ -35,6 +35,7 @@ mod error_texts;
 mod errors;
 mod escapes;
 mod failed_summaries;
+mod habits;
 mod helpers;
 mod hidden_secrets;
 mod history;

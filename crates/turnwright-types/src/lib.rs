@@ -4,7 +4,8 @@
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
-//! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`sorting`] sorts short lists, [`blocking`] runs work on the threads for it, and
+//! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`entities`] reads
+//! characters that are written as in HTML, [`sorting`] sorts short lists, [`blocking`] runs work on the threads for it, and
 //! [`io_error_text`] and [`json_error_text`] put errors into plain words.
 
 pub mod byte_size;
@@ -19,6 +20,7 @@ pub mod update;
 pub mod client;
 pub mod dialect;
 pub mod shell_script;
+pub mod entities;
 pub mod file_change;
 pub mod file_id;
 pub mod file_link;

@@ -10,6 +10,7 @@ use crate::files::read_head;
 use crate::real_path;
 use crate::skills::{ScannedFolder, front_matter, substitute};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::look_alike::{composed, is_mark};
 use turnwright_types::sorting::{sort_by, sort_by_key};
 
 /// How many folders deep commands are searched. The folders are part of the name: `db/seed.md` is
@@ -88,10 +89,14 @@ fn visit(
         }
         let (name, path) = (entry.file_name(), entry.path());
         let (Some(name), Ok(kind)) = (name.to_str(), entry.file_type()) else { continue };
-        if kind.is_dir() && is_name(name) && prefix.matches(':').count() + 1 < MAX_DEPTH {
+        if kind.is_dir()
+            && prefix.matches(':').count() + 1 < MAX_DEPTH
+            && let Some(name) = name_part(name)
+        {
             visit(&path, within, &format!("{prefix}{name}:"), stop, found);
         }
-        let Some(name) = name.strip_suffix(".md").filter(|it| is_name(it)) else { continue };
+        let stem = name.strip_suffix(".md").or_else(|| name.strip_suffix(".MD"));
+        let Some(name) = stem.and_then(name_part) else { continue };
         let name = format!("{prefix}{name}");
         if !kind.is_dir() && found.iter().all(|it| it.name != name) {
             found.extend(read_command(name, path, within));
@@ -118,10 +123,19 @@ fn read_command(name: String, path: PathBuf, within: Option<&Path>) -> Option<Cu
     })
 }
 
-/// Whether a file or folder of this name can be a part of a command.
-fn is_name(name: &str) -> bool {
-    let fits = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
-    !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(fits)
+/// The part of a command's name that stands for a file or folder, in characters that can be typed: `my tool`
+/// is `my-tool`.
+fn name_part(name: &str) -> Option<String> {
+    let name = composed(name);
+    let words = name.split(|char| !is_name_char(char)).filter(|word| !word.is_empty());
+    let part = words.collect::<Vec<_>>().join("-");
+    let is_short = !part.is_empty() && part.len() <= MAX_NAME_BYTES;
+    (is_short && !name.starts_with('.')).then_some(part)
+}
+
+/// True for the characters of a command's name, in any script.
+pub fn is_name_char(char: char) -> bool {
+    char.is_alphanumeric() || is_mark(char) || "-_".contains(char)
 }
 
 #[cfg(test)]
@@ -144,7 +158,10 @@ mod tests {
         put(&of_ws("deploy.md"), "Deploy theirs.");
         put(&of_ws("db/seed.md"), "---\ndescription: Seeds\nargument-hint: [name]\n---\nSeed $1.");
         put(&of_ws("a/b/c/deep.md"), "Too deep.");
-        put(&of_ws("bad name.md"), "x");
+        put(&of_ws("my name.MD"), "x");
+        put(&of_ws("部署/U\u{308}ber.md"), "Über.");
+        put(&of_ws(".hidden.md"), "x");
+        put(&of_ws("!.md"), "x");
         put(&of_ws("notes.txt"), "x");
         put(&of_ws("empty.md"), "\n");
         put(&of_ws("title.md"), "\n# A title\u{202e}\nMore.");
@@ -171,7 +188,9 @@ mod tests {
             [
                 "db:seed Seeds [name] true",
                 "deploy Deploy mine. - false",
-                "title A title\\u{202e} - true"
+                "my-name x - true",
+                "title A title\\u{202e} - true",
+                "部署:Über Über. - true",
             ]
         );
         assert_eq!(found[0].load("users").unwrap(), "Seed users.");

@@ -59,7 +59,7 @@ pub(super) async fn converse(
         if words.is_empty() {
             continue;
         }
-        if LEAVE_COMMANDS.iter().any(|(name, _)| words.strip_prefix('/') == Some(name)) {
+        if words.strip_prefix(['/', '／', '、']).is_some_and(is_leave_command) {
             return TurnEnd::Done;
         }
         if let Some(meant) = mistyped_command(&text, client.commands()) {
@@ -97,12 +97,16 @@ fn show_new_usage(client: &mut RunClient, shown: &mut Option<String>) {
     *shown = usage;
 }
 
+fn is_leave_command(word: &str) -> bool {
+    LEAVE_COMMANDS.iter().any(|(name, _)| name.eq_ignore_ascii_case(word))
+}
+
 /// The slash command that a line may mean whose own is none: the model would be asked about it. A line that begins
 /// with a space is a prompt, and so is one of which no command is similar: its file may be new.
 fn mistyped_command<'c>(line: &str, commands: &'c [(String, String)]) -> Option<&'c str> {
     let word = line.strip_prefix('/')?.split(char::is_whitespace).next()?;
     let names = || commands.iter().map(|it| it.0.as_str());
-    if word.is_empty() || names().any(|it| it == word) {
+    if word.is_empty() || names().any(|name| name.eq_ignore_ascii_case(word)) {
         return None;
     }
     let similarity = |it: &str| strsim::jaro_winkler(it, word);

@@ -15,7 +15,7 @@ use url::Url;
 use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_workspace::files::picture_mime;
+use turnwright_workspace::files::{decode_head, picture_mime};
 
 /// The name that stands for stdin.
 pub(super) const STDIN: &str = "-";
@@ -35,7 +35,8 @@ const PIPE_PATIENCE: Duration = Duration::from_secs(5);
 /// If it cannot be read or is too long; in words.
 pub(super) fn read_stdin() -> Result<String, String> {
     let bytes = read_all(stdin().lock()).map_err(|it| format!("stdin: {}", io_error_text(&it)))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let text = decode_head(&bytes, false);
+    Ok(text.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Attaches what stdin has beside a prompt. Returns what the user is told about it.
@@ -76,9 +77,8 @@ fn stdin_block(bytes: &[u8]) -> Option<Value> {
     if let Some(mime) = picture_mime(bytes) {
         return Some(json!({ "type": "image", "mimeType": mime, "data": BASE64.encode(bytes) }));
     }
-    let text = String::from_utf8_lossy(bytes);
-    let resource = json!({ "uri": "stdin:", "text": text });
-    (!bytes.contains(&0)).then(|| json!({ "type": "resource", "resource": resource }))
+    let text = decode_head(bytes, false)?;
+    Some(json!({ "type": "resource", "resource": { "uri": "stdin:", "text": text } }))
 }
 
 /// Builds the prompt of a text and files; `-` is stdin.
@@ -126,8 +126,8 @@ fn attachment(path: &Path) -> io::Result<Value> {
         let data = BASE64.encode(&bytes);
         return Ok(json!({ "type": "image", "mimeType": mime, "data": data, "uri": uri.as_str() }));
     }
-    match String::from_utf8(bytes) {
-        Ok(text) if text.len() <= MAX_EMBEDDED_BYTES && !text.contains('\0') => {
+    match decode_head(&bytes, false) {
+        Some(text) if text.len() <= MAX_EMBEDDED_BYTES => {
             Ok(json!({ "type": "resource", "resource": { "uri": uri.as_str(), "text": text } }))
         }
         _ => Ok(link),
@@ -159,14 +159,28 @@ mod tests {
             file("a b.txt", b"text"),
             file("a.png", b"\x89PNG\r\n\x1a\n0123"),
             file("a.bin", b"\0\xff"),
+            file("gbk.txt", b"\xc4\xe3\xba\xc3\xa3\xac\xca\xc0\xbd\xe7"),
+            file("wide.txt", b"\xff\xfew\0i\0"),
             file("long.txt", &vec![b'x'; MAX_EMBEDDED_BYTES + 1]),
             folder.path().to_string_lossy().into_owned(),
         ];
         let blocks = prompt_blocks("Look", &files).unwrap();
         let kinds: Vec<_> = blocks.iter().map(|it| it["type"].as_str().unwrap()).collect();
-        let expected =
-            ["text", "resource", "image", "resource_link", "resource_link", "resource_link"];
+        let expected = [
+            "text",
+            "resource",
+            "image",
+            "resource_link",
+            "resource",
+            "resource",
+            "resource_link",
+            "resource_link",
+        ];
         assert_eq!(kinds, expected);
+        assert_eq!(blocks[4]["resource"]["text"], "你好，世界");
+        assert_eq!(blocks[5]["resource"]["text"], "wi");
+        assert_eq!(stdin_block(b"\xef\xbb\xbfx".to_vec()).unwrap()["resource"]["text"], "x");
+        assert_eq!(stdin_block(b"\x00\xffx".to_vec()), None);
         assert_eq!(linked_names(&blocks).take(2).collect::<Vec<_>>(), ["a.bin", "long.txt"]);
         assert!(blocks[1]["resource"]["uri"].as_str().unwrap().ends_with("/a%20b.txt"));
         assert_eq!(blocks[1]["resource"]["text"], "text");

@@ -16,7 +16,7 @@ pub(super) struct TerminalTraits {
     pub(super) is_stderr_terminal: bool,
     /// Colours and attributes may be shown: the variable `NO_COLOR` is not set.
     pub(super) is_styled: bool,
-    /// The cursor can be moved back: `TERM` is not `dumb`.
+    /// The cursor can be moved back: `TERM` is not `dumb`, and `ACCESSIBLE` is not set.
     pub(super) moves_cursor: bool,
 }
 
@@ -26,7 +26,7 @@ impl TerminalTraits {
             let found = config.inherited.iter().find(|it| it.0 == name);
             found.map(|it| it.1.to_string_lossy()).filter(|it| !it.is_empty())
         };
-        let is_dumb = variable("TERM").is_some_and(|it| it == "dumb");
+        let is_dumb = is_plain(variable("TERM").as_deref(), variable("ACCESSIBLE").as_deref());
         TerminalTraits {
             is_stdin_terminal: stdin().is_terminal(),
             is_stdout_terminal: is_stdout_a_terminal(),
@@ -35,6 +35,12 @@ impl TerminalTraits {
             moves_cursor: !is_dumb,
         }
     }
+}
+
+/// True if the terminal cannot move the cursor, or if nothing may be shown twice, because a screen reader would
+/// read it each time.
+fn is_plain(terminal: Option<&str>, accessible: Option<&str>) -> bool {
+    terminal == Some("dumb") || accessible.is_some_and(|value| !["0", "false"].contains(&value))
 }
 
 #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
@@ -53,4 +59,23 @@ pub(super) fn terminal_width() -> usize {
     }
     #[cfg(not(unix))]
     DEFAULT_WIDTH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_drawn_again_for_a_screen_reader() {
+        for (terminal, accessible, plain) in [
+            (Some("xterm"), None, false),
+            (Some("dumb"), None, true),
+            (Some("xterm"), Some("1"), true),
+            (Some("xterm"), Some("yes"), true),
+            (Some("xterm"), Some("0"), false),
+            (None, Some("false"), false),
+        ] {
+            assert_eq!(is_plain(terminal, accessible), plain, "{terminal:?} {accessible:?}");
+        }
+    }
 }

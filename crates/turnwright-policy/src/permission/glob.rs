@@ -187,6 +187,9 @@ fn split(text: &str) -> Result<(GlobBase, String), RuleError> {
     if text.chars().any(char::is_control) {
         return Err(RuleError::ControlCharacter);
     }
+    if text.split('\\').skip(1).any(|rest| rest.starts_with(char::is_alphanumeric)) {
+        return Err(RuleError::Backslash);
+    }
     let (base, tail) = if let Some(tail) = text.strip_prefix("//") {
         (GlobBase::Root, tail.to_owned())
     } else if let Some(tail) = text.strip_prefix("~/") {

@@ -54,6 +54,11 @@ pub enum RuleError {
         "a glob must not start with `~`, `!` or a drive, except for `~/`, the home folder, and `//C:/`"
     )]
     InvalidGlobStart,
+    /// A backslash in a glob stands before a character that needs none, as between folders of Windows.
+    #[error(
+        "folders are separated by `/`, also on Windows; `\\` makes a wildcard an ordinary character"
+    )]
+    Backslash,
     /// A glob is empty.
     #[error("it is empty")]
     EmptyGlob,

@@ -200,6 +200,8 @@ mod tests {
             "exec(npm run test:*)",
             "exec(a * b)",
             "read(../x)",
+            "read(src\\gen\\**)",
+            "edit(C:\\Users\\me)",
             "read([)",
             "fetch(docs.rs)",
             "fetch(domain:)",

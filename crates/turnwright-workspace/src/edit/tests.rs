@@ -194,8 +194,10 @@ fn code_points_are_shown_where_a_difference_cannot_be_seen() {
 
 #[test]
 fn one_level_of_backslashes_too_many_is_taken_away() {
-    let kind = "after taking away one level of backslashes";
+    let kind = "after taking away one level of escapes";
     check("a(\"b\")\nc\n", r#"a(\"b\")\nc"#, r#"a(\"d\")\nc"#, "a(\"d\")\nc\n", kind);
+    check("<a>&amp;\n", "&lt;a&gt;&amp;amp;", "&lt;b&gt;\\n", "<b>\\n\n", kind);
+    check("a && b\n", "a &amp;&amp; b", "a &amp;&amp; c", "a && c\n", kind);
     check("x = '\\n'\n", r"x = \'\\n\'", r"x = \'\\t\'", "x = '\\t'\n", kind);
     assert_eq!(refused("\"b\"\n\"b\"\n", r#"\"b\""#, "x"), [1, 2]);
     assert_eq!(refused("a\n", r"\d", "x"), NOT_FOUND);

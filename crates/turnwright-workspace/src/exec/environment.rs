@@ -78,7 +78,8 @@ pub(super) const SANDBOX_ESCAPE_VARIABLES: &[&str] = &[
 const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
 
 /// Variables that keep programs from waiting for a key press, opening an editor or a window,
-/// redrawing the screen, or waiting for news of newer versions, which cannot arrive in the sandbox. `GIT_SSH_COMMAND` is not here: it would replace the user's
+/// redrawing the screen, or waiting for news of newer versions, which cannot arrive in the sandbox, and that
+/// have git show names as they are and not as octal numbers. `GIT_SSH_COMMAND` is not here: it would replace the user's
 /// `core.sshCommand`, and without a terminal ssh asks nothing anyway.
 const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TERM", "dumb"),
@@ -93,6 +94,9 @@ const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("SSH_ASKPASS_REQUIRE", "never"),
     ("GIT_EDITOR", "true"),
     ("GIT_SEQUENCE_EDITOR", "true"),
+    ("GIT_CONFIG_COUNT", "1"),
+    ("GIT_CONFIG_KEY_0", "core.quotePath"),
+    ("GIT_CONFIG_VALUE_0", "false"),
     ("EDITOR", "true"),
     ("VISUAL", "true"),
     ("DEBIAN_FRONTEND", "noninteractive"),
@@ -387,7 +391,7 @@ mod tests {
         let all = format!("{gone} {stays}");
         let variables = all.split(' ').map(|it| (it.into(), "x".into()));
         let environment = Environment::scrubbed(variables, &[]);
-        let has = |name: &str| environment.iter().any(|it| it.0 == name);
+        let has = |name: &str| environment.iter().any(|it| it.0 == name && it.1 == "x");
         let left: Vec<_> = gone.split(' ').filter(|it| has(it)).collect();
         assert!(left.is_empty(), "{left:?}");
         let missing: Vec<_> = stays.split(' ').filter(|it| !has(it)).collect();

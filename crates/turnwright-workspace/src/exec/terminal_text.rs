@@ -1,6 +1,8 @@
-//! Converts what a command prints to readable text: UTF-8 without colours and cursor movements, and
-//! only the last state of a line that was redrawn. The result does not depend on how the bytes are
-//! split.
+//! Converts what a command prints to readable text: in UTF-8 or the encoding that it seems to have, without
+//! colours and cursor movements, and only the last state of a line that was redrawn. The result does not
+//! depend on how the bytes are split.
+
+use crate::files::LineDecoder;
 
 /// The most bytes of a line that are held; a longer one is passed on in pieces.
 const MAX_PIECE: usize = 4 * 1024;
@@ -27,8 +29,9 @@ enum EscapeState {
 /// Cleans output as it arrives.
 #[derive(Debug, Default)]
 pub(super) struct TerminalCleaner {
-    /// The beginning of an incomplete character.
+    /// The beginning of an incomplete character, or of the end of a line that is not UTF-8.
     incomplete: Vec<u8>,
+    decoder: LineDecoder,
     state: EscapeState,
     line: String,
     /// After a carriage return: the next text replaces the line.
@@ -58,20 +61,23 @@ impl TerminalCleaner {
             };
             let (valid, after) = bytes.split_at(error.valid_up_to());
             self.text(&String::from_utf8_lossy(valid), sink);
-            let Some(wrong) = error.error_len() else {
+            let line_end =
+                memchr::memchr2(b'\n', b'\r', after).unwrap_or(after.len()).min(MAX_PIECE);
+            if error.error_len().is_none() || line_end == after.len() && line_end < MAX_PIECE {
                 self.incomplete = after.to_vec();
                 return;
-            };
-            self.text("\u{fffd}", sink);
-            bytes = &after[wrong..];
+            }
+            let line = self.decoder.decode(&after[..line_end]);
+            self.text(&line, sink);
+            bytes = &after[line_end..];
         }
     }
 
     /// Ends the output.
     pub(super) fn finish(&mut self, sink: &mut dyn FnMut(&str)) {
-        if !std::mem::take(&mut self.incomplete).is_empty() {
-            self.text("\u{fffd}", sink);
-        }
+        let rest = std::mem::take(&mut self.incomplete);
+        let rest = self.decoder.decode(&rest);
+        self.text(&rest, sink);
         self.end_redrawing(sink);
         if !self.line.is_empty() {
             sink(&self.line);
@@ -321,7 +327,7 @@ mod tests {
             (TerminalCleaner::default(), RepeatedLines::default(), String::new());
         for chunk in chunks {
             cleaner.push(chunk, &mut |it| repeats.push(it, &mut |it| text.push_str(it)));
-            assert!(cleaner.line.len() <= MAX_PIECE && cleaner.incomplete.len() < 4);
+            assert!(cleaner.line.len() <= MAX_PIECE && cleaner.incomplete.len() < MAX_PIECE);
         }
         cleaner.finish(&mut |it| repeats.push(it, &mut |it| text.push_str(it)));
         repeats.finish(&mut |it| text.push_str(it));
@@ -419,6 +425,29 @@ mod tests {
         let whole = clean([bytes.as_slice()]);
         assert_eq!(whole, String::from_utf8_lossy(bytes));
         assert_eq!(clean(bytes.chunks(1)), whole);
+    }
+
+    #[test]
+    fn text_in_another_encoding_is_decoded_wherever_it_is_cut() {
+        let text = "编译 main.c：找不到文件\nok é\n\u{1b}[31m错误\u{1b}[0m: 语法\n";
+        let gbk = [b"plain\n", &*encoding_rs::GBK.encode(text).0].concat();
+        let japanese = encoding_rs::SHIFT_JIS.encode("日本語のファイル").0;
+        let expected = "plain\n编译 main.c：找不到文件\nok é\n错误: 语法\n";
+        for (bytes, expected) in [
+            (gbk, expected),
+            (
+                encoding_rs::SHIFT_JIS.encode("ファイルが見つかりません").0.into(),
+                "ファイルが見つかりません",
+            ),
+            (b"caf\xe9 cr\xe8me\n".to_vec(), "café crème\n"),
+            ([&*japanese, b"\ncaf\xe9\n"].concat(), "日本語のファイル\ncafé\n"),
+            ("日本語\n".as_bytes().to_vec(), "日本語\n"),
+            (b"\xe6\x97\xa5 \xff \xe6\x9c\xac\n".to_vec(), "日 \u{fffd} 本\n"),
+            (b"\xff\x01\x02\x00\x03\n".to_vec(), "\u{fffd}\n"),
+        ] {
+            assert_eq!(clean([bytes.as_slice()]), expected);
+            assert_eq!(clean(bytes.chunks(1)), expected);
+        }
     }
 
     /// Typical and adversarial parts of output.

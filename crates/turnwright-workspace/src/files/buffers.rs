@@ -1,7 +1,8 @@
 //! Decides whether a file is read and written through the editor, whose unsaved changes count, or
 //! on the disk.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -10,6 +11,7 @@ use super::save::WritePrecondition;
 use super::text::{LineEndings, with_crlf, with_lf};
 use super::unsaved::{BufferState, content_hash};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, WriteOutcome, disk, save};
+use crate::nofollow;
 use turnwright_types::client::{BufferError, EditorBuffers};
 use turnwright_types::effect::{PathScope, ResolvedPath};
 
@@ -169,7 +171,14 @@ impl Files {
         // In the form in which the editor showed it: most editors restore the line endings of their
         // files.
         let shown = if is_lf_normalized { &with_lf(after) } else { after };
-        match request_write(editor, self, target, shown, cancel).await? {
+        // Not every editor makes the folders of a new file.
+        let path = target.path.clone();
+        let made = disk::run_blocking(move || Ok(make_missing_folders(&path))).await?;
+        let written = request_write(editor, self, target, shown, cancel).await;
+        if !matches!(written, Ok(EditorWrite::Done)) {
+            disk::run_blocking(move || Ok(made.iter().try_for_each(fs::remove_dir).ok())).await?;
+        }
+        match written? {
             EditorWrite::UnknownFile => return Ok(false),
             EditorWrite::Done => {}
         }
@@ -248,6 +257,17 @@ fn expected_on_disk(found: &LoadedText) -> WritePrecondition {
     match text.encoding.encode(&text.text) {
         Ok(bytes) if text.source == TextSource::Disk => WritePrecondition::Bytes(bytes),
         _ => WritePrecondition::Any,
+    }
+}
+
+/// Makes the folders above a file, and returns those that were missing, the deepest first.
+fn make_missing_folders(path: &Path) -> Vec<PathBuf> {
+    let above = path.ancestors().skip(1);
+    let missing = above.take_while(|folder| fs::symlink_metadata(folder).is_err());
+    let missing: Vec<_> = missing.map(Path::to_path_buf).collect();
+    match missing.first().map(|deepest| nofollow::create_folder(deepest)) {
+        Some(Ok(_)) => missing,
+        _ => Vec::new(),
     }
 }
 

@@ -1,6 +1,10 @@
 //! Decodes and encodes texts. Bytes count as text only if encoding the text gives the same bytes
 //! again, so that a change of one line never changes another.
 
+use std::fmt;
+use std::str::Utf8Chunk;
+
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 /// How many bytes are examined to tell text from binary.
@@ -8,6 +12,10 @@ pub(crate) const PROBE_BYTES: usize = 8 * 1024;
 
 /// From how many bytes a legacy encoding is guessed.
 const MAX_GUESS_BYTES: usize = 256 * 1024;
+
+/// How many wrong bytes beside a character that has three or more bytes in UTF-8 are more likely mistakes than
+/// another encoding, in which they rarely look like such a character.
+const MAX_WRONG_FOR_WIDE: usize = 8;
 
 /// The encoding of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +112,7 @@ pub(super) fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
 
 /// Decodes a text file for reading, or its beginning if it is cut off: what cannot be decoded becomes a
 /// replacement character. Returns `None` if it is not text.
-pub(super) fn decode_head(bytes: &[u8], is_cut: bool) -> Option<String> {
+pub fn decode_head(bytes: &[u8], is_cut: bool) -> Option<String> {
     let encoding = match Charset::of(bytes, is_cut) {
         Charset::Binary => return None,
         Charset::Other(encoding) => encoding,
@@ -143,6 +151,41 @@ impl Charset {
     }
 }
 
+/// Decodes lines that are not UTF-8. What encoding they have shows line by line.
+#[derive(Default)]
+pub(crate) struct LineDecoder(Option<Box<EncodingDetector>>);
+
+impl LineDecoder {
+    /// Decodes a line, or the end of one. What is no text becomes replacement characters.
+    pub(crate) fn decode(&mut self, line: &[u8]) -> String {
+        let wide = line.utf8_chunks().filter(has_wide_char).count();
+        let wrong = line.utf8_chunks().filter(|chunk| !chunk.invalid().is_empty()).count();
+        // Once a line had another encoding, the others probably have it, too.
+        let most_wrong = if self.0.is_some() { wide } else { wide * MAX_WRONG_FOR_WIDE };
+        if wrong == 0 || most_wrong > wrong || is_binary(line) {
+            return String::from_utf8_lossy(line).into_owned();
+        }
+        let detector =
+            self.0.get_or_insert_with(|| Box::new(EncodingDetector::new(Iso2022JpDetection::Deny)));
+        detector.feed(line, false);
+        let usual = detector.guess(None, Utf8Detection::Deny);
+        let (text, is_other) = usual.decode_without_bom_handling(line);
+        let text =
+            if is_other { guess_charset(line).decode_without_bom_handling(line).0 } else { text };
+        text.into_owned()
+    }
+}
+
+fn has_wide_char(chunk: &Utf8Chunk<'_>) -> bool {
+    chunk.valid().chars().any(|char| char.len_utf8() > 2)
+}
+
+impl fmt::Debug for LineDecoder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("LineDecoder").field(&self.0.is_some()).finish()
+    }
+}
+
 fn has_nul(bytes: &[u8]) -> bool {
     memchr::memchr(0, &bytes[..bytes.len().min(PROBE_BYTES)]).is_some()
 }
@@ -168,7 +211,6 @@ fn decode_legacy(bytes: &[u8]) -> Option<(String, TextEncoding)> {
 
 /// Guesses a legacy encoding. It is never UTF-8, and never one with escape sequences.
 fn guess_charset(bytes: &[u8]) -> &'static Encoding {
-    use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
     let first = bytes.iter().position(|it| !it.is_ascii()).unwrap_or(0);
     let part = &bytes[first.saturating_sub(1024)..];
     let part = &part[..part.len().min(MAX_GUESS_BYTES)];

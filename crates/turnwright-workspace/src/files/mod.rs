@@ -34,7 +34,8 @@ use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::message::Media;
 
 pub use disk::BinaryFile;
-pub(crate) use encoding::{Charset, PROBE_BYTES};
+pub use encoding::decode_head;
+pub(crate) use encoding::{Charset, LineDecoder, PROBE_BYTES};
 pub use entries::EntryInfo;
 pub use error::FileError;
 pub use excerpt::{Excerpt, ExcerptLine, LineWindow};

@@ -1,7 +1,9 @@
 //! Finds the path that a model means by an argument: models put blanks and quotes around paths, name lines
-//! behind them, copy names as they were shown to them, and compose characters in another way than the disk.
+//! behind them, copy names as they or git showed them, write them as on Windows, and compose characters in
+//! another way than the disk.
 
-use std::path::{Component, Path, PathBuf};
+use std::borrow::Cow;
+use std::path::{Component, MAIN_SEPARATOR, Path, PathBuf};
 
 use turnwright_types::effect::unescape_hidden_line;
 use turnwright_types::file_link::FileLink;
@@ -32,7 +34,7 @@ impl Files {
         }
         let spellings = spellings(sent);
         let plain = |path: String| FileLink { path, symbol: None, lines: None };
-        let literal = spellings.iter().map(|path| plain((*path).to_owned()));
+        let literal = spellings.iter().map(|path| plain(path.clone().into_owned()));
         let mut links = spellings.iter().filter_map(|path| FileLink::from_argument(path));
         let locations = spellings.iter().filter_map(|path| FileLink::from_location(path));
         let all: Vec<_> = literal.chain(links.clone()).chain(locations).collect();
@@ -58,7 +60,20 @@ impl Files {
     }
 
     /// The path of something that does not exist yet.
-    fn name_of_new(&self, spellings: &[&str]) -> String {
+    fn name_of_new(&self, spellings: &[Cow<'_, str>]) -> String {
+        let spellings = match spellings {
+            [plain @ .., Cow::Owned(foreign)] => {
+                let folder = foreign.split_once('/').map_or("", |(folder, _)| folder);
+                let may_be_shown =
+                    plain.last().is_some_and(|name| unescape_hidden_line(name).is_some());
+                // In a name that was shown, `\n` and `\t` stand for characters.
+                if !may_be_shown || self.roots.has_entry(folder) {
+                    return foreign.clone();
+                }
+                plain
+            }
+            plain => plain,
+        };
         // What looks like a decoration belongs to the name if there is a folder of that name.
         let mut ends = spellings.iter().map(|path| path.trim_end_matches(is_filler));
         let named = ends.find(|path| {
@@ -67,7 +82,7 @@ impl Files {
         let path = named.unwrap_or(match spellings {
             // The folder of a package scope, such as `@types`, begins with this mark, too.
             [.., marked, plain] if marked.starts_with('@') && plain.contains('/') => marked,
-            _ => spellings.last().copied().unwrap_or("."),
+            _ => spellings.last().map_or(".", |path| path),
         });
         let unescaped = unescape_hidden_line(path).filter(|name| name.contains(is_invisible));
         unescaped.unwrap_or_else(|| path.to_owned())
@@ -132,9 +147,9 @@ impl Roots {
     }
 }
 
-/// The ways to read an argument: as it was sent, apart from line ends around it, then ever plainer, at last
-/// without the `@` by which people mention a file.
-fn spellings(sent: &str) -> Vec<&str> {
+/// The ways to read an argument: as it was sent, apart from line ends around it, then ever plainer, then
+/// without the `@` by which people mention a file, at last as git quotes it or as it is on Windows.
+fn spellings(sent: &str) -> Vec<Cow<'_, str>> {
     let literal = sent.trim_matches(['\n', '\r']);
     let trimmed_end = literal.trim_end_matches(is_filler);
     let trimmed = trimmed_end.trim_start_matches(is_filler);
@@ -143,7 +158,35 @@ fn spellings(sent: &str) -> Vec<&str> {
     all.extend(plain.strip_prefix('@').map(without_quotes));
     all.dedup();
     all.retain(|path| !path.trim_matches(is_filler).is_empty());
-    all
+    let foreign = all.last().and_then(|plain| unquoted(plain).or_else(|| with_slashes(plain)));
+    all.into_iter().map(Cow::Borrowed).chain(foreign.map(Cow::Owned)).collect()
+}
+
+/// The name that git shows with the octal numbers of its bytes, such as `\344\270\255`.
+fn unquoted(name: &str) -> Option<String> {
+    let mut parts = name.split('\\');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let digits = part.get(..3).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+        bytes.push(u8::from_str_radix(digits, 8).ok()?);
+        bytes.extend(&part.as_bytes()[3..]);
+    }
+    String::from_utf8(bytes).ok().filter(|unquoted| !unquoted.is_ascii() && unquoted != name)
+}
+
+/// The path that a model writes as on Windows where folders are separated by slashes. What the Windows
+/// subsystem calls `/mnt/c` is the drive `C:`.
+fn with_slashes(path: &str) -> Option<String> {
+    if MAIN_SEPARATOR != '/' || !path.contains('\\') || path.contains("\\u{") {
+        return None;
+    }
+    let path = path.replace('\\', "/");
+    match path.as_bytes() {
+        [drive, b':', b'/', ..] if drive.is_ascii_alphabetic() => {
+            Some(format!("/mnt/{}{}", drive.to_ascii_lowercase() as char, &path[2..]))
+        }
+        _ => Some(path),
+    }
 }
 
 fn is_filler(char: char) -> bool {
@@ -223,6 +266,33 @@ mod tests {
         for sent in names {
             assert_eq!(files.meant_path(sent, true), None, "{sent:?}");
         }
+    }
+
+    #[test]
+    fn paths_of_windows_and_names_that_git_quotes_mean_the_files_that_are_here() {
+        let (folder, files) = files(&["src/main.rs", "中文/文件 1.md", "odd\\name", "new/x"]);
+        let at = folder.path().to_str().unwrap();
+        for (sent, may_be_new, path) in [
+            ("src\\main.rs", false, "src/main.rs"),
+            (".\\src\\main.rs", true, "./src/main.rs"),
+            ("`src\\main.rs`", false, "src/main.rs"),
+            ("src\\", false, "src/"),
+            ("src\\new.rs", true, "src/new.rs"),
+            ("src\\tests\\new.rs", true, "src/tests/new.rs"),
+            ("lib\\a.rs", true, "lib/a.rs"),
+            ("none\\nline", true, "none\\nline"),
+            ("C:\\Users\\me\\a.rs", true, "/mnt/c/Users/me/a.rs"),
+            (
+                "\"\\344\\270\\255\\346\\226\\207/\\346\\226\\207\\344\\273\\266 1.md\"",
+                false,
+                "中文/文件 1.md",
+            ),
+            ("\\344\\270\\255\\346\\226\\207/new.md", true, "中文/new.md"),
+        ] {
+            assert_eq!(files.meant_path(sent, may_be_new).unwrap().link.path, path, "{sent}");
+        }
+        assert_eq!(files.meant_path("odd\\name", true), None);
+        assert_eq!(files.meant_path(&format!("{at}/src/main.rs"), true), None);
     }
 
     #[test]

@@ -30,15 +30,24 @@ fn imports_of_line<'a>(line: &'a str, found: &mut Vec<&'a str>) {
         if is_code {
             continue;
         }
-        for word in part.split_whitespace() {
+        for word in part.split(ends_word) {
             let word = word.trim_start_matches(['(', '[', '*', '"']);
-            let Some(path) = word.strip_prefix('@') else { continue };
+            let Some((before, path)) = word.split_once('@') else { continue };
+            // Chinese and Japanese have no blanks between words, and addresses of mail no such letters.
+            if before.ends_with(|char: char| char.is_ascii()) {
+                continue;
+            }
             let path = path.trim_end_matches(['.', ',', ';', ':', ')', ']', '*', '"', '!', '?']);
+            let path = path.trim_end_matches(['）', '】', '」', '』', '》', '”', '’']);
             if !path.is_empty() && !path.starts_with(['/', '~']) && !found.contains(&path) {
                 found.push(path);
             }
         }
     }
+}
+
+fn ends_word(char: char) -> bool {
+    char.is_whitespace() || "，。；：、！？،؛؟".contains(char)
 }
 
 #[cfg(test)]
@@ -47,7 +56,9 @@ mod tests {
 
     #[test]
     fn imports_are_words_outside_of_code() {
-        let table: [(&str, &[&str]); 10] = [
+        let table: [(&str, &[&str]); 12] = [
+            ("请看@docs/规范.md。另见（@b.md）、“@c.md”", &["docs/规范.md", "b.md", "c.md"]),
+            ("اقرأ @docs/a.md، ثم @b.md؟ mail@例子.cn", &["docs/a.md", "b.md"]),
             ("See @README.md and @docs/a.md.", &["README.md", "docs/a.md"]),
             ("@a.md\n- @b.md\n(@c.md), **@d.md**", &["a.md", "b.md", "c.md", "d.md"]),
             ("@a.md @a.md", &["a.md"]),

@@ -16,8 +16,21 @@ const MAX_FILES: usize = 64;
 /// How deep the files that instructions import may import others.
 const MAX_IMPORT_DEPTH: usize = 3;
 
-/// The names of instruction files; the first that exists in a folder counts.
-const FILE_NAMES: &[&str] = &["AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md"];
+/// The names of instruction files; the first that exists in a folder counts. Those in other letters come from
+/// systems that ignore their case.
+const FILE_NAMES: &[&str] = &[
+    "AGENTS.override.md",
+    "AGENTS.md",
+    "agents.md",
+    "Agents.md",
+    "AGENTS.MD",
+    "CLAUDE.md",
+    ".claude/CLAUDE.md",
+    "claude.md",
+    "Claude.md",
+    "CLAUDE.MD",
+    "GEMINI.md",
+];
 
 /// The instructions of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +140,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let base = crate::real_path(base.path()).unwrap();
         fs::create_dir_all(base.join("ws/a/b")).unwrap();
-        for folder in ["config", "ws/c", "ws/docs", "d"] {
+        for folder in ["config", "ws/c/.claude", "ws/docs", "d"] {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
         for (path, text) in files {
@@ -168,6 +181,19 @@ mod tests {
                 "ws/a/AGENTS.override.md o",
                 "ws/a/b/GEMINI.md g",
             ],
+        );
+    }
+
+    #[test]
+    fn a_name_in_other_letters_counts_if_there_is_none_in_the_usual_ones() {
+        check(
+            &[("ws/agents.md", "a"), ("ws/a/Claude.md", "c")],
+            &["ws/agents.md a", "ws/a/Claude.md c"],
+        );
+        check(&[("ws/AGENTS.MD", "a"), ("ws/CLAUDE.md", "c")], &["ws/AGENTS.MD a"]);
+        check(
+            &[("ws/c/.claude/CLAUDE.md", "c"), ("ws/c/GEMINI.md", "g")],
+            &["ws/c/.claude/CLAUDE.md c"],
         );
     }
 

@@ -1,7 +1,7 @@
 //! File globs as people and models write them.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{MAIN_SEPARATOR, Path};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -38,12 +38,17 @@ impl Glob {
             let (is_not, part) = part.strip_prefix('!').map_or((false, *part), |it| (true, it));
             let part = normalize(part, base);
             let is_path = part.contains('/');
-            let glob = GlobBuilder::new(&part)
-                .literal_separator(true)
-                .empty_alternates(true)
-                .build()
-                .map_err(|it| format!("`{part}` is not a valid glob: {}", it.kind()))?;
-            sets[usize::from(is_not) * 2 + usize::from(is_path)].add(glob);
+            let set = &mut sets[usize::from(is_not) * 2 + usize::from(is_path)];
+            // Routes have names such as `[id].tsx`, which are meant as they are.
+            let with_brackets = part.contains('[').then(|| part.replace('[', "[[]"));
+            for glob in [Some(&part), with_brackets.as_ref()].into_iter().flatten() {
+                let glob = GlobBuilder::new(glob)
+                    .literal_separator(true)
+                    .empty_alternates(true)
+                    .build()
+                    .map_err(|error| format!("`{part}` is not a valid glob: {}", error.kind()))?;
+                set.add(glob);
+            }
             has_includes |= !is_not;
             last = part;
         }
@@ -109,11 +114,17 @@ fn split_at_commas(text: &str) -> Vec<&str> {
     text.split(at_comma).map(str::trim).filter(|it| !it.is_empty()).collect()
 }
 
-/// Makes a glob relative to `base`, and a glob for a folder match all files in it.
+/// Makes a glob relative to `base`, and a glob for a folder match all files in it. Blanks behind the commas of
+/// alternatives go, and backslashes that separate folders as on Windows become slashes.
 fn normalize(part: &str, base: &Path) -> String {
+    let part = if part.contains('{') { part.replace(", ", ",") } else { part.to_owned() };
+    let mut behind = part.split('\\').skip(1);
+    let is_foreign = MAIN_SEPARATOR == '/'
+        && behind.any(|rest| rest.starts_with("**") || rest.starts_with(char::is_alphanumeric));
+    let part = if is_foreign { part.replace('\\', "/") } else { part };
     let base = base.to_string_lossy();
     let base = plain_blanks(&base);
-    let part = part.strip_prefix(&*base).filter(|it| it.starts_with('/')).unwrap_or(part);
+    let part = part.strip_prefix(&*base).filter(|rest| rest.starts_with('/')).unwrap_or(&part);
     let part = part.trim_start_matches("./").trim_start_matches('/');
     if part.ends_with('/') { format!("{part}**") } else { part.to_owned() }
 }

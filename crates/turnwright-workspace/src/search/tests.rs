@@ -416,6 +416,20 @@ fn a_file_that_is_not_wholly_decoded_is_named() {
 }
 
 #[test]
+fn brackets_in_a_glob_also_stand_for_themselves() {
+    let fixture =
+        fixture(&["app/[id].tsx", "app/[[...all]]/page.tsx", "app/i.tsx"].map(|path| (path, "")));
+    for (glob, expected) in [
+        ("[id].tsx", ["app/[id].tsx", "app/i.tsx"].as_slice()),
+        ("app/[id].tsx", &["app/[id].tsx", "app/i.tsx"]),
+        ("app/[[...all]]/*.tsx", &["app/[[...all]]/page.tsx"]),
+        ("**/[id].*", &["app/[id].tsx", "app/i.tsx"]),
+    ] {
+        assert_eq!(fixture.names(glob), expected, "{glob}");
+    }
+}
+
+#[test]
 fn globs_match_the_expected_files() {
     let files = ["a.rs", "src/b.rs", "src/x/c.rs", "src/x/d.min.js", "src/x/e.js", "web/f.tsx"];
     let fixture = fixture(&files.map(|it| (it, "")));
@@ -433,6 +447,9 @@ fn globs_match_the_expected_files() {
         ("*.js,!*.min.js", &["src/x/e.js"]),
         ("!src/**", &["a.rs", "web/f.tsx"]),
         ("src/x/", &["src/x/c.rs", "src/x/d.min.js", "src/x/e.js"]),
+        ("*.{js, tsx}", &["src/x/d.min.js", "src/x/e.js", "web/f.tsx"]),
+        ("src\\x\\*.js", &["src/x/d.min.js", "src/x/e.js"]),
+        ("src\\**\\*.rs", &["src/b.rs", "src/x/c.rs"]),
         ("[ab].rs", &["a.rs", "src/b.rs"]),
         ("*", &files),
         ("**/*", &files),

@@ -1,5 +1,5 @@
 //! The matches that compare bytes: the text as quoted, without line numbers, without one level of
-//! backslash escapes.
+//! escapes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,6 +7,7 @@ use std::ops::Range;
 use memchr::memmem::Finder;
 
 use super::{MAX_NAMED, MAX_PLACES, MatchAttempt, MatchError, MatchKind, MatchQuery, TextMatch};
+use turnwright_types::entities::without_entities;
 
 pub(super) fn match_exact<'a>(text: &str, query: &MatchQuery<'a>) -> MatchAttempt<'a> {
     search(text, query, query.old, Cow::Borrowed(query.new), MatchKind::Exact, query.all)
@@ -41,10 +42,20 @@ fn strip_line_number(line: &str) -> Option<&str> {
     }
 }
 
-/// Matches after removing one level of backslash escapes, for models that escaped their text twice.
+/// Matches after removing one level of backslash escapes, for models that escaped their text twice, or of the
+/// entities of HTML.
 pub(super) fn match_without_escapes<'a>(text: &str, query: &MatchQuery<'a>) -> MatchAttempt<'a> {
-    let old = unescape(query.old)?;
-    let new = unescape(query.new).map_or(Cow::Borrowed(query.new), Cow::Owned);
+    let matched = match_decoded(text, query, unescape);
+    matched.or_else(|| match_decoded(text, query, without_entities))
+}
+
+fn match_decoded<'a>(
+    text: &str,
+    query: &MatchQuery<'a>,
+    decode: fn(&str) -> Option<String>,
+) -> MatchAttempt<'a> {
+    let old = decode(query.old)?;
+    let new = decode(query.new).map_or(Cow::Borrowed(query.new), Cow::Owned);
     search(text, query, &old, new, MatchKind::Escapes, false)
 }
 

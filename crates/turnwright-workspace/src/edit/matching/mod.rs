@@ -41,7 +41,7 @@ pub enum MatchKind {
     Punctuation,
     /// Apart from the form of characters, and from invisible ones.
     Form,
-    /// After removing one level of backslash escapes.
+    /// After removing one level of backslash escapes or entities of HTML.
     Escapes,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for MatchKind {
                 formatter.write_str("but for full-width forms, ligatures or invisible characters")
             }
             MatchKind::Punctuation => formatter.write_str("but for quotes, dashes or spaces"),
-            MatchKind::Escapes => formatter.write_str("after taking away one level of backslashes"),
+            MatchKind::Escapes => formatter.write_str("after taking away one level of escapes"),
         }
     }
 }

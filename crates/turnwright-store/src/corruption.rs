@@ -10,11 +10,12 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::health::StorageFault;
+use super::journal::{self, Journal};
 use super::salvage::{self, SalvageReport};
 use super::{SharedState, StoreError, schema, session_lock};
 
 /// The suffixes of the files that SQLite puts beside a database.
-const SIDE_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
+pub(super) const SIDE_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// The suffix of the new database until it takes the place of the damaged one.
 pub(super) const REPLACEMENT_SUFFIX: &str = ".mended";
 /// The suffix of a copy of the damaged database that is made where it cannot be read otherwise.
@@ -83,15 +84,20 @@ fn open_or_replace(
     path: &Path,
     timeout: Duration,
 ) -> Result<OpenDatabase, StoreError> {
+    schema::create_private_folder(path.parent().unwrap_or(path))?;
     session_lock::wait_for_lock(&lock_path(path));
     let found = DatabaseFiles::of(path);
-    let connection = match schema::open_writer_with_timeout(Some(path), timeout) {
+    let open = |journal: Journal| schema::open_writer_with_journal(path, timeout, journal);
+    let connection = match shared.with_journal(open) {
         Err(error) if error.fault() == Some(StorageFault::Corrupt) => {
             replace(shared, &found)?;
-            schema::open_writer(Some(path))?
+            shared.with_journal(open)?
         }
         result => result?,
     };
+    if shared.lacks_log() {
+        shared.health.announce(journal::slow_journal_notice(path));
+    }
     Ok(OpenDatabase { connection, files: Some(DatabaseFiles::of(path)) })
 }
 
@@ -111,7 +117,7 @@ fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
     // An earlier attempt may have been interrupted.
     remove_database(&new);
     let writers = block_writers(path)?;
-    let report = salvage::salvage(path, &new, &copy);
+    let report = salvage::salvage(path, &new, &copy, shared.journal());
     remove_database(&copy);
     // Windows renames no file that is open.
     let writers = Some(writers).filter(|_| !cfg!(windows));

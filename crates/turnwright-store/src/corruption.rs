@@ -10,7 +10,6 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::health::StorageFault;
-use super::journal::{self, Journal};
 use super::salvage::{self, SalvageReport};
 use super::{SharedState, StoreError, schema, session_lock};
 
@@ -87,16 +86,15 @@ fn open_or_replace(
     schema::create_private_folder(path.parent().unwrap_or(path))?;
     session_lock::wait_for_lock(&lock_path(path));
     let found = DatabaseFiles::of(path);
-    let open = |journal: Journal| schema::open_writer_with_journal(path, timeout, journal);
-    let connection = match shared.with_journal(open) {
+    let connection = match schema::open_writer_with_journal(path, timeout, shared.journal()) {
         Err(error) if error.fault() == Some(StorageFault::Corrupt) => {
             replace(shared, &found)?;
-            shared.with_journal(open)?
+            schema::open_writer_with_journal(path, timeout, shared.journal())?
         }
         result => result?,
     };
-    if shared.lacks_log() {
-        shared.health.announce(journal::slow_journal_notice(path));
+    if let Some(notice) = shared.file_system_notice() {
+        shared.health.announce(notice);
     }
     Ok(OpenDatabase { connection, files: Some(DatabaseFiles::of(path)) })
 }

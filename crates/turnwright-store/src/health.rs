@@ -29,16 +29,14 @@ pub enum StorageFault {
 }
 
 /// The errors of a file system without locks or shared memory.
-const UNSUITABLE: [i32; 9] = [
+const UNSUITABLE: [i32; 7] = [
     ffi::SQLITE_PROTOCOL,
     ffi::SQLITE_IOERR_LOCK,
     ffi::SQLITE_IOERR_RDLOCK,
-    ffi::SQLITE_IOERR_CHECKRESERVEDLOCK,
     ffi::SQLITE_IOERR_SHMOPEN,
     ffi::SQLITE_IOERR_SHMSIZE,
     ffi::SQLITE_IOERR_SHMLOCK,
     ffi::SQLITE_IOERR_SHMMAP,
-    ffi::SQLITE_NOLFS,
 ];
 
 impl StorageFault {
@@ -88,12 +86,6 @@ impl StoreError {
     /// True if the database is damaged, or what was stored in it.
     pub(super) fn is_damage(&self) -> bool {
         self.fault() == Some(StorageFault::Corrupt) || matches!(self, StoreError::Damaged(_))
-    }
-
-    /// True if the cause may be that the file system supports no write-ahead log.
-    pub(super) fn may_come_from_log(&self) -> bool {
-        // Forbidden is the file of the shared memory, if it cannot be opened.
-        matches!(self.fault(), Some(StorageFault::Unsuitable | StorageFault::Forbidden))
     }
 
     /// The error of a write for which there is no room in the queue.

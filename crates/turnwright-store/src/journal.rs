@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::StoreError;
 use super::corruption::{self, with_suffix};
+use super::health::StorageFault;
 
 /// How the connections of a database are kept apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,19 +22,7 @@ pub(super) enum Journal {
 }
 
 /// The file systems whose files other machines may change, by the names that Linux has for them.
-const NETWORKS: [&str; 11] = [
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "afs",
-    "ceph",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "fuse.sshfs",
-    "fuse.glusterfs",
-];
+const NETWORKS: &str = " nfs nfs4 cifs smb3 afs ceph lustre gpfs beegfs fuse.sshfs fuse.glusterfs ";
 /// A lock folder so old was left by a process that was killed: transactions take milliseconds.
 const STALE_LOCK: Duration = Duration::from_secs(60);
 
@@ -45,7 +35,10 @@ impl Journal {
             let can_lock = can_run(database, "", "BEGIN EXCLUSIVE; ROLLBACK");
             return if can_lock { Journal::Rollback } else { Journal::LockFolder };
         }
-        let is_shared = file_system(database).is_some_and(|name| NETWORKS.contains(&name.as_str()));
+        // A log that another process is using now is gone along with.
+        let is_shared = file_system(database)
+            .is_some_and(|name| NETWORKS.contains(&format!(" {name} ")))
+            && !with_suffix(database, "-shm").exists();
         if is_shared || !can_run(database, "", USE_LOG) {
             return Journal::Rollback;
         }
@@ -90,15 +83,17 @@ fn can_run(database: &Path, suffix: &str, statements: &str) -> bool {
     let done = Connection::open(&path).and_then(|connection| {
         connection.busy_timeout(Duration::ZERO)?;
         connection.execute_batch(statements)?;
-        let has_log = std::fs::symlink_metadata(with_suffix(&path, "-shm")).is_ok();
-        Ok(has_log || statements != USE_LOG)
+        Ok(statements != USE_LOG || with_suffix(&path, "-shm").is_file())
     });
     let was_created = std::fs::remove_file(&path).is_ok();
     for suffix in corruption::SIDE_SUFFIXES {
         std::fs::remove_file(with_suffix(&path, suffix)).ok();
     }
-    // Where no file can be created, opening the database says why.
-    done.unwrap_or(!was_created)
+    // Of other faults, opening the database tells.
+    let lacks = [StorageFault::Unsuitable, StorageFault::Locked, StorageFault::Forbidden];
+    done.map_err(StoreError::from).unwrap_or_else(|error| {
+        !was_created || !error.fault().is_some_and(|it| lacks.contains(&it))
+    })
 }
 
 /// Removes the folder that stands for a lock of a process that was killed.
@@ -113,7 +108,7 @@ fn remove_stale_lock(database: &Path) {
 }
 
 /// Returns what is said of a database that has no write-ahead log.
-pub(super) fn slow_journal_notice(database: &Path) -> String {
+pub(super) fn notice(database: &Path) -> String {
     let folder = database.parent().unwrap_or(database);
     let system = file_system(database).map(|name| format!(" ({name})")).unwrap_or_default();
     format!(

@@ -145,8 +145,6 @@ struct SharedState {
     suspects_corruption: AtomicBool,
     /// How the database is opened, found out before it is opened for the first time.
     journal: OnceLock<Journal>,
-    /// A write-ahead log turned out not to work.
-    has_log_failed: AtomicBool,
     /// The process is ending, so this is the last attempt to write.
     is_final_flush: AtomicBool,
     /// A size limit that simulates a full disk in tests; 0 for none.
@@ -156,40 +154,23 @@ struct SharedState {
 
 impl SharedState {
     fn journal(&self) -> Journal {
-        let Some(path) = self.path.as_deref().filter(|it| it.parent().is_some_and(Path::is_dir))
-        else {
-            return Journal::WriteAhead;
-        };
-        match *self.journal.get_or_init(|| Journal::find(path)) {
-            Journal::WriteAhead if self.has_log_failed.load(Ordering::Relaxed) => Journal::Rollback,
-            found => found,
+        match self.path.as_deref() {
+            Some(path) if path.parent().is_some_and(Path::is_dir) => {
+                *self.journal.get_or_init(|| Journal::find(path))
+            }
+            _ => Journal::WriteAhead,
         }
     }
 
-    /// True if the file system turned out to be one on which a write-ahead log fails.
-    fn lacks_log(&self) -> bool {
-        self.journal() != Journal::WriteAhead
-    }
-
-    /// Opens the database, without a write-ahead log if the file system turns out not to support one.
-    fn with_journal(
-        &self,
-        open: impl Fn(Journal) -> Result<Connection, StoreError>,
-    ) -> Result<Connection, StoreError> {
-        let journal = self.journal();
-        let error = match open(journal) {
-            Err(error) if journal == Journal::WriteAhead && error.may_come_from_log() => error,
-            result => return result,
-        };
-        let connection = open(Journal::Rollback).map_err(|_| error)?;
-        self.has_log_failed.store(true, Ordering::Relaxed);
-        Ok(connection)
+    fn file_system_notice(&self) -> Option<String> {
+        let path = self.path.as_deref()?;
+        (self.journal() != Journal::WriteAhead).then(|| journal::notice(path))
     }
 
     /// Opens a connection for reading. Without a database it reads an empty one in memory.
     fn open_reader(&self) -> Result<Connection, StoreError> {
         let path = self.path.as_deref().ok_or(StoreError::Closed)?;
-        self.with_journal(|journal| schema::open_reader(path, journal))
+        schema::open_reader(path, self.journal())
     }
 
     fn limits(&self) -> RetentionLimits {
@@ -286,12 +267,9 @@ impl Store {
         self.0.shared.path.as_ref().is_none_or(|it| it.exists())
     }
 
-    /// What the user should know of the file system of the database, once it was opened; `None` if all is
-    /// well.
+    /// What the user should know of the file system of the database; `None` if all is well.
     pub fn file_system_notice(&self) -> Option<String> {
-        let shared = &self.0.shared;
-        let path = shared.path.as_deref().filter(|_| shared.lacks_log())?;
-        Some(journal::slow_journal_notice(path))
+        self.0.shared.file_system_notice()
     }
 
     /// Opens the database on the writer thread without waiting for it.

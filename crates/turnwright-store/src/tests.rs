@@ -527,7 +527,8 @@ fn what_opening_costs() {
 async fn sessions_are_stored_where_no_write_ahead_log_works() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(DATABASE_FILE);
-    fs::create_dir(folder.path().join("sessions.db-shm")).unwrap();
+    let memory = format!("sessions.db.probe-{}-shm", std::process::id());
+    fs::create_dir(folder.path().join(memory)).unwrap();
     let store = Store::new(folder.path());
     note(&session(&store, "a").await, "1");
     store.flush().await.unwrap();
@@ -592,4 +593,25 @@ async fn a_lock_folder_that_a_killed_process_has_left_is_removed() {
     note(&session(&store, "a").await, "1");
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "a").await.unwrap(), "1");
+}
+
+#[tokio::test]
+async fn that_a_store_of_another_version_cannot_be_used_is_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = schema::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
+    connection
+        .execute_batch("ALTER TABLE sessions RENAME COLUMN cwd TO place; PRAGMA user_version = 6;")
+        .unwrap();
+    drop(connection);
+    let store = Store::new(folder.path());
+    let mut delivered = health::DeliveredNotices::default();
+    for (id, expected) in [("a", 1), ("b", 0)] {
+        note(&session(&store, id).await, "1");
+        store.flush().await.ok();
+        let notices = store.health().undelivered_notices(&mut delivered);
+        assert_eq!(notices.len(), expected, "{notices:?}");
+        let says_it =
+            |notice: &String| notice.contains("not being saved: the session store cannot be used");
+        assert!(notices.iter().all(says_it), "{notices:?}");
+    }
 }

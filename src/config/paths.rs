@@ -87,9 +87,8 @@ fn relative_variables() -> Option<String> {
     } else {
         &["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"]
     };
-    let is_relative =
-        |name: &&str| read_variable(name).is_some_and(|value| !Path::new(&value).is_absolute());
-    let names: Vec<_> = LOCATING.iter().copied().filter(is_relative).collect();
+    let mut names = LOCATING.to_vec();
+    names.retain(|name| read_variable(name).is_some_and(|value| Path::new(&value).is_relative()));
     (!names.is_empty()).then(|| names.join(", "))
 }
 

@@ -17,7 +17,7 @@ const COPIES: usize = 5;
 /// Messages up to this size are taken without a look at the memory.
 const SMALL: usize = 1024 * 1024;
 
-/// What is known of a line that is too long, or for which there is no memory.
+/// The facts about a line that is too long, or for which there is no memory.
 #[derive(Debug, Default)]
 pub struct LongLine {
     pub(super) id: Option<RequestId>,
@@ -49,7 +49,7 @@ impl LongLine {
         }
     }
 
-    /// What stands for the line: a request is refused, and an answer is an error.
+    /// Returns the message in place of the line: a request is refused, and an answer is an error.
     pub(super) fn parsed(self) -> ParsedLine {
         let error = if self.lacks_memory {
             RpcError::internal_error("There is not enough memory for the message".to_owned())
@@ -66,7 +66,7 @@ impl LongLine {
         }
     }
 
-    /// A short line that a peer refuses, or takes for an error, in place of this one.
+    /// Returns a short line that a peer refuses, or takes for an error, in place of this one.
     pub fn stand_in(&self) -> String {
         let what = "a line of more than 64 MiB";
         match (&self.id, self.is_response) {

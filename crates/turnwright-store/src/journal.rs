@@ -92,7 +92,7 @@ fn can_run(database: &Path, suffix: &str, statements: &str) -> bool {
     // Of other faults, opening the database tells.
     let lacks = [StorageFault::Unsuitable, StorageFault::Locked, StorageFault::Forbidden];
     done.map_err(StoreError::from).unwrap_or_else(|error| {
-        !was_created || !error.fault().is_some_and(|it| lacks.contains(&it))
+        !was_created || error.fault().is_none_or(|fault| !lacks.contains(&fault))
     })
 }
 

@@ -267,7 +267,7 @@ impl Store {
         self.0.shared.path.as_ref().is_none_or(|it| it.exists())
     }
 
-    /// What the user should know of the file system of the database; `None` if all is well.
+    /// Returns what the user should know of the file system of the database; `None` if all is well.
     pub fn file_system_notice(&self) -> Option<String> {
         self.0.shared.file_system_notice()
     }

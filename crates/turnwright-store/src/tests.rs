@@ -610,8 +610,7 @@ async fn that_a_store_of_another_version_cannot_be_used_is_said_once() {
         store.flush().await.ok();
         let notices = store.health().undelivered_notices(&mut delivered);
         assert_eq!(notices.len(), expected, "{notices:?}");
-        let says_it =
-            |notice: &String| notice.contains("not being saved: the session store cannot be used");
-        assert!(notices.iter().all(says_it), "{notices:?}");
+        let text = "not being saved: the session store cannot be used";
+        assert!(notices.iter().all(|notice| notice.contains(text)), "{notices:?}");
     }
 }

@@ -240,8 +240,7 @@ impl WriterThread {
                     tracing::debug!(%error, "a write job failed");
                     if matches!(error, StoreError::Unusable(_)) {
                         self.shared.health.announce(format!(
-                            "This session is not being saved: {error}. You can go on. Another version of \
-                             turnwright may have made the store."
+                            "This session is not being saved: {error}. You can go on."
                         ));
                     }
                 }

@@ -4,7 +4,7 @@ use crate::tools::AGENT_TOOL;
 use turnwright_store::{Entry, StoredEntry};
 use turnwright_types::message::{Message, PromptPart};
 
-/// What follows the names in a line that tells of an end.
+/// The words behind the names in a line that tells of an end.
 const ENDS: [&str; 4] = [" ended", " is done]", " has failed]", " has crashed"];
 
 /// The names of the commands and helpers that the model believes to be running.

@@ -57,7 +57,7 @@ impl StorageFault {
         }
     }
 
-    fn from_error(error: &ffi::Error) -> Option<StorageFault> {
+    fn from_error(error: ffi::Error) -> Option<StorageFault> {
         if UNSUITABLE.contains(&error.extended_code) {
             return Some(StorageFault::Unsuitable);
         }
@@ -97,7 +97,7 @@ impl StoreError {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
-        let fault = error.sqlite_error().and_then(StorageFault::from_error);
+        let fault = error.sqlite_error().copied().and_then(StorageFault::from_error);
         match (error, fault) {
             (rusqlite::Error::QueryReturnedNoRows, _) => StoreError::NoSuchSession,
             (error, Some(fault)) => StoreError::Unavailable { fault, reason: error.to_string() },

@@ -158,10 +158,11 @@ pub(super) fn read_variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|it| !it.is_empty())
 }
 
-/// The user's home folder. Looked up once: without `HOME` it is read from the system's list of users.
+/// The user's home folder. Looked up once: without `HOME` it is read from the system's list of users. A path that is
+/// not absolute would lead into the project.
 pub(super) fn home() -> Option<PathBuf> {
     static HOME: OnceLock<Option<PathBuf>> = OnceLock::new();
-    HOME.get_or_init(|| etcetera::home_dir().ok()).clone()
+    HOME.get_or_init(|| etcetera::home_dir().ok().filter(|path| path.is_absolute())).clone()
 }
 
 #[cfg(windows)]

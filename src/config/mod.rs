@@ -175,9 +175,9 @@ impl Config {
         self.file.path()
     }
 
-    /// Warnings about entries of the user's file that have no effect, one sentence each.
+    /// Warnings about entries of the user's file and about variables that have no effect, one sentence each.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        self.file.warnings()
+        self.paths.note.clone().into_iter().chain(self.file.warnings()).collect()
     }
 
     /// The user's home folder, which `~` stands for.

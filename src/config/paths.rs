@@ -4,8 +4,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::environment::read_variable;
+use super::environment::{home, read_variable};
 use turnwright_policy::permission::FileLock;
+use turnwright_workspace::temp_folder::temp_place;
 
 /// The folders of the agent's own files.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct Paths {
     pub state: PathBuf,
     /// The user's home folder, if there is one. Folders that several agents share are there.
     pub home: Option<PathBuf>,
+    /// Why the folders are not where the user may look for them.
+    pub note: Option<String>,
     /// The file of the machine's administrator.
     pub managed: PathBuf,
 }
@@ -29,26 +32,33 @@ const MANAGED: &str = if cfg!(windows) {
 };
 
 impl Paths {
-    /// The folders of this user. If there is no home folder, they are below the temporary folder.
+    /// The folders of this user. If there is no home folder, they are below the temporary folder. None is
+    /// below the current folder, which is the project.
     pub(crate) fn find() -> Paths {
         if let Some(home) = read_variable("TURNWRIGHT_HOME") {
-            let below = Paths::below(home);
+            let below = Paths::below(std::path::absolute(&home).unwrap_or(home.into()));
             // A managed file that exists but cannot be inspected must not be ignored.
             return match std::fs::symlink_metadata(MANAGED) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => below,
                 _ => Paths { managed: MANAGED.into(), ..below },
             };
         }
-        match user_folders() {
-            Some((config, state)) => {
-                let home = etcetera::home_dir().ok();
-                Paths { config, state, home, managed: MANAGED.into() }
-            }
-            None => {
-                let below = Paths::below(std::env::temp_dir().join("turnwright"));
-                Paths { managed: MANAGED.into(), ..below }
-            }
-        }
+        let temporary = Paths::below(temp_place().join("turnwright"));
+        let below = Paths { home: home(), managed: MANAGED.into(), ..temporary };
+        let Some((config, state)) = user_folders() else { return below };
+        let absolute = |path: PathBuf, instead: &PathBuf| {
+            if path.is_absolute() { path } else { instead.clone() }
+        };
+        let config = absolute(config, &below.config);
+        let state = absolute(state, &below.state);
+        let note = relative_variables().map(|names| {
+            format!(
+                "{names} must be an absolute path, and is ignored. The settings are in {}, sessions in {}",
+                config.display(),
+                state.display()
+            )
+        });
+        Paths { config, state, note, ..below }
     }
 
     /// Waits for other processes that change the settings or the logins, and keeps them waiting until the
@@ -64,9 +74,22 @@ impl Paths {
             config: home.join("config"),
             state: home.join("state"),
             home: None,
+            note: None,
             managed: home.join("managed/config.toml"),
         }
     }
+}
+
+/// The names of the variables that would lead below the current folder.
+fn relative_variables() -> Option<String> {
+    const LOCATING: &[&str] = if cfg!(windows) {
+        &["APPDATA", "LOCALAPPDATA"]
+    } else {
+        &["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"]
+    };
+    let mut names = LOCATING.to_vec();
+    names.retain(|name| read_variable(name).is_some_and(|value| Path::new(&value).is_relative()));
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// The folders for settings and for state; `None` if there is no home folder.
@@ -87,7 +110,7 @@ fn user_folders() -> Option<(PathBuf, PathBuf)> {
 fn user_folders() -> Option<(PathBuf, PathBuf)> {
     let folder = |variable, usual: &str| {
         let named = read_variable(variable).map(PathBuf::from).filter(|it| it.is_absolute());
-        let found = named.or_else(|| Some(etcetera::home_dir().ok()?.join("AppData").join(usual)));
+        let found = named.or_else(|| Some(home()?.join("AppData").join(usual)));
         found.map(|it| it.join("turnwright"))
     };
     Some((folder("APPDATA", "Roaming")?, folder("LOCALAPPDATA", "Local")?))

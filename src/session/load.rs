@@ -158,7 +158,8 @@ impl SessionHost {
         };
         let is_missing = !effective.rules.can_confine && effective.mode != Mode::Full;
         let sandbox_notice = is_missing.then(|| sandbox_notice(&missing));
-        let notices = effective.notice().into_iter().chain(sandbox_notice);
+        let misplaced = paths.note.as_ref().map(|note| format!("{note}."));
+        let notices = misplaced.into_iter().chain(effective.notice()).chain(sandbox_notice);
         let refused = refused.map(|it| format!("The models of the settings cannot be used: {it}."));
         LoadedProject {
             notices: notices.chain(refused).collect(),

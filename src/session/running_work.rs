@@ -4,8 +4,8 @@ use crate::tools::AGENT_TOOL;
 use turnwright_store::{Entry, StoredEntry};
 use turnwright_types::message::{Message, PromptPart};
 
-/// A part of each line that tells of an end.
-const ENDS: [&str; 4] = [" ended", "] is done", " is done]", " has "];
+/// The words behind the names in a line that tells of an end.
+const ENDS: [&str; 4] = [" ended", " is done]", " has failed]", " has crashed"];
 
 /// The names of the commands and helpers that the model believes to be running.
 #[derive(Debug, Default)]
@@ -38,12 +38,15 @@ impl RunningWork {
         }
     }
 
+    /// Removes what a line such as `[p1, helper h3 (explore: look) ended …]` names.
     fn remove_ended(&mut self, text: &str) {
-        let tells_end =
-            |line: &&str| line.starts_with('[') && ENDS.iter().any(|it| line.contains(it));
-        for line in text.lines().filter(tells_end) {
-            let words: Vec<_> = line.split(|it: char| !it.is_alphanumeric()).map(Some).collect();
-            self.0.retain(|name| !words.contains(&name.rsplit(' ').next()));
+        for line in text.lines() {
+            let Some(told) = line.strip_prefix('[') else { continue };
+            let Some(end) = ENDS.iter().filter_map(|end| told.find(end)).min() else { continue };
+            for part in told[..end].split(", ") {
+                let name = part.split(" (").next().unwrap_or(part);
+                self.0.retain(|running| running != name);
+            }
         }
     }
 
@@ -68,6 +71,9 @@ mod tests {
             ("text\n[helper h3 (explore: look) is done]\nFound.", "[p1, p12 ended"),
             ("[helper h3 (explore: look) has failed] It is full.", "[p1, p12 ended"),
             ("[p1 running for 2.0 s]\np12 has ended", "[p1, p12, helper h3 ended"),
+            ("[INFO] p1 has ended\n[step p12 ended]\n[h3 ended]", "[p1, p12, helper h3 ended"),
+            ("[helper h3 (explore: p1, p12) is done]\nFound.", "[p1, p12 ended"),
+            ("[helper h33 (explore: h3) is done]\nFound.", "[p1, p12, helper h3 ended"),
         ] {
             let mut work = RunningWork(["p1", "p12", "helper h3"].map(str::to_owned).to_vec());
             work.remove_ended(told);

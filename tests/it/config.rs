@@ -466,3 +466,25 @@ fn config_show_names_what_the_project_changes_and_whether_it_is_trusted() {
     has(&shown, ".turnwright/config.toml: needs no trust");
     has(&shown, "mode: plan from ws/.turnwright/config.toml");
 }
+
+#[test]
+#[cfg_attr(windows, ignore = "other variables name its folders")]
+fn a_home_that_is_not_absolute_puts_nothing_into_the_current_folder() {
+    const RELATIVE: &str = "relative-home-of-a-test";
+    let temporary = tempfile::tempdir().unwrap();
+    let mut agent = TestAgent::builder()
+        .model(json!([says("One."), says("Two.")]))
+        .variable("TURNWRIGHT_HOME", "")
+        .variable("HOME", RELATIVE)
+        .variable("XDG_STATE_HOME", RELATIVE)
+        .variable("TMPDIR", temporary.path().to_str().unwrap())
+        .start();
+    for prompt in ["one", "two"] {
+        assert_eq!(agent.turn(prompt), "end_turn");
+    }
+    let told = agent.thoughts();
+    assert_eq!(told.matches("HOME, XDG_STATE_HOME must be an absolute path").count(), 1, "{told}");
+    agent.close();
+    assert!(temporary.path().join("turnwright/state/sessions.db").exists());
+    assert!(!std::path::Path::new("/").join(RELATIVE).exists());
+}

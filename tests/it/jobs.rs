@@ -178,6 +178,26 @@ fn there_are_at_most_16_commands_at_a_time() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn jobs_that_have_ended_leave_no_zombies() {
+    let mut agent = agent();
+    let job = |number: usize| {
+        let command = format!("while [ ! -e go ]; do sleep 0.1; done; echo {number}");
+        cards::call("exec", &json!({ "command": command, "background": true }))
+    };
+    agent.model().push((1..=16).map(job).collect()).unwrap();
+    agent.model().push(says("Done.")).unwrap();
+    let last = cards::turn(&mut agent);
+    assert!(last.contains("p16"), "{last}");
+    let children = format!("/proc/{0}/task/{0}/children", agent.pid());
+    assert_ne!(std::fs::read_to_string(&children).unwrap(), "");
+    std::fs::write(agent.path("go"), "").unwrap();
+    eventually("the end of all children", || {
+        std::fs::read_to_string(&children).unwrap().is_empty()
+    });
+}
+
+#[test]
 fn a_cancel_ends_the_command_of_the_turn_but_no_job() {
     let mut agent = agent();
     background(&mut agent, &then("echo ready", &run_on("634.25")));

@@ -29,7 +29,7 @@ use uuid::Uuid;
 use crate::silence::{LastRead, WatchedSocket};
 use crate::websocket::{PING_INTERVAL, accept_key, config};
 use turnwright_http::{ConnectionFault, Tls, build_client, client_builder};
-use turnwright_rpc::{MAX_LINE_BYTES, Stdio};
+use turnwright_rpc::{Stdio, read_line};
 
 /// How long the agent may take to accept the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,8 +39,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_WAITING_LINES: usize = 8;
 /// Stands for a line that is not UTF-8, which no text frame can carry. It is no JSON either.
 const NOT_TEXT: &str = "\u{fffd}";
-/// Stands for a line that is too long. It is no message either.
-const TOO_LONG: &str = r#""a line of more than 64 MiB""#;
 
 /// Why a bridge could not be opened, or has ended before its input.
 #[derive(Debug, thiserror::Error)]
@@ -192,12 +190,10 @@ fn read_lines(input: File) -> io::Result<mpsc::Receiver<Utf8Bytes>> {
 fn next_line(input: &mut impl BufRead) -> Option<Utf8Bytes> {
     loop {
         let mut line = Vec::new();
-        match input.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return None,
-            Ok(_) if line.len() == MAX_LINE_BYTES && line.last() != Some(&b'\n') => {
-                input.skip_until(b'\n').ok()?;
-                return Some(Utf8Bytes::from_static(TOO_LONG));
-            }
+        match read_line(input, &mut line) {
+            Err(_) => return None,
+            Ok(Some(long)) => return Some(long.stand_in().into()),
+            Ok(None) if line.is_empty() => return None,
             Ok(_) if line.trim_ascii().is_empty() => {}
             Ok(_) => {
                 let text = Utf8Bytes::try_from(Bytes::from(line));

@@ -6,6 +6,7 @@
 //! of ACP or MCP.
 
 mod direct_output;
+mod long_line;
 mod message;
 mod outbox;
 mod pending;
@@ -15,6 +16,7 @@ mod stdio;
 #[cfg(test)]
 mod tests;
 
+pub use long_line::{LongLine, read_line};
 pub use message::{Params, ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
 pub use outbox::{Batch, Outbox, OutgoingFilter};
 pub use pending::{Peer, RequestError};

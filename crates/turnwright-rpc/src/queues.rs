@@ -7,11 +7,12 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::long_line::LongLine;
 use super::message;
 use super::outbox::{Outbox, OutboxInner, OutgoingFilter};
 use super::stdio::{
     LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, MAX_READ_AHEAD_BYTES,
-    MAX_READ_AHEAD_LINES, QueuedLine, ReservedCapacity, line_too_long,
+    MAX_READ_AHEAD_LINES, QueuedLine, ReservedCapacity,
 };
 
 /// The length above which a line is parsed on a blocking thread.
@@ -58,7 +59,7 @@ impl LineSender {
         }
         let line = match line.len() {
             0..=MAX_INLINE_PARSE_BYTES => message::parse_line(&line),
-            MAX_LINE_BYTES.. => line_too_long(),
+            MAX_LINE_BYTES.. => LongLine::of(&line, &line).parsed(),
             _ => match tokio::task::spawn_blocking(move || message::parse_line(&line)).await {
                 Ok(line) => line,
                 Err(_) => return false,

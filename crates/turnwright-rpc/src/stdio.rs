@@ -3,14 +3,15 @@
 
 use parking_lot::{Condvar, Mutex};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::message::{self, ParsedLine, RequestId, RpcError};
+use super::long_line::read_line;
+use super::message::{self, ParsedLine};
 
 /// Maximum length of a line. ACP sets no limit, and images make many megabytes normal (R-TR-13). A
 /// longer line is skipped and refused, so that memory stays bounded.
@@ -237,24 +238,15 @@ fn is_hung_up(input: &File) -> bool {
 }
 
 fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLine> {
-    match lines.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', buffer) {
-        Ok(0) => None,
-        Ok(_) if buffer.last() != Some(&b'\n') && buffer.len() == MAX_LINE_BYTES => {
-            lines.skip_until(b'\n').ok()?;
-            Some(line_too_long())
-        }
-        Ok(_) => Some(message::parse_line(buffer)),
+    match read_line(lines, buffer) {
+        Ok(Some(long)) => Some(long.parsed()),
+        Ok(None) if buffer.is_empty() => None,
+        Ok(None) => Some(message::parse_line(buffer)),
         Err(error) => {
             tracing::debug!(%error, "cannot read stdin");
             None
         }
     }
-}
-
-/// What stands for a line that was skipped because it is too long.
-pub(super) fn line_too_long() -> ParsedLine {
-    let error = RpcError::invalid_request("the message is longer than 64 MiB");
-    ParsedLine::Rejected { id: RequestId::null(), error }
 }
 
 /// Returns true if the program was started with SIGHUP ignored, as `nohup` does it. Then it goes on when its

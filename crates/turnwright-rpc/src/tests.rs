@@ -248,3 +248,63 @@ fn messages_of_each_sender_stay_in_order_whether_or_not_the_peer_reads() {
     drop(outbox);
     assert_eq!(lines.next(), None);
 }
+
+fn answer_to_long(beginning: &str, end: &str) -> String {
+    match LongLine::of(beginning.as_bytes(), end.as_bytes()).parsed() {
+        ParsedLine::Rejected { id, error } => format!("refused {id} {}", error.code),
+        ParsedLine::Message(RpcMessage::Response { id, result }) => {
+            format!("answer {id} {}", result.unwrap_err().code)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_id_is_read_from_the_beginning_or_the_end() {
+    for (beginning, end, expected) in [
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"a","params":{"b":"xx"#,
+            r#"xx"}}"#,
+            "refused 7 -32600",
+        ),
+        (r#"{ "id" : "p-1" , "params":["xx"#, "xx\"]}\n", "refused \"p-1\" -32600"),
+        (r#"{"params":{"id":3,"id":4},"id":8,"more":"xx"#, r#"xx"}"#, "refused 8 -32600"),
+        (r#"{"params":{"id":3,"a":"xx"#, "xx\"}, \"id\": 9 }\r\n", "refused 9 -32600"),
+        (r#"{"params":{"id":3,"a":"xx"#, r#"xx","id":9}}"#, "refused null -32600"),
+        (r#"{"method":"a","params":"xx"#, r#"xx,\"id\":9}"}"#, "refused null -32600"),
+        (r#"{"a":"xx"#, r#"xx","id":{"id":9}}"#, "refused null -32600"),
+        (r#"{"id":5,"result":{"content":"xx"#, r#"xx"}}"#, "answer 5 -32600"),
+        (r#"{"result":{"content":"xx"#, r#"xx"},"id":5}"#, "answer 5 -32600"),
+        (r#"[{"id":5,"a":"xx"#, "xx\"}]", "refused null -32600"),
+        ("xx", "xx", "refused null -32600"),
+    ] {
+        assert_eq!(answer_to_long(beginning, end), expected, "{beginning}…{end}");
+    }
+}
+
+#[test]
+fn a_stand_in_is_answered_like_the_line() {
+    for (beginning, expected) in [
+        (r#"{"id":7,"params":"xx"#, "Rejected { id: RequestId(RawValue(7))"),
+        (r#"{"id":7,"result":"xx"#, "Message(Response { id: RequestId(RawValue(7))"),
+        (r#"{"params":"xx"#, "Rejected { id: RequestId(RawValue(null))"),
+    ] {
+        let stand_in = LongLine::of(beginning.as_bytes(), b"").stand_in();
+        let parsed = format!("{:?}", parse_line(stand_in.as_bytes()));
+        assert!(parsed.starts_with(expected), "{parsed}");
+    }
+}
+
+#[test]
+fn the_line_after_a_long_one_is_read() {
+    let long = format!("{{\"params\":\"{}\",\"id\":3}}\n", "x".repeat(MAX_LINE_BYTES));
+    let mut input = std::io::Cursor::new(format!("{long}next\nlast").into_bytes());
+    let mut buffer = Vec::new();
+    let line = read_line(&mut input, &mut buffer).unwrap().unwrap();
+    assert_eq!(line.id.unwrap().to_string(), "3");
+    for expected in ["next\n", "last", ""] {
+        buffer.clear();
+        assert!(read_line(&mut input, &mut buffer).unwrap().is_none());
+        assert_eq!(buffer, expected.as_bytes());
+    }
+}

@@ -14,7 +14,7 @@ use super::salvage::{self, SalvageReport};
 use super::{SharedState, StoreError, schema, session_lock};
 
 /// The suffixes of the files that SQLite puts beside a database.
-const SIDE_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
+pub(super) const SIDE_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// The suffix of the new database until it takes the place of the damaged one.
 pub(super) const REPLACEMENT_SUFFIX: &str = ".mended";
 /// The suffix of a copy of the damaged database that is made where it cannot be read otherwise.
@@ -83,15 +83,19 @@ fn open_or_replace(
     path: &Path,
     timeout: Duration,
 ) -> Result<OpenDatabase, StoreError> {
+    schema::create_private_folder(path.parent().unwrap_or(path))?;
     session_lock::wait_for_lock(&lock_path(path));
     let found = DatabaseFiles::of(path);
-    let connection = match schema::open_writer_with_timeout(Some(path), timeout) {
+    let connection = match schema::open_writer_with_journal(path, timeout, shared.journal()) {
         Err(error) if error.fault() == Some(StorageFault::Corrupt) => {
             replace(shared, &found)?;
-            schema::open_writer(Some(path))?
+            schema::open_writer_with_journal(path, timeout, shared.journal())?
         }
         result => result?,
     };
+    if let Some(notice) = shared.file_system_notice() {
+        shared.health.announce(notice);
+    }
     Ok(OpenDatabase { connection, files: Some(DatabaseFiles::of(path)) })
 }
 
@@ -111,7 +115,7 @@ fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
     // An earlier attempt may have been interrupted.
     remove_database(&new);
     let writers = block_writers(path)?;
-    let report = salvage::salvage(path, &new, &copy);
+    let report = salvage::salvage(path, &new, &copy, shared.journal());
     remove_database(&copy);
     // Windows renames no file that is open.
     let writers = Some(writers).filter(|_| !cfg!(windows));

@@ -3,9 +3,9 @@
 
 use parking_lot::Mutex;
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
-use super::StoreError;
+use super::{StoreError, journal};
 use turnwright_types::io_error_text::io_error_text;
 
 /// A fault of the storage rather than of the data to be written. It may pass, so the write is
@@ -18,6 +18,8 @@ pub enum StorageFault {
     Forbidden,
     /// Another process holds a lock.
     Locked,
+    /// The file system lacks locks or shared memory.
+    Unsuitable,
     /// Reading or writing the disk fails.
     Disk,
     /// The file is not a database, or it is damaged.
@@ -25,6 +27,17 @@ pub enum StorageFault {
     /// The file is a database of another program.
     Foreign,
 }
+
+/// The errors of a file system without locks or shared memory.
+const UNSUITABLE: [i32; 7] = [
+    ffi::SQLITE_PROTOCOL,
+    ffi::SQLITE_IOERR_LOCK,
+    ffi::SQLITE_IOERR_RDLOCK,
+    ffi::SQLITE_IOERR_SHMOPEN,
+    ffi::SQLITE_IOERR_SHMSIZE,
+    ffi::SQLITE_IOERR_SHMLOCK,
+    ffi::SQLITE_IOERR_SHMMAP,
+];
 
 impl StorageFault {
     /// What the user can do about it.
@@ -35,6 +48,7 @@ impl StorageFault {
             StorageFault::Locked => {
                 "Close the other program that uses it, such as a database browser"
             }
+            StorageFault::Unsuitable => journal::MOVE_ADVICE,
             StorageFault::Disk => "Check whether the disk is full or failing",
             StorageFault::Corrupt => "Opening a session replaces it by what can still be read",
             StorageFault::Foreign => {
@@ -43,15 +57,16 @@ impl StorageFault {
         }
     }
 
-    fn from_code(code: ErrorCode) -> Option<StorageFault> {
-        match code {
+    fn from_error(error: ffi::Error) -> Option<StorageFault> {
+        if UNSUITABLE.contains(&error.extended_code) {
+            return Some(StorageFault::Unsuitable);
+        }
+        match error.code {
             ErrorCode::DiskFull => Some(StorageFault::Full),
             ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen => {
                 Some(StorageFault::Forbidden)
             }
-            ErrorCode::DatabaseBusy
-            | ErrorCode::DatabaseLocked
-            | ErrorCode::FileLockingProtocolFailed => Some(StorageFault::Locked),
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Some(StorageFault::Locked),
             ErrorCode::SystemIoFailure => Some(StorageFault::Disk),
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Some(StorageFault::Corrupt),
             _ => None,
@@ -82,7 +97,7 @@ impl StoreError {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
-        let fault = error.sqlite_error_code().and_then(StorageFault::from_code);
+        let fault = error.sqlite_error().copied().and_then(StorageFault::from_error);
         match (error, fault) {
             (rusqlite::Error::QueryReturnedNoRows, _) => StoreError::NoSuchSession,
             (error, Some(fault)) => StoreError::Unavailable { fault, reason: error.to_string() },

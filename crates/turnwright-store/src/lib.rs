@@ -8,6 +8,7 @@ mod entry;
 pub mod history;
 mod health;
 mod job_list;
+mod journal;
 mod queue;
 mod retained_size;
 mod session_lock;
@@ -63,6 +64,7 @@ pub use turns::TurnRow;
 use turns::turn_rows;
 
 use health::StoreHealth;
+use journal::Journal;
 use queue::JobSender;
 use writer::SubmittedJob;
 
@@ -141,6 +143,8 @@ struct SharedState {
     client_name: Mutex<String>,
     /// A reader found the database damaged.
     suspects_corruption: AtomicBool,
+    /// How the database is opened, found out before it is opened for the first time.
+    journal: OnceLock<Journal>,
     /// The process is ending, so this is the last attempt to write.
     is_final_flush: AtomicBool,
     /// A size limit that simulates a full disk in tests; 0 for none.
@@ -149,6 +153,26 @@ struct SharedState {
 }
 
 impl SharedState {
+    fn journal(&self) -> Journal {
+        match self.path.as_deref() {
+            Some(path) if path.parent().is_some_and(Path::is_dir) => {
+                *self.journal.get_or_init(|| Journal::find(path))
+            }
+            _ => Journal::WriteAhead,
+        }
+    }
+
+    fn file_system_notice(&self) -> Option<String> {
+        let path = self.path.as_deref()?;
+        (self.journal() != Journal::WriteAhead).then(|| journal::notice(path))
+    }
+
+    /// Opens a connection for reading. Without a database it reads an empty one in memory.
+    fn open_reader(&self) -> Result<Connection, StoreError> {
+        let path = self.path.as_deref().ok_or(StoreError::Closed)?;
+        schema::open_reader(path, self.journal())
+    }
+
     fn limits(&self) -> RetentionLimits {
         *self.limits.lock()
     }
@@ -243,6 +267,11 @@ impl Store {
         self.0.shared.path.as_ref().is_none_or(|it| it.exists())
     }
 
+    /// Returns what the user should know of the file system of the database; `None` if all is well.
+    pub fn file_system_notice(&self) -> Option<String> {
+        self.0.shared.file_system_notice()
+    }
+
     /// Opens the database on the writer thread without waiting for it.
     pub fn open_in_background(&self) {
         drop(self.submit(Durability::ProcessCrash, |_| Ok(())));
@@ -318,16 +347,16 @@ impl Store {
         &self,
         work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let Some(path) = self.0.shared.path.clone() else {
+        if self.0.shared.path.is_none() {
             return self.write(Durability::ProcessCrash, work).await;
-        };
+        }
         let _permit = self.0.readers.acquire().await.map_err(|_| StoreError::Closed)?;
-        let (result, work) = read_once(path.clone(), work).await?;
+        let (result, work) = read_once(Arc::clone(&self.0.shared), work).await?;
         if !result.as_ref().is_err_and(StoreError::is_damage) {
             return result;
         }
         self.repair().await;
-        read_once(path, work).await?.0
+        read_once(Arc::clone(&self.0.shared), work).await?.0
     }
 
     /// Has the database checked, and replaced if it is damaged.
@@ -362,8 +391,7 @@ impl Store {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let path = self.0.shared.path.as_deref().ok_or(StoreError::Closed)?;
-        work(&schema::open_reader(path)?)
+        work(&self.0.shared.open_reader()?)
     }
 
     /// Writes and blocks until the commit, for callers without a runtime.
@@ -377,14 +405,14 @@ impl Store {
 
 /// Reads on a blocking thread. Returns the closure as well, so that it can be called again.
 async fn read_once<T: Send + 'static, F>(
-    path: PathBuf,
+    shared: Arc<SharedState>,
     mut work: F,
 ) -> Result<(Result<T, StoreError>, F), StoreError>
 where
     F: FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
 {
     let reading = spawn_blocking(move || {
-        let result = schema::open_reader(&path).and_then(|it| work(&it));
+        let result = shared.open_reader().and_then(|it| work(&it));
         (result, work)
     });
     reading.await.map_err(|_| StoreError::Closed)

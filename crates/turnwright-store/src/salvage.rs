@@ -9,6 +9,7 @@ use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
 use serde::de::IgnoredAny;
 
 use super::health::StorageFault;
+use super::journal::Journal;
 use super::{StoreError, blobs, schema, schema_repair};
 
 /// A table to copy. Its rows are read in the order of its own b-tree and found by an integer.
@@ -75,8 +76,9 @@ pub(super) fn salvage(
     damaged: &Path,
     new: &Path,
     copy: &Path,
+    journal: Journal,
 ) -> Result<SalvageReport, StoreError> {
-    let target = schema::open_writer(Some(new))?;
+    let target = schema::open_writer_with_journal(new, schema::BUSY_TIMEOUT, journal)?;
     // A rollback journal does not hold the new rows, unlike a write-ahead log.
     target.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA foreign_keys = OFF;")?;
     let mut from = damaged;
@@ -96,7 +98,9 @@ pub(super) fn salvage(
         make_consistent(&target, &missing, &mut report)?;
         target.execute_batch("DETACH damaged")?;
     }
-    target.execute_batch("PRAGMA journal_mode = WAL")?;
+    if journal == Journal::WriteAhead {
+        target.execute_batch("PRAGMA journal_mode = WAL")?;
+    }
     Ok(report)
 }
 

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::StoreError;
 use super::health::StorageFault;
+use super::journal::Journal;
 
 /// The migration from each version to the next. A published migration never changes. An older
 /// program must be able to ignore what a migration adds; one that it could not cope with sets
@@ -28,47 +29,53 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Opens a connection for writing and creates the database if there is none.
 pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection, StoreError> {
-    open_writer_with_timeout(path, BUSY_TIMEOUT)
+    match path {
+        Some(path) => open_writer_with_journal(path, BUSY_TIMEOUT, Journal::WriteAhead),
+        None => prepared_writer(Connection::open_in_memory()?, Journal::WriteAhead),
+    }
 }
 
-/// Like [`open_writer`], with another timeout for locks of other processes.
-pub(super) fn open_writer_with_timeout(
-    path: Option<&Path>,
+/// Like [`open_writer`], with a timeout for locks of other processes and a kind of journal.
+pub(super) fn open_writer_with_journal(
+    path: &Path,
     timeout: Duration,
+    journal: Journal,
 ) -> Result<Connection, StoreError> {
-    let connection = match path {
-        Some(path) => {
-            create_private_file(path)?;
-            Connection::open(path)?
-        }
-        None => Connection::open_in_memory()?,
-    };
+    create_private_file(path)?;
+    let connection = journal.open(path, OpenFlags::default())?;
     connection.busy_timeout(timeout)?;
+    prepared_writer(connection, journal)
+}
+
+fn prepared_writer(connection: Connection, journal: Journal) -> Result<Connection, StoreError> {
     connection.set_prepared_statement_cache_capacity(64);
     check_application_id(&connection)?;
-    prepare_database(&connection, MIGRATIONS)?;
+    prepare_database(&connection, MIGRATIONS, journal)?;
     Ok(connection)
 }
 
 /// Opens a connection for reading. It creates no file: if there is no database, it reads an empty
 /// one in memory.
-pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = match Connection::open_with_flags(path, flags) {
+    let connection = match journal.open(path, flags) {
         Ok(connection) => connection,
         Err(_) if is_missing(path) => return open_writer(None),
         Err(error) => return Err(error.into()),
     };
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -1024;")?;
     check_application_id(&connection)?;
     match version(&connection)? {
         // Another process is about to create the schema.
         0 => open_writer(None),
         found if found > MIGRATIONS.len() && !accepts_version(&connection, MIGRATIONS.len()) => {
-            open_reader(&fallback_path(path))
+            open_reader(&fallback_path(path), journal)
         }
-        _ => Ok(connection),
+        _ => {
+            journal.end_log(&connection)?;
+            connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -1024;")?;
+            Ok(connection)
+        }
     }
 }
 
@@ -175,7 +182,11 @@ fn accepts_version(connection: &Connection, own: usize) -> bool {
 
 /// Configures the connection and migrates the database. A newer database that this version may not
 /// use is not touched.
-fn prepare_database(connection: &Connection, migrations: &[&str]) -> Result<(), StoreError> {
+fn prepare_database(
+    connection: &Connection,
+    migrations: &[&str],
+    journal: Journal,
+) -> Result<(), StoreError> {
     let found = version(connection)?;
     if found > migrations.len() && !accepts_version(connection, migrations.len()) {
         return Err(StoreError::NewerVersion);
@@ -184,8 +195,13 @@ fn prepare_database(connection: &Connection, migrations: &[&str]) -> Result<(), 
         // This must come before anything is written.
         connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL;")?;
     }
+    journal.end_log(connection)?;
+    // A database that exists without a log was made where none works, and may be in use there.
+    if found == 0 && journal == Journal::WriteAhead {
+        connection.execute_batch("PRAGMA journal_mode = WAL")?;
+    }
     connection.execute_batch(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; \
+        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; \
          PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;",
     )?;
     if found < migrations.len() {
@@ -235,6 +251,11 @@ mod tests {
 
     fn number(connection: &Connection, query: &str) -> i64 {
         connection.query_row(query, [], |it| it.get(0)).unwrap()
+    }
+
+    fn readable_sessions(path: &Path) -> i64 {
+        let reader = open_reader(path, Journal::WriteAhead).unwrap();
+        number(&reader, "SELECT count(*) FROM sessions")
     }
 
     const ROW: &str =
@@ -295,6 +316,7 @@ mod tests {
             prepare_database(
                 &connection,
                 &with_migration("ALTER TABLE sessions ADD COLUMN more TEXT;"),
+                Journal::WriteAhead,
             )
             .unwrap();
         };
@@ -316,7 +338,7 @@ mod tests {
         drop(open_writer(Some(&path)).unwrap());
         let connection = open(&path);
         let migrations = with_migration("CREATE TABLE more (a); INSERT INTO nowhere VALUES (1);");
-        prepare_database(&connection, &migrations).unwrap_err();
+        prepare_database(&connection, &migrations, Journal::WriteAhead).unwrap_err();
         assert_eq!(number(&connection, "PRAGMA user_version"), CURRENT);
         assert_eq!(
             number(&connection, "SELECT count(*) FROM sqlite_master WHERE name = 'more'"),
@@ -331,11 +353,12 @@ mod tests {
         prepare_database(
             &open(&path),
             &with_migration("ALTER TABLE sessions ADD COLUMN more TEXT;"),
+            Journal::WriteAhead,
         )
         .unwrap();
         let connection = open_writer(Some(&path)).unwrap();
         connection.execute(ROW, []).unwrap();
-        assert_eq!(number(&open_reader(&path).unwrap(), "SELECT count(*) FROM sessions"), 1);
+        assert_eq!(readable_sessions(&path), 1);
 
         connection
             .execute_batch("PRAGMA user_version = 999; UPDATE meta SET value = 999;")
@@ -343,7 +366,7 @@ mod tests {
         drop(connection);
         let before = fs::read(&path).unwrap();
         assert_eq!(open_writer(Some(&path)).unwrap_err(), StoreError::NewerVersion);
-        assert_eq!(number(&open_reader(&path).unwrap(), "SELECT count(*) FROM sessions"), 0);
+        assert_eq!(readable_sessions(&path), 0);
         assert!(!fallback_path(&path).exists() && fs::read(&path).unwrap() == before);
     }
 
@@ -351,7 +374,7 @@ mod tests {
     fn a_reader_creates_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("none/sessions.db");
-        assert_eq!(number(&open_reader(&path).unwrap(), "SELECT count(*) FROM sessions"), 0);
+        assert_eq!(readable_sessions(&path), 0);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

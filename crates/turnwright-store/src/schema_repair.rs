@@ -19,6 +19,8 @@ const PAGE_COUNT_AT: usize = 28;
 const FREE_PAGES_AT: usize = 32;
 /// The format of a file with a write-ahead log.
 const WAL_FORMAT: [u8; 2] = [2, 2];
+/// The format of a file without one, which can be read on every file system.
+const ROLLBACK_FORMAT: [u8; 2] = [1, 1];
 /// The root page of the schema follows the header of the file. Its first byte says whether it is an
 /// interior page; then the count of its cells, its last child and the places of its cells.
 const SCHEMA_AT: usize = 100;
@@ -27,16 +29,16 @@ const INTERIOR_PAGE: u8 = 5;
 /// Copies the database `damaged` to `copy`, with the schema of the database `new`.
 pub(super) fn copy_with_schema(damaged: &Path, new: &Path, copy: &Path) -> Result<(), StoreError> {
     fs::copy(damaged, copy)?;
-    if fs::copy(corruption::with_suffix(damaged, "-wal"), corruption::with_suffix(copy, "-wal"))
-        .is_ok()
-    {
+    let log = corruption::with_suffix(copy, "-wal");
+    let has_log = fs::copy(corruption::with_suffix(damaged, "-wal"), log).is_ok();
+    if has_log {
         // The log must not hide the new schema. Where it cannot be emptied, it has no first page.
         let connection = Connection::open(copy)?;
         drop(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
     }
     let mut file = File::options().write(true).open(copy)?;
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-    let SchemaPages { first, others, end } = schema_pages(&fs::read(new)?, length)
+    let SchemaPages { first, others, end } = schema_pages(&fs::read(new)?, length, has_log)
         .ok_or_else(|| StoreError::Damaged("the schema of a new database".to_owned()))?;
     file.write_all(&first)?;
     file.seek(SeekFrom::Start(end))?;
@@ -53,7 +55,7 @@ struct SchemaPages {
 }
 
 /// Takes the schema from a database, for a file of this length. Returns `None` if it is none.
-fn schema_pages(database: &[u8], length: usize) -> Option<SchemaPages> {
+fn schema_pages(database: &[u8], length: usize, has_log: bool) -> Option<SchemaPages> {
     let page_size = usize::from(u16_at(database, PAGE_SIZE_AT)?);
     let mut first = database.get(..page_size)?.to_vec();
     let mut count = length.div_ceil(page_size).max(1);
@@ -66,7 +68,8 @@ fn schema_pages(database: &[u8], length: usize) -> Option<SchemaPages> {
         count += 1;
         write_u32(&mut first, place, count)?;
     }
-    first.get_mut(FORMAT_AT..FORMAT_AT + 2)?.copy_from_slice(&WAL_FORMAT);
+    let format = if has_log { WAL_FORMAT } else { ROLLBACK_FORMAT };
+    first.get_mut(FORMAT_AT..FORMAT_AT + 2)?.copy_from_slice(&format);
     write_u32(&mut first, PAGE_COUNT_AT, count)?;
     write_u32(&mut first, FREE_PAGES_AT, 0)?;
     write_u32(&mut first, FREE_PAGES_AT + 4, 0)?;

@@ -52,7 +52,8 @@ impl SessionCursor {
 
 /// SQL for the time of the last activity in a session: now, and as of the snapshot.
 const UPDATED_NOW: &str = "updated_at";
-const UPDATED_THEN: &str = "CASE WHEN updated_at <= ?1 THEN updated_at ELSE max(created_at, coalesce(( \
+const UPDATED_THEN: &str = "CASE WHEN updated_at <= ?1 THEN updated_at ELSE \
+    max(CASE WHEN created_at <= ?1 THEN created_at ELSE 0 END, coalesce(( \
     SELECT max(max(CASE WHEN begun_at <= ?1 THEN begun_at ELSE 0 END), \
                max(CASE WHEN ended_at <= ?1 THEN ended_at ELSE 0 END)) \
     FROM turns WHERE session = sessions.key), 0)) END";
@@ -79,8 +80,10 @@ pub fn list(
     let last = after.map(|it| it.last);
     // A reader may see the database before its migration.
     let no_helpers = if schema::has_helpers(connection)? { "AND helper_of IS NULL" } else { "" };
+    // A session that was created while the clock was ahead has turns that are older.
     let query = format!(
-        "SELECT {SESSION_COLUMNS}, key, {time} AS at FROM sessions WHERE created_at <= ?1 \
+        "SELECT {SESSION_COLUMNS}, key, {time} AS at FROM sessions WHERE (created_at <= ?1 \
+              OR EXISTS (SELECT 1 FROM turns WHERE session = sessions.key AND begun_at <= ?1)) \
          AND (?2 IS NULL OR (at, key) < (?2, ?3)) \
          AND (?4 IS NULL OR cwd = ?4 OR real_cwd = ?5) \
          AND (?6 IS NULL OR archived = ?6) {no_helpers} \
@@ -396,6 +399,23 @@ mod tests {
         assert_eq!(seen, expected);
         let (again, _) = list(&connection, &SessionFilter::default(), None, 3).unwrap();
         assert_eq!(names(&again), ["s0", "s3", "s18"]);
+    }
+
+    #[test]
+    fn a_session_that_was_opened_while_the_clock_was_ahead_is_listed() {
+        let connection = filled(7);
+        connection.execute("UPDATE sessions SET created_at = 9000000 WHERE key = 2", []).unwrap();
+        let (first, next) = list(&connection, &SessionFilter::default(), None, 3).unwrap();
+        // It is used again between the pages.
+        add_turn(&connection, 2, 5_000);
+        let cursor = SessionCursor::parse(&next.unwrap().encode()).unwrap();
+        let (second, _) = list(&connection, &SessionFilter::default(), Some(cursor), 9).unwrap();
+        assert_eq!(names(&first), ["s6", "s5", "s4"]);
+        assert_eq!(names(&second), ["s3", "s2", "s1", "s0"]);
+        assert_eq!(
+            names(&list(&connection, &SessionFilter::default(), None, 1).unwrap().0),
+            ["s2"]
+        );
     }
 
     #[test]

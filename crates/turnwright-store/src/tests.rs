@@ -517,7 +517,100 @@ fn what_opening_costs() {
     };
     time("writer", &|| drop(schema::open_writer(Some(&path)).unwrap()));
     time("reader", &|| {
-        let connection = schema::open_reader(&path).unwrap();
+        let connection = schema::open_reader(&path, Journal::WriteAhead).unwrap();
         assert_eq!(count(&connection, "sessions"), 0);
     });
+}
+
+/// The shared memory of a write-ahead log cannot be opened where a folder has its name.
+#[tokio::test]
+async fn sessions_are_stored_where_no_write_ahead_log_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(DATABASE_FILE);
+    let memory = format!("sessions.db.probe-{}-shm", std::process::id());
+    fs::create_dir(folder.path().join(memory)).unwrap();
+    let store = Store::new(folder.path());
+    note(&session(&store, "a").await, "1");
+    store.flush().await.unwrap();
+    assert_eq!(notes(&store, "a").await.unwrap(), "1");
+    let notices = store.health().undelivered_notices(&mut health::DeliveredNotices::default());
+    assert!(notices.len() == 1 && notices[0].contains("set XDG_STATE_HOME"), "{notices:?}");
+    assert_eq!(store.file_system_notice().as_ref(), notices.first());
+    let other = Store::new(folder.path());
+    note(&session(&other, "b").await, "1");
+    assert_eq!(notes(&other, "a").await.unwrap(), "1");
+    assert_eq!(fs::read(&path).unwrap()[18..20], [1, 1], "it should have no log");
+}
+
+#[tokio::test]
+async fn other_journals_take_a_log_over_and_several_processes_share_them() {
+    for journal in [Journal::Rollback, Journal::LockFolder] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(DATABASE_FILE);
+        let old = Store::new(folder.path());
+        note(&session(&old, "old").await, "1");
+        old.flush().await.unwrap();
+        // As a process leaves it that is killed.
+        for suffix in ["", "-wal"] {
+            let name = format!("{DATABASE_FILE}{suffix}");
+            fs::create_dir_all(folder.path().join("copy")).unwrap();
+            fs::copy(folder.path().join(&name), folder.path().join("copy").join(&name)).unwrap();
+        }
+        let path = folder.path().join("copy").join(path.file_name().unwrap());
+        let stores: Vec<_> = (0..3).map(|_| Store::new(path.parent().unwrap())).collect();
+        for store in &stores {
+            store.0.shared.journal.set(journal).unwrap();
+        }
+        // The reader comes before any writer.
+        assert_eq!(notes(&stores[0], "old").await.unwrap(), "1", "{journal:?}");
+        let mut logs = Vec::new();
+        for (store, id) in stores.iter().zip(["a", "b", "c"]) {
+            logs.push((session(store, id).await, store, id));
+        }
+        for _ in 0..20 {
+            for (log, _, _) in &logs {
+                note(log, "x");
+            }
+        }
+        for (_, store, id) in &logs {
+            store.flush().await.unwrap();
+            assert_eq!(notes(store, id).await.unwrap(), "x".repeat(20), "{journal:?}");
+        }
+        assert_eq!(fs::read(&path).unwrap()[18..20], [1, 1], "{journal:?}");
+    }
+}
+
+#[tokio::test]
+#[cfg(unix)]
+async fn a_lock_folder_that_a_killed_process_has_left_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = folder.path().join("sessions.db.lock");
+    fs::create_dir(&lock).unwrap();
+    let old = std::time::SystemTime::now() - Duration::from_secs(3600);
+    fs::File::open(&lock).unwrap().set_modified(old).unwrap();
+    let store = Store::new(folder.path());
+    store.0.shared.journal.set(Journal::LockFolder).unwrap();
+    note(&session(&store, "a").await, "1");
+    store.flush().await.unwrap();
+    assert_eq!(notes(&store, "a").await.unwrap(), "1");
+}
+
+#[tokio::test]
+async fn that_a_store_of_another_version_cannot_be_used_is_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = schema::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
+    connection
+        .execute_batch("ALTER TABLE sessions RENAME COLUMN cwd TO place; PRAGMA user_version = 6;")
+        .unwrap();
+    drop(connection);
+    let store = Store::new(folder.path());
+    let mut delivered = health::DeliveredNotices::default();
+    for (id, expected) in [("a", 1), ("b", 0)] {
+        note(&session(&store, id).await, "1");
+        store.flush().await.ok();
+        let notices = store.health().undelivered_notices(&mut delivered);
+        assert_eq!(notices.len(), expected, "{notices:?}");
+        let text = "not being saved: the session store cannot be used";
+        assert!(notices.iter().all(|notice| notice.contains(text)), "{notices:?}");
+    }
 }

@@ -238,6 +238,11 @@ impl WriterThread {
             result => {
                 if let Err(error) = &result {
                     tracing::debug!(%error, "a write job failed");
+                    if matches!(error, StoreError::Unusable(_)) {
+                        self.shared.health.announce(format!(
+                            "This session is not being saved: {error}. You can go on."
+                        ));
+                    }
                 }
                 job.complete(result);
             }

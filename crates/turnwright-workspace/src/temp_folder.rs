@@ -29,17 +29,23 @@ impl Drop for PrivateTempFolder {
     }
 }
 
+/// The folder for temporary files. A path that is not absolute would lead into the project.
+pub fn temp_place() -> PathBuf {
+    let place = std::env::temp_dir();
+    if place.is_absolute() { place } else { PathBuf::from("/tmp") }
+}
+
 /// Removes the folders of processes that were killed, once in a process. Blocks.
 pub fn remove_abandoned_folders() {
     static ABANDONED: Once = Once::new();
-    ABANDONED.call_once(|| remove_abandoned(&std::env::temp_dir(), MIN_AGE));
+    ABANDONED.call_once(|| remove_abandoned(&temp_place(), MIN_AGE));
 }
 
 impl PrivateTempFolder {
     /// Creates a folder. Blocks.
     pub fn create() -> io::Result<PrivateTempFolder> {
         remove_abandoned_folders();
-        PrivateTempFolder::create_in(&std::env::temp_dir())
+        PrivateTempFolder::create_in(&temp_place())
     }
 
     #[cfg(unix)]

@@ -51,10 +51,14 @@ impl DoctorReport {
             (_, error) => format!("! {}", error.as_deref().unwrap_or_default()),
         };
         self.print_field("store", &format!("{}: {shown}", path.display()));
+        let notice = store.file_system_notice();
+        if let Some(notice) = &notice {
+            self.print_field("", &format!("! {notice}"));
+        }
         let number = counted.ok();
         self.set(
             "store",
-            json!({ "path": path, "sessions": number, "bytes": size, "error": error }),
+            json!({ "path": path, "sessions": number, "bytes": size, "error": error, "notice": notice }),
         );
     }
 

@@ -126,7 +126,7 @@ impl CommandNamespace {
         let had_others = is_any_running(&others);
         self.kill_init();
         let Some(mut init) = self.init.take() else { return had_others };
-        // If it was alone, nothing depends on its end: it is reaped before the next command. Of processes that start
+        // If it was alone, nothing depends on its end: it is reaped while the agent goes on. Of processes that start
         // the next one and end, one at least is seen, though it may have ended meanwhile.
         if !others.is_empty() || self.program.status.is_none() {
             // The first process ends last: when all others are reaped, and this reaps the program.
@@ -137,7 +137,7 @@ impl CommandNamespace {
             drop(tokio::time::timeout(END_TIMEOUT, end).await);
         }
         if init.status.is_none() {
-            descendants::abandon(init.id);
+            leave(init.id);
         }
         had_others
     }
@@ -153,8 +153,23 @@ fn is_any_running(processes: &[Pid]) -> bool {
     processes.iter().any(|it| !descendants::is_zombie(*it))
 }
 
+/// Has a killed child reaped when it ends.
+fn leave(child: Pid) {
+    descendants::abandon(child);
+    // Without a runtime it is reaped before the next command.
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    runtime.spawn(async move {
+        let Ok(process) = NamespaceProcess::open(child) else { return };
+        if process.handle.readable().await.is_ok() {
+            descendants::reap_abandoned();
+        }
+    });
+}
+
 impl Drop for CommandNamespace {
     fn drop(&mut self) {
         self.kill_init();
+        // The first process ends when the program was reaped.
+        self.children().for_each(leave);
     }
 }

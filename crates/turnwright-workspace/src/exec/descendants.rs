@@ -22,7 +22,7 @@ const END_TIMEOUT: Duration = Duration::from_millis(50);
 /// The processes that were started as children of this one, which their owners wait for.
 static STARTED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// Killed children that are reaped before the next command, because nobody waits for their end.
+/// Killed children whose end nothing depends on.
 static ABANDONED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 /// Makes this process the parent of descendants whose parent ends. Call it before the first command
@@ -67,15 +67,20 @@ impl Drop for StartedChildren {
     }
 }
 
-/// Leaves a killed child to [`reap_orphans`].
+/// Leaves a killed child to [`reap_abandoned`].
 pub(super) fn abandon(child: Pid) {
     ABANDONED.lock().push(child);
+}
+
+/// Reaps the abandoned children that have ended.
+pub(super) fn reap_abandoned() {
+    ABANDONED.lock().retain(|it| matches!(waitpid(Some(*it), WaitOptions::NOHANG), Ok(None)));
 }
 
 /// Reaps children that have ended and that nobody waits for: those that were abandoned, and what a command
 /// or a server has left behind that still runs. `is_ours` tells whether a process descends from one.
 pub(super) fn reap_orphans(is_ours: impl Fn(Pid) -> bool) {
-    ABANDONED.lock().retain(|it| matches!(waitpid(Some(*it), WaitOptions::NOHANG), Ok(None)));
+    reap_abandoned();
     // To find out which children there are takes many system calls, and there is hardly ever one.
     if !has_ended_child() {
         return;

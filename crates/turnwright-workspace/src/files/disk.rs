@@ -31,7 +31,9 @@ pub(super) fn read_text(path: &Path) -> Result<FileText, FileError> {
     if metadata.len() > READ_LIMIT {
         return Err(FileError::TooLarge(metadata.len()));
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+    let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    ensure_memory(length)?;
+    let mut bytes = Vec::with_capacity(length);
     file.take(READ_LIMIT + 1).read_to_end(&mut bytes).map_err(|it| map_io_error(&it))?;
     // The file may have grown since; a truncated text would lose data when it is written back.
     if bytes.len() as u64 > READ_LIMIT {
@@ -105,6 +107,19 @@ pub(super) async fn describe_binary(path: &Path) -> Result<BinaryFile, FileError
         Ok(BinaryFile { size: metadata.len(), kind, head })
     })
     .await
+}
+
+/// How many copies of a text there are while it is read, edited, compared and stored.
+const COPIES: usize = 5;
+
+/// Fails if the copies of a text of this size do not fit into the memory that the process may have: an
+/// allocation that fails later would end the process.
+fn ensure_memory(length: usize) -> Result<(), FileError> {
+    let mut room = Vec::<u8>::new();
+    let reserved = room.try_reserve_exact(length.saturating_mul(COPIES));
+    // Otherwise the compiler removes an allocation that is not used.
+    std::hint::black_box(&mut room);
+    reserved.map_err(|_| map_io_error(&io::ErrorKind::OutOfMemory.into()))
 }
 
 pub(super) fn ensure_regular(metadata: &fs::Metadata) -> Result<(), FileError> {

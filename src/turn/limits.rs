@@ -205,8 +205,8 @@ pub(super) fn add_cost(
     reported: Option<f64>,
     usage: TokenUsage,
 ) -> Option<f64> {
-    let estimate = || model.price().filter(|_| usage.total() > 0).map(|it| it.cost(&usage));
-    let cost = reported.or_else(estimate)?;
+    let price = model.price().filter(|_| usage.total() > 0);
+    let cost = reported.or_else(|| Some(price?.cost(&usage)))?;
     *history.cost.get_or_insert_default() += cost;
     Some(cost)
 }

@@ -71,9 +71,8 @@ pub(super) fn parse_model_list(body: &[u8]) -> Vec<ListedModel> {
         // Gemini prefixes the collection, which may be omitted in requests.
         let name = named.or(it.as_str())?.trim();
         let name = name.strip_prefix("models/").unwrap_or(name).to_owned();
-        let listed = |pointer: &&str| it.pointer(pointer).and_then(number).filter(|size| *size > 0);
-        let window =
-            WINDOW_POINTERS.iter().find_map(|pointer| listed(&pointer)).or_else(|| all_tokens(it));
+        let sizes = WINDOW_POINTERS.iter().filter_map(|pointer| number(it.pointer(pointer)?));
+        let window = sizes.chain(all_tokens(it)).find(|size| *size > 0);
         let server = it.get("owned_by").and_then(Value::as_str).and_then(LocalServer::from_owner);
         Some(ListedModel { name, window, price: price(it), server })
     };
@@ -91,7 +90,7 @@ fn all_tokens(model: &Value) -> Option<u64> {
     let facts = model.get("model_info").unwrap_or(model);
     let is_empty = |field: &str| facts.get(field).is_some_and(Value::is_null);
     let is_window = is_empty("max_input_tokens") && is_empty("max_output_tokens");
-    number(facts.get("max_tokens")?).filter(|size| *size > 0 && is_window)
+    number(facts.get("max_tokens")?).filter(|_| is_window)
 }
 
 /// The price as OpenRouter and LiteLLM report it: US dollars for one token, as text or as a number.

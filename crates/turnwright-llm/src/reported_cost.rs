@@ -15,8 +15,10 @@ const FIELDS: [&str; 5] = ["cost", "total_cost", "cost_in_usd", "cost_usd", "est
 /// The cost that stands beside the token counts, in US dollars.
 pub(super) fn in_usage(usage: &Value) -> Option<f64> {
     let named = FIELDS.iter().find_map(|field| amount(usage.get(*field)?));
-    let ticks = || plausible(number(usage.get("cost_in_usd_ticks")?)? * XAI_TICK);
-    let cost = named.or_else(ticks)?;
+    let cost = match named {
+        Some(cost) => cost,
+        None => plausible(number(usage.get("cost_in_usd_ticks")?)? * XAI_TICK)?,
+    };
     // With a key of one's own for the provider behind OpenRouter, its own share is only a small part.
     let is_own_key = usage.get("is_byok") != Some(&Value::Bool(false));
     let upstream = usage.pointer("/cost_details/upstream_inference_cost").filter(|_| is_own_key);

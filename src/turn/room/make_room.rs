@@ -66,9 +66,13 @@ impl Turn {
     pub(in crate::turn) async fn make_room(&mut self) {
         let selection = self.services.selection.get();
         if self.history.meter.last_count().is_none() {
-            // The server may just be saying how large the window is.
-            let asking = timeout(WINDOW_TIMEOUT, selection.model.find_window());
-            self.cancel.run_until_cancelled(asking).await;
+            // The server may just be saying how large the window is. A recording has no place for the list of
+            // models, which comes when it comes.
+            let asking = match self.services.env.shared.recording.is_in_use() {
+                true => selection.model.warm_up(),
+                false => selection.model.find_window(),
+            };
+            self.cancel.run_until_cancelled(timeout(WINDOW_TIMEOUT, asking)).await;
         }
         let window = compaction::window(selection.model.as_ref(), &self.history);
         let services = self.services.clone();

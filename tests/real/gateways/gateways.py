@@ -34,8 +34,6 @@ class Gateway:
     key: str = MASTER_KEY
 
 
-# Each token costs so much at LiteLLM, which does not pass on what its provider reports.
-TOKEN_PRICE = 0.00001
 NO_LIST = "its list has no windows"
 NO_COST = "it does not pass the cost on"
 OPEN = "it asks for no key"
@@ -53,7 +51,6 @@ def litellm(cache, folder, port, upstream):
             "model_name": name,
             "litellm_params": {
                 "model": model, "api_base": upstream, "api_key": UPSTREAM_KEY, "max_retries": 0,
-                "input_cost_per_token": TOKEN_PRICE, "output_cost_per_token": TOKEN_PRICE,
             },
             "model_info": {"max_input_tokens": 50_000},
         }
@@ -67,18 +64,17 @@ def litellm(cache, folder, port, upstream):
     }
     # JSON is YAML, too.
     (folder / "config.yaml").write_text(json.dumps(config))
-    cost = {"cost": {"cost": 9020 * TOKEN_PRICE}}
     return Gateway(
         command=[cache / "litellm/bin/litellm", "--config", folder / "config.yaml", "--host", "127.0.0.1",
                  "--port", str(port)],
         ready="/health/liveliness",
         environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         ways=[
-            Way("chat", "chat", "plain", expects=cost),
-            Way("chat over Responses", "chat", "bridge", expects=cost),
-            Way("DeepSeek", "chat", "deepseek", expects=cost, lacks=NO_PICTURES),
-            Way("Responses", "responses", "plain", expects=cost),
-            Way("Responses over chat", "responses", "deepseek", expects=cost, lacks=NO_PICTURES),
+            Way("chat", "chat", "plain"),
+            Way("chat over Responses", "chat", "bridge"),
+            Way("DeepSeek", "chat", "deepseek", lacks=NO_PICTURES),
+            Way("Responses", "responses", "plain"),
+            Way("Responses over chat", "responses", "deepseek", lacks=NO_PICTURES),
         ],
     )
 
@@ -94,7 +90,8 @@ def rosetta(cache, folder, port, upstream):
         "server": {"host": "127.0.0.1", "port": port, "open_on_no_keys": True},
     }
     (folder / "config.jsonc").write_text(json.dumps(config))
-    lacks = {"window": NO_LIST, "cost": NO_COST, "wrong key": OPEN, "no key": OPEN}
+    lacks = {"window": NO_LIST, "cost": NO_COST, "wrong key": OPEN, "no key": OPEN,
+             "rate limit": "it drops Retry-After"}
     return Gateway(
         command=[cache / "llm-rosetta/bin/llm-rosetta-gateway", "--config", folder / "config.jsonc",
                  "--data-dir", folder / "data", "--no-banner"],
@@ -142,7 +139,10 @@ def ogx(cache, folder, port, upstream):
         environment=variables,
         ways=[
             Way("chat", "chat", f"vllm/{MODEL}", expects=tries, lacks=lacks),
-            Way("Responses", "responses", f"vllm/{MODEL}", expects=tries, lacks=lacks),
+            Way("Responses", "responses", f"vllm/{MODEL}", expects=tries, lacks=lacks | {
+                "reasoning": "it drops thoughts unless an effort is asked for",
+                "prompt too long": "it cuts the prompt by itself",
+            }),
         ],
     )
 

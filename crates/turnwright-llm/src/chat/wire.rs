@@ -45,8 +45,9 @@ impl ChatChunk<'_> {
     /// What the reply has cost, if the server says so.
     pub(super) fn cost(&self) -> Option<f64> {
         let in_usage = self.usage.as_ref().and_then(reported_cost::in_usage);
-        let (cost, metadata) = (self.cost.as_ref(), self.provider_metadata.as_ref());
-        in_usage.or_else(|| reported_cost::beside_usage(cost, metadata))
+        in_usage.or_else(|| {
+            reported_cost::beside_usage(self.cost.as_ref(), self.provider_metadata.as_ref())
+        })
     }
 
     /// True if the chunk reports an error in any of the known places.

@@ -108,7 +108,7 @@ try_ogx() {
 
 through_gateway() { # NAME
   local status=0
-  within 3000 python3 "$here/gateways/drive.py" "$1" "$bin/turnwright" "$cache" "$logs/$1" \
+  within 3000 python3 -B "$here/gateways/drive.py" "$1" "$bin/turnwright" "$cache" "$logs/$1" \
     >"$logs/$1/cases" 2>&1 || status=$?
   cat "$logs/$1/cases"
   note=$(tail -n 1 "$logs/$1/cases")
@@ -119,7 +119,7 @@ through_gateway() { # NAME
 # llmock breaks streams and refuses requests at random, and judges its client at the end.
 try_llmock() {
   local status=0
-  within 900 python3 "$here/gateways/llmock.py" "$bin/turnwright" "$cache" "$logs/llmock" \
+  within 900 python3 -B "$here/gateways/llmock.py" "$bin/turnwright" "$cache" "$logs/llmock" \
     >"$logs/llmock/verdict" 2>&1 || status=$?
   note=$(tail -n 1 "$logs/llmock/verdict")
   problem=$note

@@ -68,9 +68,10 @@ impl Turn {
         if self.history.meter.last_count().is_none() {
             // The server may just be saying how large the window is. A recording has no place for the list of
             // models, which comes when it comes.
-            let asking = match self.services.env.shared.recording.is_in_use() {
-                true => selection.model.warm_up(),
-                false => selection.model.find_window(),
+            let asking = if self.services.env.shared.recording.is_in_use() {
+                selection.model.warm_up()
+            } else {
+                selection.model.find_window()
             };
             self.cancel.run_until_cancelled(timeout(WINDOW_TIMEOUT, asking)).await;
         }

@@ -3,12 +3,12 @@
 
 use serde_json::Value;
 
-/// What to do where a gateway answers as if it had failed itself, because it got no key.
+/// The advice about a gateway that answers as if it had failed itself, because it got no key.
 pub(super) const NO_KEY_ADVICE: &str = "No key is sent, and gateways such as LiteLLM answer so without one: \
                                         run `turnwright login`, or set the key. If it needs none, look \
                                         into the log of the server";
 
-/// What a server without more words says that has failed.
+/// The bodies of a server that has failed and says no more.
 const BARE_FAILURES: [&str; 2] = ["", "Internal Server Error"];
 
 /// How LiteLLM, and gateways that call their provider with OpenAI's library for Python, begin what it says.
@@ -19,7 +19,7 @@ pub(super) fn is_bare_failure(body: &str) -> bool {
     BARE_FAILURES.contains(&body.trim())
 }
 
-/// What to do about a refused key that is not the user's own.
+/// Returns the advice about a refused key that is not the user's own.
 pub(super) fn upstream_advice(host: &str, body: &str) -> Option<String> {
     // The server repeats the user's key, with which it therefore was called.
     if body.contains("[key]") {

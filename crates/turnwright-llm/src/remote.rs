@@ -65,7 +65,7 @@ pub struct RemoteModel {
     local_server: OnceLock<LocalServer>,
     /// The local server was asked for its window before the first request.
     asked_at_start: tokio::sync::OnceCell<()>,
-    /// What the server has listed when it was asked first, perhaps for the window alone.
+    /// The list that the server gave when it was asked first, perhaps for the window alone.
     first_list: tokio::sync::OnceCell<Result<Vec<String>, LlmError>>,
     has_given_first_list: AtomicBool,
     /// The local server was asked for its window after an answer.

@@ -1,4 +1,4 @@
-//! What an answer has cost, as servers report it. Does no I/O.
+//! The cost of an answer, as servers report it. Does no I/O.
 
 use reqwest::header::HeaderMap;
 use serde_json::Value;

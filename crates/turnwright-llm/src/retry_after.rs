@@ -34,7 +34,7 @@ pub(super) fn server_time(headers: &HeaderMap, now: SystemTime) -> SystemTime {
     date.unwrap_or(now)
 }
 
-/// What LiteLLM puts before the names of headers that it relays.
+/// The prefix of the headers that LiteLLM relays.
 const RELAYED: &str = "llm_provider-";
 
 /// The delay in the headers: `Retry-After` takes precedence over vendor headers.

@@ -42,7 +42,7 @@ pub(super) struct ChatChunk<'a> {
 }
 
 impl ChatChunk<'_> {
-    /// What the reply has cost, if the server says so.
+    /// The cost of the reply, if the server reports it.
     pub(super) fn cost(&self) -> Option<f64> {
         let in_usage = self.usage.as_ref().and_then(reported_cost::in_usage);
         in_usage.or_else(|| {

@@ -212,7 +212,7 @@ impl<'a> ResponseObject<'a> {
         self.object.text == "response" || self.output.is_some()
     }
 
-    /// What the response has cost, if the server says so.
+    /// The cost of the response, if the server reports it.
     pub(super) fn cost(&self) -> Option<f64> {
         let in_usage = self.usage.as_ref().and_then(reported_cost::in_usage);
         in_usage.or_else(|| reported_cost::beside_usage(None, self.provider_metadata.as_ref()))

@@ -98,12 +98,17 @@ impl ModelCache {
             .with_key_advice(advice)
             .with_traffic(Arc::clone(&self.traffic))
             .with_headers(headers)?;
-        let settings = ModelSettings { listing_disabled: !may_list, ..self.settings(endpoint)? };
+        let stored = self.profiles.load_model_list(&base_url).map(|(names, asked_at)| {
+            (names, LIST_AGE.saturating_sub(asked_at.elapsed().unwrap_or(LIST_AGE)))
+        });
+        let is_list_recent = stored.as_ref().is_some_and(|(_, valid_for)| !valid_for.is_zero());
+        let mut settings =
+            ModelSettings { listing_disabled: !may_list, ..self.settings(endpoint)? };
+        settings.was_listed &= is_list_recent;
         let model = RemoteModel::new(protocol, server, settings);
-        if let Some((names, asked_at)) = self.profiles.load_model_list(&base_url) {
+        if let Some((names, valid_for)) = stored {
             // An old list is better than none until the provider has answered.
-            let age = asked_at.elapsed().unwrap_or(LIST_AGE);
-            self.remember(&model, names, LIST_AGE.saturating_sub(age));
+            self.remember(&model, names, valid_for);
         }
         Ok(Arc::new(model))
     }
@@ -132,6 +137,7 @@ impl ModelCache {
         let price = endpoint.price.and_then(plausible_price);
         let window = window.filter(|it| *it > 0);
         let learned = self.profiles.load(&base_url, &model);
+        let was_listed = learned.is_some();
         let mut learned = learned.map(|it| read_learned(&it)).unwrap_or_default();
         if window.is_some() {
             // The user may have enlarged the window since it was learned. If not, the server will
@@ -156,6 +162,7 @@ impl ModelCache {
             overrides: wishes,
             extra_body: body,
             listing_disabled: false,
+            was_listed,
             silence_limit,
             profile_store: Some(Arc::new(notebook)),
             name,

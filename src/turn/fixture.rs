@@ -158,6 +158,7 @@ impl ReplyStream for ScriptedStream {
                 end: EndReason::Complete,
                 calls,
                 usage: None,
+                cost: None,
                 provider_state: ProviderState::default(),
             }))
         }

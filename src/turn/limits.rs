@@ -5,7 +5,8 @@ pub(super) mod shared;
 
 use std::time::Duration;
 
-use turnwright_types::message::{History, Spending, StopReason};
+use turnwright_llm::Model;
+use turnwright_types::message::{History, Spending, StopReason, TokenUsage};
 
 /// The part of a limit at which the user is told.
 const NOTICE_SHARE: f64 = 0.8;
@@ -196,6 +197,20 @@ pub(super) fn used_up_limit(limits: SpendingLimits, history: &History) -> Option
     SpendingMeter::new(limits, history).reached(now)
 }
 
+/// Adds what an answer has cost, as the server reports it or else by the price of the model. Returns it,
+/// if it is known.
+pub(super) fn add_cost(
+    history: &mut History,
+    model: &dyn Model,
+    reported: Option<f64>,
+    usage: TokenUsage,
+) -> Option<f64> {
+    let price = model.price().filter(|_| usage.total() > 0);
+    let cost = reported.or_else(|| Some(price?.cost(&usage)))?;
+    *history.cost.get_or_insert_default() += cost;
+    Some(cost)
+}
+
 /// What was used up `elapsed` after the turn has begun.
 #[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
 pub(super) fn amounts(spent: &Spending, cost: Option<f64>, elapsed: Duration) -> Amounts {
@@ -206,7 +221,6 @@ pub(super) fn amounts(spent: &Spending, cost: Option<f64>, elapsed: Duration) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::message::TokenUsage;
 
     fn history(requests: u64, input: u64, cost: f64, minutes: u64) -> History {
         let usage = TokenUsage { input, ..TokenUsage::default() };

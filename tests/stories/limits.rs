@@ -127,6 +127,19 @@ fn money_is_counted_with_the_prices_of_the_settings() {
 }
 
 #[test]
+fn money_that_the_server_counts_is_limited_without_a_price() {
+    let words = |text: &str| json!([{ "text": text }, { "usage": { "cost": 0.75 } }]);
+    let settings = "[limits]\nsession_cost = 1.5\n";
+    let mut agent = agent(settings, json!([words("One."), words("Two."), words("Three.")]));
+    assert_eq!(agent.turn("one"), "end_turn");
+    assert_eq!(agent.turn("two"), "end_turn");
+    assert_eq!(agent.turn("three"), "max_turn_requests");
+    let text = agent.text();
+    assert!(text.starts_with("One.Two.The limit of $1.50 for this session is reached."), "{text}");
+    assert_eq!(notices(&agent, "is not known, so"), 0);
+}
+
+#[test]
 fn a_session_that_has_used_up_its_limit_is_not_compacted() {
     let mut agent = agent("[limits]\nsession_requests = 1\n", json!([says("One.")]));
     agent.turn("go");

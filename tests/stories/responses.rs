@@ -56,6 +56,22 @@ fn reads(path: &str) -> String {
 }
 
 #[test]
+fn the_cost_that_the_server_reports_is_shown() {
+    let server = RawServer::start(|_, stream| {
+        let usage = json!({ "input_tokens": 5, "output_tokens": 6, "cost": "0.25" });
+        let end = json!({ "response": { "status": "completed", "usage": usage } });
+        let text = event("output_text.delta", json!({ "output_index": 0, "delta": "Hello." }));
+        write_stream(stream, &(text + &event("completed", end)));
+    });
+    let mut agent = start(&server);
+    assert_eq!(agent.turn("hi"), "end_turn");
+    let updates = agent.updates();
+    let costs = updates.iter().filter(|update| update["sessionUpdate"] == "usage_update");
+    let costs: Vec<_> = costs.map(|update| &update["cost"]["amount"]).collect();
+    assert_eq!(costs, [0.25]);
+}
+
+#[test]
 fn a_turn_with_a_call_sends_the_reasoning_back() {
     let server = RawServer::start(|number, stream| {
         let answer = if number == 0 { reads("a.txt") } else { says("It says one.") };

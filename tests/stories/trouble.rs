@@ -99,6 +99,50 @@ fn r_turn_12_a_refused_key_is_an_authentication_error_that_does_not_show_the_key
 }
 
 #[test]
+fn a_refused_key_of_a_gateway_for_its_provider_is_not_said_to_be_the_users() {
+    let words = "litellm.AuthenticationError: AuthenticationError: OpenAIException - Incorrect API key \
+                 provided: sk-up***89.";
+    let body = json!({ "error": { "message": words, "type": null, "code": "401" } });
+    let mut agent = TestAgent::builder().model(json!([status(401, &body), next_reply()])).start();
+    let error = failure(&mut agent, "auth", Some(401));
+    assert!(message(&error).contains("has for its provider"), "{error}");
+    assert!(!message(&error).contains("Check the key in"), "{error}");
+    go_on(&mut agent);
+}
+
+/// LiteLLM's answers without a database and to those who send no key.
+#[test]
+fn a_gateway_that_only_stumbles_over_a_key_is_told_as_a_matter_of_the_key() {
+    let body = json!({ "error": { "message": "No connected db.", "type": "no_db_connection", "code": "400" } });
+    let mut agent = TestAgent::builder().model(json!([status(400, &body), next_reply()])).start();
+    let error = failure(&mut agent, "auth", Some(400));
+    assert!(message(&error).contains("Check the key in OPENAI_API_KEY"), "{error}");
+
+    let server = RawServer::start(|_, stream| {
+        let text = "Internal Server Error";
+        let head = format!("HTTP/1.1 500 Error\r\nContent-Length: {}\r\n\r\n", text.len());
+        stream.write_all((head + text).as_bytes()).ok();
+    });
+    let settings = format!("model = 'p/m'\n[providers.p]\nbase_url = '{}'\n", server.base_url());
+    let mut agent = crate::provider::configured(&settings).start();
+    let error = failure(&mut agent, "auth", Some(500));
+    assert!(message(&error).contains("No key is sent"), "{error}");
+    let asked = server.requests().iter().filter(|it| it.contains("/chat/")).count();
+    assert_eq!(asked, 1, "the request must not be repeated");
+}
+
+#[test]
+fn a_quota_that_is_used_up_behind_a_gateway_is_not_asked_again() {
+    let words = "litellm.RateLimitError: RateLimitError: OpenAIException - You exceeded your current quota, \
+                 please check your plan and billing details.";
+    let body = json!({ "error": { "message": words, "type": "throttling_error", "code": "429" } });
+    let mut agent = TestAgent::builder().model(json!([status(429, &body), next_reply()])).start();
+    failure(&mut agent, "quota", Some(429));
+    assert_eq!(agent.model().requests().len(), 1);
+    go_on(&mut agent);
+}
+
+#[test]
 fn r_turn_12_the_key_is_removed_from_errors_of_every_form() {
     let texts = [
         json!(format!("plain {KEY} text")),

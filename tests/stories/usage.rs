@@ -1,9 +1,11 @@
 //! Usage and cost (R-TURN-9): the gauge shows how full the context window is after the last
 //! request, never the sum of the requests of a turn. The cost is that of the whole session.
 
+use std::io::Write;
+
 use serde_json::{Value, json};
 
-use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
+use turnwright_testing::raw_server::{RawServer, text_stream, wait_for_the_end, write_stream};
 
 use crate::agent::{TestAgent, eventually};
 use crate::provider::{Answer, Provider, calls, configured, has_result, plain, says};
@@ -195,6 +197,64 @@ fn assert_cost(gauge: &Value, expected: f64) {
     assert!((amount - expected).abs() < 1e-9, "the cost is {amount}, not {expected}");
 }
 
+/// The gauge, `/cost` and the stored session agree, whatever the price would make of the tokens.
+#[test]
+fn the_cost_that_the_server_reports_wins_over_the_estimate() {
+    let price = "[providers.p.model.m]\nprice = { input = 2.0, output = 10.0 }";
+    for (reported, expected) in [
+        (json!(0.25), 0.25),
+        (json!("0.25"), 0.25),
+        (json!(0), 0.0),
+        (json!(-1), 0.003),
+        (json!("NaN"), 0.003),
+        (json!(1e12), 0.003),
+        (Value::Null, 0.003),
+    ] {
+        let counted = json!({ "prompt_tokens": 1000, "completion_tokens": 100, "cost": reported });
+        let provider = Provider::answering(move |_| with_chunks(&[finish(), usage(&counted)]));
+        let settings = format!("model = 'p/m'\n{}", provider.section("p", price));
+        let mut agent = configured(&settings).start();
+        assert_eq!(agent.turn("hi"), "end_turn");
+        assert_cost(&gauges(&agent)[0], expected);
+        assert_eq!(agent.turn("/cost"), "end_turn");
+        let text = agent.text();
+        assert!(text.contains(&format!("Cost: ${expected:.4}")), "{reported}: {text}");
+    }
+}
+
+#[test]
+fn the_cost_is_reported_without_token_counts_and_outside_of_them_too() {
+    let beside = |cost: Value| json!({ "choices": [], "cost": cost });
+    let vercel = json!({ "choices": [], "provider_metadata": { "gateway": { "cost": "0.25" } } });
+    for chunk in [usage(&json!({ "cost": 0.25 })), beside(json!("0.25")), vercel] {
+        let provider = Provider::answering(move |_| with_chunks(&[finish(), chunk.clone()]));
+        let mut agent =
+            configured(&format!("model = 'p/m'\n{}", provider.section("p", ""))).start();
+        assert_eq!(agent.turn("hi"), "end_turn");
+        assert_cost(&gauges(&agent)[0], 0.25);
+    }
+}
+
+/// LiteLLM tells the cost of an answer that is not streamed in a header.
+#[test]
+fn the_cost_in_a_header_counts() {
+    let server = RawServer::start(|_, stream| {
+        let message = json!({ "role": "assistant", "content": "Hello." });
+        let body =
+            json!({ "choices": [{ "message": message, "finish_reason": "stop" }] }).to_string();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-LiteLLM-Response-Cost: 0.25\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all((head + &body).as_bytes()).ok();
+    });
+    let settings = format!("model = 'p/m'\n[providers.p]\nbase_url = '{}'\n", server.base_url());
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_cost(&gauges(&agent)[0], 0.25);
+}
+
 #[test]
 fn without_a_price_for_cached_tokens_all_input_costs_the_same() {
     let provider = two_requests();
@@ -271,6 +331,47 @@ fn the_window_of_a_local_server_is_the_one_that_it_was_started_with() {
         assert_eq!(agent.turn("hi"), "end_turn");
         gauges(&agent).pop().is_some_and(|it| it["size"] == 8_192)
     });
+}
+
+/// The list is still loading when the prompt comes.
+#[test]
+fn the_window_that_the_server_lists_is_that_of_the_first_turn() {
+    for (model, fields) in [
+        ("m", json!({ "max_input_tokens": 50_000 })),
+        ("m", json!({ "model_info": { "max_input_tokens": 50_000 } })),
+        ("gpt-4o", json!({ "max_model_len": 50_000 })),
+    ] {
+        let server = RawServer::with_models(move |_, request, stream| {
+            if request.contains("/models ") {
+                std::thread::sleep(std::time::Duration::from_millis(300));
+                let mut listed = fields.clone();
+                listed["id"] = json!(model);
+                plain(stream, 200, &json!({ "data": [listed] }));
+            } else {
+                write_stream(stream, &text_stream("Hello."));
+            }
+        });
+        let address = server.base_url();
+        let settings = format!("model = 'p/{model}'\n[providers.p]\nbase_url = '{address}'");
+        let mut agent = configured(&settings).start();
+        assert_eq!(agent.turn("hi"), "end_turn");
+        assert_eq!(gauges(&agent)[0]["size"], 50_000, "{model}");
+    }
+}
+
+#[test]
+fn a_list_of_models_that_never_comes_does_not_keep_the_first_turn() {
+    let server = RawServer::with_models(|_, request, stream| {
+        if request.contains("/models ") {
+            wait_for_the_end(stream);
+        } else {
+            write_stream(stream, &text_stream("Hello."));
+        }
+    });
+    let settings = format!("model = 'p/m'\n[providers.p]\nbase_url = '{}'", server.base_url());
+    let mut agent = configured(&settings).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(gauges(&agent)[0]["size"], 128_000);
 }
 
 #[test]

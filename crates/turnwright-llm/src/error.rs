@@ -10,7 +10,7 @@ use turnwright_http::ConnectionFault;
 /// Why there is no reply. Each message names the provider's host and never contains a key. It says
 /// what to do next where that does not depend on whether the request is retried; for the rest there
 /// is [`LlmError::next_step`].
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum LlmError {
     /// The connection failed.
     #[error("{}", unreachable_message(host, fault, proxy.as_deref()))]

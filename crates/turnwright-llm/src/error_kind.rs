@@ -106,7 +106,9 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     }
     // Google and Alibaba call every limit a quota.
     let is_lasting = !details.has_retry_delay || has(&["insufficient_quota", "limit: 0", "perday"]);
-    if status == Some(402) || has(QUOTA) && is_lasting && !has(&["throttling"]) {
+    // Alibaba's limits of a minute. LiteLLM calls all that it relays a `throttling_error`.
+    let is_momentary = has(&["throttling.", "allocated quota exceeded"]);
+    if status == Some(402) || has(QUOTA) && is_lasting && !is_momentary {
         return ErrorKind::Quota;
     }
     if status == Some(429) {
@@ -230,6 +232,9 @@ const QUOTA: &[&str] = &[
     "usage limit",
     "freetieronly",
     "free tier of the model has been exhausted",
+    "budget_exceeded",
+    "budget has been exceeded",
+    "exceededbudget",
 ];
 
 /// C.1 #14, C.4 #26.
@@ -294,6 +299,11 @@ const AUTH: &[&str] = &[
     "api_key_invalid",
     "invalid x-api-key",
     "authentication_error",
+    "authentication error",
+    "expired_key",
+    // LiteLLM looks for a key that it does not know in a database that it may not have.
+    "no_db_connection",
+    "no connected db",
     "invalid authentication",
     "unauthorized",
 ];

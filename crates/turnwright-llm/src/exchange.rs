@@ -10,7 +10,7 @@ use super::http::Secrets;
 use super::leaked_calls::{self, LeakedCall};
 use super::quirks::Quirks;
 use super::tool_aliases::ToolAliases;
-use super::{ErrorKind, LlmError};
+use super::{ErrorKind, LlmError, refused_key};
 use turnwright_types::message::{ToolSpec, ToolSpecs};
 
 /// How a request is rendered for one model at one server.
@@ -81,14 +81,19 @@ pub(super) struct ReplyContext {
 impl ReplyContext {
     /// The error that the server reports in the stream.
     pub(super) fn stream_error(&self, body: &str) -> LlmError {
-        let mut error = error_body::stream_error(&self.host, &self.secrets.redact(body));
+        let body = self.secrets.redact(body);
+        let mut error = error_body::stream_error(&self.host, &body);
         // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
         if let LlmError::InStream { message, status, kind, key_advice, .. } = &mut error {
             *message = self.secrets.redact(message);
             // Our own key was accepted.
             let is_upstream = *kind == ErrorKind::Auth && matches!(status, Some(500..));
             let upstream_advice = format!("Check the key that {} has for its provider", self.host);
-            let advice = if is_upstream { Some(upstream_advice) } else { self.key_advice.clone() };
+            let advice = if is_upstream {
+                Some(upstream_advice)
+            } else {
+                refused_key::upstream_advice(&self.host, &body).or_else(|| self.key_advice.clone())
+            };
             *key_advice = advice.map(Box::new);
         }
         error

@@ -24,10 +24,13 @@ use super::model_list::{self, ListedModel};
 use super::quirks::KeyHeader;
 use super::request_body::RequestBody;
 use super::traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
-use super::{ErrorKind, LlmError, retry_after};
+use super::{ErrorKind, LlmError, refused_key, retry_after};
 use turnwright_types::secret::Secret;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// How many connections are kept after a burst of requests, and how long: a few sessions find theirs warm.
+const MAX_IDLE_CONNECTIONS: usize = 8;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The timeout for listing the models, from sending the request to reading the last byte.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_LIST_BYTES: usize = 4 * 1024 * 1024;
@@ -55,6 +58,8 @@ pub struct Endpoint {
     has_version_path: AtomicBool,
     /// True once the server has answered anything.
     has_answered: AtomicBool,
+    /// True once it has done what it was asked.
+    has_succeeded: AtomicBool,
     /// Observes the requests, or answers them.
     traffic: Option<Arc<dyn Traffic>>,
 }
@@ -121,6 +126,7 @@ impl Endpoint {
             drains: DrainTasks::default(),
             has_version_path: AtomicBool::new(false),
             has_answered: AtomicBool::new(false),
+            has_succeeded: AtomicBool::new(false),
             traffic: None,
         })
     }
@@ -178,6 +184,10 @@ impl Endpoint {
     /// The port, if the URL has one.
     pub(super) fn port(&self) -> Option<u16> {
         self.base.port()
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.base.scheme() == "https"
     }
 
     /// The host and port, for messages.
@@ -405,6 +415,7 @@ impl Endpoint {
         };
         self.has_answered.store(true, Ordering::Relaxed);
         let is_success = response.status().is_success();
+        self.has_succeeded.fetch_or(is_success, Ordering::Relaxed);
         let body = ReplyBody { observer, ..self.body(response) };
         if is_success { Ok(body) } else { Err(self.status_error(body).await) }
     }
@@ -447,15 +458,24 @@ impl Endpoint {
         drop(tokio::time::timeout(ERROR_BODY_TIMEOUT, read_error).await);
         // Redact before the text is shortened, because even a part of the key must not be shown.
         let text = self.secrets().redact(&String::from_utf8_lossy(&bytes));
-        let ErrorReport { message, kind, retry_after, failed_generation, .. } =
+        let ErrorReport { message, mut kind, retry_after, failed_generation, .. } =
             error_body::parse(&text, Some(status), header_delay, now);
+        let lacks_key = self.secrets.is_empty()
+            && status == 500
+            && refused_key::is_bare_failure(&text)
+            && !self.has_succeeded.load(Ordering::Relaxed);
+        if lacks_key {
+            kind = ErrorKind::Auth;
+        }
         // Redact again, because in JSON the key may have been escaped, as in `\/`.
         let message = self.secrets().redact(&location.unwrap_or(message));
         let failed_generation = failed_generation.map(|it| Box::new(self.secrets().redact(&it)));
         let proxy = turnwright_http::proxy_of(&self.base).map(Box::new);
         let key_advice = match status {
             403 | 407 if proxy.is_some() => Some(PROXY_ADVICE.to_owned()),
-            _ => self.key_advice.clone(),
+            _ if lacks_key => Some(refused_key::NO_KEY_ADVICE.to_owned()),
+            _ => refused_key::upstream_advice(&self.host(), &text)
+                .or_else(|| self.key_advice.clone()),
         };
         LlmError::Status {
             host: self.host().into(),
@@ -522,6 +542,8 @@ fn complete_azure_url(mut base: Url) -> Url {
 fn build_client(tls: Tls) -> reqwest::Result<Client> {
     let builder = turnwright_http::client_builder()
         .connect_timeout(CONNECT_TIMEOUT)
+        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+        .pool_idle_timeout(IDLE_TIMEOUT)
         .tcp_nodelay(true)
         // A redirected POST would send the key and the conversation to another host.
         .redirect(redirect::Policy::none());
@@ -538,6 +560,10 @@ pub(super) struct ReplyBody {
 }
 
 impl ReplyBody {
+    pub(super) fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
     /// The next bytes, or `None` at the end. Cancel safe.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
         let chunk = self.response.chunk().await;
@@ -622,6 +648,45 @@ mod tests {
             let error = endpoint.list_models_within(Duration::from_millis(200)).await.unwrap_err();
             assert!(matches!(error, LlmError::TimedOut { .. }), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_burst_of_requests_leaves_few_connections_open() {
+        use std::io::{Read, Write};
+        use std::sync::atomic::AtomicUsize;
+        const BURST: usize = 24;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let open = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&open);
+        std::thread::spawn(move || {
+            let answers_together = Arc::new(std::sync::Barrier::new(BURST));
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                counter.fetch_add(1, Ordering::SeqCst);
+                let (counter, barrier) = (Arc::clone(&counter), Arc::clone(&answers_together));
+                std::thread::spawn(move || {
+                    let mut request = [0; 1024];
+                    assert!(stream.read(&mut request).is_ok_and(|count| count > 0));
+                    barrier.wait();
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]").unwrap();
+                    while stream.read(&mut request).is_ok_and(|count| count > 0) {}
+                    counter.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        let endpoint = Endpoint::new(&base_url, None).unwrap();
+        let requests = (0..BURST).map(|_| endpoint.list_models());
+        for listed in futures_util::future::join_all(requests).await {
+            listed.unwrap();
+        }
+        let are_closed = async {
+            while open.load(Ordering::SeqCst) > MAX_IDLE_CONNECTIONS {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), are_closed).await.unwrap();
+        assert!(open.load(Ordering::SeqCst) > 0, "the next request needs no new connection");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::http::ReplyBody;
 use super::reply_reader::{ReplyAssembler, ReplyReader};
-use super::{DeltaBatch, LlmError, Reply, ReplyStream};
+use super::{DeltaBatch, LlmError, Reply, ReplyStream, reported_cost};
 
 /// A reply that is already complete.
 pub(super) struct ReadyReply {
@@ -44,6 +44,8 @@ pub(super) struct HttpReplyStream<A> {
     /// `None` once the body has ended.
     body: Option<ReplyBody>,
     reader: ReplyReader<A>,
+    /// The cost in the head of the response.
+    cost: Option<f64>,
     /// The deadline for the rest of the stream once the reply is complete. It is set once:
     /// keep-alive comments must not prolong the turn.
     trailer_deadline: Option<Instant>,
@@ -53,8 +55,13 @@ pub(super) struct HttpReplyStream<A> {
 
 impl<A: ReplyAssembler> HttpReplyStream<A> {
     pub(super) fn new(body: ReplyBody, assembler: A) -> HttpReplyStream<A> {
-        let reader = ReplyReader::new(assembler);
-        HttpReplyStream { body: Some(body), reader, trailer_deadline: None, outcome: None }
+        HttpReplyStream {
+            cost: reported_cost::in_headers(body.headers()),
+            body: Some(body),
+            reader: ReplyReader::new(assembler),
+            trailer_deadline: None,
+            outcome: None,
+        }
     }
 }
 
@@ -76,9 +83,13 @@ impl<A: ReplyAssembler> ReplyStream for HttpReplyStream<A> {
                 Ok(None) => self.reader.finish(batch),
                 Err(error) => Err(error),
             };
-            if outcome.is_err() {
-                self.reader.flush(batch);
-            }
+            let outcome = match outcome {
+                Ok(reply) => Ok(Reply { cost: reply.cost.or(self.cost), ..reply }),
+                Err(error) => {
+                    self.reader.flush(batch);
+                    Err(error)
+                }
+            };
             if let Some(body) = self.body.take().filter(|_| outcome.is_ok()) {
                 body.drain();
             }

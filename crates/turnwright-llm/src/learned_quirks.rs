@@ -175,6 +175,11 @@ impl LearnedQuirks {
         }
     }
 
+    /// Stores what is known, even if it is nothing.
+    pub(super) fn save(&self) {
+        self.change(|_| ());
+    }
+
     fn change(&self, change: impl FnOnce(&mut ModelProfile)) {
         let mut profile = self.profile.lock();
         change(&mut profile);

@@ -23,9 +23,11 @@ mod request_body;
 pub mod probe;
 pub mod quirks;
 mod reply_reader;
+mod refused_key;
 mod remote;
 mod repeated_calls;
 mod repetition;
+mod reported_cost;
 pub mod responses;
 mod schema;
 pub use turnwright_http::sse;
@@ -120,6 +122,8 @@ pub struct ModelSettings {
     pub extra_body: Map<String, Value>,
     /// Forbids listing the server's models.
     pub listing_disabled: bool,
+    /// The server has listed this model lately, so the profile has what the list says of it.
+    pub was_listed: bool,
     /// The longest silence of the model; `None` for [`DEFAULT_SILENCE_LIMIT`].
     pub silence_limit: Option<Duration>,
     /// Where the profile is saved when something is learned.
@@ -296,6 +300,12 @@ pub trait Model: Debug + Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
+    /// Asks the server for the size of the window before the first request, if nobody knows it. The caller
+    /// enforces a limit.
+    fn find_window(&self) -> BoxFuture<'_, ()> {
+        self.warm_up()
+    }
+
     /// Sends the request and returns once the reply starts. Dropping the future or the stream
     /// aborts the request; neither ends by itself if the server is silent.
     fn open_stream<'a>(
@@ -386,6 +396,8 @@ pub struct Reply {
     pub calls: Vec<ReplyCall>,
     /// The token counts reported by the server.
     pub usage: Option<TokenUsage>,
+    /// The cost reported by the server, in US dollars.
+    pub cost: Option<f64>,
     /// Data that the provider requires back with the next request.
     pub provider_state: ProviderState,
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Price;
+use super::error_body::number;
 use super::local_server::LocalServer;
 use turnwright_types::effect::is_hidden_char;
 use turnwright_types::sorting::sort_by;
@@ -24,14 +25,19 @@ pub(super) struct ListedModel {
 }
 
 /// Where servers report the context window: llama.cpp, vLLM, OpenRouter and Together, Groq,
-/// Mistral, LM Studio.
-const WINDOW_POINTERS: [&str; 6] = [
+/// Mistral, LM Studio, LiteLLM and Anthropic, GitHub, Copilot, Gemini.
+const WINDOW_POINTERS: [&str; 11] = [
     "/meta/n_ctx",
     "/max_model_len",
     "/context_length",
     "/context_window",
     "/max_context_length",
     "/loaded_context_length",
+    "/max_input_tokens",
+    "/model_info/max_input_tokens",
+    "/limits/max_input_tokens",
+    "/capabilities/limits/max_context_window_tokens",
+    "/inputTokenLimit",
 ];
 
 /// Words in the names of models that answer no prompts: those for embeddings, speech, pictures,
@@ -65,9 +71,10 @@ pub(super) fn parse_model_list(body: &[u8]) -> Vec<ListedModel> {
         // Gemini prefixes the collection, which may be omitted in requests.
         let name = named.or(it.as_str())?.trim();
         let name = name.strip_prefix("models/").unwrap_or(name).to_owned();
-        let window = WINDOW_POINTERS.iter().find_map(|pointer| it.pointer(pointer)?.as_u64());
+        let sizes = WINDOW_POINTERS.iter().filter_map(|pointer| number(it.pointer(pointer)?));
+        let window = sizes.chain(all_tokens(it)).find(|size| *size > 0);
         let server = it.get("owned_by").and_then(Value::as_str).and_then(LocalServer::from_owner);
-        Some(ListedModel { name, window: window.filter(|it| *it > 0), price: price(it), server })
+        Some(ListedModel { name, window, price: price(it), server })
     };
     let mut models: Vec<_> =
         list.iter().filter_map(read).filter(|it| is_displayable(&it.name)).collect();
@@ -78,16 +85,37 @@ pub(super) fn parse_model_list(body: &[u8]) -> Vec<ListedModel> {
     models
 }
 
-/// The price as OpenRouter and others report it: US dollars for one token, as text or as a number.
+/// The window where LiteLLM has only its older field for it, which elsewhere limits the answer.
+fn all_tokens(model: &Value) -> Option<u64> {
+    let facts = model.get("model_info").unwrap_or(model);
+    let is_empty = |field: &str| facts.get(field).is_some_and(Value::is_null);
+    let is_window = is_empty("max_input_tokens") && is_empty("max_output_tokens");
+    number(facts.get("max_tokens")?).filter(|_| is_window)
+}
+
+/// The price as OpenRouter and LiteLLM report it: US dollars for one token, as text or as a number.
 fn price(model: &Value) -> Option<Price> {
-    let pricing = model.get("pricing")?;
-    let of_million = |field: &str| {
-        let value = pricing.get(field)?;
+    let of_million = |pointers: [&str; 3]| {
+        let value = pointers.iter().find_map(|pointer| model.pointer(pointer))?;
         let each = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
         (each.is_finite() && (0.0..1.0).contains(&each)).then_some(each * 1e6)
     };
-    let (input, output) = (of_million("prompt")?, of_million("completion")?);
-    Some(Price { input, output, cached: of_million("input_cache_read").unwrap_or(input) })
+    let input = of_million([
+        "/pricing/prompt",
+        "/input_cost_per_token",
+        "/model_info/input_cost_per_token",
+    ])?;
+    let output = of_million([
+        "/pricing/completion",
+        "/output_cost_per_token",
+        "/model_info/output_cost_per_token",
+    ])?;
+    let cached = of_million([
+        "/pricing/input_cache_read",
+        "/cache_read_input_token_cost",
+        "/model_info/cache_read_input_token_cost",
+    ]);
+    Some(Price { input, output, cached: cached.unwrap_or(input) })
 }
 
 fn answers_prompts(name: &str) -> bool {
@@ -168,6 +196,28 @@ mod tests {
             (r#"{"id":"a","max_model_len":32768}"#, Some(32768)),
             (r#"{"id":"a","context_length":131072}"#, Some(131_072)),
             (r#"{"id":"a","context_window":0}"#, None),
+            (r#"{"id":"a","max_input_tokens":50000,"max_output_tokens":4096}"#, Some(50_000)),
+            (r#"{"id":"a","max_input_tokens":"50000"}"#, Some(50_000)),
+            (r#"{"id":"a","max_input_tokens":200000,"max_tokens":64000}"#, Some(200_000)),
+            (
+                r#"{"id":"a","model_info":{"max_input_tokens":50000,"max_tokens":4096}}"#,
+                Some(50_000),
+            ),
+            (
+                r#"{"id":"a","model_info":{"max_input_tokens":null,"max_output_tokens":null,"max_tokens":50000}}"#,
+                Some(50_000),
+            ),
+            (
+                r#"{"id":"a","max_tokens":4096,"max_output_tokens":4096,"max_input_tokens":null}"#,
+                None,
+            ),
+            (r#"{"id":"a","max_tokens":4096}"#, None),
+            (r#"{"id":"a","context_window":128000,"max_tokens":4096}"#, Some(128_000)),
+            (r#"{"id":"a","limits":{"max_input_tokens":8000}}"#, Some(8_000)),
+            (
+                r#"{"id":"a","capabilities":{"limits":{"max_context_window_tokens":64000}}}"#,
+                Some(64_000),
+            ),
             (r#"{"id":"a"}"#, None),
         ] {
             let body = format!("{{\"data\":[{model}]}}");
@@ -179,12 +229,15 @@ mod tests {
     fn prices_are_those_of_a_million_tokens() {
         let body = r#"{"data":[{"id":"a","pricing":{"prompt":"0.000003","completion":"0.000015",
             "input_cache_read":"0.0000003"}},{"id":"b","pricing":{"prompt":"-1","completion":"-1"}},
-            {"id":"c","pricing":{"prompt":0.000001,"completion":0.000002}},{"id":"d"}]}"#;
+            {"id":"c","pricing":{"prompt":0.000001,"completion":0.000002}},{"id":"d"},
+            {"id":"e","model_info":{"input_cost_per_token":0.000003,"output_cost_per_token":0.000015,
+            "cache_read_input_token_cost":null}}]}"#;
         let rounded =
             |it: Price| [it.input, it.cached, it.output].map(|it| (it * 1e3).round() / 1e3);
         let prices: Vec<_> =
             parse_model_list(body.as_bytes()).into_iter().map(|it| it.price.map(rounded)).collect();
-        assert_eq!(prices, [Some([3.0, 0.3, 15.0]), None, Some([1.0, 1.0, 2.0]), None]);
+        let litellm = Some([3.0, 3.0, 15.0]);
+        assert_eq!(prices, [Some([3.0, 0.3, 15.0]), None, Some([1.0, 1.0, 2.0]), None, litellm]);
     }
 
     #[test]

@@ -65,6 +65,9 @@ pub struct RemoteModel {
     local_server: OnceLock<LocalServer>,
     /// The local server was asked for its window before the first request.
     asked_at_start: tokio::sync::OnceCell<()>,
+    /// The list that the server gave when it was asked first, perhaps for the window alone.
+    first_list: tokio::sync::OnceCell<Result<Vec<String>, LlmError>>,
+    has_given_first_list: AtomicBool,
     /// The local server was asked for its window after an answer.
     has_asked_window: AtomicBool,
     sends_finish_reasons: Arc<AtomicBool>,
@@ -102,6 +105,8 @@ impl RemoteModel {
             prefix_cache: PrefixCache::default(),
             local_server: OnceLock::new(),
             asked_at_start: tokio::sync::OnceCell::new(),
+            first_list: tokio::sync::OnceCell::new(),
+            has_given_first_list: AtomicBool::new(false),
             has_asked_window: AtomicBool::new(false),
             sends_finish_reasons: Arc::default(),
             slots: AtomicU32::new(0),
@@ -239,6 +244,10 @@ impl RemoteModel {
         if let Some(server) = listed.and_then(|it| it.server) {
             self.local_server.get_or_init(|| server);
         }
+        if listed.is_some() {
+            // The next process need not ask before its first request.
+            self.learned_quirks.save();
+        }
         if let Some(price) = listed.and_then(|it| it.price) {
             self.learned_quirks.record_price(price);
         }
@@ -286,6 +295,23 @@ impl RemoteModel {
             }
         };
         self.asked_at_start.get_or_init(|| ask).await;
+    }
+
+    /// Asks for the list of models if it may name a window that matters to the first request. Public servers
+    /// have well-known models with their usual windows.
+    async fn list_for_window(&self) {
+        let is_usual = self.settings.usual_window.is_some() && self.endpoint.is_encrypted();
+        let is_needless = is_usual || self.settings.was_listed || self.settings.listing_disabled;
+        if self.told_window().is_none() && !is_needless {
+            let _ = self.first_list.get_or_init(|| self.fetch_model_names()).await;
+        }
+    }
+
+    async fn list_model_names(&self) -> Result<Vec<String>, LlmError> {
+        if self.has_given_first_list.swap(true, Ordering::Relaxed) {
+            return self.fetch_model_names().await;
+        }
+        self.first_list.get_or_init(|| self.fetch_model_names()).await.clone()
     }
 
     /// Adds the names of similar models to an error about an unknown one.
@@ -537,7 +563,7 @@ impl Model for RemoteModel {
     }
 
     fn list_models(&self) -> BoxFuture<'_, Result<Vec<String>, LlmError>> {
-        Box::pin(self.fetch_model_names())
+        Box::pin(self.list_model_names())
     }
 
     fn has_model_list(&self) -> bool {
@@ -548,6 +574,13 @@ impl Model for RemoteModel {
         Box::pin(async {
             self.endpoint.warm_up().await;
             self.ask_server_at_start().await;
+        })
+    }
+
+    fn find_window(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.ask_server_at_start().await;
+            self.list_for_window().await;
         })
     }
 

@@ -34,13 +34,20 @@ pub(super) fn server_time(headers: &HeaderMap, now: SystemTime) -> SystemTime {
     date.unwrap_or(now)
 }
 
+/// The prefix of the headers that LiteLLM relays.
+const RELAYED: &str = "llm_provider-";
+
 /// The delay in the headers: `Retry-After` takes precedence over vendor headers.
 pub(super) fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|it| it.to_str().ok()).map(str::trim);
-    let milliseconds = text("retry-after-ms").and_then(|it| it.parse::<f64>().ok());
-    milliseconds
-        .and_then(|it| checked_seconds(it / 1000.0))
-        .or_else(|| text("retry-after").and_then(|it| parse_delay_or_date(it, now)))
+    let retry_after = |prefix: &str| {
+        let text = |name: &str| headers.get(format!("{prefix}{name}"))?.to_str().ok();
+        let milliseconds = text("retry-after-ms").and_then(|value| value.trim().parse().ok());
+        milliseconds
+            .and_then(|number: f64| checked_seconds(number / 1000.0))
+            .or_else(|| parse_delay_or_date(text("retry-after")?.trim(), now))
+    };
+    retry_after("")
+        .or_else(|| retry_after(RELAYED))
         .or_else(|| from_rate_limit_headers(headers, now))
 }
 
@@ -265,6 +272,9 @@ mod tests {
             ("retry-after", "soon", None),
             ("retry-after", "-1", None),
             ("retry-after-ms", "250", Some(250)),
+            ("llm_provider-retry-after", "7", Some(7_000)),
+            ("llm_provider-retry-after-ms", "250", Some(250)),
+            ("llm_provider-x-ratelimit-reset-requests", "1.57s", Some(1_570)),
             ("x-ratelimit-reset-requests", "1.57s", Some(1_570)),
             ("x-ratelimit-reset-tokens", "6m0s", Some(360_000)),
             ("x-ratelimit-reset-tokens", "120ms", Some(120)),

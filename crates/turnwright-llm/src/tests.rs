@@ -276,6 +276,21 @@ fn an_exhausted_quota_is_not_a_rate_limit() {
             429,
             r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","type":"insufficient_quota","code":"insufficient_quota"}}"#,
         ),
+        (
+            "LiteLLM, of its provider",
+            429,
+            r#"{"error":{"message":"litellm.RateLimitError: RateLimitError: OpenAIException - You exceeded your current quota, please check your plan and billing details.","type":"throttling_error","param":null,"code":"429"}}"#,
+        ),
+        (
+            "LiteLLM, of its own budget",
+            400,
+            r#"{"error":{"message":"Budget has been exceeded! Current cost: 0.02, Max budget: 0.01","type":"budget_exceeded","param":null,"code":"400"}}"#,
+        ),
+        (
+            "LiteLLM, of the user's budget",
+            429,
+            r#"{"error":{"message":"ExceededBudget: User=u over budget. Spend=0.02, Budget=0.01","type":"throttling_error","code":"429"}}"#,
+        ),
         ("402", 402, "Pay."),
         ("C.1 #4", 200, r#"{"error":{"message":"quota exceeded"}}"#),
         (
@@ -368,6 +383,16 @@ fn rate_limits_are_recognised() {
             r#"{"code":"Throttling.AllocationQuota","message":"Allocated quota exceeded, please increase your quota limit."}"#,
         ),
         (
+            "LiteLLM",
+            429,
+            r#"{"error":{"message":"litellm.RateLimitError: RateLimitError: OpenAIException - Rate limit reached for requests","type":"throttling_error","param":null,"code":"429"}}"#,
+        ),
+        (
+            "DashScope behind LiteLLM",
+            429,
+            r#"{"error":{"message":"litellm.RateLimitError: DashscopeException - Allocated quota exceeded, please increase your quota limit.","type":"throttling_error","code":"429"}}"#,
+        ),
+        (
             "Moonshot",
             429,
             r#"{"error":{"message":"request reached organization max RPM: 3, please try again after 1 seconds","type":"rate_limit_reached_error"}}"#,
@@ -454,6 +479,16 @@ fn a_rejected_key_is_recognised() {
             "Gemini",
             400,
             r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]"#,
+        ),
+        (
+            "LiteLLM without a database",
+            400,
+            r#"{"error":{"message":"No connected db.","type":"no_db_connection","param":null,"code":"400"}}"#,
+        ),
+        (
+            "LiteLLM",
+            400,
+            r#"{"error":{"message":"Authentication Error, Expired Key - Got Expired Key=sk-1","type":"expired_key","code":"400"}}"#,
         ),
         ("z.ai", 401, r#"{"error":{"code":"1002","message":"Invalid Authentication Token"}}"#),
         ("z.ai", 200, r#"{"error":{"code":"1004","message":"no"}}"#),

@@ -149,6 +149,7 @@ mod tests {
             end: EndReason::Complete,
             calls: vec![call],
             usage,
+            cost: None,
             provider_state: ProviderState::default(),
         };
         let lines = ["complete 7+2 cached 5", r#"  0 "a" "f" {} extra={"signature":"s"}"#];

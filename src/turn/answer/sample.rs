@@ -10,6 +10,7 @@ use super::listener::{AnswerListener, StreamedAnswer, clip_name, open_card};
 use super::refused_images::{leave_out_images, suspected_images};
 use super::silence::SilenceWatch;
 use super::streaming_call::StreamingCall;
+use crate::turn::limits::add_cost;
 use crate::turn::next_step::{self, SampleOutcome, ShownSoFar};
 use crate::turn::prompt::context;
 use crate::turn::room::compaction::{fixed_weight, request_weight, window};
@@ -84,7 +85,7 @@ impl Turn {
             Some(Ok(reply)) => {
                 let model = selection.model.as_ref();
                 self.room.on_answer(has_words);
-                self.accept_reply(model, request, reply.usage);
+                self.accept_reply(model, request, &reply);
                 self.evaluate_reply(model, reply, &calls, &answer.text)
             }
         };
@@ -178,13 +179,13 @@ impl Turn {
     }
 
     /// Updates what depends on the request of a complete reply.
-    fn accept_reply(&mut self, model: &dyn Model, request: Request, usage: Option<TokenUsage>) {
+    fn accept_reply(&mut self, model: &dyn Model, request: Request, reply: &Reply) {
         self.history.failed_summaries.note_answer(model.name());
         if !self.is_helper {
             self.services.selection.forget_previous();
         }
-        self.report_usage(model, usage, &request);
-        self.services.cache_guard.remember(model.name(), request, usage);
+        self.report_usage(model, reply, &request);
+        self.services.cache_guard.remember(model.name(), request, reply.usage);
     }
 
     async fn step_after_sample(
@@ -339,27 +340,26 @@ impl Turn {
 
     /// Reports the tokens in use, which are those of the last request, whatever earlier ones have
     /// used.
-    fn report_usage(&mut self, model: &dyn Model, usage: Option<TokenUsage>, request: &Request) {
+    fn report_usage(&mut self, model: &dyn Model, reply: &Reply, request: &Request) {
         self.history.spent.requests += 1;
         let weight = request_weight(&self.services, request);
         // Zero tokens means that the server does not count.
-        let counted = usage.filter(|it| it.total() > 0);
+        let counted = reply.usage.filter(|it| it.total() > 0);
         let counted = counted.filter(|it| !TokenMeter::is_impossible(it.input, weight));
         if let Some(usage) = counted {
             let finding = self.history.meter.record(&usage, weight, &self.history.messages);
             self.check_count(model, usage, finding, request);
             let size = window(model, &self.history);
             self.services.env.helpers.count_tokens(usage);
-            let cost = model.price().map(|it| it.cost(&usage));
-            if let Some(cost) = cost {
-                *self.history.cost.get_or_insert_default() += cost;
-            }
+            let cost = add_cost(&mut self.history, model, reply.cost, usage);
             self.services.log().record_usage(model.name(), usage, Some(size), cost);
             self.history.spent.usage += usage;
         } else {
             let none = TokenUsage::default();
-            self.services.log().record_usage(model.name(), none, None, None);
+            let cost = add_cost(&mut self.history, model, reply.cost, none);
+            self.services.log().record_usage(model.name(), none, None, cost);
         }
+        self.tell_unlimited_cost(model);
         let size = window(model, &self.history);
         let meter = self.history.meter;
         let fixed = || fixed_weight(&self.services, &request.tools);

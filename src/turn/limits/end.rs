@@ -3,6 +3,7 @@
 
 use crate::turn::limits::ReachedLimit;
 use crate::turn::{Turn, TurnStep};
+use turnwright_llm::Model;
 use turnwright_types::message::{Message, PromptPart, ToolCall, UserMessage};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::Update;
@@ -15,15 +16,6 @@ const REPORT: &str = "Answer now with what you have found and done, and say what
 impl Turn {
     /// The first step of the turn. A session that has used up a limit makes no request any more.
     pub(in crate::turn) fn first_step(&mut self) -> TurnStep {
-        let has_cost_limit = self.services.limits.has_cost() && !self.is_helper;
-        let model = self.services.selection.get().model;
-        if has_cost_limit && model.price().is_none() && self.history.spent.requests == 0 {
-            let text = format!(
-                "The price of {} is not known, so a limit of cost has no effect.",
-                model.name()
-            );
-            self.services.client().update(Update::Notice(text));
-        }
         let now = self.share_spending();
         match self.meter.reached(now) {
             Some(limit) => {
@@ -31,6 +23,19 @@ impl Turn {
                 TurnStep::End(Ok(limit.stop_reason()))
             }
             None => TurnStep::Sample,
+        }
+    }
+
+    /// Tells the user after the first answer of a session if the limits of cost have no effect.
+    pub(in crate::turn) fn tell_unlimited_cost(&self, model: &dyn Model) {
+        let is_first = self.history.spent.requests == 1 && !self.is_helper;
+        let is_cost_unknown = self.history.cost.is_none() && model.price().is_none();
+        if is_first && is_cost_unknown && self.services.limits.has_cost() {
+            let text = format!(
+                "The price of {} is not known, so a limit of cost has no effect.",
+                model.name()
+            );
+            self.services.client().update(Update::Notice(text));
         }
     }
 

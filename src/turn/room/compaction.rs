@@ -13,7 +13,7 @@ use super::fit::fit;
 use super::handoff::{self, KeptTail};
 use crate::error::error_chain;
 use crate::turn::answer::silence::SilenceWatch;
-use crate::turn::limits::used_up_limit;
+use crate::turn::limits::{add_cost, used_up_limit};
 use crate::turn::prompt::context;
 use crate::turn::{ModelSelection, TurnServices};
 use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
@@ -337,10 +337,7 @@ impl Compactor<'_> {
         self.history.spent.usage += usage;
         self.services.env.helpers.count_tokens(usage);
         let model = self.selection.model.as_ref();
-        let cost = model.price().filter(|_| usage.total() > 0).map(|it| it.cost(&usage));
-        if let Some(cost) = cost {
-            *self.history.cost.get_or_insert_default() += cost;
-        }
+        let cost = add_cost(&mut self.history, model, reply.cost, usage);
         // Without a window, because the client's context gauge is about the conversation.
         self.services.log().record_usage(model.name(), usage, None, cost);
     }

@@ -2,6 +2,7 @@
 //! that did not.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::budget::WindowBudget;
 use super::compaction::{self, CompactionOutcome, CompactionReason, Compactor, request_weight};
@@ -17,6 +18,7 @@ use turnwright_store::Entry;
 use turnwright_types::ids::CallId;
 use turnwright_types::learned_window::LearnedWindow;
 use turnwright_types::message::{Message, PromptPart, StopReason, TokenUsage, ToolMessage};
+use turnwright_types::patience::timeout;
 use turnwright_types::sorting::sort_by_key;
 use turnwright_types::token_meter::{CountFinding, part_weight, text_weight};
 use turnwright_types::update::Update;
@@ -32,6 +34,8 @@ const NO_WORDS: &str = "The answer reached a length limit before its first word.
                         context where the model is served.";
 /// No server has a window that fewer tokens of a request fill.
 const SMALLEST_FULL_WINDOW: u64 = 3_500;
+/// How long the first request waits for the server to say how large the window is.
+const WINDOW_TIMEOUT: Duration = Duration::from_secs(3);
 /// The user is told of an assumed window when so many percent of it are in use.
 const TELL_ASSUMED_AT: u64 = 50;
 
@@ -62,8 +66,14 @@ impl Turn {
     pub(in crate::turn) async fn make_room(&mut self) {
         let selection = self.services.selection.get();
         if self.history.meter.last_count().is_none() {
-            // A local server may just be saying how large the window is.
-            self.cancel.run_until_cancelled(selection.model.warm_up()).await;
+            // The server may just be saying how large the window is. A recording has no place for the list of
+            // models, which comes when it comes.
+            let asking = if self.services.env.shared.recording.is_in_use() {
+                selection.model.warm_up()
+            } else {
+                selection.model.find_window()
+            };
+            self.cancel.run_until_cancelled(timeout(WINDOW_TIMEOUT, asking)).await;
         }
         let window = compaction::window(selection.model.as_ref(), &self.history);
         let services = self.services.clone();

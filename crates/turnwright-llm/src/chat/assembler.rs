@@ -34,6 +34,7 @@ pub(crate) struct ChatAssembler {
     finish_reason: String,
     refusal: String,
     usage: Option<TokenUsage>,
+    cost: Option<f64>,
     done: bool,
     /// The stream has ended with `[DONE]`.
     has_end_mark: bool,
@@ -154,6 +155,7 @@ impl ReplyAssembler for ChatAssembler {
             end,
             calls,
             usage: self.usage,
+            cost: self.cost,
             provider_state: std::mem::take(&mut self.provider_state),
         })
     }
@@ -185,6 +187,7 @@ impl ChatAssembler {
             finish_reason: String::new(),
             refusal: String::new(),
             usage: None,
+            cost: None,
             done: false,
             has_end_mark: false,
             size: 0,
@@ -234,6 +237,7 @@ impl ChatAssembler {
         let usage = usage.or_else(|| choice?.usage.as_ref().and_then(parse_usage));
         // Repeated counts are running totals, so the last one is used.
         self.usage = usage.or(self.usage);
+        self.cost = chunk.cost().or(self.cost);
         choice.map_or(Ok(()), |choice| self.push_choice(choice, batch))
     }
 

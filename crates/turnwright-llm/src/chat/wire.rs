@@ -12,6 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error_body::number;
+use crate::reported_cost;
 
 /// Longer than any legitimate list. A hostile list could cost a hundred times its size in memory.
 const MAX_LIST_ITEMS: usize = 1024;
@@ -24,6 +25,12 @@ pub(super) struct ChatChunk<'a> {
     pub(super) choice: Option<Choice<'a>>,
     #[serde(default)]
     pub(super) usage: Option<Value>,
+    /// The cost, as OpenCode reports it.
+    #[serde(default)]
+    cost: Option<Value>,
+    /// Holds the cost at Vercel.
+    #[serde(default)]
+    provider_metadata: Option<Value>,
     #[serde(default)]
     error: Option<Value>,
     /// MiniMax reports errors here, with HTTP status 200.
@@ -35,6 +42,14 @@ pub(super) struct ChatChunk<'a> {
 }
 
 impl ChatChunk<'_> {
+    /// The cost of the reply, if the server reports it.
+    pub(super) fn cost(&self) -> Option<f64> {
+        let in_usage = self.usage.as_ref().and_then(reported_cost::in_usage);
+        in_usage.or_else(|| {
+            reported_cost::beside_usage(self.cost.as_ref(), self.provider_metadata.as_ref())
+        })
+    }
+
     /// True if the chunk reports an error in any of the known places.
     pub(super) fn is_failure(&self) -> bool {
         let code = self.base_resp.as_ref().and_then(|it| it.get("status_code")).and_then(number);

@@ -79,6 +79,7 @@ impl ReplyStream for ScriptedReply {
                 end: EndReason::Complete,
                 calls,
                 usage: None,
+                cost: None,
                 provider_state: ProviderState::default(),
             }))
         })

@@ -23,6 +23,7 @@ fn observed(text: &str, calls: &[(&str, Value)]) -> ObservedReply {
         end: EndReason::Complete,
         calls: calls.iter().enumerate().map(call).collect(),
         usage: None,
+        cost: None,
         provider_state: ProviderState::default(),
     };
     ObservedReply { text: text.to_owned(), reply: Some(reply), ..ObservedReply::default() }

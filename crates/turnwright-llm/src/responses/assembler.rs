@@ -39,6 +39,7 @@ pub(crate) struct ResponsesAssembler {
     thought_part: Option<(usize, u64)>,
     refusal: String,
     usage: Option<TokenUsage>,
+    cost: Option<f64>,
     /// Why the reply ended, once the server has said so.
     end: Option<EndReason>,
     done: bool,
@@ -134,7 +135,7 @@ impl ReplyAssembler for ResponsesAssembler {
             field: None,
             blobs: streamed_items::provider_state(&self.items),
         };
-        Ok(Reply { end, calls, usage: self.usage, provider_state })
+        Ok(Reply { end, calls, usage: self.usage, cost: self.cost, provider_state })
     }
 
     fn flush(&mut self, batch: &mut DeltaBatch) {
@@ -163,6 +164,7 @@ impl ResponsesAssembler {
             thought_part: None,
             refusal: String::new(),
             usage: None,
+            cost: None,
             end: None,
             done: false,
             size: 0,

@@ -11,6 +11,7 @@ use crate::chat::wire::{
     TolerantText, bounded_list, holds_error, raw_arguments_text, repair_surrogates,
 };
 use crate::error_body::number;
+use crate::reported_cost;
 
 /// One event of a stream. All kinds share one shape; the kind determines which fields count.
 #[derive(Debug, Default, Deserialize)]
@@ -197,6 +198,8 @@ pub(super) struct ResponseObject<'a> {
     output: Option<&'a RawValue>,
     #[serde(default)]
     pub(super) usage: Option<Value>,
+    #[serde(default)]
+    provider_metadata: Option<Value>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     #[serde(default)]
@@ -207,6 +210,12 @@ impl<'a> ResponseObject<'a> {
     /// True if the object is a response at all.
     fn is_response(&self) -> bool {
         self.object.text == "response" || self.output.is_some()
+    }
+
+    /// The cost of the response, if the server reports it.
+    pub(super) fn cost(&self) -> Option<f64> {
+        let in_usage = self.usage.as_ref().and_then(reported_cost::in_usage);
+        in_usage.or_else(|| reported_cost::beside_usage(None, self.provider_metadata.as_ref()))
     }
 
     /// The error as JSON.

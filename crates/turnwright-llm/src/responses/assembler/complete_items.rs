@@ -82,6 +82,7 @@ impl ResponsesAssembler {
             None => {}
         }
         self.usage = response.usage.as_ref().and_then(parse_usage);
+        self.cost = response.cost();
         self.push_output(&response, batch)?;
         self.end = Some(match (status, response.incomplete_reason()) {
             ("incomplete", "content_filter" | "safety") => self.refused(),

@@ -1,7 +1,7 @@
 //! Connects stdin and stdout with an agent elsewhere, for editors that only know pipes.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::time::Duration;
 
 use base64::Engine;

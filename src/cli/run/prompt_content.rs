@@ -179,8 +179,8 @@ mod tests {
         assert_eq!(kinds, expected);
         assert_eq!(blocks[4]["resource"]["text"], "你好，世界");
         assert_eq!(blocks[5]["resource"]["text"], "wi");
-        assert_eq!(stdin_block(b"\xef\xbb\xbfx".to_vec()).unwrap()["resource"]["text"], "x");
-        assert_eq!(stdin_block(b"\x00\xffx".to_vec()), None);
+        assert_eq!(stdin_block(b"\xef\xbb\xbfx").unwrap()["resource"]["text"], "x");
+        assert_eq!(stdin_block(b"\x00\xffx"), None);
         assert_eq!(linked_names(&blocks).take(2).collect::<Vec<_>>(), ["a.bin", "long.txt"]);
         assert!(blocks[1]["resource"]["uri"].as_str().unwrap().ends_with("/a%20b.txt"));
         assert_eq!(blocks[1]["resource"]["text"], "text");

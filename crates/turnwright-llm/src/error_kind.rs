@@ -104,11 +104,7 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     {
         return kind;
     }
-    // Google and Alibaba call every limit a quota.
-    let is_lasting = !details.has_retry_delay || has(&["insufficient_quota", "limit: 0", "perday"]);
-    // Alibaba's limits of a minute. LiteLLM calls all that it relays a `throttling_error`.
-    let is_momentary = has(&["throttling.", "allocated quota exceeded"]);
-    if status == Some(402) || has(QUOTA) && is_lasting && !is_momentary {
+    if status == Some(402) || is_quota_used_up(&text, details.has_retry_delay) {
         return ErrorKind::Quota;
     }
     if status == Some(429) {
@@ -147,6 +143,15 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
         ErrorKind::UrlNotFound if is_vague => ErrorKind::BadRequest,
         kind => kind,
     }
+}
+
+/// Returns true if a quota is used up for longer than a moment. Google and Alibaba call every limit a quota.
+fn is_quota_used_up(text: &str, has_retry_delay: bool) -> bool {
+    let has = |phrases: &[&str]| phrases.iter().any(|phrase| text.contains(phrase));
+    let is_lasting = !has_retry_delay || has(&["insufficient_quota", "limit: 0", "perday"]);
+    // Alibaba's limits of a minute. LiteLLM calls all that it relays a `throttling_error`.
+    let is_momentary = has(&["throttling.", "allocated quota exceeded"]);
+    has(QUOTA) && is_lasting && !is_momentary
 }
 
 /// The status of an error that the message quotes, as in `Error code: 401 - {…}`.

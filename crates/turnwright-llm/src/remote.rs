@@ -303,7 +303,7 @@ impl RemoteModel {
         let is_usual = self.settings.usual_window.is_some() && self.endpoint.is_encrypted();
         let is_needless = is_usual || self.settings.was_listed || self.settings.listing_disabled;
         if self.told_window().is_none() && !is_needless {
-            let _ = self.first_list.get_or_init(|| self.fetch_model_names()).await;
+            self.first_list.get_or_init(|| self.fetch_model_names()).await.as_ref().ok();
         }
     }
 

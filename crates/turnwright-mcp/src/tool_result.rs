@@ -62,10 +62,10 @@ impl ToolResult {
         let is_error = fields.remove("isError") == Some(Value::Bool(true));
         let mut structured = fields.remove("structuredContent").filter(|it| !it.is_null());
         let blocks = match fields.remove("content") {
-            Some(Value::Array(blocks)) => blocks.into_iter().map(parse_block).collect(),
+            Some(Value::Array(blocks)) => blocks.iter().map(parse_block).collect(),
             // Some servers send this instead of a list.
             Some(Value::String(text)) => vec![ResultBlock::Text(text)],
-            Some(one @ Value::Object(_)) => vec![parse_block(one)],
+            Some(one @ Value::Object(_)) => vec![parse_block(&one)],
             _ => Vec::new(),
         };
         if (is_error || blocks.is_empty()) && structured.is_none() && !fields.is_empty() {
@@ -77,14 +77,14 @@ impl ToolResult {
 }
 
 /// Reads a block. What is none of the protocol is a text as it stands, unless it says nothing or brings a file.
-fn parse_block(value: Value) -> ResultBlock {
-    let known = ContentBlock::deserialize(&value).ok().and_then(ResultBlock::of);
+fn parse_block(value: &Value) -> ResultBlock {
+    let known = ContentBlock::deserialize(value).ok().and_then(ResultBlock::of);
     if let Some(block) = known {
         return block;
     }
     let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
     let is_text = kind.is_empty() || kind == "text";
-    match value.get("text").filter(|_| is_text).unwrap_or(&value) {
+    match value.get("text").filter(|_| is_text).unwrap_or(value) {
         Value::String(text) => ResultBlock::Text(text.clone()),
         Value::Object(fields) if fields.contains_key("data") || fields.len() < 2 => {
             ResultBlock::Unknown(kind.to_owned())

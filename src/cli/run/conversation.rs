@@ -80,11 +80,16 @@ pub(super) async fn converse(
             client.screen.note(note);
         }
         if end == TurnEnd::Cancelled {
-            for line in client.take_typed_rest().lines() {
-                client.screen.note(&format!("Not sent: {line}"));
-            }
+            show_unsent(client);
         }
         show_new_usage(client, &mut shown_usage);
+    }
+}
+
+/// Shows what was typed during a turn that was cancelled.
+fn show_unsent(client: &mut RunClient) {
+    for line in client.take_typed_rest().lines() {
+        client.screen.note(&format!("Not sent: {line}"));
     }
 }
 

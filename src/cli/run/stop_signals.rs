@@ -39,9 +39,10 @@ impl StopSignals {
             Ok(StopSignals {
                 interrupt: signal(SignalKind::interrupt())?,
                 terminate: signal(SignalKind::terminate())?,
-                hangup: match turnwright_rpc::is_hangup_ignored() {
-                    true => None,
-                    false => Some(signal(SignalKind::hangup())?),
+                hangup: if turnwright_rpc::is_hangup_ignored() {
+                    None
+                } else {
+                    Some(signal(SignalKind::hangup())?)
                 },
             })
         }

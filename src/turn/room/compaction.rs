@@ -337,7 +337,7 @@ impl Compactor<'_> {
         self.history.spent.usage += usage;
         self.services.env.helpers.count_tokens(usage);
         let model = self.selection.model.as_ref();
-        let cost = add_cost(&mut self.history, model, reply.cost, usage);
+        let cost = add_cost(self.history, model, reply.cost, usage);
         // Without a window, because the client's context gauge is about the conversation.
         self.services.log().record_usage(model.name(), usage, None, cost);
     }

@@ -74,7 +74,11 @@ fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
         (head.trim_end_matches([quote, ' ', '<']), rest.strip_prefix(quote)?.to_owned())
     } else {
         let (head, opening) = head.strip_suffix('\n')?.rsplit_once("<<")?;
-        let opening = opening.trim_start_matches(['-', ' ', '\'', '"']);
+        let opening = opening.trim_start_matches(['-', ' ']);
+        if !opening.starts_with(['\'', '"', '\\']) {
+            patch = without_escapes(&patch, "$`\\");
+        }
+        let opening = opening.trim_start_matches(['\'', '"', '\\']);
         let behind = opening.trim_start_matches(|char: char| char.is_alphanumeric() || char == '_');
         let delimiter = &opening[..opening.len() - behind.len()];
         let after = rest.strip_prefix(delimiter).filter(|_| !delimiter.is_empty())?;
@@ -97,11 +101,13 @@ fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
     let mut folder = String::new();
     for statement in before {
         let (program, target) = statement.split_once(' ').unwrap_or((statement, ""));
-        let target = target.trim().trim_matches(['\'', '"']);
+        let target = target.trim();
         match program {
-            "cd" if !target.contains('$') => folder = join(&folder, target),
+            "cd" => folder = join(&folder, plain_folder(target)?),
             // The patch makes the folders of its files.
-            "mkdir" if patch.contains(&format!(": {}/", target.trim_start_matches("-p "))) => {}
+            "mkdir"
+                if patch
+                    .contains(&format!(": {}/", unquoted(target.trim_start_matches("-p ")))) => {}
             "mkdir" => others.push(statement),
             "set" => {}
             _ => return None,
@@ -109,6 +115,21 @@ fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
     }
     let others = others.into_iter().map(str::to_owned).collect();
     Some(PatchCommand { patch, folder, others })
+}
+
+/// The folder of `cd`; `None` if the shell would find out which it is.
+fn plain_folder(target: &str) -> Option<&str> {
+    let (folder, otherwise) = target.split_once("||").unwrap_or((target, ""));
+    let leaves = otherwise.is_empty() || otherwise.trim_start().starts_with(['e', 'r']);
+    let folder = folder.trim_end();
+    let plain = unquoted(folder);
+    let is_plain = !plain.contains(['$', '`', '*', '?', '[', '|', '&', '<', '>', '#', '\\'])
+        && (plain.len() < folder.len() || !plain.contains(' '));
+    (leaves && is_plain).then_some(plain)
+}
+
+fn unquoted(word: &str) -> &str {
+    word.trim_matches(['\'', '"'])
 }
 
 fn statements(text: &str) -> Vec<&str> {
@@ -130,10 +151,15 @@ fn unescaped(text: &str, quote: char) -> String {
     if quote == '\'' {
         return text.replace("'\\''", "'");
     }
+    without_escapes(text, "\"$`\\")
+}
+
+/// Removes the backslashes before these characters.
+fn without_escapes(text: &str, escapable: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {
-        let escaped = chars.next_if(|next| char == '\\' && "\"$`\\".contains(*next));
+        let escaped = chars.next_if(|next| char == '\\' && escapable.contains(*next));
         plain.push(escaped.unwrap_or(char));
     }
     plain
@@ -156,6 +182,7 @@ mod tests {
         let single = PATCH.replace('\'', "'\\''");
         let double = PATCH.replace('\\', "\\\\").replace('"', "\\\"");
         let double = double.replace('$', "\\$").replace('`', "\\`");
+        let in_document = PATCH.replace('$', "\\$").replace('`', "\\`");
         let document = |end: &str| format!("apply_patch <<'EOF'\n{PATCH}\nEOF{end}");
         for (line, folder, rest) in [
             (document(""), "", ""),
@@ -166,6 +193,8 @@ mod tests {
             (format!("cd sub/x && {}", document("")), "sub/x", ""),
             (format!("cd 'a b'; cd c\n{}", document("")), "a b/c", ""),
             (format!("set -e\nmkdir -p sub && cd /ws && {}", document("")), "/ws", "mkdir -p sub"),
+            (format!("cd sub || exit 1\n{}", document("")), "sub", ""),
+            (format!("apply_patch <<EOF\n{in_document}\nEOF"), "", ""),
             (format!("apply_patch <<'EOF' && cargo test -q\n{PATCH}\nEOF\n"), "", "cargo test -q"),
             (document("\ncargo test && git diff\n"), "", "cargo test; git diff"),
             (format!("cat <<'EOF' | apply_patch\n{PATCH}\nEOF"), "", ""),
@@ -206,6 +235,9 @@ mod tests {
             "git apply <<'EOF'\n*** Begin Patch\nEOF",
             "cat > a.patch <<'EOF'\n*** Begin Patch\n*** End Patch\nEOF",
             "cd $HOME && apply_patch <<'EOF'\n*** Begin Patch\n*** End Patch\nEOF",
+            "cd a 2>/dev/null; apply_patch <<'EOF'\n*** Begin Patch\n*** End Patch\nEOF",
+            "cd a || cd b\napply_patch <<'EOF'\n*** Begin Patch\n*** End Patch\nEOF",
+            "cd a b\napply_patch <<'EOF'\n*** Begin Patch\n*** End Patch\nEOF",
             "rm -rf x && apply_patch <<'EOF'\n*** Begin Patch\n*** End Patch\nEOF",
             "apply_patch <<'EOF'\n*** Begin Patch\n*** End Patch\n",
             "grep '*** Begin Patch' a",

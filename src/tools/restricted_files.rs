@@ -148,7 +148,8 @@ impl Search<'_> {
         self.found.is_incomplete |= !is_complete && !self.rules.is_empty();
     }
 
-    /// Adds a path if a rule restricts it. Returns true if nothing below it needs to be looked at.
+    /// Adds a path if a rule restricts it. Returns true if nothing below it needs to be looked at: nothing is
+    /// stricter than a denial.
     fn add(&mut self, path: &Path, to: Option<&Path>, is_change: bool) -> bool {
         let action = self.rules.restriction(path, is_change);
         if let Some(action) = action {
@@ -162,7 +163,7 @@ impl Search<'_> {
         if is_change && to.is_some_and(|to| is_secret_path(path) && !is_secret_path(to)) {
             self.note(path, RuleAction::Ask, Effect::Read);
         }
-        action.is_some()
+        action == Some(RuleAction::Deny)
     }
 
     fn note(&mut self, path: &Path, action: RuleAction, effect: fn(ResolvedPath) -> Effect) {

@@ -185,6 +185,7 @@ fn a_command_that_is_a_list_of_words_is_a_command_line() {
         (json!(["bash", "-lc", "echo a; echo b"]), "a\nb\n"),
         (json!(["echo", "a  b", "it's", "$HOME"]), "a  b it's $HOME\n"),
         (json!(["pwd"]), "/"),
+        (json!(["echo c && echo d"]), "c\nd\n"),
     ] {
         let arguments = json!({ "command": command });
         let (_, result) = cards::run(TestAgent::builder(), "shell", &arguments);

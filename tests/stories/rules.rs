@@ -108,8 +108,8 @@ fn no_tool_reveals_denied_files_in_an_allowed_folder() {
 /// A folder is moved or deleted as a whole or not at all, by what rules say about each file in it.
 #[test]
 fn a_folder_is_moved_or_deleted_by_the_rules_for_everything_in_it() {
-    let rules = "[permissions]\ndeny = ['read(/conf/private/**)', 'edit(*.lock)', 'edit(/gen/kept)']\n\
-                 ask = ['read(/diary/**)', 'edit(/dist/asked/**)']";
+    let rules = "[permissions]\ndeny = ['read(/conf/private/**)', 'edit(*.lock)', 'edit(/gen/kept)', 'edit(/mixed/sub/no)']\n\
+                 ask = ['read(/diary/**)', 'edit(/dist/asked/**)', 'edit(/mixed/**)']";
     let mut agent = TestAgent::builder()
         .own_file(FILE, rules)
         .file("conf/private/k.txt", "secret")
@@ -120,6 +120,7 @@ fn a_folder_is_moved_or_deleted_by_the_rules_for_everything_in_it() {
         .file("diary/monday", "dear diary")
         .file("dist/asked/x", "x")
         .file("plain/a/b", "b")
+        .file("mixed/sub/no", "no")
         .variable("TURNWRIGHT_MODE", "auto")
         .permission("reject_once")
         .start();
@@ -129,6 +130,9 @@ fn a_folder_is_moved_or_deleted_by_the_rules_for_everything_in_it() {
         ("delete_path", json!({ "path": "conf", "recursive": true }), 0, "conf/private/k.txt"),
         ("delete_path", json!({ "path": "src", "recursive": true }), 0, "src/deep/er/x.lock"),
         ("move_path", json!({ "from": "src", "to": "lib" }), 0, "edit(*.lock)"),
+        // A rule that asks about a folder does not hide one that denies what is in it.
+        ("delete_path", json!({ "path": "mixed", "recursive": true }), 0, "mixed/sub/no"),
+        ("move_path", json!({ "from": "mixed", "to": "m" }), 0, "mixed/sub/no"),
         // Denied is where the file would come to lie.
         ("move_path", json!({ "from": "new", "to": "gen" }), 0, "gen/kept"),
         ("move_path", json!({ "from": "diary", "to": "d" }), 1, "rejected"),
@@ -140,9 +144,15 @@ fn a_folder_is_moved_or_deleted_by_the_rules_for_everything_in_it() {
         assert_eq!(count, questions, "{tool} {arguments}: {result}");
         assert!(result.contains(told), "{tool} {arguments}: {result}");
     }
-    for kept in
-        ["conf/private/k.txt", "conf/a.txt", "src/a.rs", "new/kept", "diary/monday", "dist/asked/x"]
-    {
+    for kept in [
+        "conf/private/k.txt",
+        "conf/a.txt",
+        "src/a.rs",
+        "new/kept",
+        "diary/monday",
+        "dist/asked/x",
+        "mixed/sub/no",
+    ] {
         assert!(agent.path(kept).exists(), "{kept}");
     }
     let is_question = |message: &&Value| message["method"] == "session/request_permission";

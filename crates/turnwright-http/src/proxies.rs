@@ -25,14 +25,15 @@ impl Proxies {
         let all = first(["ALL_PROXY", "all_proxy"]);
         // A web server that runs a program passes a header of the request on as HTTP_PROXY.
         let is_cgi = variable("REQUEST_METHOD").is_some();
-        let proxy = |names| first(names).or_else(|| all.clone()).filter(|_| !is_cgi);
+        let http = if is_cgi { ["http_proxy"; 2] } else { ["HTTP_PROXY", "http_proxy"] };
+        let proxy = |names| first(names).or_else(|| all.clone());
         let lists = ["NO_PROXY", "no_proxy"].into_iter().filter_map(&variable);
         let entries = |list: String| {
             let words = list.split([',', ';', ' ', '\t', '\n']).map(plain_entry);
             words.filter(|entry| !entry.is_empty()).collect::<Vec<_>>()
         };
         Proxies {
-            http: proxy(["HTTP_PROXY", "http_proxy"]),
+            http: proxy(http),
             https: proxy(["HTTPS_PROXY", "https_proxy"]),
             direct: lists.flat_map(entries).collect(),
         }
@@ -232,7 +233,8 @@ mod tests {
         assert_eq!(proxies("").proxy_for(&https), Some("proxy:3129"));
         let all = Proxies::from_variables(|name| (name == "all_proxy").then(|| "p:1".to_owned()));
         assert_eq!((all.proxy_for(&http), all.proxy_for(&https)), (Some("p:1"), Some("p:1")));
-        let cgi = Proxies::from_variables(|_| Some("p:1".to_owned()));
-        assert_eq!(cgi.proxy_for(&http), None);
+        let is_set = |name: &str| ["HTTP_PROXY", "HTTPS_PROXY", "REQUEST_METHOD"].contains(&name);
+        let cgi = Proxies::from_variables(|name| is_set(name).then(|| "p:1".to_owned()));
+        assert_eq!((cgi.proxy_for(&http), cgi.proxy_for(&https)), (None, Some("p:1")));
     }
 }

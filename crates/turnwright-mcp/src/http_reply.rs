@@ -83,6 +83,10 @@ pub(super) async fn read_reply(
     let is_page = content_type.as_deref().is_some_and(|it| it.starts_with("text/html"));
     if !status.is_success() {
         let is_refusal = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        // With any other status, the server may have begun with the call.
+        let may_be_lost = may_be_lost
+            && status.is_client_error()
+            && !matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
         return match status_error(response).await {
             HttpError::Status { body, .. } if may_be_lost && says_session_is_lost(&body) => {
                 Err(HttpError::SessionExpired)

@@ -1,7 +1,9 @@
 //! Chooses how SQLite keeps readers and writers apart. A write-ahead log needs shared memory beside the
 //! database. File systems of networks may lack that, may not share it between machines, or may lock no file.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -73,13 +75,18 @@ impl Journal {
     }
 }
 
+/// The suffix of the databases of this process that are only tried. It is random, because processes in several
+/// containers may have the same number.
+pub(super) static PROBE_SUFFIX: LazyLock<String> =
+    LazyLock::new(|| format!(".probe-{:016x}", RandomState::new().build_hasher().finish()));
+
 /// Creates a database with a write-ahead log and reads from it.
 const USE_LOG: &str = "PRAGMA synchronous = OFF; PRAGMA journal_mode = WAL; CREATE TABLE probe (a); \
     SELECT count(*) FROM probe";
 
 /// Returns true if SQLite can do this with another database at the same place.
 fn can_run(database: &Path, suffix: &str, statements: &str) -> bool {
-    let path = with_suffix(database, &format!(".probe-{}{suffix}", std::process::id()));
+    let path = with_suffix(database, &format!("{}{suffix}", *PROBE_SUFFIX));
     let done = Connection::open(&path).and_then(|connection| {
         connection.busy_timeout(Duration::ZERO)?;
         connection.execute_batch(statements)?;

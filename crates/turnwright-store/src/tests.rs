@@ -527,7 +527,7 @@ fn what_opening_costs() {
 async fn sessions_are_stored_where_no_write_ahead_log_works() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(DATABASE_FILE);
-    let memory = format!("sessions.db.probe-{}-shm", std::process::id());
+    let memory = format!("sessions.db{}-shm", *journal::PROBE_SUFFIX);
     fs::create_dir(folder.path().join(memory)).unwrap();
     let store = Store::new(folder.path());
     note(&session(&store, "a").await, "1");

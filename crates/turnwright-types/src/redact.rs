@@ -429,7 +429,7 @@ fn placed_keys(bytes: &[u8], is_last: bool) -> (Vec<Range<usize>>, usize) {
             None if rest.len() < MAX_PLACED_BYTES && !is_last => return (keys, place.start()),
             None => rest.len().min(MAX_PLACED_BYTES),
         };
-        let text = String::from_utf8_lossy(&rest[..length]);
+        let text = with_equal_places(&rest[..length]);
         let key = if is_url { key_in_authority(&text) } else { key_in_header(&text) };
         keys.extend(key.map(|it| start + it.start..start + it.end));
         from = start + length;
@@ -444,6 +444,17 @@ fn placed_keys(bytes: &[u8], is_last: bool) -> (Vec<Range<usize>>, usize) {
     let longest = (bytes.len() - from).min(PLACES[1].len() - 1);
     let partial = (1..=longest).rev().find(is_partial).filter(|_| !is_last).unwrap_or_default();
     (keys, bytes.len() - partial)
+}
+
+/// A text in which everything has the place that it has in the bytes.
+fn with_equal_places(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => {
+            let plain = |byte: &u8| if byte.is_ascii() { char::from(*byte) } else { '?' };
+            Cow::Owned(bytes.iter().map(plain).collect())
+        }
+    }
 }
 
 /// The password in `user:password@host`, or a key in its place. A plain word is a placeholder or that of
@@ -571,6 +582,21 @@ mod tests {
             }
         }
         assert!(is_key(key));
+    }
+
+    #[test]
+    fn a_key_among_bytes_that_are_no_text_is_hidden_in_its_place() {
+        let whole = b"x http://\xff\xff\xffu:Secret123456789@h/y \n";
+        let long = b"http://a:Abc123456789\xff\xff\xff\xff\xff\xff\xff\xff@h";
+        for (bytes, expected) in [
+            (&whole[..], "x http://\u{fffd}\u{fffd}\u{fffd}u:[key]@h/y \n"),
+            (&long[..], "http://a:[key]@h"),
+        ] {
+            let mut redactor = StreamRedactor::default();
+            let mut clean = redactor.push(bytes).into_owned();
+            clean.extend(redactor.finish());
+            assert_eq!(plain(&String::from_utf8_lossy(&clean)), expected);
+        }
     }
 
     #[test]

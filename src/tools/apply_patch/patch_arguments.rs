@@ -35,7 +35,8 @@ impl ApplyPatchArgs {
         self.parsed.get_or_init(|| {
             let mut files = patch::parse(&self.patch)?;
             for path in files.iter_mut().flat_map(FilePatch::paths_mut) {
-                if !self.workdir.is_empty() && Path::new(path).is_relative() {
+                let is_relative = Path::new(path).is_relative() && !path.starts_with('~');
+                if !self.workdir.is_empty() && is_relative {
                     *path = format!("{}/{path}", self.workdir);
                 }
             }

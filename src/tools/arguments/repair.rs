@@ -107,7 +107,9 @@ fn as_text(key: &str, value: Value, names_json: bool) -> Value {
     let blocks: Option<String> = items.iter().map(|block| block["text"].as_str()).collect();
     let text = match (&value, blocks) {
         (Value::Bool(_), _) if is_written => value.to_string(),
-        (Value::Array(_), _) if are_words && key == "command" => shell_line(&words),
+        (Value::Array(_), _) if are_words && key == "command" && words.len() > 1 => {
+            shell_line(&words)
+        }
         (Value::Array(_), _) if are_words && words.len() == 1 && !is_written => words[0].to_owned(),
         // Lines, or the text of a list?
         (Value::Array(_), _) if are_words && !names_json => return value,

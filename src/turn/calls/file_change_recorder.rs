@@ -234,6 +234,12 @@ pub(in crate::turn) async fn end_turn(services: &TurnServices, cancel: &Cancella
             changes.settle_command();
             drop(log.record_changes(turn, call, changes.files, Vec::new()));
         }
+    } else {
+        for call in &calls {
+            let mut changes = CallChanges { is_unknown: true, ..CallChanges::default() };
+            changes.settle_command();
+            drop(log.record_changes(log.turn(), call, changes.files, Vec::new()));
+        }
     }
     checkpoint.drop_costly_baseline();
 }

@@ -57,9 +57,9 @@ impl FoundPlaceholders {
     fn add_text(&mut self, text: &str) {
         self.is_certain |= redact::placeholders(text).next().is_some();
         for (start, former) in text.match_indices(FORMER_PLACEHOLDER) {
-            let scheme = text[..start].trim_end_matches(' ').rsplit([' ', ':']).next();
-            let is_in_header = scheme
-                .is_some_and(|it| ["basic", "bearer"].iter().any(|of| it.eq_ignore_ascii_case(of)));
+            let before = text[..start].trim_end_matches(' ');
+            let is_in_header =
+                ["basic", "bearer"].iter().any(|scheme| ends_with_word(before, scheme));
             self.is_certain |= is_in_header || text[start + former.len()..].starts_with('@');
             self.is_possible = true;
         }
@@ -73,6 +73,13 @@ impl FoundPlaceholders {
         }
         (self.is_certain || self.is_possible) && changes.iter().any(hides_a_secret)
     }
+}
+
+/// Returns true if a text ends with this word, whatever its case, behind a blank, a colon or nothing.
+fn ends_with_word(text: &str, word: &str) -> bool {
+    let Some(start) = text.len().checked_sub(word.len()) else { return false };
+    text.get(start..).is_some_and(|end| end.eq_ignore_ascii_case(word))
+        && (start == 0 || text[..start].ends_with([' ', ':']))
 }
 
 /// Returns true if a change writes a placeholder that is not in the file as it is, as in a page about
@@ -96,8 +103,12 @@ fn former_places(text: &str) -> HashSet<&str> {
 
 /// Returns what stands before a place in its line, or the end of that.
 fn line_start(text: &str, place: usize) -> &str {
-    let start = text[..place].rfind('\n').map_or(0, |at| at + 1);
-    let line = &text[start..place];
+    // Lines may be long, and have many secrets.
+    let mut start = place.saturating_sub(MAX_PLACE_CHARS * size_of::<char>());
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    let line = text[start..place].rsplit('\n').next().unwrap_or_default();
     line.char_indices().nth_back(MAX_PLACE_CHARS - 1).map_or(line, |(at, _)| &line[at..])
 }
 
@@ -131,7 +142,9 @@ mod tests {
         ] {
             assert!(FoundPlaceholders::find(&arguments).are_misplaced(&[]), "{arguments}");
         }
-        for other in ["[key]", "map[key] = 1", "[a][key]", "[hidden:…]", "grep '[key]' a"] {
+        for other in
+            ["[key]", "rebasic [key]", "map[key] = 1", "[a][key]", "[hidden:…]", "grep '[key]' a"]
+        {
             let found = FoundPlaceholders::find(&json!({ "a": [other, 1, null] }));
             assert!(!found.are_misplaced(&[]), "{other}");
         }

@@ -195,8 +195,8 @@ impl CommandOutput {
         self.repeats.finish(&mut |it| untaken.push(it));
         let line = self.cleaner.line();
         if line != self.taken_line {
-            untaken.push(line);
-            line.clone_into(&mut self.taken_line);
+            untaken.push(&line);
+            self.taken_line = line.into_owned();
         }
         let truncated = untaken.is_truncated();
         if truncated {
@@ -222,7 +222,7 @@ impl CommandOutput {
             String::from_utf8_lossy(&[front, back].concat()).into_owned()
         };
         self.repeats.show(&mut |it| text.push_str(it));
-        text.push_str(self.cleaner.line());
+        text.push_str(&self.cleaner.line());
         let start = text.len().saturating_sub(limit);
         let start = (start..=text.len()).find(|it| text.is_char_boundary(*it)).unwrap_or(start);
         match text[start..].find('\n') {

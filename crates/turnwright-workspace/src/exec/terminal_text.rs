@@ -2,6 +2,8 @@
 //! colours and cursor movements, and only the last state of a line that was redrawn. The result does not
 //! depend on how the bytes are split.
 
+use std::borrow::Cow;
+
 use crate::files::LineDecoder;
 
 /// The most bytes of a line that are held; a longer one is passed on in pieces.
@@ -92,9 +94,17 @@ impl TerminalCleaner {
         is_plain && self.line.is_empty() && holds_nothing
     }
 
-    /// The incomplete last line.
-    pub(super) fn line(&self) -> &str {
-        &self.line
+    /// The incomplete last line. What is not UTF-8 in it is decoded as well as its beginning allows.
+    pub(super) fn line(&self) -> Cow<'_, str> {
+        match std::str::from_utf8(&self.incomplete) {
+            Err(error) if error.error_len().is_some() => {
+                let mut rest = LineDecoder::default().decode(&self.incomplete);
+                rest.retain(|char| !char.is_control());
+                Cow::Owned(format!("{}{rest}", self.line))
+            }
+            // Nothing, or the first bytes of a character.
+            _ => Cow::Borrowed(&self.line),
+        }
     }
 
     fn text(&mut self, text: &str, sink: &mut dyn FnMut(&str)) {
@@ -448,6 +458,16 @@ mod tests {
             assert_eq!(clean([bytes.as_slice()]), expected);
             assert_eq!(clean(bytes.chunks(1)), expected);
         }
+    }
+
+    #[test]
+    fn a_question_in_another_encoding_is_shown_before_its_line_ends() {
+        let mut cleaner = TerminalCleaner::default();
+        cleaner.push(b"Passw\xf6rt: ", &mut |_| {});
+        assert_eq!(cleaner.line(), "Passwört: ");
+        let mut cleaner = TerminalCleaner::default();
+        cleaner.push(b"Gr\xc3", &mut |_| {});
+        assert_eq!(cleaner.line(), "Gr");
     }
 
     /// Typical and adversarial parts of output.

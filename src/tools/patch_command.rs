@@ -67,27 +67,13 @@ fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
     let end = begin + line[begin..].find(END)? + END.len();
     let (head, rest) = (&line[..begin], line[end..].trim_start());
     let mut patch = line[begin..end].to_owned();
-    let (head, after) = if let Some(quote) =
-        head.chars().next_back().filter(|quote| "'\"".contains(*quote))
-    {
-        patch = unescaped(&patch, quote);
-        (head.trim_end_matches([quote, ' ', '<']), rest.strip_prefix(quote)?.to_owned())
-    } else {
-        let (head, opening) = head.strip_suffix('\n')?.rsplit_once("<<")?;
-        let opening = opening.trim_start_matches(['-', ' ']);
-        if !opening.starts_with(['\'', '"', '\\']) {
-            patch = without_escapes(&patch, "$`\\");
-        }
-        let opening = opening.trim_start_matches(['\'', '"', '\\']);
-        let behind = opening.trim_start_matches(|char: char| char.is_alphanumeric() || char == '_');
-        let delimiter = &opening[..opening.len() - behind.len()];
-        let after = rest.strip_prefix(delimiter).filter(|_| !delimiter.is_empty())?;
-        let opening = behind.trim_start_matches(['\'', '"']);
-        match head.trim_end().strip_suffix("\"$(cat") {
-            Some(head) => (head, after.trim_start().strip_prefix(")\"")?.to_owned()),
-            None => (head, format!("{opening}\n{after}")),
-        }
-    };
+    let (head, after) =
+        if let Some(quote) = head.chars().next_back().filter(|quote| "'\"".contains(*quote)) {
+            patch = unescaped(&patch, quote);
+            (head.trim_end_matches([quote, ' ', '<']), rest.strip_prefix(quote)?.to_owned())
+        } else {
+            around_document(head, rest, &mut patch)?
+        };
     let mut before = statements(head);
     let program = before.pop()?;
     let mut others = statements(&after);
@@ -115,6 +101,24 @@ fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
     }
     let others = others.into_iter().map(str::to_owned).collect();
     Some(PatchCommand { patch, folder, others })
+}
+
+/// What a line with a here-document does before and after it. Its patch is what the shell would pass on.
+fn around_document<'a>(head: &'a str, rest: &str, patch: &mut String) -> Option<(&'a str, String)> {
+    let (head, opening) = head.strip_suffix('\n')?.rsplit_once("<<")?;
+    let opening = opening.trim_start_matches(['-', ' ']);
+    if !opening.starts_with(['\'', '"', '\\']) {
+        *patch = without_escapes(patch, "$`\\");
+    }
+    let opening = opening.trim_start_matches(['\'', '"', '\\']);
+    let behind = opening.trim_start_matches(|char: char| char.is_alphanumeric() || char == '_');
+    let delimiter = &opening[..opening.len() - behind.len()];
+    let after = rest.strip_prefix(delimiter).filter(|_| !delimiter.is_empty())?;
+    let opening = behind.trim_start_matches(['\'', '"']);
+    match head.trim_end().strip_suffix("\"$(cat") {
+        Some(head) => Some((head, after.trim_start().strip_prefix(")\"")?.to_owned())),
+        None => Some((head, format!("{opening}\n{after}"))),
+    }
 }
 
 /// The folder of `cd`; `None` if the shell would find out which it is.

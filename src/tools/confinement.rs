@@ -296,7 +296,7 @@ impl ConfinementBuilder<'_> {
         let environments = if writable.is_empty() { Vec::new() } else { self.environments() };
         let programs = environments.iter().flat_map(|it| ProtectedPaths::environment_programs(it));
         let programs = programs.filter(|it| !may_write_protected(it) && it.is_dir());
-        // What a command without write access may read is restricted below.
+        // The files that a command without write access may read are restricted below.
         let denied = if self.may_write { self.denied_files()? } else { DeniedFiles::default() };
         let mut profile = self.session_access().profile(ProgramAccess {
             writable,

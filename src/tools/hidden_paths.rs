@@ -68,7 +68,7 @@ pub(crate) struct DeniedFiles {
     pub(crate) unreadable: Vec<PathBuf>,
     /// Left out are those that ignore rules exclude: builds write them.
     pub(crate) unwritable: Vec<PathBuf>,
-    /// Whether these are all.
+    /// True if these are all.
     pub(crate) is_complete: bool,
 }
 

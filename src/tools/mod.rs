@@ -366,7 +366,7 @@ struct TypedCall<T: Tool> {
     other_names: OtherNames,
     restricted: RestrictedFiles,
     preview: T::Preview,
-    /// What to tell the user and the model about names that look the same.
+    /// Notes for the user and the model about names that look the same.
     name_notes: Vec<String>,
     /// Why it cannot run, whatever it would do.
     refusal: Option<ToolRefusal>,
@@ -375,7 +375,7 @@ struct TypedCall<T: Tool> {
 /// A path among the arguments of a call.
 pub struct PathArgument<'a> {
     text: &'a mut String,
-    /// Whether it may be the path of a new file.
+    /// True if it may be the path of a new file.
     may_be_new: bool,
 }
 

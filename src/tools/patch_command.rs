@@ -22,7 +22,7 @@ struct PatchCommand {
     patch: String,
     /// Where the line goes before.
     folder: String,
-    /// What else it does.
+    /// The other commands of the line.
     others: Vec<String>,
 }
 
@@ -103,7 +103,8 @@ fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
     Some(PatchCommand { patch, folder, others })
 }
 
-/// What a line with a here-document does before and after it. Its patch is what the shell would pass on.
+/// Splits off the parts of a line before and after its here-document. The patch becomes the text that the shell
+/// would pass on.
 fn around_document<'a>(head: &'a str, rest: &str, patch: &mut String) -> Option<(&'a str, String)> {
     let (head, opening) = head.strip_suffix('\n')?.rsplit_once("<<")?;
     let opening = opening.trim_start_matches(['-', ' ']);

@@ -29,7 +29,7 @@ const COMMAND_FOLDERS: &[&str] = &[".turnwright/commands", ".claude/commands"];
 /// A folder of the session and the root of its project, as real paths.
 type Project = (PathBuf, PathBuf);
 
-/// What a project and its user add to the first prompt of a conversation.
+/// The additions of a project and its user to the first prompt of a conversation.
 pub(crate) struct ProjectContext {
     /// For the model; empty if there is nothing.
     pub text: String,

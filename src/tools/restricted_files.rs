@@ -17,11 +17,11 @@ const MAX_NAMED: usize = 32;
 pub(super) const TOO_MANY_FILES: &str = "It concerns so many files that those which rules deny or ask about cannot be \
                                          found among them. Nothing was done. Name parts of it.";
 
-/// What a call does to files that rules restrict.
+/// The effects of a call on files that rules restrict.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RestrictedFiles {
     pub(super) effects: Vec<Effect>,
-    /// Whether there are more files than can be looked at.
+    /// True if there are more files than can be looked at.
     pub(super) is_incomplete: bool,
 }
 
@@ -76,7 +76,7 @@ struct Search<'a> {
     rules: DeniedPaths,
     roots: &'a Roots,
     found: RestrictedFiles,
-    /// Whether one of the files is denied, which decides about the call.
+    /// True if one of the files is denied, which decides about the call.
     is_denied: bool,
 }
 

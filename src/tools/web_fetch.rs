@@ -23,7 +23,7 @@ const MAX_CARD_BYTES: usize = 2 * 1024;
 /// How many bytes of an error page are shown.
 const MAX_ERROR_EXCERPT: usize = 1_000;
 
-/// What the model is told of a page without text.
+/// The text for the model about a page without text.
 const NEEDS_SCRIPTS: &str = "[the page makes its text with scripts, which are not run; raw=true shows its \
                              HTML, which may name the data or an API]\n";
 

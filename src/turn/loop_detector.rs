@@ -366,7 +366,7 @@ mod tests {
                     (24, Ask(stale(20))),
                 ],
             ),
-            // What changes files starts anew, and what changes them back and forth does not.
+            // A change of files starts the count anew; changing them back and forth does not.
             ("a a A a a B a a C a a D a a", vec![]),
             ("a a A a a A a", vec![(7, Remind(same(3)))]),
             // Nor does what is waited for count, or what is looked at in between.

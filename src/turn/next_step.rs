@@ -39,7 +39,7 @@ pub(super) struct TurnBudget {
     cuts: u32,
     resumptions: u32,
     nudges: u32,
-    /// Whether the model was already asked to go on after the answer has filled the window.
+    /// True if the model was already asked to go on after the answer has filled the window.
     has_made_room: bool,
     /// The most requests of the turn.
     max_requests: u32,

@@ -60,7 +60,7 @@ fn the_model_is_told_the_local_date_and_once_that_it_has_changed() {
     assert_eq!(agent.turn("four"), "end_turn");
     let last = last_request(&first);
     assert_eq!(dates(&last), now, "it was told");
-    // What the provider has in its cache is as it was.
+    // The part that the provider has in its cache is as it was.
     let sent = sent["messages"].as_array().unwrap();
     assert_eq!(&last["messages"].as_array().unwrap()[..sent.len()], sent);
     // After a summary only the new one is there.

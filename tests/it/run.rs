@@ -59,7 +59,7 @@ impl Desk {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // What is too long is not read to its end.
+        // A file that is too long is not read to its end.
         drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
         Ended::of(process_waits::wait_with_output(child))
     }
@@ -154,7 +154,7 @@ fn a_pipe_beside_a_prompt_is_attached() {
     let ended = desk.piped(&["--json", "Review"], "in json, too");
     assert!(desk.messages(3).contains("in json, too"));
     assert!(ended.stdout.lines().all(|line| line.starts_with('{')), "{}", ended.stdout);
-    // What comes later than anybody waits is not attached, and that is said.
+    // Input that comes later than anybody waits is not attached, and that is said.
     let mut command = desk.command(&["Review"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

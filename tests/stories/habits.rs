@@ -50,7 +50,7 @@ fn a_command_with_entities_of_html_is_shown_and_judged_as_it_is_meant() {
     again(&mut agent, "exec", &json!({ "command": coded }));
     let asked = agent.log.iter().find(|it| it["method"] == "session/request_permission").unwrap();
     assert_eq!(asked["params"]["toolCall"]["title"], "touch a && echo \"x\" > b");
-    // What is quoted is meant as it is.
+    // Quoted text is meant as it is.
     let result = again(&mut agent, "exec", &json!({ "command": "echo '&lt;b&gt; &amp;'" }));
     assert!(result.contains("&lt;b&gt; &amp;"), "{result}");
 }

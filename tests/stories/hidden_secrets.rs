@@ -98,7 +98,7 @@ fn a_placeholder_never_takes_the_place_of_a_secret() {
     }
     assert_eq!(cards::questions(&agent), 0);
     assert!(!agent.path("copy").exists() && !agent.path(".turnwright").exists());
-    // What is around the secret can be changed.
+    // The text around the secret can be changed.
     let result = run(&mut agent, "edit_file", &edit("5432\nkey", "5433\nkey"));
     assert!(result.starts_with("Applied"), "{result}");
     assert_eq!(agent.read("app.toml"), whole(KEY));

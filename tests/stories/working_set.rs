@@ -25,7 +25,7 @@ fn is_summary_request(body: &Value) -> bool {
     text(body).contains("Write a summary that lets you go on")
 }
 
-/// What an honest server counts in a request.
+/// The count of an honest server for a request.
 fn tokens(body: &Value) -> u64 {
     (text(body).len() + body["tools"].to_string().len()) as u64 / 4
 }

@@ -64,7 +64,7 @@ pub struct Endpoint {
     traffic: Option<Arc<dyn Traffic>>,
 }
 
-/// What to do about a refusal that may be a proxy's.
+/// Advice about a refusal that may be a proxy's.
 const PROXY_ADVICE: &str = "If the proxy refuses it, add the host to no_proxy or ask who runs the proxy; else check the key";
 
 /// The path that most base URLs end in, and that is easily forgotten.

@@ -1,6 +1,6 @@
 //! Reads a text in which a model has written characters as HTML does, such as `&amp;`.
 
-/// What stands behind the `&`, and the character that it stands for.
+/// The names behind the `&`, and the character that each stands for.
 const ENTITIES: [(&str, char); 6] =
     [("amp;", '&'), ("lt;", '<'), ("gt;", '>'), ("quot;", '"'), ("apos;", '\''), ("#39;", '\'')];
 

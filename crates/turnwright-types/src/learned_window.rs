@@ -1,4 +1,4 @@
-//! What a conversation finds out about the window of its model: from requests that were refused, and from
+//! Learns the size of the window of a conversation's model: from requests that were refused, and from
 //! counts that are too low. Pure.
 
 use crate::token_meter::CountFinding;

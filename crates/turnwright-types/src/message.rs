@@ -340,7 +340,7 @@ pub struct History {
     pub cost: Option<f64>,
     /// Estimates the tokens of the messages.
     pub meter: TokenMeter,
-    /// What this conversation has found out about its model's window.
+    /// The size of the model's window, as far as this conversation has shown it.
     pub learned_window: LearnedWindow,
     pub failed_summaries: FailedSummaries,
     /// What the session has used up so far.

@@ -23,7 +23,7 @@ use super::ids::hex;
 
 /// The beginning of a placeholder. Four hexadecimal digits and a bracket follow.
 pub const PLACEHOLDER_START: &str = "[hidden:";
-/// What earlier versions wrote for any secret. Stored conversations have it, and many files have it for
+/// The placeholder of earlier versions for any secret. Stored conversations have it, and many files have it for
 /// other reasons.
 pub const FORMER_PLACEHOLDER: &str = "[key]";
 /// The length of a placeholder in bytes.

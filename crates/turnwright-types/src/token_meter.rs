@@ -31,7 +31,7 @@ pub struct TokenMeter {
     counted: Option<CountedRequest>,
     /// The last count, if it contradicts those before. The next one can confirm it.
     doubted: Option<CountedRequest>,
-    /// What the last credible count says about the bytes of a token.
+    /// The bytes of a token according to the last credible count.
     bytes_per_token: Option<f64>,
 }
 
@@ -46,7 +46,7 @@ struct CountedRequest {
     is_coarse: bool,
 }
 
-/// What a server's count of a request is worth.
+/// The worth of a server's count of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountFinding {
     /// It is the size of the request.
@@ -396,7 +396,7 @@ mod tests {
                 [(2_900, 0), (1_100, 2_800), (1_100, 3_800), (1_100, 4_800), (1_100, 5_800)],
             ),
         ] {
-            // What a short request counts is taken as it is.
+            // The count of a short request is taken as it is.
             let shown = estimates(&counts).into_iter().zip(honest);
             for (estimate, honest) in shown.filter(|it| it.1 > MIN_COMPARABLE_TOKENS) {
                 assert!(estimate.abs_diff(honest) < 300, "{name}: {estimate}, not {honest}");

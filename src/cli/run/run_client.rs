@@ -56,7 +56,7 @@ pub(super) struct RunClient {
     unasked: usize,
     /// Words of the user's that the agent has not confirmed yet.
     telling: JoinSet<()>,
-    /// What was typed during turns, before questions, and is not sent yet.
+    /// The text that was typed during turns, before questions, and is not sent yet.
     typed: String,
     turn: TurnState,
 }

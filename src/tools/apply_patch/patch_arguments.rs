@@ -20,7 +20,7 @@ pub(in crate::tools) struct ApplyPatchArgs {
     #[serde(default)]
     #[schemars(skip)]
     workdir: String,
-    /// What a command line that stands for a patch does besides, and is not done.
+    /// The rest of a command line that stands for a patch, which is not run.
     #[serde(default)]
     #[schemars(skip)]
     pub(super) left_out: String,

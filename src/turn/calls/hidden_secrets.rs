@@ -10,7 +10,7 @@ use turnwright_types::redact::{self, FORMER_PLACEHOLDER};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 
-/// What is added to a result in which a secret is hidden.
+/// The line that is added to a result in which a secret is hidden.
 const NOTE: &str = "[Secrets are hidden above as [hidden:…]. Never write such a placeholder: change only the text \
                     around it.]";
 

@@ -131,7 +131,7 @@ pub(in crate::turn) fn replacement(
     UserMessage { parts }
 }
 
-/// What the user has said and attached, with as many pictures and recordings as have this weight.
+/// Returns the user's own parts of a prompt, with as many pictures and recordings as have this weight.
 fn own_parts(prompt: &UserMessage, mut media: u64) -> Vec<PromptPart> {
     let own = prompt.parts.iter().filter(|it| !matches!(it, PromptPart::Context(_)));
     let kept = own.map(|part| {
@@ -172,7 +172,7 @@ pub(super) fn is_compacted(messages: &[Arc<Message>]) -> bool {
     messages.first().is_some_and(|it| context_parts(it).any(|it| it.starts_with(FACTS_HEAD)))
 }
 
-/// What a message of the user tells the model besides the user's own words.
+/// Returns the context in a message of the user, which is not the user's own words.
 pub(in crate::turn) fn context_parts(message: &Message) -> impl Iterator<Item = &str> {
     let parts = match message {
         Message::User(user) => user.parts.as_slice(),
@@ -239,7 +239,7 @@ fn user_words(messages: &[Arc<Message>], limit: u64, prompt: Option<usize>) -> V
     first
 }
 
-/// What an earlier replacement quotes of the user, and what the user has said in this message.
+/// Returns the words of the user that an earlier replacement quotes, and those in this message.
 fn user_words_in(message: &Message) -> (Vec<String>, Option<String>) {
     let Message::User(user) = message else { return (Vec::new(), None) };
     let earlier = context_parts(message).filter_map(|it| it.strip_prefix(USER_HEAD));

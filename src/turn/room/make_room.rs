@@ -28,7 +28,7 @@ const MAX_OVERFLOWS: u32 = 3;
 /// What the model reads at the end of a result that was cut.
 const RESULT_WAS_CUT: &str =
     "\n[The result is too long for the context window. Ask for a smaller part if you need more.]";
-/// What the user reads about an answer that reached a limit before its first word.
+/// The notice about an answer that reached a limit before its first word.
 const NO_WORDS: &str = "The answer reached a length limit before its first word. If the model thinks, lower its \
                         reasoning effort, or allow longer answers: `max_output` in the settings, or a longer \
                         context where the model is served.";
@@ -94,10 +94,10 @@ impl Turn {
         }
         self.prune(&budget, estimate);
         let estimate = self.history.meter.estimate(&self.history.messages, fixed);
-        // What the model reads again and again it needs together, so it may fill the window.
+        // Files that the model reads again and again are needed together, so they may fill the window.
         let is_crowded = prune::has_repeated_results(&self.history.messages);
         let limit = if is_crowded { budget.usable() } else { budget.compact_at() };
-        // What the conversation takes now besides its prompt, a compaction could not make much smaller.
+        // A compaction could not make the conversation besides its prompt much smaller.
         let prompt = self.prompt_tokens();
         let is_small = estimate.saturating_sub(fixed_tokens + prompt)
             < budget.room().saturating_sub(prompt) / 10 * 6;
@@ -399,7 +399,7 @@ impl Turn {
     }
 }
 
-/// What the user can do if a window whose size is only assumed may be full.
+/// Tells the user what to do if a window whose size is only assumed may be full.
 fn full_window_hint(model: &dyn Model) -> String {
     format!(
         "Perhaps the conversation fills the window of {}: its size is not known, and {} tokens are assumed. \

@@ -65,11 +65,11 @@ define_quirks! {
     effort: EffortDialect = EffortDialect::None;
     /// Whether reasoning is sent back (C.3 #8–#12).
     echo: ReasoningEcho = ReasoningEcho::Never;
-    /// Whether signed reasoning (`reasoning_details`, `thinking_blocks`) is sent back (C.3 #4).
+    /// True if signed reasoning (`reasoning_details`, `thinking_blocks`) is sent back (C.3 #4).
     details: bool = true;
     /// The required format of call identifiers (C.2 #8–#10).
     ids: CallIdFormat = CallIdFormat::Verbatim;
-    /// Whether the answer may be requested piece by piece. Otherwise it comes as a whole.
+    /// True if the answer may be requested piece by piece. Otherwise it comes as a whole.
     stream: bool = true;
     /// Whether token counts may be requested with `stream_options` (C.4 #19).
     stream_options: bool = true;

@@ -70,13 +70,13 @@ impl DeniedPaths {
         DeniedPaths { rules, bases: policy.bases.clone() }
     }
 
-    /// What the strictest rule about changing this path says, or about reading it; `None` without one.
+    /// Returns the action of the strictest rule about changing this path, or about reading it; `None` without one.
     pub fn restriction(&self, path: &Path, is_change: bool) -> Option<RuleAction> {
         let about = |rule: &&Rule| rule.matches_path(path, is_change, &self.bases);
         self.rules.iter().filter(about).map(|rule| rule.action).min()
     }
 
-    /// What rules deny whose paths are not all known without looking at the disk: the part about reading,
+    /// Returns the denials whose paths are not all known without looking at the disk: the part about reading,
     /// and the part about changing. Each is empty if there is no such rule.
     pub fn denied_patterns(&self) -> (DeniedPaths, DeniedPaths) {
         let (mut reads, mut edits) = (self.clone(), self.clone());

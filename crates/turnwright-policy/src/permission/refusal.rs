@@ -24,7 +24,7 @@ pub(super) fn refusal(
             let pattern = &rule.pattern;
             let index = finding.map_or(0, |it| it.effect_index);
             let file = match effects.get(index) {
-                // What the call itself names needs no mention.
+                // The path that the call itself names needs no mention.
                 Some(Effect::Read(it) | Effect::Write(it) | Effect::Delete(it)) if index > 0 => {
                     Some(&it.path)
                 }

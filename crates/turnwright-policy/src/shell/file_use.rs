@@ -1,11 +1,12 @@
-//! What a command does with the files and folders that its operands name, and with everything below them.
+//! Finds out what a command does with the files and folders that its operands name, and with everything below
+//! them.
 //! Rules about files are applied to them: a folder that is moved takes what a rule denies along.
 
 use super::args::{self, Args, git_subcommand, is_option, operands};
 use super::targets::{Harm, is_recursive, option_values};
 use super::{SimpleCommand, Word, classify};
 
-/// What a program does with the files that its operands name.
+/// The use that a program makes of the files that its operands name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum OperandUse {
     #[default]
@@ -28,15 +29,15 @@ pub(super) enum OperandUse {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileUse {
     pub sources: Vec<Word>,
-    /// Whether the sources are changed or moved away; otherwise they are only read.
+    /// True if the sources are changed or moved away; otherwise they are only read.
     pub is_change: bool,
-    /// Whether this also concerns everything below them.
+    /// True if this also concerns everything below them.
     pub is_deep: bool,
     /// Where the sources, or copies of them, come to lie: a folder, or the new path itself.
     pub destination: Option<Word>,
 }
 
-/// What a command does with the files that it names; `None` if it only reads, which is judged by
+/// Returns the use of the files that a command names; `None` if it only reads, which is judged by
 /// [`classify`], or if nothing is known about it.
 pub fn file_use(command: &SimpleCommand) -> Option<FileUse> {
     if classify(command).is_read_only {

@@ -315,7 +315,7 @@ fn as_on_disk(on_disk: Option<&FileText>, shown: String) -> LoadedText {
     LoadedText { text, is_lf_normalized, is_conflicting: false }
 }
 
-/// What to send once more to an editor that has written `sent` in another form than was meant by `after`: some
+/// Returns the text to send once more to an editor that has written `sent` in another form than `after`: some
 /// write exactly what they are given, and some end the last line again.
 fn form_that_was_missed<'a>(sent: &'a str, after: &'a str, written: &FileText) -> Option<&'a str> {
     let has_lost_cr =

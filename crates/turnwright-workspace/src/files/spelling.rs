@@ -13,7 +13,7 @@ use super::{Files, Roots};
 
 /// The most entries of a folder that a name is compared with.
 const MAX_COMPARED: usize = 100_000;
-/// What models put around a path.
+/// The characters that models put around a path.
 const QUOTES: [(char, char); 5] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”'), ('‘', '’')];
 
 /// A path argument as it was understood.
@@ -21,7 +21,7 @@ const QUOTES: [(char, char); 5] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“',
 pub struct MeantPath {
     /// The path, and the lines that the argument names besides.
     pub link: FileLink,
-    /// What to say of other names that look the same.
+    /// A note about other names that look the same.
     pub note: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl Files {
             }
             plain => plain,
         };
-        // What looks like a decoration belongs to the name if there is a folder of that name.
+        // An apparent decoration belongs to the name if there is a folder of that name.
         let mut ends = spellings.iter().map(|path| path.trim_end_matches(is_filler));
         let named = ends.find(|path| {
             path.split_once('/').is_some_and(|(folder, _)| self.roots.has_entry(folder))

@@ -29,7 +29,7 @@ pub(super) struct UnsavedFiles(Mutex<KnownBuffers>);
 #[derive(Debug, Default)]
 struct KnownBuffers {
     unsaved: BTreeSet<PathBuf>,
-    /// What the editor showed and what was on the disk after it had converted a text on saving it.
+    /// The editor's text and the disk's after the editor had converted it on saving.
     converted: BTreeMap<PathBuf, (ContentHash, ContentHash)>,
     /// The files that a call has changed on the disk since the editor showed what is there, with the SHA-256
     /// of the contents before.

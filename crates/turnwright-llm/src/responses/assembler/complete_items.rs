@@ -1,4 +1,4 @@
-//! What complete items, and the response at its end, contain beyond the events before.
+//! Adds what complete items, and the response at its end, contain beyond the events before.
 
 use serde_json::value::RawValue;
 

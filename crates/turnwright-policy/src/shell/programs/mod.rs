@@ -47,7 +47,7 @@ pub(super) struct Program {
     pub(super) catastrophe: CatastropheCheck,
     /// The files that it deletes, changes or overwrites, as far as that can ruin a system.
     pub(super) targets: FindTargets,
-    /// What it does with the files that its operands name.
+    /// The use that it makes of the files that its operands name.
     pub(super) operand_use: OperandUse,
     /// What it destroys so that every mode asks about it.
     pub(super) ruins: &'static [Danger],

@@ -85,7 +85,7 @@ impl ConvertedFiles {
 
 /// Returns the patterns of each file that has such attributes.
 fn rules(files: &[AttributeFile]) -> Vec<Gitignore> {
-    // What cannot be read may say so of any file.
+    // A file that cannot be read may say so of any other.
     let text = |file: &AttributeFile| read_small(&file.path).unwrap_or("* ident".to_owned());
     let texts: Vec<_> = files.iter().map(text).collect();
     let mut macros = HashSet::new();

@@ -235,7 +235,7 @@ fn ends_of_lines_are_those_of_the_file() {
             let mixed = repo.content(&format!("mixed.{end}"));
             assert!(mixed.is_none_or(|it| it == b"one\r\ntwo\nthree\n"), "{setting}: {end}");
         }
-        // What git writes, as opposed to what was added.
+        // The bytes that git writes, as opposed to those that were added.
         repo.git("commit -q -m one");
         for name in ["crlf.text", "lf.text", "lf.auto", "lf.plain", "double.text"] {
             fs::remove_file(repo.top.join(name)).unwrap();

@@ -302,6 +302,23 @@ fn the_translations_are_in_step() {
     }
 }
 
+/// `tests/data/field-reports.txt` names a test for each class of faults that was mended.
+#[test]
+fn each_report_that_was_mended_has_a_test() {
+    let sources = ["tests", "src", "crates"].map(|it| files_below(&root().join(it), "rs"));
+    let sources: String = sources.iter().flatten().map(|it| read(it)).collect();
+    let table = read(&root().join("tests/data/field-reports.txt"));
+    for row in table.lines().filter(|row| !row.starts_with('#')) {
+        let columns: Vec<_> = row.split(" | ").collect();
+        let [_, _, result, test] = columns[..] else { panic!("{row}") };
+        assert!(!result.is_empty(), "{row}");
+        assert!(
+            test == "-" || sources.contains(&format!("fn {test}()")),
+            "there is no test {test}"
+        );
+    }
+}
+
 /// `tests/data/permission_promises.txt` names a test for each promise.
 #[test]
 fn what_the_page_of_permissions_promises_is_shown_by_a_test() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::environment::{home, read_variable};
 use turnwright_policy::permission::FileLock;
-use turnwright_workspace::temp_folder::temp_place;
+use turnwright_workspace::temp_folder::{own_folder_in, temp_place};
 
 /// The folders of the agent's own files.
 #[derive(Clone, Debug)]
@@ -43,14 +43,18 @@ impl Paths {
                 _ => Paths { managed: MANAGED.into(), ..below },
             };
         }
-        let temporary = Paths::below(temp_place().join("turnwright"));
-        let below = Paths { home: home(), managed: MANAGED.into(), ..temporary };
-        let Some((config, state)) = user_folders() else { return below };
-        let absolute = |path: PathBuf, instead: &PathBuf| {
-            if path.is_absolute() { path } else { instead.clone() }
+        let temporary = || Paths {
+            home: home(),
+            managed: MANAGED.into(),
+            ..Paths::below(own_folder_in(&temp_place(), "turnwright"))
         };
-        let config = absolute(config, &below.config);
-        let state = absolute(state, &below.state);
+        let Some((mut config, mut state)) = user_folders() else { return temporary() };
+        if config.is_relative() {
+            config = temporary().config;
+        }
+        if state.is_relative() {
+            state = temporary().state;
+        }
         let note = relative_variables().map(|names| {
             format!(
                 "{names} must be an absolute path, and is ignored. The settings are in {}, sessions in {}",
@@ -58,7 +62,7 @@ impl Paths {
                 state.display()
             )
         });
-        Paths { config, state, note, ..below }
+        Paths { config, state, home: home(), note, managed: MANAGED.into() }
     }
 
     /// Waits for other processes that change the settings or the logins, and keeps them waiting until the

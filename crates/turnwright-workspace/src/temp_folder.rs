@@ -35,6 +35,25 @@ pub fn temp_place() -> PathBuf {
     if place.is_absolute() { place } else { PathBuf::from("/tmp") }
 }
 
+/// A lasting folder of this user in a folder where everybody can create one of that name. If somebody else has,
+/// or can change it, the path leads nowhere: settings are read from there.
+#[cfg(unix)]
+pub fn own_folder_in(place: &Path, name: &str) -> PathBuf {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    let folder = place.join(name);
+    fs::DirBuilder::new().mode(0o700).create(&folder).ok();
+    let metadata = fs::symlink_metadata(&folder);
+    let is_private =
+        metadata.is_ok_and(|found| found.is_dir() && is_own(&found) && found.mode() & 0o022 == 0);
+    if is_private { folder } else { Path::new("/dev/null").join(name) }
+}
+
+/// Temporary folders of Windows belong to one user.
+#[cfg(not(unix))]
+pub fn own_folder_in(place: &Path, name: &str) -> PathBuf {
+    place.join(name)
+}
+
 /// Removes the folders of processes that were killed, once in a process. Blocks.
 pub fn remove_abandoned_folders() {
     static ABANDONED: Once = Once::new();
@@ -157,6 +176,22 @@ pub(crate) const SHARE_DELETE: u32 = 4;
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_others_can_change_is_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("a");
+        assert_eq!(own_folder_in(place.path(), "a"), folder);
+        for (mode, expected) in
+            [(0o700, &*folder), (0o755, &*folder), (0o777, "/dev/null/a".as_ref())]
+        {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(own_folder_in(place.path(), "a"), expected);
+        }
+        std::os::unix::fs::symlink(&folder, place.path().join("b")).unwrap();
+        assert_eq!(own_folder_in(place.path(), "b"), Path::new("/dev/null/b"));
+    }
 
     #[test]
     fn only_folders_without_an_owner_are_removed() {

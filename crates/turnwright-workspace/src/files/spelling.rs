@@ -16,6 +16,11 @@ const MAX_COMPARED: usize = 100_000;
 /// The characters that models put around a path.
 const QUOTES: [(char, char); 5] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”'), ('‘', '’')];
 
+/// The characters before which people and shells put a backslash.
+const OPENING: &[char] = &['(', '[', '{'];
+const ESCAPED: &[char] =
+    &[' ', ')', ']', '}', '\'', '"', '&', ';', '$', '!', '#', '*', '?', '<', '>', '|', '`'];
+
 /// A path argument as it was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeantPath {
@@ -148,7 +153,8 @@ impl Roots {
 }
 
 /// The ways to read an argument: as it was sent, apart from line ends around it, then ever plainer, then
-/// without the `@` by which people mention a file, at last as git quotes it or as it is on Windows.
+/// without the `@` by which people mention a file, at last as git quotes it, as a shell escapes it, or as it is
+/// on Windows.
 fn spellings(sent: &str) -> Vec<Cow<'_, str>> {
     let literal = sent.trim_matches(['\n', '\r']);
     let trimmed_end = literal.trim_end_matches(is_filler);
@@ -158,7 +164,9 @@ fn spellings(sent: &str) -> Vec<Cow<'_, str>> {
     all.extend(plain.strip_prefix('@').map(without_quotes));
     all.dedup();
     all.retain(|path| !path.trim_matches(is_filler).is_empty());
-    let foreign = all.last().and_then(|plain| unquoted(plain).or_else(|| with_slashes(plain)));
+    let foreign = all.last().and_then(|plain| {
+        unquoted(plain).or_else(|| without_escapes(plain)).or_else(|| with_slashes(plain))
+    });
     all.into_iter().map(Cow::Borrowed).chain(foreign.map(Cow::Owned)).collect()
 }
 
@@ -172,6 +180,15 @@ fn unquoted(name: &str) -> Option<String> {
         bytes.extend(&part.as_bytes()[3..]);
     }
     String::from_utf8(bytes).ok().filter(|unquoted| !unquoted.is_ascii() && unquoted != name)
+}
+
+/// The path that is escaped as for a shell, such as `my\ file.txt`. On Windows the name of a folder may begin
+/// with an opening bracket behind a backslash, but with none of the other characters.
+fn without_escapes(path: &str) -> Option<String> {
+    let escaped = || path.split('\\').skip(1);
+    let are_escapes =
+        escaped().all(|rest| rest.starts_with([OPENING, ESCAPED].concat().as_slice()));
+    (are_escapes && escaped().any(|rest| rest.starts_with(ESCAPED))).then(|| path.replace('\\', ""))
 }
 
 /// The path that a model writes as on Windows where folders are separated by slashes. What the Windows
@@ -270,7 +287,8 @@ mod tests {
 
     #[test]
     fn paths_of_windows_and_names_that_git_quotes_mean_the_files_that_are_here() {
-        let (folder, files) = files(&["src/main.rs", "中文/文件 1.md", "odd\\name", "new/x"]);
+        let (folder, files) =
+            files(&["src/main.rs", "中文/文件 1.md", "odd\\name", "new/x", "a (b)/c d.txt"]);
         let at = folder.path().to_str().unwrap();
         for (sent, may_be_new, path) in [
             ("src\\main.rs", false, "src/main.rs"),
@@ -281,6 +299,10 @@ mod tests {
             ("src\\tests\\new.rs", true, "src/tests/new.rs"),
             ("lib\\a.rs", true, "lib/a.rs"),
             ("none\\nline", true, "none\\nline"),
+            ("a\\ \\(b\\)/c\\ d.txt", false, "a (b)/c d.txt"),
+            ("new\\ file.txt", true, "new file.txt"),
+            ("app\\[id]\\page.tsx", true, "app/[id]/page.tsx"),
+            ("app\\[id]", true, "app/[id]"),
             ("C:\\Users\\me\\a.rs", true, "/mnt/c/Users/me/a.rs"),
             (
                 "\"\\344\\270\\255\\346\\226\\207/\\346\\226\\207\\344\\273\\266 1.md\"",

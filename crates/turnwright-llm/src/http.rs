@@ -28,7 +28,7 @@ use super::{ErrorKind, LlmError, refused_key, retry_after};
 use turnwright_types::secret::Secret;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// How many connections are kept after a burst of requests, and how long: a few sessions find theirs warm.
+/// The most connections that are kept after a burst of requests, and for how long: enough for a few sessions.
 const MAX_IDLE_CONNECTIONS: usize = 8;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The timeout for listing the models, from sending the request to reading the last byte.

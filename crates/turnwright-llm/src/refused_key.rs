@@ -11,7 +11,7 @@ pub(super) const NO_KEY_ADVICE: &str = "No key is sent, and gateways such as Lit
 /// The bodies of a server that has failed and says no more.
 const BARE_FAILURES: [&str; 2] = ["", "Internal Server Error"];
 
-/// How LiteLLM, and gateways that call their provider with OpenAI's library for Python, begin what it says.
+/// The beginnings of a provider's message in LiteLLM, and in gateways that use OpenAI's library for Python.
 const RELAYED: [&str; 2] = ["litellm.AuthenticationError", "Error code: 401 - "];
 
 /// Returns true if nothing is said but that the server has failed.

@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 100;
 const MAX_VALUES: usize = 1_000_000;
 /// How many bytes at each end of a broken line are searched for its id.
 pub(super) const SCAN_BYTES: usize = 256;
-/// How many braces of a line are tried as the beginning of a response.
+/// The most braces of a line that are tried as the beginning of a response.
 const MAX_STARTS: usize = 8;
 /// Maximum length of a malformed error object that is used as a message.
 const MAX_ERROR_CHARS: usize = 500;

@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use super::message::{ParsedLine, RequestId, RpcError, RpcMessage};
 use super::stdio::MAX_LINE_BYTES;
 
-/// How many bytes of the end of a line are kept.
+/// The most bytes of the end of a line that are kept.
 const KEPT_END: usize = 1024;
 
-/// How many copies of a message there are while it is parsed, stored and passed on.
+/// The number of copies of a message while it is parsed, stored and passed on.
 const COPIES: usize = 5;
 
 /// Messages up to this size are taken without a look at the memory.

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::message::{RequestId, RpcError};
 use super::outbox::Outbox;
 
-/// How long a request that seems to have no response is waited for once more.
+/// The additional wait for a response after the time-out.
 const SECOND_LOOK: Duration = Duration::from_millis(200);
 
 type Response = Result<Box<RawValue>, RpcError>;

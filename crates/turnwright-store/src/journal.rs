@@ -12,7 +12,7 @@ use super::StoreError;
 use super::corruption::{self, with_suffix};
 use super::health::StorageFault;
 
-/// How the connections of a database are kept apart.
+/// SQLite's way to keep the connections of a database apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Journal {
     #[default]
@@ -29,7 +29,7 @@ const NETWORKS: &str = " nfs nfs4 cifs smb3 afs ceph lustre gpfs beegfs fuse.ssh
 const STALE_LOCK: Duration = Duration::from_secs(60);
 
 impl Journal {
-    /// Finds out which of them works for a database at this path.
+    /// Finds the fastest journal that works for a database at this path. Blocks.
     pub(super) fn find(database: &Path) -> Journal {
         // The first name is like that of the shared memory, whose locks may fail alone. Without them
         // SQLite tries for ten seconds to open a log.
@@ -37,7 +37,7 @@ impl Journal {
             let can_lock = can_run(database, "", "BEGIN EXCLUSIVE; ROLLBACK");
             return if can_lock { Journal::Rollback } else { Journal::LockFolder };
         }
-        // A log that another process is using now is gone along with.
+        // If another process is using a log now, this one has to use it, too.
         let is_shared = file_system(database)
             .is_some_and(|name| NETWORKS.contains(&format!(" {name} ")))
             && !with_suffix(database, "-shm").exists();
@@ -125,7 +125,7 @@ pub(super) fn notice(database: &Path) -> String {
     )
 }
 
-/// How the user moves the state to another file system.
+/// Advice for moving the state to another file system.
 pub(super) const MOVE_ADVICE: &str = if cfg!(windows) {
     "To move the state to a local disk, set LOCALAPPDATA (or TURNWRIGHT_HOME, if you use it)"
 } else {

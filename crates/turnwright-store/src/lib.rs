@@ -143,7 +143,7 @@ struct SharedState {
     client_name: Mutex<String>,
     /// A reader found the database damaged.
     suspects_corruption: AtomicBool,
-    /// How the database is opened, found out before it is opened for the first time.
+    /// The journal of the database, chosen before it is opened for the first time.
     journal: OnceLock<Journal>,
     /// The process is ending, so this is the last attempt to write.
     is_final_flush: AtomicBool,

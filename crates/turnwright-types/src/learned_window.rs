@@ -3,7 +3,7 @@
 
 use crate::token_meter::CountFinding;
 
-/// How many credible counts lift a limit that only counts have shown. It is lifted once.
+/// The number of credible counts that lift a limit which only counts have shown. It is lifted once.
 const COUNTS_THAT_LIFT: u32 = 3;
 
 /// The limit of the window that one conversation has found out for its model.

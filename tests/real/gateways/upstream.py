@@ -9,6 +9,7 @@ API, whichever the gateway asks for. A reply is a list of steps:
 """
 
 import json
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +17,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 MODEL = "scripted"
 WINDOW = 50_000
 TOKENS = {"prompt_tokens": 9000, "completion_tokens": 20, "total_tokens": 9020}
+
+
+class QuietServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """Says nothing about a gateway that closes its connection."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Upstream:
@@ -45,8 +55,7 @@ class Upstream:
                 dialect = Responses() if "/responses" in self.path else Chat()
                 play(self, dialect, steps, body, json.loads(body).get("stream", False))
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        self.server = QuietServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.base_url = f"http://127.0.0.1:{self.server.server_port}/v1"
 

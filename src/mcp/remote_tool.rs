@@ -13,6 +13,7 @@ use crate::tools::{
     AnyTool, OfferContext, PreparedCall, RemoteCallGuard, ToolCtx, ToolEnv, ToolOutcome,
     repair_arguments,
 };
+use tokio::task::spawn_blocking;
 use turnwright_mcp::JsonObject;
 use turnwright_mcp::ListedTool;
 use turnwright_mcp::Server;
@@ -20,7 +21,6 @@ use turnwright_mcp::WaitingCall;
 use turnwright_mcp::{CallContext, call, resources};
 use turnwright_mcp::{CallError, InputRequestContext};
 use turnwright_policy::permission::{Mode, Pass, markdown_code};
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, RemoteCall, escape_hidden_line, fenced, shorten_title,
 };

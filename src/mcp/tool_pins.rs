@@ -13,7 +13,6 @@ use turnwright_mcp::{ListedTool, SchemaText, ServerSource, ServerSpec, ServerTra
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::hex;
 use turnwright_types::line_diff;
-use turnwright_types::sorting::sort_by;
 
 /// How many bytes of a tool's definition are kept for comparison.
 const MAX_SUMMARY_BYTES: usize = 12 * 1024;
@@ -205,7 +204,7 @@ fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields.into_iter().collect();
-            sort_by(&mut fields, |one, other| one.0.cmp(&other.0));
+            fields.sort_by(|one, other| one.0.cmp(&other.0));
             let fields = fields.into_iter().map(|(name, value)| (name, sorted(value)));
             Value::Object(fields.collect::<Map<_, _>>())
         }

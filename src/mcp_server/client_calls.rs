@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::call_result::to_safe_text;
 use crate::undo::{DiffLimits, DiffSide, unified_diff};
+use tokio::task::spawn_blocking;
 use turnwright_rpc::{Outbox, Peer};
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::client::{
     ChoiceKind, Client, PermissionAnswer, PermissionChoice, PermissionRequest, UserQuestion,
     UserReply,

@@ -15,7 +15,7 @@ use super::prompts::report_omissions;
 use super::title;
 use crate::tools::{self, ToolEnv};
 use crate::turn::{FinishedTurn, SteeringQueue, Turn};
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::message::{PromptPart, UserMessage};
 use turnwright_types::update::SlashCommand;

@@ -17,12 +17,12 @@ use super::{SessionHost, commands, effective_policy, title};
 use crate::config::{Config, McpServerSettings, McpSettings};
 use crate::tools::{RemoteTools, ServerWatch};
 use crate::turn::{FinishedTurn, SteeringQueue, Turn};
+use tokio::task::spawn_blocking;
 use turnwright_mcp::{
     ListedTool, LoginStore, PromptRequest, ServerEnv, ServerPhase, ServerSandbox, ServerSource,
     ServerSpec, ServerState, ServerTimeouts, ServerTransport, ToolFilter,
 };
 use turnwright_store::TurnKind;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::message::{StopReason, UserMessage};

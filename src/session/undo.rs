@@ -16,11 +16,11 @@ use crate::undo::{
     MAX_KEPT_BYTES, RestoreResult, UndoAction, UndoHistory, UndoStep, apply, file_state,
     is_same_state, net_changes, plan_undo,
 };
+use tokio::task::spawn_blocking;
 use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::{
     Audience, CallOutcome, Durability, Entry, SessionLog, Store, StoreError, TurnKind, read,
 };
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, FileFate, Location, PathScope, ResolvedPath, ToolKind,
     escape_hidden_line, shorten_title,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ToolCtx;
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{CallView, Location, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{FileError, Roots};

@@ -8,13 +8,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{AnyTool, OfferContext, RemoteTools, Tool, ToolCtx, ToolIndex, ToolOutcome};
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::message::ToolSpec;
-use turnwright_types::sorting::sort_by_key;
 use turnwright_workspace::files::Roots;
 
 /// The number of tools that a search returns by words and by `select:`.
@@ -157,7 +156,7 @@ fn find_tools(index: &ToolIndex, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<Str
         .filter_map(|tool| Some((score(&SearchableText::of(tool)?, &words)?, tool)))
         .collect();
     // The sort is stable: equally good tools keep their order.
-    sort_by_key(&mut found, |(score, _)| std::cmp::Reverse(*score));
+    found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     (found.into_iter().take(MAX_FOUND).map(|(_, it)| Arc::clone(it)).collect(), Vec::new())
 }
 

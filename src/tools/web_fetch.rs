@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::shown_argument::{ShownArgument, URL};
 use super::{Tool, ToolCtx, ToolOutcome};
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
 };

@@ -19,8 +19,8 @@ use super::http_reply::{
 };
 use super::login_store::{LoginStore, ServerLogin};
 use super::spec::ServerTransport;
+use tokio::task::spawn_blocking;
 use turnwright_http::{ConnectionFault, Tls};
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 
 use super::{StoreError, schema};
 use turnwright_types::ids::SessionId;

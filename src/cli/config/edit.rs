@@ -74,7 +74,7 @@ fn create(path: &Path) -> io::Result<()> {
 }
 
 fn write_schema(path: &Path) -> io::Result<()> {
-    private_file::write(&path.with_file_name(SCHEMA_FILE), SETTINGS_SCHEMA.unpack().as_bytes())
+    private_file::write(&path.with_file_name(SCHEMA_FILE), SETTINGS_SCHEMA.as_bytes())
 }
 
 /// Runs the editor, which may have arguments, and waits for its end.

@@ -11,7 +11,6 @@ use crate::shell::SimpleCommand;
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand, escape_hidden_line, is_secret_path,
 };
-use turnwright_types::sorting::sort_by_key;
 
 /// The maximum number of simple commands that are listed. The whole line is shown in the title.
 const MAX_COMMANDS: usize = 6;
@@ -202,7 +201,7 @@ impl QuestionText<'_> {
         let more = simple.len().saturating_sub(MAX_COMMANDS);
         if more > 0 {
             // Show the commands that need approval.
-            sort_by_key(&mut simple, |it| it.verdict == Verdict::Allow);
+            simple.sort_by_key(|it| it.verdict == Verdict::Allow);
             simple.truncate(MAX_COMMANDS);
         }
         for finding in simple {

@@ -9,7 +9,6 @@ use std::ops::Range;
 use super::line_changes::clipped;
 use turnwright_types::line_diff::{align, diff_ratio};
 use turnwright_types::look_alike::{first_cluster, is_invisible, is_mark, resemblance};
-use turnwright_types::sorting::sort_by_key;
 
 /// The most results.
 const MAX_RESULTS: usize = 3;
@@ -63,7 +62,7 @@ pub(crate) fn closest_lines(text: &str, old: &str) -> Vec<SimilarLines> {
         .map(|start| (similarity(&text[start..start + size], &old), start))
         .filter(|(percent, _)| *percent >= MIN_PERCENT)
         .collect();
-    sort_by_key(&mut near, |(percent, start)| (u8::MAX - percent, *start));
+    near.sort_by_key(|(percent, start)| (u8::MAX - percent, *start));
     near.truncate(MAX_RESULTS);
     near.into_iter()
         .map(|(percent, start)| show(&text, &old, start..start + size, percent))

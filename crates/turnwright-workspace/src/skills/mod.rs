@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use crate::files::{display, read_head};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::sorting::sort_by_key;
 
 pub use arguments::split_word;
 pub(crate) use arguments::substitute;
@@ -142,7 +141,7 @@ impl Skill {
 fn list_files(base: &Path, below: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(base.join(below)) else { return };
     let mut entries: Vec<_> = entries.filter_map(Result::ok).take(1_000).collect();
-    sort_by_key(&mut entries, fs::DirEntry::file_name);
+    entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = below.join(entry.file_name());
         let Ok(kind) = entry.file_type() else { continue };

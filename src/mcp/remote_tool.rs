@@ -26,6 +26,7 @@ use turnwright_types::effect::{
 };
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::exec::Jobs;
@@ -348,12 +349,7 @@ impl RemoteToolCall {
 fn hint(arguments: &JsonObject) -> Option<String> {
     let texts = arguments.values().filter_map(Value::as_str).map(str::trim);
     let first = texts.into_iter().find(|it| !it.is_empty())?;
-    let mut hint = escape_hidden_line(first);
-    if let Some((end, _)) = hint.char_indices().nth(MAX_HINT_CHARS) {
-        hint.truncate(end);
-        hint.push('…');
-    }
-    Some(hint)
+    Some(text::clip(escape_hidden_line(first), MAX_HINT_CHARS))
 }
 
 /// The file name for the output of a call.

@@ -14,6 +14,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::message::ToolSpec;
+use turnwright_types::text;
 use turnwright_workspace::files::Roots;
 
 /// The number of tools that a search returns by words and by `select:`.
@@ -196,7 +197,7 @@ impl SearchableText {
                 .join(" ")
                 .to_lowercase(),
             arguments: arguments.join(" "),
-            description: truncate(&spec.description, MAX_SEARCHED_BYTES).to_lowercase(),
+            description: text::prefix(&spec.description, MAX_SEARCHED_BYTES).to_lowercase(),
         })
     }
 }
@@ -244,7 +245,8 @@ fn render_tools(found: &[Arc<dyn AnyTool>], missing: &[String]) -> String {
     let mut text = String::new();
     for tool in found {
         let Some(spec) = tool.spec(&OfferContext::default()) else { continue };
-        let description = escape_hidden_line(truncate(&spec.description, MAX_DESCRIPTION_BYTES));
+        let description =
+            escape_hidden_line(text::prefix(&spec.description, MAX_DESCRIPTION_BYTES));
         text.push_str(&format!(
             "{}: {description}\n{}\n",
             spec.name,
@@ -268,16 +270,7 @@ fn schema_text(parameters: &Value) -> String {
     }
     let names = parameters["properties"].as_object().into_iter().flatten();
     let names: Vec<_> = names.map(|(name, _)| name.as_str()).collect();
-    truncate(&format!("arguments: {}", names.join(", ")), MAX_SCHEMA_BYTES).to_owned()
-}
-
-/// At most `most` bytes of the beginning of a text.
-fn truncate(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    text::prefix(&format!("arguments: {}", names.join(", ")), MAX_SCHEMA_BYTES).to_owned()
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
 //! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`entities`] reads
-//! characters that are written as in HTML, and
-//! [`io_error_text`] and [`json_error_text`] put errors into plain words.
+//! characters that are written as in HTML, [`text`] takes parts of texts, and [`io_error_text`] and [`json_error_text`] put errors into plain words.
 
 pub mod byte_size;
 pub mod ids;
@@ -33,3 +32,4 @@ pub mod failed_summaries;
 pub mod learned_window;
 pub mod line_diff;
 pub mod patience;
+pub mod text;

@@ -79,9 +79,9 @@ pub fn redact_in_place(value: &mut String) {
     }
 }
 
-/// Returns the length in bytes of the longest suffix of `text` that may be the beginning of a key.
-pub fn partial_key_len(text: &str) -> usize {
-    loaded().partial_key_len(text.as_bytes())
+/// Returns the text without what may be the beginning of a key at its end.
+pub fn without_partial_key(text: &str) -> &str {
+    crate::text::prefix(text, text.len() - loaded().partial_key_len(text.as_bytes()))
 }
 
 /// Returns the bytes with all keys replaced, or `None` if they contain no key.

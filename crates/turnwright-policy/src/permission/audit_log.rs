@@ -15,13 +15,14 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::decision::Decision;
-use super::describe::{describe_effect, describe_reason, truncate, verdict_name};
+use super::describe::{describe_effect, describe_reason, verdict_name};
 use super::lasting_grant::remote_pattern;
 use super::private_files::{self, FileLock};
 use super::{Mode, PolicyRules};
 use turnwright_types::effect::Effect;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
+use turnwright_types::text;
 use turnwright_types::timestamp;
 
 /// The name of the file, in the state folder.
@@ -119,7 +120,7 @@ impl AuditEntry {
             project: policy.bases.roots.first().cloned().unwrap_or_default(),
             mode: mode.id().to_owned(),
             effects: words
-                .map(|it| truncate(&describe_effect(it, &policy.bases), MAX_CHARS))
+                .map(|it| text::clip_within(describe_effect(it, &policy.bases), MAX_CHARS))
                 .collect(),
             command,
             rule,

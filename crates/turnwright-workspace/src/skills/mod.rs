@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::files::{display, read_head};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::text;
 
 pub use arguments::split_word;
 pub(crate) use arguments::substitute;
@@ -165,10 +166,8 @@ pub fn catalogue(skills: &[Skill]) -> Option<String> {
     let each = MAX_CATALOGUE_BYTES.saturating_sub(names) / offered.len().max(1);
     let mut text = String::new();
     for Skill { name, description, .. } in offered {
-        let end =
-            (0..=each.min(description.len())).rev().find(|it| description.is_char_boundary(*it));
-        let (start, rest) = description.split_at(end.unwrap_or(0));
-        let cut = if rest.is_empty() { "" } else { "…" };
+        let start = text::prefix(description, each);
+        let cut = if start.len() < description.len() { "…" } else { "" };
         text.push_str(&format!("- {name}: {start}{cut}\n"));
     }
     (!text.is_empty()).then_some(text)

@@ -10,7 +10,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use super::hex;
-use turnwright_workspace::private_file;
+use turnwright_types::private_file;
 
 /// At most this many files are kept; then the oldest quarter is removed.
 const MAX_PINS: usize = 8_192;

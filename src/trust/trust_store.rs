@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::{Fingerprint, hex};
-use turnwright_workspace::private_file;
+use turnwright_types::private_file;
 
 /// At most this many records are read to list or remove some.
 const MAX_RECORDS: usize = 10_000;

@@ -33,11 +33,11 @@ use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{History, Message, PromptPart, StopReason, UserMessage};
+use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::exec::Jobs;
-use turnwright_workspace::private_file;
 
 /// What a helper is told in addition to the instructions of the session.
 const INSTRUCTIONS: &str = include_str!("helper/instructions.md");

@@ -1,5 +1,5 @@
 //! The vocabulary of turnwright: plain data types that all other crates share. Nothing
-//! but [`file_id`] looks at files.
+//! but [`file_id`] and [`private_file`] looks at files.
 //!
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
@@ -32,4 +32,5 @@ pub mod failed_summaries;
 pub mod learned_window;
 pub mod line_diff;
 pub mod patience;
+pub mod private_file;
 pub mod text;

@@ -9,8 +9,8 @@ use crate::cli::CliError;
 use crate::config::{Config, SETTINGS_SCHEMA, settings_template};
 use crate::session::user_rule_problems;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::private_file;
 use turnwright_types::redact;
-use turnwright_workspace::private_file;
 
 /// The file beside the settings to which their first line refers.
 const SCHEMA_FILE: &str = "config.schema.json";

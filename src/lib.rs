@@ -28,7 +28,6 @@ mod error;
 mod completion;
 mod recording;
 mod runtime;
-mod packed_text;
 mod jsonc;
 
 mod cli;

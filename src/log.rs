@@ -3,7 +3,7 @@
 //! written there by default.
 
 use parking_lot::Mutex;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use turnwright_types::private_file;
 use turnwright_types::redact;
 
 /// A log file that is larger than this when it is opened is rotated.
@@ -128,18 +129,15 @@ struct LazyLogFile {
 
 impl LazyLogFile {
     fn open(&self) -> io::Result<File> {
-        let (mut folders, mut options) = (fs::DirBuilder::new(), OpenOptions::new());
-        folders.recursive(true);
+        let mut options = private_file::options();
         options.create(true).append(true);
         #[cfg(unix)]
         {
-            use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-            folders.mode(0o700);
             // The path may be a pipe that nobody reads, which must not block either.
             let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-            options.mode(0o600).custom_flags(flags);
+            std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
         }
-        folders.create(&self.folder)?;
+        private_file::create_folder(&self.folder)?;
         let path = self.folder.join("turnwright.log");
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() > MAX_LOG_SIZE) {
             fs::rename(&path, self.folder.join("turnwright.log.old"))?;

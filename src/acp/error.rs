@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::error::{Error, ErrorKind, error_chain};
 use turnwright_rpc::RpcError;
 use turnwright_types::json_error_text::json_error_text;
+use turnwright_types::text;
 
 /// The error code for a version below all of ours.
 const UNSUPPORTED_VERSION: i32 = -32022;
@@ -26,7 +27,7 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
         ErrorKind::AuthRequired | ErrorKind::Model(_) | ErrorKind::Internal => -32603,
     };
     let whole = error_chain(error);
-    let message = truncated(whole.clone());
+    let message = text::clip(whole.as_str(), MAX_MESSAGE_CHARS);
     let mut data = json!({ "kind": error.kind().name() });
     if whole != message {
         data["details"] = json!(whole);
@@ -84,12 +85,4 @@ pub(super) fn invalid_params(method: &str, text: &str, error: &serde_json::Error
 pub(super) fn read_params<T: DeserializeOwned>(method: &str, params: &Value) -> Result<T, Error> {
     let text = params.to_string();
     serde_json::from_str(&text).map_err(|error| invalid_params(method, &text, &error))
-}
-
-fn truncated(mut message: String) -> String {
-    if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE_CHARS) {
-        message.truncate(end);
-        message.push('…');
-    }
-    message
 }

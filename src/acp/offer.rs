@@ -15,8 +15,8 @@ use crate::completion::Completion;
 use crate::config::with_one_reading;
 use crate::error::Error;
 use crate::session::{Modalities, SessionHost};
+use tokio::task::spawn_blocking;
 use turnwright_rpc::Peer;
-use turnwright_types::blocking::spawn_blocking;
 
 /// What `initialize` has offered to the client.
 #[derive(Clone, Debug, Default)]

@@ -17,8 +17,8 @@ use super::wire::{AuthStatus, DisableProvider, ListProviders, SetProvider};
 use crate::config::{AccountStatus, ClientProvider, SignIn, pasted_base_url};
 use crate::error::Error;
 use crate::session::SessionHost;
+use tokio::task::spawn_blocking;
 use turnwright_rpc::{Peer, RequestId};
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::redact;
 
 /// The only provider that a client can set: the one with which sessions start.

@@ -16,6 +16,7 @@ use turnwright_store::history::{
 use turnwright_store::{CallStatus, Store, StoreError};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
+use turnwright_types::text;
 use turnwright_types::timestamp::{local_time, parse_user_time, rfc3339_millis};
 
 /// Rows per query.
@@ -190,11 +191,6 @@ pub(super) fn format_duration(millis: f64) -> String {
 
 /// The beginning of a text, on one line.
 pub(super) fn one_line(text: &str) -> String {
-    let line: String = text.trim().chars().take(MAX_LINE_LENGTH + 1).collect();
-    let mut line = escape_hidden_line(&line);
-    if let Some((end, _)) = line.char_indices().nth(MAX_LINE_LENGTH) {
-        line.truncate(end);
-        line.push('…');
-    }
-    line
+    let line = text::first_chars(text.trim(), MAX_LINE_LENGTH + 1);
+    text::clip(escape_hidden_line(line), MAX_LINE_LENGTH)
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::config::Config;
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::{
     self, AgentAddress, DisplayTask, Environment, LaunchSource, LaunchSpec, NONCE_VARIABLE,

@@ -34,7 +34,6 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::{Config, Flags, Paths, UserFile, parse_limit};
 use crate::log;
-use crate::packed_text::PackedText;
 use crate::recording::Recording;
 use turnwright_store::StoreError;
 use turnwright_types::io_error_text::io_error_text;
@@ -45,8 +44,7 @@ use turnwright_workspace::real_path;
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The licences of this program and of everything that it contains; `turnwright-packages` makes the file.
-const LICENSES: PackedText =
-    PackedText::new(include_bytes!(concat!(env!("OUT_DIR"), "/licenses.txt.zlib")));
+const LICENSES: &str = include_str!("licenses.txt");
 
 /// The heading of the options that each command has.
 const GENERAL: &str = "Options of all commands";
@@ -304,9 +302,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Mcp { action } => mcp::run(action, &config),
         CliCommand::McpServer(args) => mcp_server::run(args, config),
         CliCommand::Config { action } => config::run(&action, &config),
-        CliCommand::Licenses => {
-            report("licenses", write_stdout(&LICENSES.unpack()).map_err(CliError::from))
-        }
+        CliCommand::Licenses => report("licenses", write_stdout(LICENSES).map_err(CliError::from)),
     }
 }
 

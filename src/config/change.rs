@@ -9,7 +9,7 @@ use url::Url;
 use super::document::{TomlDocument, UnchangeableValue, key_text, parse_key};
 use super::file::{ConfigFile, parse_error_message};
 use super::{Config, ConfigError, PermissionSection, schema};
-use turnwright_workspace::private_file;
+use turnwright_types::private_file;
 
 /// The beginnings of the keys of well-known services.
 const KEY_PREFIXES: &[&str] =

@@ -11,7 +11,7 @@ use super::file::{parse_error_message, warn_unknown_keys, warn_unknown_rule_keys
 use super::sandbox::{SANDBOX_KEYS, SandboxSection, SandboxSettings};
 use super::{Config, ConfigError, PermissionSection};
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_workspace::private_file;
+use turnwright_types::private_file;
 
 /// The most bytes that are read of the managed file.
 const MAX_FILE_SIZE: u64 = 1024 * 1024;

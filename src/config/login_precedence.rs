@@ -144,7 +144,7 @@ impl Config {
 mod tests {
     use super::super::{EnvironmentVariables, Flags, Paths, UserFile};
     use super::*;
-    use turnwright_workspace::private_file;
+    use turnwright_types::private_file;
 
     /// A login of this provider, or for this base URL, with the key `NAME's`.
     fn login(name: &str, model: Option<&str>) -> StoredLogin {

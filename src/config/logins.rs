@@ -11,7 +11,7 @@ use super::presets::{is_openai_url, preset};
 use super::provider::{pasted_base_url, redacted_url};
 use super::{ConfigError, OPENAI_PROVIDER, Paths, one_reading};
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_workspace::private_file;
+use turnwright_types::private_file;
 
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;

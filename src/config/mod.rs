@@ -38,7 +38,7 @@ use std::str::FromStr;
 
 use parking_lot::Mutex;
 use turnwright_policy::permission::Mode;
-use turnwright_workspace::private_file;
+use turnwright_types::private_file;
 
 pub(crate) use change::{SettingChange, looks_like_key};
 pub(crate) use checks::{CheckTable, MAX_CHECKS, usable as usable_checks};

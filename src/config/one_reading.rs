@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use turnwright_workspace::private_file;
+use turnwright_types::private_file;
 
 thread_local! {
     /// What was read since the current moment began: the text of each file, or the number of the error if

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Paths;
-use turnwright_workspace::private_file;
+use turnwright_types::ids::fnv1a;
+use turnwright_types::private_file;
 
 /// The largest profile, in bytes.
 const MAX_PROFILE_SIZE: u64 = 64 * 1024;
@@ -113,12 +114,9 @@ fn without_trailing_slash(base_url: &str) -> &str {
     base_url.trim_end_matches('/')
 }
 
-/// FNV-1a. The standard library's hash may differ between versions, so it cannot name files.
+/// Names a file. The standard library's hash may differ between versions.
 fn hash(parts: &[&str]) -> u64 {
-    let bytes = parts.iter().flat_map(|it| it.bytes().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    fnv1a(parts.iter().flat_map(|part| part.as_bytes().iter().chain(&[0])))
 }
 
 #[cfg(test)]

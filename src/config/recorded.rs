@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::{
     Config, EnvironmentVariables, Flags, Logins, ModelProfiles, Paths, Provider, UserFile,
 };
+use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
-use turnwright_workspace::private_file;
 
 /// The most bytes of a file that a recording takes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;

@@ -5,16 +5,14 @@ use serde_json::Value;
 use toml::de::{DeArray, DeValue};
 
 use super::document::string_text;
-use crate::packed_text::PackedText;
 
 /// The schema, as it is printed.
-pub(crate) const SETTINGS_SCHEMA: PackedText =
-    PackedText::new(include_bytes!(concat!(env!("OUT_DIR"), "/config.schema.json.zlib")));
+pub(crate) const SETTINGS_SCHEMA: &str = include_str!("../../docs/config.schema.json");
 
 /// The schema of all settings.
 pub(super) fn root() -> Value {
     // A test reads it.
-    serde_json::from_str(&SETTINGS_SCHEMA.unpack()).unwrap_or_default()
+    serde_json::from_str(SETTINGS_SCHEMA).unwrap_or_default()
 }
 
 /// A setting that does not exist.
@@ -135,7 +133,7 @@ mod tests {
     use turnwright_policy::permission::Mode;
 
     fn schema() -> Value {
-        serde_json::from_str(&SETTINGS_SCHEMA.unpack()).unwrap()
+        serde_json::from_str(SETTINGS_SCHEMA).unwrap()
     }
 
     /// Nothing if the value is valid, else what is wrong with it.

@@ -11,7 +11,7 @@ use super::environment::read_variable;
 use super::file::ConfigFile;
 use super::{ConfigError, Paths, one_reading};
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_workspace::private_file;
+use turnwright_types::private_file;
 
 /// The most bytes that are read. A settings file has a few hundred lines.
 const MAX_FILE_SIZE: u64 = 1024 * 1024;

@@ -13,6 +13,7 @@ use crate::tools::{
     AnyTool, OfferContext, PreparedCall, RemoteCallGuard, ToolCtx, ToolEnv, ToolOutcome,
     repair_arguments,
 };
+use tokio::task::spawn_blocking;
 use turnwright_mcp::JsonObject;
 use turnwright_mcp::ListedTool;
 use turnwright_mcp::Server;
@@ -20,12 +21,12 @@ use turnwright_mcp::WaitingCall;
 use turnwright_mcp::{CallContext, call, resources};
 use turnwright_mcp::{CallError, InputRequestContext};
 use turnwright_policy::permission::{Mode, Pass, markdown_code};
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, RemoteCall, escape_hidden_line, fenced, shorten_title,
 };
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::exec::Jobs;
@@ -348,12 +349,7 @@ impl RemoteToolCall {
 fn hint(arguments: &JsonObject) -> Option<String> {
     let texts = arguments.values().filter_map(Value::as_str).map(str::trim);
     let first = texts.into_iter().find(|it| !it.is_empty())?;
-    let mut hint = escape_hidden_line(first);
-    if let Some((end, _)) = hint.char_indices().nth(MAX_HINT_CHARS) {
-        hint.truncate(end);
-        hint.push('…');
-    }
-    Some(hint)
+    Some(text::clip(escape_hidden_line(first), MAX_HINT_CHARS))
 }
 
 /// The file name for the output of a call.

@@ -13,6 +13,7 @@ use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::{CallContent, escape_hidden_line, fenced, terminal_safe};
 use turnwright_types::message::Media;
 use turnwright_types::redact;
+use turnwright_types::text;
 use turnwright_workspace::exec::excerpt;
 use turnwright_workspace::files::{PictureFault, read_picture};
 
@@ -218,8 +219,7 @@ fn raw_block(block: &ResultBlock, remaining: &mut usize) -> Value {
 
 /// Cuts a text to the bytes that are `remaining`.
 fn take_text(text: &str, remaining: &mut usize) -> String {
-    let end = (0..=text.len().min(*remaining)).rev().find(|it| text.is_char_boundary(*it));
-    let part = &text[..end.unwrap_or(0)];
+    let part = text::prefix(text, *remaining);
     *remaining -= part.len();
     let rest = text.len() - part.len();
     if rest == 0 { part.to_owned() } else { format!("{part}[… {rest} more bytes]") }

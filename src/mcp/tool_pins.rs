@@ -13,7 +13,7 @@ use turnwright_mcp::{ListedTool, SchemaText, ServerSource, ServerSpec, ServerTra
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::hex;
 use turnwright_types::line_diff;
-use turnwright_types::sorting::sort_by;
+use turnwright_types::text;
 
 /// How many bytes of a tool's definition are kept for comparison.
 const MAX_SUMMARY_BYTES: usize = 12 * 1024;
@@ -205,7 +205,7 @@ fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields.into_iter().collect();
-            sort_by(&mut fields, |one, other| one.0.cmp(&other.0));
+            fields.sort_by(|one, other| one.0.cmp(&other.0));
             let fields = fields.into_iter().map(|(name, value)| (name, sorted(value)));
             Value::Object(fields.collect::<Map<_, _>>())
         }
@@ -228,26 +228,19 @@ fn summary(definition: &Value) -> String {
             text.push_str(&format!("{part}: {}\n", escape_hidden(&json)));
         }
     }
-    let mut end = text.len().min(MAX_SUMMARY_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
+    text.truncate(text::floor(&text, MAX_SUMMARY_BYTES));
     text
 }
 
 /// A bounded line-by-line diff.
 fn diff(old: &str, new: &str) -> String {
     let diff = line_diff::unified_diff(old, new, 1, None);
-    let short = |it: &str| match it.char_indices().nth(MAX_LINE_CHARS) {
-        Some((end, _)) => format!("{}…", &it[..end]),
-        None => it.to_owned(),
-    };
     let lines: Vec<_> = diff.lines().filter(|it| !it.starts_with("@@")).collect();
     if lines.is_empty() {
         return "It differs in a part that is too long to show.".to_owned();
     }
-    let mut text: Vec<_> = lines.iter().take(MAX_DIFF_LINES).map(|it| short(it)).collect();
+    let shown = lines.iter().take(MAX_DIFF_LINES);
+    let mut text: Vec<_> = shown.map(|line| text::clip(*line, MAX_LINE_CHARS)).collect();
     if lines.len() > MAX_DIFF_LINES {
         text.push(format!("… and {} more lines", lines.len() - MAX_DIFF_LINES));
     }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::tools::ToolOutcome;
 use turnwright_types::effect;
+use turnwright_types::text;
 
 /// Maximum size of the text in one result. Tools bound their own output and put the rest into a file;
 /// this is the limit for anything that is not bounded otherwise.
@@ -27,9 +28,7 @@ pub(super) fn error_result(why: &str) -> Value {
 pub(super) fn to_safe_text(text: &str) -> String {
     let mut text = effect::terminal_safe(text.to_owned());
     if text.len() > MAX_TEXT_BYTES {
-        let end =
-            (0..=MAX_TEXT_BYTES).rev().find(|it| text.is_char_boundary(*it)).unwrap_or_default();
-        text.truncate(end);
+        text.truncate(text::floor(&text, MAX_TEXT_BYTES));
         text.push_str("\n[truncated]");
     }
     text

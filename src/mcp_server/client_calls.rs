@@ -13,14 +13,15 @@ use serde_json::{Value, json};
 
 use super::call_result::to_safe_text;
 use crate::undo::{DiffLimits, DiffSide, unified_diff};
+use tokio::task::spawn_blocking;
 use turnwright_rpc::{Outbox, Peer};
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::client::{
     ChoiceKind, Client, PermissionAnswer, PermissionChoice, PermissionRequest, UserQuestion,
     UserReply,
 };
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::CallId;
+use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, Update};
 
 /// How long the user may take to answer.
@@ -114,16 +115,11 @@ impl ClientCalls {
         let progress = call.progress_count.fetch_add(1, Ordering::Relaxed) + 1;
         let lines = text.lines().filter(|it| !it.starts_with("```"));
         let lines: Vec<_> = lines.collect();
-        let message = tail(&to_safe_text(&lines.join("\n")), MAX_PROGRESS_CHARS).to_owned();
+        let message =
+            text::last_chars(&to_safe_text(&lines.join("\n")), MAX_PROGRESS_CHARS).to_owned();
         let params = json!({ "progressToken": token, "progress": progress, "message": message });
         self.outbox.notify("notifications/progress", &params);
     }
-}
-
-/// The last `max_chars` characters of a text.
-fn tail(text: &str, max_chars: usize) -> &str {
-    let skipped = text.chars().count().saturating_sub(max_chars);
-    text.char_indices().nth(skipped).map_or("", |(start, _)| &text[start..])
 }
 
 /// Removes a call from [`ClientCalls`] when it is dropped.
@@ -244,13 +240,13 @@ fn question_text(question: &PermissionRequest) -> String {
         text.push_str("\n\n");
         text.push_str(&content_text(content, &mut budget));
     }
-    let text = to_safe_text(&text);
-    match text.char_indices().nth(MAX_QUESTION_CHARS) {
-        Some((end, _)) => {
-            format!("{}\n[… the rest of the question is too long to show]", &text[..end])
-        }
-        None => text,
+    let mut text = to_safe_text(&text);
+    let shown = text::first_chars(&text, MAX_QUESTION_CHARS).len();
+    if shown < text.len() {
+        text.truncate(shown);
+        text.push_str("\n[… the rest of the question is too long to show]");
     }
+    text
 }
 
 fn content_text(content: &CallContent, budget: &mut usize) -> String {
@@ -331,10 +327,5 @@ mod tests {
         assert_eq!(params["message"], "Allow this call of write_file?\n\nWrite a\n\nwhy");
         let field = &params["requestedSchema"]["properties"]["decision"];
         assert_eq!(field["enum"], json!(["Allow once", "Reject"]));
-    }
-
-    #[test]
-    fn the_tail_of_a_text_starts_at_a_character() {
-        assert_eq!((tail("añb", 2), tail("añb", 9), tail("", 3)), ("ñb", "añb", ""));
     }
 }

@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 use super::{FORMAT, FORMAT_FIELD};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::json_error_text::json_error_text;
-use turnwright_types::sorting::sort_by_key;
 
 /// The most bytes that are read of a recording.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
@@ -141,7 +140,7 @@ pub(crate) fn load_recording(path: &Path) -> Result<(Value, Vec<RecordedEvent>),
     if !events.iter().any(opens) {
         return Err(RecordingError::NoSession);
     }
-    sort_by_key(&mut events, |it| it.number);
+    events.sort_by_key(|it| it.number);
     Ok((head, events))
 }
 

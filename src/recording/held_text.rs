@@ -33,11 +33,7 @@ impl HeldText {
             }
         };
         let text = redact::text(&text).into_owned();
-        let mut end = text.len() - redact::partial_key_len(&text);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let (text, rest) = text.split_at(end);
+        let (text, rest) = text.split_at(redact::without_partial_key(&text).len());
         if !rest.is_empty() {
             self.0 = Some((number, milliseconds, with_text(message.clone(), rest)));
         }

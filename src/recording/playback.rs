@@ -15,7 +15,6 @@ use tokio_util::bytes::Bytes;
 use super::current_session;
 use super::events::{EventKind, RecordedAnswer, RecordedEvent, RecordedReply};
 use turnwright_llm::{ConnectionFault, Exchange, PlayedResponse};
-use turnwright_types::sorting::sort_by_key;
 
 /// An event that the driver of a replay must know about.
 #[derive(Debug)]
@@ -95,7 +94,7 @@ impl Playback {
             };
             calls.push(PlayedCall { number: event.number, kind, call, is_taken: false });
         }
-        sort_by_key(&mut replies, |it| it.to);
+        replies.sort_by_key(|it| it.to);
         let servers = events.iter().rev().find_map(|it| match &it.kind {
             EventKind::Servers(servers) => Some(servers.clone()),
             _ => None,

@@ -2,7 +2,7 @@
 //! when the thread cannot keep up, the recording ends and the session goes on.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use turnwright_rpc::{LineDirection, LineObserver};
 use turnwright_types::client::ClientConnection;
 use turnwright_types::ids::SessionId;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::private_file;
 
 /// The most events that may wait to be written, and the most bytes that they may have.
 const MAX_QUEUED_EVENTS: usize = 4096;
@@ -500,11 +501,7 @@ fn create_file(path: &Path) -> io::Result<(PathBuf, File)> {
             let ending = path.extension().map(|it| format!(".{}", it.to_string_lossy()));
             name.set_file_name(format!("{stem}-{number}{}", ending.unwrap_or_default()));
         }
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(&name) {
+        match private_file::options().write(true).create_new(true).open(&name) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             opened => return opened.map(|file| (name, file)),
         }

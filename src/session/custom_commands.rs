@@ -15,9 +15,10 @@ use super::prompts::report_omissions;
 use super::title;
 use crate::tools::{self, ToolEnv};
 use crate::turn::{FinishedTurn, SteeringQueue, Turn};
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::message::{PromptPart, UserMessage};
+use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
 use turnwright_workspace::skills::Skill;
@@ -93,7 +94,7 @@ impl CustomCommands {
         });
         let skills = files.skills.iter().map(|it| SlashCommand {
             name: it.name.clone(),
-            description: format!("{} (skill)", shorten(&it.description)),
+            description: format!("{} (skill)", text::clip(&it.description, MAX_DESCRIPTION_CHARS)),
             hint: it.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
         });
         let mut menu: Vec<SlashCommand> = Vec::new();
@@ -115,13 +116,6 @@ fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a
 
 /// The most characters of a skill's description in the menu. It is written for models.
 const MAX_DESCRIPTION_CHARS: usize = 200;
-
-fn shorten(text: &str) -> String {
-    match text.char_indices().nth(MAX_DESCRIPTION_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
 
 /// The name and the arguments of a prompt that may be a custom command.
 pub(super) fn parse(typed: &str) -> Option<(&str, &str)> {

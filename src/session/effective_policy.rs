@@ -20,6 +20,7 @@ use turnwright_policy::permission::{
 };
 use turnwright_sandbox::Network;
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::text;
 use turnwright_workspace::exec::default_memory_limit;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::helper_types::HelperType;
@@ -462,10 +463,7 @@ fn bounded(mut problems: Vec<String>) -> Vec<String> {
     let more = problems.len().saturating_sub(MAX_PROBLEMS);
     problems.truncate(MAX_PROBLEMS);
     for problem in &mut problems {
-        if let Some((end, _)) = problem.char_indices().nth(MAX_PROBLEM_CHARS) {
-            problem.truncate(end);
-            problem.push('…');
-        }
+        *problem = text::clip(problem.as_str(), MAX_PROBLEM_CHARS);
     }
     if more > 0 {
         problems.push(format!("…and {more} more"));

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::SessionHost;
+use turnwright_types::private_file;
 use turnwright_types::redact;
-use turnwright_workspace::private_file;
 
 /// A client that sends more is not stored.
 const MAX_FILE_SIZE: usize = 16 * 1024;

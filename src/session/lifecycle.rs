@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 
 use crate::completion::Completion;
+use tokio::task::spawn_blocking;
 use turnwright_store::SessionLock;
-use turnwright_types::blocking::spawn_blocking;
 
 /// Whether a cancel is in the mailbox with no message after it: another one would change nothing. So a
 /// client that sends nothing but cancels cannot fill the mailbox.

@@ -17,16 +17,17 @@ use super::{SessionHost, commands, effective_policy, title};
 use crate::config::{Config, McpServerSettings, McpSettings};
 use crate::tools::{RemoteTools, ServerWatch};
 use crate::turn::{FinishedTurn, SteeringQueue, Turn};
+use tokio::task::spawn_blocking;
 use turnwright_mcp::{
     ListedTool, LoginStore, PromptRequest, ServerEnv, ServerPhase, ServerSandbox, ServerSource,
     ServerSpec, ServerState, ServerTimeouts, ServerTransport, ToolFilter,
 };
 use turnwright_store::TurnKind;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::message::{StopReason, UserMessage};
 use turnwright_types::redact;
+use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::files::Roots;
 
@@ -325,13 +326,11 @@ fn client_state(server: &str, listed: &ListedTool) -> String {
 
 /// A bounded, visible line of text from a server.
 fn short_line(text: &str) -> String {
-    let short: String = text.chars().take(MAX_LINE_CHARS).collect();
-    escape_hidden_line(&short) + if short.len() < text.len() { "…" } else { "" }
+    escape_hidden_line(&text::clip(text, MAX_LINE_CHARS))
 }
 
 fn failure_text(why: &str) -> String {
-    let short: String = why.chars().take(MAX_FAILURE_CHARS).collect();
-    escape_hidden(&short)
+    escape_hidden(text::first_chars(why, MAX_FAILURE_CHARS))
 }
 
 /// The result of connecting to a server.

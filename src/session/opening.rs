@@ -19,9 +19,9 @@ use crate::config::with_one_reading;
 use crate::error::Error;
 use crate::tools::ServerWatch;
 use crate::turn::SharedModelSelection;
+use tokio::task::spawn_blocking;
 use turnwright_mcp::ServerEnv;
 use turnwright_store::SessionLog;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::update::ConfigOption;
 
 /// A session that is opening.

@@ -5,11 +5,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::commands::sandbox_state;
 use crate::turn::TurnServices;
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
     Grants, Pattern, PolicyRules, ProjectRuleStore, Rule, RuleAction, RuleStoreError, Scope,
     StoredRule, StoredRules, describe_effect,
 };
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::StopReason;

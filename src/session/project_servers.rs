@@ -17,7 +17,6 @@ use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::json_error_text::json_error_text;
 use turnwright_types::secret::Secret;
-use turnwright_types::sorting::sort_by_key;
 use turnwright_workspace::exec::Environment;
 
 /// The project's file of MCP servers.
@@ -145,7 +144,7 @@ pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> Projec
 /// Removes servers whose name is taken: the editor's have precedence, then the user's, then the
 /// project's.
 pub(super) fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
-    sort_by_key(&mut servers, |it| match it.source {
+    servers.sort_by_key(|it| match it.source {
         ServerSource::Client => 0,
         ServerSource::User => 1,
         ServerSource::Project => 2,

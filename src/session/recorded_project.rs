@@ -10,8 +10,8 @@ use super::PROJECT_FILE;
 use crate::config::Config;
 use crate::trust::{self, TrustStore};
 use turnwright_policy::permission::ProjectRuleStore;
+use turnwright_types::private_file;
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::private_file;
 
 /// The most bytes of saved rules that a recording takes.
 const MAX_RULES_BYTES: u64 = 1024 * 1024;

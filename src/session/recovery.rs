@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::turn::{self, TurnServices};
+use tokio::task::spawn_blocking;
 use turnwright_store::recovery::{AnswerDraft, Repairs, UnfinishedWork, find_unfinished};
 use turnwright_store::{
     Audience, CallOutcome, CallRow, CallStatus, Entry, Store, StoreError, read,
 };
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind, escape_hidden_line};
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::ids::MessageId;

@@ -8,7 +8,6 @@ use crate::turn;
 use turnwright_store::{Audience, CallRow, Entry, StoredEntry};
 use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::{Arguments, History, Message, PromptPart, ToolMessage};
-use turnwright_types::sorting::sort_by_key;
 use turnwright_types::update::{CompactionState, Update};
 
 /// The updates for one entry. What no longer matters is left out: notices, and the steps of a card
@@ -61,7 +60,7 @@ fn message_updates(id: &MessageId, message: &Message, calls: &[CallRow]) -> Vec<
             // In the order in which the user saw the cards first: a call whose name arrived late is
             // behind the others.
             let mut calls: Vec<_> = calls.iter().collect();
-            sort_by_key(&mut calls, |it| number(&it.call));
+            calls.sort_by_key(|it| number(&it.call));
             updates.extend(calls.into_iter().flat_map(card_updates));
             updates
         }

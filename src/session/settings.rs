@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::SessionHost;
 use crate::error::{Error, error_chain};
 use crate::turn::TurnServices;
+use tokio::task::spawn_blocking;
 use turnwright_llm::{Model, ReasoningEffort, closest_names};
 use turnwright_policy::permission::Mode;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::update::{ConfigChoice, ConfigOption, ConfigOptionId};
 

@@ -9,10 +9,10 @@ use super::client_options::ClientOptions;
 use super::record_command::stored_conversation;
 use super::restore::{RestoredSession, restore_session};
 use crate::error::{Error, error_chain};
+use tokio::task::spawn_blocking;
 use turnwright_llm::ReasoningEffort;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Durability, SessionRow, StoreError, sessions};
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
 

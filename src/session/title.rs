@@ -4,6 +4,7 @@ use turnwright_types::effect::is_hidden_char;
 use turnwright_types::file_link::FileLink;
 use turnwright_types::message::{PromptPart, UserMessage};
 use turnwright_types::redact;
+use turnwright_types::text;
 
 /// The most characters of a generated title.
 const MAX_CHARS: usize = 60;
@@ -21,9 +22,8 @@ pub(super) fn from_prompt(prompt: &UserMessage) -> Option<String> {
 
 /// The title that a text of the user suggests.
 pub(super) fn from_text(text: &str) -> Option<String> {
-    let end = char_boundary(text, MAX_SCANNED_BYTES);
     // Redacted before anything is removed or cut off: half a key would not be found.
-    let text = redact::text(&text[..end]);
+    let text = redact::text(text::prefix(text, MAX_SCANNED_BYTES));
     let is_fence = |it: &&str| it.starts_with("```") || it.starts_with("~~~");
     let mut lines = text.lines().map(str::trim).filter(|it| !is_fence(it));
     lines.find_map(|it| one_line(&without_marks(it))).map(|it| shorten(&it, MAX_CHARS))
@@ -70,13 +70,8 @@ fn last_segment(uri: &str) -> Option<String> {
 
 /// Normalizes a title that the user has chosen; `None` if nothing of it is visible.
 pub(super) fn normalize(title: &str) -> Option<String> {
-    let end = char_boundary(title, MAX_SCANNED_BYTES);
-    one_line(&redact::text(&title[..end])).map(|it| shorten(&it, MAX_CHOSEN_CHARS))
-}
-
-/// The last character boundary up to this many bytes.
-fn char_boundary(text: &str, most: usize) -> usize {
-    (0..=most.min(text.len())).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0)
+    let title = redact::text(text::prefix(title, MAX_SCANNED_BYTES));
+    one_line(&title).map(|line| shorten(&line, MAX_CHOSEN_CHARS))
 }
 
 /// One line of visible characters with single spaces between the words.
@@ -86,8 +81,7 @@ fn one_line(text: &str) -> Option<String> {
         .map(|it| if it.is_whitespace() || it.is_control() { ' ' } else { it })
         .filter(|it| !is_hidden_char(*it))
         .collect();
-    let words: Vec<_> = clean.split_whitespace().collect();
-    (!words.is_empty()).then(|| words.join(" "))
+    Some(text::one_line(&clean)).filter(|line| !line.is_empty())
 }
 
 /// A line of Markdown as plain text.
@@ -138,10 +132,11 @@ fn without_links(line: &str) -> String {
 
 /// At most this many characters, cut between words where that leaves enough.
 fn shorten(text: &str, most: usize) -> String {
-    let Some((end, _)) = text.char_indices().nth(most) else { return text.to_owned() };
-    let end = text[..end].char_indices().last().map_or(0, |(at, _)| at);
-    let start = &text[..end];
-    let word_end = start.rfind(' ').filter(|it| *it > end / 2).unwrap_or(end);
+    if text::first_chars(text, most).len() == text.len() {
+        return text.to_owned();
+    }
+    let start = text::first_chars(text, most - 1);
+    let word_end = start.rfind(' ').filter(|end| *end > start.len() / 2).unwrap_or(start.len());
     format!("{}…", start[..word_end].trim_end())
 }
 

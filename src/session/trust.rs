@@ -13,7 +13,7 @@ use super::helper_files::HELPER_FILES;
 use super::project_servers::SERVERS_FILE;
 use crate::trust::Fingerprint;
 use crate::turn::TurnServices;
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::ids::MessageId;
 use turnwright_types::io_error_text::io_error_text;

@@ -16,11 +16,11 @@ use crate::undo::{
     MAX_KEPT_BYTES, RestoreResult, UndoAction, UndoHistory, UndoStep, apply, file_state,
     is_same_state, net_changes, plan_undo,
 };
+use tokio::task::spawn_blocking;
 use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::{
     Audience, CallOutcome, Durability, Entry, SessionLog, Store, StoreError, TurnKind, read,
 };
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, FileFate, Location, PathScope, ResolvedPath, ToolKind,
     escape_hidden_line, shorten_title,
@@ -28,6 +28,7 @@ use turnwright_types::effect::{
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{AssistantMessage, Message, ToolCall};
+use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 use turnwright_workspace::files::{Files, Roots};
 
@@ -449,11 +450,5 @@ fn turn_line(
 
 /// The beginning of a prompt as one line.
 pub(super) fn one_line_excerpt(words: &str) -> String {
-    let line: String = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut line = escape_hidden_line(&line);
-    if let Some((end, _)) = line.char_indices().nth(60) {
-        line.truncate(end);
-        line.push('…');
-    }
-    line
+    text::clip(escape_hidden_line(&text::one_line(words)), 60)
 }

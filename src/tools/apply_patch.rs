@@ -12,8 +12,8 @@ use super::edit_common;
 use super::shown_argument::{PATCH, ShownArgument};
 use super::{OfferContext, PathArgument, Tool, ToolCtx, ToolOutcome};
 use patch_arguments::ApplyPatchArgs;
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, FileFate, Location, ResolvedPath, ToolKind,
 };

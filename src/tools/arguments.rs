@@ -2,6 +2,7 @@
 //! harmless mistakes of models with the help of the same schema.
 
 use serde_json::Value;
+use turnwright_types::text;
 
 mod repair;
 mod read;
@@ -42,7 +43,7 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<Stri
         // its schema.
         let is_field_missing = error.contains("missing field");
         let problem = describe_problem(&repaired, &schema, "", is_field_missing);
-        let problem = problem.unwrap_or_else(|| shorten(&reader_fault(&error), MAX_ERROR_CHARS));
+        let problem = problem.unwrap_or_else(|| text::clip(reader_fault(&error), MAX_ERROR_CHARS));
         let names = argument_names(&schema);
         let name = T::NAME;
         format!("Invalid arguments for {name}: {problem}. Nothing was executed. {names}.").into()
@@ -91,7 +92,7 @@ fn describe_problem(
                 let sent = if sent.is_empty() { "nothing".to_owned() } else { sent.join(", ") };
                 return Some(format!(
                     "`{place}{dot}{missing}` is missing, there is {}",
-                    shorten(&sent, MAX_VALUE_CHARS)
+                    text::clip(sent, MAX_VALUE_CHARS)
                 ));
             }
             fields.iter().find_map(|(key, value)| {
@@ -129,16 +130,9 @@ fn describe_problem(
 
 fn quote_value(value: &Value) -> String {
     match value {
-        Value::String(text) => Value::String(shorten(text, MAX_VALUE_CHARS)).to_string(),
-        Value::Array(_) | Value::Object(_) => shorten(&value.to_string(), MAX_VALUE_CHARS),
+        Value::String(text) => Value::String(text::clip(text, MAX_VALUE_CHARS)).to_string(),
+        Value::Array(_) | Value::Object(_) => text::clip(value.to_string(), MAX_VALUE_CHARS),
         value => value.to_string(),
-    }
-}
-
-fn shorten(text: &str, longest: usize) -> String {
-    match text.char_indices().nth(longest) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }
 

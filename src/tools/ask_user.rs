@@ -12,6 +12,7 @@ use turnwright_types::effect::{
     shorten_title,
 };
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_workspace::files::Roots;
 
 /// Limits on what the model may send: options, and characters of each text.
@@ -125,7 +126,7 @@ fn answer_outcome(words: &[String]) -> ToolOutcome {
 }
 
 fn question_title(question: &str) -> String {
-    let line = question.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = text::one_line(question);
     shorten_title(if line.is_empty() {
         AskUser::PENDING_TITLE.to_owned()
     } else {

@@ -11,12 +11,13 @@ use super::hidden_paths::DeniedFiles;
 use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::{ToolEnv, confinement_guard, hidden_paths, repository, silent_reads};
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
 use turnwright_sandbox::{Network, SandboxProfile};
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::nofollow;
@@ -423,11 +424,7 @@ fn environment_use(script: &shell::Script) -> EnvironmentUse {
 
 /// Creates a folder of our own. Returns its real path, or `None` if it cannot be created.
 fn create_private_folder(folder: &Path) -> Option<PathBuf> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).and_then(|()| real_path(folder)).ok()
+    private_file::create_folder(folder).and_then(|()| real_path(folder)).ok()
 }
 
 /// Creates the targets of redirects that are in none of the writable folders.

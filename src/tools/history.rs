@@ -14,6 +14,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::ids::SessionId;
+use turnwright_types::text;
 use turnwright_workspace::files::Roots;
 
 /// The number of rows: default and limit.
@@ -184,11 +185,7 @@ fn matching_line(text: &str, words: &[String]) -> String {
     let holds = |line: &str, word: &String| !word.is_empty() && line.to_lowercase().contains(word);
     let line = words.iter().find_map(|word| text.lines().find(|it| holds(it, word)));
     let line = line.or_else(|| text.lines().find(|it| !it.trim().is_empty()));
-    let line = escape_hidden_line(line.unwrap_or_default().trim());
-    match line.char_indices().nth(MAX_LINE_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    text::clip(escape_hidden_line(line.unwrap_or_default().trim()), MAX_LINE_CHARS)
 }
 
 #[cfg(test)]

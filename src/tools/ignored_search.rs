@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::confinement_guard::{NOT_SEARCHED, SEARCH_PAUSE_FACTOR};
 use super::protected_snapshot::ProtectedSnapshot;
 use super::server_watch::changed_at;
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_workspace::checkpoint::ChangeTracker;
 
 /// The longest pause between two searches.

@@ -11,14 +11,13 @@ use serde_json::json;
 use super::project_context::note_folders;
 use super::shown_argument::{CONTENT, NAME, ShownArgument};
 use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, FileFate, Location, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::ids::is_slug;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::sorting::sort_by_key;
 use turnwright_workspace::files::{FileError, FileText, Roots};
 use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder, NoteOwner};
 
@@ -303,7 +302,7 @@ async fn read(args: &MemoryArgs, ctx: &ToolCtx) -> ToolOutcome {
     let first = args.folder(&ctx.env).map(|it| it.scope);
     let found = blocking(move || {
         let mut folders = note_folders(&env);
-        sort_by_key(&mut folders, |it| Some(it.scope) != first);
+        folders.sort_by_key(|it| Some(it.scope) != first);
         folders.into_iter().find_map(|it| Some((it.scope, it.read(&name)?)))
     });
     let Some(Some((scope, note))) = found.await else {

@@ -11,8 +11,8 @@ use serde_json::json;
 use super::shown_argument::{PATH, ShownArgument};
 use super::{PathArgument, Tool, ToolCtx, ToolOutcome, list_dir, shown_result};
 use show::{MAX_CALL_BYTES, ShownText};
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind,
 };

@@ -12,7 +12,6 @@ use super::{AllowedTools, AnyTool, RemoteTools, ToolIndex, tool_search};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::ToolSpecs;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::sorting::sort_by;
 use turnwright_types::token_meter::specs_weight;
 
 /// Cached lists of specs. There are as many different contexts as sets of skills and kinds of
@@ -101,7 +100,7 @@ impl Registry {
             return Arc::clone(specs);
         }
         let mut specs: Vec<_> = self.index.tools().iter().filter_map(|it| it.spec(offer)).collect();
-        sort_by(&mut specs, |one, other| one.name.cmp(&other.name));
+        specs.sort_by(|one, other| one.name.cmp(&other.name));
         let specs = Arc::new(specs);
         if advertised.len() >= MAX_CACHED_OFFERS {
             advertised.remove(0);
@@ -298,7 +297,7 @@ impl Toolbox {
         let best = |tools: &[&Arc<dyn AnyTool>], threshold: f64| {
             let names = tools.iter().map(|it| (similarity(it.name()), it.name().to_owned()));
             let mut best: Vec<_> = names.filter(|(it, _)| *it > threshold).collect();
-            sort_by(&mut best, |one, other| other.0.total_cmp(&one.0));
+            best.sort_by(|one, other| other.0.total_cmp(&one.0));
             best.truncate(MAX_SUGGESTIONS);
             best
         };

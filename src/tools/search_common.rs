@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ToolCtx;
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{CallView, Location, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_workspace::files::{FileError, Roots};
 use turnwright_workspace::search::{
     ExcludedPaths, Glob, HiddenMatches, SearchDeadline, SearchScope, TIME_LIMIT,
@@ -141,11 +142,7 @@ pub(super) fn location(
 
 /// A pattern, shortened for a title.
 pub(super) fn title_pattern(pattern: &str) -> String {
-    let text = escape_hidden_line(pattern);
-    match text.char_indices().nth(MAX_TITLE_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    text::clip(escape_hidden_line(pattern), MAX_TITLE_CHARS)
 }
 
 /// A number with its noun in the singular or plural.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::ToolEnv;
 use super::confinement_guard::{BACKGROUND_CHECK_PERIOD, CALL_HINT, SEARCH_PAUSE_FACTOR};
 use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_workspace::exec::{ActivitySample, ProgramActivity};
 
 /// The clock of file systems may lag behind the system's by this much.

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::ToolOutcome;
 use turnwright_types::effect::{CallContent, fenced};
+use turnwright_types::text;
 
 /// The most bytes of a result that a card shows.
 const MAX_BYTES: usize = 16 * 1024;
@@ -16,8 +17,8 @@ pub(super) fn beginning(text: &str) -> String {
     if text.len() <= MAX_BYTES {
         return text.to_owned();
     }
-    let end = (0..=MAX_BYTES).rev().find(|it| text.is_char_boundary(*it)).unwrap_or_default();
-    let end = text[..end].rfind('\n').map_or(end, |it| it + 1);
+    let beginning = text::prefix(text, MAX_BYTES);
+    let end = beginning.rfind('\n').map_or(beginning.len(), |at| at + 1);
     let line = if text[..end].ends_with('\n') { "" } else { "\n" };
     format!("{}{line}[… {} more bytes]\n", &text[..end], text.len() - end)
 }

@@ -6,11 +6,10 @@ use serde_json::{Value, json};
 
 use super::shown_argument::{NAME, ShownArgument};
 use super::{OfferContext, Tool, ToolCtx, ToolOutcome};
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_types::message::ToolSpec;
-use turnwright_types::sorting::sort_by;
 use turnwright_workspace::files::Roots;
 
 /// The least similarity (0 to 1) of a name that is suggested.
@@ -110,7 +109,7 @@ fn unknown_skill_message(name: &str, names: &[String]) -> String {
         .map(|it| (strsim::normalized_damerau_levenshtein(&name.to_lowercase(), it), it.as_str()))
         .filter(|(alike, _)| *alike >= MIN_SIMILARITY)
         .collect();
-    sort_by(&mut near, |a, b| b.0.total_cmp(&a.0));
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
     let near: Vec<_> = near.into_iter().take(3).map(|(_, it)| it).collect();
     if near.is_empty() {
         return format!("There is no skill \"{name}\". There are: {}.", names.join(", "));

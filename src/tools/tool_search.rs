@@ -8,13 +8,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{AnyTool, OfferContext, RemoteTools, Tool, ToolCtx, ToolIndex, ToolOutcome};
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::message::ToolSpec;
-use turnwright_types::sorting::sort_by_key;
+use turnwright_types::text;
 use turnwright_workspace::files::Roots;
 
 /// The number of tools that a search returns by words and by `select:`.
@@ -157,7 +157,7 @@ fn find_tools(index: &ToolIndex, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<Str
         .filter_map(|tool| Some((score(&SearchableText::of(tool)?, &words)?, tool)))
         .collect();
     // The sort is stable: equally good tools keep their order.
-    sort_by_key(&mut found, |(score, _)| std::cmp::Reverse(*score));
+    found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     (found.into_iter().take(MAX_FOUND).map(|(_, it)| Arc::clone(it)).collect(), Vec::new())
 }
 
@@ -197,7 +197,7 @@ impl SearchableText {
                 .join(" ")
                 .to_lowercase(),
             arguments: arguments.join(" "),
-            description: truncate(&spec.description, MAX_SEARCHED_BYTES).to_lowercase(),
+            description: text::prefix(&spec.description, MAX_SEARCHED_BYTES).to_lowercase(),
         })
     }
 }
@@ -245,7 +245,8 @@ fn render_tools(found: &[Arc<dyn AnyTool>], missing: &[String]) -> String {
     let mut text = String::new();
     for tool in found {
         let Some(spec) = tool.spec(&OfferContext::default()) else { continue };
-        let description = escape_hidden_line(truncate(&spec.description, MAX_DESCRIPTION_BYTES));
+        let description =
+            escape_hidden_line(text::prefix(&spec.description, MAX_DESCRIPTION_BYTES));
         text.push_str(&format!(
             "{}: {description}\n{}\n",
             spec.name,
@@ -269,16 +270,7 @@ fn schema_text(parameters: &Value) -> String {
     }
     let names = parameters["properties"].as_object().into_iter().flatten();
     let names: Vec<_> = names.map(|(name, _)| name.as_str()).collect();
-    truncate(&format!("arguments: {}", names.join(", ")), MAX_SCHEMA_BYTES).to_owned()
-}
-
-/// At most `most` bytes of the beginning of a text.
-fn truncate(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    text::prefix(&format!("arguments: {}", names.join(", ")), MAX_SCHEMA_BYTES).to_owned()
 }
 
 #[cfg(test)]

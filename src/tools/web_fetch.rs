@@ -8,14 +8,15 @@ use serde_json::json;
 
 use super::shown_argument::{ShownArgument, URL};
 use super::{Tool, ToolCtx, ToolOutcome};
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
 };
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::web::{self, FetchedBody, WebPage, floor_char_boundary};
+use turnwright_workspace::web::{self, FetchedBody, WebPage};
 
 /// The model gets at most this many bytes of a page at once.
 const MAX_PART_BYTES: usize = 30 * 1024;
@@ -144,7 +145,7 @@ fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
             text.len()
         ));
     }
-    let start = floor_char_boundary(text, offset);
+    let start = text::floor(text, offset);
     let end = line_end(text, start);
     let shown = &text[start..end];
     let mut answer = page_header(page);
@@ -189,7 +190,7 @@ fn redirect_outcome(fetched: &FetchedBody, target: &str) -> ToolOutcome {
 
 /// Where a part that begins at `start` ends: after a line, unless that line is too long.
 fn line_end(text: &str, start: usize) -> usize {
-    let most = floor_char_boundary(text, start.saturating_add(MAX_PART_BYTES));
+    let most = text::floor(text, start.saturating_add(MAX_PART_BYTES));
     if most == text.len() {
         return most;
     }
@@ -198,10 +199,8 @@ fn line_end(text: &str, start: usize) -> usize {
 }
 
 fn shortened(text: &str, most: usize) -> String {
-    match floor_char_boundary(text, most) {
-        end if end < text.len() => format!("{}…", &text[..end]),
-        _ => text.to_owned(),
-    }
+    let start = text::prefix(text, most);
+    format!("{start}{}", if start.len() < text.len() { "…" } else { "" })
 }
 
 #[cfg(test)]

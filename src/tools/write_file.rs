@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::shown_argument::{CONTENT, PATH, ShownArgument};
 use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, edit_common};
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
 };

@@ -10,8 +10,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use super::hex;
-use turnwright_types::sorting::sort_by_key;
-use turnwright_workspace::private_file;
+use turnwright_types::private_file;
 
 /// At most this many files are kept; then the oldest quarter is removed.
 const MAX_PINS: usize = 8_192;
@@ -109,7 +108,7 @@ impl PinStore {
         }
         let modified = |it: &Path| fs::symlink_metadata(it).and_then(|it| it.modified()).ok();
         let mut files: Vec<_> = files.into_iter().map(|it| (modified(&it), it)).collect();
-        sort_by_key(&mut files, |it| it.0);
+        files.sort_by_key(|it| it.0);
         for (_, old) in &files[..files.len() / 4] {
             drop(fs::remove_file(old));
         }

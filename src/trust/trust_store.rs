@@ -9,8 +9,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::{Fingerprint, hex};
-use turnwright_types::sorting::sort_by;
-use turnwright_workspace::private_file;
+use turnwright_types::private_file;
 
 /// At most this many records are read to list or remove some.
 const MAX_RECORDS: usize = 10_000;
@@ -72,7 +71,7 @@ impl TrustStore {
     pub(crate) fn list(&self) -> Vec<TrustRecord> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten().take(MAX_RECORDS);
         let mut all: Vec<_> = entries.filter_map(|it| load(&it.path())).collect();
-        sort_by(&mut all, Ord::cmp);
+        all.sort();
         all
     }
 

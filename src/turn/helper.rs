@@ -25,18 +25,19 @@ use crate::error::{Error, as_sentence, error_chain};
 use crate::recording::in_same_session;
 use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolEnv, ToolOutcome};
 use client::{HelperClient, work_done};
+use tokio::task::spawn_blocking;
 use turnwright_llm::Model;
 use turnwright_policy::permission::Grants;
 use turnwright_store::{PendingWrite, SessionLock, SessionLog, SessionRow};
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{History, Message, PromptPart, StopReason, UserMessage};
+use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_workspace::exec::Jobs;
-use turnwright_workspace::private_file;
 
 /// What a helper is told in addition to the instructions of the session.
 const INSTRUCTIONS: &str = include_str!("helper/instructions.md");
@@ -387,9 +388,8 @@ fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
     };
     let mut refusal = ToolRefusal::from(as_sentence(format!("The helper failed: {why}")));
     if !text.is_empty() {
-        refusal
-            .for_model
-            .push_str(&format!(" Its last words were: {}", cut(text, MAX_ANSWER_BYTES / 2)));
+        let words = text::prefix(text, MAX_ANSWER_BYTES / 2);
+        refusal.for_model.push_str(&format!(" Its last words were: {words}"));
     }
     Err(refusal)
 }
@@ -407,11 +407,5 @@ async fn shorten(text: &mut String, path: PathBuf) {
         _ => format!("\n[cut: {} bytes in all]", text.len()),
     };
     let room = MAX_ANSWER_BYTES.saturating_sub(rest.len());
-    *text = format!("{}{rest}", cut(text, room));
-}
-
-/// The beginning of a text.
-fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|it| text.is_char_boundary(*it));
-    &text[..end.unwrap_or_default()]
+    *text = format!("{}{rest}", text::prefix(text, room));
 }

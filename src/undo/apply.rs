@@ -10,12 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::file_state::{file_state, state_of};
 use super::plan::{UndoAction, UndoStep, is_same_state};
+use tokio::task::spawn_blocking;
 use turnwright_store::{Store, read};
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::ResolvedPath;
 use turnwright_types::file_change::FileState;
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_types::sorting::sort_by;
 use turnwright_workspace::files::{FileError, Files, RestorePrecondition};
 use turnwright_workspace::nofollow;
 
@@ -81,7 +80,7 @@ pub(crate) async fn apply(
         _ => None,
     });
     let mut all: Vec<RestoreResult> = wanted.collect();
-    sort_by(&mut all, |restore, other| restore.path.cmp(&other.path));
+    all.sort_by(|restore, other| restore.path.cmp(&other.path));
     let roots = files.roots().clone();
     let missing = spawn_blocking(move || {
         roots.folders().find(|folder| !folder.is_dir()).map(Path::to_path_buf)

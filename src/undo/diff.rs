@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use turnwright_types::effect::{escape_hidden_line, terminal_safe};
 use turnwright_types::line_diff;
+use turnwright_types::text;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiffLimits {
@@ -59,8 +60,7 @@ pub(crate) fn unified_diff(
     };
     let mut text = terminal_safe(text);
     if text.len() > *room {
-        let end = (0..=*room).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0);
-        let end = text[..end].rfind('\n').map_or(0, |it| it + 1);
+        let end = text::prefix(&text, *room).rfind('\n').map_or(0, |it| it + 1);
         text.truncate(end);
         text.push_str(&format!("… {name}: too much to show all of it\n"));
         *room = 0;

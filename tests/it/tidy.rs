@@ -42,8 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("runtime", &[]),
     ("log", &["config"]),
-    ("config", &["packed_text"]),
-    ("packed_text", &[]),
+    ("config", &[]),
     ("jsonc", &[]),
 ];
 

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::quirks::CallIdFormat;
-use turnwright_types::ids::CallId;
+use turnwright_types::ids::{CallId, fnv1a};
 
 /// The prefix of generated identifiers. A model's own identifier with this prefix is replaced,
 /// because it could collide with a generated one.
@@ -56,13 +56,7 @@ fn is_function_id(id: &str) -> bool {
 /// The number in turnwright's own call identifier, which is unique within the session.
 fn call_number(call: &CallId) -> u64 {
     let digits = call.as_str().rsplit('-').next().unwrap_or_default();
-    digits.parse().unwrap_or_else(|_| hash(call.as_str()) % 36_u64.pow(7))
-}
-
-/// FNV-1a, for call identifiers that contain no number.
-fn hash(text: &str) -> u64 {
-    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+    digits.parse().unwrap_or_else(|_| fnv1a(call.as_str().as_bytes()) % 36_u64.pow(7))
 }
 
 fn base36(mut number: u64, width: usize) -> String {

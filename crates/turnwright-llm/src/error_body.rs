@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::error_kind::{ErrorDetails, classify};
 use super::{ErrorKind, LlmError, retry_after};
+use turnwright_types::text;
 
 /// Fields that may hold the message, most specific first. `error` occurs twice: an object holds the
 /// message, a string may be nothing but the name of the status.
@@ -93,12 +94,8 @@ fn plain_text(body: &str) -> String {
 
 /// The text as one line of at most 500 characters.
 pub(super) fn shorten(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(500) {
-        _ if line.is_empty() => "no explanation".to_owned(),
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    let line = text::one_line(text);
+    if line.is_empty() { "no explanation".to_owned() } else { text::clip(line, 500) }
 }
 
 fn html_title(page: &str) -> &str {

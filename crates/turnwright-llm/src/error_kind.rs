@@ -2,6 +2,7 @@
 //! is a row in the tests, with its number in the list of provider quirks.
 
 use serde_json::Value;
+use turnwright_types::text;
 
 /// The kind of an error, which determines how to react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,7 +338,7 @@ const INVALID: &[&str] = &[
 /// True for `The model … does not exist` and similar messages.
 fn mentions_missing_model(text: &str) -> bool {
     let Some(at) = text.find("model") else { return false };
-    let after: String = text[at..].chars().take(160).collect();
+    let after = text::first_chars(&text[at..], 160);
     ["does not exist", "not found", "is not available"].iter().any(|it| after.contains(it))
 }
 

@@ -16,8 +16,8 @@ use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
+use tokio::task::spawn_blocking;
 use turnwright_http::{ConnectionFault, Tls};
-use turnwright_types::blocking::spawn_blocking;
 
 use super::error_body::{self, ErrorReport};
 use super::model_list::{self, ListedModel};

@@ -9,6 +9,7 @@ mod filter;
 mod tests;
 
 use serde_json::Value;
+use turnwright_types::text;
 
 use parser::CallParser;
 
@@ -164,7 +165,7 @@ fn without_end(text: &str) -> &str {
 
 /// The next position at which a block of calls may start.
 fn next_candidate(text: &str, from: usize) -> Option<usize> {
-    let from = (from..=text.len()).find(|it| text.is_char_boundary(*it))?;
+    let from = text::ceil(text, from);
     let marks = text[from..].match_indices(['<', '[', '{']);
     marks.map(|(at, _)| from + at).find_map(|at| {
         let rest = &text[at..];

@@ -6,7 +6,6 @@ use super::Price;
 use super::error_body::number;
 use super::local_server::LocalServer;
 use turnwright_types::effect::is_hidden_char;
-use turnwright_types::sorting::sort_by;
 
 /// More models than anybody can choose from.
 const MAX_MODELS: usize = 1000;
@@ -79,7 +78,7 @@ pub(super) fn parse_model_list(body: &[u8]) -> Vec<ListedModel> {
     let mut models: Vec<_> =
         list.iter().filter_map(read).filter(|it| is_displayable(&it.name)).collect();
     models.retain(|it| answers_prompts(&it.name));
-    sort_by(&mut models, |one, other| one.name.cmp(&other.name));
+    models.sort_by(|one, other| one.name.cmp(&other.name));
     models.dedup_by(|one, other| one.name == other.name);
     models.truncate(MAX_MODELS);
     models
@@ -145,7 +144,7 @@ pub fn closest_names<'a>(wanted: &str, names: &'a [String]) -> Vec<&'a str> {
     };
     let mut scored: Vec<_> = names.iter().map(|it| (score(it), it.as_str())).collect();
     scored.retain(|(score, _)| *score > 0.75);
-    sort_by(&mut scored, |one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
+    scored.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
     scored.into_iter().take(5).map(|(_, name)| name).collect()
 }
 

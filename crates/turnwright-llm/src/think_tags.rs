@@ -2,6 +2,8 @@
 //! result does not depend on how the stream is cut. Tags count only at the very start of a reply:
 //! elsewhere they are part of the answer.
 
+use turnwright_types::text;
+
 /// The opening and closing tags.
 const TAGS: [(&str, &str); 4] = [
     ("<think>", "</think>"),
@@ -203,10 +205,7 @@ fn match_opening_tag(text: &str) -> OpeningTag<'_> {
 /// none.
 fn find_closer<'a>(text: &'a str, closers: &[&str], searched: usize) -> Option<(usize, &'a str)> {
     let longest = closers.iter().map(|it| it.len()).max().unwrap_or_default();
-    let mut from = searched.saturating_sub(longest);
-    while !text.is_char_boundary(from) {
-        from -= 1;
-    }
+    let from = text::floor(text, searched.saturating_sub(longest));
     let found = closers.iter().filter_map(|closer| {
         let at = from + text[from..].find(closer)?;
         Some((at, &text[at + closer.len()..]))

@@ -11,6 +11,7 @@ use turnwright_rpc::RpcError;
 use super::elicitation::{self, WaitingCalls};
 use super::progress::ProgressRouter;
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::text;
 
 /// Maximum length of a server's log message.
 const MAX_LOG_CHARS: usize = 500;
@@ -59,8 +60,8 @@ impl ServerMessageHandler {
                 self.changed.notify_one();
             }
             "notifications/message" => {
-                let text: String = params["data"].to_string().chars().take(MAX_LOG_CHARS).collect();
-                let text = escape_hidden_line(&text);
+                let data = params["data"].to_string();
+                let text = escape_hidden_line(text::first_chars(&data, MAX_LOG_CHARS));
                 tracing::debug!(server = self.server, text, "a server says");
             }
             method => tracing::debug!(server = self.server, method, "an unknown notification"),

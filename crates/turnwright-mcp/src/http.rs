@@ -19,11 +19,12 @@ use super::http_reply::{
 };
 use super::login_store::{LoginStore, ServerLogin};
 use super::spec::ServerTransport;
+use tokio::task::spawn_blocking;
 use turnwright_http::{ConnectionFault, Tls};
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
+use turnwright_types::text;
 
 /// How long a connection may take to be opened, and a session to be renewed.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -118,11 +119,7 @@ pub(super) fn unexpected(response: &str) -> HttpFailure {
 
 /// Makes one short line of a server's text that is safe to show, without the keys that it may repeat.
 pub(super) fn display_line(text: &str) -> String {
-    let line = escape_hidden_line(&redact::text(text)).trim().to_owned();
-    match line.char_indices().nth(MAX_TEXT_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    text::clip(escape_hidden_line(&redact::text(text)).trim(), MAX_TEXT_CHARS)
 }
 
 /// The HTTP client of one server. Cheap to clone.

@@ -2,13 +2,14 @@
 //! error response, so that its request does not wait for ever.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use memchr::memmem;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use turnwright_rpc::RpcError;
+use turnwright_rpc::{LongLine, RequestId, RpcError};
 
 use super::model_schema::bounded_text;
 
@@ -124,12 +125,13 @@ pub(super) fn message_start(line: &[u8]) -> usize {
 }
 
 fn error(id: &RawValue, message: &str) -> LineKind {
-    LineKind::Malformed { replacement: error_response(&json!(id), message) }
+    LineKind::Malformed { replacement: error_response(id, message) }
 }
 
-fn error_response(id: &Value, message: &str) -> Vec<u8> {
+fn error_response(id: impl fmt::Display, message: &str) -> Vec<u8> {
     let error = json!({ "code": -32603, "message": message });
-    format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "error": error })).into_bytes()
+    let response = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+    (response + "\n").into_bytes()
 }
 
 /// True if the line can be parsed without much memory. Counts separators instead of parsing.
@@ -167,31 +169,18 @@ fn end_of_string(line: &[u8], begin: usize) -> usize {
 /// Makes the error response for a response that cannot be parsed. `None` if the line is not a response.
 pub(super) fn error_in_place_of(line: &[u8], why: &str) -> Option<Vec<u8>> {
     // The ids of the server's own requests are unrelated to ours.
-    let is_request = memmem::find(&line[..SCAN_BYTES.min(line.len())], b"\"method\"").is_some();
-    let id = response_id(line).filter(|it| !is_request && (it.is_number() || it.is_string()))?;
+    let beginning = &line[..SCAN_BYTES.min(line.len())];
+    let end = &line[line.len().saturating_sub(SCAN_BYTES)..];
+    let is_request = memmem::find(beginning, b"\"method\"").is_some();
+    let id =
+        LongLine::of(beginning, end).id.filter(|id| !is_request && *id != RequestId::null())?;
     Some(error_response(&id, why))
-}
-
-/// Finds the id of a response of which only the beginning and the end are known. The id precedes the
-/// result, or is among the last fields.
-fn response_id(line: &[u8]) -> Option<Value> {
-    let head = String::from_utf8_lossy(&line[..SCAN_BYTES.min(line.len())]);
-    let tail = String::from_utf8_lossy(&line[line.len().saturating_sub(SCAN_BYTES)..]);
-    let begin: String = head.split_whitespace().collect();
-    let first = begin.strip_prefix("{\"jsonrpc\":\"2.0\",").or(begin.strip_prefix('{'));
-    if let Some(rest) = first.and_then(|it| it.strip_prefix("\"id\":")) {
-        return serde_json::from_str(rest.split([',', '}']).next()?).ok();
-    }
-    let tail = tail.trim_end();
-    let last = &tail[tail.rfind("\"id\"")?..];
-    let last: Value = serde_json::from_str(&format!("{{{last}")).ok()?;
-    let is_outer = last.as_object()?.keys().all(|it| it == "id" || it == "jsonrpc");
-    is_outer.then(|| last["id"].clone())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
     fn a_malformed_response_becomes_an_error_response() {

@@ -1,7 +1,7 @@
 //! The stored OAuth logins of HTTP servers: one file for each exact address, readable only by its owner.
 //! A login is locked while it is renewed, so that two processes never use the same refresh token.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::{Host, Url};
 
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::ids::hex;
+use turnwright_types::private_file::{self, FileLock};
 use turnwright_types::redact;
-use turnwright_workspace::private_file;
 
 /// How long a renewal may take, including the wait for another process's.
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -140,54 +140,24 @@ impl ServerLogin {
         Ok(stored)
     }
 
-    async fn lock(&self) -> Result<Option<File>, AuthError> {
+    async fn lock(&self) -> Result<FileLock, AuthError> {
         let path = self.file.with_extension("lock");
         loop {
             let path = path.clone();
-            match on_disk(move || try_lock(&path)).await {
-                Err(AuthError::TokenRefreshFailed(_)) => {
-                    tokio::time::sleep(LOCK_POLL_INTERVAL).await;
-                }
-                result => return result,
+            match on_disk(move || FileLock::try_acquire(&path)).await? {
+                Some(lock) => return Ok(lock),
+                None => tokio::time::sleep(LOCK_POLL_INTERVAL).await,
             }
         }
     }
 }
 
-#[cfg(unix)]
-fn try_lock(path: &Path) -> io::Result<Option<File>> {
-    use rustix::fs::{FlockOperation, flock};
-    use std::os::unix::fs::OpenOptionsExt;
-    let file = File::options().create(true).append(true).mode(0o600).open(path)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(Some(file))
-}
-
-/// Windows lets one process have a file for itself.
-#[cfg(not(unix))]
-fn try_lock(path: &Path) -> io::Result<Option<File>> {
-    use std::os::windows::fs::OpenOptionsExt;
-    const SHARING_VIOLATION: i32 = 32;
-    let opened = File::options().create(true).append(true).share_mode(0).open(path);
-    match opened {
-        Err(error) if error.raw_os_error() == Some(SHARING_VIOLATION) => {
-            Err(io::ErrorKind::WouldBlock.into())
-        }
-        result => result.map(Some),
-    }
-}
-
-/// Runs blocking file I/O. A lock that is held by another process is a `TokenRefreshFailed`.
+/// Runs blocking file I/O.
 async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, AuthError> {
     let result = spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    result.map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
-            AuthError::TokenRefreshFailed("the login is locked by another process".to_owned())
-        }
-        _ => AuthError::CredentialStoreError(error.to_string()),
-    })
+    result.map_err(|error| AuthError::CredentialStoreError(error.to_string()))
 }
 
 fn field<'a>(token: &'a Value, name: &str) -> Option<&'a str> {

@@ -5,6 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use turnwright_types::effect::{escape_hidden, is_hidden_char};
+use turnwright_types::text;
 
 /// The depths at which a schema is cut, one after the other, until it is small enough.
 const DEPTHS: [usize; 4] = [16, 6, 3, 1];
@@ -294,11 +295,9 @@ pub(crate) fn resolve_below<'a>(
 /// Makes a server's text safe to show: hidden characters are escaped, and it is cut after `max_chars`.
 pub fn bounded_text(text: &str, max_chars: usize) -> String {
     let text = text.trim();
-    let mut end = text.char_indices().skip(max_chars).map(|it| it.0);
-    match end.next() {
-        Some(end) => format!("{}…", escape_hidden(text[..end].trim_end())),
-        None => escape_hidden(text),
-    }
+    let start = text::first_chars(text, max_chars);
+    let ellipsis = if start.len() < text.len() { "…" } else { "" };
+    escape_hidden(start.trim_end()) + ellipsis
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::byte_size::format_bytes;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 

@@ -17,6 +17,7 @@ use super::tool_list::page_params;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::message::{Media, PromptPart};
 use turnwright_types::patience::timeout;
+use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::files::read_picture;
 use turnwright_workspace::skills::split_word;
@@ -226,9 +227,7 @@ fn command_words<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
 /// Makes one short line of a server's text that is safe to show.
 fn line(text: &str) -> String {
     let first = text.trim().lines().next().unwrap_or_default();
-    let short: String = first.chars().take(MAX_LINE_CHARS).collect();
-    let ellipsis = if short.len() < first.len() { "…" } else { "" };
-    escape_hidden_line(&short) + ellipsis
+    escape_hidden_line(&text::clip(first, MAX_LINE_CHARS))
 }
 
 /// Assigns the words after a command to the prompt's arguments: `name=value` anywhere, all others in
@@ -336,11 +335,11 @@ fn media(mime: &str, data: String, remaining: &mut usize) -> Option<Media> {
 
 /// Escapes a text and cuts it to the bytes that are `remaining`.
 fn bounded(text: &str, remaining: &mut usize) -> String {
-    let limit = text.len().min(*remaining);
-    let end = (0..=limit).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0);
-    *remaining -= end;
-    let mark = if end < text.len() { "\n[the rest was left out: it is too long]" } else { "" };
-    escape_hidden(&text[..end]) + mark
+    let start = text::prefix(text, *remaining);
+    *remaining -= start.len();
+    let is_cut = start.len() < text.len();
+    let mark = if is_cut { "\n[the rest was left out: it is too long]" } else { "" };
+    escape_hidden(start) + mark
 }
 
 fn quoted(text: &str) -> String {

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::redact;
+use turnwright_types::text;
 
 /// Bytes that are kept: many more than are shown, so that a key is never cut before it is redacted.
 const KEPT_BYTES: usize = 8 * 1024;
@@ -72,10 +73,9 @@ fn display_tail(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = redact::text(&text);
     let text = text.trim();
-    let boundary = |from: usize| (from..=text.len()).find(|it| text.is_char_boundary(*it));
-    let start = boundary(text.len().saturating_sub(SHOWN_BYTES)).unwrap_or_default();
-    let ellipsis = if start == 0 { "" } else { "… " };
-    format!("{ellipsis}{}", escape_hidden(&text[start..]))
+    let end = text::suffix(text, SHOWN_BYTES);
+    let ellipsis = if end.len() < text.len() { "… " } else { "" };
+    format!("{ellipsis}{}", escape_hidden(end))
 }
 
 #[cfg(test)]

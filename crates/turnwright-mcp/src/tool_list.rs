@@ -12,7 +12,7 @@ use super::model_schema::bounded_text;
 use super::peer::{Channel, Peer, PeerError};
 use super::resources;
 use super::standard_headers::{HeaderArguments, header_arguments};
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::effect::escape_hidden_line;
 
 /// Maximum number of pages. The rest of the list is ignored.

@@ -1,5 +1,6 @@
-//! Lines that are too long to be parsed. Their beginning and their end tell whom to answer.
+//! Lines that are too long or too broken to be parsed. Their beginning and their end tell whom to answer.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead};
 
 use serde::Deserialize;
@@ -20,14 +21,14 @@ const SMALL: usize = 1024 * 1024;
 /// The facts about a line that is too long, or for which there is no memory.
 #[derive(Debug, Default)]
 pub struct LongLine {
-    pub(super) id: Option<RequestId>,
+    pub id: Option<RequestId>,
     is_response: bool,
     lacks_memory: bool,
 }
 
 impl LongLine {
     /// Reads what the beginning and the end of a line tell.
-    pub(super) fn of(beginning: &[u8], end: &[u8]) -> LongLine {
+    pub fn of(beginning: &[u8], end: &[u8]) -> LongLine {
         let mut line = LongLine::default();
         // Nothing more can be read from where the line is cut off.
         line.read_members(beginning);
@@ -79,18 +80,17 @@ impl LongLine {
     }
 }
 
-/// Returns the id if it is the last member of the message.
+/// Returns the id if nothing but the version follows it in the message.
 fn id_at_end(end: &[u8]) -> Option<RequestId> {
     const KEY: &[u8] = b"\"id\"";
     let at = end.windows(KEY.len()).rposition(|part| part == KEY)?;
     let before = end[..at].trim_ascii_end();
     // Within a text the quotes would be escaped.
     before.last().filter(|mark| b"{,".contains(mark))?;
-    let mut rest = &end[at + KEY.len()..];
-    take_mark(&mut rest, b':')?;
-    let id = take_value(&mut rest)?;
-    take_mark(&mut rest, b'}')?;
-    rest.trim_ascii().is_empty().then(|| RequestId::parse(id)).flatten()
+    let last_members = [b"{", &end[at..]].concat();
+    let members: HashMap<String, &RawValue> = serde_json::from_slice(&last_members).ok()?;
+    let is_outer = members.keys().all(|key| key == "id" || key == "jsonrpc");
+    members.get("id").filter(|_| is_outer).and_then(|id| RequestId::parse(id))
 }
 
 fn take_mark(rest: &mut &[u8], mark: u8) -> Option<()> {

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::StoreError;
 use super::read::to_millis;
@@ -147,15 +147,10 @@ fn in_transaction<T>(
     connection: &Connection,
     work: impl FnOnce() -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    connection.execute_batch("BEGIN IMMEDIATE")?;
-    let done = work().and_then(|it| {
-        connection.execute_batch("COMMIT")?;
-        Ok(it)
-    });
-    if done.is_err() && !connection.is_autocommit() {
-        connection.execute_batch("ROLLBACK")?;
-    }
-    done
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    let done = work()?;
+    transaction.commit()?;
+    Ok(done)
 }
 
 /// Returns true if a cleanup is due, and claims it so that no other process runs one as well.

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::health::StorageFault;
 use super::salvage::{self, SalvageReport};
 use super::{SharedState, StoreError, schema, session_lock};
+use turnwright_types::private_file;
 
 /// The suffixes of the files that SQLite puts beside a database.
 pub(super) const SIDE_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -83,7 +84,7 @@ fn open_or_replace(
     path: &Path,
     timeout: Duration,
 ) -> Result<OpenDatabase, StoreError> {
-    schema::create_private_folder(path.parent().unwrap_or(path))?;
+    private_file::create_folder(path.parent().unwrap_or(path))?;
     session_lock::wait_for_lock(&lock_path(path));
     let found = DatabaseFiles::of(path);
     let connection = match schema::open_writer_with_journal(path, timeout, shared.journal()) {

@@ -20,6 +20,7 @@ use super::text_search::TextSearch;
 use super::{Audience, CallStatus, Entry, RewoundEntries, StoreError};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{Message, PromptPart, UserMessage, render_part};
+use turnwright_types::text;
 
 /// The limit for the texts of one page, since a few rows may be very long.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -396,7 +397,7 @@ fn call_record(
         status,
         duration_ms: row.get(13)?,
         at: time_from_millis(row.get(14)?),
-        user_message: prompt.chars().take(MAX_PROMPT_CHARS).collect(),
+        user_message: text::first_chars(prompt, MAX_PROMPT_CHARS).to_owned(),
         spawn_task: row.get(16)?,
     })
 }

@@ -47,7 +47,7 @@ use std::sync::{Arc, OnceLock};
 use rusqlite::Connection;
 use tokio::sync::{Semaphore, oneshot};
 
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::ids::SessionId;
 
 pub use cleanup::RetentionLimits;

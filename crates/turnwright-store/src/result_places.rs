@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use turnwright_types::redact;
+use turnwright_types::text;
 
 /// The field of a card that says where the result belongs: the JSON pointer of each string, with the
 /// place in it. Older programs ignore it.
@@ -28,8 +29,10 @@ enum ResultPlace {
 
 /// Takes the result out of the strings of a card that begin to show it.
 pub(super) fn take_out(card: &mut Value, result: &str) {
-    let start = (MIN_LENGTH..MIN_LENGTH + 4).find(|it| result.is_char_boundary(*it));
-    let Some(start) = start.and_then(|it| result.get(..it)) else { return };
+    if result.len() < MIN_LENGTH {
+        return;
+    }
+    let start = &result[..text::ceil(result, MIN_LENGTH)];
     // Redaction changes the length of a text.
     let is_redacted = |text: &str| redact::bytes(text.as_bytes()).is_some();
     if is_redacted(result) {
@@ -96,7 +99,7 @@ pub(super) fn put_back(card: &mut Value, result: &str) {
 fn common_length(one: &str, other: &str) -> usize {
     let pairs = one.bytes().zip(other.bytes());
     let length = pairs.take_while(|(one, other)| one == other).count();
-    (0..=length).rev().find(|it| one.is_char_boundary(*it)).unwrap_or_default()
+    text::floor(one, length)
 }
 
 #[cfg(test)]

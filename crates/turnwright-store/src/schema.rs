@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::StoreError;
 use super::health::StorageFault;
 use super::journal::Journal;
+use turnwright_types::private_file;
 
 /// The migration from each version to the next. A published migration never changes. An older
 /// program must be able to ignore what a migration adds; one that it could not cope with sets
@@ -96,13 +97,9 @@ fn is_missing(path: &Path) -> bool {
 /// on it, and another process would take the database for one that nobody uses.
 fn create_private_file(path: &Path) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
-        create_private_folder(folder)?;
+        private_file::create_folder(folder)?;
     }
-    let mut options = fs::File::options();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(path) {
+    match private_file::options().write(true).create_new(true).open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => make_private(path),
         created => created.map(drop),
     }
@@ -123,18 +120,6 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 #[expect(clippy::unnecessary_wraps, reason = "it can fail on other systems")]
 fn make_private(_: &Path) -> std::io::Result<()> {
     Ok(())
-}
-
-/// Creates a folder with mode 0700 unless it exists.
-pub(super) fn create_private_folder(folder: &Path) -> std::io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::DirBuilderExt;
-        builder.mode(0o700);
-    }
-    builder.create(folder)
 }
 
 /// Fails with [`StorageFault::Foreign`] if the database is of another program.
@@ -212,23 +197,12 @@ fn prepare_database(
 
 /// Applies the next migration, unless another process has. Returns true if there may be more.
 fn migrate_once(connection: &Connection, migrations: &[&str]) -> Result<bool, StoreError> {
-    connection.execute_batch("BEGIN IMMEDIATE")?;
-    let taken = apply_next(connection, migrations);
-    let end = if taken.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = connection.execute_batch(end);
-    let taken = taken?;
-    if ended.is_err() && !connection.is_autocommit() {
-        drop(connection.execute_batch("ROLLBACK"));
-    }
-    ended?;
-    Ok(taken)
-}
-
-fn apply_next(connection: &Connection, migrations: &[&str]) -> Result<bool, StoreError> {
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     let found = version(connection)?;
     let Some(step) = migrations.get(found) else { return Ok(false) };
     connection.execute_batch(step)?;
     connection.pragma_update(None, "user_version", found + 1)?;
+    transaction.commit()?;
     Ok(true)
 }
 

@@ -2,16 +2,19 @@
 //! with its name, which contains the process id and the name of the client.
 
 use std::fmt;
+#[cfg(unix)]
+use std::fs::TryLockError;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 
-use super::{StoreError, schema};
+use super::StoreError;
 use turnwright_types::ids::SessionId;
+use turnwright_types::private_file;
 
 /// The folder of the lock files, in the state folder.
 const LOCK_FOLDER: &str = "sessions";
@@ -85,7 +88,7 @@ impl SessionLock {
         }
         let folder = state.join(LOCK_FOLDER);
         let path = folder.join(format!("{name}.lock"));
-        match schema::create_private_folder(&folder)
+        match private_file::create_folder(&folder)
             .map_err(StoreError::from)
             .and_then(|()| lock(&path, client))
         {
@@ -136,18 +139,16 @@ impl SessionLock {
 
 #[cfg(unix)]
 fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
-    use rustix::fs::{FlockOperation, flock};
-    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+    use std::os::unix::fs::MetadataExt;
     loop {
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.open(path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        let mut options = private_file::options();
+        let mut file = options.read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
+            Err(TryLockError::WouldBlock) => {
                 return Err(StoreError::SessionLocked(Box::new(lock_holder(&mut file))));
             }
-            Err(error) => return Err(std::io::Error::from(error).into()),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         let ours = file.metadata()?;
         // The previous holder may have removed the file between opening and locking it.
@@ -228,38 +229,19 @@ fn lock_holder(file: &mut File) -> LockHolder {
 
 /// Blocks until this process has an exclusive lock on a file, for work that only one process may do
 /// at a time. Returns `None` where locking is not possible, and the work goes ahead without it.
-#[cfg(unix)]
 pub(super) fn lock_file(path: &Path) -> Option<File> {
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
     let file = file.ok()?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).ok()?;
+    file.lock().ok()?;
     Some(file)
-}
-
-#[cfg(not(unix))]
-pub(super) fn lock_file(path: &Path) -> Option<File> {
-    use std::os::windows::fs::OpenOptionsExt;
-    let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false).share_mode(0);
-    loop {
-        match options.open(path) {
-            Err(error) if is_held(&error) => std::thread::sleep(Duration::from_millis(10)),
-            result => return result.ok(),
-        }
-    }
 }
 
 /// Waits while another process has [locked](lock_file) a file.
 pub(super) fn wait_for_lock(path: &Path) {
-    #[cfg(unix)]
     if let Ok(file) = File::open(path)
-        && let Err(error) = rustix::fs::flock(&file, rustix::fs::FlockOperation::LockShared)
+        && let Err(error) = file.lock_shared()
     {
         tracing::debug!(%error, "the lock could not be waited for");
-    }
-    #[cfg(not(unix))]
-    while File::open(path).is_err_and(|it| is_held(&it)) {
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

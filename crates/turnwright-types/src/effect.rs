@@ -12,6 +12,7 @@ pub use secrets::{build_credential_paths, credential_paths, is_secret_path};
 use crate::ids::TerminalId;
 use crate::message::Media;
 use crate::shell_script::Script;
+use crate::text;
 
 /// Something a tool call may do outside the conversation. Permission rules judge effects, never tool
 /// names.
@@ -317,13 +318,8 @@ pub fn terminal_safe(text: String) -> String {
 pub const MAX_TITLE_CHARS: usize = 120;
 
 /// Cuts a title that is too long for one line of a card.
-pub fn shorten_title(mut title: String) -> String {
-    if let Some((end, _)) = title.char_indices().nth(MAX_TITLE_CHARS) {
-        title.truncate(end);
-        title.pop();
-        title.push('…');
-    }
-    title
+pub fn shorten_title(title: String) -> String {
+    text::clip_within(title, MAX_TITLE_CHARS)
 }
 
 /// Puts text into a Markdown code fence that is too long for the text to close, so that nothing in it

@@ -75,6 +75,13 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|it| [digit(it >> 4), digit(it & 15)]).collect()
 }
 
+/// Hashes bytes with FNV-1a, which is the same in every version and on every platform.
+pub fn fnv1a<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 /// The length in bytes of the longest slug.
 pub const MAX_SLUG_LEN: usize = 64;
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::text;
 use serde_json::Error;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
@@ -128,11 +129,7 @@ fn place_at(text: &str, offset: usize, is_about_list: bool) -> String {
 }
 
 fn shorten(name: &str) -> String {
-    let line = name.replace(char::is_control, " ");
-    match line.char_indices().nth(MAX_NAME_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    text::clip(name.replace(char::is_control, " "), MAX_NAME_CHARS)
 }
 
 #[cfg(test)]

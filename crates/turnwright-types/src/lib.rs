@@ -1,12 +1,11 @@
 //! The vocabulary of turnwright: plain data types that all other crates share. Nothing
-//! but [`file_id`] looks at files.
+//! but [`file_id`] and [`private_file`] looks at files.
 //!
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
 //! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`entities`] reads
-//! characters that are written as in HTML, [`sorting`] sorts short lists, [`blocking`] runs work on the threads for it, and
-//! [`io_error_text`] and [`json_error_text`] put errors into plain words.
+//! characters that are written as in HTML, [`text`] takes parts of texts, and [`io_error_text`] and [`json_error_text`] put errors into plain words.
 
 pub mod byte_size;
 pub mod ids;
@@ -33,5 +32,5 @@ pub mod failed_summaries;
 pub mod learned_window;
 pub mod line_diff;
 pub mod patience;
-pub mod sorting;
-pub mod blocking;
+pub mod private_file;
+pub mod text;

@@ -5,12 +5,6 @@
 //! is known to come from a redacted text. The same secret has the same placeholder until the process
 //! ends, so that a changed secret is visible as changed.
 
-use std::borrow::Cow;
-use std::hash::{BuildHasher, RandomState};
-use std::ops::Range;
-use std::sync::{Arc, OnceLock};
-
-use crate::sorting::sort_by;
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 use base64::Engine;
 use base64::prelude::{
@@ -18,6 +12,10 @@ use base64::prelude::{
 };
 use parking_lot::RwLock;
 use secrecy::{ExposeSecret, SecretString};
+use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use super::ids::hex;
 
@@ -81,9 +79,9 @@ pub fn redact_in_place(value: &mut String) {
     }
 }
 
-/// Returns the length in bytes of the longest suffix of `text` that may be the beginning of a key.
-pub fn partial_key_len(text: &str) -> usize {
-    loaded().partial_key_len(text.as_bytes())
+/// Returns the text without what may be the beginning of a key at its end.
+pub fn without_partial_key(text: &str) -> &str {
+    crate::text::prefix(text, text.len() - loaded().partial_key_len(text.as_bytes()))
 }
 
 /// Returns the bytes with all keys replaced, or `None` if they contain no key.
@@ -176,7 +174,7 @@ impl KeySet {
             return Ok(None);
         }
         all.extend_from_slice(&self.forms);
-        sort_by(&mut all, |one, other| one.expose_secret().cmp(other.expose_secret()));
+        all.sort_by(|one, other| one.expose_secret().cmp(other.expose_secret()));
         all.dedup_by(|one, other| one.expose_secret() == other.expose_secret());
         if all.len() > MAX_KEY_FORMS {
             return Err(TooManyKeys);

@@ -11,7 +11,6 @@ use crate::real_path;
 use crate::skills::{ScannedFolder, front_matter, substitute};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::look_alike::{composed, is_mark};
-use turnwright_types::sorting::{sort_by, sort_by_key};
 
 /// How many folders deep commands are searched. The folders are part of the name: `db/seed.md` is
 /// `/db:seed`.
@@ -69,7 +68,7 @@ pub fn scan(places: &[ScannedFolder], stop: &CancellationToken) -> Vec<CustomCom
             visit(&real, place.within.as_deref(), "", stop, &mut found);
         }
     }
-    sort_by(&mut found, |a, b| a.name.cmp(&b.name));
+    found.sort_by(|a, b| a.name.cmp(&b.name));
     found
 }
 
@@ -82,7 +81,7 @@ fn visit(
 ) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut entries: Vec<_> = entries.filter_map(Result::ok).take(MAX_ENTRIES).collect();
-    sort_by_key(&mut entries, fs::DirEntry::file_name);
+    entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         if found.len() >= MAX_COMMANDS || stop.is_cancelled() {
             return;

@@ -3,7 +3,6 @@
 
 pub mod git_repository;
 pub mod nofollow;
-pub mod private_file;
 mod real_path;
 pub mod search;
 pub mod files;

@@ -5,8 +5,8 @@ use crate::session::Replayed;
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::PromptPart;
+use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, PromptKey, TerminalDelta, ToolCallStatus, Update};
-use turnwright_workspace::web::floor_char_boundary;
 
 /// The most bytes that are kept, about. What is not finished is kept in any case.
 const MAX_BYTES: usize = 512 * 1024;
@@ -347,7 +347,7 @@ fn append_output(known: &mut TerminalDelta, more: &TerminalDelta) {
     known.is_snapshot = true;
     known.text.push_str(&more.text);
     if known.text.len() > MAX_TERMINAL {
-        let kept = floor_char_boundary(&known.text, known.text.len() - MAX_TERMINAL / 2);
+        let kept = text::floor(&known.text, known.text.len() - MAX_TERMINAL / 2);
         known.text.drain(..kept);
         known.text.insert_str(0, CUT_OUTPUT);
     }

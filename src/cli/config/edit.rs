@@ -9,8 +9,8 @@ use crate::cli::CliError;
 use crate::config::{Config, SETTINGS_SCHEMA, settings_template};
 use crate::session::user_rule_problems;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::private_file;
 use turnwright_types::redact;
-use turnwright_workspace::private_file;
 
 /// The file beside the settings to which their first line refers.
 const SCHEMA_FILE: &str = "config.schema.json";
@@ -74,7 +74,7 @@ fn create(path: &Path) -> io::Result<()> {
 }
 
 fn write_schema(path: &Path) -> io::Result<()> {
-    private_file::write(&path.with_file_name(SCHEMA_FILE), SETTINGS_SCHEMA.unpack().as_bytes())
+    private_file::write(&path.with_file_name(SCHEMA_FILE), SETTINGS_SCHEMA.as_bytes())
 }
 
 /// Runs the editor, which may have arguments, and waits for its end.

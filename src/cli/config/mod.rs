@@ -70,7 +70,7 @@ pub(super) fn run(action: &ConfigCommand, config: &Config) -> ExitCode {
         ConfigCommand::Set { key, values } => change::run(config, key, Some(values)),
         ConfigCommand::Unset { key } => change::run(config, key, None),
         ConfigCommand::Editor(args) => editor::run(args, config),
-        ConfigCommand::Schema => print(&SETTINGS_SCHEMA.unpack()),
+        ConfigCommand::Schema => print(SETTINGS_SCHEMA),
     };
     report("config", done)
 }

@@ -96,7 +96,7 @@ mod tests {
     use super::super::change;
     use super::*;
     use crate::config::{EnvironmentVariables, Flags, Paths, UserFile};
-    use turnwright_workspace::private_file;
+    use turnwright_types::private_file;
 
     /// Wrong entries of the file, of which each is a line, and wrong variables.
     const WRONG: &[&str] = &[

@@ -2,7 +2,7 @@
 //! to attach to an issue. It contains no keys, no prompts, answers or file contents, and no arguments or results
 //! of calls.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -14,6 +14,7 @@ use crate::session::last_client;
 use turnwright_store::history::{CallRecord, HistoryQuery, find_calls};
 use turnwright_store::sessions::{self, SessionFilter};
 use turnwright_store::{SessionRow, Store, StoreError};
+use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::timestamp::rfc3339;
 
@@ -69,11 +70,8 @@ impl ReportBundle {
             let part = scrub(part, self.home.as_deref()).replace("````", "'```");
             text.push_str(&format!("\n## {title}\n\n````text\n{part}````\n"));
         }
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(&self.path)?.write_all(text.as_bytes())
+        let mut file = private_file::options().write(true).create_new(true).open(&self.path)?;
+        file.write_all(text.as_bytes())
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 use std::process::ExitCode;
 
 #[cfg(unix)]
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 
 #[cfg(unix)]
 use super::super::block_on;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::observed::ObservedPiece;
+use turnwright_types::text;
 
 /// The most characters that are shown of one side.
 const MAX_SHOWN: usize = 300;
@@ -85,11 +86,7 @@ fn shortened(value: &Value) -> String {
     if value.is_null() {
         return "nothing".to_owned();
     }
-    let text = value.to_string();
-    match text.char_indices().nth(MAX_SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    text::clip(value.to_string(), MAX_SHOWN)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::played_agent::PlayedAgent;
 use crate::config::Config;
 use crate::recording::{EventKind, PlaybackEvent, RecordedEvent};
 use turnwright_types::effect::escape_hidden;
+use turnwright_types::text;
 
 /// How long the agent may send no message before the replay ends.
 const SILENCE_LIMIT: Duration = Duration::from_secs(600);
@@ -166,11 +167,13 @@ impl OtherModelRun {
             };
         }
         let prompt = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
-        let mut text = format!("> {}\n", escape_hidden(&shortened(prompt)));
+        let mut text = format!("> {}\n", escape_hidden(&text::clip(prompt, MAX_SHOWN)));
         for step in &turn.0 {
             let line = match &step.status {
                 Some(status) => format!("  {status}: {}\n", escape_hidden(&step.text)),
-                None => format!("{}\n", escape_hidden(&shortened(step.text.trim_end()))),
+                None => {
+                    format!("{}\n", escape_hidden(&text::clip(step.text.trim_end(), MAX_SHOWN)))
+                }
             };
             text.push_str(&line);
         }
@@ -207,12 +210,5 @@ impl TurnReport {
             self.0.len() - 1
         });
         &mut self.0[index]
-    }
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MAX_SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }

@@ -8,8 +8,8 @@ use super::RunOptions;
 use super::exit_status::TurnEnd;
 use super::line_editor::{EditedLine, LineEditor};
 use super::run_client::{RequestFailure, RunClient};
+use tokio::task::spawn_blocking;
 use turnwright_rpc::RpcMessage;
-use turnwright_types::blocking::spawn_blocking;
 
 /// The maximum number of messages of the agent that are kept while the user types a prompt.
 const MAX_WAITING_MESSAGES: usize = 256;

@@ -1,9 +1,10 @@
 //! The prompts that the user has typed in conversations, in a file of the state folder that only the user
 //! can read: an entry a line.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use turnwright_types::private_file;
 
 /// The most entries that are kept.
 pub(super) const MAX_ENTRIES: usize = 1_000;
@@ -23,8 +24,7 @@ impl PromptHistory {
         let lines: Vec<_> = text.lines().collect();
         let kept = &lines[lines.len().saturating_sub(MAX_ENTRIES)..];
         if lines.len() > 2 * MAX_ENTRIES
-            && let Err(error) =
-                self.replace(&kept.iter().flat_map(|it| [*it, "\n"]).collect::<String>())
+            && let Err(error) = private_file::write(&self.0, (kept.join("\n") + "\n").as_bytes())
         {
             tracing::debug!(%error, "the history cannot be shortened");
         }
@@ -32,22 +32,8 @@ impl PromptHistory {
     }
 
     pub(super) fn append(&self, entry: &str) -> io::Result<()> {
-        let mut options = File::options();
-        options.create(true).append(true);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::OpenOptionsExt;
-            options.mode(0o600);
-        }
-        options.open(&self.0)?.write_all(stored_entry(entry).as_bytes())
-    }
-
-    fn replace(&self, text: &str) -> io::Result<()> {
-        // Temporary files are created with mode 0600.
-        let mut file = tempfile::NamedTempFile::new_in(self.0.parent().unwrap_or(Path::new(".")))?;
-        file.write_all(text.as_bytes())?;
-        file.persist(&self.0)?;
-        Ok(())
+        let mut file = private_file::options().create(true).append(true).open(&self.0)?;
+        file.write_all(stored_entry(entry).as_bytes())
     }
 }
 

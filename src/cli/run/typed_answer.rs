@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use turnwright_types::blocking::{BlockingTask, spawn_blocking};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 /// The terminal of the process, also if stdin is a pipe.
 #[cfg(unix)]
@@ -70,9 +70,7 @@ impl AnswerSource {
     }
 
     /// Starts to read a line. Dropping the returned pipe ends the reading.
-    pub(super) fn read_line(
-        &self,
-    ) -> io::Result<(BlockingTask<io::Result<String>>, io::PipeWriter)> {
+    pub(super) fn read_line(&self) -> io::Result<(JoinHandle<io::Result<String>>, io::PipeWriter)> {
         let (cancel_signal, guard) = io::pipe()?;
         let source = self.0.try_clone()?;
         let reading = spawn_blocking(move || read_line(&source, &cancel_signal));

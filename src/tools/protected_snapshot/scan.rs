@@ -10,7 +10,6 @@ use super::super::repository;
 use super::ProtectedSnapshot;
 use super::folder_names::FolderNames;
 use turnwright_policy::permission::ProtectedPaths;
-use turnwright_types::sorting::sort_by_key;
 use turnwright_workspace::nofollow;
 use turnwright_workspace::real_path;
 
@@ -85,7 +84,7 @@ impl ProtectedScan<'_> {
         };
         let git_first = |places: Vec<PathBuf>| -> Vec<PathBuf> {
             let mut places: Vec<_> = places.into_iter().map(|it| (order(&it), it)).collect();
-            sort_by_key(&mut places, |it| it.0);
+            places.sort_by_key(|it| it.0);
             places.into_iter().map(|it| it.1).collect()
         };
         for place in git_first(protected.paths()) {

@@ -1,6 +1,8 @@
 //! The outline of a source file or a Markdown document: its definitions or headings with their line
 //! numbers.
 
+use turnwright_types::text;
+
 const MAX_LINES: usize = 200;
 /// A shorter outline is useless.
 const MIN_LINES: usize = 3;
@@ -76,8 +78,8 @@ pub(super) fn outline(name: &str, text: &str) -> Option<String> {
     }
     let mut outline = String::new();
     for (number, line) in found.iter().take(MAX_LINES) {
-        let end = line.char_indices().nth(MAX_LINE_CHARS).map_or(line.len(), |it| it.0);
-        outline.push_str(&format!("{number:>5}| {}\n", line[..end].trim_end()));
+        let line = text::first_chars(line, MAX_LINE_CHARS).trim_end();
+        outline.push_str(&format!("{number:>5}| {line}\n"));
     }
     if found.len() > MAX_LINES {
         outline.push_str(&format!("[and {} more]\n", found.len() - MAX_LINES));

@@ -52,13 +52,7 @@ impl DraftWriter {
         }
         self.next = Some(now + WRITE_INTERVAL);
         // A secret that is split between two writes would not be redacted.
-        let complete = |it: &str| {
-            let mut end = it.len() - redact::partial_key_len(it);
-            while !it.is_char_boundary(end) {
-                end -= 1;
-            }
-            end
-        };
+        let complete = |rest: &str| redact::without_partial_key(rest).len();
         self.write(true, thought, self.thought + complete(&thought[self.thought..]));
         self.write(false, text, self.text + complete(&text[self.text..]));
     }

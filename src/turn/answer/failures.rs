@@ -12,6 +12,7 @@ use turnwright_types::message::{
     AssistantMessage, History, Message, PromptPart, ProviderState, StopReason, TokenUsage,
     UserMessage,
 };
+use turnwright_types::text;
 use turnwright_types::token_meter::{text_weight, weight_of};
 use turnwright_types::update::Update;
 
@@ -47,11 +48,10 @@ pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessa
         Nudge::Full => match history.messages.last().map(AsRef::as_ref) {
             // A summary may stand for the answer by the time when the model reads this.
             Some(Message::Assistant(AssistantMessage { text, .. })) => {
-                let start = text.char_indices().rev().nth(MAX_END_CHARS - 1).map_or(0, |it| it.0);
                 format!(
                     "{FULL} Go on exactly where the answer stopped; do not repeat what is there. It \
                      ended with:\n{}",
-                    &text[start..]
+                    text::last_chars(text, MAX_END_CHARS)
                 )
             }
             _ => format!("{FULL} Answer now."),

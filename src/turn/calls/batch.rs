@@ -21,7 +21,6 @@ use turnwright_types::ids::MessageId;
 use turnwright_types::message::{Arguments, Message, StopReason, ToolCall};
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::sorting::sort_by_key;
 use turnwright_types::update::{CallUpdate, ToolCallStatus};
 
 /// The calls that are queued or running, by their index in the answer.
@@ -66,7 +65,7 @@ impl Turn {
                 end => self.refuse(&mut results, index, end).await,
             }
         }
-        sort_by_key(&mut cancelled, |it| it.0);
+        cancelled.sort_by_key(|it| it.0);
         for (index, end) in cancelled {
             self.refuse(&mut results, index, end).await;
         }

@@ -13,9 +13,9 @@ use crate::tools::{
     ConfinementGuard, PreparedCall, ToolCtx, ToolOutcome, environments_of, makes_environments,
 };
 use crate::turn::TurnServices;
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass};
 use turnwright_store::{Durability, PendingWrite, SessionLog};
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::client::Client;
 use turnwright_types::effect::{CallContent, Effect};
 use turnwright_types::file_change::ChangeIntent;

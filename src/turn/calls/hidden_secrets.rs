@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::tools::ToolOutcome;
 use turnwright_types::redact::{self, FORMER_PLACEHOLDER};
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_workspace::checkpoint::ExpectedChange;
 
 /// The line that is added to a result in which a secret is hidden.
@@ -104,12 +105,8 @@ fn former_places(text: &str) -> HashSet<&str> {
 /// Returns what stands before a place in its line, or the end of that.
 fn line_start(text: &str, place: usize) -> &str {
     // Lines may be long, and have many secrets.
-    let mut start = place.saturating_sub(MAX_PLACE_CHARS * size_of::<char>());
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    let line = text[start..place].rsplit('\n').next().unwrap_or_default();
-    line.char_indices().nth_back(MAX_PLACE_CHARS - 1).map_or(line, |(at, _)| &line[at..])
+    let end = text::suffix(&text[..place], MAX_PLACE_CHARS * size_of::<char>());
+    text::last_chars(end.rsplit('\n').next().unwrap_or_default(), MAX_PLACE_CHARS)
 }
 
 /// The answer to a call that would write a placeholder.

@@ -20,11 +20,11 @@ use super::kept_call::KeptCall;
 use crate::tools::{
     AnyTool, HelperRunner, PreparedCall, SharedRules, ToolCtx, ToolEnv, ToolOutcome,
 };
+use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
     self, ApprovalRequest, Confinement, Grants, Judgement, Mode, Pass, PolicyRules, SharedMode,
 };
 use turnwright_store::CallOutcome;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind};
 use turnwright_types::ids::CallId;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::tools::{self, ProjectContext};
 use crate::turn::Turn;
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::message::{Message, PromptPart};
 use turnwright_types::update::Update;
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::tools;
 use crate::turn::Turn;
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::effect::Effect;
 use turnwright_types::message::Message;
 use turnwright_workspace::files::Roots;

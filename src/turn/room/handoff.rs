@@ -7,6 +7,7 @@ use super::budget::HandoffLimits;
 use crate::turn::prompt::context::DATE_PREFIX;
 use crate::turn::services::MODE_PREFIX;
 use turnwright_types::message::{Message, PromptPart, ToolMessage, UserMessage, render_part};
+use turnwright_types::text;
 use turnwright_types::token_meter::{message_weight, part_weight, text_weight};
 
 /// The first line of a part with something that the user has said.
@@ -267,10 +268,10 @@ pub(super) fn cut_middle(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let boundary = |it: &usize| text.is_char_boundary(*it);
-    let start = (0..=limit / 3 * 2).rev().find(boundary).unwrap_or_default();
-    let end = (text.len() - limit / 3..text.len()).find(boundary).unwrap_or(text.len());
-    format!("{}\n[… {} bytes are left out here …]\n{}", &text[..start], end - start, &text[end..])
+    let start = text::prefix(text, limit / 3 * 2);
+    let end = text::suffix(text, limit / 3);
+    let left_out = text.len() - start.len() - end.len();
+    format!("{start}\n[… {left_out} bytes are left out here …]\n{end}")
 }
 
 #[cfg(test)]

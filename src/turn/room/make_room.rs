@@ -19,7 +19,6 @@ use turnwright_types::ids::CallId;
 use turnwright_types::learned_window::LearnedWindow;
 use turnwright_types::message::{Message, PromptPart, StopReason, TokenUsage, ToolMessage};
 use turnwright_types::patience::timeout;
-use turnwright_types::sorting::sort_by_key;
 use turnwright_types::token_meter::{CountFinding, part_weight, text_weight};
 use turnwright_types::update::Update;
 
@@ -133,7 +132,7 @@ impl Turn {
         let mut left = meter.weight(budget.results_room());
         // The short ones leave more to the others.
         let mut by_length: Vec<_> = results.iter_mut().collect();
-        sort_by_key(&mut by_length, |it| text_weight(&it.text));
+        by_length.sort_by_key(|it| text_weight(&it.text));
         let mut cut = Vec::new();
         let mut count = by_length.len() as u64;
         for result in by_length {

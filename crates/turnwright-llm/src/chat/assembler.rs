@@ -19,6 +19,7 @@ use crate::reply_reader::ReplyAssembler;
 use crate::sse;
 use crate::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Reply, ReplyCall};
 use turnwright_types::message::{ProviderState, TokenUsage};
+use turnwright_types::text;
 
 /// The limit on everything that is kept of one reply.
 const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;
@@ -83,7 +84,7 @@ impl ReplyAssembler for ChatAssembler {
             Err(error) if error.is_eof() => Err(self.context.truncated_error()),
             Err(_) => {
                 let line = error_body::shorten(&self.context.secrets.redact(data));
-                let start: String = line.chars().take(80).collect();
+                let start = text::first_chars(&line, 80);
                 Err(self.malformed_error(&format!("the stream contains an invalid chunk: {start}")))
             }
         })

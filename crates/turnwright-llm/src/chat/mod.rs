@@ -22,7 +22,7 @@ use super::transcript;
 use turnwright_types::message::ToolSpec;
 
 pub(super) use assembler::{ChatAssembler, parse_usage};
-pub(super) use request::{render, render_tools};
+pub(super) use request::{render, render_tools, write_json};
 
 /// Reads a recorded reply of a model that was offered these tools and describes it: for the corpus
 /// of recorded streams, the fuzz targets and bug reports.

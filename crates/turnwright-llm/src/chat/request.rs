@@ -170,9 +170,10 @@ fn write_messages(json: &mut Vec<u8>, entries: &[ChatMessage<'_>]) {
     }
 }
 
-fn write_json(json: &mut Vec<u8>, value: &impl Serialize) {
+pub(crate) fn write_json(json: &mut Vec<u8>, value: &impl Serialize) {
     if let Err(error) = serde_json::to_writer(json, value) {
-        // Serialising strings, numbers and maps with string keys cannot fail.
+        // Serialising strings, numbers and maps with string keys cannot fail. If it did, the server
+        // would refuse the request.
         tracing::error!(%error, "a value could not be serialised; the request is malformed");
     }
 }

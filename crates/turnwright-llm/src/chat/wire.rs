@@ -398,17 +398,22 @@ fn collect_text(part: &Value, thinking: bool, collected: &mut TolerantText<'_>) 
         _ => {}
     }
 }
+
+/// Takes an error out of the list in which Gemini wraps it. Nothing else starts with `[`, and this is the hot path.
+pub(crate) fn without_list(json: &str) -> &str {
+    let list = json.starts_with('[').then(|| serde_json::from_str::<[&RawValue; 1]>(json));
+    match list {
+        Some(Ok([only])) => only.get(),
+        _ => json,
+    }
+}
+
 /// Parses a chunk and passes it on with its JSON.
 pub(super) fn with_chunk<T>(
     json: &str,
     then: impl FnOnce(serde_json::Result<ChatChunk<'_>>, &str) -> T,
 ) -> T {
-    // Gemini wraps its errors in a list. Nothing else starts with `[`, and this is the hot path.
-    let list = json.starts_with('[').then(|| serde_json::from_str::<[&RawValue; 1]>(json));
-    let json = match list {
-        Some(Ok([only])) => only.get(),
-        _ => json,
-    };
+    let json = without_list(json);
     match serde_json::from_str(json) {
         Ok(chunk) => then(Ok(chunk), json),
         Err(error) => {

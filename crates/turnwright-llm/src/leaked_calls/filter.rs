@@ -2,6 +2,7 @@
 //! shown. Only used for models that are known to leak calls.
 
 use super::{DeclaredTool, LeakedCall, MAX_CALL_BYTES, OPENERS, find_leaked_calls};
+use turnwright_types::text;
 
 /// Filters the text of one reply.
 #[derive(Debug, Default)]
@@ -42,7 +43,7 @@ impl LeakFilter {
         }
         // Text before that which has not been shown is white space.
         let from = self.searched.saturating_sub(longest_opener()).max(self.shown);
-        let from = floor_char_boundary(&self.text, from);
+        let from = text::floor(&self.text, from);
         let rest = &self.text[from..];
         self.searched = self.text.len();
         let opener = OPENERS.iter().filter_map(|it| rest.find(it)).min();
@@ -110,18 +111,10 @@ fn starts_like_json_call(text: &str) -> bool {
 
 /// The number of trailing bytes that may be the start of an opening mark.
 fn partial_opener_len(text: &str) -> usize {
-    let text = &text[floor_char_boundary(text, text.len().saturating_sub(longest_opener()))..];
+    let text = text::suffix(text, longest_opener());
     let mut starts = text.char_indices().map(|(at, _)| &text[at..]);
     let found = starts.find(|it| OPENERS.iter().any(|o| o.starts_with(it)));
     found.map_or(0, str::len)
-}
-
-/// The last character boundary at or before `at`.
-fn floor_char_boundary(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
 
 fn longest_opener() -> usize {

@@ -20,6 +20,7 @@ use crate::reply_reader::ReplyAssembler;
 use crate::sse;
 use crate::{DeltaBatch, EndReason, LlmError, Reply};
 use turnwright_types::message::{ProviderState, TokenUsage};
+use turnwright_types::text;
 
 /// A reply with more output items than this is a malfunction of the model.
 const MAX_ITEMS: usize = 1024;
@@ -75,7 +76,7 @@ impl ReplyAssembler for ResponsesAssembler {
             Err(error) if error.is_eof() => Err(self.context.truncated_error()),
             Err(_) => {
                 let line = error_body::shorten(&self.context.secrets.redact(data));
-                let start: String = line.chars().take(80).collect();
+                let start = text::first_chars(&line, 80);
                 Err(self.malformed_error(&format!("the stream contains an invalid event: {start}")))
             }
         })

@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::call_ids::wire_call_id;
+use crate::chat::write_json;
 use crate::exchange::RequestStyle;
 use crate::prefix_cache::PrefixCache;
 use crate::quirks::CallIdFormat;
@@ -325,12 +326,4 @@ fn reasoning_field(effort: ReasoningEffort, summary: bool) -> Option<(String, Va
         fields.insert("summary".to_owned(), "auto".into());
     }
     (!fields.is_empty()).then(|| ("reasoning".to_owned(), fields.into()))
-}
-
-fn write_json(json: &mut Vec<u8>, value: &impl Serialize) {
-    if let Err(error) = serde_json::to_writer(json, value) {
-        // Serialising strings, numbers and maps with string keys cannot fail. If it did, the server
-        // would refuse the request.
-        tracing::error!(%error, "a value could not be serialised; the request is malformed");
-    }
 }

@@ -5,7 +5,6 @@
 use std::ops::Range;
 
 use serde_json::{Value, json};
-use turnwright_types::sorting::sort_by_key;
 
 use super::wire::{ItemKind, ItemLocation};
 
@@ -149,7 +148,7 @@ pub(super) fn of_kind(items: &[StreamedItem], kind: ItemKind) -> Vec<usize> {
 fn in_order(items: &[StreamedItem]) -> Vec<usize> {
     let mut order: Vec<_> = (0..items.len()).collect();
     if items.iter().all(|it| it.index.is_some()) {
-        sort_by_key(&mut order, |it| items[*it].index);
+        order.sort_by_key(|it| items[*it].index);
     }
     order
 }

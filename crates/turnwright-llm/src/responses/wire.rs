@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::chat::wire::{
-    TolerantText, bounded_list, holds_error, raw_arguments_text, repair_surrogates,
+    TolerantText, bounded_list, holds_error, raw_arguments_text, repair_surrogates, without_list,
 };
 use crate::error_body::number;
 use crate::reported_cost;
@@ -247,12 +247,7 @@ pub(super) fn with_event<T>(
     json: &str,
     then: impl FnOnce(serde_json::Result<ResponsesEvent<'_>>, &str) -> T,
 ) -> T {
-    // Gemini wraps its errors in a list. Nothing else starts with `[`.
-    let list = json.starts_with('[').then(|| serde_json::from_str::<[&RawValue; 1]>(json));
-    let json = match list {
-        Some(Ok([only])) => only.get(),
-        _ => json,
-    };
+    let json = without_list(json);
     let parsed = serde_json::from_str::<ResponsesEvent<'_>>(json);
     // An unpaired surrogate in a `RawValue` goes unnoticed until it is parsed.
     let has_checked_text = |it: &ResponsesEvent<'_>| {

@@ -2,13 +2,14 @@
 
 use super::decide::decide;
 use super::decision::{Decision, Finding, Verdict};
-use super::describe::{self, QuestionText, truncate};
+use super::describe::{self, QuestionText};
 use super::lasting_grant::{LastingGrant, find_lasting_grant};
 use super::{Grants, Mode, Pass, PolicyRules, refusal};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer, PermissionChoice};
 use turnwright_types::effect::Effect;
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 
 /// The maximum length of the text on a button in characters.
 const MAX_BUTTON_CHARS: usize = 80;
@@ -68,7 +69,7 @@ impl ApprovalRequest {
             let space =
                 MAX_BUTTON_CHARS.saturating_sub(before.chars().count() + after.chars().count());
             let labels: Vec<_> = names.iter().map(|it| button_label(it)).collect();
-            format!("{before}{}{after}", truncate(&labels.join(" and "), space))
+            format!("{before}{}{after}", text::clip_within(labels.join(" and "), space))
         };
         let mut choices = vec![choice(ChoiceKind::AllowOnce, "Allow once".to_owned())];
         if let Some(LastingGrant { names, .. }) = &self.lasting {

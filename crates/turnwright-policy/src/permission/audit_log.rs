@@ -4,7 +4,7 @@
 //! are redacted.
 
 use parking_lot::Mutex;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -15,13 +15,14 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::decision::Decision;
-use super::describe::{describe_effect, describe_reason, truncate, verdict_name};
+use super::describe::{describe_effect, describe_reason, verdict_name};
 use super::lasting_grant::remote_pattern;
-use super::private_files::{self, FileLock};
 use super::{Mode, PolicyRules};
 use turnwright_types::effect::Effect;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::private_file::{self, FileLock};
 use turnwright_types::redact;
+use turnwright_types::text;
 use turnwright_types::timestamp;
 
 /// The name of the file, in the state folder.
@@ -119,7 +120,7 @@ impl AuditEntry {
             project: policy.bases.roots.first().cloned().unwrap_or_default(),
             mode: mode.id().to_owned(),
             effects: words
-                .map(|it| truncate(&describe_effect(it, &policy.bases), MAX_CHARS))
+                .map(|it| text::clip_within(describe_effect(it, &policy.bases), MAX_CHARS))
                 .collect(),
             command,
             rule,
@@ -262,9 +263,9 @@ impl AuditLog {
     /// Reads the entries of the log in the folder `state`, the oldest first. Lines that are not
     /// valid are skipped. Blocks.
     pub fn read_entries(state: &Path) -> Vec<AuditEntry> {
-        let text =
-            |it: &str| private_files::read(&state.join(it), 2 * MAX_FILE_BYTES).ok().flatten();
-        let texts = [OLD_FILE, FILE].into_iter().filter_map(text);
+        let texts = [OLD_FILE, FILE]
+            .into_iter()
+            .filter_map(|name| private_file::read(&state.join(name), 2 * MAX_FILE_BYTES).ok());
         let parse = |it: &str| serde_json::from_str(it).ok();
         texts.flat_map(|it| it.lines().filter_map(parse).collect::<Vec<AuditEntry>>()).collect()
     }
@@ -320,7 +321,7 @@ impl AuditWriter {
 
 fn write(folder: &Path, entry: &AuditEntry) -> std::io::Result<()> {
     let path = folder.join(FILE);
-    private_files::create_folder(folder)?;
+    private_file::create_folder(folder)?;
     if is_full(&path) {
         let _lock = FileLock::acquire(&folder.join("permissions.lock"))?;
         // Another process may have renamed it in the meantime.
@@ -328,7 +329,9 @@ fn write(folder: &Path, entry: &AuditEntry) -> std::io::Result<()> {
             std::fs::rename(&path, folder.join(OLD_FILE))?;
         }
     }
-    private_files::append(&path, &format!("{}\n", serde_json::to_string(entry)?))
+    let line = format!("{}\n", serde_json::to_string(entry)?);
+    // In one write if the system allows it.
+    private_file::options().create(true).append(true).open(path)?.write_all(line.as_bytes())
 }
 
 fn is_full(path: &Path) -> bool {

@@ -11,7 +11,7 @@ use crate::shell::SimpleCommand;
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand, escape_hidden_line, is_secret_path,
 };
-use turnwright_types::sorting::sort_by_key;
+use turnwright_types::text;
 
 /// The maximum number of simple commands that are listed. The whole line is shown in the title.
 const MAX_COMMANDS: usize = 6;
@@ -120,7 +120,7 @@ pub fn explain(
             _ => describe_effect(effect, &policy.bases),
         };
         Some(Explanation {
-            subject: truncate(&escape_hidden_line(&subject), MAX_CHARS),
+            subject: text::clip_within(escape_hidden_line(&subject), MAX_CHARS),
             verdict: finding.verdict,
             reason: describe_reason(finding, mode),
             rule: match &finding.reason {
@@ -202,7 +202,7 @@ impl QuestionText<'_> {
         let more = simple.len().saturating_sub(MAX_COMMANDS);
         if more > 0 {
             // Show the commands that need approval.
-            sort_by_key(&mut simple, |it| it.verdict == Verdict::Allow);
+            simple.sort_by_key(|it| it.verdict == Verdict::Allow);
             simple.truncate(MAX_COMMANDS);
         }
         for finding in simple {
@@ -416,7 +416,7 @@ fn join_list(items: &[String]) -> String {
 
 /// Text as a Markdown code span that it cannot end.
 pub fn markdown_code(text: &str) -> String {
-    let text = truncate(&escape_hidden_line(text), MAX_CHARS);
+    let text = text::clip_within(escape_hidden_line(text), MAX_CHARS);
     let longest = text.split(|it| it != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let gap = if longest > 0 || text.is_empty() { " " } else { "" };
@@ -435,14 +435,6 @@ pub fn escape_markdown(text: &str) -> String {
     safe
 }
 
-/// Truncates text to a number of characters.
-pub(super) fn truncate(text: &str, max: usize) -> String {
-    match text.char_indices().nth(max) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(max.saturating_sub(1)).chain(['…']).collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -456,7 +448,6 @@ mod tests {
         assert_eq!(markdown_code("a`b"), "`` a`b ``");
         assert_eq!(markdown_code("`` x\n- ✓ y"), "``` `` x\\n- ✓ y ```");
         assert_eq!(escape_markdown("a *b* <c> `d`"), "a \\*b\\* \\<c\\> \\`d\\`");
-        assert_eq!(truncate("abcdef", 4), "abc…");
     }
 
     fn described(policy: &PolicyRules, effects: &[Effect], findings: Vec<Finding>) -> String {

@@ -9,6 +9,7 @@ use super::rule_parser::{TOOLS, pattern_for_all};
 use crate::shell::{Script, parse};
 use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::text;
 
 /// The maximum number of rules of one file.
 const MAX_RULES: usize = 300;
@@ -223,11 +224,7 @@ fn matches_line(rule: &Rule, script: &Script) -> bool {
 
 /// Foreign text, shortened for a message.
 fn shorten(text: &str) -> String {
-    let text = escape_hidden_line(text);
-    match text.char_indices().nth(MAX_SHOWN_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    text::clip(escape_hidden_line(text), MAX_SHOWN_CHARS)
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::private_files::{self, FileLock};
+use super::project_folder::project_folder;
 use super::rule::{Pattern, Rule, RuleAction, Scope};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::json_error_text::json_error_text;
+use turnwright_types::private_file::{self, FileLock};
 use turnwright_types::timestamp;
 
 /// The version of the file that this crate writes. A file of a newer version is not changed.
@@ -132,10 +133,7 @@ impl ProjectRuleStore {
     /// The rules of a project, below the folder `state`. `project` must be a path with symlinks
     /// resolved.
     pub fn new(state: &Path, project: &Path) -> ProjectRuleStore {
-        ProjectRuleStore {
-            folder: private_files::project_folder(state, project),
-            project: project.to_path_buf(),
-        }
+        ProjectRuleStore { folder: project_folder(state, project), project: project.to_path_buf() }
     }
 
     /// The path of the file. It need not exist.
@@ -212,7 +210,6 @@ impl ProjectRuleStore {
     ) -> Result<T, RuleStoreError> {
         let path = self.path();
         let io_error = |error| RuleStoreError::Io { path: path.display().to_string(), error };
-        private_files::create_folder(&self.folder).map_err(io_error)?;
         let _lock = FileLock::acquire(&self.folder.join("permissions.lock")).map_err(io_error)?;
         let mut entries = match self.read_file() {
             FileState::Valid(entries) => entries,
@@ -233,7 +230,7 @@ impl ProjectRuleStore {
             if text.len() as u64 > MAX_FILE_BYTES {
                 return Err(RuleStoreError::Full);
             }
-            private_files::write(&path, &text).map_err(io_error)?;
+            private_file::write(&path, text.as_bytes()).map_err(io_error)?;
         }
         Ok(result)
     }
@@ -241,9 +238,11 @@ impl ProjectRuleStore {
     fn read_file(&self) -> FileState {
         let path = self.path();
         let name = path.display();
-        let text = match private_files::read(&path, MAX_FILE_BYTES) {
-            Ok(Some(text)) => text,
-            Ok(None) => return FileState::Valid(Vec::new()),
+        let text = match private_file::read(&path, MAX_FILE_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return FileState::Valid(Vec::new());
+            }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return FileState::Corrupt(format!(
                     "{name} is not UTF-8 text; its rules are ignored."
@@ -386,7 +385,7 @@ mod tests {
         for (text, is_put_aside) in cases {
             let state = tempfile::tempdir().unwrap();
             let store = store(state.path());
-            private_files::create_folder(&store.folder).unwrap();
+            private_file::create_folder(&store.folder).unwrap();
             fs::write(store.path(), text).unwrap();
             let stored = store.load();
             assert!(stored.entries.is_empty() && stored.problem.is_some(), "{text}");

@@ -5,8 +5,6 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use turnwright_types::sorting::sort_by_key;
-
 use super::args::{self, Args, is_option, operands};
 use super::catastrophic::SHUTDOWN;
 use super::programs::{Starts, WordList, is_in};
@@ -60,7 +58,7 @@ pub(super) fn ruin_of_command(
         .chain(context.ruin_of_unknown_program(command))
         .chain(behind)
         .collect();
-    sort_by_key(&mut ruins, |it| matches!(it, Ruin::Possible(_)));
+    ruins.sort_by_key(|it| matches!(it, Ruin::Possible(_)));
     ruins.into_iter().next()
 }
 
@@ -158,7 +156,7 @@ impl<'a> CommandContext<'a> {
             let targets = (program.targets)(words).into_iter();
             let of_targets = || {
                 let mut found: Vec<_> = targets.filter_map(|it| context.assess(it)).collect();
-                sort_by_key(&mut found, |it| matches!(it, Ruin::Possible(_)));
+                found.sort_by_key(|it| matches!(it, Ruin::Possible(_)));
                 found.into_iter().next()
             };
             let asked = || destructive::first_danger(program.ruins, words, false);

@@ -3,7 +3,6 @@
 use std::time::{Duration, SystemTime};
 
 use crate::{CallRow, StoredEntry, TurnRow};
-use turnwright_types::sorting::sort_by;
 
 /// What the time of a turn was spent on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +77,7 @@ pub(super) fn started_at(call: &CallRow) -> Option<SystemTime> {
 
 /// How much of the interval is covered by at least one span.
 fn covered_time(mut spans: Vec<TimeSpan>, (first, last): TimeSpan) -> Duration {
-    sort_by(&mut spans, TimeSpan::cmp);
+    spans.sort_by(TimeSpan::cmp);
     let (mut sum, mut until) = (Duration::ZERO, first);
     for (from, to) in spans {
         let (from, to) = (from.max(until), to.min(last));

@@ -38,6 +38,7 @@ use turnwright_types::ids::CallId;
 
 pub use commands::CommandBaseline;
 pub use edits::{ExpectedChange, TrackedEdit};
+pub use git::index::{StoredEntry, read_entries};
 pub use observe::current_state;
 pub use snapshot::{GitSettings, ObeyedFiles};
 

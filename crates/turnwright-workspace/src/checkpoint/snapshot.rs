@@ -17,7 +17,6 @@ use super::inotify_watch::InotifyWatch as FolderWatch;
 use super::no_watch::NoWatch as FolderWatch;
 use crate::files::Roots;
 use crate::search::SearchDeadline;
-use turnwright_types::sorting::sort_by;
 
 /// If more folders have changed than this, all are listed anew.
 const MAX_RELISTED: usize = 1_000;
@@ -327,7 +326,7 @@ impl StatSnapshot {
                 compare_folder(folder, &nothing, after, &mut all);
             }
         }
-        sort_by(&mut all, |a, b| a.path.cmp(&b.path));
+        all.sort_by(|a, b| a.path.cmp(&b.path));
         all
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::line_changes::clipped;
 use turnwright_types::line_diff::{align, diff_ratio};
 use turnwright_types::look_alike::{first_cluster, is_invisible, is_mark, resemblance};
-use turnwright_types::sorting::sort_by_key;
+use turnwright_types::text;
 
 /// The most results.
 const MAX_RESULTS: usize = 3;
@@ -51,8 +51,7 @@ pub struct LineDifference {
 
 /// The ranges of lines of `text` that are most similar to `old`, the best first.
 pub(crate) fn closest_lines(text: &str, old: &str) -> Vec<SimilarLines> {
-    let old: Vec<&str> =
-        old.get(..floor_char_boundary(old, MAX_BYTES)).unwrap_or(old).lines().collect();
+    let old: Vec<&str> = text::prefix(old, MAX_BYTES).lines().collect();
     let text: Vec<&str> = text.lines().collect();
     if old.is_empty() || text.is_empty() {
         return Vec::new();
@@ -63,7 +62,7 @@ pub(crate) fn closest_lines(text: &str, old: &str) -> Vec<SimilarLines> {
         .map(|start| (similarity(&text[start..start + size], &old), start))
         .filter(|(percent, _)| *percent >= MIN_PERCENT)
         .collect();
-    sort_by_key(&mut near, |(percent, start)| (u8::MAX - percent, *start));
+    near.sort_by_key(|(percent, start)| (u8::MAX - percent, *start));
     near.truncate(MAX_RESULTS);
     near.into_iter()
         .map(|(percent, start)| show(&text, &old, start..start + size, percent))
@@ -126,7 +125,7 @@ fn best_windows(scores: &[f64], size: usize) -> Vec<usize> {
 /// Calls `visit` with the hash of each word of a line, and of the trimmed line itself, so that
 /// lines of only punctuation count, too.
 fn for_each_word(line: &str, mut visit: impl FnMut(u64)) {
-    let line = line[..floor_char_boundary(line, MAX_LINE_BYTES)].trim();
+    let line = text::prefix(line, MAX_LINE_BYTES).trim();
     if line.is_empty() {
         return;
     }
@@ -158,8 +157,7 @@ fn similarity(in_file: &[&str], old: &[&str]) -> u8 {
 
 fn same_characters(in_file: &[&str], old: &[&str]) -> f64 {
     let join = |it: &[&str]| {
-        let lines =
-            it.iter().take(MAX_LINES).map(|it| &it[..floor_char_boundary(it, MAX_LINE_BYTES)]);
+        let lines = it.iter().take(MAX_LINES).map(|line| text::prefix(line, MAX_LINE_BYTES));
         lines.collect::<Vec<_>>().join("\n")
     };
     let (in_file, old) = (join(in_file), join(old));
@@ -201,10 +199,8 @@ fn show(text: &[&str], old: &[&str], lines: Range<usize>, percent: u8) -> Simila
 /// True if the first difference of two lines may not be seen: the same character in another form, or a letter
 /// that looks like an ASCII one.
 fn looks_equal_at(one: &str, other: &str, place: usize) -> bool {
-    let [one, other] = [one, other].map(|line| {
-        let start = line.char_indices().nth(place).map_or(line.len(), |(start, _)| start);
-        first_cluster(&line[start..])
-    });
+    let [one, other] =
+        [one, other].map(|line| first_cluster(&line[text::first_chars(line, place).len()..]));
     resemblance(one, other).is_some() || one.is_ascii() != other.is_ascii()
 }
 
@@ -243,9 +239,4 @@ fn make_visible(line: &str, place: usize, marks: bool) -> String {
         }
     }
     text
-}
-
-/// The last character boundary at or before `most`.
-fn floor_char_boundary(text: &str, most: usize) -> usize {
-    (0..=most.min(text.len())).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0)
 }

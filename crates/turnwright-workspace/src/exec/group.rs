@@ -31,10 +31,10 @@ use super::signal_action;
 #[cfg(unix)]
 use super::watchdog::{self, WatchdogEntry};
 use super::{CommandSpec, Environment};
+use tokio::task::spawn_blocking;
 #[cfg(unix)]
 use turnwright_sandbox::Sandbox;
 use turnwright_sandbox::{Network, SandboxProfile};
-use turnwright_types::blocking::spawn_blocking;
 
 /// How long output is still read after the command itself has ended. What is left in the pipe
 /// arrives at once, but a background child may keep the pipe open for ever.

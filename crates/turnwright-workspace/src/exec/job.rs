@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::{CommandOutput, OutputExcerpt};
 use super::running::{CommandExit, Leftover, RunningCommand, Signal};
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::patience::sleep_until;
 

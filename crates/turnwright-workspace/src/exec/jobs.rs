@@ -13,7 +13,7 @@ use super::memory_limit::wait_until_above;
 use super::output_file;
 use super::running::RunningCommand;
 use super::temp_space::{SpaceLimits, wait_until_full};
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
 

@@ -18,8 +18,8 @@ use super::group::ProcessGroup;
 use super::launcher_link::{LaunchRequest, LauncherLink, LinkEvent, LinkFrame};
 use super::launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
 use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
+use tokio::task::JoinHandle;
 use turnwright_sandbox::SandboxProfile;
-use turnwright_types::blocking::BlockingTask;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 
@@ -97,7 +97,7 @@ pub struct DisplayTask {
     /// The output to display.
     pub output: Sender<Vec<u8>>,
     /// Ends when all output is displayed and the sender is dropped.
-    pub finished: BlockingTask<()>,
+    pub finished: JoinHandle<()>,
 }
 
 /// Runs the program to its end and displays its output. A signal, or the end of the agent, ends the
@@ -302,7 +302,7 @@ async fn wait_for_display(display: Option<&Sender<Vec<u8>>>) {
 struct OutputTargets {
     /// `None` once the display has failed.
     display: Option<Sender<Vec<u8>>>,
-    display_finished: BlockingTask<()>,
+    display_finished: JoinHandle<()>,
     link: Option<LauncherLink>,
     /// Redacts keys, if an agent is connected.
     redactor: Option<redact::StreamRedactor>,
@@ -381,7 +381,7 @@ impl TerminationSignals {
 
 #[cfg(test)]
 mod tests {
-    use turnwright_types::blocking::spawn_blocking;
+    use tokio::task::spawn_blocking;
 
     use super::*;
 

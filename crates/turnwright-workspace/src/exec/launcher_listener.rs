@@ -13,8 +13,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
-use turnwright_types::blocking::spawn_blocking;
 
 use crate::temp_folder::PrivateTempFolder;
 

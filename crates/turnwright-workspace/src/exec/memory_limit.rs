@@ -8,7 +8,7 @@ use std::io::Read;
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 
 /// The shortest and the longest time between two looks.
 #[cfg(target_os = "linux")]

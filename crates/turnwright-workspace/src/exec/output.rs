@@ -8,6 +8,7 @@ use std::path::Path;
 use super::output_file::{FileWrite, OutputFile};
 use super::terminal_text::{RepeatedLines, TerminalCleaner};
 use turnwright_types::redact;
+use turnwright_types::text;
 
 /// How many bytes of the beginning are kept.
 const MAX_HEAD: usize = 12 * 1024;
@@ -223,11 +224,10 @@ impl CommandOutput {
         };
         self.repeats.show(&mut |it| text.push_str(it));
         text.push_str(&self.cleaner.line());
-        let start = text.len().saturating_sub(limit);
-        let start = (start..=text.len()).find(|it| text.is_char_boundary(*it)).unwrap_or(start);
-        match text[start..].find('\n') {
-            Some(end) if start > 0 => text[start + end + 1..].to_owned(),
-            _ => text[start..].to_owned(),
+        let end = text::suffix(&text, limit);
+        match end.split_once('\n') {
+            Some((_, lines)) if end.len() < text.len() => lines.to_owned(),
+            _ => end.to_owned(),
         }
     }
 
@@ -284,9 +284,8 @@ pub fn excerpt(text: &str, file: &Path) -> OutputExcerpt {
 /// Splits a long line, so that its beginning and its end can be kept.
 fn pieces(mut line: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
-        let end = (0..=MAX_PIECE.min(line.len())).rev().find(|it| line.is_char_boundary(*it))?;
-        let (piece, rest) = line.split_at(end);
-        line = rest;
+        let piece = text::prefix(line, MAX_PIECE);
+        line = &line[piece.len()..];
         (!piece.is_empty()).then_some(piece)
     })
 }

@@ -1,10 +1,12 @@
 //! The file for output that is too long to be shown. It is created when needed, private, limited in
 //! size, and deleted after a week. Only copying into the buffer happens on the runtime's thread.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use turnwright_types::private_file;
 
 /// The most bytes that are held without a file. Shorter output is shown completely.
 const MAX_HELD: usize = 30 * 1024;
@@ -135,18 +137,8 @@ impl FileWrite {
 
 /// Creates a file with mode 0600 in folders with mode 0700.
 fn create_private_file(path: &Path) -> io::Result<File> {
-    let mut folders = fs::DirBuilder::new();
-    let mut options = OpenOptions::new();
-    folders.recursive(true);
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        folders.mode(0o700);
-        options.mode(0o600);
-    }
-    folders.create(path.parent().unwrap_or(Path::new(".")))?;
-    options.open(path)
+    private_file::create_folder(path.parent().unwrap_or(Path::new(".")))?;
+    private_file::options().write(true).create_new(true).open(path)
 }
 
 /// Deletes files that are older than a week and folders that are empty then. Must not run on the
@@ -240,7 +232,7 @@ mod tests {
             drop(create_private_file(file).unwrap());
         }
         let past = SystemTime::now() - MAX_AGE - Duration::from_secs(60);
-        let old = OpenOptions::new().write(true).open(&files[0]).unwrap();
+        let old = File::options().write(true).open(&files[0]).unwrap();
         old.set_modified(past).unwrap();
         drop(old);
         #[cfg(unix)]

@@ -5,7 +5,7 @@ use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 
 /// How often the free space is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);

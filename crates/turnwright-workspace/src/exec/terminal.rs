@@ -24,6 +24,7 @@ use turnwright_types::client::{
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::TerminalId;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::text;
 
 /// Bytes of output that the editor is asked to keep.
 const OUTPUT_LIMIT: u64 = 1024 * 1024;
@@ -387,11 +388,7 @@ impl RunningCommand for TerminalRun {
 /// A command as the name of its terminal: in one line, without hidden characters, and not too long. The
 /// card has the whole command.
 fn label(command: &str) -> String {
-    let line = escape_hidden_line(command.trim());
-    match line.char_indices().nth(MAX_LABEL_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    text::clip(escape_hidden_line(command.trim()), MAX_LABEL_CHARS)
 }
 
 /// Waits for the end of the terminal; `None` when it is time to ask for it.

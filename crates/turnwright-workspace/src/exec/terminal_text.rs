@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use crate::files::LineDecoder;
+use turnwright_types::text;
 
 /// The most bytes of a line that are held; a longer one is passed on in pieces.
 const MAX_PIECE: usize = 4 * 1024;
@@ -138,9 +139,7 @@ impl TerminalCleaner {
         self.line.push_str(text);
         let mut start = 0;
         while self.line.len() - start > MAX_PIECE {
-            let most = start + MAX_PIECE;
-            let end = (start..=most).rev().find(|it| self.line.is_char_boundary(*it));
-            let end = end.unwrap_or(most);
+            let end = text::floor(&self.line, start + MAX_PIECE);
             sink(&self.line[start..end]);
             start = end;
         }

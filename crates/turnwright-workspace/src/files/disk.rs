@@ -11,7 +11,7 @@ use super::file_kind::{self, FileKind};
 use super::text::FileText;
 use super::{FileError, READ_LIMIT};
 use crate::nofollow;
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::message::Media;
 

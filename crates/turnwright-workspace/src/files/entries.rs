@@ -12,7 +12,6 @@ use super::{FileError, Files, Roots, replacement};
 use crate::nofollow;
 use turnwright_types::effect::ResolvedPath;
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_types::sorting::sort_by_key;
 
 /// The most entries that are counted below a folder.
 const MAX_COUNTED: usize = 100_000;
@@ -163,7 +162,7 @@ fn inspect(path: &Path) -> io::Result<EntryInfo> {
         let Some((_held, folder)) = folder_below(&path, &below)? else { continue };
         let mut entries: Vec<_> =
             fs::read_dir(folder)?.take(MAX_COUNTED).filter_map(Result::ok).collect();
-        sort_by_key(&mut entries, fs::DirEntry::file_name);
+        entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             if info.is_truncated() {
                 return Ok(info);

@@ -1,5 +1,7 @@
 //! Excerpts of a text by line numbers.
 
+use turnwright_types::text;
+
 /// A range of lines and the limits for showing them. Lines are counted from 1; negative numbers
 /// count from the end, -1 being the last line.
 #[derive(Clone, Copy, Debug)]
@@ -55,14 +57,9 @@ impl LineWindow {
 impl ExcerptLine {
     /// Cuts a line to `width` characters. `missing` characters have been cut off before.
     pub(super) fn new(text: &str, width: usize, missing: usize) -> ExcerptLine {
-        if text.len() <= width {
-            return ExcerptLine { text: text.to_owned(), omitted_chars: missing };
-        }
-        let end = text.char_indices().nth(width).map_or(text.len(), |it| it.0);
-        ExcerptLine {
-            text: text[..end].to_owned(),
-            omitted_chars: text[end..].chars().count() + missing,
-        }
+        let start = text::first_chars(text, width);
+        let omitted_chars = text[start.len()..].chars().count() + missing;
+        ExcerptLine { text: start.to_owned(), omitted_chars }
     }
 }
 

@@ -11,6 +11,7 @@ use super::encoding::decode_head;
 use crate::nofollow;
 use crate::real_path;
 use turnwright_types::effect::is_secret_path;
+use turnwright_types::text;
 
 /// The beginning of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ fn read_opened(file: File, real: PathBuf, limit: usize) -> Option<FileHead> {
     let decoded = decode_head(&bytes, is_cut);
     let is_text = decoded.is_some();
     let mut text = decoded.unwrap_or_default();
-    let end = (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let end = text::floor(&text, limit);
     let is_complete = !is_cut && end == text.len();
     text.truncate(end);
     Some(FileHead {

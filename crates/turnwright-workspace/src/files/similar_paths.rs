@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use turnwright_types::look_alike::composed;
-use turnwright_types::sorting::sort_by;
 
 use crate::search::has_unsafe_ignore_files;
 
@@ -44,7 +43,7 @@ fn similar_siblings(path: &Path) -> Vec<PathBuf> {
         })
         .filter(|(similarity, _)| *similarity > 0.6)
         .collect();
-    sort_by(&mut near, |a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    near.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     near.into_iter().take(MAX_SUGGESTIONS).map(|it| it.1).collect()
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::files::{FileHead, read_head};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::{MAX_SLUG_LEN, is_slug};
+use turnwright_types::text;
 
 pub use secrets::find_secret;
 
@@ -139,7 +140,8 @@ pub fn index(notes: &[Note]) -> Option<String> {
     }
     let mut text = String::new();
     for (number, note) in notes.iter().enumerate() {
-        let line = clip(&format!("{}/{} – {}", note.scope.id(), note.name, note.title));
+        let line = format!("{}/{} – {}", note.scope.id(), note.name, note.title);
+        let line = text::clip_within(line, MAX_LINE_CHARS);
         if number + 1 >= MAX_INDEX_LINES || text.len() + line.len() + 100 > MAX_INDEX_BYTES {
             let left = notes.len() - number;
             text.push_str(&format!(
@@ -150,15 +152,6 @@ pub fn index(notes: &[Note]) -> Option<String> {
         text.push_str(&format!("{line}\n"));
     }
     Some(text)
-}
-
-fn clip(line: &str) -> String {
-    if line.chars().count() <= MAX_LINE_CHARS {
-        return line.to_owned();
-    }
-    let mut text: String = line.chars().take(MAX_LINE_CHARS - 1).collect();
-    text.push('…');
-    text
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use super::walk::{walk_builder, walk_parallel};
 use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
 use crate::files::Charset;
 use turnwright_types::effect::is_secret_path;
-use turnwright_types::sorting::sort_by;
 
 /// Matches per page, or files if only files are listed.
 const PAGE_SIZE: usize = 100;
@@ -115,7 +114,7 @@ pub(super) fn grep_up_to(
     let files = AtomicUsize::new(0);
     let search = GrepWalk { scope, pattern: &pattern, max_matches, max_files, stop, files };
     let mut counts = search.run(scope.include_hidden, &[]);
-    sort_by(&mut counts.garbled, |a, b| compare_paths(a, b));
+    counts.garbled.sort_by(|a, b| compare_paths(a, b));
     let mut found = GrepResult {
         matches: counts.hits.iter().map(|it| it.count).sum(),
         files_with_matches: counts.hits.len(),
@@ -139,7 +138,7 @@ pub(super) fn grep_up_to(
         found.hidden =
             HiddenMatches { files: second.hits.len(), is_incomplete: second_stop.was_cut_short() };
     }
-    sort_by(&mut counts.hits, |a, b| compare_paths(&a.path, &b.path));
+    counts.hits.sort_by(|a, b| compare_paths(&a.path, &b.path));
     if query.files_only {
         fill_file_page(&mut found, counts.hits, query.offset);
     } else {

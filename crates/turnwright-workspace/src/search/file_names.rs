@@ -6,7 +6,6 @@ use std::time::SystemTime;
 
 use ignore::DirEntry;
 use turnwright_types::look_alike::composed;
-use turnwright_types::sorting::sort_by;
 
 use super::content::compare_paths;
 use super::walk::{walk_builder, walk_parallel};
@@ -164,6 +163,6 @@ impl FindWalk<'_> {
 }
 
 fn keep_most_similar(similar: &mut Vec<(f64, PathBuf)>) {
-    sort_by(similar, |a, b| b.0.total_cmp(&a.0).then_with(|| compare_paths(&a.1, &b.1)));
+    similar.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| compare_paths(&a.1, &b.1)));
     similar.truncate(MAX_SUGGESTIONS);
 }

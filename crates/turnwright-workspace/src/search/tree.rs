@@ -13,7 +13,6 @@ use super::walk::ignore_rules;
 use super::{SearchDeadline, SearchScope, has_unsafe_ignore_files};
 use crate::files::replacement::is_temporary_name;
 use crate::nofollow;
-use turnwright_types::sorting::sort_by;
 
 /// The most entries of a tree.
 const MAX_ENTRIES: usize = 200;
@@ -151,7 +150,7 @@ impl TreeLister<'_> {
         if entries.len() <= max_entries {
             self.ignored += ignored;
         }
-        sort_by(&mut entries, |a, b| a.path.cmp(&b.path));
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(entries)
     }
 

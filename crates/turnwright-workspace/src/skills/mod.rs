@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::files::{display, read_head};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::sorting::sort_by_key;
+use turnwright_types::text;
 
 pub use arguments::split_word;
 pub(crate) use arguments::substitute;
@@ -142,7 +142,7 @@ impl Skill {
 fn list_files(base: &Path, below: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(base.join(below)) else { return };
     let mut entries: Vec<_> = entries.filter_map(Result::ok).take(1_000).collect();
-    sort_by_key(&mut entries, fs::DirEntry::file_name);
+    entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = below.join(entry.file_name());
         let Ok(kind) = entry.file_type() else { continue };
@@ -166,10 +166,8 @@ pub fn catalogue(skills: &[Skill]) -> Option<String> {
     let each = MAX_CATALOGUE_BYTES.saturating_sub(names) / offered.len().max(1);
     let mut text = String::new();
     for Skill { name, description, .. } in offered {
-        let end =
-            (0..=each.min(description.len())).rev().find(|it| description.is_char_boundary(*it));
-        let (start, rest) = description.split_at(end.unwrap_or(0));
-        let cut = if rest.is_empty() { "" } else { "…" };
+        let start = text::prefix(description, each);
+        let cut = if start.len() < description.len() { "…" } else { "" };
         text.push_str(&format!("- {name}: {start}{cut}\n"));
     }
     (!text.is_empty()).then_some(text)

@@ -12,7 +12,6 @@ use crate::files::read_head;
 use crate::real_path;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::is_slug;
-use turnwright_types::sorting::sort_by;
 
 /// The names of a skill's file, the usual one first.
 const FILE_NAMES: [&str; 3] = ["SKILL.md", "skill.md", "Skill.md"];
@@ -62,7 +61,7 @@ pub fn scan_all(
     for place in places {
         scan.visit_linked(&place.folder, place.within.as_deref(), 0);
     }
-    sort_by(&mut scan.found, |a, b| a.name.cmp(&b.name));
+    scan.found.sort_by(|a, b| a.name.cmp(&b.name));
     (scan.found, scan.skipped)
 }
 
@@ -104,7 +103,7 @@ impl SkillScan<'_> {
         let entries = entries.filter_map(Result::ok).take(MAX_ENTRIES);
         let mut folders: Vec<_> =
             entries.filter_map(|it| Some((it.file_name(), is_linked(&it)?))).collect();
-        sort_by(&mut folders, Ord::cmp);
+        folders.sort();
         for (name, is_linked) in folders {
             let below = folder.join(name);
             if is_linked {

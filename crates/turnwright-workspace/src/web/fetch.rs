@@ -15,8 +15,8 @@ use url::Url;
 
 use super::address_guard::{self, AllowedHost, HostAccess};
 use super::resolve::{self, LookupError, LookupFn, PublicResolver};
+use tokio::task::spawn_blocking;
 use turnwright_http::ConnectionFault;
-use turnwright_types::blocking::spawn_blocking;
 use turnwright_types::io_error_text::{io_error_text, without_error_numbers};
 use turnwright_types::patience::timeout;
 

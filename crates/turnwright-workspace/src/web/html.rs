@@ -7,6 +7,7 @@ use url::Url;
 
 use super::entities::{Place, decode_entities};
 use super::start_tag::{StartTag, find_ignoring_case, tag_name};
+use turnwright_types::text;
 
 /// The maximum nesting depth of the result.
 const MAX_DEPTH: usize = 48;
@@ -193,9 +194,9 @@ impl<'a> HtmlCleaner<'a> {
     fn text(&mut self, text: &str) {
         if self.hidden == 0 {
             let room = MAX_BYTES.saturating_sub(self.out.html.len());
-            let end = floor_char_boundary(text, room);
-            self.out.cut |= end < text.len();
-            self.out.html.push_str(&text[..end]);
+            let start = text::prefix(text, room);
+            self.out.cut |= start.len() < text.len();
+            self.out.html.push_str(start);
         }
     }
 
@@ -315,9 +316,7 @@ impl<'a> HtmlCleaner<'a> {
             "tr" if is_layout => self.out.html.push_str("<p>"),
             "td" | "th" if is_layout => {
                 // Only the end is looked at, because blanks may be many.
-                let html = &self.out.html;
-                let end = &html[floor_char_boundary(html, html.len().saturating_sub(256))..];
-                if !end.trim_end().ends_with("<p>") {
+                if !text::suffix(&self.out.html, 256).trim_end().ends_with("<p>") {
                     self.out.html.push_str(" | ");
                 }
             }
@@ -463,10 +462,4 @@ fn is_data_table(text: &str) -> bool {
 
 fn escape_attribute(value: &str) -> String {
     value.replace('"', "&quot;").replace('<', "&lt;")
-}
-
-/// The last character boundary up to `at`.
-pub fn floor_char_boundary(text: &str, at: usize) -> usize {
-    let at = at.min(text.len());
-    (0..=at).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0)
 }

@@ -8,6 +8,7 @@ use memchr::memchr;
 
 use super::entities::{Place, decode_entities};
 use super::markdown_text::{code_fence, compress_whitespace, escape, indent, inline_code};
+use turnwright_types::text;
 
 /// Elements that go on in the next paragraph if they are not closed in this one.
 const INLINE_ELEMENTS: &[&str] = &["a", "b", "strong", "i", "em", "code", "kbd", "del", "s"];
@@ -163,8 +164,7 @@ impl<'a> MarkdownWriter<'a> {
     fn image(&mut self, alt: &str, source: &str) {
         self.enter_cell();
         self.resume();
-        let alt: Vec<_> = alt.split_whitespace().collect();
-        let alt = alt.join(" ").replace('[', "\\[").replace(']', "\\]");
+        let alt = text::one_line(alt).replace('[', "\\[").replace(']', "\\]");
         self.append(&format!("![{alt}]({})", escape_target(source)), false);
     }
 
@@ -454,7 +454,7 @@ fn escape_target(url: &str) -> String {
 }
 
 fn cell(content: &str) -> String {
-    let line = content.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = text::one_line(content);
     format!(" {} |", line.replace('|', "\\|"))
 }
 

@@ -17,5 +17,4 @@ mod tests;
 
 pub use address_guard::{parse_url, permission_host};
 pub use fetch::{FetchError, FetchLimits, FetchedBody, WebFetcher};
-pub use html::floor_char_boundary;
 pub use page::{PageCache, WebPage, to_page, wrap_untrusted};

@@ -10,8 +10,9 @@ use encoding_rs::{Encoding, UTF_8};
 
 use super::FetchedBody;
 use super::entities::{Place, decode_entities};
-use super::html::{floor_char_boundary, simplify};
+use super::html::simplify;
 use super::markdown::to_markdown;
+use turnwright_types::text;
 
 /// The most bytes of a page's text that are kept.
 const MAX_TEXT_BYTES: usize = 2 * 1024 * 1024;
@@ -132,9 +133,9 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
 
 impl WebPage {
     fn set_text(&mut self, text: &str) {
-        let end = floor_char_boundary(text, MAX_TEXT_BYTES);
-        self.is_truncated |= end < text.len();
-        self.text = remove_invisible(&text[..end]);
+        let start = text::prefix(text, MAX_TEXT_BYTES);
+        self.is_truncated |= start.len() < text.len();
+        self.text = remove_invisible(start);
     }
 
     fn set_placeholder(&mut self, length: Option<u64>) {
@@ -155,7 +156,7 @@ fn is_placeholder(text: &str) -> bool {
 
 /// The address to which a page leads by itself: that of `<meta http-equiv="refresh" content="0; url=…">`.
 fn refresh_target(html: &str) -> Option<&str> {
-    let html = &html[..floor_char_boundary(html, SAMPLE_BYTES)];
+    let html = text::prefix(html, SAMPLE_BYTES);
     let lower = html.to_ascii_lowercase();
     let mut tags = lower.match_indices("<meta").map(|(start, _)| {
         let end = lower[start..].find('>').map_or(lower.len(), |length| start + length);
@@ -233,8 +234,7 @@ fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
 
 fn clean_title(text: &str) -> String {
     let plain = decode_entities(text, Place::Text);
-    let line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
-    remove_invisible(&line).chars().take(200).collect()
+    text::first_chars(&remove_invisible(&text::one_line(&plain)), 200).to_owned()
 }
 
 /// Removes invisible characters, with which a page could tell the model something that no person

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 
 use super::address_guard;
 

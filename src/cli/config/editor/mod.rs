@@ -15,8 +15,9 @@ use crate::jsonc::{self, JsoncError};
 use guides::{EditorGuide, EditorSettings, GUIDES};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::line_diff::unified_diff;
+use turnwright_types::private_file;
 use turnwright_workspace::files::{FileError, replace_file};
-use turnwright_workspace::{private_file, real_path};
+use turnwright_workspace::real_path;
 
 /// The largest settings file of an editor, in bytes.
 const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;

@@ -4,8 +4,6 @@
 
 use serde_json::{Map, Value};
 
-use crate::packed_text::PackedText;
-
 /// The definitions that are needed, with all that they refer to. The test makes the file from them.
 #[cfg(test)]
 const ROOTS: &[&str] = &[
@@ -23,8 +21,7 @@ pub(super) struct MessageShapes(Map<String, Value>);
 
 impl MessageShapes {
     pub(super) fn load() -> MessageShapes {
-        let shapes = PackedText::new(include_bytes!(concat!(env!("OUT_DIR"), "/shapes.json.zlib")));
-        MessageShapes(serde_json::from_str(&shapes.unpack()).unwrap_or_default())
+        MessageShapes(serde_json::from_str(include_str!("shapes.json")).unwrap_or_default())
     }
 
     /// Says what of a value is not as its definition wants it.

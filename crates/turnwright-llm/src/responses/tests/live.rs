@@ -13,7 +13,7 @@ use crate::{
     Delta, DeltaBatch, EndReason, LlmError, Model, ModelSettings, Protocol, ReasoningEffort,
     RemoteModel, Reply, Request,
 };
-use turnwright_types::blocking::spawn_blocking;
+use tokio::task::spawn_blocking;
 use turnwright_types::message::{AssistantMessage, Message, ToolCall, ToolMessage, UserMessage};
 
 /// The server's behaviour for one request.

@@ -10,6 +10,9 @@ mod services;
 mod system;
 mod text;
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::SimpleCommand;
 use super::args::Args;
 use super::destructive::Danger;
@@ -199,14 +202,7 @@ const TOPICS: &[&[Program]] = &[
 /// What is known about the program of this name.
 pub(super) fn find(name: &str) -> &'static Program {
     let name = if name.starts_with("mkfs.") { "mkfs" } else { name };
-    let mut slot = hash(name.as_bytes());
-    while let Some((known, program)) = INDEX[slot % SLOTS] {
-        if known == name {
-            return program;
-        }
-        slot += 1;
-    }
-    &UNKNOWN
+    INDEX.get(name).copied().unwrap_or(&UNKNOWN)
 }
 
 /// True if a list contains a word.
@@ -214,52 +210,12 @@ pub(super) fn is_in(list: WordList, word: &str) -> bool {
     (1..=list.len()).contains(&word.len()) && list.split(' ').any(|it| it == word)
 }
 
-/// More than twice the number of names.
-const SLOTS: usize = 1024;
+/// All names with their rows.
+static INDEX: LazyLock<HashMap<&str, &Program>> = LazyLock::new(|| names().collect());
 
-/// All names with their rows, each in the first free slot after its hash.
-static INDEX: [Option<(&str, &Program)>; SLOTS] = {
-    let mut index: [Option<(&str, &Program)>; SLOTS] = [None; SLOTS];
-    let (mut topic, mut row) = (0, 0);
-    while topic < TOPICS.len() {
-        if row == TOPICS[topic].len() {
-            (topic, row) = (topic + 1, 0);
-            continue;
-        }
-        let program = &TOPICS[topic][row];
-        let mut names = Some(program.names);
-        while let Some(list) = names {
-            let (name, rest) = split_name(list);
-            let mut slot = hash(name.as_bytes());
-            while index[slot % SLOTS].is_some() {
-                slot += 1;
-            }
-            index[slot % SLOTS] = Some((name, program));
-            names = rest;
-        }
-        row += 1;
-    }
-    index
-};
-
-const fn split_name(names: &str) -> (&str, Option<&str>) {
-    let mut at = 0;
-    while at < names.len() {
-        if names.as_bytes()[at] == b' ' {
-            return (names.split_at(at).0, Some(names.split_at(at + 1).1));
-        }
-        at += 1;
-    }
-    (names, None)
-}
-
-const fn hash(name: &[u8]) -> usize {
-    let (mut hash, mut at) = (0_usize, 0);
-    while at < name.len() {
-        hash = hash.wrapping_mul(31).wrapping_add(name[at] as usize);
-        at += 1;
-    }
-    hash % SLOTS
+fn names() -> impl Iterator<Item = (&'static str, &'static Program)> {
+    let rows = TOPICS.iter().copied().flatten();
+    rows.flat_map(|program| program.names.split(' ').map(move |name| (name, program)))
 }
 
 #[cfg(test)]
@@ -268,10 +224,8 @@ mod tests {
 
     #[test]
     fn each_name_has_one_row() {
-        let names: Vec<_> = INDEX.iter().flatten().collect();
-        assert!(names.len() < SLOTS / 2);
-        for (name, program) in names {
-            assert!(!name.is_empty() && std::ptr::eq(find(name), *program), "{name}");
+        for (name, program) in names() {
+            assert!(!name.is_empty() && std::ptr::eq(find(name), program), "{name}");
         }
     }
 }

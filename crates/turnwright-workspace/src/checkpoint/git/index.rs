@@ -1,4 +1,4 @@
-//! Parses the entries of a git index of version 2 to 4. Pure.
+//! Parses the entries of a git index of version 2 to 4, as `gitformat-index(5)` describes them. Pure.
 
 use super::{FileStat, ObjectId};
 
@@ -9,6 +9,18 @@ const MAX_PATH_BYTES_TOTAL: usize = 128 * 1024 * 1024;
 const TYPE_MASK: u32 = 0o170_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
+/// The mode of an entry that is a commit of another repository.
+const SUBMODULE_MODE: u32 = 0o160_000;
+/// The flag of a file that git assumes to be unchanged.
+const ASSUME_UNCHANGED: u16 = 0x8000;
+/// The flag for two more bytes of flags.
+const EXTENDED: u16 = 0x4000;
+/// The flags that say which side of a conflict an entry is.
+const STAGE_MASK: u16 = 0x3000;
+/// The further flag of a file that is not in the working tree.
+const SKIP_WORKTREE: u16 = 0x4000;
+/// The further flag of a file that is to be added later.
+const INTENT_TO_ADD: u16 = 0x2000;
 
 /// The entries of an index that count.
 #[derive(Debug, Default)]
@@ -63,31 +75,90 @@ impl IndexEntry {
     }
 }
 
+/// An entry as it is stored: a file, a link, a submodule or, in a sparse index, a folder.
+pub struct StoredEntry<'a> {
+    /// The path below the top of the working tree.
+    pub name: &'a [u8],
+    ctime: (u32, u32),
+    mtime: (u32, u32),
+    ino: u32,
+    mode: u32,
+    size: u32,
+    hash: &'a [u8],
+    flags: u16,
+    further_flags: u16,
+}
+
+impl StoredEntry<'_> {
+    /// Returns true if the entry is a commit of another repository.
+    pub fn is_submodule(&self) -> bool {
+        self.mode == SUBMODULE_MODE
+    }
+
+    /// Returns true if git takes the file in the working tree for unchanged, or does not look at it.
+    pub fn is_assumed_unchanged(&self) -> bool {
+        self.flags & ASSUME_UNCHANGED != 0 || self.further_flags & SKIP_WORKTREE != 0
+    }
+
+    /// Returns true for a file or link that is checked out, and committed or added without a conflict.
+    fn counts(&self) -> bool {
+        self.flags & STAGE_MASK == 0
+            && self.further_flags & (SKIP_WORKTREE | INTENT_TO_ADD) == 0
+            && matches!(self.mode & TYPE_MASK, FILE | LINK)
+            && !self.name.is_empty()
+    }
+}
+
 /// Parses the files and links of an index that are committed or added. Entries in a conflict,
 /// intent-to-add entries and entries that are not checked out are left out.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Index> {
+    let mut index = Index::default();
+    read_entries(bytes, size_of::<ObjectId>(), &mut |stored| {
+        if stored.counts() {
+            let start = u32::try_from(index.names.len()).ok()?;
+            index.names.extend_from_slice(stored.name);
+            index.entries.push(IndexEntry {
+                name: (start, u32::try_from(stored.name.len()).ok()?),
+                hash: *stored.hash.first_chunk()?,
+                mtime: stored.mtime,
+                ctime: stored.ctime,
+                ino: stored.ino,
+                mode: stored.mode,
+                size: stored.size,
+            });
+        }
+        Some(())
+    })?;
+    index.sort();
+    Some(index)
+}
+
+/// Calls `visit` with each entry of an index until it returns `None`. Returns `None` then, and if the bytes are no
+/// index or one whose entries are elsewhere. `hash_bytes` is the length of an object's name: 20 for SHA-1, 32 for
+/// SHA-256.
+pub fn read_entries(
+    bytes: &[u8],
+    hash_bytes: usize,
+    visit: &mut dyn FnMut(&StoredEntry<'_>) -> Option<()>,
+) -> Option<()> {
     // The checksum at the end is not verified, which takes as long as parsing: git replaces the whole file when it
     // writes one, and a content is used only if it has the hash that is in its entry.
-    let (body, _) = bytes.split_last_chunk::<20>()?;
-    let mut rest = ByteReader(body);
+    let mut rest = ByteReader(bytes.get(..bytes.len().checked_sub(hash_bytes)?)?);
     let magic = rest.take(4)?;
     let version = rest.read_u32()?;
     if magic != b"DIRC" || !(2..=4).contains(&version) {
         return None;
     }
     let count = rest.read_u32()?;
-    let (mut index, mut name, mut total) = (Index::default(), Vec::new(), 0);
+    let mut name = Vec::new();
+    let mut total = 0;
     for _ in 0..count {
-        let (mut entry, counts) = parse_entry(&mut rest, version, &mut name)?;
-        total += name.len();
-        if name.len() > MAX_PATH_BYTES || total > MAX_PATH_BYTES_TOTAL {
+        let stored = read_entry(&mut rest, version, hash_bytes, &mut name)?;
+        total += stored.name.len();
+        if stored.name.len() > MAX_PATH_BYTES || total > MAX_PATH_BYTES_TOTAL {
             return None;
         }
-        if counts {
-            entry.name = (u32::try_from(index.names.len()).ok()?, u32::try_from(name.len()).ok()?);
-            index.names.extend_from_slice(&name);
-            index.entries.push(entry);
-        }
+        visit(&stored)?;
     }
     // A required extension such as `link` means that the entries are in another file.
     while !rest.0.is_empty() {
@@ -98,25 +169,23 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Index> {
         let length = rest.read_u32()?;
         rest.take(usize::try_from(length).ok()?)?;
     }
-    index.sort();
-    Some(index)
+    Some(())
 }
 
-/// Parses the next entry, without the place of its name, and returns whether it counts. `name` is the name
-/// of the entry before, from which version 4 builds the next.
-fn parse_entry(
-    rest: &mut ByteReader<'_>,
+/// Reads the next entry. `name` is the name of the entry before, from which version 4 builds the next.
+fn read_entry<'a, 'bytes: 'a>(
+    rest: &mut ByteReader<'bytes>,
     version: u32,
-    name: &mut Vec<u8>,
-) -> Option<(IndexEntry, bool)> {
+    hash_bytes: usize,
+    name: &'a mut Vec<u8>,
+) -> Option<StoredEntry<'a>> {
     let before = rest.0.len();
     let ctime = (rest.read_u32()?, rest.read_u32()?);
     let mtime = (rest.read_u32()?, rest.read_u32()?);
     let [_device, ino, mode, _user, _group, size] = rest.read_u32s()?;
-    let hash = *rest.take(20)?.first_chunk()?;
+    let hash = rest.take(hash_bytes)?;
     let flags = rest.read_u16()?;
-    let is_extended = flags & 0x4000 != 0;
-    let extended_flags = if is_extended && version > 2 { rest.read_u16()? } else { 0 };
+    let further_flags = if flags & EXTENDED == 0 { 0 } else { rest.read_u16()? };
     if version == 4 {
         let kept = name.len().checked_sub(rest.read_varint()?)?;
         name.truncate(kept);
@@ -128,12 +197,7 @@ fn parse_entry(
         let length = before - rest.0.len();
         rest.take(length.next_multiple_of(8) - length)?;
     }
-    let stage = flags & 0x3000;
-    // Neither skip-worktree nor intent-to-add.
-    let is_there = extended_flags & 0x6000 == 0;
-    let counts =
-        stage == 0 && is_there && matches!(mode & TYPE_MASK, FILE | LINK) && !name.is_empty();
-    Some((IndexEntry { name: (0, 0), hash, mtime, ctime, ino, mode, size }, counts))
+    Some(StoredEntry { name, ctime, mtime, ino, mode, size, hash, flags, further_flags })
 }
 
 /// A reader of the remaining bytes.

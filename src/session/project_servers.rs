@@ -165,7 +165,6 @@ fn problem(name: &str, why: &EntryError) -> String {
 type NamedEntries = Vec<(String, ServerEntry)>;
 
 fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
-    let text = text.trim_start_matches('\u{feff}');
     let whole = jsonc::parse(text).map_err(|error| EntryError::Json(error.to_string()))?;
     let whole: ServersFile = from_object(&whole)?;
     let (mut entries, mut problems) = (Vec::new(), Vec::new());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -204,7 +205,7 @@ impl ConfigFile {
     /// effect: an entry of a newer version must not be an error in an older one.
     pub(super) fn parse(text: &str, path: &Path) -> Result<(ConfigFile, Vec<String>), ConfigError> {
         let to_error =
-            |error: toml::de::Error| ConfigError::new(parse_error_message(&error, text, path));
+            |error: toml::de::Error| parse_error(error.span(), error.message(), text, path);
         let mut file: ConfigFile = toml::from_str(text).map_err(to_error)?;
         let table: toml::Table = toml::from_str(text).map_err(to_error)?;
         let mut notes = Vec::new();
@@ -334,17 +335,22 @@ pub(super) fn warn_unknown_keys(
 
 /// Describes a parse error with its position, in one line. Quotes nothing of the file, which may contain
 /// a secret.
-pub(super) fn parse_error_message(error: &toml::de::Error, text: &str, path: &Path) -> String {
-    let start = error.span().map_or(text.len(), |it| it.start);
+pub(super) fn parse_error(
+    span: Option<Range<usize>>,
+    message: &str,
+    text: &str,
+    path: &Path,
+) -> ConfigError {
+    let start = span.map_or(text.len(), |it| it.start);
     let before = text.get(..start).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    format!(
+    ConfigError::new(format!(
         "The settings cannot be read: {}, line {line}, column {column}: {}. Fix the file; new \
          sessions re-read it",
         path.display(),
-        redacted_message(error.message())
-    )
+        redacted_message(message)
+    ))
 }
 
 /// The message of a TOML error in one line, without the quoted value, which may be a secret.

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::checks::{CheckTable, wrong_checks};
-use super::file::{parse_error_message, warn_unknown_keys, warn_unknown_rule_keys};
+use super::file::{parse_error, warn_unknown_keys, warn_unknown_rule_keys};
 use super::sandbox::{SANDBOX_KEYS, SandboxSection, SandboxSettings};
 use super::{Config, ConfigError, PermissionSection};
 use turnwright_types::io_error_text::io_error_text;
@@ -60,7 +60,7 @@ impl SettingsLayer {
         top: &[&str],
     ) -> Result<(SettingsLayer, Vec<String>), ConfigError> {
         let to_error =
-            |error: toml::de::Error| ConfigError::new(parse_error_message(&error, text, path));
+            |error: toml::de::Error| parse_error(error.span(), error.message(), text, path);
         let table: toml::Table = toml::from_str(text).map_err(to_error)?;
         let mut notes = Vec::new();
         warn_unknown_keys(&table, "", top, &mut notes);

@@ -191,6 +191,12 @@ fn content(text: &str) -> toml::Table {
     table
 }
 
+/// Removes empty tables: a table exists without entries only if it has a header.
+fn prune(table: &mut toml::Table) {
+    table.iter_mut().filter_map(|it| it.1.as_table_mut()).for_each(prune);
+    table.retain(|_, it| it.as_table().is_none_or(|it| !it.is_empty()));
+}
+
 #[test]
 fn the_table_of_a_provider_goes_with_its_last_entry() {
     for (text, key, expected) in [

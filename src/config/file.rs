@@ -184,6 +184,21 @@ impl ConfigFile {
         Ok((file, warnings.collect()))
     }
 
+    /// The tables with fields of requests, each with the key of the table that it is in.
+    pub(super) fn request_tables(&self) -> Vec<(String, &Map<String, Value>)> {
+        let mut tables = vec![("models".to_owned(), &self.models.request)];
+        for (model, section) in &self.models.model {
+            tables.push((format!("models.model.\"{model}\""), &section.request));
+        }
+        for (name, provider) in &self.providers {
+            tables.push((format!("providers.{name}"), &provider.request));
+            for (model, section) in &provider.model {
+                tables.push((format!("providers.{name}.model.\"{model}\""), &section.request));
+            }
+        }
+        tables
+    }
+
     /// The variables that the file refers to. They hold keys.
     pub(super) fn variables(&self) -> Vec<String> {
         self.providers.values().flat_map(ProviderSection::variables).map(str::to_owned).collect()
